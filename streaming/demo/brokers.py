@@ -1,0 +1,249 @@
+"""Embedded Kafka: KRaft brokers as local processes on free loopback ports, for the demo and the tests.
+
+Each broker is also a controller, has a rack, a JMX agent with the lean rules of `deploy/jmx`, and its log in a file.
+This module knows how brokers are started and ended, not what is done with them.
+"""
+
+import base64
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from streaming import jars
+from streaming.demo import processes
+from streaming.errors import RebalancerError
+
+HOST = "127.0.0.1"
+JMX_RULES = jars.PROJECT_ROOT / "deploy" / "jmx" / "kafka-broker.yaml"
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+START_TIMEOUT_S = 120.0
+JVM_OPTIONS = (
+    "-Xms128m", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+    "-XX:-UsePerfData", "-Djava.net.preferIPv4Stack=true",
+)  # fmt: skip
+
+
+class BrokerStartFailed(RebalancerError):
+    """An embedded broker ended or didn't answer in time; the message names its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedBroker:
+    """One broker: ids, ports and folder. The first broker has id 1, as in the founding example."""
+
+    broker_id: int
+    rack: str
+    port: int
+    controller_port: int
+    jmx_port: int
+    folder: Path
+
+    @property
+    def address(self) -> str:
+        """host:port for clients."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def jmx_url(self) -> str:
+        """Address of the JMX agent's metrics."""
+        return f"http://{HOST}:{self.jmx_port}/metrics"
+
+
+@dataclass(slots=True)
+class EmbeddedCluster:
+    """A cluster below `home`; use as a context manager, or `start()` and `stop()`.
+
+    `home` is emptied at the start of a new cluster; brokers that a killed run left there are ended first.
+    """
+
+    home: Path
+    broker_count: int = 3
+    racks: tuple[str, ...] = ("rack-1", "rack-2", "rack-3")
+    broker_settings: Mapping[str, str] = field(default_factory=dict)
+    orphans_allowed: bool = False
+    brokers: tuple[EmbeddedBroker, ...] = ()
+    _running: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _cluster_id: str = ""
+
+    @property
+    def bootstrap_servers(self) -> list[str]:
+        """host:port of every broker."""
+        return [broker.address for broker in self.brokers]
+
+    @property
+    def jmx_endpoints(self) -> dict[int, str]:
+        """broker id: URL of its metrics, as the settings take them."""
+        return {broker.broker_id: broker.jmx_url for broker in self.brokers}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Format and start every broker and wait until all are registered; on failure nothing is left running."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        processes.end_noted(self._notes)
+        self._cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.brokers = tuple(self._plan_broker(index) for index in range(self.broker_count))
+        try:
+            self._format_all()
+            for broker in self.brokers:
+                self._launch(broker)
+            self.wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End every broker that runs, by its process id. Safe to call twice."""
+        # All at once: a KRaft quorum that shrinks broker by broker makes the last ones wait for a controller.
+        self._end(list(self._running))
+        self._notes.unlink(missing_ok=True)
+
+    def stop_broker(self, broker_id: int) -> None:
+        """End one broker in order."""
+        self._end([broker_id])
+
+    def kill_broker(self, broker_id: int) -> None:
+        """kill -9 of one broker."""
+        process = self._running.pop(broker_id)
+        process.kill()
+        process.wait()
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start one broker again on its old data and wait until all that run are registered."""
+        self._launch(next(broker for broker in self.brokers if broker.broker_id == broker_id))
+        self.wait_until_ready()
+
+    def process_ids(self) -> dict[int, int]:
+        """broker id: process id, of those that run."""
+        return {broker_id: process.pid for broker_id, process in self._running.items()}
+
+    def wait_until_ready(self) -> None:
+        """Wait until every running broker is registered with the controller; raises BrokerStartFailed."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        for broker in self.brokers:
+            process = self._running.get(broker.broker_id)
+            if process and not processes.wait_for_port(HOST, broker.port, process, deadline):
+                raise BrokerStartFailed(f"broker {broker.broker_id} didn't start: see {broker.folder / 'broker.log'}")
+        while time.monotonic() < deadline:
+            if self._registered() >= set(self._running):
+                return
+            time.sleep(0.2)
+        raise BrokerStartFailed(f"brokers {sorted(self._running)} didn't all register within {START_TIMEOUT_S:.0f} s")
+
+    def _registered(self) -> set[int]:
+        live = [broker.address for broker in self.brokers if broker.broker_id in self._running]
+        with suppress(KafkaError):
+            admin = KafkaAdminClient(bootstrap_servers=live, request_timeout_ms=5_000)
+            try:
+                return {broker["broker_id"] for broker in admin.describe_cluster()["brokers"]}
+            finally:
+                admin.close()
+        return set()
+
+    @property
+    def _notes(self) -> Path:
+        return self.home / "processes.json"
+
+    def _plan_broker(self, index: int) -> EmbeddedBroker:
+        broker_id = index + 1
+        return EmbeddedBroker(
+            broker_id=broker_id,
+            rack=self.racks[index % len(self.racks)],
+            port=processes.free_port(),
+            controller_port=processes.free_port(),
+            jmx_port=processes.free_port(),
+            folder=self.home / f"broker-{broker_id}",
+        )
+
+    def _format_all(self) -> None:
+        """Write settings and format the log folders, all brokers side by side."""
+        formatters = []
+        for broker in self.brokers:
+            _empty(broker.folder)
+            settings = broker.folder / "server.properties"
+            settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings_of(broker).items()))
+            command = [
+                jars.java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", jars.class_path("broker"),
+                f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Dbroker.log={broker.folder / 'format.log'}",
+                "kafka.tools.StorageTool", "format", "--cluster-id", self._cluster_id, "--config", str(settings),
+            ]  # fmt: skip
+            formatters.append(processes.start(command, log=broker.folder / "format.log"))
+        for broker, formatter in zip(self.brokers, formatters, strict=True):
+            if formatter.wait(timeout=START_TIMEOUT_S) != 0:
+                raise BrokerStartFailed(f"formatting failed: see {broker.folder / 'format.log'}")
+
+    def _settings_of(self, broker: EmbeddedBroker) -> dict[str, str]:
+        copies = str(min(3, self.broker_count))
+        voters = ",".join(f"{other.broker_id}@{HOST}:{other.controller_port}" for other in self.brokers)
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(broker.broker_id),
+            "broker.rack": broker.rack,
+            "listeners": f"PLAINTEXT://{broker.address},CONTROLLER://{HOST}:{broker.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{broker.address}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": voters,
+            "log.dirs": str(broker.folder / "data"),
+            "auto.create.topics.enable": "false",
+            "num.network.threads": "2",
+            "num.io.threads": "4",
+            "offsets.topic.num.partitions": "4",
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.num.partitions": "2",
+            "group.initial.rebalance.delay.ms": "0",
+            "log.cleaner.dedupe.buffer.size": "4194304",
+            "broker.session.timeout.ms": "6000",
+            "controlled.shutdown.enable": "true",
+            **self.broker_settings,
+        }
+
+    def _launch(self, broker: EmbeddedBroker) -> None:
+        agent = jars.jar_paths("agent")[0]
+        command = [
+            jars.java_command(), *JVM_OPTIONS, "-cp", jars.class_path("broker"),
+            f"-javaagent:{agent}={HOST}:{broker.jmx_port}:{JMX_RULES}",
+            f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Dbroker.log={broker.folder / 'broker.log'}",
+            "kafka.Kafka", str(broker.folder / "server.properties"),
+        ]  # fmt: skip
+        self._running[broker.broker_id] = processes.start(
+            command, log=broker.folder / "output.log", orphan_allowed=self.orphans_allowed
+        )
+        pids = {f"broker-{broker_id}": process.pid for broker_id, process in self._running.items()}
+        processes.note(pids, self._notes)
+
+    def _end(self, broker_ids: list[int]) -> None:
+        popped = [self._running.pop(broker_id) for broker_id in broker_ids]
+        alive = []
+        for process in popped:
+            with suppress(psutil.NoSuchProcess):
+                if process.poll() is None:
+                    alive.append(psutil.Process(process.pid))
+        processes.end(alive)
+        for process in popped:
+            process.wait()
+
+
+def _empty(folder: Path) -> None:
+    """Make `folder` new: a broker's data from an earlier run would carry another cluster's id."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)

@@ -1,0 +1,99 @@
+"""Child processes that never outlive their parent, and are found again after a crash.
+
+Every process is noted with its id and its start time in a file of its home folder, so that a later start can end what
+a killed run left behind and never hits a stranger that got the same id.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+PR_SET_PDEATHSIG = 1
+TERMINATE_GRACE_S = 8.0
+START_TIME_SLACK_S = 1.0
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def start(
+    command: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None, orphan_allowed: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start `command` with its output in `log`; unless `orphan_allowed`, the kernel ends it when this process dies."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(environment) if environment is not None else None,
+            # A group of its own: Ctrl-C on the terminal goes to us alone, and we end it in order.
+            start_new_session=True,
+            preexec_fn=None if orphan_allowed else _die_with_parent,  # noqa: PLW1509 - single system call
+        )
+
+
+def note(processes: Mapping[str, int], file: Path) -> None:
+    """Write names, ids and start times of running processes to `file`, whole or not at all."""
+    rows = {name: {"pid": pid, "started": psutil.Process(pid).create_time()} for name, pid in processes.items()}
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps(rows))
+    os.replace(fresh, file)
+
+
+def end_noted(file: Path) -> list[str]:
+    """End the processes noted in `file` that still run and are the ones noted; returns their names."""
+    with suppress(FileNotFoundError):
+        rows = json.loads(file.read_text())
+        alive = {name: found for name, row in rows.items() if (found := _same_process(row)) is not None}
+        end(list(alive.values()))
+        file.unlink()
+        return sorted(alive)
+    return []
+
+
+def end(processes: Sequence[psutil.Process], grace_s: float = TERMINATE_GRACE_S) -> None:
+    """SIGTERM to all, then SIGKILL to those that are still there after `grace_s`; waits until they are gone."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, stubborn = psutil.wait_procs(processes, timeout=grace_s)
+    for process in stubborn:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(stubborn, timeout=grace_s)
+
+
+def wait_for_port(host: str, port: int, process: subprocess.Popen[bytes], deadline_s: float) -> bool:
+    """True once something listens; False when `process` ended or `deadline_s` (time.monotonic) has passed."""
+    while time.monotonic() < deadline_s and process.poll() is None:
+        with suppress(OSError), socket.create_connection((host, port), timeout=1.0):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def _same_process(row: dict[str, float]) -> psutil.Process | None:
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(int(row["pid"]))
+        if abs(process.create_time() - row["started"]) < START_TIME_SLACK_S:
+            return process
+    return None
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

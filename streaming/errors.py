@@ -1,0 +1,47 @@
+"""The errors of the shell, split by what the caller can do about them.
+
+    RebalancerError                 anything this package raises on purpose; exit code 1
+      UsageProblem                  fix the input (option, setting, file): nothing was changed; exit code 2
+      RefusedForSafety              carrying on could do harm; exit code 3
+      ClusterUnreachable            retry later: no broker answered in time
+      ClusterRequestFailed          the cluster answered and refused
+      TableUnavailable              a Delta table is missing, unreadable or not writable
+      SetUpIncomplete               a part of the installation is missing or broken (Java, jars)
+
+Messages are one line and name the thing, the value found and the value allowed. Only `streaming.cli` turns them
+into exit codes.
+"""
+
+
+class RebalancerError(Exception):
+    """Root of the tree; `exit_code` is what the command line ends with."""
+
+    exit_code = 1
+
+
+class UsageProblem(RebalancerError):
+    """Wrong use or bad input; nothing was changed."""
+
+    exit_code = 2
+
+
+class RefusedForSafety(RebalancerError):
+    """The request was understood and refused because it could do harm."""
+
+    exit_code = 3
+
+
+class ClusterUnreachable(RebalancerError):
+    """No broker answered in time."""
+
+
+class ClusterRequestFailed(RebalancerError):
+    """The cluster answered, and refused the request."""
+
+
+class TableUnavailable(RebalancerError):
+    """A Delta table is missing, unreadable or not writable."""
+
+
+class SetUpIncomplete(RebalancerError):
+    """Java or a jar is missing or broken."""

@@ -1,0 +1,154 @@
+"""Java and the JVM jars: where they are, whether they are whole, and how they are fetched.
+
+One manifest (`conf/ivy.xml`) pins every version; `conf/jars.sha256` lists the jars that are kept, with the bytes of
+each (of what Ivy resolves for Spark only Delta's and Kafka's: Spark ships the rest itself, in other versions). Ivy ships inside pyspark, so Java
+alone fetches them. The cache lies in the user's cache folder and is shared by all clones; a jar that is missing, cut
+short or changed is fetched again. `python -m streaming.jars` is the set-up step of the Makefile.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from streaming.errors import SetUpIncomplete
+
+PROJECT_ROOT = Path(__file__).resolve().parent.parent
+IVY_MANIFEST = PROJECT_ROOT / "conf" / "ivy.xml"
+CHECKSUMS = PROJECT_ROOT / "conf" / "jars.sha256"
+JAVA_VERSION_MIN = 17
+CONFIGURATIONS = ("spark", "broker", "agent", "tools", "oracle")
+FETCH_TIMEOUT_S = 1_800
+FETCH_ATTEMPTS_MAX = 3
+
+
+def jar_paths(configuration: str) -> list[Path]:
+    """Jars of one configuration of the manifest, sorted; raises SetUpIncomplete where one is missing."""
+    folder = cache_folder()
+    paths = [folder / name for name in _checksums() if name.startswith(f"{configuration}/")]
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing or not paths:
+        raise SetUpIncomplete(f"jars of {configuration!r} are missing ({', '.join(missing[:3])}): run `make setup`")
+    return sorted(paths)
+
+
+def class_path(configuration: str) -> str:
+    """The same as a Java class path."""
+    return os.pathsep.join(str(path) for path in jar_paths(configuration))
+
+
+def cache_folder() -> Path:
+    """Folder of the jars; `REBALANCER_JARS` overrides the user's cache folder."""
+    chosen = os.environ.get("REBALANCER_JARS")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "kafka-load-rebalancer" / "jars"
+
+
+def java_command() -> str:
+    """Path of a Java of version 17 or newer: JAVA_HOME's, else the one on PATH; raises SetUpIncomplete."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not java or not Path(java).exists():
+        raise SetUpIncomplete(f"Java {JAVA_VERSION_MIN} or newer is needed and none was found: run `make setup`")
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
+    found = re.search(r'version "(\d+)', output)
+    if not found or int(found.group(1)) < JAVA_VERSION_MIN:
+        first_line = (output.splitlines() or [""])[0]
+        raise SetUpIncomplete(f"Java {JAVA_VERSION_MIN} or newer is needed, {java} says {first_line!r}")
+    return java
+
+
+def ensure_jars(report: Callable[[str], None]) -> None:
+    """Fetch what is missing or broken; does nothing where all is whole. Safe to run twice at a time."""
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for attempt in range(1, FETCH_ATTEMPTS_MAX + 1):
+            broken = broken_jars(folder)
+            if not broken:
+                report(f"jars: {len(_checksums())} whole")
+                return
+            report(f"jars: fetching {len(broken)} of {len(_checksums())} (attempt {attempt})")
+            _fetch(folder, report)
+    broken = broken_jars(folder)
+    if broken:
+        raise SetUpIncomplete(f"{len(broken)} jars can't be fetched whole, first {broken[0]}: is Maven Central reached?")
+    report(f"jars: {len(_checksums())} whole")
+
+
+def broken_jars(folder: Path) -> list[str]:
+    """Names of jars that are missing from `folder` or whose bytes differ from the pinned ones."""
+    return [name for name, digest in _checksums().items() if _digest(folder / name) != digest]
+
+
+def _fetch(folder: Path, report: Callable[[str], None]) -> None:
+    """Resolve the manifest into a fresh folder, then put each whole jar in place by rename."""
+    with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder) as fresh:
+        command = [
+            java_command(), "-jar", str(_ivy_jar()), "-ivy", str(IVY_MANIFEST), "-cache", f"{fresh}/ivy",
+            "-confs", *CONFIGURATIONS, "-types", "jar", "bundle",
+            "-retrieve", f"{fresh}/[conf]/[artifact]-[revision].[ext]",
+        ]  # fmt: skip
+        downloaded = 0
+        last_lines: list[str] = []
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                last_lines = [*last_lines[-4:], line.strip()]
+                if "[SUCCESSFUL ]" in line:
+                    downloaded += 1
+                    report(f"jars: {downloaded} downloaded ({line.split('!')[-1].strip()})")
+            process.wait(timeout=FETCH_TIMEOUT_S)
+        pinned = _checksums()
+        for name, digest in pinned.items():
+            if _digest(Path(fresh) / name) == digest:
+                (folder / name).parent.mkdir(exist_ok=True)
+                os.replace(Path(fresh) / name, folder / name)
+        if process.returncode != 0 and broken_jars(folder):
+            report("jars: Ivy ended with an error: " + " | ".join(last_lines))
+
+
+def _ivy_jar() -> Path:
+    import pyspark  # noqa: PLC0415 - heavy, and needed only where jars are fetched
+
+    found = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise SetUpIncomplete("pyspark ships no ivy jar: is pyspark installed whole?")
+    return found[-1]
+
+
+def _checksums() -> dict[str, str]:
+    """Pinned digests by `configuration/file`."""
+    lines = CHECKSUMS.read_text().splitlines()
+    return {name: digest for digest, name in (line.split(maxsplit=1) for line in lines if line.strip())}
+
+
+def _digest(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def main() -> int:
+    """Set-up step: see to Java and jars, say how far it is."""
+    try:
+        java_command()
+        ensure_jars(lambda line: print(line, flush=True))
+    except SetUpIncomplete as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""The shape of the settings: what can be set, the defaults, what is allowed.
+
+Unknown keys are refused. This module reads nothing: `streaming.config` loads settings from file, environment, flags.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+Milliseconds = Annotated[int, Field(ge=1, le=30 * 86_400_000)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Section(BaseModel):
+    """A part of the settings: frozen, and a key it doesn't know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+def _addresses(servers: list[str]) -> list[str]:
+    for server in servers:
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdigit() or not 1 <= int(port) <= 65535:
+            raise ValueError(f"{server!r} is not host:port")
+    return servers
+
+
+class KafkaSettings(Section):
+    """How the cluster is reached."""
+
+    cluster_name: str = Field("main", min_length=1, description="Name in tables, metrics and alerts (kafka_cluster)")
+    bootstrap_servers: Annotated[list[str], AfterValidator(_addresses)] = Field(
+        default=["127.0.0.1:9092"], min_length=1, description="host:port of some brokers"
+    )
+    request_timeout_ms: Milliseconds = Field(15_000, description="How long one request may take")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="As in Kafka's client settings"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
+        None, description="With SASL_*: the mechanism"
+    )
+    sasl_username: str | None = Field(None, description="With SASL_*: the user")
+    sasl_password: SecretStr | None = Field(None, description="With SASL_*: better through the environment or a file")
+    sasl_password_file: Path | None = Field(None, description="File whose first line is the password")
+    ssl_ca_file: Path | None = Field(None, description="CA certificates, PEM")
+    ssl_certificate_file: Path | None = Field(None, description="Client certificate, PEM (mTLS)")
+    ssl_key_file: Path | None = Field(None, description="Key of the client certificate, PEM (mTLS)")
+
+    @model_validator(mode="after")
+    def _sasl_is_whole(self) -> Self:
+        if self.security_protocol.startswith("SASL") and not (self.sasl_mechanism and self.sasl_username):
+            raise ValueError(f"security_protocol {self.security_protocol} needs sasl_mechanism and sasl_username")
+        return self
+
+
+class TopicSettings(Section):
+    """The two input topics; created when missing."""
+
+    byte_rate: str = Field("rebalancer.byte-rate", min_length=1, description="Topic of byte rates")
+    consumer_lag: str = Field("rebalancer.consumer-lag", min_length=1, description="Topic of consumer lag")
+    partitions: int = Field(4, ge=1, le=1000, description="Partitions of each, when created")
+    replication_factor: int = Field(3, ge=1, le=32767, description="Wished when created; fewer brokers give fewer")
+    retention_ms: Milliseconds = Field(86_400_000, description="How long records are kept, when created")
+
+
+class StorageSettings(Section):
+    """Where tables and checkpoints lie."""
+
+    tables: str = Field("data/tables", min_length=1, description="Folder (or URI) of the Delta tables")
+    checkpoints: str = Field("data/checkpoints", min_length=1, description="Folder (or URI) of Spark's checkpoints")
+
+
+class CollectSettings(Section):
+    """The sampler of brokers and groups."""
+
+    sample_interval_ms: Milliseconds = Field(10_000, description="Time between two samples")
+    jmx_endpoints: dict[int, str] = Field(
+        default={}, description="broker id: URL of its jmx_exporter /metrics; optional, makes broker totals exact"
+    )
+    groups_include: str = Field(".*", description="Regular expression: groups sampled")
+    groups_exclude: str = Field("^$", description="Regular expression: groups left out")
+    groups_max: int = Field(1_000, ge=1, le=100_000, description="Most groups sampled at a time; the rest is counted")
+
+
+class PipelineSettings(Section):
+    """The Spark job."""
+
+    master: str = Field("local[2]", min_length=1, description="Spark master; spark-submit's wins where it is used")
+    window_ms: Milliseconds = Field(60_000, description="Length of the tumbling windows; part of the checkpoint")
+    watermark_ms: Milliseconds = Field(30_000, description="How late a sample may come and still correct its window")
+    trigger_interval_ms: Milliseconds = Field(5_000, description="Time between micro-batches")
+    clock_skew_max_ms: Milliseconds = Field(60_000, description="A sample further in the future is rejected")
+    shuffle_partitions: int = Field(2, ge=1, le=10_000, description="Frozen into the checkpoint at the first start")
+    records_per_batch_max: int = Field(500_000, ge=1, description="Most records read in one micro-batch and topic")
+    driver_memory: str = Field("2g", pattern=r"^\d+[kmgt]$", description="Heap of the driver")
+    retention_ms: int = Field(90 * 86_400_000, ge=60_000, description="How long window rows are kept")
+    maintenance_interval_ms: Milliseconds = Field(900_000, description="Time between maintenance runs (OPTIMIZE)")
+
+
+class TriggerSettings(Section):
+    """When skew counts: see docs/trigger.md for how the defaults were found."""
+
+    enter_ratio: float = Field(1.30, ge=1.0, description="max/mean above this, in enough windows, is skew")
+    exit_ratio: float = Field(1.15, ge=1.0, description="max/mean below this ends it")
+    windows_over: int = Field(3, ge=1, le=1000, description="k: windows that must be over, out of ...")
+    windows_considered: int = Field(5, ge=1, le=1000, description="n: the newest windows looked at")
+    cooldown_ms: int = Field(600_000, ge=0, description="After a plan, no new one for this long")
+    completeness_min: Ratio = Field(0.95, description="Least share of brokers that reported in a window")
+    load_min_bytes_per_sec: float = Field(
+        100_000.0, ge=0, description="Below this mean load of a broker, skew isn't worth a move"
+    )
+    resources: list[Literal["bytes_in", "bytes_out", "disk"]] = Field(
+        default=["bytes_in", "bytes_out"], min_length=1, description="Resources whose skew may trigger"
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.exit_ratio >= self.enter_ratio:
+            raise ValueError(f"exit_ratio {self.exit_ratio} must be below enter_ratio {self.enter_ratio}")
+        if self.windows_over > self.windows_considered:
+            raise ValueError(f"windows_over {self.windows_over} exceeds windows_considered {self.windows_considered}")
+        return self
+
+
+class CapacitySettings(Section):
+    """Capacity of a broker; a key that is absent is unlimited and unweighted."""
+
+    bytes_in_per_sec: float | None = Field(None, gt=0)
+    bytes_out_per_sec: float | None = Field(None, gt=0)
+    disk_bytes: float | None = Field(None, gt=0)
+
+
+class PlannerSettings(Section):
+    """What plans may do."""
+
+    movements_max: int | None = Field(None, ge=1, description="Most partitions changed by one plan")
+    bytes_max: int | None = Field(None, ge=1, description="Most bytes copied by one plan")
+    windows: int = Field(5, ge=1, le=1000, description="Newest closed windows whose mean load is planned on")
+    excluded_topics: str = Field("^__", description="Regular expression: topics that are never moved")
+    capacities: dict[int, CapacitySettings] = Field(default={}, description="broker id: capacity")
+    plan_ttl_ms: Milliseconds = Field(3_600_000, description="A plan older than this is refused")
+
+
+class ControlSettings(Section):
+    """Deciding and acting."""
+
+    mode: Literal["observe", "propose", "apply"] = Field(
+        "propose", description="observe: decide only; propose: make plans; apply: carry them out"
+    )
+    tick_interval_ms: Milliseconds = Field(5_000, description="Time between evaluations")
+    throttle_bytes_per_sec: int = Field(50_000_000, ge=1_000, description="Replication throttle per broker")
+    movements_in_flight_max: int = Field(50, ge=1, le=10_000, description="Partitions reassigned at a time")
+    movements_per_broker_max: int = Field(5, ge=1, le=10_000, description="Of those, per receiving or sending broker")
+    execution_deadline_ms: Milliseconds = Field(6 * 3_600_000, description="After this it gives up and restores")
+    settle_windows: int = Field(2, ge=1, le=100, description="Closed windows after a plan before its result is measured")
+
+
+class ServeSettings(Section):
+    """Metrics, API and page."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="Address listened on; beyond loopback only if you say so")
+    port: Port = Field(9464, description="Port; 0 takes a free one")
+    refresh_interval_ms: Milliseconds = Field(2_000, description="Time between two snapshots of the tables")
+    series_max: int = Field(20_000, ge=100, description="Most series exported; what is cut is counted")
+    hot_partitions: int = Field(20, ge=0, le=1_000, description="Hottest partitions exported")
+
+
+class LogSettings(Section):
+    """Logs: one event a line."""
+
+    format: Literal["console", "json"] = Field("console", description="console for people, json for programs")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level shown")
+
+
+class Settings(Section):
+    """All settings."""
+
+    kafka: KafkaSettings = KafkaSettings()
+    topics: TopicSettings = TopicSettings()
+    storage: StorageSettings = StorageSettings()
+    collect: CollectSettings = CollectSettings()
+    pipeline: PipelineSettings = PipelineSettings()
+    trigger: TriggerSettings = TriggerSettings()
+    planner: PlannerSettings = PlannerSettings()
+    control: ControlSettings = ControlSettings()
+    serve: ServeSettings = ServeSettings()
+    log: LogSettings = LogSettings()
