@@ -1,9 +1,10 @@
 """Java and the JVM jars: where they are, whether they are whole, and how they are fetched.
 
 One manifest (`conf/ivy.xml`) pins every version; `conf/jars.sha256` lists the jars that are kept, with the bytes of
-each (of what Ivy resolves for Spark only Delta's and Kafka's: Spark ships the rest itself, in other versions). Ivy ships inside pyspark, so Java
-alone fetches them. The cache lies in the user's cache folder and is shared by all clones; a jar that is missing, cut
-short or changed is fetched again. `python -m streaming.jars` is the set-up step of the Makefile.
+each (of what Ivy resolves for Spark only Delta's and Kafka's: Spark ships the rest itself, in other versions). Ivy
+ships inside pyspark, so Java alone fetches them. The cache lies in the user's cache folder and is shared by all
+clones; a jar that is missing, cut short or changed is fetched again.
+`python -m streaming.jars` is the set-up step of the Makefile.
 """
 
 import fcntl
@@ -81,7 +82,9 @@ def ensure_jars(report: Callable[[str], None]) -> None:
             _fetch(folder, report)
     broken = broken_jars(folder)
     if broken:
-        raise SetUpIncomplete(f"{len(broken)} jars can't be fetched whole, first {broken[0]}: is Maven Central reached?")
+        raise SetUpIncomplete(
+            f"{len(broken)} jars can't be fetched whole, first {broken[0]}: is Maven Central reached?"
+        )
     report(f"jars: {len(_checksums())} whole")
 
 
@@ -118,7 +121,7 @@ def _fetch(folder: Path, report: Callable[[str], None]) -> None:
 
 
 def _ivy_jar() -> Path:
-    import pyspark  # noqa: PLC0415 - heavy, and needed only where jars are fetched
+    import pyspark  # heavy, and needed only where jars are fetched
 
     found = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
     if not found:

@@ -308,9 +308,7 @@ EXECUTION = Table(
         _long("bytes_total", "Bytes that the plan copies", nullable=False),
         _long("bytes_moved", "Bytes copied so far", nullable=False),
         _long("throttle_bytes_per_sec", "Replication throttle that is set, bytes/s; null where none"),
-        Column(
-            "throttled_brokers", ColumnType.INTEGER_LIST, "Brokers that bear a throttle of ours; null where none"
-        ),
+        Column("throttled_brokers", ColumnType.INTEGER_LIST, "Brokers that bear a throttle of ours; null where none"),
         _number("bytes_in_max_over_mean_before", "Measured before, ratio"),
         _number("bytes_in_max_over_mean_predicted", "Promised by the plan, ratio"),
         _number("bytes_in_max_over_mean_measured", "Measured after, ratio; set by the event measured"),

@@ -154,7 +154,9 @@ class ControlSettings(Section):
     movements_in_flight_max: int = Field(50, ge=1, le=10_000, description="Partitions reassigned at a time")
     movements_per_broker_max: int = Field(5, ge=1, le=10_000, description="Of those, per receiving or sending broker")
     execution_deadline_ms: Milliseconds = Field(6 * 3_600_000, description="After this it gives up and restores")
-    settle_windows: int = Field(2, ge=1, le=100, description="Closed windows after a plan before its result is measured")
+    settle_windows: int = Field(
+        2, ge=1, le=100, description="Closed windows after a plan before its result is measured"
+    )
 
 
 class ServeSettings(Section):

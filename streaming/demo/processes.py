@@ -43,7 +43,7 @@ def start(
             env=dict(environment) if environment is not None else None,
             # A group of its own: Ctrl-C on the terminal goes to us alone, and we end it in order.
             start_new_session=True,
-            preexec_fn=None if orphan_allowed else _die_with_parent,  # noqa: PLW1509 - single system call
+            preexec_fn=None if orphan_allowed else _die_with_parent,
         )
 
 

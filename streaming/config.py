@@ -1,0 +1,177 @@
+"""Loading settings: defaults < file < environment < flags, and where each value came from.
+
+The file is YAML (JSON is YAML too). An environment variable is `REBALANCER_` and the path joined by two underscores:
+`REBALANCER_KAFKA__BOOTSTRAP_SERVERS=broker-1:9092,broker-2:9092`. A variable without two underscores is nobody's:
+Kubernetes sets `REBALANCER_PORT` and the like for a service of that name. Keys that don't exist are refused, wherever
+they come from. What is allowed stands in `streaming.settings`.
+"""
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from streaming.errors import UsageProblem
+from streaming.settings import Settings
+
+ENVIRONMENT_PREFIX = "REBALANCER_"
+NESTING = "__"
+
+Nested = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """Settings and, by dotted key, where each value that is not a default came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+    def origin(self, key: str) -> str:
+        """`file conf.yaml`, `environment REBALANCER_…`, `flag`, or `default`."""
+        parts = key.split(".")
+        candidates = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+        above = next((self.origins[found] for found in candidates if found in self.origins), None)
+        below = next((origin for found, origin in self.origins.items() if found.startswith(f"{key}.")), None)
+        return above or below or "default"
+
+
+def load_settings(file: Path | None, flags: Mapping[str, object] | None = None) -> Settings:
+    """Effective settings; `flags` by dotted key (None values don't count). Raises UsageProblem in one line."""
+    return load_effective(file, flags, os.environ).settings
+
+
+def load_effective(file: Path | None, flags: Mapping[str, object] | None, environment: Mapping[str, str]) -> Effective:
+    """The same with origins, for `rebalancer config`."""
+    merged: Nested = {}
+    origins: dict[str, str] = {}
+    if file is not None:
+        _merge(merged, _read_file(file), origins, f"file {file}")
+    for name, value in sorted(environment.items()):
+        if name.startswith(ENVIRONMENT_PREFIX) and NESTING in name[len(ENVIRONMENT_PREFIX) :]:
+            path = name[len(ENVIRONMENT_PREFIX) :].lower().split(NESTING)
+            _merge(merged, _nest(path, _from_text(path, value)), origins, f"environment {name}")
+    for key, flag in (flags or {}).items():
+        if flag is not None:
+            _merge(merged, _nest(key.split("."), flag), origins, "flag")
+    try:
+        return Effective(Settings.model_validate(merged), origins)
+    except ValidationError as error:
+        raise UsageProblem(_message(error, Effective(Settings(), origins))) from None
+
+
+def flatten(settings: BaseModel) -> dict[str, object]:
+    """Every setting by dotted key, secrets masked."""
+    flat: dict[str, object] = {}
+
+    def visit(prefix: str, value: object) -> None:
+        if isinstance(value, dict) and value:
+            for key, inner in value.items():
+                visit(f"{prefix}.{key}" if prefix else str(key), inner)
+        else:
+            flat[prefix] = value
+
+    visit("", settings.model_dump(mode="json"))
+    return flat
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML in which a key that stands twice is an error instead of a silent override."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _read_file(file: Path) -> Nested:
+    try:
+        content = yaml.load(file.read_text(encoding="utf-8"), Loader=_StrictLoader)  # noqa: S506 - a SafeLoader
+    except OSError as error:
+        raise UsageProblem(f"settings file {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageProblem(f"settings file {file}: is not UTF-8 text") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        raise UsageProblem(f"settings file {file}{where}: {getattr(error, 'problem', None) or error}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise UsageProblem(f"settings file {file}: holds a {type(content).__name__}, must hold sections like 'kafka:'")
+    return content
+
+
+def _nest(path: list[str], value: object) -> Nested:
+    for part in reversed(path):
+        value = {part: value}
+    assert isinstance(value, dict)
+    return value
+
+
+def _merge(into: Nested, new: Nested, origins: dict[str, str], origin: str, prefix: str = "") -> None:
+    for key, value in new.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, dict) and isinstance(into.get(key, {}), dict):
+            _merge(into.setdefault(key, {}), value, origins, origin, f"{path}.")
+        else:
+            into[key] = value
+            origins[path] = origin
+
+
+def _from_text(path: list[str], value: str) -> object:
+    """A list's value may be given as `a,b`; JSON is taken as such; the rest is for pydantic to convert."""
+    if value[:1] in "[{" and value:
+        try:
+            return yaml.safe_load(value)
+        except yaml.YAMLError:
+            return value
+    annotation = _annotation(path)
+    return [part.strip() for part in value.split(",")] if get_origin(annotation) is list else value
+
+
+def _annotation(path: list[str]) -> object:
+    model: object = Settings
+    for part in path:
+        field = model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
+        model = field.annotation if field else None
+    arguments = get_args(model)
+    return arguments[0] if arguments and get_origin(arguments[0]) is list else model
+
+
+def _message(error: ValidationError, effective: Effective) -> str:
+    details = error.errors(include_url=False)
+    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
+    return _describe(details[0], effective) + more
+
+
+def _describe(detail: ErrorDetails, effective: Effective) -> str:
+    key = ".".join(str(part) for part in detail["loc"])
+    origin = effective.origin(key)
+    if detail["type"] == "extra_forbidden":
+        return f"{key}: unknown key ({origin}){_suggestion(key)}"
+    found = "" if isinstance(detail["input"], dict) else f", found {detail['input']!r}"
+    if "password" in key:
+        found = ""
+    reason = detail["msg"].removeprefix("Value error, ")
+    return f"{key}: {reason[:1].lower()}{reason[1:]}{found} ({origin})"
+
+
+def _suggestion(key: str) -> str:
+    known = list(flatten(Settings())) + list(Settings.model_fields)
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {close[0]}?"
+    section = key.rpartition(".")[0]
+    siblings = sorted({name for name in known if name.rpartition(".")[0] == section})
+    return f"; known: {', '.join(name.rpartition('.')[2] for name in siblings)}" if siblings else ""

@@ -1,0 +1,109 @@
+"""Kafka clients made from the settings: the one place that knows how a connection is secured.
+
+Secrets come from the settings' environment variables or from a file, and never leave this module.
+"""
+
+from contextlib import suppress
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaError
+
+from streaming.errors import ClusterUnreachable, UsageProblem
+from streaming.settings import KafkaSettings
+
+CLIENT_ID = "kafka-load-rebalancer"
+
+
+def admin_client(settings: KafkaSettings) -> KafkaAdminClient:
+    """An admin client that has reached a broker; raises ClusterUnreachable."""
+    try:
+        client = KafkaAdminClient(**_common(settings))
+    except (KafkaError, OSError, ValueError) as error:
+        raise _unreachable(settings, error) from None
+    try:
+        client.describe_cluster()
+    except (KafkaError, OSError) as error:
+        with suppress(KafkaError, OSError):
+            client.close()
+        raise _unreachable(settings, error) from None
+    return client
+
+
+def producer(settings: KafkaSettings) -> KafkaProducer:
+    """A producer of bytes with acks=all; raises ClusterUnreachable."""
+    try:
+        return KafkaProducer(**_common(settings), acks="all", linger_ms=20, compression_type="gzip")
+    except (KafkaError, OSError) as error:
+        raise _unreachable(settings, error) from None
+
+
+def consumer(settings: KafkaSettings, **options: object) -> KafkaConsumer:
+    """A consumer of bytes; `options` are kafka-python's. Raises ClusterUnreachable."""
+    try:
+        return KafkaConsumer(**_common(settings), **options)
+    except (KafkaError, OSError) as error:
+        raise _unreachable(settings, error) from None
+
+
+def spark_options(settings: KafkaSettings) -> dict[str, str]:
+    """The same connection as options of Spark's Kafka source and of Java clients, without the prefix `kafka.`."""
+    options = {
+        "bootstrap.servers": ",".join(settings.bootstrap_servers),
+        "security.protocol": settings.security_protocol,
+    }
+    if settings.sasl_mechanism:
+        module = "scram.ScramLoginModule" if settings.sasl_mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
+        user, password = _quote(settings.sasl_username or ""), _quote(_password(settings))
+        options["sasl.mechanism"] = settings.sasl_mechanism
+        options["sasl.jaas.config"] = (
+            f'org.apache.kafka.common.security.{module} required username="{user}" password="{password}";'
+        )
+    if settings.ssl_ca_file:
+        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(settings.ssl_ca_file)}
+    if settings.ssl_certificate_file and settings.ssl_key_file:
+        chain = settings.ssl_certificate_file.read_text(encoding="utf-8")
+        key = settings.ssl_key_file.read_text(encoding="utf-8")
+        options |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
+    return options
+
+
+def _common(settings: KafkaSettings) -> dict[str, object]:
+    options: dict[str, object] = {
+        "bootstrap_servers": settings.bootstrap_servers,
+        "client_id": CLIENT_ID,
+        "request_timeout_ms": settings.request_timeout_ms,
+        "bootstrap_timeout_ms": settings.request_timeout_ms,
+        "security_protocol": settings.security_protocol,
+    }
+    if settings.sasl_mechanism:
+        options |= {
+            "sasl_mechanism": settings.sasl_mechanism,
+            "sasl_plain_username": settings.sasl_username,
+            "sasl_plain_password": _password(settings),
+        }
+    files = {
+        "ssl_cafile": settings.ssl_ca_file,
+        "ssl_certfile": settings.ssl_certificate_file,
+        "ssl_keyfile": settings.ssl_key_file,
+    }
+    return options | {name: str(path) for name, path in files.items() if path}
+
+
+def _password(settings: KafkaSettings) -> str:
+    if settings.sasl_password is not None:
+        return settings.sasl_password.get_secret_value()
+    if settings.sasl_password_file is None:
+        raise UsageProblem("kafka.sasl_password: missing; set it in the environment or name kafka.sasl_password_file")
+    try:
+        return settings.sasl_password_file.read_text(encoding="utf-8").splitlines()[0]
+    except (OSError, IndexError) as error:
+        raise UsageProblem(f"kafka.sasl_password_file: {settings.sasl_password_file} can't be read: {error}") from None
+
+
+def _quote(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _unreachable(settings: KafkaSettings, error: Exception) -> ClusterUnreachable:
+    servers = ", ".join(settings.bootstrap_servers)
+    return ClusterUnreachable(f"no broker reached at {servers} ({type(error).__name__}): is the address right?")
