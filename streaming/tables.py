@@ -1,0 +1,142 @@
+"""Delta tables without a JVM: create, append, read, for control, serve and the commands.
+
+Rows are plain dicts by column name; types come from `streaming.schemas`. Appends are repeatable: each carries a
+transaction id and version that the table remembers, so the same append given twice is written once. Spark is the
+writer of the window tables; this module is the writer of the rest.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyarrow import compute as pc
+
+from streaming.errors import TableUnavailable
+from streaming.schemas import TABLES, ColumnType, Table
+
+Row = Mapping[str, Any]
+
+ARROW_TYPES: dict[ColumnType, pa.DataType] = {
+    ColumnType.STRING: pa.string(),
+    ColumnType.LONG: pa.int64(),
+    ColumnType.INTEGER: pa.int32(),
+    ColumnType.DOUBLE: pa.float64(),
+    ColumnType.BOOLEAN: pa.bool_(),
+    ColumnType.BINARY: pa.binary(),
+    ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    ColumnType.INTEGER_LIST: pa.list_(pa.int32()),
+}
+
+CONFIGURATION = {
+    "delta.logRetentionDuration": "interval 7 days",
+    "delta.deletedFileRetentionDuration": "interval 2 days",
+    "delta.checkpointInterval": "50",
+}
+
+
+def utc(time_ms: int) -> datetime:
+    """Milliseconds since 1970 as the tables' timestamps."""
+    return datetime.fromtimestamp(time_ms / 1000, tz=UTC)
+
+
+def to_ms(time: datetime) -> int:
+    """The reverse of `utc`."""
+    return round(time.timestamp() * 1000)
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """Arrow schema with the comments as field metadata, where delta-rs stores them as column comments."""
+    return pa.schema(
+        [
+            pa.field(column.name, ARROW_TYPES[column.type], column.nullable, metadata={"comment": column.comment})
+            for column in table.columns
+        ]
+    )
+
+
+def table_uri(root: str, name: str) -> str:
+    """Where table `name` lies below the settings' folder or URI."""
+    return f"{root.rstrip('/')}/{name}"
+
+
+def open_table(root: str, name: str) -> DeltaTable | None:
+    """The table as it is now, or None where it isn't there yet; raises TableUnavailable."""
+    uri = table_uri(root, name)
+    try:
+        return DeltaTable(uri)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        raise TableUnavailable(f"table {name} at {uri} can't be read: {_first_line(error)}") from None
+
+
+def create_table(root: str, name: str) -> DeltaTable:
+    """The table, made with its schema and comments where it isn't there yet; raises TableUnavailable."""
+    table = TABLES[name]
+    uri = table_uri(root, name)
+    try:
+        if "://" not in uri:
+            Path(uri).mkdir(parents=True, exist_ok=True)
+        return DeltaTable.create(
+            uri,
+            arrow_schema(table),
+            mode="ignore",
+            name=table.name,
+            description=table.comment,
+            configuration=CONFIGURATION,
+        )
+    except (DeltaError, OSError) as error:
+        raise TableUnavailable(f"table {name} at {uri} can't be made: {_first_line(error)}") from None
+
+
+def append(root: str, name: str, rows: Sequence[Row], *, transaction_id: str, transaction_version: int) -> bool:
+    """Append `rows` once: False where this transaction had been written already. Raises TableUnavailable."""
+    table = TABLES[name]
+    delta = create_table(root, name)
+    try:
+        # A retention shorter than the table's life would let an old duplicate in again, so none is set.
+        written = delta.transaction_version(transaction_id)
+        if written is not None and written >= transaction_version:
+            return False
+        data = pa.Table.from_pylist([dict(row) for row in rows], schema=arrow_schema(table))
+        write_deltalake(
+            delta,
+            data,
+            mode="append",
+            commit_properties=CommitProperties(app_transactions=[Transaction(transaction_id, transaction_version)]),
+        )
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise TableUnavailable(f"table {name} can't be written: {_first_line(error)}") from None
+    return True
+
+
+def read(
+    root: str,
+    name: str,
+    *,
+    columns: Sequence[str] | None = None,
+    where: pc.Expression | None = None,
+) -> list[dict[str, Any]]:
+    """Rows that fulfil `where` (a pyarrow expression, used to skip files too); none where there is no table."""
+    delta = open_table(root, name)
+    if delta is None:
+        return []
+    try:
+        dataset = delta.to_pyarrow_dataset()
+        rows: list[dict[str, Any]] = dataset.to_table(columns=columns, filter=where).to_pylist()
+        return rows
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise TableUnavailable(f"table {name} can't be read: {_first_line(error)}") from None
+
+
+def newest(rows: Iterable[Row], column: str) -> Row | None:
+    """The row with the greatest `column`; None of none."""
+    return max(rows, key=lambda row: row[column], default=None)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
