@@ -20,8 +20,7 @@ import psutil
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from streaming import jars
-from streaming.demo import processes
+from streaming import jars, processes
 from streaming.errors import RebalancerError
 
 HOST = "127.0.0.1"

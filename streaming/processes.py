@@ -43,7 +43,7 @@ def start(
             env=dict(environment) if environment is not None else None,
             # A group of its own: Ctrl-C on the terminal goes to us alone, and we end it in order.
             start_new_session=True,
-            preexec_fn=None if orphan_allowed else _die_with_parent,
+            preexec_fn=None if orphan_allowed else die_with_parent,
         )
 
 
@@ -95,5 +95,6 @@ def _same_process(row: dict[str, float]) -> psutil.Process | None:
     return None
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Run in a child before exec: the kernel kills it when its parent dies, however that happens."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
