@@ -1,0 +1,40 @@
+# Each target works alone on a fresh clone: it sets up what it needs first, and a second run reuses it.
+PYTHON := .venv/bin/python
+
+.PHONY: demo test test-fast lint setup lock bench-planner bench-assignors bench-pipeline
+
+demo: setup
+	$(PYTHON) -m streaming demo $(ARGS)
+
+test: setup-tests lint
+	$(PYTHON) -m pytest $(ARGS)
+
+# The pure part: no JVM, no broker.
+test-fast: setup lint
+	$(PYTHON) -m pytest -m "not spark and not kafka and not java and not prometheus and not e2e" $(ARGS)
+
+lint: setup
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+
+setup:
+	@deploy/bootstrap.sh
+
+.PHONY: setup-tests
+setup-tests:
+	@deploy/bootstrap.sh tests
+
+# After a change of the dependencies in pyproject.toml.
+lock: setup
+	$(PYTHON) -m pip install --quiet uv
+	.venv/bin/uv pip compile --quiet --extra dev --universal --generate-hashes --no-header --no-annotate pyproject.toml -o requirements.lock
+
+bench-planner: setup
+	$(PYTHON) -m tests.benchmarks.bench_planner $(ARGS)
+
+bench-assignors: setup
+	$(PYTHON) -m tests.benchmarks.bench_assignors $(ARGS)
+
+bench-pipeline: setup
+	$(PYTHON) -m tests.benchmarks.bench_pipeline $(ARGS)

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Set-up, as the first step of every make target: virtual environment, locked dependencies, Java 17+, JVM jars.
+# Fast when all is there; safe to run again after it was interrupted. `deploy/bootstrap.sh tests` adds what tests need.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+apt_install() {
+  # $1 what it is for, then packages. Only as root and where apt is; else one line that says what to install.
+  local purpose=$1; shift
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    say "installing $* ($purpose)"
+    # Debian starts services when it installs them; nothing of ours may listen, so forbid that for this install.
+    local policy=/usr/sbin/policy-rc.d made=
+    [ -e $policy ] || { printf '#!/bin/sh\nexit 101\n' > $policy; chmod +x $policy; made=1; }
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } >/dev/null \
+      || { [ -z "$made" ] || rm -f $policy; return 1; }
+    [ -z "$made" ] || rm -f $policy
+  else
+    return 1
+  fi
+}
+
+python=${PYTHON:-python3}
+command -v "$python" >/dev/null || fail "Python 3.11 or newer is needed: install python3"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || fail "Python 3.11 or newer is needed, found $("$python" -V)"
+
+if ! .venv/bin/python -c 'pass' 2>/dev/null; then
+  say "virtual environment in .venv"
+  rm -rf .venv
+  "$python" -m venv .venv 2>/dev/null || { apt_install "virtual environments" python3-venv && "$python" -m venv .venv; } \
+    || fail "virtual environments are missing: install python3-venv"
+fi
+
+wanted=$(cat requirements.lock pyproject.toml | sha256sum | cut -d' ' -f1)
+if [ "$(cat .venv/installed 2>/dev/null)" != "$wanted" ]; then
+  say "dependencies of requirements.lock (pyspark is large: this takes a minute or two)"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+  echo "$wanted" > .venv/installed
+fi
+
+java_found() { .venv/bin/python -c 'from streaming.jars import java_command; java_command()' 2>/dev/null; }
+java_found || { apt_install "Java" openjdk-17-jre-headless && java_found; } \
+  || fail "Java 17 or newer is needed: install openjdk-17-jre-headless"
+
+.venv/bin/python -m streaming.jars
+
+if [ "${1:-}" = tests ]; then
+  command -v promtool >/dev/null && command -v amtool >/dev/null \
+    || apt_install "tests of alert rules" prometheus prometheus-alertmanager \
+    || say "prometheus and prometheus-alertmanager are not installed: the tests of alert rules will be skipped"
+fi
