@@ -301,7 +301,11 @@ EXECUTION = Table(
         _text("plan_id", "Plan that is carried out", nullable=False),
         _CLUSTER,
         _time("event_time", "When it happened, UTC", nullable=False),
-        _text("event", "started, submitted, progress, electing, done, measured, aborted or failed", nullable=False),
+        _text(
+            "event",
+            "approved, refused, started, submitted, progress, electing, done, measured, abort_requested, aborted",
+            nullable=False,
+        ),
         _text("detail", "What happened, in a sentence", nullable=False),
         _integer("movements_total", "Partitions that the plan changes", nullable=False),
         _integer("movements_done", "Partitions that have reached their new replicas", nullable=False),

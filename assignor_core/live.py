@@ -1,0 +1,51 @@
+"""What a cluster's metadata says of its partitions right now: replicas, leader, ISR, reassignment under way.
+
+The planner works on `model.ClusterState` (placement and load); `reconcile` works on this view (placement and motion).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PartitionKey = tuple[str, int]
+"""(topic, partition)."""
+
+NO_LEADER = -1
+"""Kafka's leader id of a partition that is offline."""
+
+
+@dataclass(frozen=True, slots=True)
+class LivePartition:
+    """One partition; while it is reassigned `replicas` holds the target replicas first, then those to be removed."""
+
+    replicas: tuple[int, ...]
+    leader: int
+    isr: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+    @property
+    def reassigning(self) -> bool:
+        """Whether a reassignment is under way, whoever started it."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    @property
+    def target_replicas(self) -> tuple[int, ...]:
+        """Replicas once the reassignment under way is over.
+
+        >>> LivePartition((2, 1), 1, (1,), adding_replicas=(2,), removing_replicas=(1,)).target_replicas
+        (2,)
+        """
+        return tuple(broker for broker in self.replicas if broker not in self.removing_replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveCluster:
+    """Brokers that are alive, and every partition."""
+
+    cluster_id: str
+    broker_racks: Mapping[int, str | None]
+    partitions: Mapping[PartitionKey, LivePartition]
+
+    def reassigning(self) -> frozenset[PartitionKey]:
+        """Partitions that are being reassigned, by anybody."""
+        return frozenset(key for key, partition in self.partitions.items() if partition.reassigning)

@@ -1,0 +1,5 @@
+"""`python -m streaming` is `rebalancer`."""
+
+from streaming.cli import main
+
+main()

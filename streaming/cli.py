@@ -1,0 +1,98 @@
+"""The command `rebalancer`: which commands there are, and how errors become one line and an exit code.
+
+Commands are loaded when they are called, so that `rebalancer assign` starts without Spark, Kafka or Delta. Exit codes:
+0 done, 1 failed, 2 wrong use or bad input, 3 refused for safety. `sys.exit` occurs nowhere else.
+"""
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+import click
+
+from assignor_core.errors import CoreError, InputError
+from streaming.errors import RebalancerError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("streaming.commands.demo:demo", "The main job on embedded brokers: from skew to balance, live."),
+    "run": ("streaming.commands.roles:run", "All roles on a real cluster."),
+    "collect": ("streaming.commands.roles:collect", "Sample brokers and groups into the two topics."),
+    "pipeline": ("streaming.commands.roles:pipeline", "Spark: the two topics into Delta tables."),
+    "control": ("streaming.commands.roles:control", "Decide, plan and (in mode apply) act."),
+    "serve": ("streaming.commands.roles:serve", "Metrics, API and page."),
+    "status": ("streaming.commands.status:status", "Brokers, load, skew, last decision, plan and execution."),
+    "plan": ("streaming.commands.plan:plan", "A plan from the newest windows, or from a cluster model."),
+    "apply": ("streaming.commands.apply:apply", "Carry out exactly that plan."),
+    "abort": ("streaming.commands.apply:abort", "Stop the execution under way and restore."),
+    "check": ("streaming.commands.check:check", "Cluster, topics, tables, leftover throttles, permissions."),
+    "lag": ("streaming.commands.lag:lag", "Consumer groups by verdict, worst first."),
+    "assign": ("streaming.commands.assign:assign", "JSON lines in, one consumer assignment a line out."),
+    "place": ("streaming.commands.place:place", "JSON lines in, one replica placement a line out."),
+    "sql": ("streaming.commands.sql:sql", "SELECT over the Delta tables, no Spark needed."),
+    "config": ("streaming.commands.config:config", "Effective settings and where each came from."),
+}
+
+
+class LazyCommands(click.Group):
+    """A group whose commands are imported when they are needed."""
+
+    def list_commands(self, _context: click.Context) -> list[str]:
+        """Names in the order of a working day, not of the alphabet."""
+        return list(COMMANDS)
+
+    def get_command(self, _context: click.Context, name: str) -> click.Command | None:
+        """Import the command's module; None for an unknown name."""
+        if name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[name][0].split(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        """One line a command, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="kafka-load-rebalancer", prog_name="rebalancer")
+def rebalancer() -> None:
+    """Watches the load of Kafka brokers and consumer groups, and rebalances by load instead of by count."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; returns the exit code and prints errors as one line on standard error."""
+    try:
+        result = rebalancer.main(list(arguments), prog_name="rebalancer", standalone_mode=False)
+        return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
+    except click.ClickException as error:
+        return _fail(error.format_message(), 2)
+    except click.Abort:
+        return _fail("interrupted", 128 + signal.SIGINT)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 128 + signal.SIGINT)
+    except InputError as error:
+        return _fail(str(error), 2)
+    except RebalancerError as error:
+        return _fail(str(error), error.exit_code)
+    except CoreError as error:
+        return _fail(str(error), 1)
+    except BrokenPipeError:
+        # The reader (head, less) has gone; Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"error: {' '.join(message.split())}", err=True)
+    return code
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,195 @@
+"""The cluster as control sees and changes it: describe, reassign, elect, throttle. No other module changes a cluster.
+
+It speaks the core's types and turns every client error into one of ours. Throttles are added and taken away entry by
+entry (APPEND and SUBTRACT), so that a throttle somebody else has set stays as it is.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import BrokerResponseError, KafkaError
+from kafka.structs import TopicPartition
+
+from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable
+
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+
+PREFERRED = 0
+ALREADY_DONE = ("NoReassignmentInProgressError",)
+
+ThrottledReplicas = frozenset[tuple[int, int]]
+"""(partition, broker) pairs of one topic."""
+
+
+class Cluster:
+    """A live cluster behind an admin client that the caller built and closes."""
+
+    def __init__(self, admin: KafkaAdminClient) -> None:
+        self._admin = admin
+
+    def describe(self) -> LiveCluster:
+        """Brokers that are alive and every partition with its reassignment; raises ClusterUnreachable."""
+        with _translated("describe the cluster"):
+            cluster = self._admin.describe_cluster()
+            topics = self._admin.describe_topics()
+            moving = self._admin.list_partition_reassignments()
+        partitions = {}
+        for topic in topics:
+            for partition in topic["partitions"]:
+                key = (topic["name"], partition["partition_index"])
+                partitions[key] = _live_partition(partition, moving.get(TopicPartition(*key)))
+        racks = {
+            broker["broker_id"]: broker["rack"] or None
+            for broker in cluster["brokers"]
+            if not broker.get("is_fenced", False)
+        }
+        return LiveCluster(cluster["cluster_id"], dict(sorted(racks.items())), partitions)
+
+    def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
+        """Log size in bytes by (broker, partition); copies under way inside a broker (future replicas) left out."""
+        sizes: dict[tuple[int, PartitionKey], int] = {}
+        with _translated("read log dirs"):
+            answers = self._admin.describe_log_dirs()
+        for answer in answers:
+            for log_dir in answer["log_dirs"]:
+                for topic in log_dir["topics"]:
+                    for partition in topic["partitions"]:
+                        if not partition["is_future_key"]:
+                            key = (topic["name"], partition["partition_index"])
+                            sizes[(answer["broker"], key)] = partition["partition_size"]
+        return sizes
+
+    def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
+        """Start reassignments; None cancels one. Raises ClusterRequestFailed naming the first partition refused."""
+        request = {TopicPartition(*key): list(replicas) if replicas else None for key, replicas in targets.items()}
+        with _translated("reassign partitions"):
+            answers = self._admin.alter_partition_reassignments(request)
+        refused = sorted(
+            (partition, error.__name__)
+            for partition, error in answers.items()
+            if error is not None and not (request[partition] is None and error.__name__ in ALREADY_DONE)
+        )
+        if refused:
+            (topic, partition), error = refused[0]
+            raise ClusterRequestFailed(f"{len(refused)} reassignments refused, first {topic}-{partition}: {error}")
+
+    def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
+        """Make the first replica the leader; partitions whose leader it is already don't count as errors."""
+        by_topic: dict[str, list[int]] = defaultdict(list)
+        for topic, partition in partitions:
+            by_topic[topic].append(partition)
+        with _translated("elect preferred leaders"):
+            self._admin.elect_leaders(PREFERRED, dict(by_topic))
+
+    def throttle_rates(self) -> dict[int, dict[str, int]]:
+        """Throttle rates that are set dynamically, bytes/s, by broker and setting."""
+        brokers = [broker["broker_id"] for broker in self._brokers()]
+        found = self._modified(ConfigResourceType.BROKER, [str(broker) for broker in brokers])
+        return {
+            int(broker): rates
+            for broker, values in found.items()
+            if (rates := {key: int(values[key]) for key in (LEADER_RATE, FOLLOWER_RATE) if values.get(key)})
+        }
+
+    def throttled_replicas(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
+        """Lists of throttled replicas that are set, by (topic, setting)."""
+        found = self._modified(ConfigResourceType.TOPIC, sorted(set(topics)))
+        return {
+            (topic, key): values[key]
+            for topic, values in found.items()
+            for key in (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+            if values.get(key)
+        }
+
+    def set_throttle(
+        self,
+        rate_bytes_per_sec: int,
+        brokers: Iterable[int],
+        leaders: Mapping[str, ThrottledReplicas],
+        followers: Mapping[str, ThrottledReplicas],
+    ) -> None:
+        """Throttle the copying of the given replicas on the given brokers; others' entries stay."""
+        self._change_replica_lists("APPEND", leaders, followers)
+        rates = {LEADER_RATE: ("SET", str(rate_bytes_per_sec)), FOLLOWER_RATE: ("SET", str(rate_bytes_per_sec))}
+        self._alter(ConfigResourceType.BROKER, {str(broker): dict(rates) for broker in brokers})
+
+    def clear_throttle(
+        self,
+        brokers: Iterable[int],
+        leaders: Mapping[str, ThrottledReplicas],
+        followers: Mapping[str, ThrottledReplicas],
+    ) -> None:
+        """Take away what `set_throttle` has set; safe to repeat, and for topics or brokers that are gone."""
+        alive = {broker["broker_id"] for broker in self._brokers()}
+        deleted = {LEADER_RATE: ("DELETE", None), FOLLOWER_RATE: ("DELETE", None)}
+        self._alter(ConfigResourceType.BROKER, {str(broker): dict(deleted) for broker in brokers if broker in alive})
+        with _translated("list topics"):
+            existing = set(self._admin.list_topics())
+        kept = [
+            {topic: entries for topic, entries in side.items() if topic in existing} for side in (leaders, followers)
+        ]
+        self._change_replica_lists("SUBTRACT", *kept)
+
+    def _change_replica_lists(
+        self, operation: str, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
+    ) -> None:
+        changes: dict[str, dict[str, tuple[str, str | None]]] = defaultdict(dict)
+        for setting, side in ((LEADER_REPLICAS, leaders), (FOLLOWER_REPLICAS, followers)):
+            for topic, entries in side.items():
+                if entries:
+                    text = ",".join(f"{partition}:{broker}" for partition, broker in sorted(entries))
+                    changes[topic][setting] = (operation, text)
+        self._alter(ConfigResourceType.TOPIC, changes)
+
+    def _brokers(self) -> list[dict[str, Any]]:
+        with _translated("describe the cluster"):
+            cluster = self._admin.describe_cluster()
+        return [broker for broker in cluster["brokers"] if not broker.get("is_fenced", False)]
+
+    def _modified(self, kind: ConfigResourceType, names: list[str]) -> dict[str, dict[str, str]]:
+        """Settings that were set on these resources themselves, not inherited from a default."""
+        if not names:
+            return {}
+        with _translated("read throttle settings"):
+            found = self._admin.describe_configs([ConfigResource(kind, name) for name in names])
+        resources = found.get(kind.name.lower(), {})
+        return {name: {key: row["value"] for key, row in values.items()} for name, values in resources.items()}
+
+    def _alter(self, kind: ConfigResourceType, changes: Mapping[str, Mapping[str, tuple[str, str | None]]]) -> None:
+        if not changes:
+            return
+        resources = [ConfigResource(kind, name, dict(values)) for name, values in sorted(changes.items())]
+        with _translated("change throttle settings"):
+            answers = self._admin.alter_configs(resources, raise_on_unknown=False, incremental=True)
+        failed = {name: answer for rows in answers.values() for name, answer in rows.items() if answer != "OK"}
+        if failed:
+            name, answer = min(failed.items())
+            raise ClusterRequestFailed(f"throttle of {kind.name.lower()} {name} can't be changed: {answer}")
+
+
+def _live_partition(partition: Mapping[str, Any], moving: Mapping[str, Any] | None) -> LivePartition:
+    return LivePartition(
+        replicas=tuple(moving["replicas"] if moving else partition["replica_nodes"]),
+        leader=partition["leader_id"],
+        isr=tuple(partition["isr_nodes"]),
+        adding_replicas=tuple(moving["adding_replicas"]) if moving else (),
+        removing_replicas=tuple(moving["removing_replicas"]) if moving else (),
+    )
+
+
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    try:
+        yield
+    except BrokerResponseError as error:
+        raise ClusterRequestFailed(f"the cluster refused to {what}: {type(error).__name__} {error}".strip()) from error
+    except (KafkaError, OSError) as error:
+        raise ClusterUnreachable(f"no answer when asked to {what} ({type(error).__name__})") from error

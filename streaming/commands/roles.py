@@ -1,0 +1,69 @@
+"""`collect`, `pipeline`, `control`, `serve`: one role as a process; `run`: all of them, each a process of its own."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from streaming.commands.options import settings_from, settings_options
+from streaming.settings import Settings
+
+ConfigFile = Path | None
+Assignments = tuple[str, ...]
+
+
+def _role(run: Callable[[Settings], int], config_file: ConfigFile, assignments: Assignments) -> int:
+    from streaming.logs import configure_logging
+
+    settings = settings_from(config_file, assignments)
+    configure_logging(settings.log)
+    return run(settings)
+
+
+@click.command()
+@settings_options
+def collect(config_file: ConfigFile, assignments: Assignments) -> int:
+    """Sample brokers and consumer groups into the byte-rate and consumer-lag topics, until stopped."""
+    from streaming.collect.run import run_collect
+
+    return _role(run_collect, config_file, assignments)
+
+
+@click.command()
+@settings_options
+def pipeline(config_file: ConfigFile, assignments: Assignments) -> int:
+    """Turn the two topics into windowed Delta tables with Spark, until stopped."""
+    from streaming.pipeline.run import run_pipeline
+
+    return _role(run_pipeline, config_file, assignments)
+
+
+@click.command()
+@settings_options
+def control(config_file: ConfigFile, assignments: Assignments) -> int:
+    """Decide at each closed window, plan when skew crosses the threshold, act in mode `apply`, until stopped."""
+    from streaming.control.run import run_control
+
+    return _role(run_control, config_file, assignments)
+
+
+@click.command()
+@settings_options
+def serve(config_file: ConfigFile, assignments: Assignments) -> int:
+    """Serve metrics, the API and the page from the tables, until stopped."""
+    from streaming.serve.run import run_serve
+
+    return _role(run_serve, config_file, assignments)
+
+
+@click.command()
+@settings_options
+def run(config_file: ConfigFile, assignments: Assignments) -> int:
+    """All four roles on one machine, each a process; one that ends is started again, until stopped."""
+    from streaming.app import run_all
+
+    settings = settings_from(config_file, assignments)
+    arguments = [*(("--config", str(config_file)) if config_file else ())]
+    for assignment in assignments:
+        arguments += ["--set", assignment]
+    return _role(lambda _settings: run_all(settings, arguments), config_file, assignments)

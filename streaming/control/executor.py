@@ -1,0 +1,194 @@
+"""Carrying out one plan: one bounded step per tick, told from the cluster, recorded in the journal.
+
+Order that makes it safe to kill anywhere: the journal names the throttled brokers before a throttle is set; throttles
+are cleared before the journal says done. The next start finds the open execution and goes on, or clears up. Only
+partitions of the plan are ever reassigned, elected or cancelled.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from assignor_core.live import LiveCluster
+from assignor_core.plan import Plan
+from assignor_core.reconcile import (
+    Abort,
+    Done,
+    ElectLeaders,
+    Progress,
+    Submit,
+    Wait,
+    differences,
+    next_step,
+    progress_of,
+)
+from streaming.cluster import Cluster, ThrottledReplicas
+from streaming.control.journal import ExecutionRecord, Journal, PlanRecord
+from streaming.control.policies import limits
+from streaming.errors import ClusterRequestFailed
+from streaming.settings import Settings
+
+log = structlog.get_logger()
+
+PROGRESS_INTERVAL_MS = 10_000
+ABORT_CONFIRMATIONS = 3
+"""A broker's metadata may be a moment behind the controller's: an alarming look must be repeated this often."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleScope:
+    """What a plan's throttle touches: brokers that copy, and by topic the (partition, broker) pairs of each side."""
+
+    brokers: frozenset[int]
+    leaders: dict[str, ThrottledReplicas]
+    followers: dict[str, ThrottledReplicas]
+
+
+def throttle_scope(plan: Plan) -> ThrottleScope:
+    """Old replicas send, new ones receive; partitions that only change their leader copy nothing."""
+    leaders: dict[str, set[tuple[int, int]]] = defaultdict(set)
+    followers: dict[str, set[tuple[int, int]]] = defaultdict(set)
+    for movement in plan.movements:
+        receiving = set(movement.new_replicas) - set(movement.old_replicas)
+        if receiving:
+            leaders[movement.topic] |= {(movement.partition, broker) for broker in movement.old_replicas}
+            followers[movement.topic] |= {(movement.partition, broker) for broker in receiving}
+    pairs = [pair for side in (leaders, followers) for entries in side.values() for pair in entries]
+    return ThrottleScope(
+        frozenset(broker for _, broker in pairs),
+        {topic: frozenset(entries) for topic, entries in leaders.items()},
+        {topic: frozenset(entries) for topic, entries in followers.items()},
+    )
+
+
+class Executor:
+    """Carries out one execution; `tick` until it says that it has ended."""
+
+    def __init__(self, cluster: Cluster, journal: Journal, settings: Settings) -> None:
+        self._cluster = cluster
+        self._journal = journal
+        self._settings = settings
+        self._abort_looks = 0
+        self._last_progress_ms = 0
+
+    def begin(self, record: ExecutionRecord, approved: PlanRecord, *, now_ms: int) -> bool:
+        """Check the approved plan against the live cluster and start it; False where it was refused."""
+        problem = self._problem(approved, now_ms)
+        if problem:
+            self._journal.write_event(record, "refused", problem, now_ms=now_ms)
+            log.warning("plan_refused", plan_id=record.plan_id[:12], reason=problem)
+            return False
+        # A rate that somebody else has set on a broker is respected, and is not ours to remove.
+        foreign = self._cluster.throttle_rates().keys()
+        self._journal.write_event(
+            record,
+            "started",
+            f"plan {approved.plan.plan_id[:12]} with {len(approved.plan.movements)} movements",
+            now_ms=now_ms,
+            throttle_bytes_per_sec=self._settings.control.throttle_bytes_per_sec,
+            throttled_brokers=sorted(throttle_scope(approved.plan).brokers - foreign),
+        )
+        self._set_throttle(record, approved.plan)
+        return True
+
+    def _problem(self, approved: PlanRecord, now_ms: int) -> str | None:
+        """What speaks against carrying out this plan now; None if nothing does."""
+        plan = approved.plan
+        if now_ms > approved.expires_ms:
+            return f"plan {plan.plan_id[:12]} is {(now_ms - approved.created_ms) / 1000:.0f} s old and has expired"
+        live = self._cluster.describe()
+        found = differences(plan, live)
+        if found:
+            return f"the cluster has changed since the plan was made: {'; '.join(found[:5])}"
+        ours = {(movement.topic, movement.partition) for movement in plan.movements}
+        foreign = sorted(live.reassigning() - ours)
+        if foreign:
+            return f"{len(foreign)} other partitions are being reassigned, first {foreign[0][0]}-{foreign[0][1]}"
+        return None
+
+    def resume(self, record: ExecutionRecord, plan: Plan) -> None:
+        """Go on with an execution of a process that is gone: its throttle may not have been set yet."""
+        self._set_throttle(record, plan)
+
+    def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
+        """Take the one next step; True once the execution has ended and nothing of it is left on the cluster."""
+        live = self._cluster.describe()
+        if record.abort_requested:
+            return self._abort(record, plan, live, "a person asked to stop", now_ms)
+        step = next_step(plan, live, limits(self._settings), started_ms=record.started_ms, now_ms=now_ms)
+        self._abort_looks = self._abort_looks + 1 if isinstance(step, Abort) else 0
+        match step:
+            case Submit(reassignments):
+                self._cluster.reassign(dict(reassignments))
+                self._record(record, plan, live, "submitted", f"{len(reassignments)} reassignments", now_ms)
+            case ElectLeaders(partitions):
+                self._record(
+                    record, plan, live, "electing", f"preferred leaders of {len(partitions)} partitions", now_ms
+                )
+                self._cluster.elect_preferred(partitions)
+            case Wait(reason):
+                if now_ms - self._last_progress_ms >= PROGRESS_INTERVAL_MS:
+                    self._record(record, plan, live, "progress", reason, now_ms)
+            case Abort(reason, _):
+                return self._abort_looks >= ABORT_CONFIRMATIONS and self._abort(record, plan, live, reason, now_ms)
+            case Done():
+                self.clear_throttle(record, plan)
+                self._record(record, plan, live, "done", "every movement has been made", now_ms)
+                return True
+        return False
+
+    def clear_throttle(self, record: ExecutionRecord, plan: Plan) -> None:
+        """Take away the throttle that the journal names as ours; safe to repeat."""
+        scope = throttle_scope(plan)
+        self._cluster.clear_throttle(record.events[-1]["throttled_brokers"] or (), scope.leaders, scope.followers)
+
+    def _set_throttle(self, record: ExecutionRecord, plan: Plan) -> None:
+        scope = throttle_scope(plan)
+        event = record.events[-1]
+        if scope.brokers:
+            self._cluster.set_throttle(
+                event["throttle_bytes_per_sec"], event["throttled_brokers"], scope.leaders, scope.followers
+            )
+
+    def _abort(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, reason: str, now_ms: int) -> bool:
+        moving = [key for key, state in progress_of(plan, live).items() if state is Progress.MOVING]
+        if moving:
+            try:
+                self._cluster.reassign(dict.fromkeys(moving))
+            except ClusterRequestFailed as error:
+                log.warning("cancel_refused", execution_id=record.execution_id, error=str(error))
+                return False
+        self.clear_throttle(record, plan)
+        self._record(record, plan, live, "aborted", f"{reason}; {len(moving)} moves in flight cancelled", now_ms)
+        return True
+
+    def _record(
+        self, record: ExecutionRecord, plan: Plan, live: LiveCluster, event: str, detail: str, now_ms: int
+    ) -> None:
+        progress = progress_of(plan, live)
+        figures: dict[str, Any] = {
+            "movements_done": sum(state in (Progress.DONE, Progress.PLACED) for state in progress.values()),
+            "bytes_moved": self._bytes_moved(plan, progress),
+        }
+        self._last_progress_ms = now_ms
+        self._journal.write_event(record, event, detail, now_ms=now_ms, **figures)
+        log.info(
+            "execution", execution_id=record.execution_id, plan_id=plan.plan_id[:12], event_name=event, detail=detail
+        )
+
+    def _bytes_moved(self, plan: Plan, progress: dict[tuple[str, int], Progress]) -> int:
+        """Bytes of finished movements, and what the replicas under way hold so far."""
+        moving = any(state is Progress.MOVING for state in progress.values())
+        sizes = self._cluster.replica_sizes() if moving else {}
+        total = 0
+        for movement in plan.movements:
+            key = (movement.topic, movement.partition)
+            if progress[key] in (Progress.DONE, Progress.PLACED):
+                total += round(movement.bytes_to_move)
+            elif progress[key] is Progress.MOVING:
+                receiving = set(movement.new_replicas) - set(movement.old_replicas)
+                held = sum(sizes.get((broker, key), 0) for broker in receiving)
+                total += min(round(movement.bytes_to_move), held)
+        return total

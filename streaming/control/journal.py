@@ -1,0 +1,282 @@
+"""Rows of decision, plan, movement and execution: written once each, read back after a restart.
+
+The journal is the only memory of control. Each row has an id of its own and each append a transaction that makes it
+repeatable, so a crash between two writes neither loses nor doubles one.
+"""
+
+import json
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+
+from assignor_core.plan import Plan, plan_from_json
+from assignor_core.trigger import Evaluation, SkewWindow, TriggerPolicy, TriggerState
+from streaming import tables
+from streaming.errors import UsageProblem
+from streaming.settings import Settings
+
+RESOURCES = ("bytes_in", "bytes_out", "disk", "leaders", "replicas")
+ENDED = frozenset({"done", "measured", "aborted", "refused"})
+APPROVED = "approved"
+ABORT_REQUESTED = "abort_requested"
+ABORT_SEQUENCE = 1_000_000
+CARRIED = (
+    "movements_total", "movements_done", "bytes_total", "bytes_moved", "throttle_bytes_per_sec", "throttled_brokers",
+    "bytes_in_max_over_mean_before", "bytes_in_max_over_mean_predicted",
+)  # fmt: skip
+"""Figures of an event that stand in the next one too, unless it gives its own."""
+SEARCH_MS = 30 * 86_400_000
+"""How far back unfinished work is looked for: bounds what a start reads."""
+
+
+def owner() -> str:
+    """This process, as it signs its rows."""
+    return f"{socket.gethostname()}/{os.getpid()}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRecord:
+    """A plan as the tables keep it."""
+
+    plan: Plan
+    json: Mapping[str, Any]
+    created_ms: int
+    expires_ms: int
+
+
+@dataclass(slots=True)
+class ExecutionRecord:
+    """One carrying out of a plan, with the events of it that are known, oldest first."""
+
+    execution_id: str
+    plan_id: str
+    events: list[dict[str, Any]] = field(default_factory=list)
+    abort_requested: bool = False
+
+    @property
+    def last_event(self) -> str:
+        """Name of the newest event."""
+        return str(self.events[-1]["event"]) if self.events else ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing left to do on the cluster."""
+        return any(event["event"] in ENDED for event in self.events)
+
+    @property
+    def started_ms(self) -> int:
+        """When it began."""
+        return tables.to_ms(self.events[0]["event_time"])
+
+
+class Journal:
+    """Control's tables below one root, for one Kafka cluster."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._root = settings.storage.tables
+        self._cluster = settings.kafka.cluster_name
+        self._settings = settings
+
+    def make_tables(self) -> None:
+        """Create the tables that control writes, so that analysts and serve find them from the start."""
+        for name in ("decision", "plan", "movement", "execution"):
+            tables.create_table(self._root, name)
+
+    def trigger_state(self) -> TriggerState:
+        """State after the newest evaluation; a fresh one where there was none."""
+        row = self.last_decision()
+        return TriggerState(**json.loads(row["state_json"])) if row else TriggerState()
+
+    def last_decision(self) -> tables.Row | None:
+        """The newest evaluation; reads the whole table, so control asks once, when it starts."""
+        rows = tables.read(self._root, "decision", where=pc.field("kafka_cluster") == self._cluster)
+        return tables.newest(rows, "decided_at")
+
+    def write_decision(
+        self,
+        evaluation: Evaluation,
+        state: TriggerState,
+        policy: TriggerPolicy,
+        window: SkewWindow | None,
+        skew: Mapping[str, Any],
+        *,
+        plan_id: str | None,
+        now_ms: int,
+    ) -> None:
+        """One row per evaluation; evaluating the same window again writes nothing."""
+        window_end_ms = window.window_end_ms if window else 0
+        row = {
+            "decision_id": decision_id(self._cluster, window_end_ms or now_ms),
+            "kafka_cluster": self._cluster,
+            "decided_at": tables.utc(now_ms),
+            "window_end": tables.utc(window_end_ms) if window else None,
+            "verdict": evaluation.verdict.value,
+            "reason": evaluation.reason.value,
+            "detail": evaluation.detail,
+            "resource": evaluation.resource,
+            "max_over_mean": evaluation.max_over_mean,
+            "threshold_enter": policy.enter_ratio,
+            "threshold_exit": policy.exit_ratio,
+            "breached": state.breached_since_ms is not None,
+            "breach_started_at": tables.utc(state.breached_since_ms) if state.breached_since_ms is not None else None,
+            "completeness_ratio": window.completeness if window else None,
+            "brokers_expected": window.brokers_expected if window else None,
+            "brokers_reporting": window.brokers_reporting if window else None,
+            "cooldown_end_at": tables.utc(state.cooldown_end_ms) if state.cooldown_end_ms > now_ms else None,
+            "mode": self._settings.control.mode,
+            "plan_id": plan_id,
+            "skew_json": json.dumps(skew, sort_keys=True),
+            "state_json": json.dumps(asdict(state), sort_keys=True),
+        }
+        self._append("decision", [row], f"decision:{self._cluster}", window_end_ms or now_ms)
+
+    def write_plan(
+        self, plan: Mapping[str, Any], *, decision: str | None, window: tuple[int, int] | None, now_ms: int
+    ) -> None:
+        """The plan and its movements; the same plan made again is not written again."""
+        plan_id = plan["plan_id"]
+        movements = [_movement_row(plan_id, index, row, now_ms) for index, row in enumerate(plan["movements"])]
+        self._append("movement", movements, f"movement:{plan_id}", 0)
+        row = {
+            "plan_id": plan_id,
+            "kafka_cluster": self._cluster,
+            "created_at": tables.utc(now_ms),
+            "expires_at": tables.utc(now_ms + self._settings.planner.plan_ttl_ms),
+            "decision_id": decision,
+            "mode": self._settings.control.mode,
+            "window_start": tables.utc(window[0]) if window else None,
+            "window_end": tables.utc(window[1]) if window else None,
+            "movement_count": len(movements),
+            "leader_movement_count": sum(movement["kind"] == "leader" for movement in movements),
+            "bytes_to_move": round(plan["bytes_to_move"]),
+            "planning_ms": round(plan["elapsed_ms"]),
+            **_skew_columns(plan),
+            "plan_json": json.dumps(plan, sort_keys=True),
+        }
+        # A plan that is made again later lives anew: its new row carries the new time of expiry.
+        self._append("plan", [row], f"plan:{plan_id}", now_ms)
+
+    def plan(self, plan_id: str) -> PlanRecord:
+        """The plan with this id (or a beginning of it that is unique); raises UsageProblem."""
+        rows = tables.read(self._root, "plan", where=pc.field("kafka_cluster") == self._cluster)
+        found = [row for row in rows if row["plan_id"].startswith(plan_id)]
+        ids = sorted({row["plan_id"] for row in found})
+        if len(ids) != 1:
+            known = ", ".join(sorted({row["plan_id"][:12] for row in rows})[-5:]) or "none"
+            problem = "is not unique" if ids else "is unknown"
+            raise UsageProblem(f"plan {plan_id!r} {problem}; the newest are {known}")
+        row = tables.newest(found, "created_at")
+        assert row is not None
+        content = json.loads(row["plan_json"])
+        return PlanRecord(
+            plan_from_json(content), content, tables.to_ms(row["created_at"]), tables.to_ms(row["expires_at"])
+        )
+
+    def approve(self, approved: PlanRecord, by: str, *, now_ms: int) -> ExecutionRecord:
+        """Ask for `approved` to be carried out, by whoever holds the executor's lock, now or after a restart."""
+        plan = approved.plan
+        record = ExecutionRecord(f"{plan.plan_id[:12]}-{uuid.uuid4().hex[:8]}", plan.plan_id)
+        self.write_event(
+            record,
+            APPROVED,
+            f"plan {plan.plan_id[:12]} approved by {by}",
+            now_ms=now_ms,
+            movements_total=len(plan.movements),
+            movements_done=0,
+            bytes_total=round(approved.json["bytes_to_move"]),
+            bytes_moved=0,
+            bytes_in_max_over_mean_before=approved.json["skew_before"]["bytes_in"]["max_over_mean"],
+            bytes_in_max_over_mean_predicted=approved.json["skew_after"]["bytes_in"]["max_over_mean"],
+        )
+        return record
+
+    def executions(self, *, now_ms: int, within_ms: int = SEARCH_MS) -> list[ExecutionRecord]:
+        """Executions with an event in the last `within_ms`, oldest first, with the events in that time."""
+        where = (pc.field("kafka_cluster") == self._cluster) & (
+            pc.field("event_time") >= tables.utc(max(0, now_ms - within_ms))
+        )
+        rows = tables.read(self._root, "execution", where=where)
+        rows.sort(key=lambda row: (row["event_time"], row["sequence"]))
+        found: dict[str, ExecutionRecord] = {}
+        for row in rows:
+            record = found.setdefault(row["execution_id"], ExecutionRecord(row["execution_id"], row["plan_id"]))
+            if row["event"] == ABORT_REQUESTED:
+                record.abort_requested = True
+            else:
+                record.events.append(row)
+        for record in found.values():
+            record.events.sort(key=lambda row: int(row["sequence"]))
+        return [record for record in found.values() if record.events]
+
+    def request_abort(self, record: ExecutionRecord, *, now_ms: int) -> None:
+        """Leave a note for whoever carries out `record`; its place is outside the numbering of the events."""
+        row = {
+            **{name: record.events[-1][name] for name in CARRIED},
+            "execution_id": record.execution_id,
+            "sequence": ABORT_SEQUENCE,
+            "plan_id": record.plan_id,
+            "kafka_cluster": self._cluster,
+            "event_time": tables.utc(now_ms),
+            "event": ABORT_REQUESTED,
+            "detail": "a person asked to stop and restore",
+            "owner": owner(),
+        }
+        self._append("execution", [row], f"abort:{record.execution_id}", 0)
+
+    def write_event(self, record: ExecutionRecord, event: str, detail: str, *, now_ms: int, **columns: Any) -> None:
+        """Add one event to the journal; figures that aren't given stay as in the event before."""
+        last = record.events[-1] if record.events else {}
+        row = {
+            **{name: last[name] for name in CARRIED if name in last},
+            "execution_id": record.execution_id,
+            "sequence": len(record.events),
+            "plan_id": record.plan_id,
+            "kafka_cluster": self._cluster,
+            "event_time": tables.utc(now_ms),
+            "event": event,
+            "detail": detail,
+            "owner": owner(),
+            **columns,
+        }
+        if not self._append("execution", [row], f"execution:{record.execution_id}", row["sequence"]):
+            # Somebody else has written this place in the journal: we are not alone, and must not go on.
+            raise UsageProblem(f"execution {record.execution_id} is being carried out by another process")
+        record.events.append(row)
+
+    def _append(self, name: str, rows: list[dict[str, Any]], transaction_id: str, version: int) -> bool:
+        return tables.append(self._root, name, rows, transaction_id=transaction_id, transaction_version=version)
+
+
+def decision_id(cluster: str, window_end_ms: int) -> str:
+    """Id of the evaluation of one window of one cluster."""
+    return f"{cluster}-{window_end_ms}"
+
+
+def _movement_row(plan_id: str, sequence: int, movement: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+    moves = set(movement["old_replicas"]) != set(movement["new_replicas"])
+    return {
+        "plan_id": plan_id,
+        "sequence": sequence,
+        "created_at": tables.utc(now_ms),
+        "topic": movement["topic"],
+        "partition": movement["partition"],
+        "kind": "replica" if moves else "leader",
+        "old_replicas": list(movement["old_replicas"]),
+        "new_replicas": list(movement["new_replicas"]),
+        "bytes_to_move": round(movement["bytes_to_move"]),
+        "reason": movement["reason"],
+    }
+
+
+def _skew_columns(plan: Mapping[str, Any]) -> dict[str, float | None]:
+    columns: dict[str, float | None] = {}
+    for resource in RESOURCES:
+        columns[f"{resource}_max_over_mean_before"] = plan["skew_before"].get(resource, {}).get("max_over_mean")
+        columns[f"{resource}_max_over_mean_after"] = plan["skew_after"].get(resource, {}).get("max_over_mean")
+        columns[f"{resource}_lower_bound"] = plan["lower_bound"].get(resource)
+    return columns

@@ -1,0 +1,52 @@
+"""Settings turned into the core's policies: the one place where the two vocabularies meet."""
+
+import re
+from collections.abc import Iterable
+
+from assignor_core.planner import PlannerPolicy
+from assignor_core.reconcile import Limits
+from assignor_core.trigger import TriggerPolicy
+from streaming.errors import UsageProblem
+from streaming.settings import Settings
+
+STALE_WINDOWS = 5
+"""Data whose newest closed window is older than this many windows (and a minute) is stale."""
+
+
+def trigger_policy(settings: Settings) -> TriggerPolicy:
+    """Policy of the trigger."""
+    trigger = settings.trigger
+    return TriggerPolicy(
+        enter_ratio=trigger.enter_ratio,
+        exit_ratio=trigger.exit_ratio,
+        windows_over=trigger.windows_over,
+        windows_considered=trigger.windows_considered,
+        cooldown_ms=trigger.cooldown_ms,
+        completeness_min=trigger.completeness_min,
+        load_min_bytes_per_sec=trigger.load_min_bytes_per_sec,
+        stale_after_ms=60_000 + STALE_WINDOWS * settings.pipeline.window_ms,
+    )
+
+
+def planner_policy(settings: Settings, topics: Iterable[str]) -> PlannerPolicy:
+    """Policy of the planner; excluded topics are those of `topics` that match the settings' pattern."""
+    planner = settings.planner
+    try:
+        excluded = re.compile(planner.excluded_topics)
+    except re.error as error:
+        raise UsageProblem(f"planner.excluded_topics: {planner.excluded_topics!r} is no pattern: {error}") from None
+    return PlannerPolicy(
+        movements_max=planner.movements_max,
+        bytes_max=planner.bytes_max,
+        excluded_topics=frozenset(topic for topic in topics if excluded.search(topic)),
+    )
+
+
+def limits(settings: Settings) -> Limits:
+    """Caps of the executor."""
+    control = settings.control
+    return Limits(
+        movements_in_flight_max=control.movements_in_flight_max,
+        movements_per_broker_max=control.movements_per_broker_max,
+        deadline_ms=control.execution_deadline_ms,
+    )

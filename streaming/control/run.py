@@ -1,0 +1,150 @@
+"""The control loop: at each tick go on with what is under way, else measure what is done, else decide.
+
+A request that fails is told in the log and tried again at the next tick; the loop ends on a signal only.
+"""
+
+import signal
+import threading
+import time
+from types import FrameType
+
+import structlog
+
+from streaming.cluster import Cluster
+from streaming.control.deciding import Decider, measured_ratio
+from streaming.control.executor import Executor
+from streaming.control.journal import APPROVED, ExecutionRecord, Journal, PlanRecord
+from streaming.control.lock import executor_lock
+from streaming.control.windows import closed_windows
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable, RefusedForSafety, TableUnavailable
+from streaming.kafka_clients import admin_client
+from streaming.settings import Settings
+
+log = structlog.get_logger()
+
+EXECUTING_INTERVAL_MS = 1_000
+MEASURE_PATIENCE_WINDOWS = 20
+"""A plan whose result can't be measured within this many windows stays unmeasured."""
+
+
+def run_control(settings: Settings) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit code."""
+    stopping = threading.Event()
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    admin = admin_client(settings.kafka)
+    try:
+        with executor_lock(settings.storage.tables) as ours:
+            if not ours:
+                raise RefusedForSafety(f"another control is running on the tables in {settings.storage.tables}")
+            loop = ControlLoop(Cluster(admin), settings, now_ms=_now_ms())
+            log.info("control_started", mode=settings.control.mode, kafka_cluster=settings.kafka.cluster_name)
+            while not stopping.is_set():
+                wait_ms = _tick(loop, settings)
+                stopping.wait(wait_ms / 1000)
+    finally:
+        admin.close()
+    log.info("control_stopped")
+    return 0
+
+
+def _tick(loop: "ControlLoop", settings: Settings) -> int:
+    """One tick; returns how long to wait before the next, ms."""
+    try:
+        busy = loop.tick(now_ms=_now_ms())
+    except (ClusterUnreachable, ClusterRequestFailed, TableUnavailable) as error:
+        log.warning("tick_failed", error=str(error))
+        return settings.control.tick_interval_ms
+    return EXECUTING_INTERVAL_MS if busy else settings.control.tick_interval_ms
+
+
+class ControlLoop:
+    """What one tick does; everything it must not forget is in the journal."""
+
+    def __init__(self, cluster: Cluster, settings: Settings, *, now_ms: int) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._journal = Journal(settings)
+        self._journal.make_tables()
+        self._decider = Decider(cluster, self._journal, settings)
+        self._executor = Executor(cluster, self._journal, settings)
+        self._active: tuple[ExecutionRecord, PlanRecord] | None = None
+        self._unmeasured: ExecutionRecord | None = None
+        self._recover(now_ms)
+
+    def tick(self, *, now_ms: int) -> bool:
+        """One bounded step; True while an execution is under way."""
+        if self._active is None:
+            self._begin_approved(now_ms=now_ms)
+        if self._active is not None:
+            self._continue(*self._active, now_ms=now_ms)
+            return self._active is not None
+        if self._unmeasured is not None:
+            self._measure(self._unmeasured, now_ms=now_ms)
+        proposal = self._decider.tick(now_ms=now_ms)
+        if proposal is None or self._settings.control.mode != "apply":
+            return False
+        self._journal.approve(self._journal.plan(proposal.plan.plan_id), "mode apply", now_ms=now_ms)
+        return True
+
+    def _recover(self, now_ms: int) -> None:
+        """Find what an earlier process left: an execution under way, or a result not measured."""
+        executions = self._journal.executions(now_ms=now_ms)
+        for record in executions:
+            if not record.ended and record.last_event != APPROVED:
+                plan = self._journal.plan(record.plan_id)
+                log.info("execution_resumed", execution_id=record.execution_id, plan_id=record.plan_id[:12])
+                self._executor.resume(record, plan.plan)
+                self._active = (record, plan)
+        if executions and executions[-1].last_event == "done":
+            self._unmeasured = executions[-1]
+
+    def _begin_approved(self, *, now_ms: int) -> None:
+        """Start the oldest plan that was approved and not begun; one that has expired is refused by `begin`."""
+        recent = self._journal.executions(now_ms=now_ms, within_ms=2 * self._settings.planner.plan_ttl_ms)
+        record = next((record for record in recent if record.last_event == APPROVED), None)
+        if record is not None:
+            plan = self._journal.plan(record.plan_id)
+            if self._executor.begin(record, plan, now_ms=now_ms):
+                self._active = (record, plan)
+
+    def _continue(self, record: ExecutionRecord, plan: PlanRecord, *, now_ms: int) -> None:
+        known = {row.execution_id: row for row in self._journal.executions(now_ms=now_ms)}
+        record.abort_requested = known[record.execution_id].abort_requested
+        if self._executor.tick(record, plan.plan, now_ms=now_ms):
+            self._active = None
+            self._unmeasured = record if record.last_event == "done" else None
+
+    def _measure(self, record: ExecutionRecord, *, now_ms: int) -> None:
+        """Once enough windows have closed after the end, write down what the brokers really carry."""
+        ended_ms = next(_event_ms(event) for event in record.events if event["event"] == "done")
+        wanted = self._settings.control.settle_windows
+        windows = tuple(
+            window for window in closed_windows(self._settings, now_ms=now_ms) if window.start_ms >= ended_ms
+        )[:wanted]
+        if len(windows) < wanted:
+            if now_ms - ended_ms > MEASURE_PATIENCE_WINDOWS * self._settings.pipeline.window_ms:
+                log.warning("result_not_measured", execution_id=record.execution_id)
+                self._unmeasured = None
+            return
+        alive = frozenset(self._cluster.describe().broker_racks)
+        ratio = measured_ratio(windows, self._settings, alive)
+        predicted = record.events[-1]["bytes_in_max_over_mean_predicted"]
+        detail = f"bytes_in max/mean {ratio:.3f} measured, {predicted:.3f} predicted" if ratio else "load unknown"
+        self._journal.write_event(record, "measured", detail, now_ms=now_ms, bytes_in_max_over_mean_measured=ratio)
+        log.info("measured", execution_id=record.execution_id, detail=detail)
+        self._unmeasured = None
+
+
+def _event_ms(event: dict[str, object]) -> int:
+    time_value = event["event_time"]
+    assert hasattr(time_value, "timestamp")
+    return round(time_value.timestamp() * 1000)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,116 @@
+"""What a demo run has shown, and whether that is a success. Every figure comes from what ran."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from streaming.demo.measure import max_over_mean
+from streaming.demo.scenario import Scenario
+from streaming.demo.story import Story
+from streaming.demo.traffic import TrafficReport
+
+BALANCED_MAX = 1.05
+SKEWED_MIN = 1.40
+
+LeadersByTopic = Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """Rates are bytes/s by broker, measured over JMX; leaders are counts by topic and broker."""
+
+    scenario: Scenario
+    story: Story
+    traffic: TrafficReport
+    leaders_before: LeadersByTopic
+    leaders_after: LeadersByTopic
+    rates_before: Mapping[int, float]
+    rates_after: Mapping[int, float]
+    series: Sequence[tuple[int, Mapping[int, float]]]
+    records_read_back: int
+    partitions_short: tuple[str, ...]
+
+    @property
+    def ratio_before(self) -> float:
+        """max/mean of bytes in before the plan."""
+        return max_over_mean(self.rates_before)
+
+    @property
+    def ratio_after(self) -> float:
+        """max/mean of bytes in after it."""
+        return max_over_mean(self.rates_after)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What speaks against calling this run a success."""
+        found = []
+        if self.story.failed:
+            found.append(f"the plan failed: {self.story.failed}")
+        elif self.story.balanced_ms is None:
+            found.append("balance was not reached in time")
+        if self.ratio_before < SKEWED_MIN:
+            found.append(f"max/mean before was {self.ratio_before:.3f}, expected at least {SKEWED_MIN}")
+        if not self.rates_after or self.ratio_after > BALANCED_MAX:
+            found.append(f"max/mean after was {self.ratio_after:.3f}, expected at most {BALANCED_MAX}")
+        if self.partitions_short:
+            found.append(f"records are missing in {', '.join(self.partitions_short[:3])}")
+        if self.traffic.failed:
+            found.append(f"{self.traffic.failed} records were never acknowledged")
+        return tuple(found)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether balance was reached and no acknowledged record is missing."""
+        return not self.problems
+
+    def seconds_to(self, moment_ms: int | None) -> float | None:
+        """Seconds from the first record to `moment_ms`."""
+        return None if moment_ms is None else (moment_ms - self.traffic.started_ms) / 1000
+
+
+def partitions_short(acknowledged: Mapping[str, int], counted: Mapping[str, int]) -> tuple[str, ...]:
+    """Partitions in which fewer records can be read than were acknowledged.
+
+    >>> partitions_short({"t/0": 3, "t/1": 2}, {"t/0": 3, "t/1": 1})
+    ('t/1',)
+    """
+    return tuple(sorted(name for name, count in acknowledged.items() if counted.get(name, 0) < count))
+
+
+def result_lines(result: DemoResult) -> list[str]:
+    """The result as text: before and after per broker, what it cost, how long it took, what was proven."""
+    scenario, story = result.scenario, result.story
+    lines = [
+        "",
+        f"{'':<8}{'before':>14}{'':>12}   ->{'after':>14}",
+        f"{'broker':<8}{'bytes in/s':>14}{'A':>6}{'B':>6}   ->{'bytes in/s':>14}{'A':>6}{'B':>6}",
+    ]
+    for broker in sorted(result.rates_before):
+        before = [result.leaders_before.get(topic, {}).get(broker, 0) for topic in scenario.topics]
+        after = [result.leaders_after.get(topic, {}).get(broker, 0) for topic in scenario.topics]
+        lines.append(
+            f"{broker:<8}{result.rates_before[broker]:>14,.0f}{before[0]:>6}{before[1]:>6}   ->"
+            f"{result.rates_after.get(broker, float('nan')):>14,.0f}{after[0]:>6}{after[1]:>6}"
+        )
+    lines.append(
+        f"max/mean{result.ratio_before:>14.3f}{'':>12}   ->{result.ratio_after:>14.3f}   (JMX, on the brokers)"
+    )
+    if story.plan is not None:
+        lines += [
+            "",
+            f"moved    {story.plan['movement_count']} partitions, {story.plan['bytes_to_move']:,} bytes planned",
+        ]
+    moments = (
+        ("detected", story.detected_ms),
+        ("planned", story.planned_ms),
+        ("balanced", story.balanced_ms),
+        ("measured", story.measured_ms),
+    )
+    times = [f"{name} after {seconds:.1f} s" for name, moment in moments if (seconds := result.seconds_to(moment))]
+    lines.append(f"times    from the first record: {', '.join(times)}")
+    lines.append(
+        f"records  {result.traffic.acknowledged_total:,} acknowledged, {result.records_read_back:,} read back, "
+        f"{len(result.partitions_short)} partitions short, {result.traffic.failed} failed"
+    )
+    verdict = "balanced, nothing lost" if result.succeeded else "; ".join(result.problems)
+    lines.append(f"verdict  {verdict}")
+    return lines

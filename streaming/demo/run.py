@@ -1,0 +1,340 @@
+"""The demo from start to end: brokers, topics, traffic, all roles; then what was measured, and a report.
+
+It only starts things and watches: detection, plan and execution are the product's own, in its own processes.
+"""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psutil
+import yaml
+from rich.console import Console
+
+from streaming import processes
+from streaming.app import Supervisor
+from streaming.cluster import Cluster
+from streaming.config import load_settings
+from streaming.demo.brokers import EmbeddedCluster
+from streaming.demo.measure import BrokerProbe, count_records
+from streaming.demo.report import write_report
+from streaming.demo.result import DemoResult, partitions_short, result_lines
+from streaming.demo.scenario import A_PER_BROKER, B_PER_BROKER, PARTITIONS_PER_TOPIC, Scenario, placement
+from streaming.demo.story import Story, read_story
+from streaming.demo.traffic import TrafficOrder, read_report
+from streaming.demo.view import View
+from streaming.errors import RebalancerError, UsageProblem
+from streaming.kafka_clients import admin_client
+from streaming.settings import Settings
+
+TICK_S = 1.0
+DEADLINE_S = 600.0
+WARM_UP_MS = 3_000
+"""Left out of the figures at the start of a phase: producers and leaders settle."""
+AFTER_MS = 20_000
+LONGEST_FULL_SPEED_S = 600.0
+QUERIES = (
+    "SELECT window_start, broker, bytes_in_per_sec FROM broker_load ORDER BY 1, 2",
+    "SELECT decided_at, verdict, reason, detail FROM decision ORDER BY 1",
+    "SELECT topic, partition, old_replicas, new_replicas, reason FROM movement",
+)
+SHORT_STORY: dict[str, dict[str, Any]] = {
+    "pipeline": {"window_ms": 10_000, "watermark_ms": 3_000, "trigger_interval_ms": 1_000, "driver_memory": "1g"},
+    "trigger": {
+        "windows_over": 2, "windows_considered": 3, "cooldown_ms": 60_000, "load_min_bytes_per_sec": 5_000,
+    },
+    "planner": {"windows": 3},
+    "control": {"mode": "apply", "tick_interval_ms": 1_000, "settle_windows": 2},
+}  # fmt: skip
+"""Short windows, so that the story takes minutes instead of a quarter of an hour."""
+MARKER = "rebalancer-demo.json"
+"""Stands in every folder that a demo made: a folder without it is never emptied."""
+
+
+class Interrupted(RebalancerError):
+    """Ctrl-C or SIGTERM: everything was ended in order."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOrder:
+    """What to run: `records` of topic A at least (0: as long as the demo takes)."""
+
+    home: Path
+    scenario: Scenario
+    records: int = 0
+    keep: bool = False
+
+
+@dataclass(slots=True)
+class Demo:
+    """One run."""
+
+    order: DemoOrder
+    console: Console
+    _began_s: float = field(default_factory=time.monotonic)
+    _traffic_ended_ms: int = 0
+
+    def run(self) -> int:
+        """Run to the measured result; 0 when balance was reached and no record lost, else 1. Raises RebalancerError."""
+        _claim(self.order.home)
+        view = View(self.console)
+        with _signals_interrupt(), EmbeddedCluster(self.order.home / "kafka") as cluster:
+            view.say(self._seconds(), f"three brokers run: {', '.join(cluster.bootstrap_servers)}")
+            settings_file = self._write_settings(cluster)
+            settings = load_settings(settings_file)
+            self._create_topics(settings, cluster)
+            probe = BrokerProbe(cluster.jmx_endpoints)
+            probe.start()
+            supervisor = Supervisor(["--config", str(settings_file)], log_folder=str(self.order.home / "logs"))
+            try:
+                supervisor.start()
+                traffic = self._start_traffic(cluster)
+                result = self._watch(view, cluster, settings, probe, supervisor, traffic)
+                self._report(result, settings)
+                if self.order.keep:
+                    self._keep(settings)
+            finally:
+                probe.stop()
+                supervisor.stop()
+        return 0 if result.succeeded else 1
+
+    def _watch(
+        self,
+        view: View,
+        cluster: EmbeddedCluster,
+        settings: Settings,
+        probe: BrokerProbe,
+        supervisor: Supervisor,
+        traffic: subprocess.Popen[bytes],
+    ) -> DemoResult:
+        """Show what happens until the result is measured; then end the traffic and check what was written."""
+        leaders_before = _leaders(settings)
+        view.start()
+        try:
+            story, started_ms = self._until_measured(view, settings, probe, supervisor, traffic)
+        finally:
+            view.stop()
+            _end(traffic)
+        report = read_report(self._traffic_file)
+        if report is None:
+            raise RebalancerError(f"no traffic was sent: see {self.order.home / 'logs' / 'traffic.log'}")
+        self.console.print("reading every record back ...", highlight=False)
+        scenario = self.order.scenario
+        counted = count_records(cluster.bootstrap_servers, scenario.topics, PARTITIONS_PER_TOPIC)
+        end_ms = (story.balanced_ms or 0) + WARM_UP_MS
+        return DemoResult(
+            scenario=scenario,
+            story=story,
+            traffic=report,
+            leaders_before=leaders_before,
+            leaders_after=_leaders(settings),
+            rates_before=probe.rates(started_ms + WARM_UP_MS, story.execution_started_ms or _now_ms()),
+            rates_after=probe.rates(end_ms, self._traffic_ended_ms) if story.balanced_ms else {},
+            series=probe.series(),
+            records_read_back=sum(counted.values()),
+            partitions_short=partitions_short(report.acknowledged, counted),
+        )
+
+    def _until_measured(
+        self,
+        view: View,
+        settings: Settings,
+        probe: BrokerProbe,
+        supervisor: Supervisor,
+        traffic: subprocess.Popen[bytes],
+    ) -> tuple[Story, int]:
+        deadline_s = time.monotonic() + max(DEADLINE_S, self._send_seconds() + DEADLINE_S / 2)
+        seen = Story()
+        story = seen
+        started_ms = _now_ms()
+        while time.monotonic() < deadline_s and not self._finished(story):
+            self._check(supervisor, traffic)
+            report = read_report(self._traffic_file)
+            started_ms = report.started_ms if report else started_ms
+            story = read_story(settings)
+            _say_news(view, self._seconds(), seen, story)
+            seen = story
+            now_ms = _now_ms()
+            view.show(self._seconds(), probe.rates(now_ms - 5_000, now_ms), story, settings.trigger.enter_ratio)
+            time.sleep(TICK_S)
+        self._traffic_ended_ms = _now_ms()
+        return story, started_ms
+
+    def _finished(self, story: Story) -> bool:
+        if story.failed:
+            return True
+        if not story.over or story.balanced_ms is None:
+            return False
+        report = read_report(self._traffic_file)
+        sent = report.acknowledged_total if report else 0
+        return _now_ms() > story.balanced_ms + WARM_UP_MS + AFTER_MS and sent >= self.order.records
+
+    def _check(self, supervisor: Supervisor, traffic: subprocess.Popen[bytes]) -> None:
+        logs = self.order.home / "logs"
+        code = supervisor.poll()
+        if code is not None:
+            raise RebalancerError(f"a role keeps failing (exit code {code}): see {logs}")
+        if traffic.poll() is not None:
+            raise RebalancerError(
+                f"the traffic ended by itself (exit code {traffic.returncode}): see {logs / 'traffic.log'}"
+            )
+
+    def _report(self, result: DemoResult, settings: Settings) -> None:
+        for line in result_lines(result):
+            self.console.print(line, highlight=False, soft_wrap=True)
+        html, png = write_report(result, self.order.home)
+        command = f"rebalancer sql --config {self.order.home / 'rebalancer.yaml'}"
+        tries = "\n         ".join(f'{command} "{query}"' for query in QUERIES)
+        text = f"\nreport   {html}\nplot     {png}\ntables   {settings.storage.tables}\ntry      {tries}"
+        self.console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+    def _keep(self, settings: Settings) -> None:
+        config = self.order.home / "rebalancer.yaml"
+        self.console.print(
+            f"\nkept running until Ctrl-C: metrics and page on http://{settings.serve.host}:{settings.serve.port}/, "
+            f"`rebalancer status --config {config}`",
+            highlight=False,
+            soft_wrap=True,
+        )
+        with suppress(Interrupted):
+            signal.pause()
+
+    def _start_traffic(self, cluster: EmbeddedCluster) -> subprocess.Popen[bytes]:
+        scenario = self.order.scenario
+        rate = max(scenario.records_per_sec, self.order.records / LONGEST_FULL_SPEED_S)
+        order = TrafficOrder(
+            ",".join(cluster.bootstrap_servers), *scenario.topics, scenario.group, rate, str(self._traffic_file)
+        )
+        file = self.order.home / "traffic-order.json"
+        file.write_text(json.dumps(asdict(order)))
+        command = [sys.executable, "-m", "streaming.demo.traffic", str(file)]
+        return processes.start(command, log=self.order.home / "logs" / "traffic.log")
+
+    def _send_seconds(self) -> float:
+        scenario = self.order.scenario
+        return self.order.records / max(scenario.records_per_sec, self.order.records / LONGEST_FULL_SPEED_S)
+
+    def _create_topics(self, settings: Settings, cluster: EmbeddedCluster) -> None:
+        broker_ids = tuple(broker.broker_id for broker in cluster.brokers)
+        scenario = self.order.scenario
+        admin = admin_client(settings.kafka)
+        try:
+            admin.create_topics(
+                {
+                    topic: {"assignments": placement(per_broker, broker_ids)}
+                    for topic, per_broker in zip(scenario.topics, (A_PER_BROKER, B_PER_BROKER), strict=True)
+                }
+            )
+            admin.wait_for_topics(list(scenario.topics), timeout_ms=30_000)
+        finally:
+            admin.close()
+
+    def _write_settings(self, cluster: EmbeddedCluster) -> Path:
+        """Settings of this run, as a user would write them."""
+        home = self.order.home.resolve()
+        settings: dict[str, Any] = {
+            "kafka": {"cluster_name": "demo", "bootstrap_servers": cluster.bootstrap_servers},
+            "storage": {"tables": str(home / "tables"), "checkpoints": str(home / "checkpoints")},
+            "collect": {"sample_interval_ms": 2_000, "jmx_endpoints": cluster.jmx_endpoints},
+            **SHORT_STORY,
+            "serve": {"port": processes.free_port()},
+        }
+        file = home / "rebalancer.yaml"
+        file.write_text(yaml.safe_dump(settings, sort_keys=False))
+        return file
+
+    @property
+    def _traffic_file(self) -> Path:
+        return self.order.home / "traffic.json"
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began_s
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """Ctrl-C and SIGTERM raise Interrupted once: every `finally` then ends what it has started, undisturbed."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        for number in handlers:
+            signal.signal(number, signal.SIG_IGN)
+        raise Interrupted("interrupted; everything has been ended")
+
+    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _claim(home: Path) -> None:
+    """Take `home` for this run: what a demo left there is cleared, anything else is left alone. Raises UsageProblem."""
+    marker = home / MARKER
+    try:
+        if home.exists() and any(home.iterdir()) and not marker.exists():
+            raise UsageProblem(f"--home {home}: is not empty and no demo made it; name a new folder")
+        if marker.exists():
+            processes.end_noted(home / "kafka" / "processes.json")
+            shutil.rmtree(home)
+        (home / "logs").mkdir(parents=True)
+        marker.write_text(json.dumps({"made_by": "rebalancer demo"}))
+    except OSError as error:
+        raise UsageProblem(f"--home {home}: can't be used: {error.strerror}") from None
+
+
+def _leaders(settings: Settings) -> dict[str, dict[int, int]]:
+    """Leaders per topic and broker, from the cluster."""
+    admin = admin_client(settings.kafka)
+    try:
+        live = Cluster(admin).describe()
+    finally:
+        admin.close()
+    counts: dict[str, dict[int, int]] = {}
+    for (topic, _), partition in live.partitions.items():
+        per_broker = counts.setdefault(topic, dict.fromkeys(live.broker_racks, 0))
+        per_broker[partition.leader] = per_broker.get(partition.leader, 0) + 1
+    return counts
+
+
+def _say_news(view: View, seconds: float, seen: Story, story: Story) -> None:
+    """One line for each milestone that is new."""
+    if story.first_window_ms and not seen.first_window_ms:
+        view.say(seconds, "first window of load closed and evaluated")
+    if story.plan and not seen.plan:
+        assert story.decision is not None
+        view.say(seconds, f"skew detected: {story.decision['detail']}")
+        view.say(
+            seconds,
+            f"plan {story.plan['plan_id'][:12]}: {story.plan['movement_count']} movements, "
+            f"{story.plan['bytes_to_move'] / 1e6:.2f} MB, bytes in max/mean "
+            f"{story.plan['bytes_in_max_over_mean_before']:.3f} -> {story.plan['bytes_in_max_over_mean_after']:.3f}",
+        )
+    if story.execution_started_ms and not seen.execution_started_ms:
+        view.say(seconds, "the plan is being carried out on the live cluster")
+    if story.balanced_ms and not seen.balanced_ms:
+        view.say(seconds, "every movement has been made, throttles are gone; measuring the result")
+    if story.measured_ms and not seen.measured_ms:
+        assert story.event is not None
+        view.say(seconds, f"control has measured it: {story.event['detail']}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        processes.end([psutil.Process(process.pid)], grace_s=90.0)
+    process.wait()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

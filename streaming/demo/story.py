@@ -1,0 +1,65 @@
+"""What has happened so far in a demo, read from the tables: the milestones that the view and the report show."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from streaming import tables
+from streaming.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Milestones as ms UTC (None = not yet) and the newest rows behind them."""
+
+    first_window_ms: int | None = None
+    detected_ms: int | None = None
+    planned_ms: int | None = None
+    execution_started_ms: int | None = None
+    balanced_ms: int | None = None
+    measured_ms: int | None = None
+    failed: str | None = None
+    decision: dict[str, Any] | None = None
+    plan: dict[str, Any] | None = None
+    event: dict[str, Any] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the result has been measured, or will never be."""
+        return self.measured_ms is not None or self.failed is not None
+
+    def now(self) -> str:
+        """What is happening, in a sentence."""
+        if self.failed:
+            return f"failed: {self.failed}"
+        if self.event is not None:
+            return str(f"{self.event['event']}: {self.event['detail']}")
+        if self.decision is not None:
+            return str(f"{self.decision['verdict']}: {self.decision['detail']}")
+        return "waiting for the first closed window (Spark is starting)"
+
+
+def read_story(settings: Settings) -> Story:
+    """Milestones of the first plan; the demo's tables are small, so all rows are read."""
+    root = settings.storage.tables
+    decisions = sorted(tables.read(root, "decision"), key=lambda row: row["decided_at"])
+    planned = next((row for row in decisions if row["plan_id"]), None)
+    plans = tables.read(root, "plan")
+    events = sorted(tables.read(root, "execution"), key=lambda row: (row["event_time"], row["sequence"]))
+    failure = next((row for row in events if row["event"] in ("aborted", "refused")), None)
+
+    def when(*names: str) -> int | None:
+        found = next((row for row in events if row["event"] in names), None)
+        return tables.to_ms(found["event_time"]) if found else None
+
+    return Story(
+        first_window_ms=tables.to_ms(decisions[0]["decided_at"]) if decisions else None,
+        detected_ms=tables.to_ms(planned["decided_at"]) if planned else None,
+        planned_ms=tables.to_ms(plans[0]["created_at"]) if plans else None,
+        execution_started_ms=when("started"),
+        balanced_ms=when("done"),
+        measured_ms=when("measured"),
+        failed=failure["detail"] if failure else None,
+        decision=decisions[-1] if decisions else None,
+        plan=next((row for row in plans if planned and row["plan_id"] == planned["plan_id"]), None),
+        event=events[-1] if events else None,
+    )
