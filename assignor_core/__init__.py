@@ -1,0 +1,45 @@
+"""The pure core: load, skew, placement, planning, assignment, triggering. No Spark, no Kafka client, no clock, no file.
+
+Same input, same bytes out. What is exported here is what the shell and others may rely on.
+"""
+
+from assignor_core.errors import CoreError, InputError, PlanTampered
+from assignor_core.model import (
+    Broker,
+    BrokerState,
+    Capacity,
+    ClusterState,
+    Partition,
+    PartitionLoad,
+    cluster_from_json,
+    cluster_to_json,
+)
+from assignor_core.plan import Movement, Plan, apply_to, plan_from_json, plan_to_json, reassignment_json, validate
+from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.skew import Skew, measure_skew, skew_of
+
+__all__ = [
+    "Broker",
+    "BrokerState",
+    "Capacity",
+    "ClusterState",
+    "CoreError",
+    "InputError",
+    "Movement",
+    "Partition",
+    "PartitionLoad",
+    "Plan",
+    "PlanTampered",
+    "PlannerPolicy",
+    "Skew",
+    "apply_to",
+    "cluster_from_json",
+    "cluster_to_json",
+    "measure_skew",
+    "plan_from_json",
+    "plan_to_json",
+    "propose",
+    "reassignment_json",
+    "skew_of",
+    "validate",
+]

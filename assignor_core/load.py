@@ -1,0 +1,147 @@
+"""Placement x load -> load of each broker, as arrays.
+
+Owns the load model: a leader takes what clients write, sends it to each follower and serves consumers; a follower takes
+and stores what the leader does. Columns are resources, one per window where the load changes over time. It knows no
+balance: what is even is `skew`'s.
+"""
+
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assignor_core.model import LOAD_KEYS, BrokerState, ClusterState, Partition
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+
+RESOURCES = ("bytes_in", "bytes_out", "disk", "leader_bytes_in", "leaders", "replicas")
+"""All loads of a broker; the first four may differ by window."""
+
+CAPACITY_OF = {"bytes_in": 0, "bytes_out": 1, "disk": 2, "leader_bytes_in": 0, "leaders": 0, "replicas": 0}
+"""Which capacity a resource is measured against: index into `LOAD_KEYS`."""
+
+NO_BROKER = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterArrays:
+    """A ClusterState in columns: B brokers by id, P partitions by (topic, partition), R = largest RF, C columns."""
+
+    broker_ids: tuple[int, ...]
+    racks: Ints
+    """Rack index of each broker; a broker without a rack has one of its own."""
+    rack_names: tuple[str, ...]
+    alive: NDArray[np.bool_]
+    dead: NDArray[np.bool_]
+    capacity: Floats
+    """B x 3 in the order of LOAD_KEYS; NaN where not given."""
+    partitions: tuple[Partition, ...]
+    replicas: Ints
+    """P x R broker indices, preferred leader first, NO_BROKER behind the last."""
+    leader_load: Floats
+    """P x C load on the broker that leads."""
+    follower_load: Floats
+    """P x C load on each broker that follows."""
+    column_resource: NDArray[np.int64]
+    """C indices into RESOURCES."""
+
+
+def cluster_arrays(cluster: ClusterState) -> ClusterArrays:
+    """The columns of `cluster`, in an order that does not depend on the order in the model."""
+    brokers = sorted(cluster.brokers, key=lambda broker: broker.broker_id)
+    partitions = tuple(sorted(cluster.partitions, key=lambda partition: (partition.topic, partition.partition)))
+    rack_names = tuple(f"broker {b.broker_id}" if b.rack is None else f"rack {b.rack}" for b in brokers)
+    names = tuple(dict.fromkeys(rack_names))
+    rack_index = {name: index for index, name in enumerate(names)}
+    capacity = [[getattr(broker.capacity, key) for key in LOAD_KEYS] for broker in brokers]
+    broker_ids = tuple(broker.broker_id for broker in brokers)
+    replicas, replication = _replicas(partitions, broker_ids)
+    leader_load, follower_load = _loads(partitions, replication, cluster.windows)
+    return ClusterArrays(
+        broker_ids=broker_ids,
+        racks=np.array([rack_index[name] for name in rack_names], dtype=np.int32),
+        rack_names=names,
+        alive=np.array([broker.state is BrokerState.ALIVE for broker in brokers]),
+        dead=np.array([broker.state is BrokerState.DEAD for broker in brokers]),
+        capacity=np.array(capacity, dtype=np.float64),
+        partitions=partitions,
+        replicas=replicas,
+        leader_load=leader_load,
+        follower_load=follower_load,
+        column_resource=_columns(cluster.windows),
+    )
+
+
+def broker_loads(arrays: ClusterArrays, replicas: Ints | None = None) -> Floats:
+    """B x C load of each broker under `replicas` (the arrays' own where None).
+
+    >>> from assignor_core.model import Broker, PartitionLoad
+    >>> partition = Partition("t", 0, (1, 2), PartitionLoad(10.0, 20.0, 5.0))
+    >>> arrays = cluster_arrays(ClusterState("c", 0, (Broker(1), Broker(2)), (partition,)))
+    >>> broker_loads(arrays).tolist()  # bytes in, bytes out (20 read + 10 to the follower), disk, leader bytes in, ...
+    [[10.0, 30.0, 5.0, 10.0, 1.0, 1.0], [10.0, 0.0, 5.0, 0.0, 0.0, 1.0]]
+    """
+    placed = arrays.replicas if replicas is None else replicas
+    loads = np.zeros((len(arrays.broker_ids), arrays.leader_load.shape[1]))
+    for slot in range(placed.shape[1]):
+        held = placed[:, slot] != NO_BROKER
+        brokers = placed[held, slot]
+        source = arrays.leader_load if slot == 0 else arrays.follower_load
+        for column in range(loads.shape[1]):
+            loads[:, column] += np.bincount(brokers, weights=source[held, column], minlength=len(loads))
+    return loads
+
+
+def shares(arrays: ClusterArrays) -> Floats:
+    """B x C part of the whole that each broker should carry: by capacity where all alive brokers have one, else equal.
+
+    Brokers that must end empty have 0; a column sums to 1 while any broker is alive.
+    """
+    columns = [_share(arrays, RESOURCES[resource]) for resource in arrays.column_resource]
+    return np.stack(columns, axis=1)
+
+
+def _share(arrays: ClusterArrays, resource: str) -> Floats:
+    given = arrays.capacity[:, CAPACITY_OF[resource]]
+    known = bool(np.isfinite(given[arrays.alive]).all())
+    weights = np.where(arrays.alive, given if known else 1.0, 0.0)
+    total = weights.sum()
+    share: Floats = weights / total if total > 0 else weights
+    return share
+
+
+def _columns(windows: int) -> NDArray[np.int64]:
+    varying = [index for index in range(4) for _ in range(windows)]
+    return np.array([*varying, 4, 5], dtype=np.int64)
+
+
+def _replicas(partitions: tuple[Partition, ...], broker_ids: tuple[int, ...]) -> tuple[Ints, NDArray[np.int64]]:
+    counts = np.fromiter((len(partition.replicas) for partition in partitions), dtype=np.int64, count=len(partitions))
+    width = int(counts.max(initial=1))
+    ids = np.fromiter(chain.from_iterable(partition.replicas for partition in partitions), dtype=np.int64)
+    replicas = np.full((len(partitions), width), NO_BROKER, dtype=np.int32)
+    replicas[np.arange(width) < counts[:, None]] = np.searchsorted(np.array(broker_ids), ids)
+    return replicas, counts
+
+
+def _loads(partitions: tuple[Partition, ...], replication: NDArray[np.int64], windows: int) -> tuple[Floats, Floats]:
+    bytes_in, bytes_out, disk = (_figures(partitions, key, windows) for key in LOAD_KEYS)
+    ones, none = np.ones((len(partitions), 1)), np.zeros((len(partitions), 1))
+    sent = bytes_out + bytes_in * (replication - 1)[:, None]
+    leader = np.hstack((bytes_in, sent, disk, bytes_in, ones, ones))
+    follower = np.hstack((bytes_in, np.zeros_like(sent), disk, np.zeros_like(bytes_in), none, ones))
+    return leader, follower
+
+
+def _figures(partitions: tuple[Partition, ...], key: str, windows: int) -> Floats:
+    """P x W; a single figure stands for every window."""
+    if windows == 1:
+        values = (getattr(partition.load, key) for partition in partitions)
+        flat = (value[0] if isinstance(value, tuple) else value for value in values)
+        return np.fromiter(flat, dtype=np.float64, count=len(partitions))[:, None]
+    figures = np.empty((len(partitions), windows))
+    for index, partition in enumerate(partitions):
+        figures[index] = getattr(partition.load, key)
+    return figures

@@ -1,0 +1,286 @@
+"""The cluster as the planner sees it: brokers, partitions, placement and load, validated once.
+
+A `ClusterState` that exists is sound: every replica is on a broker of the model, no partition occurs twice, no load is
+negative or unknown. The module knows no planner, no skew and no wire format but the JSON cluster model.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from assignor_core.errors import InputError
+
+Load = float | tuple[float, ...]
+"""One figure, or one per window."""
+
+LOAD_KEYS = ("bytes_in_per_sec", "bytes_out_per_sec", "disk_bytes")
+
+
+class BrokerState(StrEnum):
+    """Draining must end empty; dead too, and its data can't be copied from."""
+
+    ALIVE = "alive"
+    DRAINING = "draining"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a broker can carry; None where nobody said."""
+
+    bytes_in_per_sec: float | None = None
+    bytes_out_per_sec: float | None = None
+    disk_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """One broker; `rack` None stands for a rack of its own."""
+
+    broker_id: int
+    rack: str | None = None
+    state: BrokerState = BrokerState.ALIVE
+    capacity: Capacity = Capacity()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLoad:
+    """Load of the leader: bytes/s clients write, bytes/s consumers read, bytes of log."""
+
+    bytes_in_per_sec: Load
+    bytes_out_per_sec: Load
+    disk_bytes: Load
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition; the preferred leader is the first of `replicas`."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    load: PartitionLoad
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """Placement and load of one cluster at one moment; raises InputError unless it is sound."""
+
+    cluster_id: str
+    observed_at_ms: int
+    brokers: tuple[Broker, ...]
+    partitions: tuple[Partition, ...]
+
+    def __post_init__(self) -> None:
+        _check_brokers(self.brokers)
+        _check_placement(self.partitions, frozenset(broker.broker_id for broker in self.brokers))
+        _check_loads(self.partitions)
+
+    @property
+    def windows(self) -> int:
+        """How many windows the loads span; 1 where every load is a single figure."""
+        return _windows_of(self.partitions)
+
+
+def cluster_from_json(obj: object) -> ClusterState:
+    """The model of the JSON contract "Cluster model"; raises InputError that names what does not fit.
+
+    >>> cluster_from_json({"brokers": [{"broker_id": 1}], "partitions": []}).brokers[0].state.value
+    'alive'
+    """
+    model = _mapping(obj, "cluster model")
+    cluster_id = model.get("cluster_id", "")
+    if not isinstance(cluster_id, str):
+        raise _misfit("cluster_id", cluster_id, "a string")
+    observed_at_ms = _integer(model.get("observed_at_ms", 0), "observed_at_ms", least=0)
+    brokers = tuple(_broker(item, index) for index, item in enumerate(_list(model.get("brokers"), "brokers")))
+    partitions = tuple(map(_partition, _list(model.get("partitions"), "partitions")))
+    return ClusterState(cluster_id, observed_at_ms, brokers, partitions)
+
+
+def cluster_to_json(cluster: ClusterState) -> dict[str, Any]:
+    """The JSON form; `cluster_from_json` reads it back to an equal state."""
+    return {
+        "cluster_id": cluster.cluster_id,
+        "observed_at_ms": cluster.observed_at_ms,
+        "brokers": [
+            {
+                "broker_id": broker.broker_id,
+                "rack": broker.rack,
+                "state": broker.state.value,
+                "capacity": {key: getattr(broker.capacity, key) for key in LOAD_KEYS},
+            }
+            for broker in cluster.brokers
+        ],
+        "partitions": [
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "replicas": list(partition.replicas),
+                "load": {key: _load_to_json(getattr(partition.load, key)) for key in LOAD_KEYS},
+            }
+            for partition in cluster.partitions
+        ],
+    }
+
+
+def _load_to_json(load: Load) -> float | list[float]:
+    return list(load) if isinstance(load, tuple) else load
+
+
+def _broker(item: object, index: int) -> Broker:
+    name = f"brokers[{index}]"
+    fields = _mapping(item, name)
+    broker_id = _integer(fields.get("broker_id"), f"{name}.broker_id", least=0)
+    name = f"broker {broker_id}"
+    rack = fields.get("rack")
+    if rack is not None and not isinstance(rack, str):
+        raise _misfit(f"{name}: rack", rack, "a string or null")
+    state = fields.get("state", "alive")
+    if state not in tuple(BrokerState):
+        raise _misfit(f"{name}: state", state, "alive, draining or dead")
+    given = fields.get("capacity")
+    capacity = _mapping(given if given is not None else {}, f"{name}: capacity")
+    figures = (_capacity(capacity.get(key), f"{name}: capacity.{key}") for key in LOAD_KEYS)
+    return Broker(broker_id, rack, BrokerState(state), Capacity(*figures))
+
+
+def _capacity(value: object, name: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _misfit(name, value, "a number above 0, or null")
+    return float(value)
+
+
+def _partition(item: object) -> Partition:
+    fields = _mapping(item, "an entry of partitions")
+    topic, number = fields.get("topic"), fields.get("partition")
+    if not isinstance(topic, str) or not topic:
+        raise _misfit("topic of a partition", topic, "a string that is not empty")
+    if type(number) is not int:
+        raise _misfit(f"partition number in topic {topic}", number, "an integer of 0 or more")
+    replicas = fields.get("replicas")
+    if not isinstance(replicas, list) or any(type(broker) is not int for broker in replicas):
+        raise _misfit(f"partition {topic}-{number}: replicas", replicas, "a list of broker ids")
+    load = fields.get("load")
+    if not isinstance(load, Mapping):
+        raise _misfit(f"partition {topic}-{number}: load", load, "an object")
+    figures = (_load(load.get(key), topic, number, key) for key in LOAD_KEYS)
+    return Partition(topic, number, tuple(replicas), PartitionLoad(*figures))
+
+
+def _load(value: object, topic: str, number: int, key: str) -> Load:
+    if type(value) is float:
+        return value
+    if type(value) is int:
+        return _as_float(value)
+    if isinstance(value, list) and all(type(figure) in (int, float) for figure in value):
+        return tuple(_as_float(figure) for figure in value)
+    raise _misfit(f"partition {topic}-{number}: load.{key}", value, "a number, or a list of numbers by window")
+
+
+def _as_float(value: int | float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _check_brokers(brokers: tuple[Broker, ...]) -> None:
+    if not brokers:
+        raise InputError("brokers: found none, at least one is needed")
+    seen: set[int] = set()
+    for broker in brokers:
+        if broker.broker_id in seen:
+            raise InputError(f"broker {broker.broker_id}: found twice in brokers, allowed once")
+        seen.add(broker.broker_id)
+        for key in LOAD_KEYS:
+            value = getattr(broker.capacity, key)
+            if value is not None and not 0 < value < math.inf:
+                raise _misfit(f"broker {broker.broker_id}: capacity.{key}", value, "a finite number above 0")
+
+
+def _check_placement(partitions: Iterable[Partition], broker_ids: frozenset[int]) -> None:
+    seen: set[tuple[str, int]] = set()
+    for partition in partitions:
+        key = (partition.topic, partition.partition)
+        if key in seen:
+            raise InputError(f"partition {_name(partition)}: found twice in partitions, allowed once")
+        seen.add(key)
+        replicas = set(partition.replicas)
+        sound = replicas <= broker_ids and len(replicas) == len(partition.replicas) > 0 and partition.partition >= 0
+        if not sound:
+            raise InputError(f"partition {_name(partition)}: {_misplacement(partition, broker_ids)}")
+
+
+def _misplacement(partition: Partition, broker_ids: frozenset[int]) -> str:
+    """What is wrong with a partition that is not sound."""
+    replicas = partition.replicas
+    if partition.partition < 0:
+        return f"found number {partition.partition}, allowed is 0 or more"
+    if not replicas:
+        return "found no replicas, at least one is needed"
+    if len(replicas) > len(broker_ids):
+        return f"found replication factor {len(replicas)}, allowed is at most {len(broker_ids)}, the number of brokers"
+    unknown = [broker for broker in replicas if broker not in broker_ids]
+    if unknown:
+        return f"found replica on unknown broker {unknown[0]}, allowed are the {len(broker_ids)} ids in brokers"
+    return f"found a broker twice in replicas {list(replicas)}, allowed once"
+
+
+def _check_loads(partitions: tuple[Partition, ...]) -> None:
+    windows = _windows_of(partitions)
+    for partition in partitions:
+        load = partition.load
+        for figure in (load.bytes_in_per_sec, load.bytes_out_per_sec, load.disk_bytes):
+            if type(figure) is float and 0.0 <= figure < math.inf:
+                continue
+            _check_figure(partition, figure, windows)
+
+
+def _check_figure(partition: Partition, figure: Load, windows: int) -> None:
+    figures = figure if isinstance(figure, tuple) else (figure,)
+    if isinstance(figure, tuple) and len(figures) != windows:
+        raise InputError(f"partition {_name(partition)}: load has {len(figures)} windows, allowed is {windows}")
+    for value in figures:
+        if not 0.0 <= value < math.inf:
+            raise _misfit(f"partition {_name(partition)}: load", value, "a finite number of 0 or more")
+
+
+def _windows_of(partitions: Iterable[Partition]) -> int:
+    for partition in partitions:
+        load = partition.load
+        for figure in (load.bytes_in_per_sec, load.bytes_out_per_sec, load.disk_bytes):
+            if isinstance(figure, tuple):
+                return max(1, len(figure))
+    return 1
+
+
+def _name(partition: Partition) -> str:
+    return f"{partition.topic}-{partition.partition}"
+
+
+def _mapping(obj: object, name: str) -> Mapping[str, Any]:
+    if not isinstance(obj, Mapping):
+        raise _misfit(name, obj, "an object")
+    return obj
+
+
+def _list(obj: object, name: str) -> list[Any]:
+    if not isinstance(obj, list):
+        raise _misfit(name, obj, "a list")
+    return obj
+
+
+def _integer(obj: object, name: str, *, least: int) -> int:
+    if type(obj) is not int or obj < least:
+        raise _misfit(name, obj, f"an integer of {least} or more")
+    return obj
+
+
+def _misfit(name: str, found: object, allowed: str) -> InputError:
+    shown = repr(found)
+    return InputError(f"{name}: found {shown if len(shown) <= 80 else shown[:77] + '...'}, allowed is {allowed}")

@@ -1,0 +1,237 @@
+"""A plan: which partitions get which replicas, what it costs and what it promises.
+
+A plan is content-addressed: `plan_id` is the hash of the cluster and of what would be executed, so what was approved
+is what is carried out. The module knows how a plan is checked, applied and written; not how one is found.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from assignor_core.errors import InputError, PlanTampered
+from assignor_core.model import BrokerState, ClusterState
+
+Figures = Mapping[str, Mapping[str, float]]
+"""Resource: {"max_over_mean": ..., "coefficient_of_variation": ...}."""
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """A new replica list for one partition; leader first in both."""
+
+    topic: str
+    partition: int
+    old_replicas: tuple[int, ...]
+    new_replicas: tuple[int, ...]
+    bytes_to_move: float
+    """Bytes copied to replicas that are new."""
+    reason: str = ""
+    gain: float = 0.0
+    """By how much it lowers the objective, carried out in the plan's order."""
+    wave: int = 0
+
+    @property
+    def kind(self) -> str:
+        """`leader` where the brokers stay the same and only their order changes, `replica` otherwise."""
+        return "leader" if set(self.old_replicas) == set(self.new_replicas) else "replica"
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Movements that may run together; `duration_ms` at the policy's throttle, None without one."""
+
+    movements: int
+    bytes_to_move: float
+    duration_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Movements in the order to carry them out, and what was true and will be true."""
+
+    cluster_id: str
+    movements: tuple[Movement, ...]
+    skew_before: Figures = field(default_factory=dict)
+    skew_after: Figures = field(default_factory=dict)
+    lower_bound: Mapping[str, float] = field(default_factory=dict)
+    """Resource: no placement has a lower max over mean than this."""
+    diagnosis: tuple[str, ...] = ()
+    """What moving can't mend, in words."""
+    problems: tuple[str, ...] = ()
+    """Hard rules that the plan could not satisfy, and what stands in the way; empty means feasible."""
+    waves: tuple[Wave, ...] = ()
+    plan_id: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plan_id", _content_hash(self.cluster_id, self.movements))
+
+    @property
+    def bytes_to_move(self) -> float:
+        """Bytes that all movements copy."""
+        return sum(movement.bytes_to_move for movement in self.movements)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether every hard rule holds after the plan."""
+        return not self.problems
+
+
+def validate(plan: Plan, cluster: ClusterState) -> list[str]:
+    """What keeps `plan` from being carried out on `cluster`; empty if nothing does."""
+    states = {broker.broker_id: broker.state for broker in cluster.brokers}
+    current = {(partition.topic, partition.partition): partition.replicas for partition in cluster.partitions}
+    problems = []
+    if plan.cluster_id != cluster.cluster_id:
+        problems.append(f"plan is for cluster {plan.cluster_id!r}, found cluster {cluster.cluster_id!r}")
+    planned = Counter((movement.topic, movement.partition) for movement in plan.movements)
+    problems += [f"{key[0]}-{key[1]}: planned {count} times" for key, count in sorted(planned.items()) if count > 1]
+    for movement in plan.movements:
+        problem = _obstacle(movement, current.get((movement.topic, movement.partition)), states)
+        if problem:
+            problems.append(f"{movement.topic}-{movement.partition}: {problem}")
+    return problems
+
+
+def _obstacle(movement: Movement, found: tuple[int, ...] | None, states: Mapping[int, BrokerState]) -> str | None:
+    new = movement.new_replicas
+    if found is None:
+        return "is not in the cluster"
+    if found != movement.old_replicas:
+        return f"has replicas {list(found)}, planned for {list(movement.old_replicas)}"
+    if len(new) != len(movement.old_replicas):
+        return f"replication factor would change from {len(movement.old_replicas)} to {len(new)}"
+    if len(set(new)) != len(new):
+        return f"new replicas {list(new)} name a broker twice"
+    unknown = sorted(set(new) - states.keys())
+    if unknown:
+        return f"new replica on unknown broker {unknown[0]}"
+    unfit = [broker for broker in new if broker not in movement.old_replicas and states[broker] != BrokerState.ALIVE]
+    return f"new replica on broker {unfit[0]}, which is {states[unfit[0]].value}" if unfit else None
+
+
+def apply_to(cluster: ClusterState, plan: Plan) -> ClusterState:
+    """The cluster once `plan` has been carried out; raises InputError where it does not fit."""
+    problems = validate(plan, cluster)
+    if problems:
+        raise InputError(f"plan {plan.plan_id[:12]} does not fit the cluster: {problems[0]}")
+    new = {(movement.topic, movement.partition): movement.new_replicas for movement in plan.movements}
+    moved = tuple(
+        replace(partition, replicas=new[partition.topic, partition.partition])
+        if (partition.topic, partition.partition) in new
+        else partition
+        for partition in cluster.partitions
+    )
+    return replace(cluster, partitions=moved)
+
+
+def reassignment_json(plan: Plan) -> dict[str, Any]:
+    """The form that Kafka's own kafka-reassign-partitions tool reads: leader first."""
+    partitions = [
+        {"topic": movement.topic, "partition": movement.partition, "replicas": list(movement.new_replicas)}
+        for movement in plan.movements
+    ]
+    return {"version": 1, "partitions": partitions}
+
+
+def plan_from_reassignment(obj: Mapping[str, Any], cluster: ClusterState) -> Plan:
+    """The plan that a kafka-reassign-partitions file means on `cluster`; raises InputError where it does not fit."""
+    current = {(partition.topic, partition.partition): partition for partition in cluster.partitions}
+    movements = []
+    for entry in obj.get("partitions", ()):
+        partition = current.get((entry.get("topic"), entry.get("partition")))
+        if partition is None:
+            raise InputError(f"reassignment: found {entry.get('topic')}-{entry.get('partition')}, not in the cluster")
+        new, disk = tuple(entry.get("replicas", ())), partition.load.disk_bytes
+        copied = len(set(new) - set(partition.replicas)) * (max(disk) if isinstance(disk, tuple) else disk)
+        if new != partition.replicas:
+            movements.append(Movement(partition.topic, partition.partition, partition.replicas, new, copied))
+    plan = Plan(cluster.cluster_id, tuple(movements))
+    problems = validate(plan, cluster)
+    if problems:
+        raise InputError(f"reassignment: {problems[0]}")
+    return plan
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    """The contract's "Result of plan", without `elapsed_ms`, which only the caller knows."""
+    gap = {name: plan.skew_after[name]["max_over_mean"] - bound for name, bound in plan.lower_bound.items()}
+    return {
+        "plan_id": plan.plan_id,
+        "cluster_id": plan.cluster_id,
+        "movements": [
+            {
+                "topic": movement.topic,
+                "partition": movement.partition,
+                "kind": movement.kind,
+                "old_replicas": list(movement.old_replicas),
+                "new_replicas": list(movement.new_replicas),
+                "bytes_to_move": movement.bytes_to_move,
+                "reason": movement.reason,
+                "gain": movement.gain,
+                "wave": movement.wave,
+            }
+            for movement in plan.movements
+        ],
+        "skew_before": {name: dict(figures) for name, figures in plan.skew_before.items()},
+        "skew_after": {name: dict(figures) for name, figures in plan.skew_after.items()},
+        "lower_bound": dict(plan.lower_bound),
+        "gap": gap,
+        "bytes_to_move": plan.bytes_to_move,
+        "feasible": plan.feasible,
+        "problems": list(plan.problems),
+        "diagnosis": list(plan.diagnosis),
+        "waves": [
+            {"movements": wave.movements, "bytes_to_move": wave.bytes_to_move, "duration_ms": wave.duration_ms}
+            for wave in plan.waves
+        ],
+        "reassignment": reassignment_json(plan),
+    }
+
+
+def plan_from_json(obj: object) -> Plan:
+    """Reads what `plan_to_json` wrote; raises InputError on a misfit, PlanTampered if content and id disagree."""
+    if not isinstance(obj, Mapping):
+        raise InputError(f"plan: found {type(obj).__name__}, allowed is an object")
+    try:
+        plan = Plan(
+            obj["cluster_id"],
+            tuple(_movement(entry) for entry in obj["movements"]),
+            MappingProxyType(dict(obj["skew_before"])),
+            MappingProxyType(dict(obj["skew_after"])),
+            MappingProxyType(dict(obj["lower_bound"])),
+            tuple(obj["diagnosis"]),
+            tuple(obj["problems"]),
+            tuple(Wave(entry["movements"], entry["bytes_to_move"], entry["duration_ms"]) for entry in obj["waves"]),
+        )
+        claimed, reassignment = obj["plan_id"], obj["reassignment"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"plan: found no valid {error}, see the contract's result of plan") from None
+    if claimed != plan.plan_id:
+        raise PlanTampered(f"plan_id: found {claimed!r}, but the content hashes to {plan.plan_id!r}")
+    if reassignment != reassignment_json(plan):
+        raise PlanTampered(f"plan {plan.plan_id[:12]}: its reassignment is not that of its movements")
+    return plan
+
+
+def _movement(entry: Mapping[str, Any]) -> Movement:
+    return Movement(
+        str(entry["topic"]),
+        int(entry["partition"]),
+        tuple(int(broker) for broker in entry["old_replicas"]),
+        tuple(int(broker) for broker in entry["new_replicas"]),
+        float(entry["bytes_to_move"]),
+        str(entry["reason"]),
+        float(entry.get("gain", 0.0)),
+        int(entry.get("wave", 0)),
+    )
+
+
+def _content_hash(cluster_id: str, movements: tuple[Movement, ...]) -> str:
+    """SHA-256 of what would be executed, hexadecimal; the order of movements is part of it."""
+    content = [[m.topic, m.partition, list(m.old_replicas), list(m.new_replicas)] for m in movements]
+    canonical = json.dumps({"cluster_id": cluster_id, "movements": content}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,75 @@
+"""Proven lower bounds: how even a placement can be at best, and what stands in the way of better.
+
+Each bound holds for every placement that keeps the hard rules, whatever a search finds. The module moves nothing.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assignor_core.load import NO_BROKER, RESOURCES, ClusterArrays, Floats
+from assignor_core.planner.placement import Placement
+
+FOLLOWED = ("bytes_in", "disk", "replicas")
+"""Resources that every replica loads alike, leader or not."""
+
+
+def forced_share(arrays: ClusterArrays, placement: Placement, share: Floats) -> Floats:
+    """B x C fraction of the whole that brokers carry at best, since the racks around them can't hold more.
+
+    Spread evenly, a rack holds floor(RF / racks) to ceil(RF / racks) replicas of each partition, however many brokers
+    it has. So the smallest racks together are left with a least load. Columns that follow leadership are not forced.
+    """
+    forced = np.zeros_like(share)
+    racks, members = np.unique(arrays.racks[arrays.alive], return_counts=True)
+    if len(racks) == 0 or len(arrays.partitions) == 0:
+        return forced
+    replication = (arrays.replicas != NO_BROKER).sum(axis=1)
+    lowest, highest = replication // len(racks), -(-replication // len(racks))
+    if members.min() < highest.max():
+        return forced
+    for column in (c for c, r in enumerate(arrays.column_resource) if RESOURCES[r] in FOLLOWED):
+        capacity = np.array([share[arrays.alive & (arrays.racks == rack), column].sum() for rack in racks])
+        order = np.argsort(capacity, kind="stable")
+        for count in range(1, len(racks) + 1):
+            held = np.maximum(count * lowest, replication - (len(racks) - count) * highest)
+            level = float((placement.following[:, column] * held).sum()) / capacity[order[:count]].sum()
+            inside = arrays.alive & np.isin(arrays.racks, racks[order[:count]])
+            forced[inside, column] = np.maximum(forced[inside, column], level * share[inside, column])
+    return forced
+
+
+def lower_bounds(arrays: ClusterArrays, placement: Placement, share: Floats) -> dict[str, float]:
+    """Resource: the least max over mean that any placement can have; of several windows, the highest."""
+    bounds: dict[str, float] = {}
+    forced = forced_share(arrays, placement, share)
+    for column, resource in enumerate(arrays.column_resource):
+        name = RESOURCES[resource]
+        bound = max(1.0, _heaviest(arrays, placement, share, column), _from_racks(forced, share, column))
+        bounds[name] = max(bound, bounds.get(name, 1.0))
+    return bounds
+
+
+def _heaviest(arrays: ClusterArrays, placement: Placement, share: Floats, column: int) -> float:
+    """The k heaviest replicas sit on brokers; by pigeonhole two of the n+1 heaviest share one of n equal brokers."""
+    largest = share[:, column].max(initial=0.0)
+    if largest <= 0 or len(arrays.partitions) == 0:
+        return 1.0
+    loads = _replica_loads(arrays, placement, column)
+    count = int((share[:, column] > 0).sum())
+    bound = float(loads.max() / largest)
+    if len(loads) > count:
+        top = -np.partition(-loads, count)[: count + 1]
+        bound = max(bound, float(np.sort(top)[:2].sum() / largest))
+    return bound
+
+
+def _replica_loads(arrays: ClusterArrays, placement: Placement, column: int) -> NDArray[np.float64]:
+    """One figure for each replica that loads this column; leadership's columns have one a partition."""
+    followers = (arrays.replicas != NO_BROKER).sum(axis=1) - 1
+    following = np.repeat(placement.following[:, column], np.maximum(followers, 0))
+    return np.concatenate((placement.leading[:, column], following))
+
+
+def _from_racks(forced: Floats, share: Floats, column: int) -> float:
+    given = share[:, column] > 0
+    return float((forced[given, column] / share[given, column]).max(initial=1.0))

@@ -1,0 +1,124 @@
+"""A placement that can be changed: replicas, which broker holds what, and loads kept current with each change.
+
+Loads are in fractions of the cluster's total per column, so that columns compare. The module knows what a change does
+to loads; not whether it is good or allowed.
+"""
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, broker_loads
+
+Indices = NDArray[np.int64]
+
+
+class Placement:
+    """Mutable; `replicas` P x R, `loads` B x C in fractions of the total, `original` what it began with."""
+
+    def __init__(self, arrays: ClusterArrays) -> None:
+        loads = broker_loads(arrays)
+        total = loads.sum(axis=0)
+        scale = np.where(total > 0, 1.0 / np.where(total > 0, total, 1.0), 0.0)
+        self.arrays = arrays
+        self.scale = scale
+        self.original = arrays.replicas
+        self.replicas = arrays.replicas.copy()
+        self.leading = arrays.leader_load * scale
+        self.following = arrays.follower_load * scale
+        self.loads = loads * scale
+        disk = arrays.leader_load[:, arrays.column_resource == 2]
+        self.disk_bytes: Floats = disk.max(axis=1, initial=0.0)
+        self._index_replicas()
+
+    def held_by(self, broker: int) -> Indices:
+        """Partitions with a replica on `broker`, in no meaningful but a repeatable order."""
+        held: Indices = self._held[broker][: self._counts[broker]]
+        return held
+
+    def slots_of(self, partitions: Indices, broker: int) -> Indices:
+        """Place of `broker` in the replica list of each partition: 0 where it leads."""
+        slots: Indices = np.argmax(self.replicas[partitions] == broker, axis=1)
+        return slots
+
+    def loads_at(self, partitions: Indices, slots: Indices) -> Floats:
+        """N x C what each replica puts on its broker."""
+        return np.where((slots == 0)[:, None], self.leading[partitions], self.following[partitions])
+
+    def is_copied(self, partition: int, broker: int) -> bool:
+        """Whether a replica of `partition` on `broker` has to be copied there."""
+        return not (self.original[partition] == broker).any()
+
+    def move(self, partition: int, slot: int, target: int) -> None:
+        """The replica in `slot` goes to `target`, and keeps its slot."""
+        source = int(self.replicas[partition, slot])
+        load = self.leading[partition] if slot == 0 else self.following[partition]
+        self.loads[source] -= load
+        self.loads[target] += load
+        self.replicas[partition, slot] = target
+        self._drop(source, int(self._where[partition, slot]))
+        self._where[partition, slot] = self._append(target, partition)
+
+    def lead(self, partition: int, slot: int) -> None:
+        """The follower in `slot` becomes leader; the leader takes its slot."""
+        old, new = int(self.replicas[partition, 0]), int(self.replicas[partition, slot])
+        change = self.leading[partition] - self.following[partition]
+        self.loads[old] -= change
+        self.loads[new] += change
+        self.replicas[partition, 0], self.replicas[partition, slot] = new, old
+        where = self._where[partition]
+        where[0], where[slot] = where[slot], where[0]
+
+    def restore(self, partition: int, replicas: Ints) -> None:
+        """Give `partition` another replica list of the same length."""
+        for slot in range(len(replicas)):
+            if replicas[slot] == NO_BROKER:
+                break
+            self._take(partition, slot)
+        self.replicas[partition] = replicas
+        for slot in range(len(replicas)):
+            if replicas[slot] == NO_BROKER:
+                break
+            target = int(replicas[slot])
+            self.loads[target] += self.leading[partition] if slot == 0 else self.following[partition]
+            self._where[partition, slot] = self._append(target, partition)
+
+    def changed(self) -> Indices:
+        """Partitions whose replica list differs from the original one."""
+        return np.flatnonzero((self.replicas != self.original).any(axis=1))
+
+    def _take(self, partition: int, slot: int) -> None:
+        source = int(self.replicas[partition, slot])
+        self.loads[source] -= self.leading[partition] if slot == 0 else self.following[partition]
+        self._drop(source, int(self._where[partition, slot]))
+
+    def _append(self, broker: int, partition: int) -> int:
+        held, count = self._held[broker], self._counts[broker]
+        if count == len(held):
+            held = self._held[broker] = np.concatenate((held, np.zeros(max(16, count), dtype=np.int64)))
+        held[count] = partition
+        self._counts[broker] = count + 1
+        return count
+
+    def _drop(self, broker: int, place: int) -> None:
+        """Fill the gap with the last one held."""
+        last = self._counts[broker] - 1
+        self._counts[broker] = last
+        if place != last:
+            partition = int(self._held[broker][last])
+            self._held[broker][place] = partition
+            self._where[partition, int(np.argmax(self.replicas[partition] == broker))] = place
+
+    def _index_replicas(self) -> None:
+        """held lists by broker, and where[partition, slot] = place in the list of that broker."""
+        width = self.replicas.shape[1]
+        flat = self.replicas.ravel()
+        order = np.argsort(flat, kind="stable")
+        order = order[flat[order] != NO_BROKER]
+        brokers = flat[order]
+        starts = np.searchsorted(brokers, np.arange(len(self.arrays.broker_ids) + 1))
+        self._held = [order[start:end] // width for start, end in pairwise(starts)]
+        self._counts = [len(held) for held in self._held]
+        self._where = np.full(self.replicas.shape, NO_BROKER, dtype=np.int64)
+        self._where.ravel()[order] = np.arange(len(order)) - starts[brokers]

@@ -1,0 +1,79 @@
+"""What a plan may do and what it aims at: every knob of the planner, with what it does.
+
+Fractions are of a broker's fair share unless said otherwise. The module holds values only.
+"""
+
+import math
+from dataclasses import dataclass
+
+from assignor_core.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerPolicy:
+    """Aims, limits and exclusions of one plan; raises InputError on a value out of range."""
+
+    band: float = 0.03
+    """Bytes in, bytes out and disk: no broker above 1 + band of its fair share. Wider moves less."""
+    leader_band: float | None = None
+    """The same for leader bytes in; None means band + 0.02, as leadership is coarser."""
+    count_band: float = 0.5
+    """The same for leaders and replicas: a soft cap, since equal counts are dear and worth little."""
+    headroom: float = 0.0
+    """Fraction of each capacity that a plan leaves free: no broker above capacity x (1 - headroom)."""
+    finish_movements_max: int = 8
+    """Once within the band, this many movements more are made if they make the load exactly even; 0 for none."""
+    movements_max: int | None = None
+    """Most partitions changed."""
+    bytes_max: float | None = None
+    """Most bytes copied."""
+    inflow_max: float | None = None
+    """Most bytes copied to any one broker."""
+    leaders_only: bool = False
+    """Change leadership only: no bytes are copied."""
+    only_brokers: frozenset[int] = frozenset()
+    """Relieve only these brokers: only their replicas move. Empty means all."""
+    only_topics: frozenset[str] = frozenset()
+    """Move only these topics. Empty means all."""
+    excluded_topics: frozenset[str] = frozenset()
+    """Never touch these topics."""
+    excluded_brokers: frozenset[int] = frozenset()
+    """Neither take replicas from these brokers nor give them any."""
+    drain: frozenset[int] = frozenset()
+    """Treat these brokers as draining."""
+    add: frozenset[int] = frozenset()
+    """Move replicas only to these brokers; leadership may move anywhere. Empty means all."""
+    throttle_bytes_per_sec: float | None = None
+    """Replication throttle per broker, for the duration of waves."""
+    wave_movements_max: int = 1000
+    """Most movements of one wave."""
+
+    def __post_init__(self) -> None:
+        bands = {"band": self.band, "leader_band": self.leader_limit, "count_band": self.count_band}
+        for name, value in bands.items():
+            if not 0 <= value < math.inf:
+                raise InputError(f"planner policy {name}: found {value}, allowed is 0 or more")
+        if not 0 <= self.headroom < 1:
+            raise InputError(f"planner policy headroom: found {self.headroom}, allowed is 0 to below 1")
+        budgets = {
+            "movements_max": self.movements_max,
+            "bytes_max": self.bytes_max,
+            "inflow_max": self.inflow_max,
+            "finish_movements_max": self.finish_movements_max,
+        }
+        for name, budget in budgets.items():
+            if budget is not None and not 0 <= budget < math.inf:
+                raise InputError(f"planner policy {name}: found {budget}, allowed is 0 or more")
+        if self.wave_movements_max < 1:
+            raise InputError(
+                f"planner policy wave_movements_max: found {self.wave_movements_max}, allowed is 1 or more"
+            )
+        if self.throttle_bytes_per_sec is not None and not 0 < self.throttle_bytes_per_sec < math.inf:
+            raise InputError(
+                f"planner policy throttle_bytes_per_sec: found {self.throttle_bytes_per_sec}, allowed is above 0"
+            )
+
+    @property
+    def leader_limit(self) -> float:
+        """The band of leader bytes in that is in force."""
+        return self.band + 0.02 if self.leader_band is None else self.leader_band

@@ -1,0 +1,134 @@
+"""What a plan may change, from a cluster and a policy: the hard rules as arrays, and how a placement is judged.
+
+The hard rules are answered by `targets`: no duplicate replica, racks never worse, capacities, who may take.
+The soft aims are one convex objective by broker and column; the search only asks for its value.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assignor_core.load import CAPACITY_OF, RESOURCES, ClusterArrays, Floats, shares
+from assignor_core.planner.bounds import forced_share
+from assignor_core.planner.placement import Indices, Placement
+from assignor_core.planner.policy import PlannerPolicy
+
+Flags = NDArray[np.bool_]
+
+PULL = 0.01
+"""Weight of plain evenness beside the excess over the limit: it picks the emptier of two brokers within the band."""
+COUNT_WEIGHT = 0.1
+"""Weight of leaders and replicas, whose cap is soft, beside that of loads."""
+EDGE = 1e-3
+"""Fraction of the band kept clear, so that rounding never puts a broker just above it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """Rules and aims, B brokers, P partitions, C columns; loads are fractions of the cluster's total."""
+
+    arrays: ClusterArrays
+    policy: PlannerPolicy
+    movable: Flags
+    """P: may be touched."""
+    gives: Flags
+    """B: replicas and leadership may leave for the sake of balance."""
+    takes: Flags
+    """B: may receive replicas."""
+    takes_leaders: Flags
+    """B: may become leader of what they hold."""
+    share: Floats
+    """B x C fair part of the whole; 0 for a broker that must end empty."""
+    limit: Floats
+    """B x C load that a broker should not exceed."""
+    ceiling: Floats
+    """B x C load that a broker must not exceed: its capacity; infinite where none is given."""
+    weight: Floats
+    """C weights of the objective."""
+
+    def cost(self, loads: Floats, brokers: Indices | int) -> Floats:
+        """Objective of `brokers` under `loads` (... x C): excess over the limit squared, and a pull to even."""
+        share = self.share[brokers]
+        excess = np.maximum(loads - self.limit[brokers], 0.0) / share
+        away = loads / share - 1.0
+        value: Floats = (excess * excess + PULL * away * away) @ self.weight
+        return value
+
+    def violation(self, loads: Floats) -> Floats:
+        """B: weighted squared excess over the limit; 0 within the band, and for brokers that must end empty."""
+        share = np.where(self.share > 0, self.share, 1.0)
+        excess = np.where(self.share > 0, np.maximum(loads - self.limit, 0.0) / share, 0.0)
+        value: Floats = (excess * excess) @ self.weight
+        return value
+
+    def targets(self, placement: Placement, partitions: Indices, source: int, loads: Floats) -> Flags:
+        """N x B: brokers that may take each partition's replica (N x C `loads`) from `source`."""
+        replicas = placement.replicas[partitions]
+        count = len(self.arrays.broker_ids)
+        allowed = np.broadcast_to(self.takes, (len(partitions), count)).copy()
+        for slot in range(replicas.shape[1]):
+            held = replicas[:, slot] >= 0
+            allowed[held, replicas[held, slot]] = False
+        others = self.rack_counts(replicas, source)
+        racks = self.arrays.racks
+        allowed &= others[:, racks] <= others[:, racks[source]][:, None]
+        bound = np.isfinite(self.ceiling).any(axis=0)
+        for column in np.flatnonzero(bound):
+            free = self.ceiling[:, column] - placement.loads[:, column]
+            allowed &= loads[:, column][:, None] <= free
+        return allowed
+
+    def rack_counts(self, replicas: NDArray[np.int32], source: int) -> NDArray[np.int64]:
+        """N x racks: replicas of each partition in each rack, that on `source` left out."""
+        rows = np.arange(len(replicas))
+        counts = np.zeros((len(replicas), int(self.arrays.racks.max()) + 1), dtype=np.int64)
+        for slot in range(replicas.shape[1]):
+            counted = (replicas[:, slot] >= 0) & (replicas[:, slot] != source)
+            counts[rows[counted], self.arrays.racks[replicas[counted, slot]]] += 1
+        return counts
+
+
+def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placement) -> Problem:
+    """The rules of `policy` on `arrays`."""
+    ids = np.array(arrays.broker_ids)
+    excluded = np.isin(ids, sorted(policy.excluded_brokers))
+    takes_leaders = arrays.alive & ~excluded
+    takes = takes_leaders & np.isin(ids, sorted(policy.add)) if policy.add else takes_leaders
+    gives = ~excluded
+    if policy.only_brokers:
+        gives &= np.isin(ids, sorted(policy.only_brokers))
+    share = shares(arrays)
+    ceiling = _ceiling(arrays, policy, placement)
+    band = np.array([_band(policy, RESOURCES[resource]) for resource in arrays.column_resource])
+    fair = np.maximum(share, forced_share(arrays, placement, share))
+    limit = np.minimum(fair * (1.0 + band * (1.0 - EDGE)), ceiling)
+    counts = np.isin(arrays.column_resource, (RESOURCES.index("leaders"), RESOURCES.index("replicas")))
+    weight = np.where(counts, COUNT_WEIGHT, 1.0)
+    return Problem(arrays, policy, _movable(arrays, policy), gives, takes, takes_leaders, share, limit, ceiling, weight)
+
+
+def _band(policy: PlannerPolicy, resource: str) -> float:
+    if resource == "leader_bytes_in":
+        return policy.leader_limit
+    return policy.count_band if resource in ("leaders", "replicas") else policy.band
+
+
+def _movable(arrays: ClusterArrays, policy: PlannerPolicy) -> Flags:
+    only, excluded = policy.only_topics, policy.excluded_topics
+    if not only and not excluded:
+        return np.ones(len(arrays.partitions), dtype=np.bool_)
+    topics = (partition.topic for partition in arrays.partitions)
+    return np.array([(not only or topic in only) and topic not in excluded for topic in topics], dtype=np.bool_)
+
+
+def _ceiling(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placement) -> Floats:
+    """Capacity in fractions of the total; leadership has no capacity of its own."""
+    ceiling = np.full((len(arrays.broker_ids), len(arrays.column_resource)), np.inf)
+    for column, resource in enumerate(arrays.column_resource):
+        name = RESOURCES[resource]
+        if name not in ("bytes_in", "bytes_out", "disk"):
+            continue
+        given = arrays.capacity[:, CAPACITY_OF[name]] * (1.0 - policy.headroom)
+        ceiling[:, column] = np.where(np.isfinite(given), given * placement.scale[column], np.inf)
+    return ceiling

@@ -1,0 +1,77 @@
+"""How uneven a load is: the one definition that trigger, planner, metrics and alerts share.
+
+Measured on utilisation (load per capacity) where capacities are given. Brokers that are not alive are left out by the
+caller or by `measure_skew`: their share is zero. An all-zero load is even.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from assignor_core.errors import InputError
+from assignor_core.load import RESOURCES, ClusterArrays, Floats, Ints, broker_loads, cluster_arrays, shares
+from assignor_core.model import ClusterState
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """Figures of one resource; 1 and 0 and all zeros are even."""
+
+    max_over_mean: float
+    """Highest utilisation over mean utilisation."""
+    coefficient_of_variation: float
+    """Standard deviation of utilisation over its mean, brokers weighted by capacity."""
+    deviation: Mapping[int, float]
+    """Broker id: utilisation over mean utilisation, less 1."""
+
+
+def skew_of(values: Mapping[int, float], capacities: Mapping[int, float] | None = None) -> Skew:
+    """Skew of `values` by broker id; `capacities` has the same brokers. Raises InputError on an empty mapping.
+
+    >>> skew_of({1: 58.0, 2: 25.0, 3: 37.0}).max_over_mean
+    1.45
+    >>> skew_of({1: 20.0, 2: 10.0}, {1: 2.0, 2: 1.0}).max_over_mean  # twice the load on twice the broker is even
+    1.0
+    """
+    if not values:
+        raise InputError("skew: found no broker, at least one is needed")
+    brokers = sorted(values)
+    if capacities is not None and not set(brokers) <= capacities.keys():
+        missing = sorted(set(brokers) - capacities.keys())
+        raise InputError(f"skew: found no capacity of broker {missing[0]}, every broker or none must have one")
+    weights = np.array([1.0 if capacities is None else capacities[broker] for broker in brokers])
+    if not (weights > 0).all():
+        raise InputError("skew: found a capacity that is not above 0")
+    loads = np.array([values[broker] for broker in brokers], dtype=np.float64)
+    return _skew(brokers, loads, weights / weights.sum())
+
+
+def measure_skew(cluster: ClusterState) -> dict[str, Skew]:
+    """Skew of each resource over the brokers that are alive; of several windows, the most uneven one."""
+    return skew_of_arrays(cluster_arrays(cluster))
+
+
+def skew_of_arrays(arrays: ClusterArrays, replicas: Ints | None = None) -> dict[str, Skew]:
+    """`measure_skew` for arrays, under another placement where `replicas` is given."""
+    loads, share = broker_loads(arrays, replicas), shares(arrays)
+    brokers = [broker for broker, alive in zip(arrays.broker_ids, arrays.alive, strict=True) if alive]
+    if not brokers:
+        return {resource: Skew(1.0, 0.0, MappingProxyType({})) for resource in RESOURCES}
+    worst: dict[str, Skew] = {}
+    for column, resource in enumerate(arrays.column_resource):
+        skew = _skew(brokers, loads[arrays.alive, column], share[arrays.alive, column])
+        name = RESOURCES[resource]
+        if name not in worst or skew.max_over_mean > worst[name].max_over_mean:
+            worst[name] = skew
+    return worst
+
+
+def _skew(brokers: list[int], loads: Floats, share: Floats) -> Skew:
+    """`share` sums to 1 and has no zero."""
+    total = loads.sum()
+    relative = loads / (total * share) if total > 0 else np.ones_like(loads)
+    variation = float(np.sqrt((share * (relative - 1.0) ** 2).sum()))
+    deviation = {broker: float(value) - 1.0 for broker, value in zip(brokers, relative, strict=True)}
+    return Skew(float(relative.max()), variation, MappingProxyType(deviation))
