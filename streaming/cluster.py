@@ -55,17 +55,16 @@ class Cluster:
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
         """Log size in bytes by (broker, partition); copies under way inside a broker (future replicas) left out."""
-        sizes: dict[tuple[int, PartitionKey], int] = {}
         with _translated("read log dirs"):
             answers = self._admin.describe_log_dirs()
-        for answer in answers:
-            for log_dir in answer["log_dirs"]:
-                for topic in log_dir["topics"]:
-                    for partition in topic["partitions"]:
-                        if not partition["is_future_key"]:
-                            key = (topic["name"], partition["partition_index"])
-                            sizes[(answer["broker"], key)] = partition["partition_size"]
-        return sizes
+        return {
+            (answer["broker"], (topic["name"], partition["partition_index"])): partition["partition_size"]
+            for answer in answers
+            for log_dir in answer["log_dirs"]
+            for topic in log_dir["topics"]
+            for partition in topic["partitions"]
+            if not partition["is_future_key"]
+        }
 
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
         """Start reassignments; None cancels one. Raises ClusterRequestFailed naming the first partition refused."""

@@ -9,6 +9,7 @@ clones; a jar that is missing, cut short or changed is fetched again.
 
 import fcntl
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
@@ -121,9 +122,8 @@ def _fetch(folder: Path, report: Callable[[str], None]) -> None:
 
 
 def _ivy_jar() -> Path:
-    import pyspark  # heavy, and needed only where jars are fetched
-
-    found = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    pyspark = importlib.util.find_spec("pyspark")  # found, not imported: that would take seconds
+    found = sorted((Path(pyspark.origin).parent / "jars").glob("ivy-*.jar")) if pyspark and pyspark.origin else []
     if not found:
         raise SetUpIncomplete("pyspark ships no ivy jar: is pyspark installed whole?")
     return found[-1]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from assignor_core.planner import PlannerPolicy
+from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.reconcile import Limits
 from assignor_core.trigger import TriggerPolicy
 from streaming.errors import UsageProblem

@@ -1,0 +1,134 @@
+"""`rebalancer check`: named checks of cluster, topics, tables and leftovers; each passed, or why not."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from streaming import tables
+from streaming.cluster import Cluster
+from streaming.commands.options import json_option, settings_from, settings_options
+from streaming.control.journal import Journal
+from streaming.errors import RebalancerError
+from streaming.jars import class_path, java_command
+from streaming.kafka_clients import admin_client
+from streaming.schemas import TABLES
+from streaming.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Outcome of one check; `passed` None means that it could not be made."""
+
+    name: str
+    passed: bool | None
+    detail: str
+
+
+@click.command()
+@settings_options
+@json_option
+def check(config_file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:
+    """Cluster, topics, tables, set-up and leftovers: named checks, each passed or why not. Changes nothing."""
+    settings = settings_from(config_file, assignments)
+    findings = list(_findings(settings))
+    if as_json:
+        click.echo(json.dumps([{"name": row.name, "passed": row.passed, "detail": row.detail} for row in findings]))
+    else:
+        for row in findings:
+            mark = {True: "ok  ", False: "FAIL", None: "?   "}[row.passed]
+            click.echo(f"{mark}  {row.name:<22} {row.detail}")
+    return 0 if all(row.passed for row in findings) else 1
+
+
+def _findings(settings: Settings) -> Iterator[Finding]:
+    yield _guarded("java", lambda: (True, java_command()))
+    yield _guarded("jars", lambda: (bool(class_path("spark")), "Spark's jars are there"))
+    yield _guarded("tables writable", lambda: _writable(settings.storage.tables))
+    yield _guarded("tables readable", lambda: _readable(settings))
+    try:
+        admin = admin_client(settings.kafka)
+    except RebalancerError as error:
+        yield Finding("cluster reached", False, str(error))
+        return
+    try:
+        cluster = Cluster(admin)
+        yield _guarded("cluster reached", lambda: _reached(cluster))
+        yield _guarded("partitions healthy", lambda: _healthy(cluster))
+        yield _guarded("input topics", lambda: _input_topics(cluster, settings))
+        yield _guarded("no reassignment", lambda: _reassignments(cluster))
+        yield _guarded("no throttle left", lambda: _throttles(cluster, settings))
+        yield _guarded("log dirs readable", lambda: (True, f"{len(cluster.replica_sizes())} replicas have a size"))
+    finally:
+        admin.close()
+
+
+def _guarded(name: str, run: Callable[[], tuple[bool, str]]) -> Finding:
+    try:
+        passed, detail = run()
+    except RebalancerError as error:
+        return Finding(name, False, str(error))
+    return Finding(name, passed, detail)
+
+
+def _writable(root: str) -> tuple[bool, str]:
+    if "://" in root:
+        return True, f"{root} is not a local folder: not tried"
+    folder = Path(root)
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    probe = existing / f".rebalancer-check-{time.time_ns()}"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        return False, f"{existing}: {error.strerror}"
+    return True, str(folder)
+
+
+def _readable(settings: Settings) -> tuple[bool, str]:
+    found = [name for name in TABLES if tables.open_table(settings.storage.tables, name) is not None]
+    missing = sorted(set(TABLES) - set(found))
+    return True, f"{len(found)} tables" + (f", not there yet: {', '.join(missing)}" if missing else "")
+
+
+def _reached(cluster: Cluster) -> tuple[bool, str]:
+    live = cluster.describe()
+    racks = {rack for rack in live.broker_racks.values() if rack}
+    return True, f"{len(live.broker_racks)} brokers, {len(racks)} racks, {len(live.partitions)} partitions"
+
+
+def _healthy(cluster: Cluster) -> tuple[bool, str]:
+    live = cluster.describe()
+    short = [key for key, partition in live.partitions.items() if len(partition.isr) < len(partition.replicas)]
+    if short:
+        return False, f"{len(short)} partitions are under-replicated, first {short[0][0]}-{short[0][1]}"
+    return True, "every replica is in sync"
+
+
+def _input_topics(cluster: Cluster, settings: Settings) -> tuple[bool, str]:
+    existing = {topic for topic, _ in cluster.describe().partitions}
+    missing = [name for name in (settings.topics.byte_rate, settings.topics.consumer_lag) if name not in existing]
+    return not missing, f"missing: {', '.join(missing)} (`rebalancer collect` makes them)" if missing else "both there"
+
+
+def _reassignments(cluster: Cluster) -> tuple[bool, str]:
+    moving = cluster.describe().reassigning()
+    return not moving, f"{len(moving)} partitions are being reassigned" if moving else "none runs"
+
+
+def _throttles(cluster: Cluster, settings: Settings) -> tuple[bool, str]:
+    """Throttles found, and whether an execution of ours that is under way accounts for them."""
+    rates = cluster.throttle_rates()
+    replicas = cluster.throttled_replicas({topic for topic, _ in cluster.describe().partitions})
+    if not rates and not replicas:
+        return True, "none"
+    running = [row for row in Journal(settings).executions(now_ms=time.time_ns() // 1_000_000) if not row.ended]
+    ours = {broker for row in running for broker in row.events[-1]["throttled_brokers"] or ()}
+    left = sorted(set(rates) - ours)
+    if running and not left:
+        return True, f"set by execution {running[-1].execution_id}, which is under way"
+    topics = sorted({topic for topic, _ in replicas})
+    return False, f"brokers {left} and topics {topics} are throttled, and no execution of ours is under way"

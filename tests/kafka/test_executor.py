@@ -1,0 +1,179 @@
+"""The executor on real brokers: what was approved happens, its throttles go, those of others stay."""
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+
+from assignor_core.plan import Movement, Plan, plan_to_json
+from assignor_core.trigger import TriggerState
+from streaming.cluster import Cluster
+from streaming.control.executor import Executor, throttle_scope
+from streaming.control.journal import ExecutionRecord, Journal, PlanRecord
+from streaming.demo.brokers import EmbeddedCluster
+from streaming.kafka_clients import admin_client, consumer
+from streaming.settings import Settings
+
+pytestmark = pytest.mark.kafka
+
+RECORDS = 300
+VALUE = b"x" * 2_000
+SKEW = {"bytes_in": {"max_over_mean": 2.0}, "bytes_out": {}, "disk": {}, "leaders": {}, "replicas": {}}
+
+
+@pytest.fixture
+def admin(settings: Settings) -> Iterator[KafkaAdminClient]:
+    client = admin_client(settings.kafka)
+    yield client
+    client.close()
+
+
+def make_topic(admin: KafkaAdminClient, settings: Settings, assignments: dict[int, list[int]]) -> str:
+    """A topic of its own with `RECORDS` records in partition 0."""
+    topic = f"executor-{uuid.uuid4().hex[:8]}"
+    admin.create_topics({topic: {"assignments": assignments}})
+    admin.wait_for_topics([topic])
+    producer = KafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers, acks="all")
+    for _ in range(RECORDS):
+        producer.send(topic, VALUE, partition=0)
+    producer.flush()
+    producer.close()
+    return topic
+
+
+def approve(journal: Journal, movements: list[Movement]) -> tuple[ExecutionRecord, PlanRecord]:
+    """Write a plan of these movements and its approval."""
+    plan = Plan("test", tuple(movements))
+    content = {**plan_to_json(plan), "skew_before": SKEW, "skew_after": SKEW, "elapsed_ms": 1.0}
+    now_ms = time.time_ns() // 1_000_000
+    journal.write_plan(content, decision=None, window=None, now_ms=now_ms)
+    approved = journal.plan(plan.plan_id)
+    return journal.approve(approved, "a test", now_ms=now_ms), approved
+
+
+def carry_out(executor: Executor, record: ExecutionRecord, plan: Plan, *, timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not executor.tick(record, plan, now_ms=time.time_ns() // 1_000_000):
+        assert time.monotonic() < deadline, record.events[-1]
+        time.sleep(0.2)
+
+
+def count_records(settings: Settings, topic: str) -> int:
+    reader = consumer(settings.kafka, auto_offset_reset="earliest", consumer_timeout_ms=5_000)
+    reader.assign([_partition(topic)])
+    try:
+        return sum(1 for _ in zip(range(RECORDS), reader, strict=False))
+    finally:
+        reader.close()
+
+
+def _partition(topic: str) -> object:
+    from kafka.structs import TopicPartition
+
+    return TopicPartition(topic, 0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [([1], [2]), ([1, 2, 3], [3, 1, 2]), ([1, 2], [3, 2])],
+    ids=["move-rf1", "leader-only-rf3", "move-rf2"],
+)
+def test_a_movement_is_made_and_leaves_no_throttle(
+    settings: Settings, admin: KafkaAdminClient, old: list[int], new: list[int]
+) -> None:
+    topic = make_topic(admin, settings, {0: old})
+    cluster, journal = Cluster(admin), Journal(settings)
+    executor = Executor(cluster, journal, settings)
+    record, approved = approve(journal, [Movement(topic, 0, tuple(old), tuple(new), 600_000.0)])
+    assert executor.begin(record, approved, now_ms=time.time_ns() // 1_000_000)
+    carry_out(executor, record, approved.plan)
+    live = cluster.describe().partitions[(topic, 0)]
+    assert live.replicas == tuple(new)
+    assert live.leader == new[0]
+    assert not live.reassigning
+    assert cluster.throttle_rates() == {}
+    assert cluster.throttled_replicas([topic]) == {}
+    assert count_records(settings, topic) == RECORDS
+    events = [event["event"] for event in journal.executions(now_ms=time.time_ns() // 1_000_000)[-1].events]
+    assert events[:2] == ["approved", "started"]
+    assert events[-1] == "done"
+
+
+def test_a_throttle_slows_the_copy_and_an_abort_restores(settings: Settings, admin: KafkaAdminClient) -> None:
+    topic = make_topic(admin, settings, {0: [1]})
+    slow = settings.model_copy(
+        update={"control": settings.control.model_copy(update={"throttle_bytes_per_sec": 20_000})}
+    )
+    cluster, journal = Cluster(admin), Journal(slow)
+    executor = Executor(cluster, journal, slow)
+    record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), RECORDS * 2_000.0)])
+    now_ms = time.time_ns() // 1_000_000
+    executor.begin(record, approved, now_ms=now_ms)
+    assert not executor.tick(record, approved.plan, now_ms=now_ms)
+    assert cluster.throttle_rates().keys() == {1, 2}
+    assert cluster.describe().partitions[(topic, 0)].reassigning  # 600 kB at 20 kB/s take half a minute
+    record.abort_requested = True
+    carry_out(executor, record, approved.plan)
+    assert record.last_event == "aborted"
+    assert cluster.describe().partitions[(topic, 0)].replicas == (1,)
+    assert cluster.throttle_rates() == {}
+    assert cluster.throttled_replicas([topic]) == {}
+
+
+def test_a_killed_executor_is_followed_by_another(settings: Settings, admin: KafkaAdminClient) -> None:
+    topic = make_topic(admin, settings, {0: [1]})
+    cluster, journal = Cluster(admin), Journal(settings)
+    record, approved = approve(journal, [Movement(topic, 0, (1,), (3,), 600_000.0)])
+    first = Executor(cluster, journal, settings)
+    first.begin(record, approved, now_ms=time.time_ns() // 1_000_000)
+    first.tick(record, approved.plan, now_ms=time.time_ns() // 1_000_000)
+    del first  # as if killed: all that the next one has is the journal and the cluster
+    journal = Journal(settings)
+    found = next(row for row in journal.executions(now_ms=time.time_ns() // 1_000_000) if not row.ended)
+    second = Executor(cluster, journal, settings)
+    second.resume(found, approved.plan)
+    carry_out(second, found, approved.plan)
+    assert cluster.describe().partitions[(topic, 0)].replicas == (3,)
+    assert cluster.throttle_rates() == {}
+
+
+def test_a_plan_for_another_placement_is_refused(settings: Settings, admin: KafkaAdminClient) -> None:
+    topic = make_topic(admin, settings, {0: [1]})
+    cluster, journal = Cluster(admin), Journal(settings)
+    record, approved = approve(journal, [Movement(topic, 0, (2,), (3,), 1.0)])
+    assert not Executor(cluster, journal, settings).begin(record, approved, now_ms=time.time_ns() // 1_000_000)
+    assert record.last_event == "refused"
+    assert "has replicas [1], planned for [2]" in record.events[-1]["detail"]
+    assert cluster.describe().partitions[(topic, 0)].replicas == (1,)
+
+
+def test_a_throttle_of_somebody_else_stays(
+    settings: Settings, admin: KafkaAdminClient, kafka_cluster: EmbeddedCluster
+) -> None:
+    topic = make_topic(admin, settings, {0: [1]})
+    cluster, journal = Cluster(admin), Journal(settings)
+    cluster.set_throttle(5_000_000, [2], {topic: frozenset({(7, 7)})}, {})
+    try:
+        record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 1.0)])
+        executor = Executor(cluster, journal, settings)
+        executor.begin(record, approved, now_ms=time.time_ns() // 1_000_000)
+        carry_out(executor, record, approved.plan)
+        assert cluster.throttle_rates()[2]["leader.replication.throttled.rate"] == 5_000_000
+        assert 1 not in cluster.throttle_rates()
+        assert list(cluster.throttled_replicas([topic]).values()) == ["7:7"]
+    finally:
+        cluster.clear_throttle([2], {topic: frozenset({(7, 7)})}, {})
+
+
+def test_the_state_of_the_trigger_survives_in_the_journal(settings: Settings) -> None:
+    assert Journal(settings).trigger_state() == TriggerState()
+
+
+def test_only_partitions_that_copy_are_throttled() -> None:
+    plan = Plan("c", (Movement("t", 0, (1, 2), (2, 1), 0.0), Movement("t", 1, (1,), (3,), 5.0)))
+    scope = throttle_scope(plan)
+    assert scope.brokers == {1, 3}
+    assert scope.leaders == {"t": frozenset({(1, 1)})}
+    assert scope.followers == {"t": frozenset({(1, 3)})}

@@ -1,0 +1,89 @@
+"""Settings: who wins, what is refused and in which words, and the reference file that shows them all."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from streaming.config import flatten, load_effective
+from streaming.errors import UsageProblem
+from streaming.settings import Settings
+
+REFERENCE = Path(__file__).resolve().parents[2] / "conf" / "reference.yaml"
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "settings.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_flags_win_over_environment_and_environment_over_file(tmp_path: Path) -> None:
+    file = write(tmp_path, "pipeline: {window_ms: 1000, watermark_ms: 2000, trigger_interval_ms: 3000}")
+    environment = {"REBALANCER_PIPELINE__WATERMARK_MS": "20", "REBALANCER_PIPELINE__TRIGGER_INTERVAL_MS": "30"}
+    effective = load_effective(file, {"pipeline.trigger_interval_ms": 300}, environment)
+    pipeline = effective.settings.pipeline
+    assert (pipeline.window_ms, pipeline.watermark_ms, pipeline.trigger_interval_ms) == (1000, 20, 300)
+    assert effective.origin("pipeline.window_ms") == f"file {file}"
+    assert effective.origin("pipeline.watermark_ms") == "environment REBALANCER_PIPELINE__WATERMARK_MS"
+    assert effective.origin("pipeline.trigger_interval_ms") == "flag"
+    assert effective.origin("serve.port") == "default"
+
+
+def test_lists_and_maps_come_from_the_environment() -> None:
+    environment = {
+        "REBALANCER_KAFKA__BOOTSTRAP_SERVERS": "a:1, b:2",
+        "REBALANCER_COLLECT__JMX_ENDPOINTS": '{"1": "http://a:7071/metrics"}',
+        "REBALANCER_PORT": "tcp://10.0.0.1:80",  # what Kubernetes sets for a service of that name
+    }
+    settings = load_effective(None, None, environment).settings
+    assert settings.kafka.bootstrap_servers == ["a:1", "b:2"]
+    assert settings.collect.jmx_endpoints == {1: "http://a:7071/metrics"}
+
+
+WRONG = {
+    "kafka: {bootstrap_server: [a:1]}": "kafka.bootstrap_server: unknown key (file {file}); did you mean ",
+    "kafka: {bootstrap_servers: [a]}": "kafka.bootstrap_servers: 'a' is not host:port, found ['a'] (file {file})",
+    "pipeline: {window_ms: 0}": "pipeline.window_ms: input should be greater than or equal to 1, found 0 (file {file})",
+    "trigger: {enter_ratio: 1.1}": "trigger: exit_ratio 1.15 must be below enter_ratio 1.1 (file {file})",
+    "a: 1\na: 2": "settings file {file}, line 2: key 'a' stands twice",
+    "- 1": "settings file {file}: holds a list, must hold sections like 'kafka:'",
+    "kafka: [": "settings file {file}, line 1: ",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG.items())
+def test_a_wrong_file_gives_one_line_that_names_key_and_value(tmp_path: Path, text: str, message: str) -> None:
+    file = write(tmp_path, text)
+    with pytest.raises(UsageProblem) as caught:
+        load_effective(file, None, {})
+    assert str(caught.value).startswith(message.format(file=file))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match=r"no-such\.yaml: No such file"):
+        load_effective(tmp_path / "no-such.yaml", None, {})
+
+
+def test_a_mistyped_variable_is_refused() -> None:
+    with pytest.raises(UsageProblem, match=r"serve\.prot: unknown key .environment REBALANCER_SERVE__PROT"):
+        load_effective(None, None, {"REBALANCER_SERVE__PROT": "1"})
+
+
+def test_a_password_is_never_shown() -> None:
+    settings = load_effective(None, None, {"REBALANCER_KAFKA__SASL_PASSWORD": "hunter2"}).settings
+    assert "hunter2" not in str(flatten(settings))
+    assert "hunter2" not in repr(settings)
+
+
+def test_the_reference_file_shows_every_setting_with_its_default() -> None:
+    reference = yaml.safe_load(REFERENCE.read_text())
+    assert flatten(Settings.model_validate(reference)) == flatten(Settings())
+    shown = {f"{section}.{key}" for section, values in reference.items() for key in values}
+    existing = {
+        f"{section}.{key}"
+        for section, field in Settings.model_fields.items()
+        for key in field.annotation.model_fields  # type: ignore[union-attr]
+    }
+    assert shown == existing

@@ -1,0 +1,94 @@
+"""Who may import what, and how large things may get: the rules of ARCHITECTURE.md, counted on the syntax trees."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = sorted((ROOT / "assignor_core").rglob("*.py"))
+SHELL = sorted((ROOT / "streaming").rglob("*.py"))
+ROLES = ("collect", "pipeline", "control", "serve")
+
+FUNCTION_LINES_MAX = 70
+MODULE_LINES_MAX = 500
+NESTING_MAX = 4
+
+ONLY_IN = {
+    "pyspark": ("streaming/pipeline/",),
+    "kafka": ("streaming/cluster.py", "streaming/kafka_clients.py", "streaming/collect/", "streaming/consumer.py",
+              "streaming/demo/"),
+    "confluent_kafka": ("streaming/demo/",),
+    "prometheus_client": ("streaming/serve/", "streaming/collect/jmx.py", "streaming/demo/measure.py"),
+    "starlette": ("streaming/serve/",),
+    "duckdb": ("streaming/commands/",),
+    "matplotlib": ("streaming/demo/report.py",),
+    "deltalake": ("streaming/tables.py", "streaming/pipeline/", "streaming/serve/", "streaming/commands/"),
+}  # fmt: skip
+"""A library, and the only places that may import it."""
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Dotted names of all modules that a file imports, inside functions too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{relative(path)}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def nesting(node: ast.AST, depth: int = 0) -> int:
+    """Deepest nesting of blocks inside a function."""
+    blocks = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
+    deepest = depth
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.ClassDef | ast.Lambda):
+            continue
+        # `elif` is an If inside the orelse of an If: it reads as one level.
+        chained = isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]
+        step = 1 if isinstance(child, blocks) and not chained else 0
+        deepest = max(deepest, nesting(child, depth + step))
+    return deepest
+
+
+@pytest.mark.parametrize("path", CORE, ids=relative)
+def test_the_core_imports_itself_the_standard_library_and_numpy(path: Path) -> None:
+    allowed = set(sys.stdlib_module_names) | {"assignor_core", "numpy"}
+    assert {name.partition(".")[0] for name in imports(path)} <= allowed
+
+
+@pytest.mark.parametrize("path", SHELL, ids=relative)
+def test_libraries_stay_where_they_belong(path: Path) -> None:
+    for name in imports(path):
+        places = ONLY_IN.get(name.partition(".")[0])
+        assert places is None or relative(path).startswith(places), f"{relative(path)} imports {name}"
+
+
+@pytest.mark.parametrize("path", SHELL, ids=relative)
+def test_no_role_imports_another(path: Path) -> None:
+    own = next((role for role in ROLES if f"streaming/{role}/" in relative(path)), None)
+    if own is None:
+        return
+    others = [f"streaming.{role}" for role in ROLES if role != own]
+    assert not [name for name in imports(path) if name.startswith(tuple(others))]
+
+
+@pytest.mark.parametrize("path", CORE + SHELL, ids=relative)
+def test_modules_and_functions_stay_small(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= MODULE_LINES_MAX
+    tree = ast.parse(text)
+    assert path.name == "__main__.py" or ast.get_docstring(tree), "a module says what it owns"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            lines = node.end_lineno - node.lineno + 1
+            assert lines <= FUNCTION_LINES_MAX, f"{node.name} has {lines} lines"
+            assert nesting(node) <= NESTING_MAX, f"{node.name} nests {nesting(node)} deep"
