@@ -1,0 +1,53 @@
+"""Byte counters of one broker from its jmx_exporter endpoint, with the names of `deploy/jmx/kafka-broker.yaml`."""
+
+from collections import defaultdict
+
+import httpx
+import structlog
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming.collect.observation import BrokerCounters
+
+log = structlog.get_logger()
+
+PREFIX = "kafka_server_brokertopicmetrics_"
+FIELDS = {
+    "bytesin_total": "bytes_in",
+    "bytesout_total": "bytes_out",
+    "messagesin_total": "messages_in",
+    "replicationbytesin_total": "replication_bytes_in",
+    "replicationbytesout_total": "replication_bytes_out",
+    "reassignmentbytesin_total": "reassignment_bytes_in",
+    "reassignmentbytesout_total": "reassignment_bytes_out",
+}
+
+
+def read_counters(client: httpx.Client, broker: int, url: str) -> BrokerCounters | None:
+    """Counters of `broker`; None where the endpoint doesn't answer or lacks one, which is told in the log."""
+    try:
+        answer = client.get(url).raise_for_status()
+    except httpx.HTTPError as error:
+        log.warning("jmx_unreachable", broker=broker, url=url, error=type(error).__name__)
+        return None
+    found = parse_counters(answer.text)
+    if found is None:
+        log.warning("jmx_incomplete", broker=broker, url=url, hint="use the rules of deploy/jmx/kafka-broker.yaml")
+    return found
+
+
+def parse_counters(exposition: str) -> BrokerCounters | None:
+    """Counters in a scrape; the series without a topic is the broker's total of those with one."""
+    totals: dict[str, float] = {}
+    by_topic: dict[str, float] = defaultdict(float)
+    for family in text_string_to_metric_families(exposition):
+        for sample in family.samples:
+            name = FIELDS.get(sample.name.removeprefix(PREFIX))
+            if name is None:
+                continue
+            if "topic" not in sample.labels:
+                totals[name] = sample.value
+            elif name == "bytes_out":
+                by_topic[sample.labels["topic"]] = sample.value
+    # Brokers without any follower or reassignment never made those meters: their count is zero.
+    complete = {name: totals.get(name, 0.0) for name in FIELDS.values()}
+    return BrokerCounters(**complete, topic_bytes_out=dict(by_topic)) if "bytes_in" in totals else None

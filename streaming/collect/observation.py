@@ -1,0 +1,65 @@
+"""One look at the cluster: what was read, without any judgement. None stands for what could not be read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+PartitionKey = tuple[str, int]
+ReplicaKey = tuple[int, PartitionKey]
+"""(broker, (topic, partition))."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """Metadata and offsets of one partition; `topic_id` changes when a topic is deleted and made again."""
+
+    topic_id: str
+    leader: int
+    replicas: tuple[int, ...]
+    adding_replicas: frozenset[int] = frozenset()
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirs:
+    """Disks of one broker, bytes; usable is None on brokers before 3.3."""
+
+    used_bytes: int
+    usable_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerCounters:
+    """Counters of one broker since its start, from JMX; bytes and records. `topic_bytes_out` by topic."""
+
+    bytes_in: float
+    bytes_out: float
+    messages_in: float
+    replication_bytes_in: float
+    replication_bytes_out: float
+    reassignment_bytes_in: float
+    reassignment_bytes_out: float
+    topic_bytes_out: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """One consumer group: state, owners and committed offsets by partition."""
+
+    state: str
+    committed: Mapping[PartitionKey, int]
+    owners: Mapping[PartitionKey, tuple[str, str]]
+    """(member id, client id)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything that was read at one moment."""
+
+    time_ms: int
+    racks: Mapping[int, str | None]
+    partitions: Mapping[PartitionKey, PartitionView]
+    sizes: Mapping[ReplicaKey, int]
+    log_dirs: Mapping[int, LogDirs]
+    counters: Mapping[int, BrokerCounters]
+    groups: Mapping[str, GroupView]

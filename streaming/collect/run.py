@@ -1,0 +1,133 @@
+"""The collector's loop: observe, compare with the observation before, write the two topics.
+
+Whatever fails makes one sample late or an interval unknown, never the loop end; only a signal ends it.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Iterable
+from types import FrameType
+
+import httpx
+import structlog
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+
+from streaming.collect.observation import Observation
+from streaming.collect.observe import observe
+from streaming.collect.rates import broker_rates, replica_rates
+from streaming.collect.records import byte_rate_records, consumer_lag_records
+from streaming.errors import ClusterUnreachable
+from streaming.kafka_clients import admin_client, producer
+from streaming.settings import Settings
+
+log = structlog.get_logger()
+
+JMX_TIMEOUT_S = 3.0
+FLUSH_TIMEOUT_S = 10.0
+FAILURES_BEFORE_RECONNECT = 3
+
+
+def run_collect(settings: Settings) -> int:
+    """Sample until SIGTERM or SIGINT; returns the exit code. Raises ClusterUnreachable if the first contact fails."""
+    stopping = threading.Event()
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    with Collector(settings) as collector:
+        log.info("collect_started", kafka_cluster=settings.kafka.cluster_name)
+        while not stopping.is_set():
+            began = time.monotonic()
+            collector.sample(now_ms=time.time_ns() // 1_000_000)
+            left = settings.collect.sample_interval_ms / 1000 - (time.monotonic() - began)
+            stopping.wait(max(0.0, left))
+    log.info("collect_stopped")
+    return 0
+
+
+class Collector:
+    """Clients and the last observation; a context manager that closes them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._http = httpx.Client(timeout=JMX_TIMEOUT_S)
+        self._admin: KafkaAdminClient = admin_client(settings.kafka)
+        self._producer: KafkaProducer = producer(settings.kafka)
+        self._before: Observation | None = None
+        self._failures = 0
+        ensure_topics(self._admin, settings)
+
+    def __enter__(self) -> "Collector":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._http.close()
+        self._admin.close()
+        self._producer.close(timeout=FLUSH_TIMEOUT_S)
+
+    def sample(self, *, now_ms: int) -> int:
+        """One observation; returns the number of records written (0 for the first, and where reading failed)."""
+        try:
+            after = observe(self._admin, self._http, self._settings.collect, now_ms=now_ms)
+            written = self._write(after)
+        except (KafkaError, OSError) as error:
+            self._failures += 1
+            log.warning("sample_failed", error=f"{type(error).__name__}: {error}", failures=self._failures)
+            if self._failures % FAILURES_BEFORE_RECONNECT == 0:
+                self._reconnect()
+            return 0
+        self._failures = 0
+        self._before = after
+        return written
+
+    def _write(self, after: Observation) -> int:
+        cluster, topics = self._settings.kafka.cluster_name, self._settings.topics
+        written = self._send(topics.consumer_lag, consumer_lag_records(cluster, after))
+        if self._before is not None:
+            replicas = replica_rates(self._before, after)
+            brokers = broker_rates(self._before, after, replicas)
+            records = byte_rate_records(cluster, self._before, after, replicas, brokers)
+            written += self._send(topics.byte_rate, records)
+        self._producer.flush(timeout=FLUSH_TIMEOUT_S)
+        return written
+
+    def _send(self, topic: str, records: Iterable[tuple[bytes, bytes]]) -> int:
+        count = 0
+        for key, value in records:
+            self._producer.send(topic, key=key, value=value)
+            count += 1
+        return count
+
+    def _reconnect(self) -> None:
+        """A fresh client: the old one may hold on to brokers that are gone."""
+        try:
+            fresh = admin_client(self._settings.kafka)
+        except ClusterUnreachable as error:
+            log.warning("reconnect_failed", error=str(error))
+            return
+        self._admin.close()
+        self._admin = fresh
+
+
+def ensure_topics(admin: KafkaAdminClient, settings: Settings) -> None:
+    """Create the input topics where they are missing, with as many replicas as wished or as there are brokers."""
+    topics = settings.topics
+    alive = len(admin.describe_cluster()["brokers"])
+    existing = set(admin.list_topics())
+    for name in (topics.byte_rate, topics.consumer_lag):
+        if name in existing:
+            continue
+        wanted = {
+            "num_partitions": topics.partitions,
+            "replication_factor": min(topics.replication_factor, alive),
+            "configs": {"retention.ms": str(topics.retention_ms), "cleanup.policy": "delete"},
+        }
+        try:
+            admin.create_topics({name: wanted})
+        except TopicAlreadyExistsError:
+            continue
+        log.info("topic_created", topic=name)
