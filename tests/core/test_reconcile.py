@@ -1,0 +1,99 @@
+"""What to do next, told from small clusters that a reader can check by head."""
+
+from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.plan import Movement, Plan
+from assignor_core.reconcile import (
+    Abort,
+    Done,
+    ElectLeaders,
+    Limits,
+    Progress,
+    Step,
+    Submit,
+    Wait,
+    differences,
+    next_step,
+    progress_of,
+)
+
+LIMITS = Limits(movements_in_flight_max=2, movements_per_broker_max=1, deadline_ms=1000)
+
+
+def cluster(*partitions: LivePartition, brokers: tuple[int, ...] = (1, 2, 3)) -> LiveCluster:
+    return LiveCluster("c", dict.fromkeys(brokers), {("t", index): row for index, row in enumerate(partitions)})
+
+
+def plan(*moves: tuple[tuple[int, ...], tuple[int, ...]]) -> Plan:
+    return Plan("c", tuple(Movement("t", index, old, new, 1.0) for index, (old, new) in enumerate(moves)))
+
+
+def at(*replicas: int, leader: int | None = None) -> LivePartition:
+    return LivePartition(replicas, replicas[0] if leader is None else leader, replicas)
+
+
+def moving(old: int, new: int) -> LivePartition:
+    return LivePartition((new, old), old, (old,), adding_replicas=(new,), removing_replicas=(old,))
+
+
+def step(a_plan: Plan, live: LiveCluster, now_ms: int = 0) -> Step:
+    return next_step(a_plan, live, LIMITS, started_ms=0, now_ms=now_ms)
+
+
+def test_pending_movements_are_submitted_up_to_the_caps() -> None:
+    wanted = plan(((1,), (2,)), ((1,), (3,)), ((3,), (2,)))
+    # Broker 1 may copy for one movement at a time, and so may broker 2.
+    assert step(wanted, cluster(at(1), at(1), at(3))) == Submit({("t", 0): (2,)})
+    assert step(plan(((1,), (2,)), ((3,), (4,))), cluster(at(1), at(3), brokers=(1, 2, 3, 4))) == Submit(
+        {("t", 0): (2,), ("t", 1): (4,)}
+    )
+
+
+def test_a_movement_under_way_is_waited_for() -> None:
+    found = step(plan(((1,), (2,))), cluster(moving(1, 2)))
+    assert found == Wait("1 partitions are copying, 0 wait for their leader to be in sync")
+
+
+def test_a_change_of_leader_is_submitted_then_elected() -> None:
+    wanted = plan(((1, 2), (2, 1)))
+    assert step(wanted, cluster(at(1, 2))) == Submit({("t", 0): (2, 1)})
+    assert step(wanted, cluster(at(2, 1, leader=1))) == ElectLeaders((("t", 0),))
+    assert step(wanted, cluster(at(2, 1))) == Done()
+
+
+def test_metadata_that_is_a_moment_behind_is_not_taken_for_somebody_else() -> None:
+    behind = LivePartition((2, 1), 1, (1, 2))
+    assert progress_of(plan(((1,), (2,))), cluster(behind)) == {("t", 0): Progress.MOVING}
+
+
+def test_somebody_elses_change_ends_it_and_only_ours_is_cancelled() -> None:
+    wanted = plan(((1,), (2,)), ((2,), (1,)))
+    found = step(wanted, cluster(moving(1, 2), moving(2, 3)))
+    assert found == Abort("t-1 was changed by somebody else", (("t", 0),))
+
+
+def test_nothing_more_is_put_on_an_unhealthy_cluster() -> None:
+    wanted = plan(((1,), (2,)))
+    lagging = LivePartition((1, 2), 1, (1,))
+    assert step(wanted, cluster(at(1), lagging)) == Wait("1 partitions are under-replicated, first t-1")
+    offline = LivePartition((3,), -1, ())
+    assert step(wanted, cluster(at(1), offline)) == Wait("1 partitions are offline, first t-1")
+
+
+def test_after_the_deadline_what_is_in_flight_is_cancelled() -> None:
+    found = step(plan(((1,), (2,))), cluster(moving(1, 2)), now_ms=1001)
+    assert isinstance(found, Abort)
+    assert found.to_cancel == (("t", 0),)
+
+
+def test_a_topic_that_is_gone_does_not_stop_the_rest() -> None:
+    assert step(plan(((1,), (2,)), ((1,), (2,))), cluster(at(2))) == Done()
+
+
+def test_what_differs_from_the_approved_plan_is_named() -> None:
+    wanted = plan(((1,), (2,)), ((2,), (4,)), ((1,), (3,)))
+    assert differences(wanted, cluster(at(3), at(2))) == (
+        "t-0 has replicas [3], planned for [1]",
+        "t-1 would go to broker 4, which is not alive",
+        "t-2 is gone",
+    )
+    assert differences(plan(((1,), (2,))), cluster(at(1))) == ()
