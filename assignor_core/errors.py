@@ -2,6 +2,12 @@
 
     CoreError               anything this package raises on purpose
       InputError            fix the input: a value is outside what is allowed; nothing was changed
+        InvalidPartitions         partition counts Kafka refuses
+        InvalidReplicationFactor  more replicas than brokers, or none
+        InvalidRackInformation    only some brokers have a rack
+        InvalidGroup              a consumer group no assignor can serve
+        UnknownStrategy           no assignor has that name
+        MalformedBytes            bytes that are not what the protocol says
       PlanTampered          the plan's content is not what its id says; make a new plan
 
 Messages are one line and name the thing, the value found and the value allowed.
@@ -18,3 +24,27 @@ class InputError(CoreError):
 
 class PlanTampered(CoreError):
     """The content of a plan does not hash to its id."""
+
+
+class InvalidPartitions(InputError):
+    """A number of partitions that is not allowed."""
+
+
+class InvalidReplicationFactor(InputError):
+    """Replicas can't be placed on as many distinct brokers."""
+
+
+class InvalidRackInformation(InputError):
+    """Some brokers have a rack and some have none."""
+
+
+class InvalidGroup(InputError):
+    """Members, topics, owned partitions, racks or weights that don't fit together."""
+
+
+class UnknownStrategy(InputError):
+    """The strategy's name is none of ours."""
+
+
+class MalformedBytes(InputError):
+    """Bytes from the wire that can't be read; the message names the field."""
