@@ -12,6 +12,7 @@ from assignor_core.planner.bounds import lower_bounds
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import problem_of
+from assignor_core.planner.repair import repair
 from assignor_core.planner.search import Search
 from assignor_core.skew import Skew, skew_of_arrays
 
@@ -25,6 +26,7 @@ def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
     placement = Placement(arrays)
     problem = problem_of(arrays, policy, placement)
     search = Search(problem, placement)
+    problems = repair(search)
     search.relieve()
     before, after = skew_of_arrays(arrays), skew_of_arrays(arrays, placement.replicas)
     return Plan(
@@ -33,6 +35,7 @@ def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
         _figures(before),
         _figures(after),
         MappingProxyType(lower_bounds(arrays, placement, problem.share)),
+        problems=problems,
     )
 
 

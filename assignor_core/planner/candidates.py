@@ -10,116 +10,118 @@ from dataclasses import dataclass
 import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats
+from assignor_core.planner.ledger import Ledger
 from assignor_core.planner.placement import Indices, Placement
-from assignor_core.planner.problem import Flags, Problem
+from assignor_core.planner.problem import Problem
 
-MOVEMENT_PRICE = 0.002
-"""What one more movement costs, in bytes that are this fraction of a broker's fair share of disk."""
 SHORTLIST = 32
 """Replicas of a broker whose targets are scored exactly."""
-SWAP_PARTNERS = 6
-SWAP_SHORTLIST = 24
+TARGETS_MAX = 256
+"""Brokers that are scored as targets; of more, the emptiest of each rack."""
+
+Step = tuple[int, int, int]
+"""Partition, slot, broker that takes the replica of that slot; NO_BROKER: the slot becomes leader instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Steps (partition, slot, target broker; target NO_BROKER: slot becomes leader), its gain and gain per price."""
+    """Steps in order, what they gain together, and that per price."""
 
-    steps: tuple[tuple[int, int, int], ...]
+    steps: tuple[Step, ...]
     gain: float
     score: float
 
 
-@dataclass(slots=True)
-class Prices:
-    """What has been spent, and what each further change would cost."""
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a finder looks at."""
 
     problem: Problem
-    unit: float
-    """Bytes of disk of a fair share: prices are in shares."""
-    touched: Flags
-    """P: already changed, so that changing it again is no further movement."""
-
-    def movement(self, partitions: Indices) -> Floats:
-        """N prices of touching each partition."""
-        return np.where(self.touched[partitions], MOVEMENT_PRICE / 10, MOVEMENT_PRICE)
+    placement: Placement
+    ledger: Ledger
 
 
-def best_leader_change(problem: Problem, placement: Placement, prices: Prices, broker: int) -> Change | None:
-    """The best hand-over of a leadership of `broker` to a follower; copies nothing."""
+def best_leader_change(scene: Scene, broker: int, least: float) -> Change | None:
+    """The best hand-over of a leadership of `broker` to a follower that gains more than `least`; copies nothing."""
+    problem, placement = scene.problem, scene.placement
     held = placement.held_by(broker)
-    led = held[(placement.replicas[held, 0] == broker) & problem.movable[held]]
+    led = held[(placement.replicas[held, 0] == broker) & problem.movable[held] & scene.ledger.may_touch(held)]
     if len(led) == 0 or placement.replicas.shape[1] == 1:
         return None
     change = placement.leading[led] - placement.following[led]
     here = placement.loads[broker]
     relief = problem.cost(here, broker) - problem.cost(here - change, broker)
-    worth = np.flatnonzero(relief > 0)
+    worth = np.flatnonzero(relief > least)
     led, change, relief = led[worth], change[worth], relief[worth]
     followers = placement.replicas[led, 1:]
     able = (followers != NO_BROKER) & problem.takes_leaders[followers]
-    targets = np.where(able, followers, 0)
+    targets = np.where(able, followers, broker)
     there = placement.loads[targets]
-    burden = problem.cost(there + change[:, None, :], targets) - problem.cost(there, targets)
+    after = there + change[:, None, :]
+    able &= (after <= problem.ceiling[targets]).all(axis=2)
+    burden = problem.cost(after, targets) - problem.cost(there, targets)
     gain = np.where(able, relief[:, None] - burden, -np.inf)
-    score = gain / prices.movement(led)[:, None]
-    return _best(gain, score, lambda row, slot: ((int(led[row]), slot + 1, NO_BROKER),))
+    score = gain / scene.ledger.movement_price(led)[:, None]
+    return best_of(gain, score, lambda row, slot: ((int(led[row]), slot + 1, NO_BROKER),), least)
 
 
-def best_move(problem: Problem, placement: Placement, prices: Prices, broker: int) -> Change | None:
-    """The best transfer of one replica of `broker` to another broker."""
-    held = placement.held_by(broker)
-    held = held[problem.movable[held]]
-    if len(held) == 0:
+def best_move(scene: Scene, broker: int, least: float) -> Change | None:
+    """The best transfer of one replica of `broker` to another broker that gains more than `least`."""
+    problem, placement, ledger = scene.problem, scene.placement, scene.ledger
+    chosen, slots, loads, relief = shortlist(scene, broker, SHORTLIST)
+    if len(chosen) == 0:
         return None
-    chosen, slots, loads, relief = _shortlist(problem, placement, prices, broker, held, SHORTLIST)
-    targets = np.flatnonzero(problem.takes)
+    targets = emptiest(scene)
     there = placement.loads[targets]
     burden = problem.cost(there[None] + loads[:, None], targets) - problem.cost(there, targets)
+    copies = ledger.copies(chosen, broker, targets)
     allowed = problem.targets(placement, chosen, broker, loads)[:, targets]
+    allowed &= ledger.affordable(chosen, targets, copies)
     gain = np.where(allowed, relief[:, None] - burden, -np.inf)
-    price = copy_price(placement, prices, chosen, broker, targets) + prices.movement(chosen)[:, None]
-    score = gain / np.maximum(price, MOVEMENT_PRICE / 10)
-    return _best(gain, score, lambda row, at: ((int(chosen[row]), int(slots[row]), int(targets[at])),))
+    score = gain / ledger.price(chosen, copies)
+    return best_of(gain, score, lambda row, at: ((int(chosen[row]), int(slots[row]), int(targets[at])),), least)
 
 
-def copy_price(placement: Placement, prices: Prices, partitions: Indices, source: int, targets: Indices) -> Floats:
-    """N x T change of the bytes to copy, in shares: a replica that goes home is refunded."""
-    original = placement.original[partitions]
-    disk = placement.disk_bytes[partitions] / prices.unit
-    was_here = (original == source).any(axis=1)
-    home = np.zeros((len(partitions), len(targets)), dtype=np.bool_)
-    for slot in range(original.shape[1]):
-        home |= original[:, slot][:, None] == targets[None, :]
-    price: Floats = disk[:, None] * (was_here[:, None].astype(np.float64) - home)
-    return price
+def emptiest(scene: Scene) -> Indices:
+    """Brokers worth scoring as targets: all that may take, or the least costly ones of each rack."""
+    problem, placement = scene.problem, scene.placement
+    takes = np.flatnonzero(problem.takes)
+    if len(takes) <= TARGETS_MAX:
+        return takes
+    cost = problem.violation(placement.loads)[takes] + (placement.loads[takes] / problem.share[takes]).max(axis=1)
+    order = takes[np.lexsort((takes, cost))]
+    racks = problem.arrays.racks[order]
+    by_rack = np.argsort(racks, kind="stable")
+    starts = np.searchsorted(racks[by_rack], racks)
+    place = np.empty(len(order), dtype=np.int64)
+    place[by_rack] = np.arange(len(order))
+    rank = place - starts
+    chosen: Indices = np.sort(order[rank < max(4, TARGETS_MAX // (int(racks.max()) + 1))])
+    return chosen
 
 
-def _shortlist(
-    problem: Problem, placement: Placement, prices: Prices, broker: int, held: Indices, count: int
-) -> tuple[Indices, Indices, Floats, Floats]:
+def shortlist(scene: Scene, broker: int, count: int) -> tuple[Indices, Indices, Floats, Floats]:
     """The replicas of `broker` that relieve it most for their price: partitions, slots, loads, relief."""
+    problem, placement, ledger = scene.problem, scene.placement, scene.ledger
+    held = placement.held_by(broker)
+    held = held[problem.movable[held]]
     slots = placement.slots_of(held, broker)
     loads = placement.loads_at(held, slots)
     here = placement.loads[broker]
     relief = problem.cost(here, broker) - problem.cost(here - loads, broker)
-    was_here = (placement.original[held] == broker).any(axis=1)
-    price = placement.disk_bytes[held] / prices.unit * was_here + prices.movement(held)
-    score = relief / price
+    at_home = (placement.original[held] == broker).any(axis=1)
+    price = placement.disk_bytes[held] / ledger.unit * at_home + ledger.movement_price(held)
     if len(held) > count:
-        best = np.sort(np.argpartition(-score, count)[:count])
+        best = np.sort(np.argpartition(-relief / price, count)[:count])
         held, slots, loads, relief = held[best], slots[best], loads[best], relief[best]
     return held, slots, loads, relief
 
 
-Steps = tuple[tuple[int, int, int], ...]
-
-
-def _best(gain: Floats, score: Floats, steps: Callable[[int, int], Steps]) -> Change | None:
+def best_of(gain: Floats, score: Floats, steps: Callable[[int, int], tuple[Step, ...]], least: float) -> Change | None:
+    """The change of the highest score, the first of equals, if it gains more than `least`."""
     if gain.size == 0:
         return None
-    at = int(np.argmax(score))
-    row, column = divmod(at, gain.shape[1])
-    if not gain[row, column] > 0:
+    row, column = divmod(int(np.argmax(score)), gain.shape[1])
+    if not gain[row, column] > least:
         return None
     return Change(steps(row, column), float(gain[row, column]), float(score[row, column]))

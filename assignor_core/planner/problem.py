@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.load import CAPACITY_OF, RESOURCES, ClusterArrays, Floats, shares
+from assignor_core.load import CAPACITY_OF, NO_BROKER, RESOURCES, ClusterArrays, Floats, shares
 from assignor_core.planner.bounds import forced_share
 from assignor_core.planner.placement import Indices, Placement
 from assignor_core.planner.policy import PlannerPolicy
 
 Flags = NDArray[np.bool_]
 
-PULL = 0.01
+PULL = 1e-5
 """Weight of plain evenness beside the excess over the limit: it picks the emptier of two brokers within the band."""
 COUNT_WEIGHT = 0.1
 """Weight of leaders and replicas, whose cap is soft, beside that of loads."""
@@ -38,6 +38,8 @@ class Problem:
     """B: may receive replicas."""
     takes_leaders: Flags
     """B: may become leader of what they hold."""
+    excluded: Flags
+    """B: neither gives nor takes, whatever for."""
     share: Floats
     """B x C fair part of the whole; 0 for a broker that must end empty."""
     limit: Floats
@@ -46,6 +48,11 @@ class Problem:
     """B x C load that a broker must not exceed: its capacity; infinite where none is given."""
     weight: Floats
     """C weights of the objective."""
+
+    @property
+    def leaving(self) -> Indices:
+        """Brokers that must end empty and may be touched."""
+        return np.flatnonzero(~self.arrays.alive & ~self.excluded)
 
     def cost(self, loads: Floats, brokers: Indices | int) -> Floats:
         """Objective of `brokers` under `loads` (... x C): excess over the limit squared, and a pull to even."""
@@ -63,21 +70,32 @@ class Problem:
         return value
 
     def targets(self, placement: Placement, partitions: Indices, source: int, loads: Floats) -> Flags:
-        """N x B: brokers that may take each partition's replica (N x C `loads`) from `source`."""
-        replicas = placement.replicas[partitions]
-        count = len(self.arrays.broker_ids)
-        allowed = np.broadcast_to(self.takes, (len(partitions), count)).copy()
-        for slot in range(replicas.shape[1]):
-            held = replicas[:, slot] >= 0
-            allowed[held, replicas[held, slot]] = False
-        others = self.rack_counts(replicas, source)
+        """N x B: brokers that may take each partition's replica (N x C `loads`) from `source`, racks never worse."""
+        return self.may_hold(placement, partitions, source) & self.have_room(placement, loads)
+
+    def may_hold(self, placement: Placement, partitions: Indices, source: int) -> Flags:
+        """N x B: brokers that may hold each partition instead of `source`, room or not."""
+        others = self.rack_counts(placement.replicas[partitions], source)
         racks = self.arrays.racks
-        allowed &= others[:, racks] <= others[:, racks[source]][:, None]
-        bound = np.isfinite(self.ceiling).any(axis=0)
-        for column in np.flatnonzero(bound):
-            free = self.ceiling[:, column] - placement.loads[:, column]
-            allowed &= loads[:, column][:, None] <= free
+        return self.hold_none(placement, partitions) & (others[:, racks] <= others[:, racks[source]][:, None])
+
+    def hold_none(self, placement: Placement, partitions: Indices) -> Flags:
+        """N x B: brokers that may take replicas and hold none of the partition."""
+        replicas = placement.replicas[partitions]
+        allowed = np.broadcast_to(self.takes, (len(partitions), len(self.takes))).copy()
+        rows = np.arange(len(partitions))
+        for slot in range(replicas.shape[1]):
+            held = replicas[:, slot] != NO_BROKER
+            allowed[rows[held], replicas[held, slot]] = False
         return allowed
+
+    def have_room(self, placement: Placement, loads: Floats) -> Flags:
+        """N x B: brokers whose capacity has room for each of `loads` (N x C)."""
+        room = np.ones((len(loads), len(self.takes)), dtype=np.bool_)
+        for column in np.flatnonzero(np.isfinite(self.ceiling).any(axis=0)):
+            free = self.ceiling[:, column] - placement.loads[:, column]
+            room &= loads[:, column][:, None] <= free
+        return room
 
     def rack_counts(self, replicas: NDArray[np.int32], source: int) -> NDArray[np.int64]:
         """N x racks: replicas of each partition in each rack, that on `source` left out."""
@@ -102,10 +120,20 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
     ceiling = _ceiling(arrays, policy, placement)
     band = np.array([_band(policy, RESOURCES[resource]) for resource in arrays.column_resource])
     fair = np.maximum(share, forced_share(arrays, placement, share))
-    limit = np.minimum(fair * (1.0 + band * (1.0 - EDGE)), ceiling)
     counts = np.isin(arrays.column_resource, (RESOURCES.index("leaders"), RESOURCES.index("replicas")))
-    weight = np.where(counts, COUNT_WEIGHT, 1.0)
-    return Problem(arrays, policy, _movable(arrays, policy), gives, takes, takes_leaders, share, limit, ceiling, weight)
+    return Problem(
+        arrays=arrays,
+        policy=policy,
+        movable=_movable(arrays, policy),
+        gives=gives,
+        takes=takes,
+        takes_leaders=takes_leaders,
+        excluded=excluded,
+        share=share,
+        limit=np.minimum(fair * (1.0 + band * (1.0 - EDGE)), ceiling),
+        ceiling=ceiling,
+        weight=np.where(counts, COUNT_WEIGHT, 1.0),
+    )
 
 
 def _band(policy: PlannerPolicy, resource: str) -> float:

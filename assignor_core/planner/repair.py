@@ -1,0 +1,112 @@
+"""Hard rules first: empties brokers that must end empty and spreads racks, at the least harm to balance.
+
+Runs before the search and knows its objective only to choose among targets. What cannot be mended is said in words.
+"""
+
+import numpy as np
+
+from assignor_core.load import NO_BROKER
+from assignor_core.planner.candidates import Change
+from assignor_core.planner.search import Search
+
+COPY_PRICE = 0.01
+"""What a fair share of disk copied weighs against balance where a rack has to be mended."""
+
+
+def repair(search: Search) -> tuple[str, ...]:
+    """Mend what breaks a hard rule; returns what could not be mended, and why."""
+    if search.problem.policy.leaders_only:
+        return _unmended(search)
+    for broker in search.problem.leaving:
+        _empty(search, int(broker))
+    _spread_racks(search)
+    return _unmended(search)
+
+
+def _empty(search: Search, broker: int) -> None:
+    """Heaviest first, so that the light ones fill what is left; one pass, each replica to its best target."""
+    placement = search.placement
+    held = placement.held_by(broker).copy()
+    held = held[search.problem.movable[held]]
+    weight = placement.loads_at(held, placement.slots_of(held, broker)) @ search.problem.weight
+    for partition in held[np.lexsort((held, -weight))]:
+        change = _best_target(search, int(partition), broker, improving=False)
+        if change:
+            search.apply(change)
+
+
+def _spread_racks(search: Search) -> None:
+    """Each partition whose racks could be spread better moves a replica out of its fullest rack."""
+    problem, placement = search.problem, search.placement
+    for partition in np.flatnonzero(crowded(search) & problem.movable):
+        for _ in range(placement.replicas.shape[1]):
+            row = placement.replicas[partition]
+            sources = [int(broker) for broker in row if broker != NO_BROKER and not problem.excluded[broker]]
+            changes = [_best_target(search, int(partition), source, improving=True) for source in sources]
+            best = max((change for change in changes if change), key=lambda change: change.score, default=None)
+            if best is None:
+                break
+            search.apply(best)
+
+
+def crowded(search: Search) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """P: partitions with more replicas in one rack than an even spread over the racks of alive brokers needs."""
+    problem, placement = search.problem, search.placement
+    racks = len(np.unique(problem.arrays.racks[problem.arrays.alive]))
+    counts = problem.rack_counts(placement.replicas, NO_BROKER)
+    replication = (placement.replicas != NO_BROKER).sum(axis=1)
+    result: np.ndarray[tuple[int], np.dtype[np.bool_]] = counts.max(axis=1, initial=0) > -(
+        -replication // max(1, racks)
+    )
+    return result
+
+
+def _best_target(search: Search, partition: int, source: int, *, improving: bool) -> Change | None:
+    """The target that costs balance least; `improving` asks for a better rack spread, else as good as there is."""
+    problem, placement = search.problem, search.placement
+    one = np.array([partition])
+    slots = placement.slots_of(one, source)
+    loads = placement.loads_at(one, slots)
+    everyone = np.arange(len(problem.takes))
+    copies = search.ledger.copies(one, source, everyone)
+    allowed = (problem.hold_none(placement, one) & problem.have_room(placement, loads))[0]
+    allowed &= search.ledger.affordable(one, everyone, copies)[0]
+    others = problem.rack_counts(placement.replicas[one], source)[0][problem.arrays.racks]
+    if improving:
+        allowed &= others < others[source]
+    if not allowed.any():
+        return None
+    targets = np.flatnonzero(allowed & (others == others[allowed].min()))
+    there = placement.loads[targets]
+    harm = problem.cost(there + loads, targets) - problem.cost(there, targets)
+    if problem.share[source].any():
+        here = placement.loads[source]
+        harm += problem.cost(here - loads[0], source) - problem.cost(here, source)
+    harm += COPY_PRICE * copies[0, targets] / search.ledger.unit
+    best = int(np.argmin(harm))
+    return Change(((partition, int(slots[0]), int(targets[best])),), -float(harm[best]), -float(harm[best]))
+
+
+def _unmended(search: Search) -> tuple[str, ...]:
+    problem, placement = search.problem, search.placement
+    found = []
+    for broker in problem.leaving:
+        left = len(placement.held_by(int(broker)))
+        if left:
+            state = "dead" if problem.arrays.dead[broker] else "draining"
+            found.append(
+                f"broker {problem.arrays.broker_ids[broker]} is {state} and keeps {left} replicas: {_why(search)}"
+            )
+    return tuple(found)
+
+
+def _why(search: Search) -> str:
+    policy = search.problem.policy
+    if policy.leaders_only:
+        return "the policy allows leadership changes only"
+    if not search.problem.takes.any():
+        return "no broker may take them"
+    budgets = (policy.movements_max, policy.bytes_max, policy.inflow_max)
+    if any(budget is not None for budget in budgets):
+        return "budget, exclusions, capacity or racks leave no place for them"
+    return "exclusions, capacity, racks or too few alive brokers leave no place for them"
