@@ -9,6 +9,8 @@ from assignor_core.load import NO_BROKER, cluster_arrays
 from assignor_core.model import ClusterState
 from assignor_core.plan import Movement, Plan
 from assignor_core.planner.bounds import lower_bounds
+from assignor_core.planner.finish import finish
+from assignor_core.planner.kicks import kick
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import problem_of
@@ -28,6 +30,8 @@ def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
     search = Search(problem, placement)
     problems = repair(search)
     search.relieve()
+    kick(search)
+    finish(search)
     before, after = skew_of_arrays(arrays), skew_of_arrays(arrays, placement.replicas)
     return Plan(
         cluster.cluster_id,

@@ -61,7 +61,8 @@ def best_leader_change(scene: Scene, broker: int, least: float) -> Change | None
     able &= (after <= problem.ceiling[targets]).all(axis=2)
     burden = problem.cost(after, targets) - problem.cost(there, targets)
     gain = np.where(able, relief[:, None] - burden, -np.inf)
-    score = gain / scene.ledger.movement_price(led)[:, None]
+    covered = problem.coverage(here, change, broker)[:, None] - burden
+    score = np.where(gain > least, covered, -np.inf) / scene.ledger.movement_price(led)[:, None]
     return best_of(gain, score, lambda row, slot: ((int(led[row]), slot + 1, NO_BROKER),), least)
 
 
@@ -78,7 +79,8 @@ def best_move(scene: Scene, broker: int, least: float) -> Change | None:
     allowed = problem.targets(placement, chosen, broker, loads)[:, targets]
     allowed &= ledger.affordable(chosen, targets, copies)
     gain = np.where(allowed, relief[:, None] - burden, -np.inf)
-    score = gain / ledger.price(chosen, copies)
+    covered = problem.coverage(placement.loads[broker], loads, broker)[:, None] - burden
+    score = np.where(gain > least, covered, -np.inf) / ledger.price(chosen, copies)
     return best_of(gain, score, lambda row, at: ((int(chosen[row]), int(slots[row]), int(targets[at])),), least)
 
 
@@ -112,7 +114,8 @@ def shortlist(scene: Scene, broker: int, count: int) -> tuple[Indices, Indices, 
     at_home = (placement.original[held] == broker).any(axis=1)
     price = placement.disk_bytes[held] / ledger.unit * at_home + ledger.movement_price(held)
     if len(held) > count:
-        best = np.sort(np.argpartition(-relief / price, count)[:count])
+        covered = np.where(relief > 0, problem.coverage(here, loads, broker), -np.inf)
+        best = np.sort(np.argpartition(-covered / price, count)[:count])
         held, slots, loads, relief = held[best], slots[best], loads[best], relief[best]
     return held, slots, loads, relief
 

@@ -70,28 +70,9 @@ class Placement:
         where = self._where[partition]
         where[0], where[slot] = where[slot], where[0]
 
-    def restore(self, partition: int, replicas: Ints) -> None:
-        """Give `partition` another replica list of the same length."""
-        for slot in range(len(replicas)):
-            if replicas[slot] == NO_BROKER:
-                break
-            self._take(partition, slot)
-        self.replicas[partition] = replicas
-        for slot in range(len(replicas)):
-            if replicas[slot] == NO_BROKER:
-                break
-            target = int(replicas[slot])
-            self.loads[target] += self.leading[partition] if slot == 0 else self.following[partition]
-            self._where[partition, slot] = self._append(target, partition)
-
     def changed(self) -> Indices:
         """Partitions whose replica list differs from the original one."""
         return np.flatnonzero((self.replicas != self.original).any(axis=1))
-
-    def _take(self, partition: int, slot: int) -> None:
-        source = int(self.replicas[partition, slot])
-        self.loads[source] -= self.leading[partition] if slot == 0 else self.following[partition]
-        self._drop(source, int(self._where[partition, slot]))
 
     def _append(self, broker: int, partition: int) -> int:
         held, count = self._held[broker], self._counts[broker]

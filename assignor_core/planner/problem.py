@@ -20,6 +20,8 @@ PULL = 1e-5
 """Weight of plain evenness beside the excess over the limit: it picks the emptier of two brokers within the band."""
 COUNT_WEIGHT = 0.1
 """Weight of leaders and replicas, whose cap is soft, beside that of loads."""
+FORCED_BAND = 1 / 6
+"""Part of the band that brokers get on top of the load that small racks force on them: there every bit counts."""
 EDGE = 1e-3
 """Fraction of the band kept clear, so that rounding never puts a broker just above it."""
 
@@ -60,6 +62,16 @@ class Problem:
         excess = np.maximum(loads - self.limit[brokers], 0.0) / share
         away = loads / share - 1.0
         value: Floats = (excess * excess + PULL * away * away) @ self.weight
+        return value
+
+    def coverage(self, here: Floats, loads: Floats, broker: int) -> Floats:
+        """N: how much of the excess of `broker` each of `loads` (N x C) takes away, weighted by excess.
+
+        Linear up to the excess, so that one replica that mends all counts as much as several that do it together; the
+        objective, being convex, would always take the small ones first.
+        """
+        excess = np.maximum(here - self.limit[broker], 0.0) / self.share[broker]
+        value: Floats = np.minimum(loads / self.share[broker], excess) @ (2.0 * excess * self.weight)
         return value
 
     def violation(self, loads: Floats) -> Floats:
@@ -119,7 +131,7 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
     share = shares(arrays)
     ceiling = _ceiling(arrays, policy, placement)
     band = np.array([_band(policy, RESOURCES[resource]) for resource in arrays.column_resource])
-    fair = np.maximum(share, forced_share(arrays, placement, share))
+    forced = forced_share(arrays, placement, share) * (1.0 + band * FORCED_BAND)
     counts = np.isin(arrays.column_resource, (RESOURCES.index("leaders"), RESOURCES.index("replicas")))
     return Problem(
         arrays=arrays,
@@ -130,7 +142,7 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         takes_leaders=takes_leaders,
         excluded=excluded,
         share=share,
-        limit=np.minimum(fair * (1.0 + band * (1.0 - EDGE)), ceiling),
+        limit=np.minimum(np.maximum(share * (1.0 + band * (1.0 - EDGE)), forced), ceiling),
         ceiling=ceiling,
         weight=np.where(counts, COUNT_WEIGHT, 1.0),
     )

@@ -53,6 +53,7 @@ REFERENCE = {
 FURTHER = {
     "hot partition": Kind(30, 3_000, hot_partition_shares=1.8),
     "tight racks": Kind(31, 3_000, racks=3),
+    "10 of 3 racks to empty": Kind(100, 20_000, racks=3, heat=0.3, zipf=0.6, brokers_draining=10),
     "2 dead": Kind(30, 3_000, brokers_dead=2),
 }
 
