@@ -1,13 +1,17 @@
-"""The pipeline's Delta tables: made from `streaming.schemas`, written by MERGE so that a replay changes nothing.
+"""Writing the window tables: upserts by key that a replay repeats without changing anything.
 
 A window row is an absolute aggregate. It replaces the row that is there only if it rests on at least as many samples:
-after a lost checkpoint a fresh, partial window never overwrites a full one.
+after a lost checkpoint a fresh, partial window never overwrites a full one. Two ways of the same effect: a batch that
+fits the driver is written through delta-rs, which commits in tens of milliseconds where Spark's MERGE plans and starts
+jobs for seconds on two cores; a larger one is merged by Spark itself, on all executors.
 """
 
-from collections.abc import Sequence
+from datetime import UTC, datetime
 
-from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from delta.tables import DeltaTable as SparkDeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import (
     BinaryType,
@@ -21,7 +25,11 @@ from pyspark.sql.types import (
 )
 
 from streaming.schemas import ColumnType, Table
-from streaming.tables import CONFIGURATION, table_uri
+from streaming.tables import arrow_schema
+
+TRANSACTION_ID = "spark.databricks.delta.write.txnAppId"
+TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
+KEEPS_FULLER = "s.sample_count >= t.sample_count"
 
 SPARK_TYPES: dict[ColumnType, DataType] = {
     ColumnType.STRING: StringType(),
@@ -34,51 +42,66 @@ SPARK_TYPES: dict[ColumnType, DataType] = {
 }
 
 
-def ensure_table(session: SparkSession, root: str, table: Table) -> str:
-    """Make the table where it isn't there yet; returns its location."""
-    location = table_uri(root, table.name)
-    builder = DeltaTable.createIfNotExists(session).location(location).comment(table.comment)
-    for column in table.columns:
-        builder = builder.addColumn(
-            column.name, SPARK_TYPES[column.type], nullable=column.nullable, comment=column.comment
-        )
-    for key, value in CONFIGURATION.items():
-        builder = builder.property(key, value)
-    builder.execute()
-    return location
-
-
 def shaped(rows: DataFrame, table: Table) -> DataFrame:
     """Exactly the table's columns, in its types and order."""
     return rows.select(*(f.col(column.name).cast(SPARK_TYPES[column.type]) for column in table.columns))
 
 
-def merge_windows(rows: DataFrame, location: str, table: Table, transaction: tuple[str, int]) -> None:
-    """Upsert window rows by the table's key; the literal time bound lets Delta skip all older files.
-
-    `transaction` is (application id, version): Delta remembers it, and a batch that is delivered again writes nothing.
-    """
-    session = rows.sparkSession
-    oldest = rows.agg(f.min("window_start")).first()
-    if oldest is None or oldest[0] is None:
-        return
-    bound = oldest[0].strftime("%Y-%m-%d %H:%M:%S.%f")
-    keys = " AND ".join(f"t.{name} = s.{name}" for name in table.key)
-    session.conf.set("spark.databricks.delta.write.txnAppId", transaction[0])
-    session.conf.set("spark.databricks.delta.write.txnVersion", str(transaction[1]))
+def upsert_arrow(rows: pa.Table, location: str, table: Table, transaction: tuple[str, int]) -> bool:
+    """Upsert by the table's key from the driver; False where this (application id, version) had been written."""
+    delta = DeltaTable(location)
+    written = delta.transaction_version(transaction[0])
+    if written is not None and written >= transaction[1]:
+        return False
+    if rows.num_rows == 0:
+        return True
+    oldest = pa.compute.min(rows["window_start"]).as_py()
     (
-        DeltaTable.forPath(session, location)
-        .alias("t")
-        .merge(rows.alias("s"), f"t.window_start >= TIMESTAMP '{bound}' AND {keys}")
-        .whenMatchedUpdateAll(condition="s.sample_count >= t.sample_count")
-        .whenNotMatchedInsertAll()
+        delta.merge(
+            rows.cast(arrow_schema(table)),
+            predicate=_matching(table, oldest),
+            source_alias="s",
+            target_alias="t",
+            commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),
+        )
+        .when_matched_update_all(predicate=KEEPS_FULLER)
+        .when_not_matched_insert_all()
         .execute()
     )
+    return True
 
 
-def finalize(session: SparkSession, locations: Sequence[str], watermark: str) -> None:
-    """Mark windows that the watermark has passed; their rows will not change again."""
-    for location in locations:
-        DeltaTable.forPath(session, location).update(
-            f"window_end <= TIMESTAMP '{watermark}' AND NOT is_final", {"is_final": "true"}
+def upsert_spark(rows: DataFrame, location: str, table: Table, transaction: tuple[str, int], oldest: datetime) -> None:
+    """The same on the executors; `oldest` is the first window start in `rows`."""
+    session = rows.sparkSession
+    session.conf.set(TRANSACTION_ID, transaction[0])
+    session.conf.set(TRANSACTION_VERSION, str(transaction[1]))
+    try:
+        (
+            SparkDeltaTable.forPath(session, location)
+            .alias("t")
+            .merge(rows.alias("s"), _matching(table, oldest))
+            .whenMatchedUpdateAll(condition=KEEPS_FULLER)
+            .whenNotMatchedInsertAll()
+            .execute()
         )
+    finally:
+        # Left set, they would make Delta skip the next write to the same table, silently.
+        session.conf.unset(TRANSACTION_ID)
+        session.conf.unset(TRANSACTION_VERSION)
+
+
+def finalize(location: str, watermark: datetime) -> None:
+    """Mark windows that the watermark has passed: their rows will not change again. Safe to repeat."""
+    passed = f"window_end <= {_literal(watermark)} AND NOT is_final"
+    DeltaTable(location).update(predicate=passed, updates={"is_final": "true"})
+
+
+def _matching(table: Table, oldest: datetime) -> str:
+    """Same key; the literal bound lets Delta leave out every file of older windows."""
+    keys = " AND ".join(f"t.{name} = s.{name}" for name in table.key)
+    return f"t.window_start >= {_literal(oldest)} AND {keys}"
+
+
+def _literal(time: datetime) -> str:
+    return f"TIMESTAMP '{time.astimezone(UTC).strftime('%Y-%m-%dT%H:%M:%S.%fZ')}'"

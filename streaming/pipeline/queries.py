@@ -3,6 +3,7 @@
 Two topics in one query would share a watermark: an idle one would hold back the other.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,13 +13,17 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.kafka_clients import spark_options
-from streaming.pipeline.delta_tables import ensure_table, merge_windows, shaped
+from streaming.pipeline.delta_tables import finalize, shaped, upsert_arrow, upsert_spark
 from streaming.pipeline.records import BYTE_RATE, CONSUMER_LAG, RecordShape, accepted, judged, rejected
 from streaming.pipeline.windows import lag_windows, load_windows
 from streaming.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
 from streaming.settings import Settings
+from streaming.tables import append, create_table, table_uri, utc
 
 REJECTS_INTERVAL_MS = 15_000
+FINALIZE_INTERVAL_S = 60.0
+DRIVER_ROWS_MAX = 200_000
+"""Batches of up to this many window rows are written from the driver: about 100 MB as Arrow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +42,8 @@ def start_queries(session: SparkSession, settings: Settings) -> list[StreamingQu
     load = load_windows(_accepted(session, settings, settings.topics.byte_rate, BYTE_RATE), settings.pipeline)
     lag = lag_windows(_accepted(session, settings, settings.topics.consumer_lag, CONSUMER_LAG), settings.pipeline)
     return [
-        _start_windows(session, settings, "byte_rate", load, (replicas, totals)),
-        _start_windows(session, settings, "consumer_lag", lag, (lags,)),
+        _start_windows(settings, "byte_rate", load, (replicas, totals)),
+        _start_windows(settings, "consumer_lag", lag, (lags,)),
         _start_rejects(session, settings),
     ]
 
@@ -61,31 +66,61 @@ def _raw(session: SparkSession, settings: Settings, topic: str) -> DataFrame:
     )
 
 
-def _start_windows(
-    session: SparkSession, settings: Settings, name: str, windows: DataFrame, targets: tuple[Target, ...]
-) -> StreamingQuery:
-    locations = [ensure_table(session, settings.storage.tables, target.table) for target in targets]
-
-    def write(batch: DataFrame, batch_id: int) -> None:
-        # Read once: every further action would fetch from Kafka and load the state again.
-        rows = batch.persist()
-        try:
-            query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or name
-            audited = _audited(rows, batch_id, query_id)
-            for target, location in zip(targets, locations, strict=True):
-                chosen = shaped(target.rows(audited), target.table)
-                merge_windows(chosen, location, target.table, (f"{query_id}:{target.table.name}", batch_id))
-        finally:
-            rows.unpersist()
-
+def _start_windows(settings: Settings, name: str, windows: DataFrame, targets: tuple[Target, ...]) -> StreamingQuery:
+    for target in targets:
+        create_table(settings.storage.tables, target.table.name)
     return (
         windows.writeStream.queryName(name)
         .outputMode("update")
         .option("checkpointLocation", f"{settings.storage.checkpoints}/{name}")
         .trigger(processingTime=f"{settings.pipeline.trigger_interval_ms} milliseconds")
-        .foreachBatch(write)
+        .foreachBatch(WindowWriter(name, targets, settings).write)
         .start()
     )
+
+
+class WindowWriter:
+    """Writes the batches of one query into its tables: the only writer of those tables while the pipeline runs."""
+
+    def __init__(self, name: str, targets: tuple[Target, ...], settings: Settings) -> None:
+        self._name = name
+        self._targets = [(target, table_uri(settings.storage.tables, target.table.name)) for target in targets]
+        self._watermark_ms = settings.pipeline.watermark_ms
+        self._finalize_interval_s = max(FINALIZE_INTERVAL_S, settings.pipeline.window_ms / 1000)
+        self._finalized_s = time.monotonic()
+
+    def write(self, batch: DataFrame, batch_id: int) -> None:
+        """Upsert the batch's windows; now and then mark those that are closed."""
+        # Read once: every further action would fetch from Kafka and load the state again.
+        rows = batch.persist()
+        try:
+            span = rows.agg(
+                f.count("*").alias("rows"),
+                f.min("window_start").alias("oldest"),
+                f.max("last_event_time_ms").alias("newest"),
+            ).first()
+            if span is None or not span["rows"]:
+                return
+            query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._name
+            audited = _audited(rows, batch_id, query_id)
+            for target, location in self._targets:
+                chosen = shaped(target.rows(audited), target.table)
+                transaction = (f"{query_id}:{target.table.name}", batch_id)
+                if span["rows"] <= DRIVER_ROWS_MAX:
+                    upsert_arrow(chosen.toArrow(), location, target.table, transaction)
+                else:
+                    upsert_spark(chosen, location, target.table, transaction, span["oldest"])
+            self._finalize(span["newest"])
+        finally:
+            rows.unpersist()
+
+    def _finalize(self, newest_event_ms: int) -> None:
+        """From here on Spark drops what is older than the newest event less the delay: such windows are closed."""
+        if time.monotonic() - self._finalized_s < self._finalize_interval_s:
+            return
+        self._finalized_s = time.monotonic()
+        for _, location in self._targets:
+            finalize(location, utc(newest_event_ms - self._watermark_ms))
 
 
 def _audited(rows: DataFrame, batch_id: int, query_id: str) -> DataFrame:
@@ -98,16 +133,30 @@ def _audited(rows: DataFrame, batch_id: int, query_id: str) -> DataFrame:
 
 
 def _start_rejects(session: SparkSession, settings: Settings) -> StreamingQuery:
-    location = ensure_table(session, settings.storage.tables, REJECTED_RECORD)
+    create_table(settings.storage.tables, REJECTED_RECORD.name)
     skew = settings.pipeline.clock_skew_max_ms
     shapes = ((settings.topics.byte_rate, BYTE_RATE), (settings.topics.consumer_lag, CONSUMER_LAG))
     sides = [rejected(judged(_raw(session, settings, topic), shape, clock_skew_max_ms=skew)) for topic, shape in shapes]
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        # Bounded by records_per_batch_max and 1 MiB a value; in a sound set-up there are none, and no commit either.
+        rows = batch.toArrow().to_pylist()
+        query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or "rejects"
+        if rows:
+            append(
+                settings.storage.tables,
+                REJECTED_RECORD.name,
+                rows,
+                transaction_id=f"{query_id}:{REJECTED_RECORD.name}",
+                transaction_version=batch_id,
+            )
+
     return (
         shaped(sides[0].unionByName(sides[1]), REJECTED_RECORD)
         .writeStream.queryName("rejects")
         .outputMode("append")
-        .format("delta")
         .option("checkpointLocation", f"{settings.storage.checkpoints}/rejects")
         .trigger(processingTime=f"{max(REJECTS_INTERVAL_MS, settings.pipeline.trigger_interval_ms)} milliseconds")
-        .start(location)
+        .foreachBatch(write)
+        .start()
     )

@@ -13,14 +13,11 @@ from types import FrameType
 from typing import Any
 
 import structlog
-from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import tables
 from streaming.errors import TableUnavailable
 from streaming.kafka_clients import admin_client
-from streaming.pipeline.delta_tables import finalize
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.session import build_session
 from streaming.settings import Settings
@@ -31,7 +28,6 @@ EXIT_QUERY_FAILED = 4
 POLL_INTERVAL_S = 1.0
 TOPIC_POLL_S = 2.0
 HEARTBEAT_INTERVAL_MS = 10_000
-FINALIZE_INTERVAL_MS = 60_000
 STOP_GRACE_S = 25.0
 
 
@@ -50,7 +46,7 @@ def run_pipeline(settings: Settings) -> int:
     try:
         queries = start_queries(session, settings)
         log.info("pipeline_started", queries=[query.name for query in queries])
-        return _watch(session, queries, settings, stopping)
+        return _watch(queries, settings, stopping)
     finally:
         session.stop()
 
@@ -74,9 +70,8 @@ def _wait_for_topics(settings: Settings, stopping: threading.Event) -> bool:
     return False
 
 
-def _watch(session: SparkSession, queries: list[StreamingQuery], settings: Settings, stopping: threading.Event) -> int:
+def _watch(queries: list[StreamingQuery], settings: Settings, stopping: threading.Event) -> int:
     heartbeats = [Heartbeat(query, settings) for query in queries]
-    finalized_ms = _now_ms()
     while not stopping.wait(POLL_INTERVAL_S):
         for query in queries:
             if not query.isActive:
@@ -85,26 +80,9 @@ def _watch(session: SparkSession, queries: list[StreamingQuery], settings: Setti
         now_ms = _now_ms()
         for heartbeat in heartbeats:
             heartbeat.beat(now_ms=now_ms)
-        if now_ms - finalized_ms > max(FINALIZE_INTERVAL_MS, settings.pipeline.window_ms):
-            _finalize(session, queries, settings)
-            finalized_ms = now_ms
     _stop(queries)
     log.info("pipeline_stopped")
     return 0
-
-
-def _finalize(session: SparkSession, queries: list[StreamingQuery], settings: Settings) -> None:
-    """Mark closed windows in each query's tables; a conflict with a batch is no harm, the next round does it."""
-    written = {"byte_rate": ("partition_load", "broker_load"), "consumer_lag": ("group_lag",)}
-    for query in queries:
-        watermark = _event_time(query.lastProgress).get("watermark")
-        if query.name is None or query.name not in written or not watermark:
-            continue
-        locations = [tables.table_uri(settings.storage.tables, name) for name in written[query.name]]
-        try:
-            finalize(session, locations, watermark)
-        except Py4JError as error:
-            log.info("finalize_postponed", query=query.name, error=_first_line(error))
 
 
 def _stop(queries: list[StreamingQuery]) -> None:

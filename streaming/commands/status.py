@@ -1,0 +1,115 @@
+"""`rebalancer status`: brokers, load, skew, last decision, plan and execution at a glance, from the tables alone."""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streaming.commands.options import json_option, settings_from, settings_options
+from streaming.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+WATCH_INTERVAL_S = 2.0
+BAR_WIDTH = 30
+
+
+@click.command()
+@settings_options
+@json_option
+@click.option("--watch", is_flag=True, help="Draw again every two seconds, until Ctrl-C.")
+def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool, watch: bool) -> int:
+    """Brokers, load, skew, last decision, plan and execution. Reads the tables; needs neither Spark nor the cluster."""
+    settings = settings_from(config_file, assignments)
+    if as_json:
+        click.echo(json.dumps(read_status(settings, now_ms=_now_ms()), indent=2, default=str))
+        return 0
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+    if not watch:
+        console.print(_drawn(read_status(settings, now_ms=_now_ms())))
+        return 0
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            live.update(_drawn(read_status(settings, now_ms=_now_ms())), refresh=True)
+            time.sleep(WATCH_INTERVAL_S)
+
+
+def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
+    """Everything that is shown, as plain data; parts that don't exist yet are None or empty."""
+    from assignor_core.skew import skew_of
+    from streaming.control.journal import Journal
+    from streaming.control.windows import closed_windows
+
+    journal = Journal(settings)
+    windows = closed_windows(settings, now_ms=now_ms)
+    decision = journal.last_decision()
+    executions = journal.executions(now_ms=now_ms)
+    newest = windows[-1] if windows else None
+    loads = newest.values("bytes_in") if newest else {}
+    execution = executions[-1].events[-1] if executions else None
+    return {
+        "kafka_cluster": settings.kafka.cluster_name,
+        "mode": settings.control.mode,
+        "window_end_ms": newest.end_ms if newest else None,
+        "window_age_s": (now_ms - newest.end_ms) / 1000 if newest else None,
+        "brokers": {
+            str(broker): {
+                "bytes_in_per_sec": load.bytes_in,
+                "bytes_out_per_sec": load.bytes_out,
+                "disk_bytes": load.disk,
+            }
+            for broker, load in sorted((newest.brokers if newest else {}).items())
+        },
+        "bytes_in_max_over_mean": skew_of(loads).max_over_mean if loads else None,
+        "threshold_enter": settings.trigger.enter_ratio,
+        "decision": _chosen(decision, "decided_at", "verdict", "reason", "detail", "plan_id"),
+        "execution": _chosen(execution, "execution_id", "event_time", "event", "detail", "movements_done",
+                             "movements_total", "bytes_moved", "bytes_total"),
+    }  # fmt: skip
+
+
+def _drawn(found: dict[str, Any]) -> "RenderableType":
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("broker", "bytes in/s", "bytes out/s", "disk", "", box=None, pad_edge=False)
+    rates = [row["bytes_in_per_sec"] or 0.0 for row in found["brokers"].values()]
+    highest = max(rates, default=0.0) or 1.0
+    mean = sum(rates) / len(rates) if rates else 0.0
+    for broker, row in found["brokers"].items():
+        rate = row["bytes_in_per_sec"] or 0.0
+        style = "red" if mean and rate / mean > found["threshold_enter"] else "green"
+        bar = Text("█" * round(BAR_WIDTH * rate / highest), style=style)
+        table.add_row(broker, *(_number(row[key]) for key in row), bar)
+    ratio, age = found["bytes_in_max_over_mean"], found["window_age_s"]
+    lines = [f"cluster {found['kafka_cluster']}, mode {found['mode']}"]
+    if ratio is None:
+        lines.append("no closed window in the tables yet")
+    else:
+        lines.append(
+            f"bytes in max/mean {ratio:.3f} (skew above {found['threshold_enter']}), window ended {age:.0f} s ago"
+        )
+    for name in ("decision", "execution"):
+        row = found[name]
+        if row:
+            lines.append(f"{name}: {row.get('event') or row['verdict'] + ', ' + row['reason']}: {row['detail']}")
+    return Group(Text("\n".join(lines)), Text(), table)
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.0f}"
+
+
+def _chosen(row: Any, *names: str) -> dict[str, Any] | None:
+    return {name: row[name] for name in names} if row else None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
