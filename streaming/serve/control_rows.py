@@ -1,0 +1,176 @@
+"""The control part of a snapshot: newest decision, newest plan, newest execution, and totals of all there were.
+
+Totals are counts of table rows, so they survive restarts of every process. Only rows newer than those already counted
+are read again; deciding and acting is control's own business.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pyarrow import compute as pc
+
+from streaming import tables
+from streaming.serve.reading import TableReader
+from streaming.settings import Settings
+
+UNDER_WAY = frozenset({"started", "submitted", "progress", "electing", "abort_requested"})
+FAILED = frozenset({"aborted", "refused"})
+RECENT_EVENTS = 20
+
+_DECISION = (
+    "decision_id", "decided_at", "window_end", "verdict", "reason", "detail", "resource", "max_over_mean",
+    "threshold_enter", "threshold_exit", "breached", "breach_started_at", "completeness_ratio", "brokers_expected",
+    "brokers_reporting", "cooldown_end_at", "mode", "plan_id",
+)  # fmt: skip
+_PLAN_SKEW = tuple(
+    f"{resource}_{suffix}"
+    for resource in ("bytes_in", "bytes_out", "disk", "leaders", "replicas")
+    for suffix in ("max_over_mean_before", "max_over_mean_after", "lower_bound")
+)
+_PLAN = (
+    "plan_id", "created_at", "expires_at", "decision_id", "mode", "movement_count", "leader_movement_count",
+    "bytes_to_move", "planning_ms", *_PLAN_SKEW,
+)  # fmt: skip
+_EXECUTION = (
+    "execution_id", "sequence", "plan_id", "event_time", "event", "detail", "movements_total", "movements_done",
+    "bytes_total", "bytes_moved", "throttle_bytes_per_sec", "bytes_in_max_over_mean_before",
+    "bytes_in_max_over_mean_predicted", "bytes_in_max_over_mean_measured",
+)  # fmt: skip
+
+Figures = Mapping[str, Any]
+"""A row by column name (`streaming.schemas`), its times as `..._ms`, ms since 1970 UTC, instead of timestamps."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPart:
+    """What control did last, and how often it did what."""
+
+    decision: Figures | None = None
+    plan: Figures | None = None
+    execution: Figures | None = None
+    """Newest event of the newest execution, with `started_ms`, `ended_ms` and `under_way` besides."""
+    events: tuple[Figures, ...] = ()
+    """Newest events of that execution, newest first."""
+    decisions: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    """(verdict, reason, resource) -> evaluations; resource is "" where none decided."""
+    failures: int = 0
+    last_success_ms: int | None = None
+    planning_seconds: tuple[float, ...] = ()
+    execution_seconds: tuple[float, ...] = ()
+
+
+class ControlReader:
+    """Reads the part again and again; remembers what it has counted."""
+
+    def __init__(self, reader: TableReader, settings: Settings) -> None:
+        self._reader = reader
+        self._cluster = pc.field("kafka_cluster") == settings.kafka.cluster_name
+        self._decision: Figures | None = None
+        self._decisions: Counter[tuple[str, str, str]] = Counter()
+        self._decided_at: datetime | None = None
+        self._plan: Figures | None = None
+        self._planning: list[float] = []
+        self._planned_at: datetime | None = None
+        self._events: dict[str, dict[int, dict[str, Any]]] = {}
+        self._event_at: datetime | None = None
+
+    def read(self) -> ControlPart:
+        """The part as the tables are now."""
+        self._read_decisions()
+        self._read_plans()
+        self._read_events()
+        order = sorted(self._events, key=lambda name: _first_time(self._events[name]))
+        newest = _ordered(self._events[order[-1]]) if order else []
+        finished = [_ordered(events) for events in self._events.values()]
+        return ControlPart(
+            decision=self._decision,
+            plan=self._plan,
+            execution=_execution(newest) if newest else None,
+            events=tuple(_figures(row) for row in newest[::-1][:RECENT_EVENTS]),
+            decisions=dict(self._decisions),
+            failures=sum(any(row["event"] in FAILED for row in events) for events in finished),
+            last_success_ms=max((ms for events in finished if (ms := _done_ms(events)) is not None), default=None),
+            planning_seconds=tuple(self._planning),
+            execution_seconds=tuple(
+                (done - start) / 1000
+                for events in finished
+                if (done := _done_ms(events)) is not None and (start := _started_ms(events)) is not None
+            ),
+        )
+
+    def _read_decisions(self) -> None:
+        # Identifiers, not only the time, would be needed if control wrote out of order; it is a single writer.
+        rows = self._newer("decision", _DECISION, "decided_at", self._decided_at)
+        self._decisions.update((row["verdict"], row["reason"], row["resource"] or "") for row in rows)
+        newest = tables.newest(rows, "decided_at")
+        if newest is not None:
+            self._decided_at, self._decision = newest["decided_at"], _figures(newest)
+
+    def _read_plans(self) -> None:
+        rows = self._newer("plan", _PLAN, "created_at", self._planned_at)
+        self._planning += [row["planning_ms"] / 1000 for row in rows]
+        newest = tables.newest(rows, "created_at")
+        if newest is not None:
+            self._planned_at, self._plan = newest["created_at"], _figures(newest)
+
+    def _read_events(self) -> None:
+        # Several events may bear one time, so the newest ones are read once more.
+        rows = self._newer("execution", _EXECUTION, "event_time", self._event_at, again=True)
+        for row in rows:
+            self._events.setdefault(row["execution_id"], {})[row["sequence"]] = row
+        newest = tables.newest(rows, "event_time")
+        if newest is not None:
+            self._event_at = newest["event_time"]
+
+    def _newer(
+        self, name: str, columns: tuple[str, ...], time: str, since: datetime | None, *, again: bool = False
+    ) -> list[dict[str, Any]]:
+        where = self._cluster
+        if since is not None:
+            where = where & ((pc.field(time) >= since) if again else (pc.field(time) > since))
+        return self._reader.rows(name, columns=columns, where=where)
+
+
+def _execution(events: list[dict[str, Any]]) -> Figures:
+    last = events[-1]
+    ended = next((row for row in events if row["event"] == "done" or row["event"] in FAILED), None)
+    return {
+        **_figures(last),
+        "started_ms": _started_ms(events),
+        "ended_ms": None if ended is None else tables.to_ms(ended["event_time"]),
+        "under_way": ended is None and any(row["event"] in UNDER_WAY for row in events),
+    }
+
+
+def _figures(row: Mapping[str, Any]) -> Figures:
+    """`decided_at` becomes `decided_ms`, `event_time` `event_ms`, `window_end` `window_end_ms`."""
+    figures: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, datetime) or name in ("window_end", "breach_started_at", "cooldown_end_at"):
+            figures[f"{name.removesuffix('_at').removesuffix('_time')}_ms"] = (
+                None if value is None else tables.to_ms(value)
+            )
+        else:
+            figures[name] = value
+    return figures
+
+
+def _ordered(events: Mapping[int, dict[str, Any]]) -> list[dict[str, Any]]:
+    """By time: a request to abort stands outside the numbering."""
+    return sorted(events.values(), key=lambda row: (row["event_time"], row["sequence"]))
+
+
+def _first_time(events: Mapping[int, dict[str, Any]]) -> datetime:
+    first: datetime = min(row["event_time"] for row in events.values())
+    return first
+
+
+def _started_ms(events: list[dict[str, Any]]) -> int | None:
+    return next((tables.to_ms(row["event_time"]) for row in events if row["event"] == "started"), None)
+
+
+def _done_ms(events: list[dict[str, Any]]) -> int | None:
+    return next((tables.to_ms(row["event_time"]) for row in events if row["event"] == "done"), None)

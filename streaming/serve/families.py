@@ -1,0 +1,145 @@
+"""Every metric by name, type, labels and meaning: the one list that the exporter, docs/metrics.md and tests share.
+
+The order is the order of importance: when there are more series than allowed, those at the end are cut first.
+Names follow Prometheus' rules: base units, `_total` on counters only, times as timestamps, ratios 0 to 1 or 1 = even.
+Every series bears `kafka_cluster` besides the labels given here.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["gauge", "counter", "histogram"]
+
+RESOURCE_LABELS = {
+    "bytes_in": "network_in",
+    "bytes_out": "network_out",
+    "disk": "disk",
+    "leaders": "leaders",
+    "replicas": "replicas",
+}
+"""Resource -> value of the label `resource`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric; counters are named with `_total`."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+
+
+def _gauge(name: str, help_text: str, *labels: str) -> Family:
+    return Family(f"rebalancer_{name}", "gauge", labels, help_text)
+
+
+def _counter(name: str, help_text: str, *labels: str) -> Family:
+    return Family(f"rebalancer_{name}", "counter", labels, help_text)
+
+
+def _histogram(name: str, help_text: str) -> Family:
+    return Family(f"rebalancer_{name}", "histogram", (), help_text)
+
+
+SNAPSHOT = (
+    _gauge("build_info", "1; versions of the product, of Spark and of Delta", "version", "spark", "delta"),
+    _gauge("snapshot_timestamp_seconds", "When the tables were last read"),
+    _gauge("snapshot_read_seconds", "How long reading the tables took"),
+    _gauge("snapshot_part_up", "1 if this part could be read now; at 0 its figures are the last known ones", "part"),
+)
+STREAMS = (
+    _gauge("stream_active", "1 if the query's newest heartbeat is younger than 3 trigger intervals and 60 s", "query"),
+    _gauge("stream_last_progress_timestamp_seconds", "Newest heartbeat of the streaming query", "query"),
+    _gauge("stream_trigger_interval_seconds", "Time between micro-batches, from the settings", "query"),
+    _gauge("stream_watermark_timestamp_seconds", "Watermark of the query; absent before the first event", "query"),
+    _gauge("stream_last_batch_duration_seconds", "Duration of the newest kept micro-batch", "query"),
+    _gauge("stream_last_batch_phase_seconds", "Duration of each phase of that micro-batch", "query", "phase"),
+    _counter("stream_batches_total", "Micro-batches since the query's process started", "query"),
+    _counter("stream_input_rows_total", "Records read since the query's process started", "query"),
+    _counter("stream_rows_dropped_by_watermark_total", "Records that came too late, same span", "query"),
+    _gauge("stream_source_lag_records", "Records in the query's topic not yet read; absent when unknown", "query"),
+    _gauge("stream_state_rows", "Rows in the query's state store", "query"),
+    _gauge("stream_state_memory_bytes", "Memory of the query's state store", "query"),
+    _counter("ingest_records_total", "Records read from an input topic since the process started", "source"),
+    _counter("ingest_rejected_records_total", "Records of an input topic that did not fit", "source", "reason"),
+    _gauge("ingest_last_event_timestamp_seconds", "Event time of the newest accepted record", "source"),
+)
+WINDOW = (
+    _gauge("window_seconds", "Length of the windows"),
+    _gauge("window_end_timestamp_seconds", "End of the newest closed window; all load figures are of that window"),
+    _gauge("window_completeness_ratio", "Brokers with a known load in that window per broker expected, 0 to 1"),
+    _gauge("brokers_expected", "Brokers alive in the cluster's metadata"),
+    _gauge("brokers_reporting", "Brokers with a known load in the newest closed window"),
+)
+SKEW = (
+    _gauge("cluster_load_max_per_mean_ratio", "Highest load of a broker per mean load: 1 is even", "resource"),
+    _gauge("cluster_load_variation_ratio", "Standard deviation of the brokers' load per mean load", "resource"),
+    _gauge("skew_threshold_ratio", "max/mean above this, in enough windows, is skew", "resource"),
+    _gauge("skew_exit_threshold_ratio", "max/mean below this ends the skew", "resource"),
+    _gauge("skew_breached", "1 while the trigger counts the cluster as skewed in this resource", "resource"),
+    _gauge("skew_breach_started_timestamp_seconds", "Since when; absent while it is not skewed", "resource"),
+)
+REBALANCE = (
+    _gauge("rebalance_mode_info", "1; what may be done: observe, propose or apply", "mode"),
+    _counter("rebalance_evaluations_total", "Evaluations of the trigger"),
+    _counter("rebalance_triggers_total", "Evaluations that led to a plan, by the resource that was skewed", "trigger"),
+    _counter("rebalance_suppressed_total", "Evaluations of a skewed or unjudgeable cluster without a plan", "reason"),
+    _counter("rebalance_failures_total", "Executions that were refused or aborted"),
+    _gauge("rebalance_in_progress", "1 while an execution is under way"),
+    _gauge("rebalance_moves_pending", "Partitions of the execution under way that have not arrived; 0 without one"),
+    _gauge("rebalance_moved_bytes", "Bytes that the newest execution has copied"),
+    _gauge("rebalance_started_timestamp_seconds", "Start of the newest execution"),
+    _gauge("rebalance_last_success_timestamp_seconds", "End of the newest execution that was carried out in full"),
+    _gauge("rebalance_cooldown_end_timestamp_seconds", "Until when no new plan is made; absent without a cooldown"),
+    _gauge("rebalance_last_decision_timestamp_seconds", "Newest evaluation of the trigger"),
+    _gauge("rebalance_plan_created_timestamp_seconds", "When the newest plan was made"),
+    _gauge("rebalance_plan_moves", "Partitions that the newest plan changes, by kind", "kind"),
+    _gauge("rebalance_plan_move_bytes", "Bytes that the newest plan copies"),
+    _gauge("rebalance_plan_max_per_mean_before_ratio", "max/mean that the newest plan was made for", "resource"),
+    _gauge("rebalance_plan_predicted_max_per_mean_ratio", "max/mean that the newest plan promises", "resource"),
+    _gauge("rebalance_plan_lower_bound_ratio", "No placement can have a smaller max/mean", "resource"),
+    _gauge("rebalance_measured_max_per_mean_ratio", "max/mean measured after the newest execution", "resource"),
+    _histogram("rebalance_plan_duration_seconds", "Time the planner took, over all plans in the tables"),
+    _histogram("rebalance_execution_duration_seconds", "From start to done, over all executions in the tables"),
+)
+BROKERS = (
+    _gauge("broker_in_bytes_per_second", "Mean of the window: bytes that clients write to it", "broker"),
+    _gauge("broker_out_bytes_per_second", "Mean of the window: bytes that consumers read from it", "broker"),
+    _gauge("broker_replication_in_bytes_per_second", "Bytes it replicates, reassignments excluded", "broker"),
+    _gauge("broker_replication_out_bytes_per_second", "Bytes its followers fetch, same", "broker"),
+    _gauge("broker_reassignment_in_bytes_per_second", "Bytes that reassignments copy to it: never load", "broker"),
+    _gauge("broker_reassignment_out_bytes_per_second", "Bytes that reassignments copy from it", "broker"),
+    _gauge("broker_in_messages_per_second", "Records that clients write to it", "broker"),
+    _gauge("broker_in_capacity_bytes_per_second", "Configured capacity; absent when not set", "broker"),
+    _gauge("broker_out_capacity_bytes_per_second", "Configured capacity; absent when not set", "broker"),
+    _gauge("broker_log_dir_used_bytes", "Replica logs on its disks", "broker"),
+    _gauge("broker_log_dir_usable_bytes", "Bytes still free on its disks; absent when unknown", "broker"),
+    _gauge("broker_leaders", "Partitions it leads", "broker"),
+    _gauge("broker_replicas", "Replicas it hosts", "broker"),
+    _gauge("broker_last_sample_timestamp_seconds", "Event time of its newest accepted sample", "broker"),
+    _gauge("broker_load_deviation_ratio", "Load less mean load, per mean load: 0 is even", "broker", "resource"),
+    _gauge("broker_info", "1; rack of the broker", "broker", "rack"),
+)
+TABLES = (
+    _gauge("delta_table_version", "Newest version of the table", "table"),
+    _gauge("delta_table_files", "Data files of the newest version", "table"),
+    _gauge("delta_table_size_bytes", "Bytes of those files", "table"),
+)
+HOT = (_gauge("hot_partition_in_bytes_per_second", "Hottest leaders only", "broker", "topic", "partition"),)
+GROUPS = (
+    _gauge("consumergroup_lag_records", "Records behind, all partitions of the topic", "consumergroup", "topic"),
+    _gauge("consumergroup_lag_max_records", "Records behind of the worst partition", "consumergroup", "topic"),
+    _gauge(
+        "consumergroup_lag_retention_ratio",
+        "Worst lag per records retained: at 1 unread records are being deleted",
+        "consumergroup",
+        "topic",
+    ),
+)
+EXPORT = (_gauge("export_dropped_series", "Series that were cut because there were too many", "family"),)
+
+FAMILIES: tuple[Family, ...] = (
+    *SNAPSHOT, *STREAMS, *WINDOW, *SKEW, *REBALANCE, *BROKERS, *TABLES, *HOT, *GROUPS, *EXPORT,
+)  # fmt: skip
+"""All, most important first."""

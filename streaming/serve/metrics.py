@@ -1,0 +1,88 @@
+"""Samples -> Prometheus' text, through one custom collector over one snapshot.
+
+Fresh series at each snapshot, so what is gone vanishes; a hard cap on series, and a count of what it cut.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from streaming.serve.families import FAMILIES, Family
+from streaming.serve.samples import Sample, samples, tally
+from streaming.serve.snapshot import Snapshot
+from streaming.settings import Settings
+
+PLAN_SECONDS = (0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0)
+EXECUTION_SECONDS = (10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0)
+PREFIX = "rebalancer_"
+
+
+def registry_of(snapshot: Callable[[], Snapshot], settings: Settings) -> CollectorRegistry:
+    """A registry of its own: the snapshot's metrics, and memory, CPU and files of this process."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SnapshotCollector(snapshot, settings))
+    ProcessCollector(registry=registry)
+    return registry
+
+
+class SnapshotCollector(Collector):
+    """Yields every family of `FAMILIES`, with the series that the newest snapshot gives it."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot], settings: Settings) -> None:
+        self._snapshot = snapshot
+        self._settings = settings
+        self._build = (version("kafka-load-rebalancer"), version("pyspark"), version("delta-spark"))
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics of the newest snapshot."""
+        snapshot = self._snapshot()
+        cluster = snapshot.kafka_cluster
+        kept, dropped = bounded(samples(snapshot, self._settings, self._build), self._settings.serve.series_max)
+        kept["rebalancer_export_dropped_series"] = [
+            Sample("export_dropped_series", (name,), count) for name, count in sorted(dropped.items())
+        ]
+        for family in FAMILIES:
+            if family.kind == "histogram":
+                yield _histogram(family, snapshot)
+            else:
+                yield _filled(family, cluster, kept[family.name])
+
+
+def bounded(found: Iterator[Sample], series_max: int) -> tuple[dict[str, list[Sample]], dict[str, int]]:
+    """Samples by full name, at most `series_max` of them, the families that come first in `FAMILIES` whole; and how
+    many were cut of each family, 0 of those that can grow without bound."""
+    by_name: dict[str, list[Sample]] = defaultdict(list)
+    for sample in found:
+        by_name[PREFIX + sample.name].append(sample)
+    left = series_max
+    dropped: Counter[str] = Counter({family.name: 0 for family in FAMILIES if "topic" in family.labels})
+    for family in FAMILIES:
+        rows = by_name[family.name]
+        if len(rows) > left:
+            dropped[family.name] += len(rows) - left
+            by_name[family.name] = rows[:left]
+        left -= len(by_name[family.name])
+    return by_name, dict(dropped)
+
+
+def _filled(family: Family, cluster: str, rows: list[Sample]) -> Metric:
+    labels = ["kafka_cluster", *family.labels]
+    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric = kind(family.name, family.help, labels=labels)
+    for sample in rows:
+        metric.add_metric([cluster, *sample.labels], sample.value)
+    return metric
+
+
+def _histogram(family: Family, snapshot: Snapshot) -> Metric:
+    plans = family.name == "rebalancer_rebalance_plan_duration_seconds"
+    values = snapshot.control.planning_seconds if plans else snapshot.control.execution_seconds
+    counts = tally(values, PLAN_SECONDS if plans else EXECUTION_SECONDS)
+    buckets = [*((str(bound), float(count)) for bound, count in counts.items()), ("+Inf", float(len(values)))]
+    metric = HistogramMetricFamily(family.name, family.help, labels=["kafka_cluster"])
+    metric.add_metric([snapshot.kafka_cluster], buckets, sum(values))
+    return metric

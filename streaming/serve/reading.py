@@ -1,0 +1,102 @@
+"""Bounded reads of Delta tables: opened once, brought up to date by their log, never read whole where it can be helped.
+
+Owns which files are looked at; what the rows mean is for the parts of the snapshot.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyarrow import compute as pc
+
+from streaming import tables
+from streaming.errors import TableUnavailable
+from streaming.schemas import TABLES
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table as its log describes it."""
+
+    name: str
+    version: int
+    files: int
+    size_bytes: int
+
+
+class TableReader:
+    """Tables below one root; not for use by two threads."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._open: dict[str, DeltaTable] = {}
+
+    def version(self, name: str) -> int | None:
+        """Newest version of the table, None where it isn't there yet; raises TableUnavailable."""
+        delta = self._newest(name)
+        return None if delta is None else delta.version()
+
+    def state(self, name: str) -> TableState | None:
+        """Version, files and bytes of the table, None where it isn't there yet; raises TableUnavailable."""
+        delta = self._newest(name)
+        if delta is None:
+            return None
+        sizes = _actions(delta)["size_bytes"]
+        return TableState(name, delta.version(), len(sizes), pc.sum(sizes).as_py() or 0)
+
+    def newest(self, name: str, column: str) -> datetime | None:
+        """Greatest value of a time column by the files' statistics alone, so however old it is, finding it is cheap."""
+        delta = self._newest(name)
+        if delta is None:
+            return None
+        actions = _actions(delta)
+        if f"max.{column}" not in actions.schema.names:
+            return None
+        found: datetime | None = pc.max(actions[f"max.{column}"]).as_py()
+        return found
+
+    def arrow(self, name: str, *, columns: Sequence[str], where: pc.Expression | None = None) -> pa.Table:
+        """Rows that fulfil `where`, which is used to leave out files too; no rows where there is no table."""
+        delta = self._newest(name)
+        if delta is None:
+            return tables.arrow_schema(TABLES[name]).empty_table().select(list(columns))
+        try:
+            return delta.to_pyarrow_dataset().to_table(columns=list(columns), filter=where)
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            self._open.pop(name, None)
+            raise TableUnavailable(f"table {name} can't be read: {_first_line(error)}") from None
+
+    def rows(self, name: str, *, columns: Sequence[str], where: pc.Expression | None = None) -> list[dict[str, Any]]:
+        """The same as dicts."""
+        found: list[dict[str, Any]] = self.arrow(name, columns=columns, where=where).to_pylist()
+        return found
+
+    def _newest(self, name: str) -> DeltaTable | None:
+        delta = self._open.get(name)
+        if delta is None:
+            delta = tables.open_table(self._root, name)
+            if delta is not None:
+                self._open[name] = delta
+            return delta
+        try:
+            delta.update_incremental()
+        except (DeltaError, OSError) as error:
+            self._open.pop(name, None)
+            raise TableUnavailable(f"table {name} can't be read: {_first_line(error)}") from None
+        return delta
+
+
+def _actions(delta: DeltaTable) -> pa.Table:
+    """One row per data file, with its size and its columns' least and greatest values."""
+    try:
+        return pa.table(delta.get_add_actions(flatten=True))
+    except (DeltaError, OSError) as error:
+        raise TableUnavailable(f"table at {delta.table_uri} can't be read: {_first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

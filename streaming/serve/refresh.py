@@ -1,0 +1,52 @@
+"""A thread that reads snapshot after snapshot; everyone else sees the newest one and never waits for a table."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+from streaming.serve.snapshot import Snapshot, SnapshotReader
+from streaming.settings import Settings
+
+log = structlog.get_logger()
+
+
+class Refresher:
+    """Holds the newest snapshot; the first is read before `start` returns."""
+
+    def __init__(self, settings: Settings, on_failure: Callable[[], None]) -> None:
+        self._reader = SnapshotReader(settings)
+        self._interval_s = settings.serve.refresh_interval_ms / 1000
+        self._on_failure = on_failure
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="refresh", daemon=True)
+        self._snapshot = self._reader.read(_now_ms())
+        self.failure: Exception | None = None
+        """What ended the thread: a bug, as everything that can be expected is told in the snapshot."""
+
+    def start(self) -> None:
+        """Begin to refresh."""
+        self._thread.start()
+
+    def snapshot(self) -> Snapshot:
+        """The newest snapshot."""
+        return self._snapshot
+
+    def stop(self) -> None:
+        """End the thread and wait for it."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _loop(self) -> None:
+        while not self._stopping.wait(self._interval_s):
+            try:
+                self._snapshot = self._reader.read(_now_ms())
+            except Exception as error:  # noqa: BLE001 - handed to the main thread, which ends the process with it
+                self.failure = error
+                self._on_failure()
+                return
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

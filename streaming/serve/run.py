@@ -1,0 +1,70 @@
+"""The serve process: binds its port, refreshes snapshots, answers, and ends on a signal."""
+
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import structlog
+import uvicorn
+
+from streaming.errors import RebalancerError
+from streaming.serve.refresh import Refresher
+from streaming.serve.web import build_app
+from streaming.settings import ServeSettings, Settings
+
+log = structlog.get_logger()
+
+
+class PortUnavailable(RebalancerError):
+    """The address can't be listened on."""
+
+
+def run_serve(settings: Settings) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit code. Raises PortUnavailable."""
+    listener = _listen(settings.serve)
+    server: Server | None = None
+
+    def stop(_signal: int = 0, _frame: FrameType | None = None) -> None:
+        if server is not None:
+            server.should_exit = True
+
+    with listener:
+        refresher = Refresher(settings, on_failure=stop)
+        config = uvicorn.Config(
+            build_app(refresher.snapshot, settings), log_config=None, access_log=False, timeout_graceful_shutdown=3
+        )
+        server = Server(config)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
+        host, port = listener.getsockname()[:2]
+        log.info("serve_started", url=f"http://{host}:{port}/", tables=settings.storage.tables)
+        refresher.start()
+        try:
+            server.run(sockets=[listener])
+        finally:
+            refresher.stop()
+    if refresher.failure is not None:
+        raise refresher.failure
+    log.info("serve_stopped")
+    return 0
+
+
+class Server(uvicorn.Server):
+    """uvicorn, with signals left to us: its own way ends the process by the signal, we end with an exit code."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Catch nothing."""
+        yield
+
+
+def _listen(settings: ServeSettings) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server((address[0], address[1]), family=family, backlog=128)
+    except OSError as error:
+        raise PortUnavailable(
+            f"can't listen on serve.host {settings.host}, serve.port {settings.port}: {error.strerror or error}"
+        ) from None

@@ -1,0 +1,209 @@
+"""Snapshot -> samples: which value each metric of `families` has now. Pure; knows no metrics library.
+
+What is unknown has no sample: an absent series says more than a zero.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from streaming.serve.families import RESOURCE_LABELS
+from streaming.serve.snapshot import PARTS, Snapshot
+from streaming.serve.streams import StreamQuery
+from streaming.settings import Settings
+
+ACTIVE_MIN_MS = 60_000
+ACTIVE_INTERVALS = 3
+SUPPRESSING = (
+    "cooldown", "in_progress", "stale_data", "incomplete", "not_enough_windows", "low_load", "min_gain", "dry_run",
+)  # fmt: skip
+"""Reasons not to plan that are no good news; `balanced` is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One series: metric without its prefix `rebalancer_`, label values in the family's order, value."""
+
+    name: str
+    labels: tuple[str, ...]
+    value: float
+
+
+def samples(snapshot: Snapshot, settings: Settings, build: tuple[str, str, str]) -> Iterator[Sample]:
+    """All samples but those of histograms; `build` holds the versions of product, Spark and Delta."""
+    yield Sample("build_info", build, 1)
+    yield Sample("snapshot_timestamp_seconds", (), snapshot.read_at_ms / 1000)
+    yield Sample("snapshot_read_seconds", (), snapshot.read_seconds)
+    for part in PARTS:
+        yield Sample("snapshot_part_up", (part,), part not in snapshot.failures)
+    yield from _streams(snapshot)
+    yield from _window(snapshot)
+    yield from _skew(snapshot, settings)
+    yield from _decisions(snapshot)
+    yield from _execution(snapshot)
+    yield from _plan(snapshot)
+    yield from _brokers(snapshot, settings)
+    yield from _tables(snapshot)
+    yield from _groups(snapshot)
+
+
+def _some(name: str, value: float | None, *labels: str, per: float = 1.0) -> Iterator[Sample]:
+    """A sample, if there is a value; `per` divides, to make seconds of milliseconds."""
+    if value is not None:
+        yield Sample(name, labels, value / per)
+
+
+def _streams(snapshot: Snapshot) -> Iterator[Sample]:
+    for query in snapshot.streams.queries:
+        yield from _query(query, snapshot.read_at_ms)
+    for (source, reason), count in sorted(snapshot.streams.rejected.items()):
+        yield Sample("ingest_rejected_records_total", (source, reason), count)
+    newest_sample = max((broker.last_sample_ms for broker in snapshot.load.brokers), default=None)
+    yield from _some("ingest_last_event_timestamp_seconds", newest_sample, "byte_rate", per=1000)
+    yield from _some("ingest_last_event_timestamp_seconds", snapshot.groups.newest_event_ms, "consumer_lag", per=1000)
+
+
+def _query(query: StreamQuery, now_ms: int) -> Iterator[Sample]:
+    name = query.query
+    patience_ms = max(ACTIVE_MIN_MS, ACTIVE_INTERVALS * query.trigger_interval_ms)
+    yield Sample("stream_active", (name,), now_ms - query.finished_ms < patience_ms)
+    yield from _some("stream_last_progress_timestamp_seconds", query.finished_ms, name, per=1000)
+    yield from _some("stream_trigger_interval_seconds", query.trigger_interval_ms, name, per=1000)
+    yield from _some("stream_watermark_timestamp_seconds", query.watermark_ms or None, name, per=1000)
+    yield from _some("stream_last_batch_duration_seconds", query.duration_ms, name, per=1000)
+    for phase, duration_ms in sorted(query.phases_ms.items()):
+        if phase != "triggerExecution":  # the whole, which stands beside its parts in no metric
+            yield Sample("stream_last_batch_phase_seconds", (name, phase), duration_ms / 1000)
+    yield Sample("stream_batches_total", (name,), query.batches_total)
+    yield Sample("stream_input_rows_total", (name,), query.input_rows_total)
+    yield Sample("stream_rows_dropped_by_watermark_total", (name,), query.late_rows_total)
+    yield from _some("stream_source_lag_records", query.source_lag_records, name)
+    yield from _some("stream_state_rows", query.state_rows, name)
+    yield from _some("stream_state_memory_bytes", query.state_memory_bytes, name)
+    if name in ("byte_rate", "consumer_lag"):
+        yield Sample("ingest_records_total", (name,), query.input_rows_total)
+
+
+def _window(snapshot: Snapshot) -> Iterator[Sample]:
+    yield Sample("window_seconds", (), snapshot.window_ms / 1000)
+    yield from _some("window_end_timestamp_seconds", snapshot.load.window_end_ms, per=1000)
+    yield from _some("window_completeness_ratio", snapshot.completeness)
+    yield Sample("brokers_expected", (), snapshot.brokers_expected)
+    yield Sample("brokers_reporting", (), snapshot.load.brokers_reporting)
+
+
+def _skew(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
+    for resource, skew in snapshot.load.skew.items():
+        yield Sample("cluster_load_max_per_mean_ratio", (RESOURCE_LABELS[resource],), skew.max_over_mean)
+        yield Sample("cluster_load_variation_ratio", (RESOURCE_LABELS[resource],), skew.coefficient_of_variation)
+    decision = snapshot.control.decision
+    for resource in snapshot.trigger_resources:
+        label = RESOURCE_LABELS[resource]
+        yield Sample("skew_threshold_ratio", (label,), settings.trigger.enter_ratio)
+        yield Sample("skew_exit_threshold_ratio", (label,), settings.trigger.exit_ratio)
+        breached = decision is not None and bool(decision["breached"]) and decision["resource"] == resource
+        yield Sample("skew_breached", (label,), breached)
+        if breached and decision is not None:
+            yield from _some("skew_breach_started_timestamp_seconds", decision["breach_started_ms"], label, per=1000)
+
+
+def _decisions(snapshot: Snapshot) -> Iterator[Sample]:
+    control = snapshot.control
+    yield Sample("rebalance_mode_info", (snapshot.mode,), 1)
+    yield Sample("rebalance_evaluations_total", (), sum(control.decisions.values()))
+    triggers = dict.fromkeys(snapshot.trigger_resources, 0)
+    suppressed = dict.fromkeys(SUPPRESSING, 0)
+    for (verdict, reason, resource), count in control.decisions.items():
+        if verdict == "plan":
+            triggers[resource] = triggers.get(resource, 0) + count
+        elif reason in suppressed:
+            suppressed[reason] += count
+    for resource, count in sorted(triggers.items()):
+        yield Sample("rebalance_triggers_total", (RESOURCE_LABELS.get(resource, "none"),), count)
+    for reason, count in suppressed.items():
+        yield Sample("rebalance_suppressed_total", (reason,), count)
+    if control.decision is not None:
+        yield from _some("rebalance_cooldown_end_timestamp_seconds", control.decision["cooldown_end_ms"], per=1000)
+        yield from _some("rebalance_last_decision_timestamp_seconds", control.decision["decided_ms"], per=1000)
+
+
+def _execution(snapshot: Snapshot) -> Iterator[Sample]:
+    control = snapshot.control
+    execution = control.execution
+    under_way = execution is not None and execution["under_way"]
+    yield Sample("rebalance_failures_total", (), control.failures)
+    yield Sample("rebalance_in_progress", (), under_way)
+    pending = execution["movements_total"] - execution["movements_done"] if execution and under_way else 0
+    yield Sample("rebalance_moves_pending", (), pending)
+    yield from _some("rebalance_last_success_timestamp_seconds", control.last_success_ms, per=1000)
+    if execution is not None:
+        yield Sample("rebalance_moved_bytes", (), execution["bytes_moved"])
+        yield from _some("rebalance_started_timestamp_seconds", execution["started_ms"], per=1000)
+        measured = execution["bytes_in_max_over_mean_measured"]
+        yield from _some("rebalance_measured_max_per_mean_ratio", measured, RESOURCE_LABELS["bytes_in"])
+
+
+def _plan(snapshot: Snapshot) -> Iterator[Sample]:
+    plan = snapshot.control.plan
+    if plan is None:
+        return
+    yield from _some("rebalance_plan_created_timestamp_seconds", plan["created_ms"], per=1000)
+    yield Sample("rebalance_plan_moves", ("leader",), plan["leader_movement_count"])
+    yield Sample("rebalance_plan_moves", ("replica",), plan["movement_count"] - plan["leader_movement_count"])
+    yield Sample("rebalance_plan_move_bytes", (), plan["bytes_to_move"])
+    for resource, label in RESOURCE_LABELS.items():
+        before, after = plan[f"{resource}_max_over_mean_before"], plan[f"{resource}_max_over_mean_after"]
+        yield from _some("rebalance_plan_max_per_mean_before_ratio", before, label)
+        yield from _some("rebalance_plan_predicted_max_per_mean_ratio", after, label)
+        yield from _some("rebalance_plan_lower_bound_ratio", plan[f"{resource}_lower_bound"], label)
+
+
+def _brokers(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
+    for broker in snapshot.load.brokers:
+        name = str(broker.broker)
+        yield from _some("broker_in_bytes_per_second", broker.bytes_in_per_sec, name)
+        yield from _some("broker_out_bytes_per_second", broker.bytes_out_per_sec, name)
+        yield from _some("broker_replication_in_bytes_per_second", broker.replication_bytes_in_per_sec, name)
+        yield from _some("broker_replication_out_bytes_per_second", broker.replication_bytes_out_per_sec, name)
+        yield from _some("broker_reassignment_in_bytes_per_second", broker.reassignment_bytes_in_per_sec, name)
+        yield from _some("broker_reassignment_out_bytes_per_second", broker.reassignment_bytes_out_per_sec, name)
+        yield from _some("broker_in_messages_per_second", broker.messages_in_per_sec, name)
+        capacity = settings.planner.capacities.get(broker.broker)
+        if capacity is not None:
+            yield from _some("broker_in_capacity_bytes_per_second", capacity.bytes_in_per_sec, name)
+            yield from _some("broker_out_capacity_bytes_per_second", capacity.bytes_out_per_sec, name)
+        yield from _some("broker_log_dir_used_bytes", broker.log_dir_used_bytes, name)
+        yield from _some("broker_log_dir_usable_bytes", broker.log_dir_usable_bytes, name)
+        yield from _some("broker_leaders", broker.leaders, name)
+        yield from _some("broker_replicas", broker.replicas, name)
+        yield from _some("broker_last_sample_timestamp_seconds", broker.last_sample_ms, name, per=1000)
+        yield Sample("broker_info", (name, broker.rack or ""), 1)
+    for resource, skew in snapshot.load.skew.items():
+        for broker_id, deviation in skew.deviation.items():
+            yield Sample("broker_load_deviation_ratio", (str(broker_id), RESOURCE_LABELS[resource]), deviation)
+    for hot in snapshot.load.hot_partitions:
+        labels = (str(hot.broker), hot.topic, str(hot.partition))
+        yield Sample("hot_partition_in_bytes_per_second", labels, hot.bytes_in_per_sec)
+
+
+def _tables(snapshot: Snapshot) -> Iterator[Sample]:
+    for table in snapshot.tables:
+        yield Sample("delta_table_version", (table.name,), table.version)
+        yield Sample("delta_table_files", (table.name,), table.files)
+        yield Sample("delta_table_size_bytes", (table.name,), table.size_bytes)
+
+
+def _groups(snapshot: Snapshot) -> Iterator[Sample]:
+    for row in snapshot.groups.topics:
+        labels = (row.group, row.topic)
+        yield from _some("consumergroup_lag_records", row.lag_records, *labels)
+        yield from _some("consumergroup_lag_max_records", row.lag_max_records, *labels)
+        yield from _some("consumergroup_lag_retention_ratio", row.retention_ratio, *labels)
+
+
+def tally(values: tuple[float, ...], bounds: tuple[float, ...]) -> Mapping[float, int]:
+    """Cumulative counts of `values` by upper bound, the form of Prometheus' histograms.
+
+    >>> tally((0.5, 3.0, 99.0), (1.0, 10.0))
+    {1.0: 1, 10.0: 2}
+    """
+    return {bound: sum(value <= bound for value in values) for bound in bounds}

@@ -1,0 +1,136 @@
+"""One immutable picture of the whole product, read from the tables: what metrics, API, page and `status` show.
+
+Each part is read on its own. A part that can't be read keeps its last known figures and is named in `failures`, so a
+broken table never hides a healthy one. Imports neither a web framework nor the metrics library.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import structlog
+
+from streaming.errors import TableUnavailable
+from streaming.serve.control_rows import ControlPart, ControlReader
+from streaming.serve.groups import GroupPart, read_groups
+from streaming.serve.load import LoadPart, read_load
+from streaming.serve.reading import TableReader, TableState
+from streaming.serve.streams import StreamPart, StreamReader, read_table_states
+from streaming.settings import Settings
+
+log = structlog.get_logger()
+
+PARTS = ("load", "groups", "control", "streams", "tables")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything as the tables were at `read_at_ms`; parts whose table isn't there yet are empty."""
+
+    kafka_cluster: str
+    mode: str
+    threshold_enter: float
+    threshold_exit: float
+    trigger_resources: tuple[str, ...]
+    window_ms: int
+    read_at_ms: int
+    read_seconds: float
+    load: LoadPart
+    groups: GroupPart
+    control: ControlPart
+    streams: StreamPart
+    tables: tuple[TableState, ...]
+    failures: Mapping[str, str]
+    """Part -> why it couldn't be read now."""
+
+    @property
+    def brokers_expected(self) -> int:
+        """Brokers alive as control saw them; without control, those seen lately."""
+        decision = self.control.decision
+        known = decision["brokers_expected"] if decision else None
+        return len(self.load.brokers) if known is None else int(known)
+
+    @property
+    def completeness(self) -> float | None:
+        """Share of the expected brokers that reported in the newest closed window; None before there is one."""
+        if self.load.window_end_ms is None or not self.brokers_expected:
+            return None
+        return min(1.0, self.load.brokers_reporting / self.brokers_expected)
+
+
+def read_snapshot(settings: Settings, now_ms: int) -> Snapshot:
+    """One picture, for one look; who looks again and again keeps a `SnapshotReader`."""
+    return SnapshotReader(settings).read(now_ms)
+
+
+class SnapshotReader:
+    """Reads picture after picture; tables that have not changed are not read again. Not for two threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._reader = TableReader(settings.storage.tables)
+        control = ControlReader(self._reader, settings)
+        streams = StreamReader(self._reader, settings)
+        self._parts: dict[str, _Part] = {
+            "load": _Part(("broker_load", "partition_load"), lambda: read_load(self._reader, settings), LoadPart()),
+            "groups": _Part(("group_lag",), lambda: read_groups(self._reader, settings), GroupPart()),
+            "control": _Part(("decision", "plan", "execution"), control.read, ControlPart()),
+            "streams": _Part(("pipeline_batch", "rejected_record"), streams.read, StreamPart()),
+            "tables": _Part((), lambda: read_table_states(self._reader), ()),
+        }
+
+    def read(self, now_ms: int) -> Snapshot:
+        """The picture at `now_ms`."""
+        began = time.perf_counter()
+        failures = {}
+        for name, part in self._parts.items():
+            try:
+                part.refresh(self._reader)
+            except TableUnavailable as error:
+                failures[name] = str(error)
+                log.warning("snapshot_part_failed", part=name, error=str(error))
+        settings = self._settings
+        return Snapshot(
+            kafka_cluster=settings.kafka.cluster_name,
+            mode=settings.control.mode,
+            threshold_enter=settings.trigger.enter_ratio,
+            threshold_exit=settings.trigger.exit_ratio,
+            trigger_resources=tuple(settings.trigger.resources),
+            window_ms=settings.pipeline.window_ms,
+            read_at_ms=now_ms,
+            read_seconds=time.perf_counter() - began,
+            **{name: part.value for name, part in self._parts.items()},
+            failures=failures,
+        )
+
+
+@dataclass(slots=True)
+class _Part:
+    """A part, the tables it rests on, and their versions when it was read."""
+
+    tables: tuple[str, ...]
+    read: Callable[[], Any]
+    value: Any
+    versions: tuple[int | None, ...] | None = None
+
+    def refresh(self, reader: TableReader) -> None:
+        versions = tuple(reader.version(name) for name in self.tables)
+        if not self.tables or versions != self.versions:
+            self.value = self.read()
+            self.versions = versions
+
+
+def to_json(value: Any) -> Any:
+    """A snapshot or a part of it as JSON's types; a tuple key becomes its parts with a slash between."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {entry.name: to_json(getattr(value, entry.name)) for entry in fields(value)}
+    if isinstance(value, Mapping):
+        return {_key(key): to_json(entry) for key, entry in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_json(entry) for entry in value]
+    return value
+
+
+def _key(key: Any) -> str:
+    return "/".join(str(part) for part in key) if isinstance(key, tuple) else str(key)

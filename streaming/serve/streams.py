@@ -1,0 +1,101 @@
+"""The stream part of a snapshot: heartbeat and figures of each streaming query, rejected records, sizes of tables."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from pyarrow import compute as pc
+
+from streaming import tables
+from streaming.schemas import TABLES
+from streaming.serve.reading import TableReader, TableState
+from streaming.settings import Settings
+
+HEARTBEAT_LOOKBACK_MS = 600_000
+"""A query whose last row is this much older than the newest row of all is still shown: longer, and it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamQuery:
+    """One streaming query as its newest kept micro-batch tells it; totals count from the start of its process."""
+
+    query: str
+    finished_ms: int
+    duration_ms: int
+    trigger_interval_ms: int
+    batches_total: int
+    input_rows_total: int
+    late_rows_total: int
+    watermark_ms: int | None
+    source_lag_records: int | None
+    state_rows: int | None
+    state_memory_bytes: int | None
+    phases_ms: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPart:
+    """All queries by name, and how many records were rejected by (source, reason)."""
+
+    queries: tuple[StreamQuery, ...] = ()
+    rejected: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+class StreamReader:
+    """Reads the part again and again; rejected records are counted once each."""
+
+    def __init__(self, reader: TableReader, settings: Settings) -> None:
+        self._reader = reader
+        self._sources = {settings.topics.byte_rate: "byte_rate", settings.topics.consumer_lag: "consumer_lag"}
+        self._rejected: Counter[tuple[str, str]] = Counter()
+        self._rejected_at: datetime | None = None
+
+    def read(self) -> StreamPart:
+        """The part as the tables are now."""
+        self._count_rejected()
+        return StreamPart(self._queries(), dict(self._rejected))
+
+    def _queries(self) -> tuple[StreamQuery, ...]:
+        newest = self._reader.newest("pipeline_batch", "finished_at")
+        if newest is None:
+            return ()
+        since = newest - timedelta(milliseconds=HEARTBEAT_LOOKBACK_MS)
+        columns = TABLES["pipeline_batch"].column_names()
+        rows = self._reader.rows("pipeline_batch", columns=columns, where=pc.field("finished_at") >= since)
+        by_query = {row["query_name"]: row for row in sorted(rows, key=lambda row: row["finished_at"])}
+        return tuple(
+            StreamQuery(
+                query=name,
+                finished_ms=tables.to_ms(row["finished_at"]),
+                duration_ms=row["duration_ms"],
+                trigger_interval_ms=row["trigger_interval_ms"],
+                batches_total=row["batches_total"],
+                input_rows_total=row["input_rows_total"],
+                late_rows_total=row["late_rows_total"],
+                watermark_ms=None if row["watermark"] is None else tables.to_ms(row["watermark"]),
+                source_lag_records=row["source_lag_records"],
+                state_rows=row["state_rows"],
+                state_memory_bytes=row["state_memory_bytes"],
+                phases_ms=json.loads(row["phases_json"] or "{}"),
+            )
+            for name, row in sorted(by_query.items())
+        )
+
+    def _count_rejected(self) -> None:
+        where = None if self._rejected_at is None else pc.field("rejected_at") > self._rejected_at
+        found = self._reader.arrow("rejected_record", columns=("source_topic", "reason", "rejected_at"), where=where)
+        if not found.num_rows:
+            return
+        counts = found.group_by(["source_topic", "reason"]).aggregate([("rejected_at", "count")])
+        for row in counts.to_pylist():
+            source = self._sources.get(row["source_topic"], "other")
+            self._rejected[(source, row["reason"])] += row["rejected_at_count"]
+        self._rejected_at = pc.max(found["rejected_at"]).as_py()
+
+
+def read_table_states(reader: TableReader) -> tuple[TableState, ...]:
+    """Version, files and bytes of every table that is there."""
+    states = (reader.state(name) for name in sorted(TABLES))
+    return tuple(state for state in states if state is not None)

@@ -1,0 +1,72 @@
+"""The HTTP side: routes over the newest snapshot. Knows no table.
+
+/            page for people, refreshes itself
+/metrics     Prometheus text, or OpenMetrics where Accept asks for it
+/api/status  the snapshot as JSON
+/healthz     200 while the process answers
+/readyz      200 while the snapshot is fresh and every part of it could be read, else 503 and why
+"""
+
+import time
+from collections.abc import Callable
+from importlib.resources import files
+
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from streaming.serve.metrics import registry_of
+from streaming.serve.snapshot import Snapshot, to_json
+from streaming.settings import Settings
+
+FRESH_INTERVALS = 10
+FRESH_MIN_MS = 30_000
+
+PAGE_HEADERS = {
+    # All of the page is in the page: nothing is fetched from anywhere else, and nothing else may embed it.
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def build_app(snapshot: Callable[[], Snapshot], settings: Settings) -> Starlette:
+    """The application over `snapshot`, which returns the newest one at once."""
+    page = files("streaming.serve").joinpath("page.html").read_text(encoding="utf-8")
+    registry = registry_of(snapshot, settings)
+
+    def metrics(request: Request) -> Response:
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(registry), media_type=content_type)
+
+    def status(_request: Request) -> Response:
+        return JSONResponse(to_json(snapshot()), headers={"Cache-Control": "no-store"})
+
+    def ready(_request: Request) -> Response:
+        problems = _problems(snapshot(), settings, now_ms=time.time_ns() // 1_000_000)
+        return JSONResponse({"ready": not problems, "problems": problems}, status_code=503 if problems else 200)
+
+    def healthy(_request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    def index(_request: Request) -> Response:
+        return HTMLResponse(page, headers=PAGE_HEADERS)
+
+    return Starlette(
+        routes=[
+            Route("/", index),
+            Route("/metrics", metrics),
+            Route("/api/status", status),
+            Route("/healthz", healthy),
+            Route("/readyz", ready),
+        ]
+    )
+
+
+def _problems(snapshot: Snapshot, settings: Settings, *, now_ms: int) -> list[str]:
+    patience_ms = max(FRESH_MIN_MS, FRESH_INTERVALS * settings.serve.refresh_interval_ms)
+    age_ms = now_ms - snapshot.read_at_ms
+    stale = [f"the snapshot is {age_ms / 1000:.0f} s old"] if age_ms > patience_ms else []
+    return stale + [f"{part}: {reason}" for part, reason in sorted(snapshot.failures.items())]

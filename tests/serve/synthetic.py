@@ -1,0 +1,283 @@
+"""Tables as the pipeline and control would leave them, written with delta-rs: small, exact, of any size wanted."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streaming import tables
+from streaming.settings import Settings
+
+NOW_MS = 1_795_236_000_000
+WINDOW_MS = 60_000
+
+
+def settings_for(folder: Path, **sections: Mapping[str, Any]) -> Settings:
+    """Settings with tables in `folder`, on any free port."""
+    return Settings.model_validate(
+        {
+            "kafka": {"cluster_name": "test"},
+            "storage": {"tables": str(folder / "tables"), "checkpoints": str(folder / "checkpoints")},
+            **sections,
+            "serve": {"port": 0, "refresh_interval_ms": 200, **sections.get("serve", {})},
+        }
+    )
+
+
+@dataclass(slots=True)
+class Synthetic:
+    """Writes rows below `root`; every call is one commit."""
+
+    root: str
+    cluster: str = "test"
+    _commits: int = 0
+
+    def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._commits += 1
+        tables.append(self.root, name, rows, transaction_id=f"test:{name}", transaction_version=self._commits)
+
+    def window(self, start_ms: int) -> dict[str, Any]:
+        """Columns that all window tables share."""
+        return {
+            "kafka_cluster": self.cluster,
+            "window_start": tables.utc(start_ms),
+            "window_end": tables.utc(start_ms + WINDOW_MS),
+            "sample_count": 6,
+            "first_event_time_ms": start_ms,
+            "last_event_time_ms": start_ms + 55_000,
+            "is_final": True,
+            "updated_at": tables.utc(start_ms + WINDOW_MS),
+            "batch_id": 1,
+            "query_id": "q",
+        }
+
+    def broker_load(self, start_ms: int, bytes_in: Mapping[int, float | None], **columns: Any) -> None:
+        """One window with these rates by broker."""
+        self.append(
+            "broker_load",
+            [
+                {
+                    **self.window(start_ms),
+                    "broker": broker,
+                    "rack": f"r{broker % 3}",
+                    "bytes_in_per_sec": rate,
+                    "bytes_out_per_sec": None if rate is None else 2 * rate,
+                    "messages_in_per_sec": None if rate is None else rate / 40,
+                    "replication_bytes_in_per_sec": 0.0,
+                    "replication_bytes_out_per_sec": 0.0,
+                    "reassignment_bytes_in_per_sec": 0.0,
+                    "reassignment_bytes_out_per_sec": 0.0,
+                    "bytes_in_per_sec_max": rate,
+                    "log_dir_used_bytes": 1_000_000_000,
+                    "log_dir_usable_bytes": 9_000_000_000,
+                    "covered_ms": WINDOW_MS,
+                    **columns,
+                }
+                for broker, rate in bytes_in.items()
+            ],
+        )
+
+    def partition_load(self, start_ms: int, rows: Sequence[tuple[int, str, int, str, float]]) -> None:
+        """One window; rows are (broker, topic, partition, role, bytes in per second)."""
+        self.append(
+            "partition_load",
+            [
+                {
+                    **self.window(start_ms),
+                    "broker": broker,
+                    "topic": topic,
+                    "partition": partition,
+                    "role": role,
+                    "bytes_in_per_sec": rate,
+                    "bytes_out_per_sec": rate,
+                    "messages_in_per_sec": rate / 40,
+                    "size_bytes": 1_000_000,
+                    "covered_ms": WINDOW_MS,
+                }
+                for broker, topic, partition, role, rate in rows
+            ],
+        )
+
+    def group_lag(self, start_ms: int, rows: Sequence[tuple[str, str, int, int | None, int]]) -> None:
+        """One window; rows are (group, topic, partition, committed offset, log end offset)."""
+        self.append(
+            "group_lag",
+            [
+                {
+                    **self.window(start_ms),
+                    "group_id": group,
+                    "topic": topic,
+                    "partition": partition,
+                    "committed_offset": committed,
+                    "log_end_offset": end,
+                    "log_start_offset": 0,
+                    "lag_records": None if committed is None else end - committed,
+                    "lag_records_max": None if committed is None else end - committed,
+                    "committed_offset_first": committed,
+                    "log_end_offset_first": end,
+                    "member_id": "m",
+                    "client_id": "c",
+                    "group_state": "Stable",
+                    "generation_id": 1,
+                }
+                for group, topic, partition, committed, end in rows
+            ],
+        )
+
+    def heartbeat(self, finished_ms: int, query: str = "byte_rate", **columns: Any) -> None:
+        self.append(
+            "pipeline_batch",
+            [
+                {
+                    "query_name": query,
+                    "query_id": f"id-{query}",
+                    "batch_id": 7,
+                    "finished_at": tables.utc(finished_ms),
+                    "duration_ms": 1_500,
+                    "input_rows": 63,
+                    "batches_total": 8,
+                    "input_rows_total": 504,
+                    "rejected_rows_total": 0,
+                    "late_rows_total": 0,
+                    "watermark": tables.utc(finished_ms - 30_000),
+                    "source_lag_records": 12,
+                    "state_rows": 300,
+                    "state_memory_bytes": 65_536,
+                    "trigger_interval_ms": 5_000,
+                    "phases_json": '{"addBatch": 900, "triggerExecution": 1500, "getBatch": 10}',
+                    **columns,
+                }
+            ],
+        )
+
+    def rejected(self, rejected_ms: int, reasons: Sequence[str], topic: str = "rebalancer.byte-rate") -> None:
+        self.append(
+            "rejected_record",
+            [
+                {
+                    "source_topic": topic,
+                    "source_partition": 0,
+                    "source_offset": offset,
+                    "record_time": tables.utc(rejected_ms),
+                    "reason": reason,
+                    "value": b"{",
+                    "rejected_at": tables.utc(rejected_ms),
+                }
+                for offset, reason in enumerate(reasons)
+            ],
+        )
+
+    def decision(self, decided_ms: int, verdict: str = "hold", reason: str = "balanced", **columns: Any) -> None:
+        self.append(
+            "decision",
+            [
+                {
+                    "decision_id": f"{self.cluster}-{decided_ms}",
+                    "kafka_cluster": self.cluster,
+                    "decided_at": tables.utc(decided_ms),
+                    "window_end": tables.utc(decided_ms - 30_000),
+                    "verdict": verdict,
+                    "reason": reason,
+                    "detail": f"{reason} for a test",
+                    "resource": "bytes_in",
+                    "max_over_mean": 1.1,
+                    "threshold_enter": 1.3,
+                    "threshold_exit": 1.15,
+                    "breached": False,
+                    "completeness_ratio": 1.0,
+                    "brokers_expected": 3,
+                    "brokers_reporting": 3,
+                    "mode": "propose",
+                    "skew_json": "{}",
+                    "state_json": "{}",
+                    **columns,
+                }
+            ],
+        )
+
+    def plan(self, created_ms: int, plan_id: str = "a" * 64, **columns: Any) -> None:
+        figures = {}
+        for resource in ("bytes_in", "bytes_out", "disk", "leaders", "replicas"):
+            figures[f"{resource}_max_over_mean_before"] = 1.45
+            figures[f"{resource}_max_over_mean_after"] = 1.02
+            figures[f"{resource}_lower_bound"] = 1.0
+        self.append(
+            "plan",
+            [
+                {
+                    "plan_id": plan_id,
+                    "kafka_cluster": self.cluster,
+                    "created_at": tables.utc(created_ms),
+                    "expires_at": tables.utc(created_ms + 3_600_000),
+                    "mode": "apply",
+                    "movement_count": 6,
+                    "leader_movement_count": 2,
+                    "bytes_to_move": 123_000_000,
+                    "planning_ms": 420,
+                    "plan_json": "{}",
+                    **figures,
+                    **columns,
+                }
+            ],
+        )
+
+    def event(self, event_ms: int, sequence: int, event: str, execution_id: str = "e-1", **columns: Any) -> None:
+        self.append(
+            "execution",
+            [
+                {
+                    "execution_id": execution_id,
+                    "sequence": sequence,
+                    "plan_id": "a" * 64,
+                    "kafka_cluster": self.cluster,
+                    "event_time": tables.utc(event_ms),
+                    "event": event,
+                    "detail": f"{event} for a test",
+                    "movements_total": 6,
+                    "movements_done": 0,
+                    "bytes_total": 123_000_000,
+                    "bytes_moved": 0,
+                    "bytes_in_max_over_mean_before": 1.45,
+                    "bytes_in_max_over_mean_predicted": 1.02,
+                    "owner": "host/1",
+                    **columns,
+                }
+            ],
+        )
+
+
+def skewed_cluster(synthetic: Synthetic, now_ms: int) -> None:
+    """A cluster that has everything: three brokers, one far over, groups that lag, a plan under way."""
+    start_ms = now_ms - now_ms % WINDOW_MS - 10 * WINDOW_MS
+    for index in range(9):
+        lean = 1.0 + 0.05 * index
+        synthetic.broker_load(
+            start_ms + index * WINDOW_MS, {1: 4.2e6 * lean, 2: 2.5e6, 3: 3.1e6}, replication_bytes_in_per_sec=4.0e5
+        )
+        synthetic.partition_load(
+            start_ms + index * WINDOW_MS,
+            [(1 + (p > 14) + (p > 21), "topic-A", p, "leader", 2.8e5 - p * 1_000) for p in range(30)]
+            + [(1 + (p > 4) + (p > 17), "topic-B", p, "leader", 9.0e4) for p in range(30)],
+        )
+        synthetic.group_lag(
+            start_ms + index * WINDOW_MS,
+            [("billing", "topic-A", p, 10_000 * (index + 1), 10_000 * (index + 1) + 900 * p) for p in range(30)]
+            + [("audit", "topic-B", p, 5_000, 5_000 + 40 * index) for p in range(30)],
+        )
+    for query in ("byte_rate", "consumer_lag", "rejects"):
+        synthetic.heartbeat(now_ms - 4_000, query)
+    synthetic.rejected(now_ms - 120_000, ["not_json", "future", "future"])
+    breach = {"breached": True, "breach_started_at": tables.utc(now_ms - 300_000)}
+    synthetic.decision(now_ms - 360_000)
+    synthetic.decision(now_ms - 70_000, "plan", "skewed", max_over_mean=1.52, plan_id="a" * 64, **breach)
+    synthetic.decision(
+        now_ms - 20_000, "hold", "in_progress", max_over_mean=1.55, **breach,
+        cooldown_end_at=tables.utc(now_ms + 500_000), detail="6 partitions are being reassigned",
+    )  # fmt: skip
+    synthetic.plan(now_ms - 70_000)
+    synthetic.event(now_ms - 69_000, 0, "approved")
+    synthetic.event(now_ms - 68_000, 1, "started", throttle_bytes_per_sec=50_000_000, throttled_brokers=[1, 2])
+    synthetic.event(now_ms - 67_000, 2, "submitted", throttle_bytes_per_sec=50_000_000)
+    synthetic.event(
+        now_ms - 12_000, 3, "progress", throttle_bytes_per_sec=50_000_000, movements_done=4, bytes_moved=80_000_000
+    )
