@@ -18,6 +18,11 @@ Load = float | tuple[float, ...]
 LOAD_KEYS = ("bytes_in_per_sec", "bytes_out_per_sec", "disk_bytes")
 
 
+INT32_MAX = 2**31 - 1
+"""Kafka's largest broker id and partition number."""
+INT64_MAX = 2**63 - 1
+
+
 class BrokerState(StrEnum):
     """Draining must end empty; dead too, and its data can't be copied from."""
 
@@ -94,7 +99,7 @@ def cluster_from_json(obj: object) -> ClusterState:
     cluster_id = model.get("cluster_id", "")
     if not isinstance(cluster_id, str):
         raise _misfit("cluster_id", cluster_id, "a string")
-    observed_at_ms = _integer(model.get("observed_at_ms", 0), "observed_at_ms", least=0)
+    observed_at_ms = _integer(model.get("observed_at_ms", 0), "observed_at_ms", most=INT64_MAX)
     brokers = tuple(_broker(item, index) for index, item in enumerate(_list(model.get("brokers"), "brokers")))
     partitions = tuple(map(_partition, _list(model.get("partitions"), "partitions")))
     return ClusterState(cluster_id, observed_at_ms, brokers, partitions)
@@ -133,7 +138,7 @@ def _load_to_json(load: Load) -> float | list[float]:
 def _broker(item: object, index: int) -> Broker:
     name = f"brokers[{index}]"
     fields = _mapping(item, name)
-    broker_id = _integer(fields.get("broker_id"), f"{name}.broker_id", least=0)
+    broker_id = _integer(fields.get("broker_id"), f"{name}.broker_id", most=INT32_MAX)
     name = f"broker {broker_id}"
     rack = fields.get("rack")
     if rack is not None and not isinstance(rack, str):
@@ -152,7 +157,7 @@ def _capacity(value: object, name: str) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _misfit(name, value, "a number above 0, or null")
-    return float(value)
+    return _as_float(value)
 
 
 def _partition(item: object) -> Partition:
@@ -160,8 +165,7 @@ def _partition(item: object) -> Partition:
     topic, number = fields.get("topic"), fields.get("partition")
     if not isinstance(topic, str) or not topic:
         raise _misfit("topic of a partition", topic, "a string that is not empty")
-    if type(number) is not int:
-        raise _misfit(f"partition number in topic {topic}", number, "an integer of 0 or more")
+    number = _integer(number, f"partition number in topic {topic}", most=INT32_MAX)
     replicas = fields.get("replicas")
     if not isinstance(replicas, list) or any(type(broker) is not int for broker in replicas):
         raise _misfit(f"partition {topic}-{number}: replicas", replicas, "a list of broker ids")
@@ -275,9 +279,9 @@ def _list(obj: object, name: str) -> list[Any]:
     return obj
 
 
-def _integer(obj: object, name: str, *, least: int) -> int:
-    if type(obj) is not int or obj < least:
-        raise _misfit(name, obj, f"an integer of {least} or more")
+def _integer(obj: object, name: str, *, most: int) -> int:
+    if type(obj) is not int or not 0 <= obj <= most:
+        raise _misfit(name, obj, f"an integer from 0 to {most}")
     return obj
 
 

@@ -3,18 +3,23 @@
 Same input, same plan, on any machine; no clock is looked at.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from types import MappingProxyType
 
-from assignor_core.load import NO_BROKER, cluster_arrays
-from assignor_core.model import ClusterState
-from assignor_core.plan import Movement, Plan
+from assignor_core.errors import InputError
+from assignor_core.load import cluster_arrays
+from assignor_core.model import BrokerState, ClusterState
+from assignor_core.plan import Plan
 from assignor_core.planner.bounds import lower_bounds
+from assignor_core.planner.diagnose import diagnose
+from assignor_core.planner.explain import movements_of
 from assignor_core.planner.finish import finish
 from assignor_core.planner.kicks import kick
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import problem_of
-from assignor_core.planner.repair import repair
+from assignor_core.planner.repair import repair, unmended
 from assignor_core.planner.search import Search
 from assignor_core.skew import Skew, skew_of_arrays
 
@@ -22,36 +27,48 @@ __all__ = ["PlannerPolicy", "propose"]
 
 
 def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
-    """The best plan found for `cluster` under `policy` (the default one where None)."""
+    """The best plan found for `cluster` under `policy` (the default one where None); raises InputError on a misfit."""
     policy = policy or PlannerPolicy()
-    arrays = cluster_arrays(cluster)
+    arrays = cluster_arrays(_with_drained(cluster, policy))
     placement = Placement(arrays)
     problem = problem_of(arrays, policy, placement)
     search = Search(problem, placement)
-    problems = repair(search)
-    search.relieve()
-    kick(search)
-    finish(search)
-    before, after = skew_of_arrays(arrays), skew_of_arrays(arrays, placement.replicas)
+    crowded = problem.crowded(placement)
+    for phase in PHASES:
+        phase(search)
+    movements, waves = movements_of(problem, placement, crowded)
     return Plan(
-        cluster.cluster_id,
-        _movements(placement),
-        _figures(before),
-        _figures(after),
-        MappingProxyType(lower_bounds(arrays, placement, problem.share)),
-        problems=problems,
+        cluster_id=cluster.cluster_id,
+        movements=movements,
+        skew_before=_figures(skew_of_arrays(arrays)),
+        skew_after=_figures(skew_of_arrays(arrays, placement.replicas)),
+        lower_bound=MappingProxyType(lower_bounds(arrays, placement, problem.share)),
+        diagnosis=diagnose(problem, placement),
+        problems=unmended(problem, placement),
+        waves=waves,
     )
 
 
-def _movements(placement: Placement) -> tuple[Movement, ...]:
-    ids = placement.arrays.broker_ids
-    movements = []
-    for index in placement.changed():
-        partition = placement.arrays.partitions[index]
-        new = tuple(ids[broker] for broker in placement.replicas[index] if broker != NO_BROKER)
-        copied = len(set(new) - set(partition.replicas)) * float(placement.disk_bytes[index])
-        movements.append(Movement(partition.topic, partition.partition, partition.replicas, new, copied))
-    return tuple(movements)
+PHASES: tuple[Callable[[Search], None], ...] = (repair, Search.relieve, kick, finish)
+"""Hard rules, relief of the overloaded, a way on where that is stuck, and exact evenness where it is near."""
+
+
+def _with_drained(cluster: ClusterState, policy: PlannerPolicy) -> ClusterState:
+    """Brokers that the policy drains are draining; raises InputError if the policy names a broker that is not there."""
+    known = {broker.broker_id for broker in cluster.brokers}
+    for name in ("only_brokers", "excluded_brokers", "drain", "add"):
+        unknown = sorted(getattr(policy, name) - known)
+        if unknown:
+            raise InputError(f"planner policy {name}: found broker {unknown[0]}, allowed are brokers of the model")
+    if not policy.drain:
+        return cluster
+    brokers = tuple(
+        replace(broker, state=BrokerState.DRAINING)
+        if broker.broker_id in policy.drain and broker.state is BrokerState.ALIVE
+        else broker
+        for broker in cluster.brokers
+    )
+    return replace(cluster, brokers=brokers)
 
 
 def _figures(skews: dict[str, Skew]) -> MappingProxyType[str, dict[str, float]]:

@@ -1,7 +1,7 @@
 """The last step of small plans: if a few movements more make every load exactly even, make them.
 
-Within the band nobody has to move; but where loads come in equal units, perfection may be one movement away. It is tried
-on the side and kept only if it is reached.
+Within the band nobody has to move; but where loads come in equal units, perfection may be one movement away. It is
+tried on the side and kept only if it is reached.
 """
 
 import numpy as np
@@ -12,6 +12,8 @@ from assignor_core.planner.search import Search
 
 EVEN = 1e-9
 """Shares that differ by less are even."""
+WORTH = 1e-3
+"""Nobody moves anything for less than this fraction of a fair share."""
 COUNTS = (RESOURCES.index("leaders"), RESOURCES.index("replicas"))
 
 
@@ -19,6 +21,9 @@ def finish(search: Search) -> None:
     """Up to `finish_movements_max` movements that end exactly even in all loads; none if that can't be reached."""
     problem, placement = search.problem, search.placement
     counted = np.isin(problem.arrays.column_resource, COUNTS)
+    loads = placement.loads[problem.takes][:, ~counted] / problem.share[problem.takes][:, ~counted]
+    if loads.max(initial=1.0) <= 1 + WORTH:
+        return
     exact = search.with_limit(np.where(counted, problem.limit, np.minimum(problem.share, problem.ceiling)))
     allowed = search.ledger.movements + problem.policy.finish_movements_max
     for _ in range(2 * problem.policy.finish_movements_max):

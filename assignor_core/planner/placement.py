@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, broker_loads
+from assignor_core.load import NO_BROKER, ClusterArrays, Floats, broker_loads
 
 Indices = NDArray[np.int64]
 

@@ -35,13 +35,11 @@ class Problem:
     movable: Flags
     """P: may be touched."""
     gives: Flags
-    """B: replicas and leadership may leave for the sake of balance."""
+    """B: replicas and leadership may leave, for balance or to empty it."""
     takes: Flags
     """B: may receive replicas."""
     takes_leaders: Flags
     """B: may become leader of what they hold."""
-    excluded: Flags
-    """B: neither gives nor takes, whatever for."""
     share: Floats
     """B x C fair part of the whole; 0 for a broker that must end empty."""
     limit: Floats
@@ -54,7 +52,7 @@ class Problem:
     @property
     def leaving(self) -> Indices:
         """Brokers that must end empty and may be touched."""
-        return np.flatnonzero(~self.arrays.alive & ~self.excluded)
+        return np.flatnonzero(~self.arrays.alive & self.gives)
 
     def cost(self, loads: Floats, brokers: Indices | int) -> Floats:
         """Objective of `brokers` under `loads` (... x C): excess over the limit squared, and a pull to even."""
@@ -109,6 +107,14 @@ class Problem:
             room &= loads[:, column][:, None] <= free
         return room
 
+    def crowded(self, placement: Placement) -> Flags:
+        """P: more replicas in one rack than an even spread over the racks of alive brokers needs."""
+        racks = len(np.unique(self.arrays.racks[self.arrays.alive]))
+        counts = self.rack_counts(placement.replicas, NO_BROKER)
+        replication = (placement.replicas != NO_BROKER).sum(axis=1)
+        crowded: Flags = counts.max(axis=1, initial=0) > -(-replication // max(1, racks))
+        return crowded
+
     def rack_counts(self, replicas: NDArray[np.int32], source: int) -> NDArray[np.int64]:
         """N x racks: replicas of each partition in each rack, that on `source` left out."""
         rows = np.arange(len(replicas))
@@ -140,7 +146,6 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         gives=gives,
         takes=takes,
         takes_leaders=takes_leaders,
-        excluded=excluded,
         share=share,
         limit=np.minimum(np.maximum(share * (1.0 + band * (1.0 - EDGE)), forced), ceiling),
         ceiling=ceiling,

@@ -7,20 +7,22 @@ import numpy as np
 
 from assignor_core.load import NO_BROKER
 from assignor_core.planner.candidates import Change
+from assignor_core.planner.placement import Placement
+from assignor_core.planner.problem import Problem
 from assignor_core.planner.search import Search
 
 COPY_PRICE = 0.01
 """What a fair share of disk copied weighs against balance where a rack has to be mended."""
+ROUNDING = 1e-9
 
 
-def repair(search: Search) -> tuple[str, ...]:
-    """Mend what breaks a hard rule; returns what could not be mended, and why."""
+def repair(search: Search) -> None:
+    """Mend what breaks a hard rule, as far as the policy lets."""
     if search.problem.policy.leaders_only:
-        return _unmended(search)
+        return
     for broker in search.problem.leaving:
         _empty(search, int(broker))
     _spread_racks(search)
-    return _unmended(search)
 
 
 def _empty(search: Search, broker: int) -> None:
@@ -38,27 +40,15 @@ def _empty(search: Search, broker: int) -> None:
 def _spread_racks(search: Search) -> None:
     """Each partition whose racks could be spread better moves a replica out of its fullest rack."""
     problem, placement = search.problem, search.placement
-    for partition in np.flatnonzero(crowded(search) & problem.movable):
+    for partition in np.flatnonzero(problem.crowded(placement) & problem.movable):
         for _ in range(placement.replicas.shape[1]):
             row = placement.replicas[partition]
-            sources = [int(broker) for broker in row if broker != NO_BROKER and not problem.excluded[broker]]
+            sources = [int(broker) for broker in row if broker != NO_BROKER and problem.gives[broker]]
             changes = [_best_target(search, int(partition), source, improving=True) for source in sources]
             best = max((change for change in changes if change), key=lambda change: change.score, default=None)
             if best is None:
                 break
             search.apply(best)
-
-
-def crowded(search: Search) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """P: partitions with more replicas in one rack than an even spread over the racks of alive brokers needs."""
-    problem, placement = search.problem, search.placement
-    racks = len(np.unique(problem.arrays.racks[problem.arrays.alive]))
-    counts = problem.rack_counts(placement.replicas, NO_BROKER)
-    replication = (placement.replicas != NO_BROKER).sum(axis=1)
-    result: np.ndarray[tuple[int], np.dtype[np.bool_]] = counts.max(axis=1, initial=0) > -(
-        -replication // max(1, racks)
-    )
-    return result
 
 
 def _best_target(search: Search, partition: int, source: int, *, improving: bool) -> Change | None:
@@ -87,26 +77,33 @@ def _best_target(search: Search, partition: int, source: int, *, improving: bool
     return Change(((partition, int(slots[0]), int(targets[best])),), -float(harm[best]), -float(harm[best]))
 
 
-def _unmended(search: Search) -> tuple[str, ...]:
-    problem, placement = search.problem, search.placement
+def unmended(problem: Problem, placement: Placement) -> tuple[str, ...]:
+    """Hard rules that are still broken, and what stands in the way."""
+    arrays = problem.arrays
     found = []
-    for broker in problem.leaving:
+    for broker in np.flatnonzero(~arrays.alive):
         left = len(placement.held_by(int(broker)))
         if left:
-            state = "dead" if problem.arrays.dead[broker] else "draining"
-            found.append(
-                f"broker {problem.arrays.broker_ids[broker]} is {state} and keeps {left} replicas: {_why(search)}"
-            )
+            state = "dead" if arrays.dead[broker] else "draining"
+            found.append(f"broker {arrays.broker_ids[broker]} is {state} and keeps {left} replicas: {_why(problem)}")
+    crowded = int(problem.crowded(placement).sum())
+    if crowded:
+        found.append(f"{crowded} partitions have more replicas in one rack than they need: {_why(problem)}")
+    over = (placement.loads > problem.ceiling * (1 + ROUNDING)).any(axis=1) & arrays.alive
+    if over.any():
+        names = ", ".join(str(arrays.broker_ids[broker]) for broker in np.flatnonzero(over)[:5])
+        found.append(f"{int(over.sum())} brokers are above their capacity (first: {names}): {_why(problem)}")
     return tuple(found)
 
 
-def _why(search: Search) -> str:
-    policy = search.problem.policy
+def _why(problem: Problem) -> str:
+    policy = problem.policy
     if policy.leaders_only:
         return "the policy allows leadership changes only"
-    if not search.problem.takes.any():
-        return "no broker may take them"
-    budgets = (policy.movements_max, policy.bytes_max, policy.inflow_max)
-    if any(budget is not None for budget in budgets):
-        return "budget, exclusions, capacity or racks leave no place for them"
-    return "exclusions, capacity, racks or too few alive brokers leave no place for them"
+    if not problem.takes.any():
+        return "no broker may take replicas"
+    if any(budget is not None for budget in (policy.movements_max, policy.bytes_max, policy.inflow_max)):
+        return "the budget does not suffice"
+    if policy.only_brokers or policy.only_topics or policy.excluded_topics or policy.excluded_brokers or policy.add:
+        return "the policy keeps them from moving, or capacity and racks leave no place"
+    return "capacity, racks or too few alive brokers leave no place for them"

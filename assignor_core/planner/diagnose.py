@@ -1,0 +1,106 @@
+"""What moving can't mend, in words: partitions heavier than a fair share, racks too small, brokers left above the band.
+
+Looks at bounds and at the result; changes nothing.
+"""
+
+import numpy as np
+
+from assignor_core.load import RESOURCES, Floats
+from assignor_core.planner.bounds import FOLLOWED, forced_share
+from assignor_core.planner.explain import WORDS
+from assignor_core.planner.placement import Placement
+from assignor_core.planner.problem import Problem
+
+HEAVY_MAX = 5
+"""Heavy partitions named, heaviest first."""
+
+
+def diagnose(problem: Problem, placement: Placement) -> tuple[str, ...]:
+    """One line for each cause."""
+    if not problem.arrays.alive.any() or not problem.arrays.partitions:
+        return ()
+    return (*_heavy_partitions(problem, placement), *_small_racks(problem, placement), *_left_over(problem, placement))
+
+
+def _heavy_partitions(problem: Problem, placement: Placement) -> list[str]:
+    """Partitions that alone put a broker above the band."""
+    found: dict[int, tuple[float, str]] = {}
+    for column, resource in enumerate(problem.arrays.column_resource):
+        name = RESOURCES[resource]
+        largest = problem.share[:, column].max()
+        if name in ("leaders", "replicas") or largest <= 0:
+            continue
+        parts = placement.leading[:, column] / largest
+        band = problem.policy.leader_limit if name == "leader_bytes_in" else problem.policy.band
+        for partition in np.flatnonzero(parts > 1 + band):
+            heaviest = max(found.get(int(partition), (0.0, "")), (float(parts[partition]), WORDS[name]))
+            found[int(partition)] = heaviest
+    ranked = sorted(found.items(), key=lambda item: (-item[1][0], item[0]))
+    lines = [
+        f"{_name(problem, partition)} alone is {part:.2f} fair shares of {word}: split it or change its key"
+        for partition, (part, word) in ranked[:HEAVY_MAX]
+    ]
+    if len(ranked) > HEAVY_MAX:
+        lines.append(f"{len(ranked) - HEAVY_MAX} more partitions are alone heavier than a fair share and the band")
+    return lines
+
+
+def _small_racks(problem: Problem, placement: Placement) -> list[str]:
+    """Racks whose brokers must carry more than a fair share, since each rack holds its part of every partition."""
+    arrays = problem.arrays
+    forced = forced_share(arrays, placement, problem.share)
+    followed = [column for column, r in enumerate(arrays.column_resource) if RESOURCES[r] in FOLLOWED[:2]]
+    lines = []
+    for rack in np.unique(arrays.racks[arrays.alive]):
+        members = np.flatnonzero(arrays.alive & (arrays.racks == rack))
+        part = float((forced[members][:, followed] / problem.share[members][:, followed]).max(initial=0.0))
+        if part > 1 + EVEN:
+            name = arrays.rack_names[members[0]]
+            lines.append(
+                f"{name} has {len(members)} of {int(arrays.alive.sum())} brokers, but replicas spread over racks put "
+                f"{part:.3f} fair shares on each of them: add brokers to it"
+            )
+    return lines
+
+
+EVEN = 1e-6
+
+
+def _left_over(problem: Problem, placement: Placement) -> list[str]:
+    """Brokers still above their limit, by resource."""
+    over = _excess(problem, placement)
+    lines = []
+    for name in ("bytes_in", "bytes_out", "disk", "leader_bytes_in"):
+        columns = [column for column, r in enumerate(problem.arrays.column_resource) if RESOURCES[r] == name]
+        excess = over[:, columns].max(axis=1, initial=0.0)
+        brokers = np.flatnonzero(excess > EVEN)
+        if len(brokers):
+            worst = int(np.argmax(excess))
+            broker = problem.arrays.broker_ids[worst]
+            lines.append(
+                f"{len(brokers)} brokers stay above the band in {WORDS[name]}, the worst is broker {broker}, "
+                f"{excess[worst]:.3f} fair shares above its limit: {_cause(problem)}"
+            )
+    return lines
+
+
+def _cause(problem: Problem) -> str:
+    policy = problem.policy
+    if policy.leaders_only:
+        return "only leadership may change"
+    if any(value is not None for value in (policy.movements_max, policy.bytes_max, policy.inflow_max)):
+        return "the budget is spent or leaves no better movement"
+    if policy.only_brokers or policy.only_topics or policy.excluded_brokers or policy.excluded_topics or policy.add:
+        return "the policy keeps the rest from moving"
+    return "no movement found relieves it"
+
+
+def _excess(problem: Problem, placement: Placement) -> Floats:
+    share = np.where(problem.share > 0, problem.share, 1.0)
+    excess: Floats = np.where(problem.share > 0, placement.loads - problem.limit, 0.0) / share
+    return excess
+
+
+def _name(problem: Problem, partition: int) -> str:
+    found = problem.arrays.partitions[partition]
+    return f"{found.topic}-{found.partition}"
