@@ -13,7 +13,7 @@ import structlog
 
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan, plan_to_json
-from assignor_core.planner import propose
+from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.skew import skew_of
 from assignor_core.trigger import Evaluation, Reason, SkewWindow, TriggerState, Verdict, after_plan, step
 from streaming.cluster import Cluster
@@ -45,16 +45,21 @@ class Proposal:
     windows: tuple[ClosedWindow, ...]
 
 
-def propose_now(cluster: Cluster, live: LiveCluster, settings: Settings, *, now_ms: int) -> Proposal:
-    """A plan from the newest closed windows and the live placement; raises NothingToPlanOn."""
+def propose_now(
+    cluster: Cluster, live: LiveCluster, settings: Settings, *, now_ms: int, policy: PlannerPolicy | None = None
+) -> Proposal:
+    """A plan from the newest closed windows and the live placement; raises NothingToPlanOn.
+
+    `policy` stands in for the settings' where a person asks for something special.
+    """
     windows = closed_windows(settings, now_ms=now_ms)[-settings.planner.windows :]
     if not windows:
         raise NothingToPlanOn("no closed window in the tables yet: is the pipeline running?")
     model = build_model(live, cluster.replica_sizes(), windows, settings, now_ms=now_ms)
     _check_known(model)
-    topics = {topic for topic, _ in live.partitions}
+    chosen = policy or planner_policy(settings, {topic for topic, _ in live.partitions})
     began = time.perf_counter()
-    plan = propose(model.cluster, planner_policy(settings, topics))
+    plan = propose(model.cluster, chosen)
     elapsed_ms = (time.perf_counter() - began) * 1000
     return Proposal(plan, {**plan_to_json(plan), "elapsed_ms": elapsed_ms}, windows)
 

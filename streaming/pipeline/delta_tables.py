@@ -59,7 +59,7 @@ def upsert_arrow(rows: pa.Table, location: str, table: Table, transaction: tuple
     (
         delta.merge(
             rows.cast(arrow_schema(table)),
-            predicate=_matching(table, oldest),
+            predicate=_matching(table, _arrow_literal(oldest)),
             source_alias="s",
             target_alias="t",
             commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),
@@ -80,7 +80,7 @@ def upsert_spark(rows: DataFrame, location: str, table: Table, transaction: tupl
         (
             SparkDeltaTable.forPath(session, location)
             .alias("t")
-            .merge(rows.alias("s"), _matching(table, oldest))
+            .merge(rows.alias("s"), _matching(table, _spark_literal(oldest)))
             .whenMatchedUpdateAll(condition=KEEPS_FULLER)
             .whenNotMatchedInsertAll()
             .execute()
@@ -93,15 +93,20 @@ def upsert_spark(rows: DataFrame, location: str, table: Table, transaction: tupl
 
 def finalize(location: str, watermark: datetime) -> None:
     """Mark windows that the watermark has passed: their rows will not change again. Safe to repeat."""
-    passed = f"window_end <= {_literal(watermark)} AND NOT is_final"
+    passed = f"window_end <= {_arrow_literal(watermark)} AND NOT is_final"
     DeltaTable(location).update(predicate=passed, updates={"is_final": "true"})
 
 
-def _matching(table: Table, oldest: datetime) -> str:
+def _matching(table: Table, oldest: str) -> str:
     """Same key; the literal bound lets Delta leave out every file of older windows."""
     keys = " AND ".join(f"t.{name} = s.{name}" for name in table.key)
-    return f"t.window_start >= {_literal(oldest)} AND {keys}"
+    return f"t.window_start >= {oldest} AND {keys}"
 
 
-def _literal(time: datetime) -> str:
-    return f"TIMESTAMP '{time.astimezone(UTC).strftime('%Y-%m-%dT%H:%M:%S.%fZ')}'"
+def _spark_literal(time: datetime) -> str:
+    return f"TIMESTAMP '{time.astimezone(UTC).isoformat()}'"
+
+
+def _arrow_literal(time: datetime) -> str:
+    """delta-rs compares timestamps only with literals of exactly the column's type."""
+    return f"""arrow_cast('{time.astimezone(UTC).isoformat()}', 'Timestamp(Microsecond, Some("UTC"))')"""

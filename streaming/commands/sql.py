@@ -1,0 +1,140 @@
+"""`rebalancer sql`: one SELECT over the Delta tables with DuckDB; no JVM, nothing is ever written."""
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import duckdb
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from streaming import tables
+from streaming.commands.options import settings_from, settings_options
+from streaming.errors import UsageProblem
+from streaming.schemas import TABLES, ColumnType
+
+ROWS_SHOWN_MAX = 1_000
+
+
+@click.command()
+@click.argument("query", required=False)
+@settings_options
+@click.option("--tables-dir", type=str, help="Folder (or URI) of the tables; default: the settings' storage.tables.")
+@click.option("--format", "output_format", type=click.Choice(["table", "csv", "json"]), default="table",
+              show_default=True)  # fmt: skip
+@click.option("--at", "at_text", metavar="TIME", help="Tables as they were then (ISO 8601, UTC): what the planner saw.")
+@click.option("--tables", "list_tables", is_flag=True, help="List tables and columns instead.")
+def sql(
+    query: str | None,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    tables_dir: str | None,
+    output_format: str,
+    at_text: str | None,
+    list_tables: bool,
+) -> int:
+    """One SELECT over the tables partition_load, broker_load, group_lag, decision, plan, movement, execution, ...
+
+    \b
+    rebalancer sql "SELECT broker, avg(bytes_in_per_sec) FROM broker_load GROUP BY broker"
+    """
+    if list_tables:
+        return _list_tables()
+    if not query:
+        raise UsageProblem("sql: no query given; try `rebalancer sql --tables`")
+    root = tables_dir or settings_from(config_file, assignments).storage.tables
+    columns, rows = run_query(query, root, _moment(at_text))
+    _print(columns, rows, output_format)
+    return 0
+
+
+def run_query(query: str, root: str, at: datetime | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Column names and rows of one SELECT over the tables below `root`; raises UsageProblem."""
+    connection = duckdb.connect(config={"enable_external_access": False})
+    try:
+        statements = duckdb.extract_statements(query)
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise UsageProblem("sql: exactly one SELECT (or WITH ... SELECT) is allowed")
+        found = []
+        for name in TABLES:
+            table = tables.open_table(root, name)
+            if table is not None:
+                # Registered as a lazy dataset: only the columns and files that the query needs are read.
+                connection.register(f"_{name}", _as_of(table, at).to_pyarrow_dataset())
+                connection.execute(_view(name))
+                found.append(name)
+        if not found:
+            raise UsageProblem(f"sql: no tables in {root}: is storage.tables right?")
+        result = connection.execute(query)
+        return [column[0] for column in result.description or ()], result.fetchall()
+    except (duckdb.Error, DeltaError) as error:
+        raise UsageProblem(f"sql: {str(error).splitlines()[0]}") from None
+    finally:
+        connection.close()
+
+
+def _view(name: str) -> str:
+    """Times as UTC without a zone: DuckDB's functions on zoned times need an extension that it would download."""
+    times = [column.name for column in TABLES[name].columns if column.type is ColumnType.TIMESTAMP]
+    casts = ", ".join(f"{column}::TIMESTAMP AS {column}" for column in times)
+    return f"CREATE VIEW {name} AS SELECT * REPLACE ({casts}) FROM _{name}"  # noqa: S608 - names of our own
+
+
+def _as_of(table: DeltaTable, at: datetime | None) -> DeltaTable:
+    if at is not None:
+        table.load_as_version(at)
+    return table
+
+
+def _moment(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageProblem(f"--at: {text!r} is no ISO 8601 time, like 2026-11-21T14:05:00") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _print(columns: list[str], rows: list[tuple[Any, ...]], output_format: str) -> None:
+    if output_format == "json":
+        click.echo(json.dumps([dict(zip(columns, row, strict=True)) for row in rows], default=str))
+        return
+    if output_format == "csv":
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow(columns)
+        writer.writerows(rows)
+        click.echo(text.getvalue(), nl=False)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows[:ROWS_SHOWN_MAX]:
+        table.add_row(*(_shown(value) for value in row))
+    Console(soft_wrap=True).print(table)
+    if len(rows) > ROWS_SHOWN_MAX:
+        click.echo(f"... {len(rows) - ROWS_SHOWN_MAX} more rows; --format csv shows all")
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    return str(value)
+
+
+def _list_tables() -> int:
+    for table in TABLES.values():
+        click.echo(f"{table.name}: {table.comment}")
+        for column in table.columns:
+            click.echo(f"    {column.name:<34} {column.type:<15} {column.comment}")
+    return 0
