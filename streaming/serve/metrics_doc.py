@@ -1,0 +1,75 @@
+"""docs/metrics.md, written from `families`: `python -m streaming.serve.metrics_doc > docs/metrics.md`."""
+
+from collections.abc import Iterable
+
+import click
+
+from streaming.serve import families
+from streaming.serve.families import Family
+from streaming.serve.samples import SUPPRESSING
+from streaming.serve.snapshot import PARTS
+
+HEAD = """# Metrics
+
+Generated from `streaming/serve/families.py` by `python -m streaming.serve.metrics_doc`; a test compares.
+
+`rebalancer serve` answers `/metrics` in Prometheus' text format, and in OpenMetrics where the scraper asks for it.
+Every series bears the label `kafka_cluster` (`kafka.cluster_name` in the settings) besides those in the table. What is
+unknown is absent, never 0 and never NaN. Load figures are means over the newest **closed** window, so they change once
+a window. Counters of decisions and executions count rows of the Delta tables: they go on where they were after any
+restart, and fall only if rows are removed; counters of the stream begin anew with the process of the pipeline.
+
+Fixed label values:
+
+- `resource`, `trigger`: {resources}
+- `part`: {parts}
+- `reason` of `rebalancer_rebalance_suppressed_total`: {reasons}
+- `kind`: `leader` (only the leader changes), `replica`
+- `source`: `byte_rate`, `consumer_lag`; `query` adds `rejects`
+- `mode`: `observe`, `propose`, `apply`
+
+At most `serve.series_max` series are exported. The sections stand in order of importance: what is beyond the limit is
+cut from the end, and `rebalancer_export_dropped_series` says how many of which family. Consumer groups stand with most
+lag first, so that those cut have least.
+
+Each answer ends with the usual `process_...` metrics of the serve process itself (memory, CPU, open files).
+"""
+
+SECTIONS: tuple[tuple[str, tuple[Family, ...]], ...] = (
+    ("This exporter", families.SNAPSHOT),
+    ("Streaming queries and ingest", families.STREAMS),
+    ("Window", families.WINDOW),
+    ("Skew", families.SKEW),
+    ("Rebalancing", families.REBALANCE),
+    ("Brokers", families.BROKERS),
+    ("Delta tables", families.TABLES),
+    ("Hot partitions", families.HOT),
+    ("Consumer groups", families.GROUPS),
+    ("Cut series", families.EXPORT),
+)
+
+
+def render() -> str:
+    """The whole page."""
+    head = HEAD.format(
+        resources=_words(families.RESOURCE_LABELS.values()),
+        parts=_words(PARTS),
+        reasons=_words(SUPPRESSING),
+    )
+    return "\n".join([head, *(_section(title, rows) for title, rows in SECTIONS)])
+
+
+def _section(title: str, rows: tuple[Family, ...]) -> str:
+    lines = [f"## {title}", "", "| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for family in rows:
+        labels = ", ".join(f"`{label}`" for label in family.labels) or "-"
+        lines.append(f"| `{family.name}` | {family.kind} | {labels} | {family.help} |")
+    return "\n".join([*lines, ""])
+
+
+def _words(values: Iterable[str]) -> str:
+    return ", ".join(f"`{value}`" for value in values)
+
+
+if __name__ == "__main__":
+    click.echo(render(), nl=False)

@@ -1,0 +1,177 @@
+"""The metrics: values, names, the cap, and that the list, the docs and the answer agree."""
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming.serve.families import FAMILIES
+from streaming.serve.metrics import bounded, registry_of
+from streaming.serve.metrics_doc import render
+from streaming.serve.samples import Sample
+from streaming.serve.snapshot import read_snapshot
+from streaming.settings import Settings
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for, skewed_cluster
+
+Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
+ROOT = Path(__file__).parents[2]
+
+
+def registry_now(settings: Settings) -> CollectorRegistry:
+    snapshot = read_snapshot(settings, NOW_MS)
+    return registry_of(lambda: snapshot, settings)
+
+
+def series_of(text: str) -> Series:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(series: Series, name: str, **labels: str) -> float | None:
+    return series.get((f"rebalancer_{name}", frozenset({"kafka_cluster": "test", **labels}.items())))
+
+
+@pytest.fixture
+def skewed(tmp_path: Path) -> Settings:
+    settings = settings_for(tmp_path, planner={"capacities": {"1": {"bytes_in_per_sec": 1.0e7}}})
+    skewed_cluster(Synthetic(settings.storage.tables), NOW_MS)
+    return settings
+
+
+def test_what_the_tables_say_is_what_is_exported(skewed: Settings) -> None:
+    found = series_of(generate_latest(registry_now(skewed)).decode())
+    assert value(found, "broker_in_bytes_per_second", broker="1") == pytest.approx(4.2e6 * 1.4)
+    assert value(found, "broker_replication_in_bytes_per_second", broker="2") == 4.0e5
+    assert value(found, "broker_in_capacity_bytes_per_second", broker="1") == 1.0e7
+    assert value(found, "broker_in_capacity_bytes_per_second", broker="2") is None
+    loads = [4.2e6 * 1.4 + 4.0e5, 2.9e6, 3.5e6]
+    ratio = max(loads) / (sum(loads) / 3)
+    assert value(found, "cluster_load_max_per_mean_ratio", resource="network_in") == pytest.approx(ratio)
+    assert value(found, "broker_load_deviation_ratio", broker="1", resource="network_in") == pytest.approx(ratio - 1)
+    assert value(found, "skew_threshold_ratio", resource="network_in") == 1.3
+    assert value(found, "skew_breached", resource="network_in") == 1
+    assert value(found, "skew_breached", resource="network_out") == 0
+    assert value(found, "skew_breach_started_timestamp_seconds", resource="network_in") == NOW_MS / 1000 - 300
+    assert value(found, "window_completeness_ratio") == 1
+    assert value(found, "rebalance_evaluations_total") == 3
+    assert value(found, "rebalance_triggers_total", trigger="network_in") == 1
+    assert value(found, "rebalance_triggers_total", trigger="network_out") == 0
+    assert value(found, "rebalance_suppressed_total", reason="in_progress") == 1
+    assert value(found, "rebalance_suppressed_total", reason="cooldown") == 0
+    assert value(found, "rebalance_in_progress") == 1
+    assert value(found, "rebalance_moves_pending") == 2
+    assert value(found, "rebalance_plan_moves", kind="replica") == 4
+    assert value(found, "rebalance_plan_duration_seconds_bucket", le="0.5") == 1
+    assert value(found, "rebalance_plan_duration_seconds_sum") == 0.42
+    assert value(found, "stream_active", query="byte_rate") == 1
+    assert value(found, "stream_last_batch_phase_seconds", query="byte_rate", phase="addBatch") == 0.9
+    assert value(found, "ingest_rejected_records_total", source="byte_rate", reason="future") == 2
+    assert value(found, "consumergroup_lag_records", consumergroup="billing", topic="topic-A") == 900 * sum(range(30))
+    assert value(found, "delta_table_files", table="decision") == 3
+    assert value(found, "snapshot_part_up", part="load") == 1
+
+
+def test_without_tables_the_exporter_says_so_and_nothing_else(tmp_path: Path) -> None:
+    found = series_of(generate_latest(registry_now(settings_for(tmp_path))).decode())
+    assert value(found, "brokers_reporting") == 0
+    assert value(found, "rebalance_evaluations_total") == 0
+    assert value(found, "window_end_timestamp_seconds") is None
+    assert not [name for name, _ in found if name.startswith("rebalancer_broker_")]
+
+
+def test_a_broken_part_is_0_and_its_figures_stay(skewed: Settings) -> None:
+    snapshot = replace(read_snapshot(skewed, NOW_MS), failures={"load": "table broker_load can't be read"})
+    found = series_of(generate_latest(registry_of(lambda: snapshot, skewed)).decode())
+    assert value(found, "snapshot_part_up", part="load") == 0
+    assert value(found, "snapshot_part_up", part="control") == 1
+    assert value(found, "broker_in_bytes_per_second", broker="2") == 2.5e6
+
+
+def test_a_broker_that_is_gone_leaves_no_series(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    start_ms = NOW_MS - 100 * WINDOW_MS
+    synthetic.broker_load(start_ms, {1: 10.0, 9: 10.0})
+    assert value(series_of(generate_latest(registry_now(settings)).decode()), "broker_info", broker="9", rack="r0") == 1
+    synthetic.broker_load(start_ms + 90 * WINDOW_MS, {1: 10.0})
+    found = series_of(generate_latest(registry_now(settings)).decode())
+    assert not [labels for name, labels in found if ("broker", "9") in labels]
+
+
+def test_every_family_is_exported_and_every_exported_one_is_listed(skewed: Settings) -> None:
+    parsed = {
+        family.name: family for family in text_string_to_metric_families(generate_latest(registry_now(skewed)).decode())
+    }
+    ours = {name: family for name, family in parsed.items() if name.startswith("rebalancer_")}
+    assert {family.name.removesuffix("_total"): family.kind for family in FAMILIES} == {
+        name: family.type for name, family in ours.items()
+    }
+    for family in FAMILIES:
+        for sample in ours[family.name.removesuffix("_total")].samples:
+            assert set(sample.labels) - {"le"} == {"kafka_cluster", *family.labels}, family.name
+
+
+def test_openmetrics_says_the_same(skewed: Settings) -> None:
+    registry = registry_now(skewed)
+    text = series_of(generate_latest(registry).decode())
+    other = {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in parse_openmetrics(openmetrics(registry).decode())
+        for sample in family.samples
+        if family.name.startswith("rebalancer_")
+    }
+    assert other == {key: number for key, number in text.items() if key[0].startswith("rebalancer_")}
+
+
+def test_the_cap_cuts_the_least_important_and_counts_it(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, serve={"series_max": 300})
+    rows = [(f"group-{index}", "t", 0, 0, 1_000 - index) for index in range(200)]
+    Synthetic(settings.storage.tables).group_lag(NOW_MS - 2 * WINDOW_MS, rows)
+    found = series_of(generate_latest(registry_now(settings)).decode())
+    assert value(found, "export_dropped_series", family="rebalancer_consumergroup_lag_retention_ratio") == 200
+    assert value(found, "consumergroup_lag_records", consumergroup="group-0", topic="t") == 1_000
+    assert value(found, "export_dropped_series", family="rebalancer_consumergroup_lag_records") == 0
+    assert value(found, "window_seconds") == 60
+
+
+@given(
+    st.lists(st.sampled_from(["consumergroup_lag_records", "broker_replicas", "brokers_expected"])), st.integers(0, 30)
+)
+def test_nothing_is_lost_uncounted(names: list[str], series_max: int) -> None:
+    kept, dropped = bounded((Sample(name, (), index) for index, name in enumerate(names)), series_max)
+    total = sum(len(rows) for rows in kept.values())
+    assert total == min(len(names), series_max)
+    assert total + sum(dropped.values()) == len(names)
+
+
+def test_names_follow_the_rules() -> None:
+    names = [family.name for family in FAMILIES]
+    assert len(names) == len(set(names))
+    for family in FAMILIES:
+        assert family.name.startswith("rebalancer_")
+        assert (family.kind == "counter") == family.name.endswith("_total")
+        assert not set(family.labels) & {"cluster", "env", "type", "kafka_cluster"}
+        assert family.help
+
+
+def test_the_page_of_metrics_is_the_generated_one() -> None:
+    assert (ROOT / "docs" / "metrics.md").read_text() == render()
+
+
+@pytest.mark.prometheus
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool isn't installed (Debian package prometheus)")
+def test_promtool_finds_nothing_to_complain_about(skewed: Settings) -> None:
+    text = generate_latest(registry_now(skewed))
+    checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (checked.returncode, checked.stderr.decode()) == (0, "")

@@ -1,0 +1,131 @@
+"""The process: what it answers, what it does when its port is taken, and that it ends as told."""
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from starlette.applications import Starlette
+
+from streaming.processes import free_port
+from streaming.serve.snapshot import read_snapshot
+from streaming.serve.web import build_app
+from tests.serve.synthetic import Synthetic, settings_for, skewed_cluster
+
+DEADLINE_S = 30.0
+
+
+def get(app: Starlette, path: str, accept: str = "*/*") -> httpx.Response:
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return await client.get(path, headers={"Accept": accept})
+
+    return asyncio.run(ask())
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Starlette:
+    settings = settings_for(tmp_path)
+    now_ms = time.time_ns() // 1_000_000
+    skewed_cluster(Synthetic(settings.storage.tables), now_ms)
+    snapshot = read_snapshot(settings, now_ms)
+    return build_app(lambda: snapshot, settings)
+
+
+def test_metrics_come_in_the_form_that_is_asked_for(app: Starlette) -> None:
+    text = get(app, "/metrics")
+    assert text.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert "# EOF" not in text.text
+    openmetrics = get(app, "/metrics", "application/openmetrics-text; version=1.0.0")
+    assert openmetrics.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert openmetrics.text.endswith("# EOF\n")
+
+
+def test_the_api_shows_the_snapshot(app: Starlette) -> None:
+    status = get(app, "/api/status").json()
+    assert [broker["broker"] for broker in status["load"]["brokers"]] == [1, 2, 3]
+    assert status["control"]["decision"]["reason"] == "in_progress"
+    assert status["control"]["execution"]["movements_done"] == 4
+    assert status["groups"]["topics"][0]["group"] == "billing"
+
+
+def test_the_page_needs_nothing_from_elsewhere(app: Starlette) -> None:
+    page = get(app, "/")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "http://" not in page.text.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in page.text
+    assert "innerHTML" not in page.text, "names come from outside and must stay text"
+
+
+def test_ready_says_why_not(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    now_ms = time.time_ns() // 1_000_000
+    fresh = read_snapshot(settings, now_ms)
+    assert get(build_app(lambda: fresh, settings), "/readyz").status_code == 200
+    broken = replace(fresh, failures={"load": "table broker_load can't be read"})
+    answer = get(build_app(lambda: broken, settings), "/readyz")
+    assert (answer.status_code, answer.json()["problems"]) == (503, ["load: table broker_load can't be read"])
+    old = replace(fresh, read_at_ms=now_ms - 3_600_000)
+    assert get(build_app(lambda: old, settings), "/readyz").status_code == 503
+    assert get(build_app(lambda: old, settings), "/healthz").status_code == 200
+
+
+def start(folder: Path, port: int) -> subprocess.Popen[str]:
+    config = folder / "rebalancer.yaml"
+    settings = {"kafka": {"cluster_name": "test"}, "storage": {"tables": str(folder / "tables")},
+                "serve": {"port": port, "refresh_interval_ms": 200}, "log": {"format": "json"}}  # fmt: skip
+    config.write_text(yaml.safe_dump(settings))
+    command = [sys.executable, "-m", "streaming", "serve", "--config", str(config)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    port = free_port()
+    process = start(tmp_path, port)
+    try:
+        assert process.stderr is not None
+        assert json.loads(process.stderr.readline())["event"] == "serve_started"
+        yield process, f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_starts_without_tables_sees_them_come_and_ends_on_a_signal(
+    serving: tuple[subprocess.Popen[str], str], tmp_path: Path, number: signal.Signals
+) -> None:
+    process, url = serving
+    assert httpx.get(f"{url}/api/status").json()["load"]["brokers"] == []
+    now_ms = time.time_ns() // 1_000_000
+    skewed_cluster(Synthetic(str(tmp_path / "tables")), now_ms)
+    deadline = time.monotonic() + DEADLINE_S
+    while not httpx.get(f"{url}/api/status").json()["control"]["execution"]:
+        assert time.monotonic() < deadline, "the tables were never seen"
+        time.sleep(0.1)
+    process.send_signal(number)
+    assert process.wait(DEADLINE_S) == 0
+    assert process.stderr is not None
+    assert json.loads(process.stderr.read().splitlines()[-1])["event"] == "serve_stopped"
+
+
+def test_a_port_that_is_taken_is_one_clear_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = start(tmp_path, port)
+        _, errors = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 1
+    assert errors.count("\n") == 1
+    assert f"serve.port {port}" in errors
+    assert "in use" in errors

@@ -1,0 +1,203 @@
+"""What a snapshot shows of tables written by the test: the newest closed window, unknown kept apart from zero."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from assignor_core.skew import skew_of
+from streaming import tables
+from streaming.serve.snapshot import SnapshotReader, read_snapshot, to_json
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for, skewed_cluster
+
+START_MS = NOW_MS - 10 * WINDOW_MS
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def test_without_tables_everything_is_empty(folder: Path) -> None:
+    snapshot = read_snapshot(settings_for(folder), NOW_MS)
+    assert snapshot.load.window_end_ms is None
+    assert snapshot.completeness is None
+    assert not snapshot.failures
+    assert not snapshot.groups.topics
+
+
+def test_figures_are_those_of_the_newest_closed_window(folder: Path) -> None:
+    settings = settings_for(folder)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(START_MS, {1: 10.0, 2: 10.0})
+    synthetic.broker_load(START_MS + WINDOW_MS, {1: 30.0, 2: 10.0})
+    synthetic.broker_load(START_MS + 2 * WINDOW_MS, {1: 99.0, 2: 0.0}, is_final=False)
+    load = read_snapshot(settings, NOW_MS).load
+    assert load.window_end_ms == START_MS + 2 * WINDOW_MS
+    assert [broker.bytes_in_per_sec for broker in load.brokers] == [30.0, 10.0]
+    assert load.skew["bytes_in"] == skew_of({1: 30.0, 2: 10.0})
+    assert [row.max_over_mean for row in load.history] == [1.0, 1.5]
+
+
+def test_a_window_is_closed_by_later_events_before_its_rows_say_so(folder: Path) -> None:
+    settings = settings_for(folder)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(START_MS, {1: 10.0}, is_final=False)
+    assert read_snapshot(settings, NOW_MS).load.window_end_ms is None
+    synthetic.broker_load(START_MS + WINDOW_MS, {1: 10.0}, is_final=False)
+    assert read_snapshot(settings, NOW_MS).load.window_end_ms == START_MS + WINDOW_MS
+
+
+def test_a_silent_broker_is_shown_without_figures(folder: Path) -> None:
+    settings = settings_for(folder)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(START_MS, {1: 10.0, 2: 10.0, 3: 10.0})
+    synthetic.broker_load(START_MS + WINDOW_MS, {1: 10.0, 2: None})
+    snapshot = read_snapshot(settings, NOW_MS)
+    assert [broker.bytes_in_per_sec for broker in snapshot.load.brokers] == [10.0, None, None]
+    assert [broker.last_sample_ms for broker in snapshot.load.brokers][2] == START_MS + 55_000
+    assert snapshot.load.brokers_reporting == 1
+    assert snapshot.completeness == pytest.approx(1 / 3)
+    assert set(snapshot.load.skew["bytes_in"].deviation) == {1}
+
+
+def test_old_data_stays_visible_however_old_it_is(folder: Path) -> None:
+    settings = settings_for(folder)
+    Synthetic(settings.storage.tables).broker_load(START_MS, {1: 10.0})
+    year_later = NOW_MS + 365 * 86_400_000
+    assert read_snapshot(settings, year_later).load.window_end_ms == START_MS + WINDOW_MS
+
+
+def test_capacities_count_where_every_broker_has_one(folder: Path) -> None:
+    capacities = {"1": {"bytes_in_per_sec": 20.0}, "2": {"bytes_in_per_sec": 10.0}}
+    settings = settings_for(folder, planner={"capacities": capacities})
+    Synthetic(settings.storage.tables).broker_load(START_MS, {1: 20.0, 2: 10.0})
+    assert read_snapshot(settings, NOW_MS).load.skew["bytes_in"].max_over_mean == 1.0
+
+
+def test_lag_is_summed_by_topic_worst_first_and_unknown_is_none(folder: Path) -> None:
+    settings = settings_for(folder)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.group_lag(START_MS, [("g", "t", 0, 10, 100)])
+    synthetic.group_lag(
+        START_MS + WINDOW_MS, [("g", "t", 0, 90, 100), ("g", "t", 1, 60, 100), ("h", "t", 0, None, 100)]
+    )
+    known, unknown = read_snapshot(settings, NOW_MS).groups.topics
+    assert (known.lag_records, known.lag_max_records, known.partitions) == (50, 40, 2)
+    assert known.retention_ratio == pytest.approx(0.4)
+    assert (unknown.group, unknown.lag_records, unknown.retention_ratio) == ("h", None, None)
+
+
+def test_totals_are_counted_once_and_survive_a_restart(folder: Path) -> None:
+    settings = settings_for(folder)
+    synthetic = Synthetic(settings.storage.tables)
+    reader = SnapshotReader(settings)
+    synthetic.decision(NOW_MS)
+    synthetic.rejected(NOW_MS, ["future"])
+    synthetic.plan(NOW_MS)
+    assert reader.read(NOW_MS).control.decisions == {("hold", "balanced", "bytes_in"): 1}
+    synthetic.decision(NOW_MS + 1_000, "plan", "skewed")
+    synthetic.decision(NOW_MS + 2_000)
+    synthetic.rejected(NOW_MS + 1_000, ["future", "not_json"])
+    for again in (reader, SnapshotReader(settings)):
+        snapshot = again.read(NOW_MS + 3_000)
+        assert snapshot.control.decisions == {
+            ("hold", "balanced", "bytes_in"): 2,
+            ("plan", "skewed", "bytes_in"): 1,
+        }
+        assert snapshot.streams.rejected == {("byte_rate", "future"): 2, ("byte_rate", "not_json"): 1}
+        assert snapshot.control.planning_seconds == (0.42,)
+
+
+def test_an_execution_is_under_way_until_it_is_done(folder: Path) -> None:
+    settings = settings_for(folder)
+    synthetic = Synthetic(settings.storage.tables)
+    reader = SnapshotReader(settings)
+    synthetic.event(NOW_MS, 0, "approved")
+    first = reader.read(NOW_MS).control.execution
+    assert first is not None
+    assert not first["under_way"]
+    synthetic.event(NOW_MS + 1_000, 1, "started")
+    synthetic.event(NOW_MS + 1_000, 2, "submitted")
+    second = reader.read(NOW_MS).control
+    assert second.execution is not None
+    assert second.execution["under_way"]
+    assert [row["event"] for row in second.events] == ["submitted", "started", "approved"]
+    synthetic.event(NOW_MS + 6_000, 3, "done", movements_done=6)
+    third = reader.read(NOW_MS).control
+    assert third.execution is not None
+    assert not third.execution["under_way"]
+    assert third.last_success_ms == NOW_MS + 6_000
+    assert third.execution_seconds == (5.0,)
+    synthetic.event(NOW_MS + 9_000, 0, "refused", execution_id="e-2")
+    assert reader.read(NOW_MS).control.failures == 1
+
+
+def test_a_part_that_breaks_keeps_its_figures_and_is_named(folder: Path) -> None:
+    settings = settings_for(folder)
+    skewed_cluster(Synthetic(settings.storage.tables), NOW_MS)
+    reader = SnapshotReader(settings)
+    whole = reader.read(NOW_MS)
+    assert not whole.failures
+    lag = folder / "tables" / "group_lag"
+    for file in lag.rglob("*.parquet"):
+        file.write_bytes(b"no parquet")
+    Synthetic(settings.storage.tables, _commits=1_000).group_lag(NOW_MS, [("g", "t", 0, 1, 2)])
+    for file in lag.rglob("*.parquet"):
+        file.write_bytes(b"no parquet")
+    broken = reader.read(NOW_MS)
+    assert list(broken.failures) == ["groups"]
+    assert broken.groups == whole.groups
+    assert broken.load == whole.load
+
+
+def test_tables_that_are_made_anew_are_read_anew(folder: Path) -> None:
+    settings = settings_for(folder)
+    reader = SnapshotReader(settings)
+    Synthetic(settings.storage.tables).broker_load(START_MS, {1: 10.0})
+    assert len(reader.read(NOW_MS).load.brokers) == 1
+    shutil.rmtree(settings.storage.tables)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(START_MS, {1: 10.0, 2: 10.0})
+    synthetic.broker_load(START_MS + WINDOW_MS, {1: 10.0, 2: 10.0})
+    for _ in range(2):  # the first read may find the ruins
+        snapshot = reader.read(NOW_MS)
+    assert len(snapshot.load.brokers) == 2
+
+
+def test_another_cluster_in_the_same_tables_is_not_ours(folder: Path) -> None:
+    settings = settings_for(folder)
+    Synthetic(settings.storage.tables, cluster="other").broker_load(START_MS, {1: 10.0})
+    assert read_snapshot(settings, NOW_MS).load.brokers == ()
+
+
+def test_the_snapshot_becomes_json_types_only(folder: Path) -> None:
+    settings = settings_for(folder)
+    skewed_cluster(Synthetic(settings.storage.tables), NOW_MS)
+
+    def check(value: object) -> None:
+        if isinstance(value, dict):
+            assert all(isinstance(key, str) for key in value)
+            for entry in value.values():
+                check(entry)
+        elif isinstance(value, list):
+            for entry in value:
+                check(entry)
+        else:
+            assert value is None or isinstance(value, str | int | float | bool), value
+
+    shown = to_json(read_snapshot(settings, NOW_MS))
+    check(shown)
+    assert shown["control"]["decisions"]["plan/skewed/bytes_in"] == 1
+    assert shown["load"]["skew"]["bytes_in"]["deviation"].keys() == {"1", "2", "3"}
+
+
+def test_all_tables_are_told_by_version_files_and_bytes(folder: Path) -> None:
+    settings = settings_for(folder)
+    Synthetic(settings.storage.tables).broker_load(START_MS, {1: 10.0})
+    tables.create_table(settings.storage.tables, "plan")
+    by_name = {state.name: state for state in read_snapshot(settings, NOW_MS).tables}
+    assert by_name.keys() == {"broker_load", "plan"}
+    assert (by_name["broker_load"].files, by_name["broker_load"].version) == (1, 1)
+    assert by_name["broker_load"].size_bytes > 0
+    assert (by_name["plan"].files, by_name["plan"].size_bytes) == (0, 0)
