@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 from delta.tables import DeltaTable as SparkDeltaTable
-from deltalake import CommitProperties, DeltaTable, Transaction
-from pyspark.sql import DataFrame
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from pyarrow import compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import (
     BinaryType,
@@ -47,28 +48,51 @@ def shaped(rows: DataFrame, table: Table) -> DataFrame:
     return rows.select(*(f.col(column.name).cast(SPARK_TYPES[column.type]) for column in table.columns))
 
 
-def upsert_arrow(rows: pa.Table, location: str, table: Table, transaction: tuple[str, int]) -> bool:
-    """Upsert by the table's key from the driver; False where this (application id, version) had been written."""
+def upsert_arrow(
+    rows: pa.Table, location: str, table: Table, transaction: tuple[str, int], watermark: datetime
+) -> bool:
+    """Upsert from the driver in one commit; False where this (application id, version) had been written.
+
+    The rows of all windows that are still open are read, brought up to date and put back in place of themselves;
+    windows that `watermark` has passed become final with it. (delta-rs's own merge writes strings as views, which the
+    filters of other Arrow readers can't compare.)
+    """
     delta = DeltaTable(location)
     written = delta.transaction_version(transaction[0])
     if written is not None and written >= transaction[1]:
         return False
     if rows.num_rows == 0:
         return True
-    oldest = pa.compute.min(rows["window_start"]).as_py()
-    (
-        delta.merge(
-            rows.cast(arrow_schema(table)),
-            predicate=_matching(table, _arrow_literal(oldest)),
-            source_alias="s",
-            target_alias="t",
-            commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),
-        )
-        .when_matched_update_all(predicate=KEEPS_FULLER)
-        .when_not_matched_insert_all()
-        .execute()
+    dataset = delta.to_pyarrow_dataset()
+    open_windows = dataset.to_table(columns=["window_start"], filter=~pc.field("is_final"))["window_start"]
+    since = pc.min(pa.chunked_array([*open_windows.chunks, *rows["window_start"].chunks])).as_py()
+    present = dataset.to_table(filter=pc.field("window_start") >= since)
+    schema = arrow_schema(table)
+    write_deltalake(
+        delta,
+        closed_by(fullest(present.cast(schema), rows.cast(schema), table.key), watermark),
+        mode="overwrite",
+        predicate=f"window_start >= {_arrow_literal(since)}",
+        commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),
     )
     return True
+
+
+def fullest(present: pa.Table, new: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """One row per key: the one that rests on more samples, the new one of equals."""
+    both = pa.concat_tables([present, new])
+    age = pa.array([0] * present.num_rows + [1] * new.num_rows, pa.int8())
+    ranked = both.append_column("_age", age).sort_by([("sample_count", "ascending"), ("_age", "ascending")])
+    ranked = ranked.append_column("_rank", pa.array(range(ranked.num_rows), pa.int64()))
+    best = ranked.group_by(list(key)).aggregate([("_rank", "max")])["_rank_max"]
+    return ranked.take(best).select(present.column_names)
+
+
+def closed_by(rows: pa.Table, watermark: datetime) -> pa.Table:
+    """The same rows, those of windows that end at or before `watermark` marked final."""
+    passed = pc.less_equal(rows["window_end"], pa.scalar(watermark, rows["window_end"].type))
+    index = rows.column_names.index("is_final")
+    return rows.set_column(index, rows.schema.field(index), pc.or_(rows["is_final"], passed))
 
 
 def upsert_spark(rows: DataFrame, location: str, table: Table, transaction: tuple[str, int], oldest: datetime) -> None:
@@ -80,7 +104,7 @@ def upsert_spark(rows: DataFrame, location: str, table: Table, transaction: tupl
         (
             SparkDeltaTable.forPath(session, location)
             .alias("t")
-            .merge(rows.alias("s"), _matching(table, _spark_literal(oldest)))
+            .merge(rows.alias("s"), _matching(table, oldest))
             .whenMatchedUpdateAll(condition=KEEPS_FULLER)
             .whenNotMatchedInsertAll()
             .execute()
@@ -91,16 +115,16 @@ def upsert_spark(rows: DataFrame, location: str, table: Table, transaction: tupl
         session.conf.unset(TRANSACTION_VERSION)
 
 
-def finalize(location: str, watermark: datetime) -> None:
+def finalize_spark(session: SparkSession, location: str, watermark: datetime) -> None:
     """Mark windows that the watermark has passed: their rows will not change again. Safe to repeat."""
-    passed = f"window_end <= {_arrow_literal(watermark)} AND NOT is_final"
-    DeltaTable(location).update(predicate=passed, updates={"is_final": "true"})
+    passed = f"window_end <= {_spark_literal(watermark)} AND NOT is_final"
+    SparkDeltaTable.forPath(session, location).update(passed, {"is_final": "true"})
 
 
-def _matching(table: Table, oldest: str) -> str:
+def _matching(table: Table, oldest: datetime) -> str:
     """Same key; the literal bound lets Delta leave out every file of older windows."""
     keys = " AND ".join(f"t.{name} = s.{name}" for name in table.key)
-    return f"t.window_start >= {oldest} AND {keys}"
+    return f"t.window_start >= {_spark_literal(oldest)} AND {keys}"
 
 
 def _spark_literal(time: datetime) -> str:

@@ -3,7 +3,6 @@
 Two topics in one query would share a watermark: an idle one would hold back the other.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.kafka_clients import spark_options
-from streaming.pipeline.delta_tables import finalize, shaped, upsert_arrow, upsert_spark
+from streaming.pipeline.delta_tables import finalize_spark, shaped, upsert_arrow, upsert_spark
 from streaming.pipeline.records import BYTE_RATE, CONSUMER_LAG, RecordShape, accepted, judged, rejected
 from streaming.pipeline.windows import lag_windows, load_windows
 from streaming.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
@@ -21,7 +20,6 @@ from streaming.settings import Settings
 from streaming.tables import append, create_table, table_uri, utc
 
 REJECTS_INTERVAL_MS = 15_000
-FINALIZE_INTERVAL_S = 60.0
 DRIVER_ROWS_MAX = 200_000
 """Batches of up to this many window rows are written from the driver: about 100 MB as Arrow."""
 
@@ -86,11 +84,9 @@ class WindowWriter:
         self._name = name
         self._targets = [(target, table_uri(settings.storage.tables, target.table.name)) for target in targets]
         self._watermark_ms = settings.pipeline.watermark_ms
-        self._finalize_interval_s = max(FINALIZE_INTERVAL_S, settings.pipeline.window_ms / 1000)
-        self._finalized_s = time.monotonic()
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
-        """Upsert the batch's windows; now and then mark those that are closed."""
+        """Upsert the batch's windows and mark those that are closed by it."""
         # Read once: every further action would fetch from Kafka and load the state again.
         rows = batch.persist()
         try:
@@ -103,24 +99,18 @@ class WindowWriter:
                 return
             query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._name
             audited = _audited(rows, batch_id, query_id)
+            # From here on Spark drops what is older than the newest event less the delay.
+            watermark = utc(span["newest"] - self._watermark_ms)
             for target, location in self._targets:
                 chosen = shaped(target.rows(audited), target.table)
                 transaction = (f"{query_id}:{target.table.name}", batch_id)
                 if span["rows"] <= DRIVER_ROWS_MAX:
-                    upsert_arrow(chosen.toArrow(), location, target.table, transaction)
+                    upsert_arrow(chosen.toArrow(), location, target.table, transaction, watermark)
                 else:
                     upsert_spark(chosen, location, target.table, transaction, span["oldest"])
-            self._finalize(span["newest"])
+                    finalize_spark(batch.sparkSession, location, watermark)
         finally:
             rows.unpersist()
-
-    def _finalize(self, newest_event_ms: int) -> None:
-        """From here on Spark drops what is older than the newest event less the delay: such windows are closed."""
-        if time.monotonic() - self._finalized_s < self._finalize_interval_s:
-            return
-        self._finalized_s = time.monotonic()
-        for _, location in self._targets:
-            finalize(location, utc(newest_event_ms - self._watermark_ms))
 
 
 def _audited(rows: DataFrame, batch_id: int, query_id: str) -> DataFrame:

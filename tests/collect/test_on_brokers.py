@@ -1,0 +1,80 @@
+"""The collector on real brokers: its rates sum to what the brokers count; a broker that is down is survived."""
+
+import json
+import time
+import uuid
+
+import pytest
+from kafka import KafkaProducer
+
+from streaming.collect.rates import broker_rates, replica_rates
+from streaming.collect.run import Collector
+from streaming.demo.brokers import EmbeddedCluster
+from streaming.kafka_clients import admin_client, consumer
+from streaming.settings import Settings
+
+pytestmark = pytest.mark.kafka
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def test_partition_rates_sum_to_the_brokers_own_counters(settings: Settings) -> None:
+    topic = f"collect-{uuid.uuid4().hex[:8]}"
+    admin = admin_client(settings.kafka)
+    admin.create_topics({topic: {"assignments": {0: [1], 1: [2], 2: [2]}}})
+    admin.wait_for_topics([topic])
+    admin.close()
+    producer = KafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers, acks="all", linger_ms=5)
+    with Collector(settings) as collector:
+        collector.sample(now_ms=now_ms())
+        before = collector._before
+        for partition, count in ((0, 700), (1, 100), (2, 200)):
+            for _ in range(count):
+                producer.send(topic, b"x" * 500, partition=partition)
+        producer.flush()
+        producer.close()
+        assert collector.sample(now_ms=now_ms()) > 0
+        after = collector._before
+    assert before is not None
+    assert after is not None
+    replicas = replica_rates(before, after)
+    totals = broker_rates(before, after, replicas)
+    for broker, counted in totals.items():
+        led = [r.bytes_in or 0.0 for (host, _), r in replicas.items() if host == broker and r.role == "leader"]
+        assert counted.bytes_in is not None
+        # The two looks at log sizes and counters are some milliseconds apart, while our own topics are written.
+        assert sum(led) == pytest.approx(counted.bytes_in, rel=0.03, abs=20_000)
+    rates = {key[1]: r.bytes_in or 0.0 for (_, key), r in replicas.items() if key[0] == topic}
+    assert rates[0] / rates[1] == pytest.approx(7.0, rel=0.1)  # the hot partition is told from its siblings
+
+
+def test_the_topics_are_made_and_carry_the_contracts_records(settings: Settings) -> None:
+    with Collector(settings) as collector:
+        collector.sample(now_ms=now_ms())
+        collector.sample(now_ms=now_ms())
+    reader = consumer(settings.kafka, auto_offset_reset="earliest", consumer_timeout_ms=5_000, max_poll_records=5_000)
+    reader.subscribe([settings.topics.byte_rate])
+    record = json.loads(next(reader).value)
+    reader.close()
+    assert record["v"] == 1
+    assert record["kafka_cluster"] == "test"
+    assert {"broker", "topic", "partition", "role", "event_time_ms", "interval_ms", "bytes_in_per_sec"} <= record.keys()
+
+
+def test_a_broker_that_is_down_is_survived(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with EmbeddedCluster(tmp_path_factory.mktemp("kafka-down")) as cluster:
+        own = Settings.model_validate(
+            {
+                "kafka": {"bootstrap_servers": cluster.bootstrap_servers, "request_timeout_ms": 5_000},
+                "collect": {"jmx_endpoints": cluster.jmx_endpoints},
+            }
+        )
+        with Collector(own) as collector:
+            collector.sample(now_ms=now_ms())
+            cluster.kill_broker(3)
+            deadline = time.monotonic() + 60
+            while collector.sample(now_ms=now_ms()) == 0 or 3 in collector._before.racks:  # type: ignore[union-attr]
+                assert time.monotonic() < deadline, "the collector didn't get over a broker that is down"
+                time.sleep(0.5)

@@ -1,0 +1,146 @@
+"""Two observations into rates, by cases a reader can check by head; what is unknown stays unknown."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.collect.observation import BrokerCounters, GroupView, Observation, PartitionView
+from streaming.collect.rates import broker_rates, mean_record_bytes, replica_rates
+from streaming.collect.records import byte_rate_records, consumer_lag_records
+
+KEY = ("t", 0)
+
+
+def look(
+    time_ms: int,
+    size: int,
+    end: int,
+    *,
+    start: int = 0,
+    leader: int = 1,
+    topic_id: str = "id",
+    sizes: dict[int, int] | None = None,
+    adding: frozenset[int] = frozenset(),
+    counters: dict[int, BrokerCounters] | None = None,
+    committed: int | None = None,
+) -> Observation:
+    hosted = {leader: size} if sizes is None else sizes
+    return Observation(
+        time_ms=time_ms,
+        racks=dict.fromkeys(sorted({1, 2} | set(hosted))),
+        partitions={KEY: PartitionView(topic_id, leader, tuple(hosted), adding, start, end)},
+        sizes={(broker, KEY): held for broker, held in hosted.items()},
+        log_dirs={},
+        counters=counters or {},
+        groups={} if committed is None else {"g": GroupView("Stable", {KEY: committed}, {})},
+    )
+
+
+def leader_rate(before: Observation, after: Observation) -> float | None:
+    return replica_rates(before, after)[(after.partitions[KEY].leader, KEY)].bytes_in
+
+
+def test_growth_of_the_log_is_the_rate() -> None:
+    assert leader_rate(look(0, 1_000, 10), look(2_000, 3_000, 30)) == 1_000.0
+
+
+def test_where_retention_ran_offsets_and_record_size_tell_it() -> None:
+    # 60 records remain in 6,000 bytes: 100 bytes each; 20 were appended in 2 s.
+    assert leader_rate(look(0, 9_000, 90), look(2_000, 6_000, 110, start=50)) == pytest.approx(1_000.0)
+
+
+def test_a_new_leader_is_judged_by_offsets() -> None:
+    assert leader_rate(look(0, 1_000, 10), look(1_000, 2_000, 20, leader=2)) == pytest.approx(1_000.0)
+
+
+def test_a_topic_made_again_is_unknown_and_not_zero() -> None:
+    assert leader_rate(look(0, 1_000, 10), look(1_000, 50, 1, topic_id="other")) is None
+
+
+def test_an_idle_partition_is_zero_and_not_unknown() -> None:
+    assert leader_rate(look(0, 1_000, 10), look(1_000, 1_000, 10)) == 0.0
+
+
+def test_a_copy_under_way_is_no_load() -> None:
+    before = look(0, 1_000, 10)
+    after = look(1_000, 2_000, 20, sizes={1: 2_000, 2: 500}, adding=frozenset({2}))
+    assert replica_rates(before, after)[(2, KEY)].bytes_in is None
+    assert replica_rates(before, after)[(1, KEY)].bytes_in == 1_000.0
+
+
+def test_a_follower_takes_in_what_its_leader_is_given() -> None:
+    before = look(0, 1_000, 10, sizes={1: 1_000, 2: 900})
+    after = look(1_000, 2_000, 20, sizes={1: 2_000, 2: 1_900})
+    rates = replica_rates(before, after)[(2, KEY)]
+    assert (rates.role, rates.bytes_in, rates.messages_in) == ("follower", 1_000.0, None)
+
+
+def counters(bytes_in: float, replication: float = 0.0, reassignment: float = 0.0) -> dict[int, BrokerCounters]:
+    return {1: BrokerCounters(bytes_in, 0, 0, replication, 0, reassignment, 0)}
+
+
+def test_a_brokers_own_counters_win_and_reassignment_stands_apart() -> None:
+    before = look(0, 1_000, 10, counters=counters(0))
+    after = look(2_000, 3_000, 30, counters=counters(4_000, replication=1_000, reassignment=600))
+    totals = broker_rates(before, after, replica_rates(before, after))[1]
+    assert (totals.bytes_in, totals.replication_bytes_in, totals.reassignment_bytes_in) == (2_000.0, 200.0, 300.0)
+
+
+def test_a_restarted_brokers_counters_are_not_used() -> None:
+    before = look(0, 1_000, 10, counters=counters(9_000))
+    after = look(1_000, 2_000, 20, counters=counters(10))
+    assert broker_rates(before, after, replica_rates(before, after))[1].bytes_in == 1_000.0  # summed from its leaders
+
+
+def test_one_unknown_leader_makes_a_summed_total_unknown() -> None:
+    before, after = look(0, 1_000, 10), look(1_000, 50, 1, topic_id="other")
+    assert broker_rates(before, after, replica_rates(before, after))[1].bytes_in is None
+    assert broker_rates(before, after, replica_rates(before, after))[2].bytes_in == 0.0  # it leads nothing
+
+
+def test_consumers_are_seen_by_their_commits() -> None:
+    before, after = look(0, 1_000, 10, committed=0), look(1_000, 2_000, 20, committed=5)
+    assert replica_rates(before, after)[(1, KEY)].bytes_out == pytest.approx(500.0)
+
+
+def test_lag_is_never_negative_and_unknown_offsets_stay_null() -> None:
+    behind, ahead = look(0, 1_000, 10, committed=4), look(0, 1_000, 10, committed=12)
+    assert b'"lag_records":6' in next(iter(consumer_lag_records("c", behind)))[1]
+    assert b'"lag_records":0' in next(iter(consumer_lag_records("c", ahead)))[1]
+    unknown = replace(behind, partitions={})
+    assert b'"lag_records":null' in next(iter(consumer_lag_records("c", unknown)))[1]
+
+
+def test_records_carry_null_for_unknown() -> None:
+    before, after = look(0, 1_000, 10), look(1_000, 50, 1, topic_id="other")
+    replicas = replica_rates(before, after)
+    records = list(byte_rate_records("c", before, after, replicas, broker_rates(before, after, replicas)))
+    assert len(records) == 1 + 2  # one replica, two brokers
+    assert records[0][0] == b"1"
+    assert b'"bytes_in_per_sec":null' in records[0][1]
+
+
+@given(
+    st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 10**6), st.integers(0, 10**6),
+    st.integers(0, 10**6), st.integers(1, 60_000), st.sampled_from([1, 2]), st.sampled_from(["id", "other"]),
+)  # fmt: skip
+def test_a_rate_is_never_negative(
+    size_before: int,
+    size_after: int,
+    end_before: int,
+    end_after: int,
+    start: int,
+    interval_ms: int,
+    leader: int,
+    tid: str,
+) -> None:
+    before = look(0, size_before, end_before)
+    after = look(interval_ms, size_after, end_after, start=min(start, end_after), leader=leader, topic_id=tid)
+    for rates in replica_rates(before, after).values():
+        assert all(value is None or value >= 0 for value in (rates.bytes_in, rates.bytes_out, rates.messages_in))
+
+
+def test_an_empty_log_has_no_mean_record_size() -> None:
+    assert mean_record_bytes(KEY, look(0, 0, 0)) is None
