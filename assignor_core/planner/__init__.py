@@ -11,6 +11,7 @@ from assignor_core.errors import InputError
 from assignor_core.load import cluster_arrays
 from assignor_core.model import BrokerState, ClusterState
 from assignor_core.plan import Plan
+from assignor_core.planner.attainable import attainable
 from assignor_core.planner.bounds import lower_bounds
 from assignor_core.planner.diagnose import diagnose
 from assignor_core.planner.explain import movements_of
@@ -34,6 +35,8 @@ def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
     problem = problem_of(arrays, policy, placement)
     search = Search(problem, placement)
     crowded = problem.crowded(placement)
+    repair(search)
+    search = attainable(search)
     for phase in PHASES:
         phase(search)
     movements, waves = movements_of(problem, placement, crowded)
@@ -49,8 +52,8 @@ def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
     )
 
 
-PHASES: tuple[Callable[[Search], None], ...] = (repair, Search.relieve, kick, finish)
-"""Hard rules, relief of the overloaded, a way on where that is stuck, and exact evenness where it is near."""
+PHASES: tuple[Callable[[Search], None], ...] = (Search.relieve, kick, finish)
+"""Relief of the overloaded, a way on where that is stuck, and exact evenness where it is near."""
 
 
 def _with_drained(cluster: ClusterState, policy: PlannerPolicy) -> ClusterState:

@@ -16,6 +16,10 @@ TRIES = 6
 """Changes tried for each of them."""
 ROUNDS = 4
 """How often all stuck brokers are gone through."""
+REPLIES_MAX = 48
+"""Changes that may follow to make room; the forced one itself must stay."""
+SUBSTANTIAL = 0.5
+"""A forced change takes away at least this part of what is wrong with the broker."""
 BETTER = 0.9
 """A try is kept if it leaves less than this part of the violation."""
 
@@ -35,7 +39,7 @@ def _free(search: Search, broker: int) -> bool:
     for change in _forced_changes(search.scene, broker, leaders_only=search.problem.policy.leaders_only):
         mark = len(search.journal)
         search.apply(change)
-        search.relieve(changes_max=TRIES * 8, exchanges=False)
+        search.pinning(change.steps[0][0]).relieve(changes_max=REPLIES_MAX, exchanges=False)
         if float(_violation(search).sum()) < BETTER * before:
             return True
         search.undo_to(mark)
@@ -48,11 +52,12 @@ def _violation(search: Search) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 def _forced_changes(scene: Scene, broker: int, *, leaders_only: bool) -> list[Change]:
     """Changes that relieve `broker`, by what they leave wrong elsewhere; nothing has to be gained."""
-    found = _leader_changes(scene, broker) + ([] if leaders_only else _moves(scene, broker))
+    least = SUBSTANTIAL * float(scene.problem.violation(scene.placement.loads)[broker])
+    found = _leader_changes(scene, broker, least) + ([] if leaders_only else _moves(scene, broker, least))
     return sorted(found, key=lambda change: (-change.gain, change.steps))[:TRIES]
 
 
-def _leader_changes(scene: Scene, broker: int) -> list[Change]:
+def _leader_changes(scene: Scene, broker: int, least: float) -> list[Change]:
     problem, placement = scene.problem, scene.placement
     held = placement.held_by(broker)
     led = held[(placement.replicas[held, 0] == broker) & problem.movable[held] & scene.ledger.may_touch(held)]
@@ -62,7 +67,7 @@ def _leader_changes(scene: Scene, broker: int) -> list[Change]:
     for index in np.argsort(-relief, kind="stable")[: 2 * TRIES]:
         for slot in range(1, placement.replicas.shape[1]):
             target = int(placement.replicas[led[index], slot])
-            if target == NO_BROKER or not problem.takes_leaders[target] or relief[index] <= 0:
+            if target == NO_BROKER or not problem.takes_leaders[target] or relief[index] < least:
                 continue
             there = placement.loads[target]
             if (there + change[index] > problem.ceiling[target]).any():
@@ -73,7 +78,7 @@ def _leader_changes(scene: Scene, broker: int) -> list[Change]:
     return found
 
 
-def _moves(scene: Scene, broker: int) -> list[Change]:
+def _moves(scene: Scene, broker: int, least: float) -> list[Change]:
     problem, placement, ledger = scene.problem, scene.placement, scene.ledger
     chosen, slots, loads, relief = shortlist(scene, broker, 2 * TRIES)
     targets = emptiest(scene)
@@ -81,7 +86,7 @@ def _moves(scene: Scene, broker: int) -> list[Change]:
     burden = problem.cost(there[None] + loads[:, None], targets) - problem.cost(there, targets)
     allowed = problem.targets(placement, chosen, broker, loads)[:, targets]
     allowed &= ledger.affordable(chosen, targets, ledger.copies(chosen, broker, targets))
-    gain = np.where(allowed & (relief > 0)[:, None], relief[:, None] - burden, -np.inf)
+    gain = np.where(allowed & (relief >= least)[:, None], relief[:, None] - burden, -np.inf)
     found = []
     for row in range(len(chosen)):
         column = int(np.argmax(gain[row])) if len(targets) else 0

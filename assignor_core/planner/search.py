@@ -35,6 +35,14 @@ class Search:
         """The same placement and ledger under other limits (B x C)."""
         return Search(replace(self.problem, limit=limit), self.placement, self.ledger)
 
+    def pinning(self, partition: int) -> "Search":
+        """The same search, journal included, that leaves `partition` where it is."""
+        movable = self.problem.movable.copy()
+        movable[partition] = False
+        pinned = Search(replace(self.problem, movable=movable), self.placement, self.ledger)
+        pinned.journal = self.journal
+        return pinned
+
     def relieve(self, changes_max: int | None = None, *, exchanges: bool = True) -> None:
         """Until no broker that may give is above its limit, none can be relieved any more, or so many are made."""
         blocked: set[int] = set()
