@@ -33,6 +33,7 @@ class ClusterArrays:
     racks: Ints
     """Rack index of each broker; a broker without a rack has one of its own."""
     rack_names: tuple[str, ...]
+    """By rack index."""
     alive: NDArray[np.bool_]
     dead: NDArray[np.bool_]
     capacity: Floats

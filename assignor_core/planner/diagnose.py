@@ -55,7 +55,7 @@ def _small_racks(problem: Problem, placement: Placement) -> list[str]:
         members = np.flatnonzero(arrays.alive & (arrays.racks == rack))
         part = float((forced[members][:, followed] / problem.share[members][:, followed]).max(initial=0.0))
         if part > 1 + EVEN:
-            name = arrays.rack_names[members[0]]
+            name = arrays.rack_names[rack]
             lines.append(
                 f"{name} has {len(members)} of {int(arrays.alive.sum())} brokers, but replicas spread over racks put "
                 f"{part:.3f} fair shares on each of them: add brokers to it"

@@ -18,6 +18,8 @@ NOTICEABLE = 1e-12
 """A violation below this is rounding."""
 GAIN_LEAST = 1e-3
 """A change must mend this part of what is wrong with the broker: what can't be mended is not chased in crumbs."""
+EXCHANGE_FACTOR = 20
+"""An exchange, which costs two movements and takes longest to find, must mend so many times more."""
 
 
 class Search:
@@ -70,7 +72,7 @@ class Search:
             return best_leader_change(self.scene, broker, least)
         found = [finder(self.scene, broker, least) for finder in (best_leader_change, best_move)]
         best = max((change for change in found if change), key=lambda change: change.score, default=None)
-        return best or (best_swap(self.scene, broker, least) if exchanges else None)
+        return best or (best_swap(self.scene, broker, EXCHANGE_FACTOR * least) if exchanges else None)
 
     def apply(self, change: Change) -> set[int]:
         """Carry out `change`; returns the brokers whose load it changed."""

@@ -1,0 +1,53 @@
+"""Small clusters that a reader can check by head, and a strategy for any others."""
+
+from hypothesis import strategies as st
+
+from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
+
+
+def founding(rate_a: float = 3.0, rate_b: float = 1.0) -> ClusterState:
+    """The skew this product began with: A 15/7/8 and B 5/13/12 partitions on brokers 1, 2, 3; replication factor 1."""
+    partitions = []
+    for topic, rate, counts in (("topic-A", rate_a, (15, 7, 8)), ("topic-B", rate_b, (5, 13, 12))):
+        brokers = [broker for broker, count in zip((1, 2, 3), counts, strict=True) for _ in range(count)]
+        load = PartitionLoad(rate, rate, rate * 100)
+        partitions += [Partition(topic, number, (broker,), load) for number, broker in enumerate(brokers)]
+    return ClusterState("founding", 0, tuple(Broker(broker) for broker in (1, 2, 3)), tuple(partitions))
+
+
+def cluster(
+    *replicas: tuple[int, ...],
+    brokers: tuple[Broker, ...] = (),
+    loads: tuple[float, ...] = (),
+) -> ClusterState:
+    """Topic t with these replica lists; brokers 1 to 4 without racks and equal loads where not given."""
+    loads = loads or (10.0,) * len(replicas)
+    partitions = tuple(
+        Partition("t", number, placed, PartitionLoad(load, 2 * load, 100 * load))
+        for number, (placed, load) in enumerate(zip(replicas, loads, strict=True))
+    )
+    return ClusterState("small", 0, brokers or tuple(Broker(broker) for broker in (1, 2, 3, 4)), partitions)
+
+
+@st.composite
+def clusters(draw: st.DrawFn, *, all_alive: bool = False) -> ClusterState:
+    """Any sound cluster of a few brokers, with and without racks, capacities and leaving brokers."""
+    count = draw(st.integers(2, 7))
+    racks = draw(st.sampled_from((None, 2, 3)))
+    with_capacity = draw(st.booleans())
+    brokers = []
+    for broker in range(count):
+        states = [BrokerState.ALIVE] if all_alive or broker < 2 else list(BrokerState)
+        size = draw(st.sampled_from((1.0, 2.0)))
+        capacity = Capacity(1e6 * size, 1e7 * size, 1e6 * size) if with_capacity else Capacity()
+        rack = None if racks is None else f"r{draw(st.integers(0, racks - 1))}"
+        brokers.append(Broker(broker * 10, rack, draw(st.sampled_from(states)), capacity))
+    ids = [broker.broker_id for broker in brokers]
+    figure = st.integers(0, 1000).map(float)
+    partitions = []
+    for number in range(draw(st.integers(0, 25))):
+        factor = draw(st.integers(1, min(3, count)))
+        placed = tuple(draw(st.permutations(ids))[:factor])
+        load = PartitionLoad(draw(figure), draw(figure), draw(figure))
+        partitions.append(Partition(f"t{number % 3}", number, placed, load))
+    return ClusterState("any", 0, tuple(brokers), tuple(partitions))

@@ -1,0 +1,84 @@
+"""The one checker of plans: every hard rule, every promise. All examples and properties go through it."""
+
+from collections import Counter
+
+import pytest
+
+from assignor_core.model import BrokerState, ClusterState
+from assignor_core.plan import Plan, apply_to, plan_from_json, plan_to_json, validate
+from assignor_core.planner import PlannerPolicy
+from assignor_core.skew import measure_skew
+
+ROUNDING = 1e-6
+
+
+def check_plan(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> ClusterState:
+    """Asserts that `plan` breaks no rule and keeps its promises; returns the cluster after it."""
+    assert validate(plan, cluster) == []
+    assert plan_from_json(plan_to_json(plan)) == plan
+    after = apply_to(cluster, plan)
+    check_racks(cluster, after)
+    check_policy(cluster, policy, plan)
+    if not policy.drain:
+        for resource, skew in measure_skew(after).items():
+            assert plan.skew_after[resource]["max_over_mean"] == pytest.approx(skew.max_over_mean, rel=ROUNDING)
+            assert not plan.feasible or plan.lower_bound[resource] <= skew.max_over_mean + ROUNDING
+    if plan.feasible:
+        leaving = {broker.broker_id for broker in cluster.brokers if broker.state != BrokerState.ALIVE} | policy.drain
+        assert not leaving & {broker for partition in after.partitions for broker in partition.replicas}
+    check_waves(cluster, plan)
+    return after
+
+
+def check_racks(before: ClusterState, after: ClusterState) -> None:
+    """No partition is in fewer racks, or thicker in its fullest, unless its brokers had to be left."""
+    states = {broker.broker_id: broker.state for broker in before.brokers}
+    racks = {broker.broker_id: broker.rack or f"broker {broker.broker_id}" for broker in before.brokers}
+    for old, new in zip(before.partitions, after.partitions, strict=True):
+        if any(states[broker] != BrokerState.ALIVE for broker in old.replicas):
+            continue
+        counts = [Counter(racks[broker] for broker in partition.replicas) for partition in (old, new)]
+        assert len(counts[1]) >= len(counts[0])
+        assert max(counts[1].values()) <= max(counts[0].values())
+
+
+def check_policy(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> None:
+    """Budgets and exclusions hold."""
+    if policy.movements_max is not None:
+        assert len(plan.movements) <= policy.movements_max
+    if policy.bytes_max is not None:
+        assert plan.bytes_to_move <= policy.bytes_max * (1 + ROUNDING)
+    inflow: Counter[int] = Counter()
+    for movement in plan.movements:
+        changed = set(movement.new_replicas) ^ set(movement.old_replicas)
+        assert movement.topic not in policy.excluded_topics
+        assert not policy.only_topics or movement.topic in policy.only_topics
+        assert not changed & policy.excluded_brokers
+        assert not policy.leaders_only or movement.kind == "leader"
+        assert movement.reason
+        new = set(movement.new_replicas) - set(movement.old_replicas)
+        assert not policy.add or new <= policy.add
+        if policy.only_brokers:
+            gone = set(movement.old_replicas) - set(movement.new_replicas) or {movement.old_replicas[0]}
+            assert gone <= policy.only_brokers
+        for broker in new:
+            inflow[broker] += movement.bytes_to_move / len(new)  # type: ignore[assignment]
+    if policy.inflow_max is not None:
+        assert all(value <= policy.inflow_max * (1 + ROUNDING) for value in inflow.values())
+
+
+def check_waves(cluster: ClusterState, plan: Plan) -> None:
+    """Cut after any wave, no resource is more uneven than at the start or than at the end."""
+    assert sum(wave.movements for wave in plan.waves) == len(plan.movements)
+    before = measure_skew(cluster)
+    if any(broker.state != BrokerState.ALIVE for broker in cluster.brokers):
+        return
+    for wave in range(len(plan.waves) - 1):
+        part = Plan(plan.cluster_id, tuple(movement for movement in plan.movements if movement.wave <= wave))
+        for resource, skew in measure_skew(apply_to(cluster, part)).items():
+            limit = max(before[resource].max_over_mean, plan.skew_after[resource]["max_over_mean"], LIMIT[resource])
+            assert skew.max_over_mean <= limit + ROUNDING
+
+
+LIMIT = {"bytes_in": 1.1, "bytes_out": 1.1, "disk": 1.1, "leader_bytes_in": 1.12, "leaders": 1.5, "replicas": 1.5}
+"""What the widest policy of the tests allows anyway."""

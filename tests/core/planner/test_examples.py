@@ -1,0 +1,256 @@
+"""What plans must be on clusters that can be checked by head, and on seeded models of the reference's kinds."""
+
+from dataclasses import replace
+
+import pytest
+
+from assignor_core.errors import InputError
+from assignor_core.load import broker_loads, cluster_arrays, shares
+from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
+from assignor_core.plan import Plan
+from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.skew import measure_skew
+from tests.benchmarks.models import FURTHER, REFERENCE, Kind, generate
+from tests.core.planner.cases import cluster, founding
+from tests.core.planner.invariants import check_plan
+
+BYTES = ("bytes_in", "bytes_out", "disk")
+
+
+def planned(state: ClusterState, policy: PlannerPolicy | None = None) -> tuple[Plan, ClusterState]:
+    policy = policy or PlannerPolicy()
+    plan = propose(state, policy)
+    return plan, check_plan(state, policy, plan)
+
+
+def test_founding_scenario_becomes_exactly_even_with_four_movements() -> None:
+    plan, after = planned(founding())
+    assert len(plan.movements) == 4
+    assert measure_skew(after)["bytes_in"].max_over_mean == pytest.approx(1.0, abs=1e-12)
+
+
+def test_founding_scenario_with_one_topic_10000_times_the_other_reaches_its_optimum() -> None:
+    _, after = planned(founding(10_000.0, 1.0))
+    leads = [partition.replicas[0] for partition in after.partitions if partition.topic == "topic-A"]
+    assert sorted(leads.count(broker) for broker in (1, 2, 3)) == [10, 10, 10]
+
+
+def test_an_even_cluster_stays_as_it_is() -> None:
+    plan, _ = planned(cluster((1, 2), (2, 3), (3, 4), (4, 1)))
+    assert plan.movements == ()
+
+
+def test_leadership_alone_is_enough_where_replicas_are_even() -> None:
+    plan, after = planned(cluster((1, 2), (1, 2), brokers=(Broker(1), Broker(2))))
+    assert [movement.kind for movement in plan.movements] == ["leader"]
+    assert plan.bytes_to_move == 0
+    assert measure_skew(after)["bytes_out"].max_over_mean == 1.0
+
+
+def test_a_draining_broker_ends_empty_and_a_dead_one_too() -> None:
+    brokers = (Broker(1), Broker(2), Broker(3, state=BrokerState.DRAINING), Broker(4, state=BrokerState.DEAD))
+    plan, after = planned(cluster((1, 3), (3, 2), (4, 1), (4, 3), brokers=brokers))
+    assert plan.feasible
+    assert {broker for partition in after.partitions for broker in partition.replicas} == {1, 2}
+
+
+def test_racks_are_mended_even_where_load_is_even() -> None:
+    brokers = tuple(Broker(broker, rack) for broker, rack in ((1, "a"), (2, "a"), (3, "b"), (4, "b")))
+    plan, after = planned(cluster((1, 2), (3, 4), brokers=brokers))
+    racks = {1: "a", 2: "a", 3: "b", 4: "b"}
+    assert all(len({racks[broker] for broker in partition.replicas}) == 2 for partition in after.partitions)
+    assert "racks" in plan.movements[0].reason
+
+
+def test_a_rack_that_leaves_whole_is_emptied_all_the_same() -> None:
+    brokers = (Broker(1, "a"), Broker(2, "a"), Broker(3, "b", BrokerState.DRAINING))
+    plan, after = planned(cluster((1, 3), (3, 2), brokers=brokers))
+    assert plan.feasible
+    assert [set(partition.replicas) for partition in after.partitions] == [{1, 2}, {1, 2}]
+
+
+def test_too_few_brokers_left_is_said_and_the_rest_is_done() -> None:
+    brokers = (Broker(1), Broker(2, state=BrokerState.DEAD), Broker(3, state=BrokerState.DEAD))
+    plan, after = planned(cluster((1, 2), (3,), brokers=brokers))
+    assert not plan.feasible
+    assert "broker 2 is dead and keeps 1 replicas" in plan.problems[0]
+    assert after.partitions[1].replicas == (1,)
+
+
+def test_no_broker_alive_gives_an_empty_plan_that_says_so() -> None:
+    plan, _ = planned(cluster((1,), brokers=(Broker(1, state=BrokerState.DEAD),)))
+    assert plan.movements == ()
+    assert "no broker may take replicas" in plan.problems[0]
+
+
+def test_a_heavy_partition_is_named_with_what_to_do() -> None:
+    state = cluster((1,), (2,), (3,), (4,), loads=(100.0, 10.0, 10.0, 10.0))
+    plan, _ = planned(state)
+    assert plan.movements == ()
+    assert plan.diagnosis[0].startswith("t-0 alone is 3.08 fair shares")
+    assert plan.lower_bound["bytes_in"] == pytest.approx(plan.skew_after["bytes_in"]["max_over_mean"])
+
+
+def test_a_rack_that_is_too_small_is_named() -> None:
+    brokers = (Broker(1, "a"), Broker(2, "b"), Broker(3, "b"), Broker(4, "b"))
+    plan, _ = planned(cluster((1, 2), (1, 3), (1, 4), brokers=brokers))
+    assert plan.lower_bound["disk"] == pytest.approx(2.0)
+    assert any(line.startswith("rack a has 1 of 4 brokers") for line in plan.diagnosis)
+
+
+def test_unequal_brokers_are_even_by_utilisation() -> None:
+    brokers = tuple(Broker(broker, capacity=Capacity(size, size, size)) for broker, size in ((1, 3e4), (2, 1e4)))
+    plan, after = planned(cluster((1,), (2,), (2,), (2,), brokers=brokers))
+    assert [partition.replicas[0] for partition in after.partitions].count(1) == 3
+    assert plan.skew_after["bytes_in"]["max_over_mean"] == pytest.approx(1.0)
+
+
+def test_no_broker_is_loaded_above_its_capacity() -> None:
+    small = Broker(2, capacity=Capacity(disk_bytes=1500.0))
+    plan, after = planned(cluster((1,), (1,), (1,), (1,), brokers=(Broker(1), small)))
+    assert [partition.replicas[0] for partition in after.partitions].count(2) == 1
+    assert plan.feasible
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        PlannerPolicy(movements_max=2),
+        PlannerPolicy(bytes_max=450.0),
+        PlannerPolicy(inflow_max=300.0),
+        PlannerPolicy(only_topics=frozenset({"topic-B"})),
+        PlannerPolicy(excluded_topics=frozenset({"topic-A"})),
+        PlannerPolicy(excluded_brokers=frozenset({2})),
+        PlannerPolicy(add=frozenset({3})),
+        PlannerPolicy(only_brokers=frozenset({1})),
+    ],
+    ids=lambda policy: next(str(k) for k in policy.__slots__ if getattr(policy, k) != getattr(PlannerPolicy(), k)),
+)
+def test_a_targeted_plan_keeps_within_its_limits_and_still_helps(policy: PlannerPolicy) -> None:
+    before = measure_skew(founding())["bytes_in"].max_over_mean
+    plan, after = planned(founding(), policy)
+    assert plan.movements
+    assert measure_skew(after)["bytes_in"].max_over_mean < before
+
+
+def test_draining_by_policy_moves_nothing_else() -> None:
+    policy = PlannerPolicy(drain=frozenset({3}), only_brokers=frozenset({3}))
+    plan, after = planned(founding(), policy)
+    assert plan.feasible
+    assert all(movement.old_replicas == (3,) for movement in plan.movements)
+    assert 3 not in {partition.replicas[0] for partition in after.partitions}
+
+
+def test_an_unknown_broker_in_the_policy_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="found broker 99"):
+        propose(founding(), PlannerPolicy(drain=frozenset({99})))
+
+
+def test_loads_that_peak_at_different_times_share_a_broker() -> None:
+    day, night = (10.0, 0.0), (0.0, 10.0)
+    loads = (day, day, night, night)
+    partitions = tuple(
+        Partition("t", number, (1 + number // 2,), PartitionLoad(load, load, 1.0)) for number, load in enumerate(loads)
+    )
+    plan, after = planned(ClusterState("c", 0, (Broker(1), Broker(2)), partitions))
+    assert plan.skew_before["bytes_in"]["max_over_mean"] == 2.0
+    assert plan.skew_after["bytes_in"]["max_over_mean"] == 1.0
+    days = [partition.replicas for partition in after.partitions if partition.load.bytes_in_per_sec == day]
+    assert sorted(days) == [(1,), (2,)]
+
+
+def least_bytes(state: ClusterState, band: float) -> float:
+    """Disk above (1 + band) x mean or below (1 - band), whichever is more, and what must leave its broker."""
+    arrays = cluster_arrays(state)
+    disk, share = broker_loads(arrays)[:, 2], shares(arrays)[:, 2]
+    fair = disk.sum() * share
+    leaving = disk[~arrays.alive].sum()
+    alive = arrays.alive
+    above = (disk - (1 + band) * fair)[alive].clip(0).sum() + disk[~alive & ~arrays.dead].sum()
+    below = ((1 - band) * fair - disk)[alive].clip(0).sum()
+    return float(max(above, below) + leaving - disk[~alive & ~arrays.dead].sum())
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("band", [0.03, 0.1])
+def test_30_brokers_end_within_the_band_for_little_more_than_the_least_bytes(seed: int, band: float) -> None:
+    state = generate(REFERENCE["30 brokers"], seed)
+    plan, _ = planned(state, PlannerPolicy(band=band))
+    assert max(plan.skew_after[name]["max_over_mean"] for name in BYTES) <= 1 + band
+    assert plan.skew_after["leader_bytes_in"]["max_over_mean"] <= 1.02 + band
+    assert plan.bytes_to_move <= 1.25 * least_bytes(state, band)
+    assert plan.feasible
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Kind(40, 4_000, racks=4, brokers_new=4, heat=0.5, zipf=0.6),
+        Kind(40, 4_000, racks=5, brokers_draining=4, heat=0.3, zipf=0.6),
+        Kind(40, 4_000, racks=4, twice_every=3, heat=0.3, zipf=0.6),
+        FURTHER["tight racks"],
+        FURTHER["2 dead"],
+    ],
+    ids=["new brokers", "to empty", "unequal", "tight racks", "dead"],
+)
+def test_other_kinds_end_near_their_bound(kind: Kind) -> None:
+    state = generate(kind, 5)
+    plan, _ = planned(state)
+    for name in BYTES:
+        assert plan.skew_after[name]["max_over_mean"] <= max(1.03, plan.lower_bound[name] * 1.02)
+    assert plan.feasible
+
+
+def test_a_second_plan_on_the_result_is_nearly_empty() -> None:
+    state = generate(REFERENCE["30 brokers"], 13)
+    _, after = planned(state)
+    again, _ = planned(after)
+    assert len(again.movements) <= 2
+
+
+def test_shuffled_input_gives_the_same_plan() -> None:
+    state = generate(Kind(12, 400), 3)
+    shuffled = replace(state, brokers=state.brokers[::-1], partitions=state.partitions[::-1])
+    assert propose(shuffled).plan_id == propose(state).plan_id
+
+
+def test_renumbered_brokers_give_a_plan_of_equal_quality() -> None:
+    state = generate(Kind(12, 1_200), 3)
+    renamed = {broker.broker_id: 100 - 7 * broker.broker_id for broker in state.brokers}
+    other = replace(
+        state,
+        brokers=tuple(replace(broker, broker_id=renamed[broker.broker_id]) for broker in state.brokers),
+        partitions=tuple(
+            replace(partition, replicas=tuple(renamed[broker] for broker in partition.replicas))
+            for partition in state.partitions
+        ),
+    )
+    one, two = propose(state), propose(other)
+    for name in BYTES:
+        assert two.skew_after[name]["max_over_mean"] <= max(1.03, one.skew_after[name]["max_over_mean"] + 0.005)
+    assert two.bytes_to_move == pytest.approx(one.bytes_to_move, rel=0.1)
+
+
+def test_scaling_all_loads_changes_nothing() -> None:
+    state = generate(Kind(12, 400), 4)
+    bare = replace(state, brokers=tuple(replace(broker, capacity=Capacity()) for broker in state.brokers))
+    doubled = replace(
+        bare,
+        partitions=tuple(
+            replace(
+                partition,
+                load=PartitionLoad(
+                    *(
+                        1024 * figure  # type: ignore[arg-type, operator]
+                        for figure in (
+                            partition.load.bytes_in_per_sec,
+                            partition.load.bytes_out_per_sec,
+                            partition.load.disk_bytes,
+                        )
+                    )
+                ),
+            )
+            for partition in bare.partitions
+        ),
+    )
+    assert propose(doubled).plan_id == propose(bare).plan_id

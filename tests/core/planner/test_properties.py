@@ -1,0 +1,93 @@
+"""Any cluster, any policy: hard rules hold, promises are kept, the same input gives the same bytes."""
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assignor_core.load import RESOURCES, broker_loads, cluster_arrays
+from assignor_core.model import ClusterState
+from assignor_core.plan import plan_to_json
+from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.planner.bounds import lower_bounds
+from assignor_core.planner.candidates import Change
+from assignor_core.planner.placement import Placement
+from assignor_core.planner.problem import problem_of
+from assignor_core.planner.search import Search
+from assignor_core.skew import measure_skew
+from tests.core.planner.cases import clusters
+from tests.core.planner.invariants import check_plan
+
+policies = st.builds(
+    PlannerPolicy,
+    band=st.sampled_from((0.0, 0.03, 0.1)),
+    leaders_only=st.booleans(),
+    movements_max=st.none() | st.integers(0, 5),
+    bytes_max=st.none() | st.integers(0, 3000).map(float),
+    inflow_max=st.none() | st.integers(0, 2000).map(float),
+    excluded_topics=st.sampled_from((frozenset(), frozenset({"t0"}))),
+    only_topics=st.sampled_from((frozenset(), frozenset({"t1", "t2"}))),
+    excluded_brokers=st.sampled_from((frozenset(), frozenset({0}))),
+    only_brokers=st.sampled_from((frozenset(), frozenset({10}))),
+    drain=st.sampled_from((frozenset(), frozenset({10}))),
+    wave_movements_max=st.sampled_from((1, 3, 1000)),
+)
+
+
+@given(clusters(), policies)
+@settings(max_examples=150, deadline=None)
+def test_hard_rules_always_hold(cluster: ClusterState, policy: PlannerPolicy) -> None:
+    check_plan(cluster, policy, propose(cluster, policy))
+
+
+@given(clusters(all_alive=True))
+@settings(max_examples=80, deadline=None)
+def test_no_broker_that_was_within_the_band_is_pushed_out_of_it(cluster: ClusterState) -> None:
+    plan = propose(cluster)
+    before, after = measure_skew(cluster), measure_skew(check_plan(cluster, PlannerPolicy(), plan))
+    if not any(movement.reason.startswith("spreads") for movement in plan.movements):
+        worst_before = max(before[name].max_over_mean for name in RESOURCES[:4])
+        assert max(after[name].max_over_mean for name in RESOURCES[:4]) <= max(worst_before, 1.05) + 1e-9
+
+
+@given(clusters(), policies)
+@settings(max_examples=40, deadline=None)
+def test_the_same_input_gives_the_same_bytes(cluster: ClusterState, policy: PlannerPolicy) -> None:
+    first, second = (json.dumps(plan_to_json(propose(cluster, policy))) for _ in range(2))
+    assert first == second
+
+
+@given(clusters(all_alive=True), st.data())
+@settings(max_examples=60, deadline=None)
+def test_loads_and_ledger_stay_true_through_changes_and_back(cluster: ClusterState, data: st.DataObject) -> None:
+    arrays = cluster_arrays(cluster)
+    placement = Placement(arrays)
+    search = Search(problem_of(arrays, PlannerPolicy(), placement), placement)
+    for _ in range(6):
+        broker = data.draw(st.integers(0, len(arrays.broker_ids) - 1))
+        change = search.best_change(broker, -1.0)
+        if isinstance(change, Change):
+            search.apply(change)
+    fresh = broker_loads(arrays, placement.replicas) * placement.scale
+    assert abs(fresh - placement.loads).max(initial=0.0) < 1e-9
+    for broker in range(len(arrays.broker_ids)):
+        held = sorted(placement.held_by(broker).tolist())
+        assert held == [row for row in range(len(placement.replicas)) if broker in placement.replicas[row]]
+    search.undo_to(0)
+    assert (placement.replicas == placement.original).all()
+    assert search.ledger.movements == 0
+    assert abs(search.ledger.bytes_copied) < 1e-6
+
+
+@given(clusters(all_alive=True), st.data())
+@settings(max_examples=60, deadline=None)
+def test_no_placement_beats_the_lower_bound(cluster: ClusterState, data: st.DataObject) -> None:
+    """Any placement that spreads racks as evenly as possible: here the planner's own with exchanged leaders."""
+    policy = PlannerPolicy(band=data.draw(st.sampled_from((0.0, 0.2))))
+    plan = propose(cluster, policy)
+    arrays = cluster_arrays(cluster)
+    placement = Placement(arrays)
+    bounds = lower_bounds(arrays, placement, problem_of(arrays, policy, placement).share)
+    if plan.feasible:
+        for name in RESOURCES:
+            assert plan.skew_after[name]["max_over_mean"] >= bounds[name] - 1e-9
