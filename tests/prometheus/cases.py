@@ -1,0 +1,256 @@
+"""When each alert must fire, what it must then say, and when it must stay silent: one case a rule.
+
+Series are promtool's, times minutes after 0; `100+60x30` is 100, 160, ... one value a minute, `_` is a gap.
+"""
+
+from dataclasses import dataclass, field
+
+Series = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`fires` must raise exactly `labels`, described as `says`, at minute `at`; `silent` must raise nothing."""
+
+    alert: str
+    at: int
+    fires: Series
+    labels: dict[str, str]
+    says: str
+    silent: Series = field(default_factory=dict)
+
+
+MAIN = 'kafka_cluster="main"'
+CLUSTER = {"kafka_cluster": "main"}
+WINDOW = {f"rebalancer_window_seconds{{{MAIN}}}": "60x600"}
+NOW = "0+60x600"
+"""The time itself, as a series: what is always fresh."""
+
+
+def steady(name: str, value: float | str, *labels: str) -> Series:
+    return {f"rebalancer_{name}{{{','.join((MAIN, *labels))}}}": f"{value}x600"}
+
+
+def moving(name: str, values: str, *labels: str) -> Series:
+    return {f"rebalancer_{name}{{{','.join((MAIN, *labels))}}}": values}
+
+
+IN = 'resource="network_in"'
+BYTE_RATE = 'query="byte_rate"'
+BROKER = 'broker="2"'
+GROUP = ('consumergroup="billing"', 'topic="t"')
+FRESH = {**moving("window_end_timestamp_seconds", NOW), **WINDOW}
+SKEWED = {
+    **steady("skew_threshold_ratio", 1.3, IN),
+    **steady("window_completeness_ratio", 1),
+    **steady("broker_load_deviation_ratio", 0.45, IN, BROKER),
+    **steady("broker_load_deviation_ratio", -0.2, IN, 'broker="1"'),
+}
+
+CASES = (
+    Case(
+        "RebalancerAbsent", 7,
+        {'up{job="rebalancer",instance="a:9464"}': "0x10"},
+        {"job": "rebalancer", "instance": "a:9464"},
+        "Prometheus gets no answer from a:9464. Until it does, no other alert of the rebalancer can fire.",
+        silent={'up{job="rebalancer",instance="a:9464"}': "1x10"},
+    ),
+    Case(
+        "RebalancerStreamStalled", 30,
+        {**moving("stream_last_progress_timestamp_seconds", "0+60x10 600x60", BYTE_RATE),
+         **steady("stream_trigger_interval_seconds", 5, BYTE_RATE)},
+        {**CLUSTER, "query": "byte_rate"},
+        "Query byte_rate of cluster main wrote its last heartbeat 20m 0s ago. What is shown of this cluster "
+        "is as old as that.",
+        silent={**moving("stream_last_progress_timestamp_seconds", NOW, BYTE_RATE),
+                **steady("stream_trigger_interval_seconds", 5, BYTE_RATE)},
+    ),
+    Case(
+        "RebalancerStreamRestarting", 30,
+        moving("stream_batches_total", "5 6 1 2 3 1 2 3 1 2 3 4x30", BYTE_RATE),
+        {**CLUSTER, "query": "byte_rate"},
+        "Query byte_rate of cluster main began anew 3 times in 30 minutes.",
+        silent=moving("stream_batches_total", "5 6 7 1 2 3 4+1x30", BYTE_RATE),
+    ),
+    Case(
+        "RebalancerStreamBehind", 60,
+        moving("stream_source_lag_records", "9000+1000x60", BYTE_RATE),
+        {**CLUSTER, "query": "byte_rate"},
+        "Query byte_rate of cluster main has 69k records left to read, and the number grows.",
+        silent=moving("stream_source_lag_records", "90000-1000x60", BYTE_RATE),
+    ),
+    Case(
+        "RebalancerDataStale", 60,
+        {**moving("window_end_timestamp_seconds", "0+60x30 1800x60"), **WINDOW},
+        CLUSTER,
+        "The newest closed window of cluster main ended 30m 0s ago. Either the collector sends nothing or the"
+        " pipeline writes nothing.",
+        silent=FRESH,
+    ),
+    Case(
+        "RebalancerBrokerNotReporting", 30,
+        {**FRESH, **steady("brokers_expected", 3), **steady("brokers_reporting", 2),
+         **moving("broker_last_sample_timestamp_seconds", "0+60x10 600x60", BROKER),
+         **moving("broker_last_sample_timestamp_seconds", NOW, 'broker="1"')},
+        {**CLUSTER, "broker": "2"},
+        "Broker 2 of cluster main is missing in the newest window; its last sample is of 1970-01-01 00:10:00 "
+        "+0000 UTC. With it missing the trigger holds back.",
+        # A broker that was taken away is not expected any more.
+        silent={**FRESH, **steady("brokers_expected", 2), **steady("brokers_reporting", 2),
+                **moving("broker_last_sample_timestamp_seconds", "0+60x10 600x60", BROKER)},
+    ),
+    Case(
+        "RebalancerWindowIncomplete", 30,
+        steady("window_completeness_ratio", 0.5),
+        CLUSTER,
+        "Only 50% of the brokers of cluster main have a known load in the newest window. Below "
+        "trigger.completeness_min no plan is made.",
+        silent=steady("window_completeness_ratio", 1),
+    ),
+    Case(
+        "RebalancerControlSilent", 60,
+        {**FRESH, **moving("rebalance_last_decision_timestamp_seconds", "0x60")},
+        CLUSTER,
+        "The last evaluation of cluster main was 1h 0m 0s ago although its load is up to date. Skew would go "
+        "unanswered.",
+        # Without fresh windows there is nothing to decide on: another alert's business.
+        silent={**WINDOW, **moving("window_end_timestamp_seconds", "0x60"),
+                **moving("rebalance_last_decision_timestamp_seconds", "0x60")},
+    ),
+    Case(
+        "RebalancerRecordsRejected", 60,
+        {**moving("ingest_rejected_records_total", "0+6x60", 'source="byte_rate"', 'reason="future"'),
+         **moving("ingest_records_total", "0+100x60", 'source="byte_rate"')},
+        {**CLUSTER, "source": "byte_rate"},
+        "6% of the byte_rate records of cluster main are rejected; table rejected_record tells the reasons.",
+        silent={**moving("ingest_rejected_records_total", "0+1x60", 'source="byte_rate"', 'reason="future"'),
+                **moving("ingest_records_total", "0+1000x60", 'source="byte_rate"')},
+    ),
+    Case(
+        "RebalancerLateRowsDropped", 60,
+        moving("stream_rows_dropped_by_watermark_total", "0+10x60", BYTE_RATE),
+        {**CLUSTER, "query": "byte_rate"},
+        "300 samples of query byte_rate, cluster main, came behind the watermark within 30 minutes: their "
+        "windows are less certain.",
+        silent=moving("stream_rows_dropped_by_watermark_total", "7x60", BYTE_RATE),
+    ),
+    Case(
+        "RebalancerTableUnreadable", 10,
+        steady("snapshot_part_up", 0, 'part="load"'),
+        {**CLUSTER, "part": "load"},
+        "Part load of cluster main shows its last known figures; /readyz of the serve process says why.",
+        silent=steady("snapshot_part_up", 1, 'part="load"'),
+    ),
+    Case(
+        "RebalancerTableSmallFiles", 480,
+        {**steady("delta_table_files", 9000, 'table="decision"'),
+         **steady("delta_table_size_bytes", 9_000_000, 'table="decision"')},
+        {**CLUSTER, "table": "decision"},
+        "Table decision of cluster main has 9k files of less than 1 MiB on average; maintenance seems not to "
+        "run.",
+        silent={**steady("delta_table_files", 9000, 'table="decision"'),
+                **steady("delta_table_size_bytes", 90_000_000_000, 'table="decision"')},
+    ),
+    Case(
+        "RebalancerSeriesDropped", 60,
+        steady("export_dropped_series", 12, 'family="rebalancer_consumergroup_lag_records"'),
+        {**CLUSTER, "family": "rebalancer_consumergroup_lag_records"},
+        "12 series of rebalancer_consumergroup_lag_records of cluster main are cut; alerts on them see only "
+        "part.",
+        silent=steady("export_dropped_series", 0, 'family="rebalancer_consumergroup_lag_records"'),
+    ),
+    Case(
+        "RebalancerBrokerLoadSkewed", 30,
+        {**SKEWED, **steady("cluster_load_max_per_mean_ratio", 1.45, IN)},
+        {**CLUSTER, "resource": "network_in"},
+        "In cluster main the busiest broker has 1.45 times the mean load in network_in: broker 2, 45% above "
+        "the mean. Skew counts above 1.30.",
+        silent={**SKEWED, **steady("cluster_load_max_per_mean_ratio", 1.29, IN)},
+    ),
+    Case(
+        "RebalancerSkewNotRemedied", 480,
+        steady("skew_breach_started_timestamp_seconds", 600, IN),
+        {**CLUSTER, "resource": "network_in"},
+        "Cluster main has been skewed in network_in for 7h 50m 0s. Mode, cooldown, a failed execution, or a "
+        "load that no move can spread: the last decision says which.",
+        silent=moving("skew_breach_started_timestamp_seconds", "600x100 _x400", IN),
+    ),
+    Case(
+        "RebalancerPlanWaits", 30,
+        {**steady("skew_breached", 1, IN), **steady("rebalance_mode_info", 1, 'mode="propose"'),
+         **steady("rebalance_plan_created_timestamp_seconds", 60)},
+        CLUSTER,
+        "Cluster main is skewed, mode is propose, and a plan lies ready: look at it and carry it out with "
+        "`rebalancer apply`.",
+        silent={**steady("skew_breached", 1, IN), **steady("rebalance_mode_info", 1, 'mode="apply"'),
+                **steady("rebalance_plan_created_timestamp_seconds", 60)},
+    ),
+    Case(
+        "RebalancerHotPartition", 60,
+        {**steady("hot_partition_in_bytes_per_second", 80, BROKER, 'topic="t"', 'partition="4"'),
+         **steady("hot_partition_in_bytes_per_second", 20, BROKER, 'topic="t"', 'partition="5"'),
+         **steady("broker_in_bytes_per_second", 150, BROKER), **steady("broker_in_bytes_per_second", 50, 'broker="1"')},
+        {**CLUSTER, "topic": "t", "partition": "4"},
+        "Partition t-4 of cluster main takes 80% of the mean load of a broker. Moving it only moves the "
+        "problem: more partitions, or a better key.",
+        silent={**steady("hot_partition_in_bytes_per_second", 40, BROKER, 'topic="t"', 'partition="4"'),
+                **steady("broker_in_bytes_per_second", 100, BROKER)},
+    ),
+    Case(
+        "RebalancerBrokerNearCapacity", 30,
+        {**steady("broker_in_bytes_per_second", 60, BROKER),
+         **steady("broker_replication_in_bytes_per_second", 30, BROKER),
+         **steady("broker_in_capacity_bytes_per_second", 100, BROKER)},
+        {**CLUSTER, "broker": "2", "resource": "network_in"},
+        "Broker 2 of cluster main uses 90% of its network_in capacity, clients and replication together.",
+        silent={**steady("broker_out_bytes_per_second", 60, BROKER),
+                **steady("broker_out_capacity_bytes_per_second", 100, BROKER)},
+    ),
+    Case(
+        "RebalancerBrokerDiskFillingUp", 480,
+        {**moving("broker_log_dir_usable_bytes", "200000000-300000x600", BROKER),
+         **moving("broker_log_dir_used_bytes", "800000000+300000x600", BROKER)},
+        {**CLUSTER, "broker": "2"},
+        "At the rate of the last 6 hours broker 2 of cluster main runs out of disk within 24 hours; 53.41MiB "
+        "are left.",
+        silent={**moving("broker_log_dir_usable_bytes", "200000000-3000x600", BROKER),
+                **moving("broker_log_dir_used_bytes", "800000000+3000x600", BROKER)},
+    ),
+    Case(
+        "RebalancerRebalanceStuck", 120,
+        {**steady("rebalance_in_progress", 1), **steady("rebalance_moves_pending", 4),
+         **steady("rebalance_moved_bytes", 1000)},
+        CLUSTER,
+        "In cluster main an execution has been under way for over an hour without a partition or a byte "
+        "arriving; 4 partitions are pending. Throttles stay set until it ends.",
+        # One large partition: none arrives for long, but bytes do.
+        silent={**steady("rebalance_in_progress", 1), **steady("rebalance_moves_pending", 1),
+                **moving("rebalance_moved_bytes", "0+1000x600")},
+    ),
+    Case(
+        "RebalancerRebalanceFailing", 30,
+        moving("rebalance_failures_total", "0x15 1x60"),
+        CLUSTER,
+        "Executions of cluster main that were refused or aborted within the hour: 1. Table execution tells "
+        "why.",
+        silent=moving("rebalance_failures_total", "3x60"),
+    ),
+    Case(
+        "RebalancerRebalanceThrashing", 360,
+        {**moving("rebalance_triggers_total", "0+1x30 30x600", 'trigger="network_in"'),
+         **steady("rebalance_mode_info", 1, 'mode="apply"')},
+        CLUSTER,
+        "Cluster main got 30 plans in 6 hours and carries them out itself. Switch control.mode to propose "
+        "until the cause is found.",
+        silent={**moving("rebalance_triggers_total", "0+1x30 30x600", 'trigger="network_in"'),
+                **steady("rebalance_mode_info", 1, 'mode="propose"')},
+    ),
+    Case(
+        "RebalancerConsumerGroupDataLossRisk", 30,
+        steady("consumergroup_lag_retention_ratio", 0.9, *GROUP),
+        {**CLUSTER, "consumergroup": "billing", "topic": "t"},
+        "Group billing on topic t of cluster main: its worst partition is 90% of all retained records behind."
+        " At 100 % unread records are deleted.",
+        silent=steady("consumergroup_lag_retention_ratio", 0.2, *GROUP),
+    ),
+)  # fmt: skip

@@ -1,0 +1,160 @@
+"""Alert rules and Alertmanager's routes, judged by Prometheus' own tools."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from streaming.serve.families import FAMILIES
+from tests.prometheus.cases import CASES, Case
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deploy" / "prometheus"
+ALERTMANAGER = ROOT / "deploy" / "alertmanager" / "alertmanager.yml"
+RUNBOOKS = ROOT / "docs" / "runbooks"
+RECEIVERS = {"critical": "page", "warning": "ticket", "info": "note"}
+
+pytestmark = pytest.mark.prometheus
+needs_tools = pytest.mark.skipif(
+    not (shutil.which("promtool") and shutil.which("amtool")),
+    reason="promtool or amtool isn't installed (Debian packages prometheus, prometheus-alertmanager)",
+)
+
+
+def rules(file: str) -> list[dict[str, Any]]:
+    groups = yaml.safe_load((RULES / file).read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+ALERTS = {rule["alert"]: rule for rule in rules("alerts.yml")}
+
+
+def run(*command: str | Path) -> str:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def unit_tests(case: Case) -> list[dict[str, Any]]:
+    """promtool's tests of one case: it fires with exactly these labels and words, it is silent, it has no data."""
+    rule = ALERTS[case.alert]
+    annotations = {
+        name: re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: case.labels[found.group(1)], rule["annotations"][name])
+        for name in ("summary", "runbook_url", "dashboard_url")
+    }
+    expected = {
+        "exp_labels": {**rule["labels"], **case.labels},
+        "exp_annotations": {**annotations, "description": case.says},
+    }
+    nothing = [] if case.alert == "RebalancerAbsent" else [_test(case, "no data", {}, [])]
+    return [_test(case, "fires", case.fires, [expected]), _test(case, "silent", case.silent, []), *nothing]
+
+
+def _test(case: Case, name: str, series: dict[str, str], expected: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "name": f"{case.alert}: {name}",
+        "interval": "1m",
+        "input_series": [{"series": key, "values": values} for key, values in series.items()],
+        "alert_rule_test": [{"eval_time": f"{case.at}m", "alertname": case.alert, "exp_alerts": expected}],
+    }
+
+
+@needs_tools
+def test_every_alert_fires_with_these_words_and_is_silent_otherwise(tmp_path: Path) -> None:
+    file = tmp_path / "tests.yml"
+    tests = [test for case in CASES for test in unit_tests(case)]
+    file.write_text(
+        yaml.safe_dump({"rule_files": [str(RULES / "alerts.yml")], "evaluation_interval": "1m", "tests": tests})
+    )
+    run("promtool", "test", "rules", file)
+
+
+def test_every_alert_has_its_case() -> None:
+    assert [case.alert for case in CASES] == list(ALERTS)
+    for case in CASES:
+        assert case.fires, case.alert
+        assert case.silent, case.alert
+
+
+@needs_tools
+def test_the_tools_find_no_fault() -> None:
+    run("promtool", "check", "rules", "--lint=all", "--lint-fatal", RULES / "alerts.yml", RULES / "recordings.yml")
+    run("promtool", "check", "config", RULES / "prometheus.yml")
+    run("amtool", "check-config", ALERTMANAGER)
+
+
+@pytest.mark.parametrize("alert", ALERTS)
+def test_an_alert_says_all_that_is_needed(alert: str) -> None:
+    rule = ALERTS[alert]
+    assert alert.startswith("Rebalancer")
+    assert rule["labels"]["severity"] in RECEIVERS
+    assert "for" in rule
+    assert rule["annotations"].keys() == {"summary", "description", "runbook_url", "dashboard_url"}
+    assert "{{" not in rule["annotations"]["summary"], "a summary is one sentence for all instances"
+    assert rule["annotations"]["runbook_url"] == f"docs/runbooks/{alert}.md"
+    text = (RUNBOOKS / f"{alert}.md").read_text()
+    assert text.startswith(f"# {alert}\n")
+    for part in ("## What it means", "## How to look", "## What to do"):
+        assert part in text, part
+
+
+def test_every_runbook_belongs_to_an_alert() -> None:
+    assert {path.stem for path in RUNBOOKS.glob("Rebalancer*.md")} == ALERTS.keys()
+
+
+def test_rules_name_only_metrics_that_are_exported() -> None:
+    exported = {family.name for family in FAMILIES}
+    for rule in rules("alerts.yml") + rules("recordings.yml"):
+        used = set(re.findall(r"(?<![:\w])rebalancer_\w+", str(rule)))
+        assert used <= exported, (rule.get("alert") or rule["record"], used - exported)
+
+
+def test_every_rule_keeps_clusters_apart() -> None:
+    for rule in rules("alerts.yml") + rules("recordings.yml"):
+        for grouping in re.findall(r"\bby \(([^)]*)\)", rule["expr"]):
+            assert "kafka_cluster" in grouping, rule
+        for match in re.findall(r"\bon \(([^)]*)\)", rule["expr"]):
+            assert "kafka_cluster" in match, rule
+
+
+@needs_tools
+@pytest.mark.parametrize("severity", RECEIVERS)
+def test_an_alert_reaches_who_its_severity_says(severity: str) -> None:
+    labels = ("alertname=RebalancerAny", f"severity={severity}", "kafka_cluster=main")
+    receivers = run("amtool", "config", "routes", "test", f"--config.file={ALERTMANAGER}", *labels)
+    assert receivers.split() == [RECEIVERS[severity]]
+
+
+def silenced_by(source: str) -> set[str]:
+    """Alerts that `source` inhibits, as Alertmanager reads the matchers."""
+    found = set()
+    for rule in yaml.safe_load(ALERTMANAGER.read_text())["inhibit_rules"]:
+        if all(_matches(matcher, source) for matcher in rule["source_matchers"]):
+            found |= {alert for alert in ALERTS if all(_matches(row, alert) for row in rule["target_matchers"])}
+    return found
+
+
+def _matches(matcher: str, alert: str) -> bool:
+    found = re.fullmatch(r'alertname(=~|!=|=)"(.*)"', matcher)
+    assert found, matcher
+    sign, pattern = found.groups()
+    return {"=~": bool(re.fullmatch(pattern, alert)), "=": alert == pattern, "!=": alert != pattern}[sign]
+
+
+def test_a_monitor_that_stands_still_silences_its_own_verdicts() -> None:
+    load_and_lag = {name for name in ALERTS if re.search("Skew|Hot|NearCapacity|Disk|ConsumerGroup", name)}
+    for source in ("RebalancerStreamStalled", "RebalancerDataStale"):
+        assert load_and_lag <= silenced_by(source)
+        assert source not in silenced_by(source)
+    assert silenced_by("RebalancerAbsent") == ALERTS.keys() - {"RebalancerAbsent"}
+    assert not silenced_by("RebalancerBrokerLoadSkewed")
+
+
+def test_inhibition_names_only_alerts_that_exist() -> None:
+    for rule in yaml.safe_load(ALERTMANAGER.read_text())["inhibit_rules"]:
+        assert any(all(_matches(row, alert) for row in rule["source_matchers"]) for alert in ALERTS), rule
+        assert any(all(_matches(row, alert) for row in rule["target_matchers"]) for alert in ALERTS), rule
