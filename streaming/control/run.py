@@ -19,6 +19,7 @@ from streaming.control.windows import closed_windows
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable, RefusedForSafety, TableUnavailable
 from streaming.kafka_clients import admin_client
 from streaming.settings import Settings
+from streaming.tables import to_ms
 
 log = structlog.get_logger()
 
@@ -121,7 +122,7 @@ class ControlLoop:
 
     def _measure(self, record: ExecutionRecord, *, now_ms: int) -> None:
         """Once enough windows have closed after the end, write down what the brokers really carry."""
-        ended_ms = next(_event_ms(event) for event in record.events if event["event"] == "done")
+        ended_ms = next(to_ms(event["event_time"]) for event in record.events if event["event"] == "done")
         wanted = self._settings.control.settle_windows
         windows = tuple(
             window for window in closed_windows(self._settings, now_ms=now_ms) if window.start_ms >= ended_ms
@@ -138,12 +139,6 @@ class ControlLoop:
         self._journal.write_event(record, "measured", detail, now_ms=now_ms, bytes_in_max_over_mean_measured=ratio)
         log.info("measured", execution_id=record.execution_id, detail=detail)
         self._unmeasured = None
-
-
-def _event_ms(event: dict[str, object]) -> int:
-    time_value = event["event_time"]
-    assert hasattr(time_value, "timestamp")
-    return round(time_value.timestamp() * 1000)
 
 
 def _now_ms() -> int:

@@ -1,9 +1,12 @@
 """Writing the window tables: upserts by key that a replay repeats without changing anything.
 
 A window row is an absolute aggregate. It replaces the row that is there only if it rests on at least as many samples:
-after a lost checkpoint a fresh, partial window never overwrites a full one. Two ways of the same effect: a batch that
-fits the driver is written through delta-rs, which commits in tens of milliseconds where Spark's MERGE plans and starts
-jobs for seconds on two cores; a larger one is merged by Spark itself, on all executors.
+after a lost checkpoint a fresh, partial window never overwrites a full one. A row that is final stays: Spark judges
+lateness by the watermark of the batch before, so without this a sample could still change it one batch long.
+
+Two ways of the same effect: a batch that fits the driver is written through delta-rs, which commits in tens of
+milliseconds where Spark's MERGE plans and starts jobs for seconds on two cores; a larger one is merged by Spark itself,
+on all executors.
 """
 
 from datetime import UTC, datetime
@@ -30,7 +33,7 @@ from streaming.tables import arrow_schema
 
 TRANSACTION_ID = "spark.databricks.delta.write.txnAppId"
 TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
-KEEPS_FULLER = "s.sample_count >= t.sample_count"
+KEEPS_FULLER = "s.sample_count >= t.sample_count AND NOT t.is_final"
 
 SPARK_TYPES: dict[ColumnType, DataType] = {
     ColumnType.STRING: StringType(),
@@ -79,10 +82,11 @@ def upsert_arrow(
 
 
 def fullest(present: pa.Table, new: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """One row per key: the one that rests on more samples, the new one of equals."""
+    """One row per key: a final one, else the one that rests on more samples, the new one of equals."""
     both = pa.concat_tables([present, new])
     age = pa.array([0] * present.num_rows + [1] * new.num_rows, pa.int8())
-    ranked = both.append_column("_age", age).sort_by([("sample_count", "ascending"), ("_age", "ascending")])
+    order = [("is_final", "ascending"), ("sample_count", "ascending"), ("_age", "ascending")]
+    ranked = both.append_column("_age", age).sort_by(order)
     ranked = ranked.append_column("_rank", pa.array(range(ranked.num_rows), pa.int64()))
     best = ranked.group_by(list(key)).aggregate([("_rank", "max")])["_rank_max"]
     return ranked.take(best).select(present.column_names)

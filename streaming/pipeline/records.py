@@ -109,11 +109,12 @@ def _rules(shape: RecordShape, clock_skew_max_ms: int) -> list[tuple[str, str | 
         ("empty", None, value.isNull() | (f.octet_length(value) == 0)),
         ("too_large", None, f.octet_length(value) > VALUE_BYTES_MAX),
         ("not_utf8", None, ~f.is_valid_utf8(text)),
+        # Before the next rule: NaN is not JSON, though Spark reads it.
+        *(("not_a_number", name, _not_finite(f.col(f"record.{name}"))) for name in numbers),
         ("not_json", None, f.get_json_object(text, "$").isNull() | ~f.trim(text).startswith("{")),
         ("wrong_type", None, f.col(f"record.{CORRUPT}").isNotNull()),
         *(("missing_field", name, f.col(f"record.{name}").isNull()) for name in shape.required),
         ("unknown_version", "v", f.col("record.v") != RECORD_VERSION),
-        *(("not_a_number", name, _not_finite(f.col(f"record.{name}"))) for name in numbers),
         *(("negative", name, f.col(f"record.{name}") < 0) for name in shape.not_negative),
         ("future", "event_time_ms", f.col("record.event_time_ms") > latest),
     ]

@@ -1,0 +1,103 @@
+"""The founding scenario end to end, with Spark killed in the middle, and Ctrl-C; nothing is left running afterwards."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from streaming import tables
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
+
+DEADLINE_S = 540.0
+
+
+def start_demo(home: Path, *options: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "streaming", "demo", "--home", str(home), *options]
+    with (home.parent / "demo.log").open("ab") as output:
+        return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def descendants(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def wait_for_role(process: subprocess.Popen[bytes], role: str) -> psutil.Process:
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline and process.poll() is None:
+        for child in descendants(process):
+            if child.cmdline()[1:4] == ["-m", "streaming", role]:
+                return child
+        time.sleep(0.2)
+    raise AssertionError(f"{role} never ran")
+
+
+def assert_gone(processes: list[psutil.Process]) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=20)
+    assert not alive, f"left running: {alive}"
+
+
+@pytest.mark.timeout(900)
+def test_from_skew_to_balance_with_spark_killed_once(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    demo = start_demo(home, "--rate", "4000", "--topics", "orders,returns")
+    seen: list[psutil.Process] = []
+    try:
+        pipeline = wait_for_role(demo, "pipeline")
+        deadline = time.monotonic() + DEADLINE_S
+        while not tables.read(str(home / "tables"), "broker_load") and time.monotonic() < deadline:
+            assert demo.poll() is None, (tmp_path / "demo.log").read_text()
+            time.sleep(0.5)
+        seen = descendants(demo)
+        for process in [pipeline, *pipeline.children(recursive=True)]:
+            process.kill()  # Spark's Python and its JVM, in the middle of a batch or not
+        code = demo.wait(timeout=DEADLINE_S)
+        text = (tmp_path / "demo.log").read_text()
+        assert code == 0, text
+    finally:
+        if demo.poll() is None:
+            demo.send_signal(signal.SIGTERM)
+            demo.wait(timeout=60)
+    assert "verdict  balanced, nothing lost" in text
+    assert "exit_code=-9" in text  # the kill did happen, and the role was started again
+    events = [row["event"] for row in tables.read(str(home / "tables"), "execution")]
+    assert events.count("started") == 1  # and the plan was carried out once
+    assert events.count("done") == 1
+    assert {row["topic"] for row in tables.read(str(home / "tables"), "movement")} >= {"orders"}
+    assert (home / "report.html").stat().st_size > 50_000
+    assert (home / "report.png").is_file()
+    assert_gone(seen)
+
+
+@pytest.mark.timeout(180)
+def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
+    demo = start_demo(tmp_path / "home")
+    control = wait_for_role(demo, "control")
+    assert control.is_running()
+    seen = descendants(demo)
+    assert len(seen) >= 6  # three brokers and the roles
+    demo.send_signal(signal.SIGINT)
+    assert demo.wait(timeout=60) == 130
+    assert_gone(seen)
+    assert "error: interrupted; everything has been ended" in (tmp_path / "demo.log").read_text()
+
+
+@pytest.mark.timeout(180)
+def test_a_killed_demo_leaves_no_orphan_and_its_home_is_taken_over(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    demo = start_demo(home)
+    wait_for_role(demo, "control")
+    seen = descendants(demo)
+    demo.kill()
+    demo.wait()
+    assert_gone(seen)
+    again = start_demo(home)
+    try:
+        wait_for_role(again, "control")
+    finally:
+        again.send_signal(signal.SIGTERM)
+        assert again.wait(timeout=60) == 130

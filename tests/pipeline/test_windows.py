@@ -1,0 +1,238 @@
+"""Spark's windows against a recount in plain Python, through a real broker, a real checkpoint and real tables."""
+
+import json
+import random
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming import tables
+from streaming.kafka_clients import admin_client
+from streaming.pipeline.queries import start_queries
+from streaming.pipeline.session import build_session
+from streaming.settings import Settings
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+WINDOW_MS = 10_000
+BASE_MS = 1_795_236_000_000 // WINDOW_MS * WINDOW_MS
+FOREVER_MS = 86_400_000
+
+Record = dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def session() -> Iterator[SparkSession]:
+    spark = build_session(Settings.model_validate({"pipeline": {"driver_memory": "1g"}}).pipeline)
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def own(settings: Settings, tmp_path: Path) -> Settings:
+    """Settings with topics, tables and checkpoints of this test's own."""
+    mark = uuid.uuid4().hex[:8]
+    return Settings.model_validate(
+        {
+            **settings.model_dump(exclude={"topics", "storage", "pipeline"}),
+            "topics": {"byte_rate": f"rate-{mark}", "consumer_lag": f"lag-{mark}"},
+            "storage": {"tables": str(tmp_path / "tables"), "checkpoints": str(tmp_path / "checkpoints")},
+            "pipeline": {
+                "window_ms": WINDOW_MS,
+                "watermark_ms": 30_000,
+                "trigger_interval_ms": 200,
+                "clock_skew_max_ms": FOREVER_MS * 30,
+            },
+        }
+    )
+
+
+def load_record(broker: int, partition: int | None, offset_ms: int, **changes: Any) -> Record:
+    return {
+        "v": 1, "kafka_cluster": "test", "broker": broker, "topic": None if partition is None else "t",
+        "partition": partition, "role": None if partition is None else "leader", "event_time_ms": BASE_MS + offset_ms,
+        "interval_ms": 2_000, "bytes_in_per_sec": 100.0 * broker, "bytes_out_per_sec": None,
+        "messages_in_per_sec": 1.0, "size_bytes": 1_000 + offset_ms, **changes,
+    }  # fmt: skip
+
+
+def lag_record(partition: int, offset_ms: int, committed: int | None, end: int) -> Record:
+    return {
+        "v": 1, "kafka_cluster": "test", "group": "g", "topic": "t", "partition": partition,
+        "event_time_ms": BASE_MS + offset_ms, "committed_offset": committed, "log_end_offset": end,
+        "log_start_offset": 0, "lag_records": None if committed is None else end - committed,
+        "member_id": "m", "client_id": "c", "group_state": "Stable", "generation_id": 3,
+    }  # fmt: skip
+
+
+def send(settings: Settings, topic: str, values: list[bytes | None]) -> None:
+    producer = KafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers, acks="all")
+    for value in values:
+        producer.send(topic, value=value, key=b"k")
+    producer.flush()
+    producer.close()
+
+
+def make_topics(settings: Settings) -> None:
+    admin = admin_client(settings.kafka)
+    names = [settings.topics.byte_rate, settings.topics.consumer_lag]
+    admin.create_topics({name: {"num_partitions": 2, "replication_factor": 1} for name in names})
+    admin.wait_for_topics(names)
+    admin.close()
+
+
+def drain(queries: list[StreamingQuery]) -> None:
+    """Until everything that is in the topics has been written."""
+    for query in queries:
+        query.processAllAvailable()
+
+
+def stop(queries: list[StreamingQuery]) -> None:
+    for query in queries:
+        query.stop()
+
+
+def encode(records: list[Record]) -> list[bytes | None]:
+    return [json.dumps(record).encode() for record in records]
+
+
+def recount(records: list[Record]) -> dict[tuple[int, int, int | None], tuple[float | None, int, int, int]]:
+    """(window start, broker, partition): bytes in, covered ms, samples, newest size. Plain Python, one pass."""
+    groups: dict[tuple[int, int, int | None], list[Record]] = defaultdict(list)
+    for record in records:
+        start = record["event_time_ms"] // WINDOW_MS * WINDOW_MS
+        groups[(start, record["broker"], record["partition"])].append(record)
+    result = {}
+    for key, rows in groups.items():
+        known = [row for row in rows if row["bytes_in_per_sec"] is not None]
+        covered = sum(row["interval_ms"] for row in known)
+        total = sum(row["bytes_in_per_sec"] * row["interval_ms"] for row in known)
+        newest = max(rows, key=lambda row: row["event_time_ms"])
+        result[key] = (total / covered if covered else None, covered, len(rows), newest["size_bytes"])
+    return result
+
+
+def test_windows_equal_a_recount_whatever_the_order(session: SparkSession, own: Settings) -> None:
+    chance = random.Random(7)
+    records = [
+        load_record(
+            broker, partition, offset_ms,
+            bytes_in_per_sec=chance.choice([None, chance.uniform(0, 1e6)]),
+            interval_ms=chance.choice([1_000, 2_000, 5_000]),
+        )
+        for offset_ms in range(0, 25_000, 1_700) for broker in (1, 2) for partition in (None, 0, 1)
+    ]  # fmt: skip
+    chance.shuffle(records)
+    make_topics(own)
+    send(own, own.topics.byte_rate, encode(records))
+    queries = start_queries(session, own)
+    try:
+        drain(queries)
+    finally:
+        stop(queries)
+    wanted = recount(records)
+    found = {
+        (tables.to_ms(row["window_start"]), row["broker"], row.get("partition")): row
+        for name in ("partition_load", "broker_load")
+        for row in tables.read(own.storage.tables, name)
+    }
+    assert found.keys() == wanted.keys()
+    for key, (bytes_in, covered_ms, samples, size) in wanted.items():
+        row = found[key]
+        assert row["bytes_in_per_sec"] == (None if bytes_in is None else pytest.approx(bytes_in))
+        assert (row["covered_ms"], row["sample_count"]) == (covered_ms, samples)
+        if key[2] is not None:
+            assert row["size_bytes"] == size
+        assert row["bytes_out_per_sec"] is None  # unknown stays unknown
+
+
+def test_a_restart_goes_on_and_late_samples_correct_their_window(session: SparkSession, own: Settings) -> None:
+    make_topics(own)
+    send(own, own.topics.byte_rate, encode([load_record(1, 0, 1_000), load_record(1, 0, 12_000)]))
+    queries = start_queries(session, own)
+    drain(queries)
+    stop(queries)
+    late = load_record(1, 0, 3_000, bytes_in_per_sec=300.0)
+    send(own, own.topics.byte_rate, encode([late, load_record(1, 0, 65_000)]))
+    queries = start_queries(session, own)
+    drain(queries)
+    send(own, own.topics.byte_rate, encode([load_record(1, 0, 4_000, bytes_in_per_sec=9e9), load_record(1, 0, 66_000)]))
+    drain(queries)
+    stop(queries)
+    rows = {
+        tables.to_ms(row["window_start"]) - BASE_MS: row for row in tables.read(own.storage.tables, "partition_load")
+    }
+    assert rows[0]["bytes_in_per_sec"] == pytest.approx(200.0)  # 100 and the late 300; the too late 9e9 is left out
+    assert (rows[0]["sample_count"], rows[0]["is_final"]) == (2, True)
+    assert (rows[60_000]["sample_count"], rows[60_000]["is_final"]) == (2, False)
+
+
+def test_lag_windows_hold_first_last_and_worst(session: SparkSession, own: Settings) -> None:
+    make_topics(own)
+    records = [
+        lag_record(0, 1_000, 10, 50), lag_record(0, 3_000, 20, 90), lag_record(0, 5_000, 80, 100),
+        lag_record(1, 2_000, None, 7),
+    ]  # fmt: skip
+    send(own, own.topics.consumer_lag, encode(records))
+    queries = start_queries(session, own)
+    drain(queries)
+    stop(queries)
+    rows = {row["partition"]: row for row in tables.read(own.storage.tables, "group_lag")}
+    first = rows[0]
+    assert (first["committed_offset_first"], first["committed_offset"], first["log_end_offset"]) == (10, 80, 100)
+    assert (first["lag_records"], first["lag_records_max"], first["generation_id"]) == (20, 70, 3)
+    assert rows[1]["lag_records"] is None
+
+
+MISFITS: dict[str, bytes | None] = {
+    "empty": None,
+    "not_json": b"{not json",
+    "not_utf8": b"\xff\xfe{}",
+    "wrong_type": json.dumps(load_record(1, 0, 0, bytes_in_per_sec="many")).encode(),
+    "missing_field": json.dumps({"v": 1, "kafka_cluster": "test", "event_time_ms": BASE_MS}).encode(),
+    "unknown_version": json.dumps(load_record(1, 0, 0, v=9)).encode(),
+    "not_a_number": json.dumps(load_record(1, 0, 0, bytes_in_per_sec=float("nan"))).encode(),
+    "negative": json.dumps(load_record(1, 0, 0, bytes_in_per_sec=-1.0)).encode(),
+    "future": json.dumps(load_record(1, 0, FOREVER_MS * 40)).encode(),
+}
+
+
+def test_misfits_are_kept_with_their_reason_and_stop_nothing(session: SparkSession, own: Settings) -> None:
+    make_topics(own)
+    send(own, own.topics.byte_rate, list(MISFITS.values()))
+    queries = start_queries(session, own)
+    drain(queries)
+    send(own, own.topics.byte_rate, encode([load_record(1, 0, 1_000)]))
+    drain(queries)
+    stop(queries)
+    rejected = {row["value"]: row["reason"] for row in tables.read(own.storage.tables, "rejected_record")}
+    assert rejected == {value: reason for reason, value in MISFITS.items()}
+    assert len(tables.read(own.storage.tables, "partition_load")) == 1
+    assert len({row["source_offset"] for row in tables.read(own.storage.tables, "rejected_record")}) > 1
+
+
+def test_the_tables_carry_comments_and_are_read_by_another_engine(session: SparkSession, own: Settings) -> None:
+    from streaming.commands.sql import run_query
+
+    make_topics(own)
+    send(own, own.topics.byte_rate, encode([load_record(1, 0, 1_000), load_record(2, 0, 1_000)]))
+    queries = start_queries(session, own)
+    drain(queries)
+    stop(queries)
+    query = "SELECT broker, bytes_in_per_sec FROM partition_load WHERE role = 'leader' ORDER BY broker"
+    assert run_query(query, own.storage.tables)[1] == [(1, 100.0), (2, 200.0)]
+    by_spark = session.read.format("delta").load(tables.table_uri(own.storage.tables, "partition_load"))
+    assert [tuple(row) for row in by_spark.select("broker", "bytes_in_per_sec").orderBy("broker").collect()] == [
+        (1, 100.0),
+        (2, 200.0),
+    ]
+    table = tables.open_table(own.storage.tables, "partition_load")
+    assert table is not None
+    assert all(field.metadata.get("comment") for field in table.schema().fields)
