@@ -3,7 +3,6 @@
 Same input, same plan, on any machine; no clock is looked at.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -37,8 +36,7 @@ def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
     crowded = problem.crowded(placement)
     repair(search)
     search = attainable(search)
-    for phase in PHASES:
-        phase(search)
+    _balance(search)
     movements, waves = movements_of(problem, placement, crowded)
     return Plan(
         cluster_id=cluster.cluster_id,
@@ -52,8 +50,21 @@ def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
     )
 
 
-PHASES: tuple[Callable[[Search], None], ...] = (Search.relieve, kick, finish)
-"""Relief of the overloaded, a way on where that is stuck, and exact evenness where it is near."""
+ROUNDING = 1e-9
+
+
+def _balance(search: Search) -> None:
+    """Relief of the overloaded, a way on where that is stuck, and exact evenness where it is near.
+
+    The objective weighs all loads together; a plan that buys the rest by making the worst broker worse is dropped.
+    """
+    problem, placement = search.problem, search.placement
+    before = problem.worst_excess(placement.loads)
+    search.relieve()
+    kick(search)
+    if problem.worst_excess(placement.loads) > before + ROUNDING:
+        search.undo_to(0)
+    finish(search)
 
 
 def _with_drained(cluster: ClusterState, policy: PlannerPolicy) -> ClusterState:

@@ -42,11 +42,15 @@ class Ledger:
 
     def copies(self, partitions: Indices, source: int, targets: Indices) -> Floats:
         """N x T change of the bytes to copy if a replica goes from `source` to a target."""
-        original = self._placement.original[partitions]
-        left_home = (original == source).any(axis=1)
-        home = (original[:, :, None] == targets).any(axis=1)
-        bytes_copied: Floats = self._placement.disk_bytes[partitions][:, None] * (left_home[:, None] * 1.0 - home)
+        left_home = (self._placement.original[partitions] == source).any(axis=1)[:, None]
+        change = left_home.astype(np.float64) - self._home(partitions, targets)
+        bytes_copied: Floats = self._placement.disk_bytes[partitions][:, None] * change
         return bytes_copied
+
+    def _home(self, partitions: Indices, targets: Indices) -> Flags:
+        """N x T: the target has held the partition from the beginning."""
+        home: Flags = (self._placement.original[partitions][:, :, None] == targets).any(axis=1)
+        return home
 
     def price(self, partitions: Indices, copies: Floats) -> Floats:
         """N x T price in shares of copying so many bytes and touching each partition; always above 0."""
@@ -62,8 +66,9 @@ class Ledger:
         if policy.bytes_max is not None:
             able &= (copies <= 0) | (self.bytes_copied + copies <= policy.bytes_max)
         if policy.inflow_max is not None:
-            arriving = np.maximum(copies, 0.0) + self.inflow[targets]
-            able &= (copies <= 0) | (arriving <= policy.inflow_max)
+            # What arrives counts at its target, even if the partition has left home before.
+            arriving = self._placement.disk_bytes[partitions][:, None] * ~self._home(partitions, targets)
+            able &= (arriving <= 0) | (arriving + self.inflow[targets] <= policy.inflow_max)
         return able & self.may_touch(partitions)[:, None]
 
     def affordable_together(self, mine: Indices, theirs: Indices, going: Floats, coming: Floats) -> Flags:

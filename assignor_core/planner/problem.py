@@ -49,6 +49,13 @@ class Problem:
     weight: Floats
     """C weights of the objective."""
 
+    def worst_excess(self, loads: Floats) -> float:
+        """How far the worst broker is above its limit in the worst load, in fair shares; counts are not looked at."""
+        columns = self.weight > COUNT_WEIGHT
+        share = self.share[self.arrays.alive][:, columns]
+        excess = loads[self.arrays.alive][:, columns] - self.limit[self.arrays.alive][:, columns]
+        return float((np.maximum(excess, 0.0) / share).max(initial=0.0))
+
     @property
     def leaving(self) -> Indices:
         """Brokers that must end empty and may be touched."""
