@@ -3,12 +3,17 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
     from streaming.demo.brokers import EmbeddedCluster
+
+# The same examples in every run, so that a failure can be repeated; no deadline, as machines are shared.
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")
