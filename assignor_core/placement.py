@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assignor_core.errors import InputError, InvalidPartitions, InvalidRackInformation, InvalidReplicationFactor
+from assignor_core.ordering import utf16_order
 
 REPLICAS_MAX = 3_000_000
 """Partitions x replication factor in one call: a million partitions of three replicas, more than a topic ever has."""
@@ -79,15 +80,6 @@ def rack_alternated(racks: dict[int, str]) -> list[int]:
         (turn, utf16_order(rack), broker_id) for rack, ids in by_rack.items() for turn, broker_id in enumerate(ids)
     ]
     return [broker_id for _, _, broker_id in sorted(turns)]
-
-
-def utf16_order(text: str) -> bytes:
-    """Sort key of Java's string order: UTF-16 code units, which differs from code points beyond the basic plane.
-
-    >>> "\\uffff" < "\\U00010000", utf16_order("\\uffff") < utf16_order("\\U00010000")
-    (True, False)
-    """
-    return text.encode("utf-16-be", "surrogatepass")
 
 
 def _validate(brokers: Sequence[PlacementBroker], partitions: int, replication_factor: int) -> None:

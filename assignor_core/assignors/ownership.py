@@ -1,0 +1,82 @@
+"""Who owns what before a sticky assignment: claims of all members, with their generations, settled.
+
+The highest generation wins; at the same generation nobody keeps the partition, also where one member lists it twice.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from assignor_core.assignors.contract import TopicPartition
+from assignor_core.assignors.indexed import UNASSIGNED, IndexedGroup
+from assignor_core.assignors.partition_list import Ints, PartitionList, TopicIndex
+
+Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """By code. `holder`: member with the winning claim, or UNASSIGNED; `contested`: claimed twice at one generation;
+    `keepable`: the holder reads the topic; `earlier_holder`: code -> member whose claim an outbid generation held."""
+
+    holder: Ints
+    contested: Bools
+    keepable: Bools
+    earlier_holder: dict[int, int]
+
+
+def settle_claims(group: IndexedGroup) -> Ownership:
+    """Settle the owned partitions of all members; claims on what doesn't exist are dropped."""
+    codes, members = _claims(group)
+    holder = np.full(group.index.partitions, UNASSIGNED, dtype=np.int64)
+    contested = np.zeros(group.index.partitions, dtype=np.bool_)
+    earlier_holder: dict[int, int] = {}
+    holder[codes] = members
+    claims = np.bincount(codes, minlength=group.index.partitions)
+    if len(codes) and claims.max() > 1:
+        disputed = claims[codes] > 1
+        _settle_disputed(group, codes[disputed], members[disputed], holder, contested, earlier_holder)
+    keepable = holder != UNASSIGNED
+    if len(group.class_topics) > 1:
+        held = np.flatnonzero(keepable)
+        keepable[held] = group.reads(holder[held], group.index.topic_numbers(held))
+    return Ownership(holder, contested, keepable, earlier_holder)
+
+
+def _claims(group: IndexedGroup) -> tuple[Ints, Ints]:
+    by_member = [_codes(group.index, member.owned_partitions) for member in group.members]
+    sizes = [len(codes) for codes in by_member]
+    return np.concatenate([*by_member, np.empty(0, np.int64)]), np.repeat(np.arange(len(sizes)), sizes)
+
+
+def _codes(index: TopicIndex, owned: Sequence[TopicPartition]) -> Ints:
+    """Codes of the partitions that exist."""
+    if not owned:
+        return np.empty(0, np.int64)
+    if isinstance(owned, PartitionList):
+        number_of_theirs = np.array([index.number_of.get(topic, -1) for topic in owned.topic_index.topics])
+        theirs = owned.topic_index.topic_numbers(owned.codes)
+        topics, partitions = number_of_theirs[theirs], owned.codes - owned.topic_index.starts[theirs]
+    else:
+        number_of = index.number_of
+        topics = np.array([number_of.get(topic, -1) for topic, _ in owned])
+        partitions = np.array([partition for _, partition in owned])
+    counts = np.append(np.diff(index.starts), 0)
+    exists = (partitions >= 0) & (partitions < counts[topics])
+    found: Ints = index.starts[topics[exists]] + partitions[exists]
+    return found
+
+
+def _settle_disputed(
+    group: IndexedGroup, codes: Ints, members: Ints, holder: Ints, contested: Bools, earlier_holder: dict[int, int]
+) -> None:
+    generations = np.array([max(-1, member.generation_id) for member in group.members])[members]
+    order = np.lexsort((members, generations, codes))
+    codes, members, generations = codes[order], members[order], generations[order]
+    last = np.flatnonzero(np.append(codes[1:] != codes[:-1], True))
+    tied = generations[last] == generations[last - 1]
+    holder[codes[last]] = np.where(tied, UNASSIGNED, members[last])
+    contested[codes[last]] = tied
+    outbid = last[~tied]
+    earlier_holder.update(zip(codes[outbid].tolist(), members[outbid - 1].tolist(), strict=True))

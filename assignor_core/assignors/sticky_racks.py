@@ -1,0 +1,97 @@
+"""Racks in the sticky assignment (KIP-881): who matches what, and the rack-aware first round of dealing."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from assignor_core.assignors.indexed import UNASSIGNED, IndexedGroup
+from assignor_core.assignors.partition_list import Ints
+from assignor_core.assignors.racks import PartitionRacks, Racks, matches, member_racks, racks_matter, topic_racks
+
+
+@dataclass(frozen=True, slots=True)
+class StickyRacks:
+    """Racks of every member and of every code, of a group in which they matter."""
+
+    members: list[str | None]
+    partitions: list[Racks]
+
+    @classmethod
+    def of(cls, group: IndexedGroup, partition_racks: PartitionRacks) -> "StickyRacks | None":
+        """None where racks don't matter: judged over all topics."""
+        members = member_racks(group)
+        if not any(members) or not partition_racks:
+            return None
+        topics = range(len(group.index.topics))
+        partitions = [racks for number in topics for racks in topic_racks(group, partition_racks, number)]
+        return cls(members, partitions) if racks_matter(members, partitions) else None
+
+    def give_up_mismatched(self, owner: Ints) -> None:
+        """Take out of `owner` what its member can't read in its own rack."""
+        for code in np.flatnonzero(owner != UNASSIGNED).tolist():
+            if not matches(self.members[owner[code]], self.partitions[code]):
+                owner[code] = UNASSIGNED
+
+    def scarce_first(self, codes: Ints) -> Ints:
+        """Stably by the number of members in the partition's racks."""
+        members_in = Counter(rack for rack in self.members if rack is not None)
+        scarcity = [sum(members_in[rack] for rack in self.partitions[code]) for code in codes.tolist()]
+        return codes[np.argsort(scarcity, kind="stable")]
+
+
+class RackFill:
+    """Deals partitions to members of their racks: round the members under the quota, then to members at it.
+
+    A member without a rack is passed over here; it gets its part of what is left. After `deal`, `counts` and `waiting`
+    (members at the quota that may take one more) say where the plain dealing goes on.
+    """
+
+    def __init__(self, racks: StickyRacks, counts: Ints, waiting: list[int], quota: int, extra: int) -> None:
+        self.counts = counts.copy()
+        self.waiting = waiting
+        self._racks = racks
+        self._quota = quota
+        self._extra = extra
+        self._below = np.flatnonzero(counts < quota).tolist()
+        self._next = 0
+
+    def deal(self, codes: Ints) -> tuple[Ints, Ints, Ints]:
+        """Codes that found a member, those members, and the codes that are left, each in order."""
+        takers = [self._taker(self._racks.partitions[code]) for code in codes.tolist()]
+        dealt_to = np.array([UNASSIGNED if taker is None else taker for taker in takers], dtype=np.int64)
+        found = dealt_to != UNASSIGNED
+        return codes[found], dealt_to[found], codes[~found]
+
+    def _taker(self, racks: Racks) -> int | None:
+        position = self._position(self._below, racks, self._next)
+        if position is not None:
+            return self._take_below(position)
+        position = self._position(self.waiting, racks, 0)
+        return None if position is None else self._take_waiting(position)
+
+    def _position(self, members: list[int], racks: Racks, first: int) -> int | None:
+        if not racks:
+            return None
+        positions = (position % len(members) for position in range(first, first + len(members)))
+        return next((position for position in positions if self._racks.members[members[position]] in racks), None)
+
+    def _take_below(self, position: int) -> int:
+        member = self._below[position]
+        self.counts[member] += 1
+        if self.counts[member] == self._quota:
+            del self._below[position]
+            if self._extra:
+                self.waiting.append(member)
+        else:
+            position += 1
+        self._next = position % len(self._below) if self._below else 0
+        return member
+
+    def _take_waiting(self, position: int) -> int:
+        member = self.waiting.pop(position)
+        self.counts[member] += 1
+        self._extra -= 1
+        if not self._extra:
+            self.waiting.clear()
+        return member

@@ -1,0 +1,138 @@
+"""`rebalancer assign`: one consumer assignment per line, JSON lines in, JSON lines out."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from assignor_core.assignors import GroupAssignment, GroupSpec, MemberSpec, TopicPartition, balance_score
+from assignor_core.assignors import assign as assign_group
+from assignor_core.errors import UnknownStrategy
+from streaming.commands.json_lines import (
+    InvalidField,
+    a_list,
+    a_string,
+    an_int,
+    an_object,
+    answer_lines,
+    optional_string,
+    required,
+    shown,
+)
+
+
+@click.command()
+@click.option("--explain", is_flag=True, help="Add to each answer what moved, and why.")
+def assign(explain: bool) -> None:
+    """JSON lines in, one consumer assignment a line out."""
+    answer_lines(explained_answer if explain else assignment_answer)
+
+
+def assignment_answer(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Answer one line of the contract; raises InputError."""
+    strategy, spec = group_of(line)
+    started_ns = time.perf_counter_ns()
+    result = assign_group(strategy, spec)
+    elapsed_ms = (time.perf_counter_ns() - started_ns) / 1e6
+    return _to_json(result, elapsed_ms)
+
+
+def explained_answer(line: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same, with one entry under "moves" for each partition that changes hands."""
+    strategy, spec = group_of(line)
+    return {**assignment_answer(line), "moves": _moves(spec, assign_group(strategy, spec))}
+
+
+def group_of(line: Mapping[str, Any]) -> tuple[str, GroupSpec]:
+    """Strategy and group of a line; raises InputError that names the field."""
+    strategy = required(line, "strategy")
+    if not isinstance(strategy, str):
+        raise UnknownStrategy(f"strategy is {shown(strategy)}, must be a string")
+    counts = an_object(required(line, "partitions_per_topic"), "partitions_per_topic")
+    members = an_object(required(line, "members"), "members")
+    racks = an_object(line.get("partition_racks") or {}, "partition_racks")
+    weights = an_object(line.get("partition_weights") or {}, "partition_weights")
+    return strategy, GroupSpec(
+        {topic: an_int(count, f"partitions_per_topic of {shown(topic)}") for topic, count in counts.items()},
+        {member_id: _member(member_id, fields) for member_id, fields in members.items()},
+        {topic: _racks(entries, topic) for topic, entries in racks.items()},
+        {topic: _weights(entries, topic) for topic, entries in weights.items()},
+    )
+
+
+def _member(member_id: str, fields: object) -> MemberSpec:
+    name = f"members.{member_id}"
+    member = an_object(fields, name)
+    generation = member.get("generation_id")
+    return MemberSpec(
+        topics=tuple(
+            a_string(topic, f"{name}.topics") for topic in a_list(required(member, "topics"), f"{name}.topics")
+        ),
+        owned_partitions=_owned(member.get("owned_partitions"), f"{name}.owned_partitions"),
+        generation_id=-1 if generation is None else an_int(generation, f"{name}.generation_id"),
+        group_instance_id=optional_string(member.get("group_instance_id"), f"{name}.group_instance_id"),
+        rack_id=optional_string(member.get("rack_id"), f"{name}.rack_id"),
+        capacity=_number(member.get("capacity", 1.0), f"{name}.capacity"),
+    )
+
+
+def _owned(pairs: object, name: str) -> list[TopicPartition]:
+    owned = []
+    for pair in a_list([] if pairs is None else pairs, name):
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise InvalidField(f"{name} holds {shown(pair)}, must hold [topic, partition] pairs")
+        owned.append((a_string(pair[0], name), an_int(pair[1], name)))
+    return owned
+
+
+def _racks(entries: object, topic: str) -> list[list[str | None]]:
+    name = f"partition_racks of {shown(topic)}"
+    return [[optional_string(rack, name) for rack in a_list(replicas, name)] for replicas in a_list(entries, name)]
+
+
+def _weights(entries: object, topic: str) -> list[float]:
+    name = f"partition_weights of {shown(topic)}"
+    return [_number(weight, name) for weight in a_list(entries, name)]
+
+
+def _number(value: object, name: str) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > 1e300:
+        raise InvalidField(f"{name} is {shown(value)}, must be a number up to 1e300")
+    return float(value)
+
+
+def _to_json(result: GroupAssignment, elapsed_ms: float) -> Mapping[str, Any]:
+    return {
+        "assignment": {member_id: list(partitions) for member_id, partitions in result.assignment.items()},
+        "transferring": list(result.transferring),
+        "balance_score": balance_score([len(partitions) for partitions in result.assignment.values()]),
+        "elapsed_ms": elapsed_ms,
+    }
+
+
+def _moves(spec: GroupSpec, result: GroupAssignment) -> list[Mapping[str, Any]]:
+    """Partitions that some member claims and another gets, and those withheld; in order."""
+    claims: dict[TopicPartition, list[str]] = {}
+    for member_id, member in sorted(spec.members.items()):
+        for owned in member.owned_partitions:
+            claims.setdefault(owned, []).append(member_id)
+    new_owner = {tp: member_id for member_id, partitions in result.assignment.items() for tp in partitions}
+    withheld = set(result.transferring)
+    changed = [tp for tp in claims if new_owner.get(tp) not in claims[tp] or len(claims[tp]) > 1]
+    return [_move(spec, tp, claims[tp], new_owner.get(tp), tp in withheld) for tp in sorted(changed)]
+
+
+def _move(
+    spec: GroupSpec, tp: TopicPartition, claimed_by: Sequence[str], new_owner: str | None, withheld: bool
+) -> Mapping[str, Any]:
+    topic, partition = tp
+    if partition not in range(spec.partitions_per_topic.get(topic, 0)):
+        reason = "the partition does not exist"
+    elif len(claimed_by) > 1:
+        reason = "several members claim it: the highest generation wins, at the same one nobody"
+    elif topic not in spec.members[claimed_by[0]].topics:
+        reason = "its owner no longer reads the topic"
+    else:
+        reason = "its owner had more than its share" if not withheld else "withheld until its owner has revoked it"
+    return {"partition": tp, "old_members": claimed_by, "new_member": new_owner, "reason": reason}
