@@ -1,0 +1,80 @@
+"""Cluster models: sound ones read back equal, each kind of bad one has its own one-line error."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from assignor_core.errors import InputError
+from assignor_core.model import BrokerState, cluster_from_json, cluster_to_json
+
+LOAD = {"bytes_in_per_sec": 1.0, "bytes_out_per_sec": 2.0, "disk_bytes": 3.0}
+
+
+def model(**changes: Any) -> dict[str, Any]:
+    sound = {
+        "cluster_id": "main",
+        "observed_at_ms": 5,
+        "brokers": [{"broker_id": 1, "rack": "a"}, {"broker_id": 2, "state": "draining"}],
+        "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "load": LOAD}],
+    }
+    return {**sound, **changes}
+
+
+def partition(**changes: Any) -> dict[str, Any]:
+    return {"topic": "t", "partition": 0, "replicas": [1], "load": LOAD, **changes}
+
+
+def test_a_model_reads_back_equal() -> None:
+    cluster = cluster_from_json(model())
+    assert cluster.brokers[1].state is BrokerState.DRAINING
+    assert cluster_from_json(json.loads(json.dumps(cluster_to_json(cluster)))) == cluster
+
+
+def test_loads_by_window_read_back_equal_and_may_stand_beside_single_figures() -> None:
+    load = {**LOAD, "bytes_in_per_sec": [1, 2.5]}
+    cluster = cluster_from_json(model(partitions=[partition(load=load)]))
+    assert cluster.windows == 2
+    assert cluster_from_json(cluster_to_json(cluster)) == cluster
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ([], r"cluster model: found \[\], allowed is an object"),
+        (model(brokers=[]), "brokers: found none"),
+        (model(brokers=None), "brokers: found None, allowed is a list"),
+        (model(brokers=[{"broker_id": -1}]), r"broker_id: found -1, allowed is an integer from 0"),
+        (model(brokers=[{"broker_id": 10**30}]), "allowed is an integer from 0"),
+        (model(brokers=[{"broker_id": 1}] * 2), "broker 1: found twice"),
+        (model(brokers=[{"broker_id": 1, "state": "idle"}]), "broker 1: state: found 'idle'"),
+        (model(brokers=[{"broker_id": 1, "rack": 7}]), "broker 1: rack: found 7"),
+        (model(brokers=[{"broker_id": 1, "capacity": {"disk_bytes": 0}}]), "broker 1: capacity.disk_bytes: found 0"),
+        (model(partitions={}), "partitions: found {}, allowed is a list"),
+        (model(partitions=[partition(replicas=[9])]), "partition t-0: found replica on unknown broker 9"),
+        (model(partitions=[partition(replicas=[1, 1])]), "partition t-0: found a broker twice"),
+        (model(partitions=[partition(replicas=[])]), "partition t-0: found no replicas"),
+        (model(partitions=[partition(replicas=[1, 2, 3])]), "found replication factor 3, allowed is at most 2"),
+        (model(partitions=[partition(replicas="1")]), "partition t-0: replicas: found '1'"),
+        (model(partitions=[partition(), partition()]), "partition t-0: found twice"),
+        (model(partitions=[partition(partition=-1)]), "partition number in topic t: found -1"),
+        (model(partitions=[partition(topic="")]), "topic of a partition: found ''"),
+        (model(partitions=[partition(load=None)]), "partition t-0: load: found None"),
+        (model(partitions=[partition(load={**LOAD, "disk_bytes": -1})]), "partition t-0: load: found -1.0"),
+        (model(partitions=[partition(load={**LOAD, "disk_bytes": math.nan})]), "partition t-0: load: found nan"),
+        (model(partitions=[partition(load={**LOAD, "disk_bytes": math.inf})]), "partition t-0: load: found inf"),
+        (model(partitions=[partition(load={**LOAD, "disk_bytes": 10**400})]), "partition t-0: load: found inf"),
+        (model(partitions=[partition(load={**LOAD, "disk_bytes": True})]), "load.disk_bytes: found True"),
+        (model(partitions=[partition(load={**LOAD, "disk_bytes": [1.0, -2.0]})]), "partition t-0: load: found -2.0"),
+        (
+            model(partitions=[partition(load={**LOAD, "disk_bytes": [1.0], "bytes_in_per_sec": [1.0, 2.0]})]),
+            "partition t-0: load has 1 windows, allowed is 2",
+        ),
+    ],
+    ids=range(26),
+)
+def test_a_bad_model_has_one_clear_error(bad: object, message: str) -> None:
+    with pytest.raises(InputError, match=message) as raised:
+        cluster_from_json(bad)
+    assert "\n" not in str(raised.value)
