@@ -29,3 +29,5 @@ def configure_logging(settings: LogSettings) -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(stream=sys.stderr, level=max(level, logging.WARNING), format="%(asctime)s %(name)s %(message)s")
+    # The client tells of every refused connection several times a second; we tell once what it means.
+    logging.getLogger("kafka").setLevel(logging.ERROR if level > logging.DEBUG else logging.DEBUG)

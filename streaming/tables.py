@@ -5,6 +5,7 @@ transaction id and version that the table remembers, so the same append given tw
 writer of the window tables; this module is the writer of the rest.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,6 +67,7 @@ def table_uri(root: str, name: str) -> str:
 def open_table(root: str, name: str) -> DeltaTable | None:
     """The table as it is now, or None where it isn't there yet; raises TableUnavailable."""
     uri = table_uri(root, name)
+    _check_folder(root)
     try:
         return DeltaTable(uri)
     except TableNotFoundError:
@@ -78,6 +80,7 @@ def create_table(root: str, name: str) -> DeltaTable:
     """The table, made with its schema and comments where it isn't there yet; raises TableUnavailable."""
     table = TABLES[name]
     uri = table_uri(root, name)
+    _check_folder(root)
     try:
         if "://" not in uri:
             Path(uri).mkdir(parents=True, exist_ok=True)
@@ -136,6 +139,14 @@ def read(
 def newest(rows: Iterable[Row], column: str) -> Row | None:
     """The row with the greatest `column`; None of none."""
     return max(rows, key=lambda row: row[column], default=None)
+
+
+def _check_folder(root: str) -> None:
+    """A file in the place of the folder, or one that can't be entered, must not look like tables yet to come."""
+    if "://" in root or not Path(root).exists():
+        return
+    if not Path(root).is_dir() or not os.access(root, os.R_OK | os.X_OK):
+        raise TableUnavailable(f"tables folder {root} is not a folder that can be read: is storage.tables right?")
 
 
 def _first_line(error: Exception) -> str:

@@ -58,6 +58,16 @@ def test_no_broker_gives_one_line_and_exit_code_1(capsys: pytest.CaptureFixture[
         assert "no broker reached at 127.0.0.1:1" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [["status"], ["sql", "SELECT 1"]])
+def test_a_file_in_the_place_of_the_tables_is_named(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert run([*command, "--set", f"storage.tables={file}"]) == 1
+    assert f"tables folder {file} is not a folder that can be read" in capsys.readouterr().err
+
+
 def test_a_home_that_is_not_a_demos_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.txt").write_text("precious")
     assert run(["demo", "--home", str(tmp_path)]) == 2
