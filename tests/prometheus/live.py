@@ -1,0 +1,176 @@
+"""Real Prometheus and Alertmanager on loopback, watching a real serve process over tables that a test writes.
+
+Their configuration is the committed one with addresses and waiting times changed, nothing else.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import yaml
+
+from streaming import processes
+from tests.prometheus.test_rules import ALERTMANAGER, RULES
+from tests.serve.synthetic import WINDOW_MS, Synthetic, skewed_cluster
+
+DEADLINE_S = 60.0
+CLAMP_S = 8
+"""Instead of 300 s: after this long without a heartbeat a stream counts as stalled."""
+HEARTBEAT_MS = 1_000
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def until(what: str, probe: Callable[[], Any], deadline_s: float = DEADLINE_S) -> Any:
+    """The first true answer of `probe`."""
+    deadline = time.monotonic() + deadline_s
+    while not (found := probe()):
+        assert time.monotonic() < deadline, f"{what}: not within {deadline_s:.0f} s"
+        time.sleep(0.2)
+    return found
+
+
+@dataclass(slots=True)
+class Live:
+    """What runs, and what the webhook got."""
+
+    synthetic: Synthetic
+    prometheus_url: str
+    alertmanager_url: str
+    received: list[dict[str, Any]] = field(default_factory=list)
+    _window_ms: int = 0
+    _beat_ms: int = 0
+
+    def query(self, expr: str) -> list[dict[str, Any]]:
+        """Series of an instant query; fails on what Prometheus refuses."""
+        answer = httpx.post(f"{self.prometheus_url}/api/v1/query", data={"query": expr}, timeout=10.0).json()
+        assert answer["status"] == "success", f"{expr}: {answer.get('error')}"
+        found: list[dict[str, Any]] = answer["data"]["result"]
+        return found
+
+    def alerts(self) -> dict[str, list[dict[str, Any]]]:
+        """Alerts that Alertmanager holds, by name."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for alert in httpx.get(f"{self.alertmanager_url}/api/v2/alerts", timeout=10.0).json():
+            found.setdefault(alert["labels"]["alertname"], []).append(alert)
+        return found
+
+    def told(self, alert: str, status: str) -> bool:
+        """Whether the webhook was told so."""
+        return any(row["labels"]["alertname"] == alert and row["status"] == status for row in self.received)
+
+    def heartbeat(self) -> None:
+        """The stream lives; at most one row a second and query."""
+        if now_ms() - self._beat_ms >= HEARTBEAT_MS:
+            self._beat_ms = now_ms()
+            for query in ("byte_rate", "consumer_lag", "rejects"):
+                self.synthetic.heartbeat(self._beat_ms, query, trigger_interval_ms=HEARTBEAT_MS)
+
+    def window(self, hot: float) -> None:
+        """One more closed window, with broker 1 at `hot` bytes/s and the others at 3 MB/s."""
+        self._window_ms = max(self._window_ms + WINDOW_MS, now_ms() - now_ms() % WINDOW_MS)
+        self.synthetic.broker_load(self._window_ms, {1: hot, 2: 3.0e6, 3: 3.0e6})
+
+
+@contextmanager
+def live(folder: Path) -> Iterator[Live]:
+    """Everything running; ended whatever happens."""
+    ports = {name: processes.free_port() for name in ("serve", "prometheus", "alertmanager")}
+    received: list[dict[str, Any]] = []
+    synthetic = Synthetic(str(folder / "tables"))
+    skewed_cluster(synthetic, now_ms())
+    started: list[subprocess.Popen[bytes]] = []
+    with _webhook(received) as webhook_port:
+        _write_configuration(folder, ports, webhook_port)
+        try:
+            for name, command in _commands(folder, ports).items():
+                process = processes.start(command, log=folder / f"{name}.log")
+                started.append(process)
+                ready = processes.wait_for_port("127.0.0.1", ports[name], process, time.monotonic() + DEADLINE_S)
+                assert ready, (folder / f"{name}.log").read_text()
+            yield Live(
+                synthetic,
+                f"http://127.0.0.1:{ports['prometheus']}",
+                f"http://127.0.0.1:{ports['alertmanager']}",
+                received,
+            )
+        finally:
+            processes.end([psutil.Process(process.pid) for process in started if process.poll() is None])
+            for process in started:
+                process.wait()
+
+
+def _commands(folder: Path, ports: dict[str, int]) -> dict[str, list[str]]:
+    return {
+        "serve": [sys.executable, "-m", "streaming", "serve", "--config", str(folder / "rebalancer.yaml")],
+        "alertmanager": [
+            "prometheus-alertmanager",
+            f"--config.file={folder}/alertmanager.yml",
+            f"--storage.path={folder}/alertmanager",
+            f"--web.listen-address=127.0.0.1:{ports['alertmanager']}",
+            "--cluster.listen-address=",
+        ],
+        "prometheus": [
+            "prometheus",
+            f"--config.file={folder}/prometheus.yml",
+            f"--storage.tsdb.path={folder}/prometheus",
+            f"--web.listen-address=127.0.0.1:{ports['prometheus']}",
+        ],
+    }
+
+
+def _write_configuration(folder: Path, ports: dict[str, int], webhook_port: int) -> None:
+    settings = {
+        "kafka": {"cluster_name": "test"},
+        "storage": {"tables": str(folder / "tables")},
+        "serve": {"port": ports["serve"], "refresh_interval_ms": 300},
+    }
+    (folder / "rebalancer.yaml").write_text(yaml.safe_dump(settings))
+    prometheus = yaml.safe_load((RULES / "prometheus.yml").read_text())
+    prometheus["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    prometheus["scrape_configs"][0]["static_configs"][0]["targets"] = [f"127.0.0.1:{ports['serve']}"]
+    prometheus["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"] = [f"127.0.0.1:{ports['alertmanager']}"]
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(prometheus))
+    (folder / "recordings.yml").write_text((RULES / "recordings.yml").read_text())
+    rules = (RULES / "alerts.yml").read_text()
+    rules = re.sub(r"\bfor: \d+\w", "for: 0s", re.sub(r"keep_firing_for: \d+m", "keep_firing_for: 0s", rules))
+    (folder / "alerts.yml").write_text(rules.replace(", 300)", f", {CLAMP_S})"))
+    routes = ALERTMANAGER.read_text().replace("127.0.0.1:9095", f"127.0.0.1:{webhook_port}")
+    routes = routes.replace("group_wait: 30s", "group_wait: 0s").replace("group_interval: 5m", "group_interval: 1s")
+    (folder / "alertmanager.yml").write_text(routes)
+
+
+@contextmanager
+def _webhook(received: list[dict[str, Any]]) -> Iterator[int]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            received.extend({**alert, "path": self.path} for alert in body["alerts"])
+            self.send_response(200)
+            self.end_headers()
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Nothing: what came is in `received`."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

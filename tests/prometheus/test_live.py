@@ -1,0 +1,129 @@
+"""Real Prometheus and Alertmanager: an alert reaches a person and ends, a stall silences the rest, boards show data."""
+
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.prometheus.live import Live, live, until
+
+ROOT = Path(__file__).parents[2]
+GRAFANA = ROOT / "deploy" / "grafana"
+BOARDS = sorted((GRAFANA / "dashboards").glob("*.json"))
+VARIABLES = {"$kafka_cluster": "test", "$broker": ".+", "$consumergroup": ".+", "$__rate_interval": "30s"}
+SKEWED = "RebalancerBrokerLoadSkewed"
+STALLED = "RebalancerStreamStalled"
+
+pytestmark = [
+    pytest.mark.prometheus,
+    pytest.mark.skipif(
+        not (shutil.which("prometheus") and shutil.which("prometheus-alertmanager")),
+        reason="Prometheus or Alertmanager isn't installed (Debian packages prometheus, prometheus-alertmanager)",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with live(tmp_path_factory.mktemp("live")) as everything:
+        yield everything
+
+
+def panels(board: dict[str, Any]) -> list[dict[str, Any]]:
+    return [panel for panel in board["panels"] if panel["type"] != "row"]
+
+
+def with_values(expr: str) -> str:
+    for name, value in VARIABLES.items():
+        expr = expr.replace(name, value)
+    return expr
+
+
+@pytest.mark.parametrize("file", BOARDS, ids=lambda file: file.stem)
+def test_no_panel_is_empty_and_no_query_fails(running: Live, file: Path) -> None:
+    board = json.loads(file.read_text())
+    # Two scrapes with progress between them, so that rates have something to show.
+    running.heartbeat()
+    until("two scrapes", lambda: running.query('count_over_time(up{job="rebalancer"}[1m]) > 3'))
+    for panel in panels(board):
+        shown = [row for target in panel["targets"] for row in running.query(with_values(target["expr"]))]
+        numbers = [float(row["value"][1]) for row in shown]
+        assert numbers, f"{board['title']}, {panel['title']}: empty"
+        assert not any(math.isnan(number) for number in numbers), f"{panel['title']}: {shown}"
+    for annotation in board["annotations"]["list"]:
+        assert running.query(with_values(annotation["expr"]))
+
+
+def test_every_alert_expression_is_evaluated_without_error(running: Live) -> None:
+    until("an evaluation", lambda: running.query("ALERTS"))
+    groups = httpx.get(f"{running.prometheus_url}/api/v1/rules").json()["data"]["groups"]
+    for rule in (rule for group in groups for rule in group["rules"]):
+        assert rule["health"] == "ok", rule
+
+
+def test_skew_is_told_ends_and_a_stall_silences_it(tmp_path: Path) -> None:
+    with live(tmp_path) as running:
+        _skew_is_told_and_ends(running)
+        _stall_silences_skew(running)
+
+
+def _skew_is_told_and_ends(running: Live) -> None:
+    until("skew told to the webhook", lambda: running.heartbeat() or running.told(SKEWED, "firing"))
+    told = next(row for row in running.received if row["labels"]["alertname"] == SKEWED)
+    assert told["path"] == "/ticket"
+    assert "broker 1, " in told["annotations"]["description"]
+    running.window(3.0e6)
+    until("the end told to the webhook", lambda: running.heartbeat() or running.told(SKEWED, "resolved"))
+
+
+def _stall_silences_skew(running: Live) -> None:
+    running.received.clear()
+    # No heartbeat from here on. The stall is there before the skew, so the skew must never reach anybody.
+    until("the stall told to the webhook", lambda: running.told(STALLED, "firing"))
+    assert next(row for row in running.received if row["labels"]["alertname"] == STALLED)["path"] == "/page"
+    running.window(9.0e6)
+    until("skew held by Alertmanager", lambda: running.alerts().get(SKEWED))
+    until("inhibition", lambda: all(row["status"]["inhibitedBy"] for row in running.alerts()[SKEWED]))
+    assert not running.told(SKEWED, "firing")
+
+
+def test_boards_are_what_the_script_writes(tmp_path: Path) -> None:
+    pytest.importorskip("grafana_foundation_sdk", reason="the boards' generator isn't installed")
+    subprocess.run([sys.executable, str(GRAFANA / "generate.py"), str(tmp_path)], check=True)
+    written = {file.name: file.read_text() for file in tmp_path.glob("*.json")}
+    assert written == {file.name: file.read_text() for file in BOARDS}
+
+
+def test_boards_follow_the_rules() -> None:
+    assert len(BOARDS) == 5
+    uids = {json.loads(file.read_text())["uid"] for file in BOARDS}
+    linked = set(re.findall(r"/d/([\w-]+)", (ROOT / "deploy/prometheus/alerts.yml").read_text()))
+    assert linked == uids, "alerts link to boards that exist, and each board is linked"
+    for file in BOARDS:
+        board = json.loads(file.read_text())
+        assert board["uid"] == file.stem
+        names = [variable["name"] for variable in board["templating"]["list"]]
+        assert names[:2] == ["datasource", "kafka_cluster"]
+        ids = [panel["id"] for panel in board["panels"]]
+        assert len(ids) == len(set(ids))
+        for panel in panels(board):
+            assert panel["description"], panel["title"]
+            assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+            assert panel["datasource"]["uid"] == "${datasource}"
+            for target in panel["targets"]:
+                _check_query(target["expr"])
+
+
+def _check_query(expr: str) -> None:
+    for selector in re.findall(r"\brebalancer_\w+(\{[^}]*\})?", expr):
+        assert 'kafka_cluster="$kafka_cluster"' in selector, f"{expr}: mixes clusters"
+    for name in re.findall(r"\b(rebalancer_\w+_total)\b", expr):
+        assert re.search(rf"(rate|increase)\({name}", expr) or name == "rebalancer_rebalance_failures_total", expr
