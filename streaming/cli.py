@@ -1,6 +1,6 @@
 """The command `rebalancer`: which commands there are, and how errors become one line and an exit code.
 
-Commands are loaded when they are called, so that `rebalancer place` starts without Spark, Kafka or Delta. Exit codes:
+Commands are loaded when they are called, so that `rebalancer assign` starts without Spark, Kafka or Delta. Exit codes:
 0 done, 1 failed, 2 wrong use or bad input, 3 refused for safety. `sys.exit` occurs nowhere else.
 """
 
@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "apply": ("streaming.commands.apply:apply", "Carry out exactly that plan."),
     "abort": ("streaming.commands.apply:abort", "Stop the execution under way and restore."),
     "check": ("streaming.commands.check:check", "Cluster, topics, tables, leftover throttles, permissions."),
+    "assign": ("streaming.commands.assign:assign", "JSON lines in, one consumer assignment a line out."),
     "place": ("streaming.commands.place:place", "JSON lines in, one replica placement a line out."),
     "sql": ("streaming.commands.sql:sql", "SELECT over the Delta tables, no Spark needed."),
     "config": ("streaming.commands.config:config", "Effective settings and where each came from."),

@@ -93,7 +93,7 @@ def test_config_shows_where_values_came_from(capsys: pytest.CaptureFixture[str])
     assert rows["kafka.cluster_name"]["origin"] == "default"
 
 
-@pytest.mark.parametrize("command", ["place", "plan"])
+@pytest.mark.parametrize("command", ["assign", "place", "plan"])
 def test_light_commands_import_nothing_heavy(command: str) -> None:
     code = (
         "import sys; from streaming.cli import run; run([sys.argv[1], '--help']);"
