@@ -72,6 +72,7 @@ class SnapshotReader:
         self._reader = TableReader(settings.storage.tables)
         control = ControlReader(self._reader, settings)
         streams = StreamReader(self._reader, settings)
+        self._failures: Mapping[str, str] = {}
         self._parts: dict[str, _Part] = {
             "load": _Part(("broker_load", "partition_load"), lambda: read_load(self._reader, settings), LoadPart()),
             "groups": _Part(("group_lag",), lambda: read_groups(self._reader, settings), GroupPart()),
@@ -89,7 +90,7 @@ class SnapshotReader:
                 part.refresh(self._reader)
             except TableUnavailable as error:
                 failures[name] = str(error)
-                log.warning("snapshot_part_failed", part=name, error=str(error))
+        self._tell(failures)
         settings = self._settings
         return Snapshot(
             kafka_cluster=settings.kafka.cluster_name,
@@ -103,6 +104,14 @@ class SnapshotReader:
             **{name: part.value for name, part in self._parts.items()},
             failures=failures,
         )
+
+    def _tell(self, failures: Mapping[str, str]) -> None:
+        """Log what has changed: a part that stays broken is not told every two seconds."""
+        for name in sorted(failures.keys() - self._failures.keys()):
+            log.warning("snapshot_part_failed", part=name, error=failures[name])
+        for name in sorted(self._failures.keys() - failures.keys()):
+            log.info("snapshot_part_recovered", part=name)
+        self._failures = failures
 
 
 @dataclass(slots=True)

@@ -1,0 +1,78 @@
+"""Logs as another program reads them: one JSON object a line, whoever wrote it, and no secret in it."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+SCRIPT = """
+import logging, structlog
+from streaming.logs import configure_logging
+from streaming.settings import LogSettings
+configure_logging(LogSettings(format={format!r}, level={level!r}))
+log = structlog.get_logger()
+log.debug("details")
+log.info("connecting", servers="a:9092", sasl_password="hunter2")
+try:
+    raise ValueError("two\\nlines")
+except ValueError:
+    log.exception("went_wrong")
+logging.getLogger("deltalake.x").warning("node %s gone", 3)
+logging.getLogger("deltalake.x").info("noise")
+"""
+
+
+def logged(style: str, level: str) -> list[str]:
+    command = [sys.executable, "-c", SCRIPT.format(format=style, level=level)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert not done.stdout
+    return done.stderr.splitlines()
+
+
+def test_json_is_one_object_a_line() -> None:
+    connecting, failed, library = (json.loads(line) for line in logged("json", "info"))
+    assert connecting["event"] == "connecting"
+    assert connecting["level"] == "info"
+    assert connecting["timestamp"].endswith("Z")
+    assert set(connecting["sasl_password"]) == {"*"}
+    assert "two\nlines" in failed["exception"]
+    assert (library["event"], library["logger"], library["level"]) == ("node 3 gone", "deltalake.x", "warning")
+
+
+def test_people_see_the_same_events_and_no_secret() -> None:
+    text = "\n".join(logged("console", "info"))
+    assert "connecting" in text
+    assert "node 3 gone" in text
+    assert "hunter2" not in text
+    assert "details" not in text
+
+
+def test_the_level_is_the_least_that_is_shown() -> None:
+    assert [json.loads(line)["event"] for line in logged("json", "error")] == ["went_wrong"]
+    assert json.loads(logged("json", "debug")[0])["event"] == "details"
+
+
+def events_of(path: Path) -> set[tuple[str, str]]:
+    """(level, event) of every call `log.<level>("<event>", ...)` in a module."""
+    return {
+        (node.func.attr, node.args[0].value)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "log"
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+        and isinstance(node.args[0].value, str)
+    }
+
+
+def test_documented_events_are_logged_at_that_level() -> None:
+    logged_events = {event for path in (ROOT / "streaming").rglob("*.py") for event in events_of(path)}
+    documented = set(re.findall(r"^\| `(\w+)` \| (\w+) \|", (ROOT / "docs" / "logs.md").read_text(), re.MULTILINE))
+    assert documented
+    assert {(level, event) for event, level in documented} <= logged_events
