@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from assignor_core.errors import InputError
-from assignor_core.load import broker_loads, cluster_arrays, shares
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.skew import measure_skew
+from tests.benchmarks.bench_planner import least_bytes
 from tests.benchmarks.models import FURTHER, REFERENCE, Kind, generate
 from tests.core.planner.cases import cluster, founding
 from tests.core.planner.invariants import check_plan
@@ -157,18 +157,6 @@ def test_loads_that_peak_at_different_times_share_a_broker() -> None:
     assert plan.skew_after["bytes_in"]["max_over_mean"] == 1.0
     days = [partition.replicas for partition in after.partitions if partition.load.bytes_in_per_sec == day]
     assert sorted(days) == [(1,), (2,)]
-
-
-def least_bytes(state: ClusterState, band: float) -> float:
-    """Disk above (1 + band) x mean or below (1 - band), whichever is more, and what must leave its broker."""
-    arrays = cluster_arrays(state)
-    disk, share = broker_loads(arrays)[:, 2], shares(arrays)[:, 2]
-    fair = disk.sum() * share
-    leaving = disk[~arrays.alive].sum()
-    alive = arrays.alive
-    above = (disk - (1 + band) * fair)[alive].clip(0).sum() + disk[~alive & ~arrays.dead].sum()
-    below = ((1 - band) * fair - disk)[alive].clip(0).sum()
-    return float(max(above, below) + leaving - disk[~alive & ~arrays.dead].sum())
 
 
 @pytest.mark.parametrize("seed", [11, 12])

@@ -1,0 +1,136 @@
+"""How good, how cheap and how fast plans are: a table, and a plot of time against size.
+
+    python -m tests.benchmarks.bench_planner [--quick | --largest] [--seed N] [--band B]
+
+Each model is planned in a process of its own, so that peak memory is its own. `--quick` leaves out 300 brokers and
+more; `--largest` adds 1,000 brokers with 1,000,000 partitions (minutes, gigabytes). Figures go to build/.
+"""
+
+import argparse
+import gc
+import json
+import multiprocessing
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+from assignor_core.load import Floats, broker_loads, cluster_arrays, shares
+from assignor_core.model import ClusterState
+from assignor_core.planner import PlannerPolicy, propose
+from tests.benchmarks.models import FURTHER, LARGEST, REFERENCE, Kind, generate
+
+BUILD = Path("build")
+BYTES = ("bytes_in", "bytes_out", "disk")
+QUICK_PARTITIONS_MAX = 20_000
+COLUMNS = (
+    ("model", "{name:<24}"),
+    ("before", "{before:>7.3f}"),
+    ("after", "{after:>7.3f}"),
+    ("leader", "{leader:>7.3f}"),
+    ("bound", "{bound:>7.3f}"),
+    ("moved", "{moved:>7.1%}"),
+    ("least", "{least:>7.1%}"),
+    ("replicas", "{replicas:>9,}"),
+    ("seconds", "{seconds:>8.2f}"),
+    ("MiB", "{memory_mib:>7,.0f}"),
+)
+
+
+def main() -> None:
+    """Plan every model and show the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="leave out 300 brokers and more")
+    parser.add_argument("--largest", action="store_true", help="add 1,000 brokers with 1,000,000 partitions")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--band", type=float, default=0.03)
+    arguments = parser.parse_args()
+    kinds = {**REFERENCE, **FURTHER, **(LARGEST if arguments.largest else {})}
+    if arguments.quick:
+        kinds = {name: kind for name, kind in kinds.items() if kind.partitions <= QUICK_PARTITIONS_MAX}
+    print(" ".join(f"{heading:>{len(form.format(**EXAMPLE))}}" for heading, form in COLUMNS))
+    rows = []
+    for name, kind in kinds.items():
+        row = _in_own_process(name, kind, arguments.seed, arguments.band)
+        rows.append(row)
+        print(" ".join(form.format(**row) for _, form in COLUMNS), flush=True)
+    BUILD.mkdir(exist_ok=True)
+    (BUILD / "bench_planner.json").write_text(json.dumps(rows, indent=1) + "\n")
+    _plot(rows, BUILD / "bench_planner.png")
+
+
+EXAMPLE: dict[str, Any] = {
+    "name": "", "before": 1.0, "after": 1.0, "leader": 1.0, "bound": 1.0, "moved": 0.1, "least": 0.1,
+    "replicas": 1, "seconds": 1.0, "memory_mib": 1.0,
+}  # fmt: skip
+
+
+def measure(name: str, kind: Kind, seed: int, band: float) -> dict[str, Any]:
+    """Figures of one plan; `seconds` are those of `propose` alone."""
+    gc.disable()
+    cluster = generate(kind, seed)
+    began = time.perf_counter()
+    plan = propose(cluster, PlannerPolicy(band=band))
+    seconds = time.perf_counter() - began
+    arrays = cluster_arrays(cluster)
+    disk = broker_loads(arrays)[:, 2]
+    added = (len(set(movement.new_replicas) - set(movement.old_replicas)) for movement in plan.movements)
+    return {
+        "name": name,
+        "brokers": kind.brokers + kind.brokers_new,
+        "partitions": kind.partitions,
+        "before": max(plan.skew_before[resource]["max_over_mean"] for resource in BYTES),
+        "after": max(plan.skew_after[resource]["max_over_mean"] for resource in BYTES),
+        "leader": plan.skew_after["leader_bytes_in"]["max_over_mean"],
+        "bound": max(plan.lower_bound[resource] for resource in BYTES),
+        "moved": plan.bytes_to_move / disk.sum(),
+        "least": least_bytes(cluster, band) / disk.sum(),
+        "replicas": sum(added),
+        "seconds": seconds,
+        "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def least_bytes(cluster: ClusterState, band: float) -> float:
+    """Bytes that any plan must copy to bring disk into the band.
+
+    What is above (1 + band) x mean and what draining brokers hold, or what is below (1 - band) x mean, whichever is
+    more; and what dead brokers hold.
+    """
+    arrays = cluster_arrays(cluster)
+    disk: Floats = broker_loads(arrays)[:, 2]
+    fair = disk.sum() * shares(arrays)[:, 2]
+    alive, draining = arrays.alive, ~arrays.alive & ~arrays.dead
+    above = (disk - (1 + band) * fair)[alive].clip(0).sum() + disk[draining].sum()
+    below = ((1 - band) * fair - disk)[alive].clip(0).sum()
+    return float(max(above, below) + disk[arrays.dead].sum())
+
+
+def _in_own_process(name: str, kind: Kind, seed: int, band: float) -> dict[str, Any]:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(measure, (name, kind, seed, band))
+
+
+def _plot(rows: list[dict[str, Any]], file: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, (growth, bytes_moved) = plt.subplots(1, 2, figsize=(12, 5))
+    growth.loglog([row["partitions"] for row in rows], [row["seconds"] for row in rows], "o")
+    for row in rows:
+        growth.annotate(row["name"], (row["partitions"], row["seconds"]), fontsize=7)
+    growth.set(xlabel="partitions", ylabel="seconds to plan", title="Time against size")
+    places = range(len(rows))
+    bytes_moved.bar(places, [row["moved"] for row in rows], label="moved")
+    bytes_moved.bar(places, [row["least"] for row in rows], width=0.4, label="least possible")
+    bytes_moved.set(ylabel="share of all bytes", title="Bytes moved")
+    bytes_moved.set_xticks(list(places), [row["name"] for row in rows], rotation=60, ha="right", fontsize=7)
+    bytes_moved.legend()
+    figure.tight_layout()
+    figure.savefig(file, dpi=120)
+
+
+if __name__ == "__main__":
+    main()
