@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -30,8 +31,9 @@ def wait_for_role(process: subprocess.Popen[bytes], role: str) -> psutil.Process
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline and process.poll() is None:
         for child in descendants(process):
-            if child.cmdline()[1:4] == ["-m", "streaming", role]:
-                return child
+            with suppress(psutil.NoSuchProcess):  # one that has just ended
+                if child.cmdline()[1:4] == ["-m", "streaming", role]:
+                    return child
         time.sleep(0.2)
     raise AssertionError(f"{role} never ran")
 

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
@@ -60,6 +60,20 @@ def carry_out(executor: Executor, record: ExecutionRecord, plan: Plan, *, timeou
         time.sleep(0.2)
 
 
+def eventually(condition: Callable[[], bool], *, timeout_s: float = 20.0) -> bool:
+    """Brokers hear of a change from the controller a moment later: poll instead of one look."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def no_throttle_left(cluster: Cluster, topic: str) -> bool:
+    return cluster.throttle_rates() == {} and cluster.throttled_replicas([topic]) == {}
+
+
 def count_records(settings: Settings, topic: str) -> int:
     reader = consumer(settings.kafka, auto_offset_reset="earliest", consumer_timeout_ms=5_000)
     reader.assign([_partition(topic)])
@@ -89,12 +103,10 @@ def test_a_movement_is_made_and_leaves_no_throttle(
     record, approved = approve(journal, [Movement(topic, 0, tuple(old), tuple(new), 600_000.0)])
     assert executor.begin(record, approved, now_ms=time.time_ns() // 1_000_000)
     carry_out(executor, record, approved.plan)
-    live = cluster.describe().partitions[(topic, 0)]
-    assert live.replicas == tuple(new)
-    assert live.leader == new[0]
-    assert not live.reassigning
-    assert cluster.throttle_rates() == {}
-    assert cluster.throttled_replicas([topic]) == {}
+    assert eventually(lambda: cluster.describe().partitions[(topic, 0)].replicas == tuple(new))
+    assert eventually(lambda: cluster.describe().partitions[(topic, 0)].leader == new[0])
+    assert not cluster.describe().reassigning()
+    assert eventually(lambda: no_throttle_left(cluster, topic))
     assert count_records(settings, topic) == RECORDS
     events = [event["event"] for event in journal.executions(now_ms=time.time_ns() // 1_000_000)[-1].events]
     assert events[:2] == ["approved", "started"]
@@ -112,14 +124,13 @@ def test_a_throttle_slows_the_copy_and_an_abort_restores(settings: Settings, adm
     now_ms = time.time_ns() // 1_000_000
     executor.begin(record, approved, now_ms=now_ms)
     assert not executor.tick(record, approved.plan, now_ms=now_ms)
-    assert cluster.throttle_rates().keys() == {1, 2}
+    assert eventually(lambda: cluster.throttle_rates().keys() == {1, 2})
     assert cluster.describe().partitions[(topic, 0)].reassigning  # 600 kB at 20 kB/s take half a minute
     record.abort_requested = True
     carry_out(executor, record, approved.plan)
     assert record.last_event == "aborted"
-    assert cluster.describe().partitions[(topic, 0)].replicas == (1,)
-    assert cluster.throttle_rates() == {}
-    assert cluster.throttled_replicas([topic]) == {}
+    assert eventually(lambda: cluster.describe().partitions[(topic, 0)].replicas == (1,))
+    assert eventually(lambda: no_throttle_left(cluster, topic))
 
 
 def test_a_killed_executor_is_followed_by_another(settings: Settings, admin: KafkaAdminClient) -> None:
@@ -135,8 +146,8 @@ def test_a_killed_executor_is_followed_by_another(settings: Settings, admin: Kaf
     second = Executor(cluster, journal, settings)
     second.resume(found, approved.plan)
     carry_out(second, found, approved.plan)
-    assert cluster.describe().partitions[(topic, 0)].replicas == (3,)
-    assert cluster.throttle_rates() == {}
+    assert eventually(lambda: cluster.describe().partitions[(topic, 0)].replicas == (3,))
+    assert eventually(lambda: no_throttle_left(cluster, topic))
 
 
 def test_a_plan_for_another_placement_is_refused(settings: Settings, admin: KafkaAdminClient) -> None:
@@ -155,16 +166,18 @@ def test_a_throttle_of_somebody_else_stays(
     topic = make_topic(admin, settings, {0: [1]})
     cluster, journal = Cluster(admin), Journal(settings)
     cluster.set_throttle(5_000_000, [2], {topic: frozenset({(7, 7)})}, {})
+    assert eventually(lambda: 2 in cluster.throttle_rates())
     try:
         record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 1.0)])
         executor = Executor(cluster, journal, settings)
         executor.begin(record, approved, now_ms=time.time_ns() // 1_000_000)
         carry_out(executor, record, approved.plan)
+        assert eventually(lambda: cluster.throttle_rates().keys() == {2})
         assert cluster.throttle_rates()[2]["leader.replication.throttled.rate"] == 5_000_000
-        assert 1 not in cluster.throttle_rates()
-        assert list(cluster.throttled_replicas([topic]).values()) == ["7:7"]
+        assert eventually(lambda: list(cluster.throttled_replicas([topic]).values()) == ["7:7"])
     finally:
         cluster.clear_throttle([2], {topic: frozenset({(7, 7)})}, {})
+        assert eventually(lambda: no_throttle_left(cluster, topic))
 
 
 def test_the_state_of_the_trigger_survives_in_the_journal(settings: Settings) -> None:
