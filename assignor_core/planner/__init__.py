@@ -70,7 +70,7 @@ def _balance(search: Search) -> None:
 def _with_drained(cluster: ClusterState, policy: PlannerPolicy) -> ClusterState:
     """Brokers that the policy drains are draining; raises InputError if the policy names a broker that is not there."""
     known = {broker.broker_id for broker in cluster.brokers}
-    for name in ("only_brokers", "excluded_brokers", "drain", "add"):
+    for name in ("drain", "add", "only_brokers", "excluded_brokers"):
         unknown = sorted(getattr(policy, name) - known)
         if unknown:
             raise InputError(f"planner policy {name}: found broker {unknown[0]}, allowed are brokers of the model")

@@ -1,0 +1,74 @@
+"""`rebalancer plan --model`: the contract's JSON in and out, options, and errors in one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from assignor_core.errors import InputError
+from assignor_core.model import cluster_to_json
+from assignor_core.plan import plan_from_json
+from streaming.commands.plan_model import plan_model
+from tests.core.planner.cases import founding
+
+
+def run(model: object, *options: str) -> dict[str, Any]:
+    text = model if isinstance(model, str) else json.dumps(model)
+    result = CliRunner().invoke(plan_model, ["--model", "-", *options], input=text, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    answer: dict[str, Any] = json.loads(result.output)
+    return answer
+
+
+def test_the_founding_model_gives_the_contracts_result() -> None:
+    result = run(cluster_to_json(founding()))
+    assert len(result["movements"]) == 4
+    assert result["skew_before"]["bytes_in"]["max_over_mean"] == pytest.approx(1.25)
+    assert result["skew_after"]["bytes_in"]["max_over_mean"] == pytest.approx(1.0)
+    assert result["bytes_to_move"] == 1000.0
+    assert result["elapsed_ms"] > 0
+    assert result["reassignment"]["version"] == 1
+    assert plan_from_json(result).plan_id == result["plan_id"]
+
+
+def test_options_reach_the_policy() -> None:
+    model = cluster_to_json(founding())
+    assert run(model, "--leaders-only")["movements"] == []
+    assert all(movement["topic"] == "topic-B" for movement in run(model, "--only-topic", "topic-B")["movements"])
+    assert run(model, "--max-bytes", "300")["bytes_to_move"] <= 300
+    drained = run(model, "--drain", "3")
+    assert {tuple(movement["old_replicas"]) for movement in drained["movements"]} == {(3,)}
+    assert len(drained["movements"]) == 20
+    assert {movement["new_replicas"][0] for movement in run(model, "--add", "2")["movements"]} == {2}
+
+
+def test_the_result_goes_to_a_file_as_well(tmp_path: Path) -> None:
+    source, target = tmp_path / "model.json", tmp_path / "plan.json"
+    source.write_text(json.dumps(cluster_to_json(founding())))
+    arguments = ["--model", str(source), "--out", str(target)]
+    result = CliRunner().invoke(plan_model, arguments, catch_exceptions=False)
+    assert json.loads(target.read_text()) == json.loads(result.output)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("{", (), "model: found no valid JSON"),
+        ("[" * 100_000, (), "model: found no valid JSON"),
+        ("[]", (), "cluster model: found"),
+        ('{"brokers":[],"partitions":[]}', (), "brokers: found none"),
+        (json.dumps(cluster_to_json(founding())), ("--drain", "9"), "planner policy drain: found broker 9"),
+        (json.dumps(cluster_to_json(founding())), ("--band", "-1"), "planner policy band: found -1"),
+    ],
+)
+def test_bad_input_is_one_line(model: str, options: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message) as raised:
+        CliRunner().invoke(plan_model, ["--model", "-", *options], input=model, catch_exceptions=False)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_one_line() -> None:
+    with pytest.raises(InputError, match="No such file"):
+        CliRunner().invoke(plan_model, ["--model", "nowhere.json"], catch_exceptions=False)
