@@ -72,14 +72,14 @@ def _by_topic(rows: pa.Table) -> tuple[GroupTopic, ...]:
             ("lag_records", "sum"),
             ("lag_records", "max"),
             ("ratio", "max"),
-            ("group_state", "max"),
         ]
     )
+    states = _states(rows)
     topics = [
         GroupTopic(
             group=row["group_id"],
             topic=row["topic"],
-            state=row["group_state_max"],
+            state=states[row["group_id"]],
             partitions=row["partition_count"],
             lag_records=row["lag_records_sum"],
             lag_max_records=row["lag_records_max"],
@@ -88,3 +88,10 @@ def _by_topic(rows: pa.Table) -> tuple[GroupTopic, ...]:
         for row in found.to_pylist()
     ]
     return tuple(sorted(topics, key=lambda row: (-(row.lag_records or 0), row.group, row.topic)))
+
+
+def _states(rows: pa.Table) -> dict[str, str | None]:
+    """State of each group at its newest sample."""
+    ordered = rows.sort_by([("last_event_time_ms", "ascending")])
+    found = ordered.group_by(["group_id"], use_threads=False).aggregate([("group_state", "last")])
+    return {row["group_id"]: row["group_state_last"] for row in found.to_pylist()}
