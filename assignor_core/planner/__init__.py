@@ -21,15 +21,16 @@ from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import problem_of
 from assignor_core.planner.repair import repair, unmended
 from assignor_core.planner.search import Search
+from assignor_core.planner.statistic import Statistic, by_statistic
 from assignor_core.skew import Skew, skew_of_arrays
 
-__all__ = ["PlannerPolicy", "propose"]
+__all__ = ["PlannerPolicy", "Statistic", "propose"]
 
 
 def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
     """The best plan found for `cluster` under `policy` (the default one where None); raises InputError on a misfit."""
     policy = policy or PlannerPolicy()
-    arrays = cluster_arrays(_with_drained(cluster, policy))
+    arrays = cluster_arrays(by_statistic(_with_drained(cluster, policy), policy.statistic))
     placement = Placement(arrays)
     problem = problem_of(arrays, policy, placement)
     search = Search(problem, placement)

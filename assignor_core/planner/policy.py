@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 
 from assignor_core.errors import InputError
+from assignor_core.planner.statistic import Statistic
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class PlannerPolicy:
     """The same for leader bytes in; None means band + 0.02, as leadership is coarser."""
     count_band: float = 0.5
     """The same for leaders and replicas: a soft cap, since equal counts are dear and worth little."""
+    statistic: Statistic = Statistic.WINDOWS
+    """Loads by window are all planned on, the most uneven window counting; or as one figure: mean, p95 or max."""
     headroom: float = 0.0
     """Fraction of each capacity that a plan leaves free: no broker above capacity x (1 - headroom)."""
     finish_movements_max: int = 8

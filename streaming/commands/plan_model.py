@@ -16,7 +16,7 @@ import click
 from assignor_core.errors import InputError
 from assignor_core.model import cluster_from_json
 from assignor_core.plan import plan_to_json
-from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.planner import PlannerPolicy, Statistic, propose
 
 STANDARD_INPUT = "-"
 ROWS_SHOWN = 20
@@ -39,6 +39,7 @@ def policy_from(knobs: dict[str, Any]) -> PlannerPolicy:
     drain = frozenset(knobs["drain"])
     return PlannerPolicy(
         band=knobs["band"],
+        statistic=Statistic(knobs["statistic"]),
         leaders_only=knobs["leaders_only"],
         only_brokers=frozenset(knobs["only_brokers"]) | drain,
         only_topics=frozenset(knobs["only_topics"]),
@@ -63,23 +64,19 @@ _POLICY_OPTIONS = (
     click.option("--exclude-broker", "excluded_brokers", type=int, multiple=True, help="Leave it alone; repeatable."),
     click.option("--drain", type=int, multiple=True, help="Empty this broker, and move nothing else; repeatable."),
     click.option("--add", type=int, multiple=True, help="Move replicas only to this broker; repeatable."),
+    click.option(
+        "--statistic",
+        type=click.Choice([statistic.value for statistic in Statistic]),
+        default=Statistic.WINDOWS.value,
+        show_default=True,
+        help="Of loads by window: plan on each of them, or on one figure.",
+    ),
     click.option("--leaders-only", is_flag=True, help="Change leadership only: no bytes are copied."),
     click.option("--max-movements", "movements_max", type=int, help="Most partitions changed."),
     click.option("--max-bytes", "bytes_max", type=float, help="Most bytes copied."),
     click.option("--max-inflow", "inflow_max", type=float, help="Most bytes copied to any one broker."),
     click.option("--throttle", "throttle_bytes_per_sec", type=float, help="Bytes/s per broker, to estimate durations."),
 )
-
-
-@click.command("plan")
-@click.option("--model", "model_file", required=True, metavar="FILE", help="Cluster model, JSON; - is standard input.")
-@click.option("--out", "out_file", type=click.Path(path_type=Path), help="Write the result there as well.")
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text for people.")
-@policy_options
-def plan_model(model_file: str, out_file: Path | None, as_json: bool, **knobs: Any) -> None:
-    """A plan for the brokers and loads of a model; changes nothing."""
-    result = plan_from_model(read_model(model_file), policy_from(knobs))
-    show(result, out_file=out_file, as_json=as_json or not sys.stdout.isatty())
 
 
 def read_model(model_file: str) -> str:

@@ -10,13 +10,13 @@ from click.testing import CliRunner
 from assignor_core.errors import InputError
 from assignor_core.model import cluster_to_json
 from assignor_core.plan import plan_from_json
-from streaming.commands.plan_model import plan_model
+from streaming.commands.plan import plan
 from tests.core.planner.cases import founding
 
 
 def run(model: object, *options: str) -> dict[str, Any]:
     text = model if isinstance(model, str) else json.dumps(model)
-    result = CliRunner().invoke(plan_model, ["--model", "-", *options], input=text, catch_exceptions=False)
+    result = CliRunner().invoke(plan, ["--model", "-", *options], input=text, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     answer: dict[str, Any] = json.loads(result.output)
     return answer
@@ -44,11 +44,24 @@ def test_options_reach_the_policy() -> None:
     assert {movement["new_replicas"][0] for movement in run(model, "--add", "2")["movements"]} == {2}
 
 
+def test_a_statistic_of_the_windows_can_be_planned_on() -> None:
+    model = cluster_to_json(founding())
+    for partition in model["partitions"]:
+        rate = partition["load"]["bytes_in_per_sec"]
+        partition["load"]["bytes_in_per_sec"] = [rate, 2 * rate if partition["topic"] == "topic-A" else 0.0]
+    by_window, peak = (
+        run(model, "--statistic", statistic)["skew_before"]["bytes_in"]["max_over_mean"]
+        for statistic in ("windows", "max")
+    )
+    assert by_window == pytest.approx(1.5)
+    assert peak == pytest.approx((15 * 6 + 5) * 3 / (30 * 7))
+
+
 def test_the_result_goes_to_a_file_as_well(tmp_path: Path) -> None:
     source, target = tmp_path / "model.json", tmp_path / "plan.json"
     source.write_text(json.dumps(cluster_to_json(founding())))
     arguments = ["--model", str(source), "--out", str(target)]
-    result = CliRunner().invoke(plan_model, arguments, catch_exceptions=False)
+    result = CliRunner().invoke(plan, arguments, catch_exceptions=False)
     assert json.loads(target.read_text()) == json.loads(result.output)
 
 
@@ -65,10 +78,10 @@ def test_the_result_goes_to_a_file_as_well(tmp_path: Path) -> None:
 )
 def test_bad_input_is_one_line(model: str, options: tuple[str, ...], message: str) -> None:
     with pytest.raises(InputError, match=message) as raised:
-        CliRunner().invoke(plan_model, ["--model", "-", *options], input=model, catch_exceptions=False)
+        CliRunner().invoke(plan, ["--model", "-", *options], input=model, catch_exceptions=False)
     assert "\n" not in str(raised.value)
 
 
 def test_a_file_that_is_not_there_is_one_line() -> None:
     with pytest.raises(InputError, match="No such file"):
-        CliRunner().invoke(plan_model, ["--model", "nowhere.json"], catch_exceptions=False)
+        CliRunner().invoke(plan, ["--model", "nowhere.json"], catch_exceptions=False)
