@@ -1,0 +1,117 @@
+"""Ours against Kafka's own classes, on seeded groups and placements."""
+
+import random
+from typing import Any
+
+import pytest
+
+from assignor_core.assignors import assign, balance_score
+from assignor_core.assignors.invariants import kept, violations
+from streaming.commands.assign import group_of
+from streaming.commands.place import placement_answer
+from tests.core.assignors.groups import Line, after, disputed, mixed_line, uniform_line
+from tests.java.oracle import KafkaOracle
+
+pytestmark = pytest.mark.java
+SEEDS = range(250)
+
+
+def ours(line: Line) -> dict[str, list[list[Any]]]:
+    strategy, spec = group_of(line)
+    result = assign(strategy, spec)
+    assert violations(spec, result, cooperative=strategy == "cooperative-sticky") == []
+    return {member_id: [list(tp) for tp in partitions] for member_id, partitions in result.assignment.items()}
+
+
+def as_sets(assignment: dict[str, list[list[Any]]]) -> dict[str, list[list[Any]]]:
+    return {member_id: sorted(partitions) for member_id, partitions in assignment.items()}
+
+
+def sizes(assignment: dict[str, list[list[Any]]]) -> list[int]:
+    return [len(partitions) for partitions in assignment.values()]
+
+
+def test_placement(oracle: KafkaOracle) -> None:
+    for seed in range(500):
+        draws = random.Random(seed)
+        racked = draws.random() < 0.5
+        brokers = [
+            {"broker_id": broker_id, "rack": draws.choice("abc") if racked else None}
+            for broker_id in draws.sample(range(20), draws.randint(1, 9))
+        ]
+        line = {
+            "brokers": brokers,
+            "partitions": draws.randint(1, 40),
+            "replication_factor": draws.randint(1, len(brokers)),
+            "fixed_start_index": draws.randint(0, 12),
+            "start_partition_id": draws.randint(0, 12),
+        }
+        assert placement_answer(line)["replicas"] == oracle.ask(line)["replicas"], line
+
+
+@pytest.mark.parametrize("racks", [False, True])
+@pytest.mark.parametrize("strategy", ["range", "roundrobin"])
+def test_range_and_round_robin(oracle: KafkaOracle, strategy: str, racks: bool) -> None:
+    for seed in SEEDS:
+        draws = random.Random(seed)
+        line = {"strategy": strategy, **draws.choice([uniform_line, mixed_line])(draws, racks=racks)}
+        assert as_sets(ours(line)) == as_sets(oracle.ask(line)["assignment"]), line
+
+
+@pytest.mark.parametrize("racks", [False, True])
+@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
+def test_sticky_first_round_is_kafkas_in_order_too(oracle: KafkaOracle, strategy: str, racks: bool) -> None:
+    for seed in SEEDS:
+        line = {"strategy": strategy, **uniform_line(random.Random(seed), racks=racks)}
+        assert ours(line) == oracle.ask(line)["assignment"], line
+
+
+@pytest.mark.parametrize("racks", [False, True])
+@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
+@pytest.mark.parametrize("dispute", [False, True])
+def test_sticky_next_round(oracle: KafkaOracle, strategy: str, racks: bool, dispute: bool) -> None:
+    """Equal sizes and stickiness; equal sets where Java's choice of who keeps more isn't left to its hash order."""
+    for seed in SEEDS:
+        draws = random.Random(seed)
+        line = {"strategy": strategy, **uniform_line(draws, racks=racks)}
+        line = after(line, ours(line), draws)
+        line = disputed(line, draws) if dispute else line
+        theirs = oracle.ask(line)["assignment"]
+        mine = ours(line)
+        _, spec = group_of(line)
+        if not racks:
+            assert sorted(sizes(mine)) == sorted(sizes(theirs)), line
+            assert kept(spec, as_tuples(mine)) >= kept(spec, as_tuples(theirs)), line
+        if not _hash_order_decides(line):
+            assert as_sets(mine) == as_sets(theirs), line
+
+
+@pytest.mark.parametrize("racks", [False, True])
+@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
+def test_sticky_with_mixed_subscriptions(oracle: KafkaOracle, strategy: str, racks: bool) -> None:
+    equal = 0
+    for seed in SEEDS:
+        draws = random.Random(seed)
+        line = {"strategy": strategy, **mixed_line(draws, racks=racks)}
+        if seed % 2:
+            line = after(line, ours(line), draws)
+        theirs, mine = oracle.ask(line)["assignment"], ours(line)
+        if strategy == "sticky":
+            assert balance_score(sizes(mine)) <= balance_score(sizes(theirs)), line
+            _, spec = group_of(line)
+            if balance_score(sizes(mine)) == balance_score(sizes(theirs)):
+                assert kept(spec, as_tuples(mine)) >= kept(spec, as_tuples(theirs)), line
+        equal += as_sets(mine) == as_sets(theirs)
+    assert equal >= 0.9 * len(SEEDS)
+
+
+def as_tuples(assignment: dict[str, list[list[Any]]]) -> dict[str, list[tuple[str, int]]]:
+    return {member_id: [(topic, partition) for topic, partition in own] for member_id, own in assignment.items()}
+
+
+def _hash_order_decides(line: Line) -> bool:
+    """More members own above the quota than may keep it: any choice is right."""
+    partitions = sum(line["partitions_per_topic"].values())
+    quota, extra = divmod(partitions, len(line["members"]))
+    above = [m for m in line["members"].values() if len(m.get("owned_partitions") or []) > quota]
+    return 0 < extra < len(above)
