@@ -74,7 +74,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.Abort:
         return _fail("interrupted", 128 + signal.SIGINT)
     except KeyboardInterrupt:
-        return _fail("interrupted", 128 + signal.SIGINT)
+        return _fail("interrupted; what was started has been ended", 128 + signal.SIGINT)
     except InputError as error:
         return _fail(str(error), 2)
     except RebalancerError as error:

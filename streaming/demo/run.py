@@ -60,12 +60,6 @@ MARKER = "rebalancer-demo.json"
 """Stands in every folder that a demo made: a folder without it is never emptied."""
 
 
-class Interrupted(RebalancerError):
-    """Ctrl-C or SIGTERM: everything was ended in order."""
-
-    exit_code = 130
-
-
 @dataclass(frozen=True, slots=True)
 class DemoOrder:
     """What to run: `records` of topic A at least (0: as long as the demo takes)."""
@@ -84,12 +78,13 @@ class Demo:
     console: Console
     _began_s: float = field(default_factory=time.monotonic)
     _traffic_ended_ms: int = 0
+    _interrupted: bool = False
 
     def run(self) -> int:
         """Run to the measured result; 0 when balance was reached and no record lost, else 1. Raises RebalancerError."""
         _claim(self.order.home)
         view = View(self.console)
-        with _signals_interrupt(), EmbeddedCluster(self.order.home / "kafka") as cluster:
+        with self._signals_interrupt(), EmbeddedCluster(self.order.home / "kafka") as cluster:
             view.say(self._seconds(), f"three brokers run: {', '.join(cluster.bootstrap_servers)}")
             settings_file = self._write_settings(cluster)
             settings = load_settings(settings_file)
@@ -167,6 +162,8 @@ class Demo:
             seen = story
             now_ms = _now_ms()
             view.show(self._seconds(), probe.rates(now_ms - 5_000, now_ms), story, settings.trigger.enter_ratio)
+            if self._interrupted:  # the exception may have met a library that swallows everything
+                raise KeyboardInterrupt
             time.sleep(TICK_S)
         self._traffic_ended_ms = _now_ms()
         return story, started_ms
@@ -207,8 +204,24 @@ class Demo:
             highlight=False,
             soft_wrap=True,
         )
-        with suppress(Interrupted):
+        with suppress(KeyboardInterrupt):
             signal.pause()
+
+    @contextmanager
+    def _signals_interrupt(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM raise KeyboardInterrupt once: every `finally` then ends what it started, undisturbed."""
+
+        def stop(_signal: int, _frame: FrameType | None) -> None:
+            if not self._interrupted:
+                self._interrupted = True
+                raise KeyboardInterrupt
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def _start_traffic(self, cluster: EmbeddedCluster) -> subprocess.Popen[bytes]:
         scenario = self.order.scenario
@@ -260,23 +273,6 @@ class Demo:
 
     def _seconds(self) -> float:
         return time.monotonic() - self._began_s
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """Ctrl-C and SIGTERM raise Interrupted once: every `finally` then ends what it has started, undisturbed."""
-
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        for number in handlers:
-            signal.signal(number, signal.SIG_IGN)
-        raise Interrupted("interrupted; everything has been ended")
-
-    handlers = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
 
 
 def _claim(home: Path) -> None:
