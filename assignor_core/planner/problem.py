@@ -115,11 +115,12 @@ class Problem:
         return room
 
     def crowded(self, placement: Placement) -> Flags:
-        """P: more replicas in one rack than an even spread over the racks of alive brokers needs."""
-        racks = len(np.unique(self.arrays.racks[self.arrays.alive]))
+        """P: replicas are less evenly spread over racks than the alive brokers of the racks allow."""
+        sizes = np.bincount(self.arrays.racks[self.arrays.alive])
         counts = self.rack_counts(placement.replicas, NO_BROKER)
         replication = (placement.replicas != NO_BROKER).sum(axis=1)
-        crowded: Flags = counts.max(axis=1, initial=0) > -(-replication // max(1, racks))
+        least = np.array([_least_spread(factor, sizes.tolist()) for factor in range(placement.replicas.shape[1] + 1)])
+        crowded: Flags = (counts * counts).sum(axis=1) > least[replication]
         return crowded
 
     def rack_counts(self, replicas: NDArray[np.int32], source: int) -> NDArray[np.int64]:
@@ -158,6 +159,19 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         ceiling=ceiling,
         weight=np.where(counts, COUNT_WEIGHT, 1.0),
     )
+
+
+def _least_spread(factor: int, sizes: list[int]) -> int:
+    """Least sum of squared replicas by rack: each replica goes to the emptiest rack that has a broker left.
+
+    >>> _least_spread(4, [2, 2, 2]), _least_spread(4, [1, 3])  # 2 + 1 + 1 and 1 + 3
+    (6, 10)
+    """
+    held = [0] * len(sizes)
+    for _ in range(min(factor, sum(sizes))):
+        rack = min((rack for rack, size in enumerate(sizes) if held[rack] < size), key=lambda rack: (held[rack], rack))
+        held[rack] += 1
+    return sum(count * count for count in held)
 
 
 def _band(policy: PlannerPolicy, resource: str) -> float:

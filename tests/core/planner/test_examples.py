@@ -62,6 +62,19 @@ def test_racks_are_mended_even_where_load_is_even() -> None:
     assert "racks" in plan.movements[0].reason
 
 
+def test_four_replicas_use_all_of_three_racks() -> None:
+    brokers = tuple(Broker(broker, rack) for broker, rack in enumerate("aabbcc", start=1))
+    plan, after = planned(cluster((1, 2, 3, 4), brokers=brokers))
+    assert plan.feasible
+    assert set(after.partitions[0].replicas) & {5, 6}
+
+
+def test_a_rack_with_one_broker_is_no_reason_to_complain() -> None:
+    brokers = tuple(Broker(broker, rack) for broker, rack in enumerate("abbb", start=1))
+    plan, _ = planned(cluster((1, 2, 3, 4), brokers=brokers))
+    assert (plan.feasible, plan.movements) == (True, ())
+
+
 def test_a_rack_that_leaves_whole_is_emptied_all_the_same() -> None:
     brokers = (Broker(1, "a"), Broker(2, "a"), Broker(3, "b", BrokerState.DRAINING))
     plan, after = planned(cluster((1, 3), (3, 2), brokers=brokers))
