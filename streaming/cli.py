@@ -71,9 +71,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except click.ClickException as error:
         return _fail(error.format_message(), 2)
-    except click.Abort:
-        return _fail("interrupted", 128 + signal.SIGINT)
-    except KeyboardInterrupt:
+    except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted; what was started has been ended", 128 + signal.SIGINT)
     except InputError as error:
         return _fail(str(error), 2)

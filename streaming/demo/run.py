@@ -79,6 +79,7 @@ class Demo:
     _began_s: float = field(default_factory=time.monotonic)
     _traffic_ended_ms: int = 0
     _interrupted: bool = False
+    _polling: bool = False
 
     def run(self) -> int:
         """Run to the measured result; 0 when balance was reached and no record lost, else 1. Raises RebalancerError."""
@@ -116,9 +117,11 @@ class Demo:
         """Show what happens until the result is measured; then end the traffic and check what was written."""
         leaders_before = _leaders(settings)
         view.start()
+        self._polling = True
         try:
             story, started_ms = self._until_measured(view, settings, probe, supervisor, traffic)
         finally:
+            self._polling = False
             view.stop()
             _end(traffic)
         report = read_report(self._traffic_file)
@@ -162,7 +165,7 @@ class Demo:
             seen = story
             now_ms = _now_ms()
             view.show(self._seconds(), probe.rates(now_ms - 5_000, now_ms), story, settings.trigger.enter_ratio)
-            if self._interrupted:  # the exception may have met a library that swallows everything
+            if self._interrupted:
                 raise KeyboardInterrupt
             time.sleep(TICK_S)
         self._traffic_ended_ms = _now_ms()
@@ -209,11 +212,14 @@ class Demo:
 
     @contextmanager
     def _signals_interrupt(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM raise KeyboardInterrupt once: every `finally` then ends what it started, undisturbed."""
+        """Ctrl-C and SIGTERM raise KeyboardInterrupt once: every `finally` then ends what it started, undisturbed.
+
+        While the loop polls it looks for itself: an exception out of nowhere may meet a library that swallows it.
+        """
 
         def stop(_signal: int, _frame: FrameType | None) -> None:
-            if not self._interrupted:
-                self._interrupted = True
+            first, self._interrupted = not self._interrupted, True
+            if first and not self._polling:
                 raise KeyboardInterrupt
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
