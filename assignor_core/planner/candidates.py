@@ -12,7 +12,7 @@ import numpy as np
 from assignor_core.load import NO_BROKER, Floats
 from assignor_core.planner.ledger import Ledger
 from assignor_core.planner.placement import Indices, Placement
-from assignor_core.planner.problem import Problem
+from assignor_core.planner.problem import Problem, lowest
 
 SHORTLIST = 32
 """Replicas of a broker whose targets are scored exactly."""
@@ -115,7 +115,7 @@ def shortlist(scene: Scene, broker: int, count: int) -> tuple[Indices, Indices, 
     price = placement.disk_bytes[held] / ledger.unit * at_home + ledger.movement_price(held)
     if len(held) > count:
         covered = np.where(relief > 0, problem.coverage(here, loads, broker), -np.inf)
-        best = np.sort(np.argpartition(-covered / price, count)[:count])
+        best = lowest(-covered / price, count)
         held, slots, loads, relief = held[best], slots[best], loads[best], relief[best]
     return held, slots, loads, relief
 

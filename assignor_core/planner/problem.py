@@ -66,8 +66,7 @@ class Problem:
         share = self.share[brokers]
         excess = np.maximum(loads - self.limit[brokers], 0.0) / share
         away = loads / share - 1.0
-        value: Floats = (excess * excess + PULL * away * away) @ self.weight
-        return value
+        return weighted(excess * excess + PULL * away * away, self.weight)
 
     def coverage(self, here: Floats, loads: Floats, broker: int) -> Floats:
         """N: how much of the excess of `broker` each of `loads` (N x C) takes away, weighted by excess.
@@ -76,15 +75,13 @@ class Problem:
         objective, being convex, would always take the small ones first.
         """
         excess = np.maximum(here - self.limit[broker], 0.0) / self.share[broker]
-        value: Floats = np.minimum(loads / self.share[broker], excess) @ (2.0 * excess * self.weight)
-        return value
+        return weighted(np.minimum(loads / self.share[broker], excess), 2.0 * excess * self.weight)
 
     def violation(self, loads: Floats) -> Floats:
         """B: weighted squared excess over the limit; 0 within the band, and for brokers that must end empty."""
         share = np.where(self.share > 0, self.share, 1.0)
         excess = np.where(self.share > 0, np.maximum(loads - self.limit, 0.0) / share, 0.0)
-        value: Floats = (excess * excess) @ self.weight
-        return value
+        return weighted(excess * excess, self.weight)
 
     def targets(self, placement: Placement, partitions: Indices, source: int, loads: Floats) -> Flags:
         """N x B: brokers that may take each partition's replica (N x C `loads`) from `source`, racks never worse."""
@@ -131,6 +128,26 @@ class Problem:
             counted = (replicas[:, slot] >= 0) & (replicas[:, slot] != source)
             counts[rows[counted], self.arrays.racks[replicas[counted, slot]]] += 1
         return counts
+
+
+def weighted(values: Floats, weight: Floats) -> Floats:
+    """Sum over the last axis, times `weight`, column by column: a product of matrices rounds as the machine likes."""
+    total: Floats = values[..., 0] * weight[0]
+    for column in range(1, len(weight)):
+        total = total + values[..., column] * weight[column]
+    return total
+
+
+def lowest(values: Floats, count: int) -> Indices:
+    """Indices of the `count` lowest, ascending; ties at the edge are included up to as many again.
+
+    >>> lowest(np.array([3.0, 1.0, 2.0, 2.0]), 2).tolist()
+    [1, 2, 3]
+    """
+    if len(values) <= count:
+        return np.arange(len(values))
+    edge = np.partition(values, count - 1)[count - 1]
+    return np.flatnonzero(values <= edge)[: 2 * count]
 
 
 def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placement) -> Problem:

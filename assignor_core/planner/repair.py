@@ -8,7 +8,7 @@ import numpy as np
 from assignor_core.load import NO_BROKER
 from assignor_core.planner.candidates import Change
 from assignor_core.planner.placement import Placement
-from assignor_core.planner.problem import Problem
+from assignor_core.planner.problem import Problem, weighted
 from assignor_core.planner.search import Search
 
 COPY_PRICE = 0.01
@@ -30,7 +30,7 @@ def _empty(search: Search, broker: int) -> None:
     placement = search.placement
     held = placement.held_by(broker).copy()
     held = held[search.problem.movable[held]]
-    weight = placement.loads_at(held, placement.slots_of(held, broker)) @ search.problem.weight
+    weight = weighted(placement.loads_at(held, placement.slots_of(held, broker)), search.problem.weight)
     for partition in held[np.lexsort((held, -weight))]:
         change = _best_target(search, int(partition), broker, improving=False)
         if change:

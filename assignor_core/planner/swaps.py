@@ -9,6 +9,7 @@ import numpy as np
 from assignor_core.load import Floats
 from assignor_core.planner.candidates import Change, Scene, best_of, emptiest, shortlist
 from assignor_core.planner.placement import Indices
+from assignor_core.planner.problem import lowest
 
 PARTNERS = 12
 """Brokers tried as partners, the emptiest in what is over the limit."""
@@ -81,7 +82,7 @@ def _offered(scene: Scene, broker: int, partner: int, my_loads: Floats) -> tuple
         room = placement.loads[partner] + np.median(my_loads, axis=0)
         relief = problem.cost(room, partner) - problem.cost(room - loads, partner)
         burden = problem.cost(placement.loads[broker] + loads, broker) - problem.cost(placement.loads[broker], broker)
-        best = np.sort(np.argpartition(burden - relief, TAKEN)[:TAKEN])
+        best = lowest(burden - relief, TAKEN)
         held, slots, loads = held[best], slots[best], loads[best]
     return held, slots, loads
 
