@@ -131,6 +131,18 @@ GROUPS = (
     _gauge("consumergroup_lag_records", "Records behind, all partitions of the topic", "consumergroup", "topic"),
     _gauge("consumergroup_lag_max_records", "Records behind of the worst partition", "consumergroup", "topic"),
     _gauge(
+        "consumergroup_lag_seconds",
+        "How long the worst partition's next record has been waiting; at least that beyond 30 minutes",
+        "consumergroup",
+        "topic",
+    ),
+    _gauge(
+        "consumergroup_last_commit_timestamp_seconds",
+        "Newest commit on the topic, as seen in the windows of the last 30 minutes; at the latest then",
+        "consumergroup",
+        "topic",
+    ),
+    _gauge(
         "consumergroup_lag_retention_ratio",
         "Worst lag per records retained: at 1 unread records are being deleted",
         "consumergroup",

@@ -3,12 +3,14 @@
 Fresh series at each snapshot, so what is gone vanishes; a hard cap on series, and a count of what it cut.
 """
 
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from streaming.serve.families import FAMILIES, Family
@@ -27,6 +29,34 @@ def registry_of(snapshot: Callable[[], Snapshot], settings: Settings) -> Collect
     registry.register(SnapshotCollector(snapshot, settings))
     ProcessCollector(registry=registry)
     return registry
+
+
+class Exposition:
+    """What /metrics answers: rendered when a snapshot comes, in the forms that are asked for, so no scrape waits."""
+
+    def __init__(self, snapshot: Snapshot, settings: Settings) -> None:
+        self._snapshot = snapshot
+        self._registry = registry_of(lambda: self._snapshot, settings)
+        self._rendered: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Show `snapshot` from now on."""
+        with self._lock:
+            self._snapshot = snapshot
+            self._rendered = {form: self._render(form) for form in self._rendered}
+
+    def answer(self, accept: str) -> tuple[bytes, str]:
+        """Body and content type for a scraper's Accept header."""
+        form = choose_encoder(accept)[1]
+        if form not in self._rendered:
+            with self._lock:
+                self._rendered = {**self._rendered, form: self._render(form)}
+        return self._rendered[form], form
+
+    def _render(self, form: str) -> bytes:
+        encode, _ = choose_encoder(form)
+        return encode(self._registry)
 
 
 class SnapshotCollector(Collector):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import structlog
 
+from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import Snapshot, SnapshotReader
 from streaming.settings import Settings
 
@@ -22,6 +23,8 @@ class Refresher:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="refresh", daemon=True)
         self._snapshot = self._reader.read(_now_ms())
+        self.exposition = Exposition(self._snapshot, settings)
+        """The newest snapshot's metrics."""
         self.failure: Exception | None = None
         """What ended the thread: a bug, as everything that can be expected is told in the snapshot."""
 
@@ -42,6 +45,7 @@ class Refresher:
         while not self._stopping.wait(self._interval_s):
             try:
                 self._snapshot = self._reader.read(_now_ms())
+                self.exposition.update(self._snapshot)
             except Exception as error:  # noqa: BLE001 - handed to the main thread, which ends the process with it
                 self.failure = error
                 self._on_failure()

@@ -32,10 +32,8 @@ def run_serve(settings: Settings) -> int:
 
     with listener:
         refresher = Refresher(settings, on_failure=stop)
-        config = uvicorn.Config(
-            build_app(refresher.snapshot, settings), log_config=None, access_log=False, timeout_graceful_shutdown=3
-        )
-        server = Server(config)
+        app = build_app(refresher.snapshot, refresher.exposition, settings)
+        server = Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=3))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         host, port = listener.getsockname()[:2]

@@ -197,6 +197,8 @@ def _groups(snapshot: Snapshot) -> Iterator[Sample]:
         labels = (row.group, row.topic)
         yield from _some("consumergroup_lag_records", row.lag_records, *labels)
         yield from _some("consumergroup_lag_max_records", row.lag_max_records, *labels)
+        yield from _some("consumergroup_lag_seconds", row.lag_seconds, *labels)
+        yield from _some("consumergroup_last_commit_timestamp_seconds", row.last_commit_ms, *labels, per=1000)
         yield from _some("consumergroup_lag_retention_ratio", row.retention_ratio, *labels)
 
 

@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable
 from importlib.resources import files
 
-from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from streaming.serve.metrics import registry_of
+from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import Snapshot, to_json
 from streaming.settings import Settings
 
@@ -32,14 +31,13 @@ PAGE_HEADERS = {
 }
 
 
-def build_app(snapshot: Callable[[], Snapshot], settings: Settings) -> Starlette:
-    """The application over `snapshot`, which returns the newest one at once."""
+def build_app(snapshot: Callable[[], Snapshot], exposition: Exposition, settings: Settings) -> Starlette:
+    """The application over `snapshot`, which returns the newest one at once, and the metrics made of it."""
     page = files("streaming.serve").joinpath("page.html").read_text(encoding="utf-8")
-    registry = registry_of(snapshot, settings)
 
     def metrics(request: Request) -> Response:
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(registry), media_type=content_type)
+        body, content_type = exposition.answer(request.headers.get("accept", ""))
+        return Response(body, media_type=content_type)
 
     def status(_request: Request) -> Response:
         return JSONResponse(to_json(snapshot()), headers={"Cache-Control": "no-store"})

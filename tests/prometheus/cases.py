@@ -246,6 +246,26 @@ CASES = (
                 **steady("rebalance_mode_info", 1, 'mode="propose"')},
     ),
     Case(
+        "RebalancerConsumerGroupStopped", 60,
+        {**moving("consumergroup_last_commit_timestamp_seconds", "0+60x10 600x60", *GROUP),
+         **moving("consumergroup_lag_records", "0+500x60", *GROUP)},
+        {**CLUSTER, "consumergroup": "billing", "topic": "t"},
+        "Group billing has committed nothing on topic t of cluster main for 50m 0s or longer; 30k records wait.",
+        # A group that has nothing to read has nothing to commit.
+        silent={**moving("consumergroup_last_commit_timestamp_seconds", "0+60x10 600x60", *GROUP),
+                **steady("consumergroup_lag_records", 0, *GROUP)},
+    ),
+    Case(
+        "RebalancerConsumerGroupFallingBehind", 90,
+        {**moving("consumergroup_lag_seconds", "0+15x90", *GROUP),
+         **moving("consumergroup_lag_records", "0+500x90", *GROUP)},
+        {**CLUSTER, "consumergroup": "billing", "topic": "t"},
+        "Group billing is 22m 30s behind on topic t of cluster main, and its lag keeps growing.",
+        # Far behind, but catching up.
+        silent={**moving("consumergroup_lag_seconds", "3000-15x90", *GROUP),
+                **moving("consumergroup_lag_records", "90000-500x90", *GROUP)},
+    ),
+    Case(
         "RebalancerConsumerGroupDataLossRisk", 30,
         steady("consumergroup_lag_retention_ratio", 0.9, *GROUP),
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},

@@ -1,5 +1,6 @@
 """The metrics: values, names, the cap, and that the list, the docs and the answer agree."""
 
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -14,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.serve.families import FAMILIES
-from streaming.serve.metrics import bounded, registry_of
+from streaming.serve.metrics import Exposition, bounded, registry_of
 from streaming.serve.metrics_doc import render
 from streaming.serve.samples import Sample
 from streaming.serve.snapshot import read_snapshot
@@ -132,6 +133,20 @@ def test_openmetrics_says_the_same(skewed: Settings) -> None:
         if family.name.startswith("rebalancer_")
     }
     assert other == {key: number for key, number in text.items() if key[0].startswith("rebalancer_")}
+
+
+def test_an_answer_is_that_of_the_newest_snapshot_in_every_form(skewed: Settings) -> None:
+    snapshot = read_snapshot(skewed, NOW_MS)
+    exposition = Exposition(snapshot, skewed)
+    forms = ("text/plain", "application/openmetrics-text; version=1.0.0")
+    for now_ms in (NOW_MS, NOW_MS + 5_000):
+        exposition.update(replace(snapshot, read_at_ms=now_ms))
+        for form in forms:
+            body, content_type = exposition.answer(form)
+            assert content_type.startswith(form.partition(";")[0])
+            stamp = re.search(rb"^rebalancer_snapshot_timestamp_seconds\S* (\S+)$", body, re.MULTILINE)
+            assert stamp
+            assert float(stamp.group(1)) == now_ms / 1000
 
 
 def test_the_cap_cuts_the_least_important_and_counts_it(tmp_path: Path) -> None:

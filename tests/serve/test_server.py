@@ -17,8 +17,10 @@ import yaml
 from starlette.applications import Starlette
 
 from streaming.processes import free_port
-from streaming.serve.snapshot import read_snapshot
+from streaming.serve.metrics import Exposition
+from streaming.serve.snapshot import Snapshot, read_snapshot
 from streaming.serve.web import build_app
+from streaming.settings import Settings
 from tests.serve.synthetic import Synthetic, settings_for, skewed_cluster
 
 DEADLINE_S = 30.0
@@ -33,13 +35,17 @@ def get(app: Starlette, path: str, accept: str = "*/*") -> httpx.Response:
     return asyncio.run(ask())
 
 
+def app_of(snapshot: Snapshot, settings: Settings) -> Starlette:
+    return build_app(lambda: snapshot, Exposition(snapshot, settings), settings)
+
+
 @pytest.fixture
 def app(tmp_path: Path) -> Starlette:
     settings = settings_for(tmp_path)
     now_ms = time.time_ns() // 1_000_000
     skewed_cluster(Synthetic(settings.storage.tables), now_ms)
     snapshot = read_snapshot(settings, now_ms)
-    return build_app(lambda: snapshot, settings)
+    return app_of(snapshot, settings)
 
 
 def test_metrics_come_in_the_form_that_is_asked_for(app: Starlette) -> None:
@@ -71,13 +77,13 @@ def test_ready_says_why_not(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
     now_ms = time.time_ns() // 1_000_000
     fresh = read_snapshot(settings, now_ms)
-    assert get(build_app(lambda: fresh, settings), "/readyz").status_code == 200
+    assert get(app_of(fresh, settings), "/readyz").status_code == 200
     broken = replace(fresh, failures={"load": "table broker_load can't be read"})
-    answer = get(build_app(lambda: broken, settings), "/readyz")
+    answer = get(app_of(broken, settings), "/readyz")
     assert (answer.status_code, answer.json()["problems"]) == (503, ["load: table broker_load can't be read"])
     old = replace(fresh, read_at_ms=now_ms - 3_600_000)
-    assert get(build_app(lambda: old, settings), "/readyz").status_code == 503
-    assert get(build_app(lambda: old, settings), "/healthz").status_code == 200
+    assert get(app_of(old, settings), "/readyz").status_code == 503
+    assert get(app_of(old, settings), "/healthz").status_code == 200
 
 
 def start(folder: Path, port: int) -> subprocess.Popen[str]:
