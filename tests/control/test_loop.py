@@ -1,0 +1,150 @@
+"""The control loop on real brokers, fed with windows that a pipeline would have written: decide, plan, act, measure."""
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient
+
+from assignor_core.live import LiveCluster
+from streaming import tables
+from streaming.cluster import Cluster
+from streaming.control.lock import executor_lock
+from streaming.control.run import ControlLoop
+from streaming.control.windows import closed_windows
+from streaming.kafka_clients import admin_client
+from streaming.settings import Settings
+
+pytestmark = pytest.mark.kafka
+
+WINDOW_MS = 10_000
+NOW_MS = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
+RATE = 1e6
+
+
+@pytest.fixture
+def admin(settings: Settings) -> Iterator[KafkaAdminClient]:
+    client = admin_client(settings.kafka)
+    yield client
+    client.close()
+
+
+def in_mode(settings: Settings, mode: str) -> Settings:
+    content = settings.model_dump()
+    content["pipeline"] |= {"window_ms": WINDOW_MS, "watermark_ms": 1_000}
+    content["trigger"] |= {"windows_over": 2, "windows_considered": 3, "resources": ["bytes_in"]}
+    content["control"] |= {"mode": mode, "settle_windows": 1}
+    content["planner"] |= {"windows": 3}
+    return Settings.model_validate(content)
+
+
+def make_topic(admin: KafkaAdminClient) -> str:
+    """Six partitions, all on broker 1."""
+    topic = f"control-{uuid.uuid4().hex[:8]}"
+    admin.create_topics({topic: {"assignments": {number: [1] for number in range(6)}}})
+    admin.wait_for_topics([topic])
+    return topic
+
+
+def write_window(settings: Settings, live: LiveCluster, topic: str, start_ms: int, brokers: tuple[int, ...]) -> None:
+    """The rows of one window: every partition of `topic` takes RATE, everything else nothing."""
+    audit = {
+        "kafka_cluster": settings.kafka.cluster_name, "window_start": tables.utc(start_ms),
+        "window_end": tables.utc(start_ms + WINDOW_MS), "covered_ms": WINDOW_MS, "sample_count": 5,
+        "first_event_time_ms": start_ms, "last_event_time_ms": start_ms + WINDOW_MS - 1, "is_final": True,
+        "updated_at": tables.utc(start_ms), "batch_id": 0, "query_id": "q",
+    }  # fmt: skip
+    partitions = [
+        {**audit, "broker": row.leader, "topic": key[0], "partition": key[1], "role": "leader",
+         "bytes_in_per_sec": RATE if key[0] == topic else 0.0, "bytes_out_per_sec": 0.0, "size_bytes": 1_000}
+        for key, row in live.partitions.items()
+    ]  # fmt: skip
+    led = {broker: sum(row["broker"] == broker and row["topic"] == topic for row in partitions) for broker in brokers}
+    totals = [{**audit, "broker": broker, "bytes_in_per_sec": RATE * count} for broker, count in led.items()]
+    for name, rows in (("partition_load", partitions), ("broker_load", totals)):
+        tables.append(settings.storage.tables, name, rows, transaction_id="test", transaction_version=start_ms)
+
+
+def run_until(loop: ControlLoop, settings: Settings, event: str) -> list[dict[str, Any]]:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        loop.tick(now_ms=NOW_MS)
+        events = sorted(tables.read(settings.storage.tables, "execution"), key=lambda row: row["sequence"])
+        if any(row["event"] == event for row in events):
+            return events
+        time.sleep(0.1)
+    raise AssertionError(f"{event} never came")
+
+
+def decisions(settings: Settings) -> list[Mapping[str, Any]]:
+    return sorted(tables.read(settings.storage.tables, "decision"), key=lambda row: row["window_end"])
+
+
+def test_skew_is_found_planned_carried_out_and_measured(settings: Settings, admin: KafkaAdminClient) -> None:
+    own = in_mode(settings, "apply")
+    topic = make_topic(admin)
+    cluster = Cluster(admin)
+    loop = ControlLoop(cluster, own, now_ms=NOW_MS)
+    live = cluster.describe()
+    for index in (4, 3, 2):
+        write_window(own, live, topic, NOW_MS - index * WINDOW_MS, (1, 2, 3))
+        loop.tick(now_ms=NOW_MS)
+    assert [row["reason"] for row in decisions(own)][:2] == ["not_enough_windows", "skewed"]
+    events = run_until(loop, own, "done")
+    assert [row["event"] for row in events][:2] == ["approved", "started"]
+    leaders = [row.leader for key, row in cluster.describe().partitions.items() if key[0] == topic]
+    assert sorted(leaders) == [1, 1, 2, 2, 3, 3]
+    write_window(own, cluster.describe(), topic, NOW_MS, (1, 2, 3))
+    measured = run_until(loop, own, "measured")[-1]
+    assert measured["bytes_in_max_over_mean_measured"] == pytest.approx(1.0)
+    assert measured["bytes_in_max_over_mean_before"] == pytest.approx(3.0)
+
+
+def test_in_mode_propose_a_plan_waits_and_a_restart_does_not_decide_twice(
+    settings: Settings, admin: KafkaAdminClient
+) -> None:
+    own = in_mode(settings, "propose")
+    topic = make_topic(admin)
+    cluster = Cluster(admin)
+    live = cluster.describe()
+    for index in (3, 2):
+        write_window(own, live, topic, NOW_MS - index * WINDOW_MS, (1, 2, 3))
+    ControlLoop(cluster, own, now_ms=NOW_MS).tick(now_ms=NOW_MS)
+    assert len(tables.read(own.storage.tables, "plan")) == 1
+    ControlLoop(cluster, own, now_ms=NOW_MS).tick(now_ms=NOW_MS)  # as after a crash
+    assert len(tables.read(own.storage.tables, "plan")) == 1
+    assert len(decisions(own)) == 1
+    assert tables.read(own.storage.tables, "execution") == []
+    assert {row.leader for key, row in cluster.describe().partitions.items() if key[0] == topic} == {1}
+
+
+def test_a_broker_without_samples_makes_a_window_incomplete(settings: Settings, admin: KafkaAdminClient) -> None:
+    own = in_mode(settings, "apply")
+    topic = make_topic(admin)
+    cluster = Cluster(admin)
+    for index in (3, 2):
+        write_window(own, cluster.describe(), topic, NOW_MS - index * WINDOW_MS, (1, 2))
+    ControlLoop(cluster, own, now_ms=NOW_MS).tick(now_ms=NOW_MS)
+    assert [row["reason"] for row in decisions(own)] == ["incomplete"]
+    assert decisions(own)[0]["detail"] == "2 of 3 brokers reported in the newest window"
+
+
+def test_a_window_is_closed_only_once_nothing_can_change_it(settings: Settings, admin: KafkaAdminClient) -> None:
+    own = in_mode(settings, "propose")
+    topic = make_topic(admin)
+    live = Cluster(admin).describe()
+    for index in (3, 2):
+        write_window(own, live, topic, NOW_MS - index * WINDOW_MS, (1, 2, 3))
+    tables.open_table(own.storage.tables, "broker_load").update(updates={"is_final": "false"})  # type: ignore[union-attr]
+    # The newest event is 10 s past the end of the first window and before the end of the second.
+    assert [window.start_ms for window in closed_windows(own, now_ms=NOW_MS)] == [NOW_MS - 3 * WINDOW_MS]
+
+
+def test_only_one_may_execute(settings: Settings) -> None:
+    with executor_lock(settings.storage.tables) as first, executor_lock(settings.storage.tables) as second:
+        assert first
+        assert not second
+    with executor_lock(settings.storage.tables) as again:
+        assert again
