@@ -34,7 +34,7 @@ def place_sticky(spec: GroupSpec, group: IndexedGroup, ownership: Ownership) -> 
 
 
 def subscriptions_equal(group: IndexedGroup) -> bool:
-    """Whether the lists hold the same topics, unknown ones too, each once: an empty list, or one twice as long, differs."""
+    """Whether all lists hold the same topics, each once; unknown topics count, and an empty list differs."""
     if len(group.class_topics) == 1:
         return True
     lists = {
