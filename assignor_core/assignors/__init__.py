@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from assignor_core.assignors.contract import GroupAssignment, GroupSpec, MemberSpec, TopicPartition, balance_score
 from assignor_core.assignors.cooperative import assign_cooperative
+from assignor_core.assignors.load_aware import assign_cooperative_load_aware, assign_load_aware
 from assignor_core.assignors.range import assign_range
 from assignor_core.assignors.roundrobin import assign_round_robin
 from assignor_core.assignors.sticky import assign_sticky
@@ -19,6 +20,8 @@ STRATEGIES: Mapping[str, Callable[[GroupSpec], GroupAssignment]] = {
     "roundrobin": assign_round_robin,
     "sticky": assign_sticky,
     "cooperative-sticky": assign_cooperative,
+    "load-aware": assign_load_aware,
+    "cooperative-load-aware": assign_cooperative_load_aware,
 }
 """Strategies by the name they have in Kafka's protocol."""
 

@@ -5,6 +5,7 @@ Topics nobody reads, unknown topics and empty ones are left out here, once for a
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -65,11 +66,10 @@ class IndexedGroup:
             codes, members = codes[members != UNASSIGNED], members[members != UNASSIGNED]
         count = len(self.member_ids)
         grouped = codes[stable_order(members, count)]
-        ends = np.cumsum(np.bincount(members, minlength=count)).tolist()
-        starts = [0, *ends[:-1]]
+        bounds = _bounds(members, count)
         return {
             member_id: PartitionList(self.index, grouped[start:end])
-            for member_id, start, end in zip(self.member_ids, starts, ends, strict=True)
+            for member_id, start, end in zip(self.member_ids, bounds[:-1], bounds[1:], strict=True)
         }
 
     def reads(self, members: Ints, topics: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -112,5 +112,10 @@ def _readers_by_topic(topics: int, class_of_member: Ints, class_topics: tuple[In
     sizes = np.array([len(numbers) for numbers in topics_of_member], dtype=np.int64)
     pair_topics = np.concatenate([*topics_of_member, np.empty(0, np.int64)])
     pair_members = np.repeat(np.arange(len(sizes)), sizes)[stable_order(pair_topics, topics)]
-    ends = np.cumsum(np.bincount(pair_topics, minlength=topics)).tolist()
-    return tuple(pair_members[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True))
+    bounds = _bounds(pair_topics, topics)
+    return tuple(pair_members[start:end] for start, end in pairwise(bounds))
+
+
+def _bounds(numbers: Ints, limit: int) -> list[int]:
+    """Where each number starts among the sorted numbers, and the end."""
+    return [0, *np.cumsum(np.bincount(numbers, minlength=limit)).tolist()]

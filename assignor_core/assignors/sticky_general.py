@@ -90,11 +90,11 @@ class _Filling:
                 self.counts += np.bincount(takers, minlength=len(self.counts))
 
     def fill_matching(self, racks: StickyRacks) -> None:
-        """What a reader of its own rack, or without one, can take; partitions with few members in their racks first."""
+        """What a reader of its own rack, or without one, can take, in the order of the partitions."""
         free = np.flatnonzero(self.owner == UNASSIGNED)
         readers = np.array([len(readers) for readers in self.group.readers_by_topic])
         in_order = free[np.argsort(readers[self.group.index.topic_numbers(free)], kind="stable")]
-        for code in racks.scarce_first(in_order).tolist():
+        for code in in_order.tolist():
             topic = int(self.group.index.topic_numbers(np.array([code]))[0])
             matching = [
                 (int(self.counts[reader]), reader)

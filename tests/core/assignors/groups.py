@@ -25,7 +25,11 @@ def mixed_line(draws: random.Random, *, racks: bool = False) -> Line:
 def after(line: Line, assignment: dict[str, Any], draws: random.Random, *, generation_id: int = 1) -> Line:
     """The next rebalance: members own what they got; one leaves, joins or changes, or a topic grows."""
     members = {
-        member_id: {**member, "owned_partitions": list(assignment[member_id]), "generation_id": generation_id}
+        member_id: {
+            **member,
+            "owned_partitions": [list(tp) for tp in assignment[member_id]],
+            "generation_id": generation_id,
+        }
         for member_id, member in line["members"].items()
     }
     changed = {**line, "members": members, "partitions_per_topic": dict(line["partitions_per_topic"])}

@@ -1,0 +1,163 @@
+"""Every strategy on many groups: valid, safe, balanced, repeatable; and the command's answers to bad lines."""
+
+import json
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from assignor_core.assignors import STRATEGIES, TopicPartition, assign, balance_score
+from assignor_core.assignors.invariants import unbalanced, violations
+from assignor_core.assignors.wire import (
+    Assignment,
+    Subscription,
+    cooperative_generation,
+    decode_assignment,
+    decode_sticky_user_data,
+    decode_subscription,
+    encode_assignment,
+    encode_cooperative_user_data,
+    encode_sticky_user_data,
+    encode_subscription,
+)
+from assignor_core.errors import MalformedBytes
+from streaming.commands.assign import assignment_answer, explained_answer, group_of
+from streaming.commands.json_lines import answer_line
+from tests.core.assignors.groups import after, disputed, mixed_line, uniform_line
+
+
+def as_lists(partitions: Sequence[TopicPartition]) -> list[list[object]]:
+    return [list(tp) for tp in partitions]
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+@pytest.mark.parametrize("seed", range(60))
+def test_valid_and_safe_over_three_rebalances(strategy: str, seed: int) -> None:
+    draws = random.Random(seed)
+    line = {"strategy": strategy, **draws.choice([uniform_line, mixed_line])(draws, racks=draws.random() < 0.3)}
+    for generation_id in range(1, 4):
+        _, spec = group_of(line)
+        result = assign(strategy, spec)
+        assert violations(spec, result, cooperative=strategy.startswith("cooperative")) == []
+        assert assign(strategy, spec) == result
+        if strategy == "sticky":
+            assert unbalanced(spec, result.assignment) == []
+        line = disputed(after(line, dict(result.assignment), draws, generation_id=generation_id), draws)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cooperative_rebalances_reach_the_balance_of_the_eager_one(seed: int) -> None:
+    """Nobody leaves: a second rebalance hands out what the first withheld."""
+    draws = random.Random(seed)
+    line = {"strategy": "cooperative-sticky", **uniform_line(draws)}
+    _, spec = group_of(line)
+    line = after(line, dict(assign("cooperative-sticky", spec).assignment), draws)
+    for generation_id in (2, 3):
+        _, spec = group_of(line)
+        result = assign("cooperative-sticky", spec)
+        members = {
+            name: {
+                **member,
+                "owned_partitions": [list(tp) for tp in result.assignment[name]],
+                "generation_id": generation_id,
+            }
+            for name, member in line["members"].items()
+        }
+        line = {**line, "members": members}
+    assert list(result.transferring) == []
+    assert max(map(len, result.assignment.values())) - min(map(len, result.assignment.values())) <= 1
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+def test_idle_groups(strategy: str) -> None:
+    for members in ({}, {"a": {"topics": []}}, {"a": {"topics": ["ghost"]}, "b": {"topics": []}}):
+        line = {"strategy": strategy, "partitions_per_topic": {"t": 3, "empty": 0}, "members": members}
+        assert assignment_answer(line)["assignment"] == {name: [] for name in members}
+
+
+def test_java_defects_are_not_copied() -> None:
+    members = {"a": {"topics": []}, "b": {"topics": ["t"], "owned_partitions": [["t", 99], ["gone", 0]]},
+               "c": {"topics": ["t"], "owned_partitions": [["u", 0]]}, "d": {"topics": ["u", "u"]}}  # fmt: skip
+    for strategy in STRATEGIES:
+        line = {"strategy": strategy, "partitions_per_topic": {"t": 4, "u": 1}, "members": members}
+        _, spec = group_of(line)
+        assert violations(spec, assign(strategy, spec), cooperative="cooperative" in strategy) == []
+
+
+def test_a_tie_is_nobodys_and_the_higher_generation_wins() -> None:
+    def claims(one: int, other: int) -> list[list[object]]:
+        members = {name: {"topics": ["t"], "owned_partitions": [["t", 0]], "generation_id": generation}
+                   for name, generation in (("a", one), ("b", other))}  # fmt: skip
+        line = {"strategy": "cooperative-sticky", "partitions_per_topic": {"t": 2}, "members": members}
+        answer = json.loads(json.dumps(assignment_answer(line)))
+        return [answer["assignment"]["a"], answer["assignment"]["b"], answer["transferring"]]
+
+    assert claims(4, 4) == [[], [["t", 1]], [["t", 0]]]
+    assert claims(3, 4) == [[["t", 1]], [["t", 0]], []]
+
+
+def test_balance_score_counts_pairs() -> None:
+    sizes = [random.Random(n).randint(0, 9) for n in range(9)]
+    assert balance_score(sizes) == sum(abs(a - b) for i, a in enumerate(sizes) for b in sizes[:i])
+
+
+def test_explain_names_what_moved() -> None:
+    members = {"a": {"topics": ["t"], "owned_partitions": [["t", 0], ["t", 1]]}, "b": {"topics": ["t"]}}
+    answer = explained_answer({"strategy": "sticky", "partitions_per_topic": {"t": 2}, "members": members})
+    assert [(move["partition"], move["old_members"], move["new_member"]) for move in answer["moves"]] == [
+        (("t", 1), ["a"], "b")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "type_"),
+    [
+        ({"strategy": "x"}, "UnknownStrategy"),
+        ({"strategy": 3}, "UnknownStrategy"),
+        ({"partitions_per_topic": {"t": -1}}, "InvalidGroup"),
+        ({"partitions_per_topic": {"t": 2_000_000_000}}, "InvalidGroup"),
+        ({"partitions_per_topic": {"t": 10**40}}, "InvalidField"),
+        ({"partitions_per_topic": {"t": True}}, "InvalidField"),
+        ({"partitions_per_topic": []}, "InvalidField"),
+        ({"members": {"a": []}}, "InvalidField"),
+        ({"members": {"a": {}}}, "InvalidField"),
+        ({"members": {"a": {"topics": "t"}}}, "InvalidField"),
+        ({"members": {"a": {"topics": ["t"], "owned_partitions": [["t"]]}}}, "InvalidField"),
+        ({"members": {"a": {"topics": ["t"], "generation_id": "4"}}}, "InvalidField"),
+        ({"members": {"a": {"topics": ["t"], "capacity": 0}}}, "InvalidGroup"),
+        ({"partition_weights": {"t": [-1]}}, "InvalidGroup"),
+        ({"partition_racks": {"t": "r"}}, "InvalidField"),
+    ],
+)
+def test_bad_lines(change: dict[str, object], type_: str) -> None:
+    line = {"strategy": "sticky", "partitions_per_topic": {"t": 3}, "members": {"a": {"topics": ["t"]}}, **change}
+    error = answer_line(json.dumps(line).encode(), assignment_answer)["error"]
+    assert error["type"] == type_
+    assert len(error["message"]) < 300
+
+
+def test_bytes_round_trip() -> None:
+    subscription = Subscription(("a", "b"), b"x", (("a", 1), ("b", 0)), 7, "r")
+    assert decode_subscription(encode_subscription(subscription)) == subscription
+    assert decode_subscription(encode_subscription(subscription, 1)) == Subscription(
+        ("a", "b"), b"x", subscription.owned_partitions
+    )
+    assignment = Assignment((("a", 1), ("a", 2), ("b", 0)), b"")
+    assert decode_assignment(encode_assignment(assignment)) == assignment
+
+
+def test_user_data_falls_back_as_kafka_does() -> None:
+    owned = (("a", 1), ("a", 4))
+    assert decode_sticky_user_data(encode_sticky_user_data(owned, 5) + b"more") == (owned, 5)
+    assert decode_sticky_user_data(encode_sticky_user_data(owned)) == (owned, -1)
+    assert decode_sticky_user_data(b"\x7f\xff\xff\xff") == ((), -1)
+    assert decode_sticky_user_data(None) == ((), -1)
+    assert cooperative_generation(Subscription((), encode_cooperative_user_data(6))) == 6
+    assert cooperative_generation(Subscription((), b"\x00", generation_id=-3)) == -1
+
+
+def test_every_cut_of_a_subscription_is_a_clear_error() -> None:
+    whole = encode_subscription(Subscription(("a",), b"x", (("a", 1),), 7, "r"))
+    for end in range(len(whole)):
+        with pytest.raises(MalformedBytes, match="subscription"):
+            decode_subscription(whole[:end])
