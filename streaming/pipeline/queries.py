@@ -3,6 +3,7 @@
 Two topics in one query would share a watermark: an idle one would hold back the other.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.kafka_clients import spark_options
 from streaming.pipeline.delta_tables import finalize_spark, shaped, upsert_arrow, upsert_spark
+from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.records import BYTE_RATE, CONSUMER_LAG, RecordShape, accepted, judged, rejected
 from streaming.pipeline.windows import lag_windows, load_windows
 from streaming.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
@@ -83,6 +85,7 @@ class WindowWriter:
     def __init__(self, name: str, targets: tuple[Target, ...], settings: Settings) -> None:
         self._name = name
         self._targets = [(target, table_uri(settings.storage.tables, target.table.name)) for target in targets]
+        self._maintenance = [Maintenance(settings, target.table) for target in targets]
         self._watermark_ms = settings.pipeline.watermark_ms
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
@@ -111,6 +114,8 @@ class WindowWriter:
                     finalize_spark(batch.sparkSession, location, watermark)
         finally:
             rows.unpersist()
+        for maintenance in self._maintenance:
+            maintenance.run_if_due(now_ms=time.time_ns() // 1_000_000)
 
 
 def _audited(rows: DataFrame, batch_id: int, query_id: str) -> DataFrame:
@@ -126,6 +131,7 @@ def _start_rejects(session: SparkSession, settings: Settings) -> StreamingQuery:
     create_table(settings.storage.tables, REJECTED_RECORD.name)
     skew = settings.pipeline.clock_skew_max_ms
     shapes = ((settings.topics.byte_rate, BYTE_RATE), (settings.topics.consumer_lag, CONSUMER_LAG))
+    maintenance = Maintenance(settings, REJECTED_RECORD)
     sides = [rejected(judged(_raw(session, settings, topic), shape, clock_skew_max_ms=skew)) for topic, shape in shapes]
 
     def write(batch: DataFrame, batch_id: int) -> None:
@@ -140,6 +146,7 @@ def _start_rejects(session: SparkSession, settings: Settings) -> StreamingQuery:
                 transaction_id=f"{query_id}:{REJECTED_RECORD.name}",
                 transaction_version=batch_id,
             )
+            maintenance.run_if_due(now_ms=time.time_ns() // 1_000_000)
 
     return (
         shaped(sides[0].unionByName(sides[1]), REJECTED_RECORD)

@@ -15,6 +15,8 @@ from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, Str
 from streaming.schemas import RECORD_VERSION
 
 CORRUPT = "_corrupt"
+REJECTED_ROWS = "rejected_rows"
+"""Figure of each batch, among the observed metrics of Spark's progress."""
 VALUE_BYTES_MAX = 1_048_576
 
 _STRING, _LONG, _INTEGER, _DOUBLE = StringType(), LongType(), IntegerType(), DoubleType()
@@ -80,8 +82,9 @@ def judged(raw: DataFrame, shape: RecordShape, *, clock_skew_max_ms: int) -> Dat
 
 
 def accepted(judged_rows: DataFrame) -> DataFrame:
-    """Rows that fit, with their event time as a timestamp."""
-    fitting = judged_rows.where(f.col("reason").isNull()).drop("reason", "field")
+    """Rows that fit, with their event time as a timestamp; the batch's progress tells how many did not."""
+    counted = judged_rows.observe("judged", f.count("reason").alias(REJECTED_ROWS))
+    fitting = counted.where(f.col("reason").isNull()).drop("reason", "field")
     return fitting.withColumn("event_time", f.timestamp_millis("event_time_ms"))
 
 

@@ -1,0 +1,128 @@
+"""What must hold for a checkpoint to be gone on with: the same windows, the same topics, one pipeline at a time.
+
+Beside the checkpoints lies one file with what they were made with. Spark itself notices none of these changes (window
+length, a topic deleted and made again with more records than were read), it goes on and is wrong. This module knows
+checkpoints and topic ids, not what the queries compute.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from streaming.errors import RefusedForSafety, UsageProblem
+from streaming.locks import exclusive
+from streaming.settings import Settings
+
+FINGERPRINT = "fingerprint.json"
+WINDOWS_VERSION = 1
+"""To be raised with any change of keys, aggregates or sources that an older checkpoint's state can't be read with."""
+
+TOPIC_QUERIES = ("byte_rate", "consumer_lag")
+TWO_WAYS_OUT = (
+    "set it back, or name a new folder in storage.checkpoints: it reads the topics from their start, and a window that "
+    "is fuller in the tables stays as it is"
+)
+
+
+class DescribesTopics(Protocol):
+    """What is used of an admin client."""
+
+    def describe_topics(self, topics: list[str]) -> list[dict[str, Any]]:
+        """Metadata of the topics, with their ids."""
+
+
+@contextmanager
+def only_pipeline(settings: Settings) -> Iterator[None]:
+    """While this holds no other pipeline can use these checkpoints; raises RefusedForSafety where one does."""
+    with exclusive(settings.storage.checkpoints, "pipeline") as ours:
+        if not ours:
+            raise RefusedForSafety(f"another pipeline is running on the checkpoints in {settings.storage.checkpoints}")
+        yield
+
+
+def check_fingerprint(settings: Settings, topic_ids: Mapping[str, str]) -> None:
+    """Compare with what the checkpoints were made with, or note it at the first start; raises RefusedForSafety."""
+    if "://" in settings.storage.checkpoints:
+        return  # no file of ours there; Spark's own checks remain
+    file = Path(settings.storage.checkpoints) / FINGERPRINT
+    wanted = fingerprint(settings)
+    if not file.exists():
+        _write(file, {"made_with": wanted, "topic_ids": dict(topic_ids)})
+        return
+    noted = _read(file)
+    for key, value in wanted.items():
+        found = noted["made_with"].get(key)
+        if found != value:
+            raise RefusedForSafety(
+                f"{key} is {value!r}, the checkpoints in {settings.storage.checkpoints} were made with {found!r}: "
+                + TWO_WAYS_OUT
+            )
+    check_topic_ids(settings, topic_ids)
+
+
+def check_topic_ids(settings: Settings, topic_ids: Mapping[str, str]) -> None:
+    """Raises RefusedForSafety where a topic was deleted and made again, and says what may be lost."""
+    file = Path(settings.storage.checkpoints) / FINGERPRINT
+    if "://" in settings.storage.checkpoints or not file.exists():
+        return
+    noted = _read(file)["topic_ids"]
+    for query, topic in zip(TOPIC_QUERIES, _topics(settings), strict=True):
+        if topic in noted and topic in topic_ids and noted[topic] != topic_ids[topic]:
+            raise RefusedForSafety(
+                f"topic {topic} was deleted and made again (id {noted[topic]}, now {topic_ids[topic]}). Read of the "
+                f"old one: {_read_up_to(settings, query, topic)}; what it held after that is lost. To read the new "
+                "one from its start name a new folder in storage.checkpoints"
+            )
+
+
+def fingerprint(settings: Settings) -> dict[str, object]:
+    """What a checkpoint's state depends on. The watermark may change: Spark takes the new delay from then on."""
+    return {
+        "windows_version": WINDOWS_VERSION,
+        "pipeline.window_ms": settings.pipeline.window_ms,
+        "pipeline.shuffle_partitions": settings.pipeline.shuffle_partitions,
+        "topics.byte_rate": settings.topics.byte_rate,
+        "topics.consumer_lag": settings.topics.consumer_lag,
+    }
+
+
+def topic_ids(admin: DescribesTopics, settings: Settings) -> dict[str, str]:
+    """Kafka's id of each topic that exists: a topic made again under its name has another."""
+    wanted = set(_topics(settings))
+    return {
+        str(topic["name"]): str(topic["topic_id"])
+        for topic in admin.describe_topics(sorted(wanted))
+        if topic["name"] in wanted and not topic["error_code"]
+    }
+
+
+def _topics(settings: Settings) -> tuple[str, str]:
+    return settings.topics.byte_rate, settings.topics.consumer_lag
+
+
+def _read_up_to(settings: Settings, query: str, topic: str) -> str:
+    """Partition and next offset of the newest batch that Spark planned, for the message."""
+    folder = Path(settings.storage.checkpoints) / query / "offsets"
+    batches = sorted((int(path.name) for path in folder.glob("[0-9]*")), reverse=True)
+    if not batches:
+        return "nothing"
+    offsets = json.loads((folder / str(batches[0])).read_text().splitlines()[-1]).get(topic, {})
+    return ", ".join(f"partition {partition} up to offset {offset}" for partition, offset in sorted(offsets.items()))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return {"made_with": dict(content["made_with"]), "topic_ids": dict(content["topic_ids"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageProblem(f"checkpoint file {file} can't be read ({type(error).__name__}): {TWO_WAYS_OUT}") from None
+
+
+def _write(file: Path, content: Mapping[str, object]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    os.replace(fresh, file)

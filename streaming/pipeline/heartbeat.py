@@ -1,0 +1,124 @@
+"""The table pipeline_batch: figures of the newest batch of each query, also when idle, so that a live stream and a dead
+one differ. Written without Spark, from Spark's own progress; knows nothing of what the queries compute.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming import tables
+from streaming.errors import TableUnavailable
+from streaming.pipeline.maintenance import Maintenance
+from streaming.pipeline.records import REJECTED_ROWS
+from streaming.schemas import PIPELINE_BATCH
+from streaming.settings import Settings
+
+log = structlog.get_logger()
+
+HEARTBEAT_INTERVAL_MS = 10_000
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over the batches of one query that this process has seen."""
+
+    last_progress: str = ""
+    batches: int = 0
+    input_rows: int = 0
+    rejected_rows: int = 0
+    late_rows: int = 0
+
+    def add(self, progress: Any) -> None:
+        """Count one progress report. An idle query reports too, without a batch of its own."""
+        self.last_progress = progress["timestamp"]
+        if "addBatch" not in progress["durationMs"]:
+            return
+        self.batches += 1
+        self.input_rows += progress["numInputRows"]
+        self.rejected_rows += sum(row[REJECTED_ROWS] for row in progress["observedMetrics"].values())
+        # Spark counts after its first, partial aggregation: groups, so at least this many records came too late.
+        self.late_rows += sum(state["numRowsDroppedByWatermark"] for state in progress["stateOperators"])
+
+
+class Heartbeat:
+    """Writes one row per query and interval to pipeline_batch, all queries in one commit."""
+
+    def __init__(self, queries: Sequence[StreamingQuery], settings: Settings) -> None:
+        self._queries = queries
+        self._settings = settings
+        self._totals = {str(query.id): Totals() for query in queries}
+        self._written_ms = 0
+        self._maintenance = Maintenance(settings, PIPELINE_BATCH)
+
+    def beat(self, *, now_ms: int) -> None:
+        """Take note of new batches; write if the interval has passed. To be called more often than batches end."""
+        for query in self._queries:
+            totals = self._totals[str(query.id)]
+            for progress in query.recentProgress:
+                if progress["timestamp"] > totals.last_progress:
+                    totals.add(progress)
+        if now_ms - self._written_ms < HEARTBEAT_INTERVAL_MS:
+            return
+        rows = [self._row(query, now_ms) for query in self._queries if query.lastProgress is not None]
+        if not rows:
+            return
+        self._written_ms = now_ms
+        try:
+            tables.append(
+                self._settings.storage.tables,
+                PIPELINE_BATCH.name,
+                rows,
+                transaction_id=f"heartbeat:{rows[0]['query_id']}",
+                transaction_version=now_ms,
+            )
+        except TableUnavailable as error:
+            log.warning("heartbeat_not_written", error=str(error))
+            return
+        self._maintenance.run_if_due(now_ms=now_ms)
+
+    def _row(self, query: StreamingQuery, now_ms: int) -> dict[str, Any]:
+        progress: Any = query.lastProgress
+        totals = self._totals[str(query.id)]
+        state = (progress["stateOperators"] or [{}])[0]
+        return {
+            "query_name": query.name,
+            "query_id": str(query.id),
+            "batch_id": progress["batchId"],
+            "finished_at": tables.utc(now_ms),
+            "duration_ms": progress["durationMs"].get("triggerExecution", 0),
+            "input_rows": progress["numInputRows"],
+            "batches_total": totals.batches,
+            "input_rows_total": totals.input_rows,
+            "rejected_rows_total": totals.rejected_rows,
+            "late_rows_total": totals.late_rows,
+            "watermark": _watermark(progress),
+            "source_lag_records": _source_lag(progress),
+            "state_rows": state.get("numRowsTotal"),
+            "state_memory_bytes": state.get("memoryUsedBytes"),
+            "trigger_interval_ms": self._settings.pipeline.trigger_interval_ms,
+            "phases_json": json.dumps(dict(progress["durationMs"])),
+        }
+
+
+def _watermark(progress: Any) -> datetime | None:
+    text = dict(progress["eventTime"]).get("watermark")
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC) if text else None
+
+
+def _source_lag(progress: Any) -> int | None:
+    """Records not yet read: newest offsets less the offsets where the batch ended, over all sources."""
+    lags = []
+    for source in progress["sources"]:
+        ends, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
+        lags += [max(0, latest[key] - ends.get(key, 0)) for key in latest]
+    return sum(lags) if lags else None
+
+
+def _offsets(text: Any) -> dict[tuple[str, str], int]:
+    found = json.loads(text) if isinstance(text, str) else text
+    return {(topic, partition): offset for topic, rows in (found or {}).items() for partition, offset in rows.items()}

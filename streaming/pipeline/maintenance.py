@@ -1,0 +1,86 @@
+"""Keeping a table small: rows beyond their retention go, small files are joined, old files and log entries are removed.
+
+Each table is maintained by its one writer, between two of its writes, so that nothing ever conflicts with it. A step
+that fails is told and left for the next run: an unkept table is slower, not wrong.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import structlog
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from streaming.schemas import Table
+from streaming.settings import Settings
+from streaming.tables import table_uri, utc
+
+log = structlog.get_logger()
+
+BUDGET_MS = 20_000
+"""No further step is begun after this; those left out come first next time."""
+
+
+class Maintenance:
+    """Runs the steps on one table, at most once per `pipeline.maintenance_interval_ms`."""
+
+    def __init__(self, settings: Settings, table: Table) -> None:
+        self._uri = table_uri(settings.storage.tables, table.name)
+        self._table = table
+        self._retention_ms = settings.pipeline.retention_ms
+        self._interval_ms = settings.pipeline.maintenance_interval_ms
+        self._due_ms = 0
+        self._steps: list[Callable[[DeltaTable, int], None]] = [
+            self._expire, self._compact, self._remove_old_files,
+        ]  # fmt: skip
+
+    def run_if_due(self, *, now_ms: int) -> bool:
+        """True if it was due and has run. To be called by the table's writer, after a write."""
+        if now_ms < self._due_ms:
+            return False
+        self._due_ms = now_ms + self._interval_ms
+        started = time.monotonic()
+        try:
+            delta = DeltaTable(self._uri)
+            for step in tuple(self._steps):
+                if (time.monotonic() - started) * 1000 > BUDGET_MS:
+                    break
+                step(delta, now_ms)
+                self._steps = [*self._steps[1:], step]
+        except (DeltaError, OSError) as error:
+            log.warning("maintenance_failed", table=self._table.name, error=str(error).splitlines()[0])
+            return True
+        elapsed_ms = round((time.monotonic() - started) * 1000)
+        log.info("maintained", table=self._table.name, files=len(delta.file_uris()), elapsed_ms=elapsed_ms)
+        return True
+
+    def _expire(self, delta: DeltaTable, now_ms: int) -> None:
+        """Delete rows beyond retention; no commit where there are none."""
+        oldest_kept = utc(now_ms - self._retention_ms)
+        column = self._table.time_column
+        if any(_older(action[f"min.{column}"], oldest_kept) for action in _file_statistics(delta, column)):
+            delta.delete(f"{column} < arrow_cast('{oldest_kept.isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')")
+
+    def _compact(self, delta: DeltaTable, _now_ms: int) -> None:
+        """Join small files; readers of older versions keep theirs until these are removed."""
+        delta.optimize.compact()
+
+    def _remove_old_files(self, delta: DeltaTable, _now_ms: int) -> None:
+        """Files and log entries that no version within the table's own retention needs."""
+        delta.vacuum(dry_run=False)
+        delta.cleanup_metadata()
+
+
+def _file_statistics(delta: DeltaTable, column: str) -> list[dict[str, datetime | None]]:
+    import pyarrow as pa
+
+    actions = pa.table(delta.get_add_actions(flatten=True))
+    name = f"min.{column}"
+    return actions.select([name]).to_pylist() if name in actions.column_names else []
+
+
+def _older(oldest: datetime | None, bound: datetime) -> bool:
+    if oldest is None:
+        return False
+    return (oldest if oldest.tzinfo else oldest.replace(tzinfo=UTC)) < bound

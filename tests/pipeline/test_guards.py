@@ -1,0 +1,79 @@
+"""Starts that would be wrong are refused, with what was found and the way out; a sound one goes on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.errors import RefusedForSafety, UsageProblem
+from streaming.pipeline.guards import FINGERPRINT, check_fingerprint, check_topic_ids, only_pipeline, topic_ids
+from streaming.settings import Settings
+
+IDS = {"rebalancer.byte-rate": "a", "rebalancer.consumer-lag": "b"}
+
+
+def own(tmp_path: Path, **pipeline: Any) -> Settings:
+    return Settings.model_validate({"storage": {"checkpoints": str(tmp_path / "checkpoints")}, "pipeline": pipeline})
+
+
+def test_the_same_settings_and_topics_go_on(tmp_path: Path) -> None:
+    check_fingerprint(own(tmp_path), IDS)
+    check_fingerprint(own(tmp_path, watermark_ms=5_000), IDS)  # Spark takes another delay from then on
+
+
+@pytest.mark.parametrize(("key", "value"), [("window_ms", 10_000), ("shuffle_partitions", 7)])
+def test_what_the_state_depends_on_may_not_change(tmp_path: Path, key: str, value: int) -> None:
+    check_fingerprint(own(tmp_path), IDS)
+    with pytest.raises(RefusedForSafety, match=rf"pipeline\.{key} is {value}.*storage\.checkpoints"):
+        check_fingerprint(own(tmp_path, **{key: value}), IDS)
+
+
+def test_a_topic_made_again_is_named_with_what_had_been_read(tmp_path: Path) -> None:
+    settings = own(tmp_path)
+    check_fingerprint(settings, IDS)
+    offsets = Path(settings.storage.checkpoints) / "byte_rate" / "offsets"
+    offsets.mkdir(parents=True)
+    for batch, offset in ((9, 5), (10, 42)):
+        (offsets / str(batch)).write_text("v1\n{}\n" + json.dumps({"rebalancer.byte-rate": {"0": offset}}))
+    again = IDS | {"rebalancer.byte-rate": "c"}
+    with pytest.raises(RefusedForSafety, match=r"deleted and made again.*partition 0 up to offset 42"):
+        check_topic_ids(settings, again)
+    with pytest.raises(RefusedForSafety, match="deleted and made again"):
+        check_fingerprint(settings, again)
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    settings = own(tmp_path)
+    check_fingerprint(settings, IDS)
+    (Path(settings.storage.checkpoints) / FINGERPRINT).write_text('{"made_with"')
+    with pytest.raises(UsageProblem, match=FINGERPRINT):
+        check_fingerprint(settings, IDS)
+
+
+def test_a_second_pipeline_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
+    settings = own(tmp_path)
+    with only_pipeline(settings), pytest.raises(RefusedForSafety, match="another pipeline"), only_pipeline(settings):
+        pass
+    with only_pipeline(settings):
+        pass
+
+
+@pytest.mark.kafka
+def test_kafka_gives_a_topic_made_again_another_id(settings: Settings) -> None:
+    from streaming.kafka_clients import admin_client
+
+    admin = admin_client(settings.kafka)
+    try:
+        name = settings.topics.byte_rate
+        ids = []
+        for _ in range(2):
+            admin.create_topics({name: {"num_partitions": 1, "replication_factor": 1}})
+            admin.wait_for_topics([name])
+            ids.append(topic_ids(admin, settings)[name])
+            admin.delete_topics([name])
+            while name in admin.list_topics():
+                pass
+        assert ids[0] != ids[1]
+    finally:
+        admin.close()

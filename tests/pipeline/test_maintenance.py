@@ -1,0 +1,76 @@
+"""Maintenance on real tables, without Spark: what goes, what stays, and that nothing happens where nothing is due."""
+
+from pathlib import Path
+from typing import Any
+
+from streaming import tables
+from streaming.pipeline.maintenance import Maintenance
+from streaming.schemas import PIPELINE_BATCH
+from streaming.settings import Settings
+
+NOW_MS = 1_795_236_000_000
+HOUR_MS = 3_600_000
+
+
+def beat(batch_id: int, finished_ms: int) -> dict[str, Any]:
+    return {
+        "query_name": "byte_rate", "query_id": "q", "batch_id": batch_id, "finished_at": tables.utc(finished_ms),
+        "duration_ms": 1, "input_rows": 1, "batches_total": 1, "input_rows_total": 1, "rejected_rows_total": 0,
+        "late_rows_total": 0, "trigger_interval_ms": 1_000,
+    }  # fmt: skip
+
+
+def filled(tmp_path: Path) -> Settings:
+    """Twenty rows in as many files, one an hour, the newest now."""
+    settings = Settings.model_validate(
+        {"storage": {"tables": str(tmp_path)}, "pipeline": {"retention_ms": 5 * HOUR_MS + HOUR_MS // 2}}
+    )
+    for batch_id in range(20):
+        tables.append(
+            str(tmp_path),
+            "pipeline_batch",
+            [beat(batch_id, NOW_MS - (19 - batch_id) * HOUR_MS)],
+            transaction_id="t",
+            transaction_version=batch_id,
+        )
+    return settings
+
+
+def batch_ids(tmp_path: Path) -> list[int]:
+    return sorted(row["batch_id"] for row in tables.read(str(tmp_path), "pipeline_batch"))
+
+
+def test_old_rows_go_and_small_files_are_joined(tmp_path: Path) -> None:
+    settings = filled(tmp_path)
+    assert Maintenance(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
+    assert batch_ids(tmp_path) == [14, 15, 16, 17, 18, 19]
+    table = tables.open_table(str(tmp_path), "pipeline_batch")
+    assert table is not None
+    assert len(table.file_uris()) == 1
+
+
+def test_it_runs_once_an_interval_and_makes_no_commit_where_nothing_is_to_do(tmp_path: Path) -> None:
+    settings = filled(tmp_path)
+    maintenance = Maintenance(settings, PIPELINE_BATCH)
+    maintenance.run_if_due(now_ms=NOW_MS)
+    interval_ms = settings.pipeline.maintenance_interval_ms
+    assert not maintenance.run_if_due(now_ms=NOW_MS + interval_ms - 1)
+    before = tables.open_table(str(tmp_path), "pipeline_batch")
+    assert maintenance.run_if_due(now_ms=NOW_MS + interval_ms)
+    after = tables.open_table(str(tmp_path), "pipeline_batch")
+    assert before is not None
+    assert after is not None
+    assert after.version() == before.version()
+
+
+def test_a_reader_of_the_version_before_still_reads_it(tmp_path: Path) -> None:
+    settings = filled(tmp_path)
+    reader = tables.open_table(str(tmp_path), "pipeline_batch")
+    assert reader is not None
+    Maintenance(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
+    assert reader.to_pyarrow_dataset().count_rows() == 20
+
+
+def test_a_table_that_cannot_be_kept_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"storage": {"tables": str(tmp_path / "nowhere")}})
+    assert Maintenance(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
