@@ -34,6 +34,7 @@ class TableReader:
     def __init__(self, root: str) -> None:
         self._root = root
         self._open: dict[str, DeltaTable] = {}
+        self._states: dict[str, TableState] = {}
 
     def version(self, name: str) -> int | None:
         """Newest version of the table, None where it isn't there yet; raises TableUnavailable."""
@@ -45,8 +46,12 @@ class TableReader:
         delta = self._newest(name)
         if delta is None:
             return None
-        sizes = _actions(delta)["size_bytes"]
-        return TableState(name, delta.version(), len(sizes), pc.sum(sizes).as_py() or 0)
+        known = self._states.get(name)
+        if known is None or known.version != delta.version():
+            sizes = _actions(delta)["size_bytes"]
+            known = TableState(name, delta.version(), len(sizes), pc.sum(sizes).as_py() or 0)
+            self._states[name] = known
+        return known
 
     def newest(self, name: str, column: str) -> datetime | None:
         """Greatest value of a time column by the files' statistics alone, so however old it is, finding it is cheap."""
