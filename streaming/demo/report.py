@@ -58,7 +58,7 @@ def plot(result: DemoResult) -> Figure:
         over_time.axvspan(start, end, color="0.85", label="plan carried out")
     over_time.set(xlabel="seconds since the first record", ylabel="bytes in, kB/s (JMX)", title="Load of each broker")
     over_time.set_ylim(bottom=0)
-    over_time.legend(frameon=False, loc="lower right")
+    over_time.legend(frameon=False, loc="lower right", ncols=2)
     for index, broker in enumerate(brokers):
         heights = [result.rates_before[broker] / 1e3, result.rates_after.get(broker, 0.0) / 1e3]
         bars.bar([index * 0.26, 1.2 + index * 0.26], heights, width=0.24, color=colours[broker])

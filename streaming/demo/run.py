@@ -139,7 +139,7 @@ class Demo:
             leaders_after=_leaders(settings),
             rates_before=probe.rates(started_ms + WARM_UP_MS, story.execution_started_ms or _now_ms()),
             rates_after=probe.rates(end_ms, self._traffic_ended_ms) if story.balanced_ms else {},
-            series=probe.series(),
+            series=[point for point in probe.series() if point[0] <= self._traffic_ended_ms],
             records_read_back=sum(counted.values()),
             partitions_short=partitions_short(report.acknowledged, counted),
         )
