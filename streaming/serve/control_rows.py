@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pyarrow import compute as pc
-
 from streaming import tables
-from streaming.serve.reading import TableReader
+from streaming.serve.reading import TableReader, instant, text
 from streaming.settings import Settings
 
 UNDER_WAY = frozenset({"started", "submitted", "progress", "electing", "abort_requested"})
@@ -67,7 +65,7 @@ class ControlReader:
 
     def __init__(self, reader: TableReader, settings: Settings) -> None:
         self._reader = reader
-        self._cluster = pc.field("kafka_cluster") == settings.kafka.cluster_name
+        self._cluster = f"kafka_cluster = {text(settings.kafka.cluster_name)}"
         self._decision: Figures | None = None
         self._decisions: Counter[tuple[str, str, str]] = Counter()
         self._decided_at: datetime | None = None
@@ -130,7 +128,7 @@ class ControlReader:
     ) -> list[dict[str, Any]]:
         where = self._cluster
         if since is not None:
-            where = where & ((pc.field(time) >= since) if again else (pc.field(time) > since))
+            where = f"{where} and {time} {'>=' if again else '>'} {instant(since)}"
         return self._reader.rows(name, columns=columns, where=where)
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 from streaming.serve.lag_history import Floats, History, lag_seconds, last_commit_ms
-from streaming.serve.reading import TableReader
+from streaming.serve.reading import TableReader, instant, text
 from streaming.settings import Settings
 
 CURRENT_WINDOWS = 2
@@ -61,7 +61,7 @@ def read_groups(reader: TableReader, settings: Settings) -> GroupPart:
         return GroupPart()
     window_ms = settings.pipeline.window_ms
     since = newest - timedelta(milliseconds=min(HISTORY_MS, HISTORY_WINDOWS_MAX * window_ms))
-    where = (pc.field("kafka_cluster") == settings.kafka.cluster_name) & (pc.field("window_start") >= since)
+    where = f"kafka_cluster = {text(settings.kafka.cluster_name)} and window_start >= {instant(since)}"
     rows = reader.arrow("group_lag", columns=_COLUMNS, where=where)
     if not rows.num_rows:
         return GroupPart()

@@ -14,7 +14,7 @@ from pyarrow import compute as pc
 
 from assignor_core.skew import Skew, skew_of
 from streaming import tables
-from streaming.serve.reading import TableReader
+from streaming.serve.reading import TableReader, instant, text
 from streaming.settings import Settings
 
 HISTORY_WINDOWS = 60
@@ -99,7 +99,7 @@ def read_load(reader: TableReader, settings: Settings) -> LoadPart:
     if newest is None:
         return LoadPart()
     since = newest - timedelta(milliseconds=HISTORY_WINDOWS * settings.pipeline.window_ms)
-    where = (pc.field("kafka_cluster") == settings.kafka.cluster_name) & (pc.field("window_start") >= since)
+    where = f"kafka_cluster = {text(settings.kafka.cluster_name)} and window_start >= {instant(since)}"
     rows = reader.rows("broker_load", columns=_COLUMNS, where=where)
     closed = _closed(rows, settings.pipeline.watermark_ms)
     if not closed:
@@ -160,9 +160,8 @@ def _partitions(
     reader: TableReader, settings: Settings, start_ms: int
 ) -> tuple[dict[int, tuple[int, int]], tuple[HotPartition, ...]]:
     """Leaders and replicas by broker, and the hottest partitions, of one window."""
-    where = (pc.field("kafka_cluster") == settings.kafka.cluster_name) & (
-        pc.field("window_start") == tables.utc(start_ms)
-    )
+    start = instant(tables.utc(start_ms))
+    where = f"kafka_cluster = {text(settings.kafka.cluster_name)} and window_start = {start}"
     columns = ("broker", "topic", "partition", "role", "bytes_in_per_sec")
     rows = reader.arrow("partition_load", columns=columns, where=where)
     led = rows.filter(pc.equal(rows["role"], "leader"))

@@ -10,7 +10,7 @@ from pyarrow import compute as pc
 
 from streaming import tables
 from streaming.schemas import TABLES
-from streaming.serve.reading import TableReader, TableState
+from streaming.serve.reading import TableReader, TableState, instant
 from streaming.settings import Settings
 
 HEARTBEAT_LOOKBACK_MS = 600_000
@@ -63,7 +63,7 @@ class StreamReader:
             return ()
         since = newest - timedelta(milliseconds=HEARTBEAT_LOOKBACK_MS)
         columns = TABLES["pipeline_batch"].column_names()
-        rows = self._reader.rows("pipeline_batch", columns=columns, where=pc.field("finished_at") >= since)
+        rows = self._reader.rows("pipeline_batch", columns=columns, where=f"finished_at >= {instant(since)}")
         by_query = {row["query_name"]: row for row in sorted(rows, key=lambda row: row["finished_at"])}
         return tuple(
             StreamQuery(
@@ -84,7 +84,7 @@ class StreamReader:
         )
 
     def _count_rejected(self) -> None:
-        where = None if self._rejected_at is None else pc.field("rejected_at") > self._rejected_at
+        where = "true" if self._rejected_at is None else f"rejected_at > {instant(self._rejected_at)}"
         found = self._reader.arrow("rejected_record", columns=("source_topic", "reason", "rejected_at"), where=where)
         if not found.num_rows:
             return
