@@ -11,7 +11,7 @@ from assignor_core.planner.candidates import Change, Scene, best_of, emptiest, s
 from assignor_core.planner.placement import Indices
 from assignor_core.planner.problem import lowest
 
-PARTNERS = 12
+PARTNERS = 6
 """Brokers tried as partners, the emptiest in what is over the limit."""
 GIVEN = 24
 """Replicas of the relieved broker that are tried."""

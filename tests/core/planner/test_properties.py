@@ -38,13 +38,13 @@ policies = st.builds(
 
 
 @given(clusters(), policies)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_hard_rules_always_hold(cluster: ClusterState, policy: PlannerPolicy) -> None:
     check_plan(cluster, policy, propose(cluster, policy))
 
 
 @given(clusters(all_alive=True))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_worst_broker_is_never_worse_off_for_balance(cluster: ClusterState) -> None:
     plan = propose(cluster)
     before, after = measure_skew(cluster), measure_skew(check_plan(cluster, PlannerPolicy(), plan))
@@ -54,14 +54,14 @@ def test_the_worst_broker_is_never_worse_off_for_balance(cluster: ClusterState) 
 
 
 @given(clusters(), policies)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_same_input_gives_the_same_bytes(cluster: ClusterState, policy: PlannerPolicy) -> None:
     first, second = (json.dumps(plan_to_json(propose(cluster, policy))) for _ in range(2))
     assert first == second
 
 
 @given(clusters(all_alive=True), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_loads_and_ledger_stay_true_through_changes_and_back(cluster: ClusterState, data: st.DataObject) -> None:
     arrays = cluster_arrays(cluster)
     placement = Placement(arrays)
@@ -83,7 +83,7 @@ def test_loads_and_ledger_stay_true_through_changes_and_back(cluster: ClusterSta
 
 
 @given(clusters(all_alive=True), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_no_placement_beats_the_lower_bound(cluster: ClusterState, data: st.DataObject) -> None:
     """Any placement that spreads racks as evenly as possible: here the planner's own with exchanged leaders."""
     policy = PlannerPolicy(band=data.draw(st.sampled_from((0.0, 0.2))))
