@@ -1,6 +1,7 @@
 """Starts that would be wrong are refused, with what was found and the way out; a sound one goes on."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,17 +64,20 @@ def test_a_second_pipeline_is_refused_until_the_first_has_ended(tmp_path: Path) 
 def test_kafka_gives_a_topic_made_again_another_id(settings: Settings) -> None:
     from streaming.kafka_clients import admin_client
 
-    admin = admin_client(settings.kafka)
+    name = "made-again"  # other tests on these brokers make topics of the default name
+    topics = settings.topics.model_copy(update={"byte_rate": name})
+    own = settings.model_copy(update={"topics": topics})
+    admin = admin_client(own.kafka)
     try:
-        name = settings.topics.byte_rate
         ids = []
         for _ in range(2):
             admin.create_topics({name: {"num_partitions": 1, "replication_factor": 1}})
             admin.wait_for_topics([name])
-            ids.append(topic_ids(admin, settings)[name])
+            ids.append(topic_ids(admin, own)[name])
             admin.delete_topics([name])
-            while name in admin.list_topics():
-                pass
+            deadline = time.monotonic() + 60
+            while name in admin.list_topics() and time.monotonic() < deadline:
+                time.sleep(0.1)
         assert ids[0] != ids[1]
     finally:
         admin.close()
