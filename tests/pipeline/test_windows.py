@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import tables
 from streaming.kafka_clients import admin_client
+from streaming.pipeline.heartbeat import Heartbeat
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.session import build_session
 from streaming.settings import Settings
@@ -211,11 +212,16 @@ def test_misfits_are_kept_with_their_reason_and_stop_nothing(session: SparkSessi
     drain(queries)
     send(own, own.topics.byte_rate, encode([load_record(1, 0, 1_000)]))
     drain(queries)
+    Heartbeat(queries, own).beat(now_ms=BASE_MS)
     stop(queries)
     rejected = {row["value"]: row["reason"] for row in tables.read(own.storage.tables, "rejected_record")}
     assert rejected == {value: reason for reason, value in MISFITS.items()}
     assert len(tables.read(own.storage.tables, "partition_load")) == 1
     assert len({row["source_offset"] for row in tables.read(own.storage.tables, "rejected_record")}) > 1
+    beats = {row["query_name"]: row for row in tables.read(own.storage.tables, "pipeline_batch")}
+    assert beats["byte_rate"]["rejected_rows_total"] == len(MISFITS)
+    assert beats["byte_rate"]["input_rows_total"] == len(MISFITS) + 1
+    assert beats["byte_rate"]["source_lag_records"] == 0
 
 
 def test_the_tables_carry_comments_and_are_read_by_another_engine(session: SparkSession, own: Settings) -> None:

@@ -1,0 +1,16 @@
+-- Which topics grew most on disk between the first and the last window there is? Leaders only: copies count once.
+WITH size AS (
+    SELECT topic, window_start, sum(size_bytes) AS size_bytes
+    FROM partition_load
+    WHERE role = 'leader'
+    GROUP BY topic, window_start
+),
+edge AS (
+    SELECT topic, min(window_start) AS first_window, max(window_start) AS last_window FROM size GROUP BY topic
+)
+SELECT edge.topic, newest.size_bytes - oldest.size_bytes AS grown_bytes, newest.size_bytes AS size_bytes
+FROM edge
+JOIN size AS oldest ON oldest.topic = edge.topic AND oldest.window_start = edge.first_window
+JOIN size AS newest ON newest.topic = edge.topic AND newest.window_start = edge.last_window
+ORDER BY grown_bytes DESC, edge.topic
+LIMIT 20

@@ -1,0 +1,214 @@
+"""Pipeline benchmark: drain rate, latency from append to readable, recovery after kill -9, and a kill test of any size.
+
+Beside the drain stand, in the same run on the same topic: Spark reading and parsing into nothing (the limit of any
+Spark job here), and a bare loop of confluent-kafka, json and a dict with neither durability nor restart. Prints one
+JSON object; figures hold for the machine and its load at that time, which are printed with them.
+
+    make bench-pipeline ARGS="--records 1000000"
+    make bench-pipeline ARGS="--kills 25 --records 500000"
+"""
+
+import argparse
+import json
+import os
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
+
+from streaming import tables
+from streaming.demo.brokers import EmbeddedCluster
+from streaming.pipeline.queries import start_queries
+from streaming.pipeline.records import BYTE_RATE, accepted, judged
+from streaming.pipeline.session import build_session
+from streaming.settings import Settings
+from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
+from tests.pipeline.test_kill import kill_and_compare
+from tests.pipeline.test_windows import WINDOW_MS, load_record, make_topics
+
+PARTITIONS = 2
+WARM_UP_RECORDS = 50_000
+LATENCY_RATE = 500
+
+
+def main() -> None:
+    """Run what the options ask for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--latency-seconds", type=int, default=60)
+    parser.add_argument("--kills", type=int, default=0, help="kill test over --records samples instead")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as home, EmbeddedCluster(Path(home) / "kafka", broker_count=1) as cluster:
+        folder = Path(home)
+        if options.kills:
+            settings = settings_of(cluster, folder, "kill")
+            kill_and_compare(settings, folder, samples=options.records, kills=options.kills, chance=random.Random(1))
+            result: dict[str, Any] = {"kills": options.kills, "samples": options.records, "tables_equal_recount": True}
+        else:
+            result = measure(cluster, folder, options.records, options.latency_seconds)
+    result["load_average"] = os.getloadavg()
+    result["cpus"] = os.cpu_count()
+    print(json.dumps(result, indent=2))
+
+
+def settings_of(cluster: EmbeddedCluster, folder: Path, name: str, **pipeline: Any) -> Settings:
+    """Settings with topics, tables and checkpoints of their own."""
+    return Settings.model_validate(
+        {
+            "kafka": {"cluster_name": "test", "bootstrap_servers": cluster.bootstrap_servers},
+            "topics": {"byte_rate": f"rate-{name}", "consumer_lag": f"lag-{name}"},
+            "storage": {"tables": str(folder / name / "tables"), "checkpoints": str(folder / name / "checkpoints")},
+            "pipeline": {
+                "window_ms": WINDOW_MS, "trigger_interval_ms": 1_000, "clock_skew_max_ms": 30 * 86_400_000, **pipeline,
+            },
+        }
+    )  # fmt: skip
+
+
+def measure(cluster: EmbeddedCluster, folder: Path, records: int, latency_seconds: int) -> dict[str, Any]:
+    """Drain (warm), its limits, latency, recovery."""
+    session = build_session(Settings().pipeline)
+    warm_up = settings_of(cluster, folder, "warm")
+    fill(warm_up, WARM_UP_RECORDS)
+    drain(session, warm_up, WARM_UP_RECORDS)
+    own = settings_of(cluster, folder, "drain")
+    fill(own, records)
+    result: dict[str, Any] = {"records": records}
+    result["spark_raw_read_per_s"] = records / seconds(lambda: to_nothing(session, own, parse=False))
+    result["spark_read_and_parse_per_s"] = records / seconds(lambda: to_nothing(session, own, parse=True))
+    result["drain_per_s"] = records / seconds(lambda: drain(session, own, records))
+    result["bare_python_loop_per_s"] = records / seconds(lambda: bare_loop(own, records))
+    result["append_to_readable_s"] = latency(session, settings_of(cluster, folder, "latency"), latency_seconds)
+    session.stop()
+    result["recovery_s"] = recovery(settings_of(cluster, folder, "recovery"), folder)
+    return result
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Wall-clock time of one call."""
+    started = time.monotonic()
+    work()
+    return time.monotonic() - started
+
+
+def fill(settings: Settings, records: int) -> None:
+    """Samples of 12 brokers x 50 partitions, event times evenly over ten minutes."""
+    make_topics(settings)
+    rows = [
+        load_record(1 + index % 12, index % 50, index * 600_000 // records, bytes_in_per_sec=float(index % 97))
+        for index in range(records)
+    ]
+    produce(settings, settings.topics.byte_rate, rows, partitions=PARTITIONS)
+
+
+def drain(session: SparkSession, settings: Settings, records: int) -> None:
+    """The real queries, windows and tables, until every record is in."""
+    queries = start_queries(session, settings)
+    try:
+        while samples_counted(settings) < records:
+            failed = [query for query in queries if not query.isActive]
+            assert not failed, failed[0].exception()
+            time.sleep(0.05)
+    finally:
+        for query in queries:
+            query.stop()
+
+
+def to_nothing(session: SparkSession, settings: Settings, *, parse: bool) -> None:
+    """Read the whole topic, parsed and judged or not, into Spark's sink that keeps nothing."""
+    raw = (
+        session.read.format("kafka")
+        .option("kafka.bootstrap.servers", ",".join(settings.kafka.bootstrap_servers))
+        .option("subscribe", settings.topics.byte_rate)
+        .load()
+    )
+    rows = accepted(judged(raw, BYTE_RATE, clock_skew_max_ms=settings.pipeline.clock_skew_max_ms)) if parse else raw
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def bare_loop(settings: Settings, records: int) -> None:
+    """The same sums in a dict: no table, no offsets kept, no restart."""
+    consumer = Consumer(
+        {"bootstrap.servers": settings.kafka.bootstrap_servers[0], "group.id": "peer", "enable.auto.commit": False}
+    )
+    consumer.assign([TopicPartition(settings.topics.byte_rate, partition, 0) for partition in range(PARTITIONS)])
+    sums: dict[tuple[int, int, str, int], list[float]] = {}
+    seen = 0
+    while seen < records:
+        for message in consumer.consume(10_000, timeout=1.0):
+            row = json.loads(message.value())
+            key = (row["event_time_ms"] // WINDOW_MS, row["broker"], row["topic"], row["partition"])
+            total = sums.setdefault(key, [0.0, 0.0])
+            total[0] += row["bytes_in_per_sec"] * row["interval_ms"]
+            total[1] += row["interval_ms"]
+            seen += 1
+    consumer.close()
+
+
+def latency(session: SparkSession, settings: Settings, duration_s: int) -> dict[str, float]:
+    """From the moment a record is sent to the moment another reader sees it in the table, at a steady rate."""
+    make_topics(settings)
+    ended = threading.Event()
+
+    def send() -> None:
+        until = time.time() + duration_s
+        while (now := time.time()) < until:
+            rows = [
+                {**load_record(1 + index % 12, index % 50, 0), "event_time_ms": int(now * 1000)}
+                for index in range(LATENCY_RATE // 10)
+            ]
+            produce(settings, settings.topics.byte_rate, rows, partitions=PARTITIONS)
+            time.sleep(max(0.0, now + 0.1 - time.time()))
+        ended.set()
+
+    queries = start_queries(session, settings)
+    sender = threading.Thread(target=send)
+    sender.start()
+    newest, waits = 0, []
+    while not ended.is_set():
+        rows = tables.read(settings.storage.tables, "partition_load", columns=["last_event_time_ms"])
+        seen = max((row["last_event_time_ms"] for row in rows), default=0)
+        now_ms = time.time() * 1000
+        # Every sample between the newest of the last look and that of this one has become readable in between.
+        waits += [(now_ms - sent_ms) / 1000 for sent_ms in range(newest + 100, seen + 1, 100)] if newest else []
+        newest = seen
+        time.sleep(0.05)
+    sender.join()
+    for query in queries:
+        query.stop()
+    waits.sort()
+    return {f"p{share}": waits[min(len(waits) - 1, len(waits) * share // 100)] for share in (50, 95, 99)}
+
+
+def recovery(settings: Settings, folder: Path) -> float:
+    """From the new process's start after kill -9 to its first new rows."""
+    fill(settings, WARM_UP_RECORDS)
+    process = start_pipeline(settings, folder)
+    try:
+        wait_for_samples(settings, WARM_UP_RECORDS)
+        kill(process)
+        produce(settings, settings.topics.byte_rate, [load_record(1, 0, 600_000)], partitions=1)
+        started = time.monotonic()
+        process = start_pipeline(settings, folder)
+        wait_for_samples(settings, WARM_UP_RECORDS + 1)
+        return time.monotonic() - started
+    finally:
+        kill(process)
+
+
+def wait_for_samples(settings: Settings, samples: int) -> None:
+    """Until the table holds them."""
+    deadline = time.monotonic() + 300
+    while samples_counted(settings) < samples:
+        assert time.monotonic() < deadline, "the pipeline wrote nothing in 300 s"
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Every query of docs/queries, in DuckDB and in Spark over the same tables: the same columns and the same rows."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming import tables
+from streaming.commands.sql import run_query
+from streaming.jars import PROJECT_ROOT
+from streaming.schemas import TABLES
+from tests.pipeline.test_windows import session
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
+
+pytestmark = pytest.mark.spark
+
+__all__ = ["session"]  # the fixture
+
+QUERIES = sorted((PROJECT_ROOT / "docs" / "queries").glob("*.sql"))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A day's worth of every table, in small."""
+    folder = str(tmp_path_factory.mktemp("tables"))
+    made = Synthetic(folder)
+    for index in range(3):
+        start_ms = NOW_MS + index * WINDOW_MS
+        made.broker_load(start_ms, {1: 5.8e6 + index, 2: 2.5e6, 3: None})
+        rates = [(1, "topic-A", 0, "leader", 3e6 + index), (2, "topic-A", 1, "leader", 1e6), (2, "t", 0, "leader", 5.0)]
+        made.partition_load(start_ms, rates)
+        made.group_lag(start_ms, [("slow", "topic-A", 0, 10, 100 * (index + 1)), ("even", "topic-A", 0, 9, 10)])
+        made.heartbeat(start_ms)
+        made.decision(start_ms, reason="balanced" if index else "warming_up")
+    made.rejected(NOW_MS, ["not_json", "not_json", "future"])
+    made.plan(NOW_MS)
+    for name in TABLES:
+        tables.create_table(folder, name)
+    return folder
+
+
+def test_there_are_ten() -> None:
+    assert len(QUERIES) == 10
+
+
+@pytest.mark.parametrize("file", QUERIES, ids=lambda file: file.stem)
+def test_both_engines_answer_alike(session: SparkSession, root: str, file: Path) -> None:
+    query = file.read_text()
+    columns, rows = run_query(query, root)
+    for name in TABLES:
+        session.read.format("delta").load(tables.table_uri(root, name)).createOrReplaceTempView(name)
+    by_spark = session.sql(query)
+    assert by_spark.columns == columns
+    assert [comparable(as_utc(row)) for row in by_spark.collect()] == [comparable(row) for row in rows]
+    assert rows
+
+
+def as_utc(row: Any) -> list[Any]:
+    """PySpark's times have no zone and are local; DuckDB's have none and are UTC."""
+    return [value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value for value in row]
+
+
+def comparable(row: Any) -> list[Any]:
+    """Sums of figures may differ in the last bit."""
+    return [pytest.approx(value) if isinstance(value, float) else value for value in row]
