@@ -1,4 +1,4 @@
-"""Real Prometheus and Alertmanager on loopback, watching a real serve process over tables that a test writes.
+"""Real Prometheus and Alertmanager on loopback, watching a real serve process: over tables that a test writes, or any.
 
 Their configuration is the committed one with addresses and waiting times changed, nothing else.
 """
@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from tests.prometheus.test_rules import ALERTMANAGER, RULES
 from tests.serve.synthetic import WINDOW_MS, Synthetic, skewed_cluster
 
 DEADLINE_S = 60.0
-CLAMP_S = 8
+STALLED_AFTER_S = 8
 """Instead of 300 s: after this long without a heartbeat a stream counts as stalled."""
 HEARTBEAT_MS = 1_000
 
@@ -44,15 +44,12 @@ def until(what: str, probe: Callable[[], Any], deadline_s: float = DEADLINE_S) -
 
 
 @dataclass(slots=True)
-class Live:
-    """What runs, and what the webhook got."""
+class Watch:
+    """Prometheus, Alertmanager, and what the webhook got."""
 
-    synthetic: Synthetic
     prometheus_url: str
     alertmanager_url: str
-    received: list[dict[str, Any]] = field(default_factory=list)
-    _window_ms: int = 0
-    _beat_ms: int = 0
+    received: list[dict[str, Any]]
 
     def query(self, expr: str) -> list[dict[str, Any]]:
         """Series of an instant query; fails on what Prometheus refuses."""
@@ -68,9 +65,32 @@ class Live:
             found.setdefault(alert["labels"]["alertname"], []).append(alert)
         return found
 
-    def told(self, alert: str, status: str) -> bool:
-        """Whether the webhook was told so."""
-        return any(row["labels"]["alertname"] == alert and row["status"] == status for row in self.received)
+    def told(self, alert: str, status: str) -> dict[str, Any] | None:
+        """What the webhook was told last of this alert in this state."""
+        rows = [row for row in self.received if row["labels"]["alertname"] == alert and row["status"] == status]
+        return rows[-1] if rows else None
+
+
+@contextmanager
+def watching(folder: Path, serve_port: int, *, stalled_after_s: int) -> Iterator[Watch]:
+    """Both running, with every `for` at nothing and a stall told after `stalled_after_s`; ended whatever happens."""
+    ports = {name: processes.free_port() for name in ("prometheus", "alertmanager")}
+    received: list[dict[str, Any]] = []
+    with _webhook(received) as webhook_port:
+        _write_configuration(folder, {"serve": serve_port, **ports}, webhook_port, stalled_after_s)
+        with _running(folder, _commands(folder, ports), ports):
+            urls = [f"http://127.0.0.1:{ports[name]}" for name in ("prometheus", "alertmanager")]
+            yield Watch(*urls, received)
+
+
+@dataclass(slots=True)
+class Live:
+    """A serve process over tables that the test writes, and who watches it."""
+
+    synthetic: Synthetic
+    watch: Watch
+    _window_ms: int = 0
+    _beat_ms: int = 0
 
     def heartbeat(self) -> None:
         """The stream lives; at most one row a second and query."""
@@ -87,35 +107,44 @@ class Live:
 
 @contextmanager
 def live(folder: Path) -> Iterator[Live]:
-    """Everything running; ended whatever happens."""
-    ports = {name: processes.free_port() for name in ("serve", "prometheus", "alertmanager")}
-    received: list[dict[str, Any]] = []
+    """Everything running over a skewed cluster's tables; ended whatever happens."""
     synthetic = Synthetic(str(folder / "tables"))
     skewed_cluster(synthetic, now_ms())
+    port = processes.free_port()
+    settings = {
+        "kafka": {"cluster_name": "test"},
+        "storage": {"tables": str(folder / "tables")},
+        "serve": {"port": port, "refresh_interval_ms": 300},
+    }
+    file = folder / "rebalancer.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    serve = [sys.executable, "-m", "streaming", "serve", "--config", str(file)]
+    with (
+        _running(folder, {"serve": serve}, {"serve": port}),
+        watching(folder, port, stalled_after_s=STALLED_AFTER_S) as watch,
+    ):
+        yield Live(synthetic, watch)
+
+
+@contextmanager
+def _running(folder: Path, commands: dict[str, list[str]], ports: dict[str, int]) -> Iterator[None]:
+    """Each command as a process, once its port answers."""
     started: list[subprocess.Popen[bytes]] = []
-    with _webhook(received) as webhook_port:
-        _write_configuration(folder, ports, webhook_port)
-        try:
-            for name, command in _commands(folder, ports).items():
-                process = processes.start(command, log=folder / f"{name}.log")
-                started.append(process)
-                ready = processes.wait_for_port("127.0.0.1", ports[name], process, time.monotonic() + DEADLINE_S)
-                assert ready, (folder / f"{name}.log").read_text()
-            yield Live(
-                synthetic,
-                f"http://127.0.0.1:{ports['prometheus']}",
-                f"http://127.0.0.1:{ports['alertmanager']}",
-                received,
-            )
-        finally:
-            processes.end([psutil.Process(process.pid) for process in started if process.poll() is None])
-            for process in started:
-                process.wait()
+    try:
+        for name, command in commands.items():
+            process = processes.start(command, log=folder / f"{name}.log")
+            started.append(process)
+            ready = processes.wait_for_port("127.0.0.1", ports[name], process, time.monotonic() + DEADLINE_S)
+            assert ready, (folder / f"{name}.log").read_text()
+        yield
+    finally:
+        processes.end([psutil.Process(process.pid) for process in started if process.poll() is None])
+        for process in started:
+            process.wait()
 
 
 def _commands(folder: Path, ports: dict[str, int]) -> dict[str, list[str]]:
     return {
-        "serve": [sys.executable, "-m", "streaming", "serve", "--config", str(folder / "rebalancer.yaml")],
         "alertmanager": [
             "prometheus-alertmanager",
             f"--config.file={folder}/alertmanager.yml",
@@ -132,13 +161,7 @@ def _commands(folder: Path, ports: dict[str, int]) -> dict[str, list[str]]:
     }
 
 
-def _write_configuration(folder: Path, ports: dict[str, int], webhook_port: int) -> None:
-    settings = {
-        "kafka": {"cluster_name": "test"},
-        "storage": {"tables": str(folder / "tables")},
-        "serve": {"port": ports["serve"], "refresh_interval_ms": 300},
-    }
-    (folder / "rebalancer.yaml").write_text(yaml.safe_dump(settings))
+def _write_configuration(folder: Path, ports: dict[str, int], webhook_port: int, stalled_after_s: int) -> None:
     prometheus = yaml.safe_load((RULES / "prometheus.yml").read_text())
     prometheus["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     prometheus["scrape_configs"][0]["static_configs"][0]["targets"] = [f"127.0.0.1:{ports['serve']}"]
@@ -147,7 +170,7 @@ def _write_configuration(folder: Path, ports: dict[str, int], webhook_port: int)
     (folder / "recordings.yml").write_text((RULES / "recordings.yml").read_text())
     rules = (RULES / "alerts.yml").read_text()
     rules = re.sub(r"\bfor: \d+\w", "for: 0s", re.sub(r"keep_firing_for: \d+m", "keep_firing_for: 0s", rules))
-    (folder / "alerts.yml").write_text(rules.replace(", 300)", f", {CLAMP_S})"))
+    (folder / "alerts.yml").write_text(rules.replace(", 300)", f", {stalled_after_s})"))
     routes = ALERTMANAGER.read_text().replace("127.0.0.1:9095", f"127.0.0.1:{webhook_port}")
     routes = routes.replace("group_wait: 30s", "group_wait: 0s").replace("group_interval: 5m", "group_interval: 1s")
     (folder / "alertmanager.yml").write_text(routes)

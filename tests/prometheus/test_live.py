@@ -52,19 +52,19 @@ def test_no_panel_is_empty_and_no_query_fails(running: Live, file: Path) -> None
     board = json.loads(file.read_text())
     # Two scrapes with progress between them, so that rates have something to show.
     running.heartbeat()
-    until("two scrapes", lambda: running.query('count_over_time(up{job="rebalancer"}[1m]) > 3'))
+    until("two scrapes", lambda: running.watch.query('count_over_time(up{job="rebalancer"}[1m]) > 3'))
     for panel in panels(board):
-        shown = [row for target in panel["targets"] for row in running.query(with_values(target["expr"]))]
+        shown = [row for target in panel["targets"] for row in running.watch.query(with_values(target["expr"]))]
         numbers = [float(row["value"][1]) for row in shown]
         assert numbers, f"{board['title']}, {panel['title']}: empty"
         assert not any(math.isnan(number) for number in numbers), f"{panel['title']}: {shown}"
     for annotation in board["annotations"]["list"]:
-        assert running.query(with_values(annotation["expr"]))
+        assert running.watch.query(with_values(annotation["expr"]))
 
 
 def test_every_alert_expression_is_evaluated_without_error(running: Live) -> None:
-    until("an evaluation", lambda: running.query("ALERTS"))
-    groups = httpx.get(f"{running.prometheus_url}/api/v1/rules").json()["data"]["groups"]
+    until("an evaluation", lambda: running.watch.query("ALERTS"))
+    groups = httpx.get(f"{running.watch.prometheus_url}/api/v1/rules").json()["data"]["groups"]
     for rule in (rule for group in groups for rule in group["rules"]):
         assert rule["health"] == "ok", rule
 
@@ -76,23 +76,23 @@ def test_skew_is_told_ends_and_a_stall_silences_it(tmp_path: Path) -> None:
 
 
 def _skew_is_told_and_ends(running: Live) -> None:
-    until("skew told to the webhook", lambda: running.heartbeat() or running.told(SKEWED, "firing"))
-    told = next(row for row in running.received if row["labels"]["alertname"] == SKEWED)
+    until("skew told to the webhook", lambda: running.heartbeat() or running.watch.told(SKEWED, "firing"))
+    told = next(row for row in running.watch.received if row["labels"]["alertname"] == SKEWED)
     assert told["path"] == "/ticket"
     assert "broker 1, " in told["annotations"]["description"]
     running.window(3.0e6)
-    until("the end told to the webhook", lambda: running.heartbeat() or running.told(SKEWED, "resolved"))
+    until("the end told to the webhook", lambda: running.heartbeat() or running.watch.told(SKEWED, "resolved"))
 
 
 def _stall_silences_skew(running: Live) -> None:
-    running.received.clear()
+    running.watch.received.clear()
     # No heartbeat from here on. The stall is there before the skew, so the skew must never reach anybody.
-    until("the stall told to the webhook", lambda: running.told(STALLED, "firing"))
-    assert next(row for row in running.received if row["labels"]["alertname"] == STALLED)["path"] == "/page"
+    until("the stall told to the webhook", lambda: running.watch.told(STALLED, "firing"))
+    assert next(row for row in running.watch.received if row["labels"]["alertname"] == STALLED)["path"] == "/page"
     running.window(9.0e6)
-    until("skew held by Alertmanager", lambda: running.alerts().get(SKEWED))
-    until("inhibition", lambda: all(row["status"]["inhibitedBy"] for row in running.alerts()[SKEWED]))
-    assert not running.told(SKEWED, "firing")
+    until("skew held by Alertmanager", lambda: running.watch.alerts().get(SKEWED))
+    until("inhibition", lambda: all(row["status"]["inhibitedBy"] for row in running.watch.alerts()[SKEWED]))
+    assert not running.watch.told(SKEWED, "firing")
 
 
 def test_boards_are_what_the_script_writes(tmp_path: Path) -> None:
