@@ -18,6 +18,7 @@ from grafana_foundation_sdk.builders.common import ReduceDataOptions, VizLegendO
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.common import (
     BarGaugeDisplayMode,
+    BigValueTextMode,
     GraphDrawStyle,
     LegendDisplayMode,
     LegendPlacement,
@@ -96,6 +97,8 @@ def _panel(panel: Loaded) -> AnyPanel:
     kind = panel["kind"]
     shape = SHAPES[kind]().title(panel["title"]).description(panel["description"]).unit(panel["unit"])
     shape = shape.datasource(SOURCE)
+    if panel.get("names"):
+        shape = shape.text_mode(BigValueTextMode.NAME)
     if "steps" in panel:
         shape = shape.thresholds(_steps(panel["steps"]))
     for reference, query in zip(ascii_uppercase, panel["queries"], strict=False):
@@ -166,7 +169,7 @@ def _with_columns(shape: table.Panel, queries: list[Loaded]) -> table.Panel:
     shape = shape.with_transformation(
         DataTransformerConfig(id_val="organize", options={"excludeByName": hidden, "renameByName": names})
     )
-    units = {"/s$/": "Bps", "/disk/": "bytes", "/off mean/": "percentunit"}
+    units = {"/[/]s$/": "Bps", "/disk/": "bytes", "/off mean/": "percentunit"}
     for pattern, unit in units.items():
         shape = shape.override_by_regexp(pattern, [DynamicConfigValue(id_val="unit", value=unit)])
     return shape

@@ -5,6 +5,7 @@ Their configuration is the committed one with addresses and waiting times change
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from typing import Any
 
 import httpx
 import psutil
+import pytest
 import yaml
 
 from streaming import processes
@@ -28,6 +30,11 @@ DEADLINE_S = 60.0
 STALLED_AFTER_S = 8
 """Instead of 300 s: after this long without a heartbeat a stream counts as stalled."""
 HEARTBEAT_MS = 1_000
+
+needs_servers = pytest.mark.skipif(
+    not (shutil.which("prometheus") and shutil.which("prometheus-alertmanager")),
+    reason="Prometheus or Alertmanager isn't installed (Debian packages prometheus, prometheus-alertmanager)",
+)
 
 
 def now_ms() -> int:

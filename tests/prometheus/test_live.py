@@ -1,34 +1,22 @@
 """Real Prometheus and Alertmanager: an alert reaches a person and ends, a stall silences the rest, boards show data."""
 
-import json
-import math
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
-from tests.prometheus.live import Live, live, until
+from tests.prometheus.boards import BOARDS, GRAFANA, load, panels, without_numbers
+from tests.prometheus.live import Live, live, needs_servers, until
 
 ROOT = Path(__file__).parents[2]
-GRAFANA = ROOT / "deploy" / "grafana"
-BOARDS = sorted((GRAFANA / "dashboards").glob("*.json"))
-VARIABLES = {"$kafka_cluster": "test", "$broker": ".+", "$consumergroup": ".+", "$__rate_interval": "30s"}
 SKEWED = "RebalancerBrokerLoadSkewed"
 STALLED = "RebalancerStreamStalled"
 
-pytestmark = [
-    pytest.mark.prometheus,
-    pytest.mark.skipif(
-        not (shutil.which("prometheus") and shutil.which("prometheus-alertmanager")),
-        reason="Prometheus or Alertmanager isn't installed (Debian packages prometheus, prometheus-alertmanager)",
-    ),
-]
+pytestmark = [pytest.mark.prometheus, needs_servers]
 
 
 @pytest.fixture(scope="module")
@@ -37,29 +25,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         yield everything
 
 
-def panels(board: dict[str, Any]) -> list[dict[str, Any]]:
-    return [panel for panel in board["panels"] if panel["type"] != "row"]
-
-
-def with_values(expr: str) -> str:
-    for name, value in VARIABLES.items():
-        expr = expr.replace(name, value)
-    return expr
-
-
 @pytest.mark.parametrize("file", BOARDS, ids=lambda file: file.stem)
 def test_no_panel_is_empty_and_no_query_fails(running: Live, file: Path) -> None:
-    board = json.loads(file.read_text())
     # Two scrapes with progress between them, so that rates have something to show.
     running.heartbeat()
     until("two scrapes", lambda: running.watch.query('count_over_time(up{job="rebalancer"}[1m]) > 3'))
-    for panel in panels(board):
-        shown = [row for target in panel["targets"] for row in running.watch.query(with_values(target["expr"]))]
-        numbers = [float(row["value"][1]) for row in shown]
-        assert numbers, f"{board['title']}, {panel['title']}: empty"
-        assert not any(math.isnan(number) for number in numbers), f"{panel['title']}: {shown}"
-    for annotation in board["annotations"]["list"]:
-        assert running.watch.query(with_values(annotation["expr"]))
+    assert not without_numbers(load(file), running.watch, "test")
 
 
 def test_every_alert_expression_is_evaluated_without_error(running: Live) -> None:
@@ -104,11 +75,11 @@ def test_boards_are_what_the_script_writes(tmp_path: Path) -> None:
 
 def test_boards_follow_the_rules() -> None:
     assert len(BOARDS) == 5
-    uids = {json.loads(file.read_text())["uid"] for file in BOARDS}
+    uids = {load(file)["uid"] for file in BOARDS}
     linked = set(re.findall(r"/d/([\w-]+)", (ROOT / "deploy/prometheus/alerts.yml").read_text()))
     assert linked == uids, "alerts link to boards that exist, and each board is linked"
     for file in BOARDS:
-        board = json.loads(file.read_text())
+        board = load(file)
         assert board["uid"] == file.stem
         names = [variable["name"] for variable in board["templating"]["list"]]
         assert names[:2] == ["datasource", "kafka_cluster"]
