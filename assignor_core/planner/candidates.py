@@ -112,7 +112,7 @@ def shortlist(scene: Scene, broker: int, count: int) -> tuple[Indices, Indices, 
     here = placement.loads[broker]
     relief = problem.cost(here, broker) - problem.cost(here - loads, broker)
     at_home = (placement.original[held] == broker).any(axis=1)
-    price = placement.disk_bytes[held] / ledger.unit * at_home + ledger.movement_price(held)
+    price = ledger.in_shares(placement.disk_bytes[held]) * at_home + ledger.movement_price(held)
     if len(held) > count:
         covered = np.where(relief > 0, problem.coverage(here, loads, broker), -np.inf)
         best = lowest(-covered / price, count)

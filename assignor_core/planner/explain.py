@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from assignor_core.load import NO_BROKER, RESOURCES, Floats, broker_loads
+from assignor_core.load import NO_BROKER, RESOURCES, Floats
 from assignor_core.plan import Movement, Wave
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Flags, Problem
@@ -27,7 +27,7 @@ def movements_of(
     problem: Problem, placement: Placement, crowded: Flags
 ) -> tuple[tuple[Movement, ...], tuple[Wave, ...]]:
     """Movements in the order to carry them out, leadership first, and the waves they fall into."""
-    start = broker_loads(problem.arrays, placement.original) * placement.scale
+    start = placement.loads_at_first
     shifts = [shift_of(placement, int(partition)) for partition in placement.changed()]
     shifts.sort(key=lambda shift: (shift.arriving.any(), -_relief(problem, start, shift), shift.partition))
     waves = cut(problem, placement, start, shifts)

@@ -10,8 +10,8 @@ from assignor_core.load import RESOURCES
 from assignor_core.planner.candidates import Change, best_leader_change, best_move
 from assignor_core.planner.search import Search
 
-EVEN = 1e-9
-"""Shares that differ by less are even."""
+EVEN = 1e-7
+"""Shares that differ by less are even: loads are rounded to a grid."""
 WORTH = 1e-3
 """Nobody moves anything for less than this fraction of a fair share."""
 COUNTS = (RESOURCES.index("leaders"), RESOURCES.index("replicas"))

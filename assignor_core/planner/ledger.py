@@ -6,7 +6,7 @@ Bytes count against where a replica was at first: bringing it home is refunded, 
 import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats
-from assignor_core.planner.placement import Indices, Placement
+from assignor_core.planner.placement import Indices, Placement, on_grid
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import Flags
 
@@ -52,9 +52,13 @@ class Ledger:
         home: Flags = (self._placement.original[partitions][:, :, None] == targets).any(axis=1)
         return home
 
+    def in_shares(self, copies: Floats) -> Floats:
+        """Bytes as fractions of a broker's fair share of disk, alike in any unit of bytes."""
+        return on_grid(copies / self.unit)
+
     def price(self, partitions: Indices, copies: Floats) -> Floats:
         """N x T price in shares of copying so many bytes and touching each partition; always above 0."""
-        price: Floats = np.maximum(copies / self.unit + self.movement_price(partitions)[:, None], TOUCHED_PRICE)
+        price: Floats = np.maximum(self.in_shares(copies) + self.movement_price(partitions)[:, None], TOUCHED_PRICE)
         return price
 
     def affordable(self, partitions: Indices, targets: Indices, copies: Floats) -> Flags:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from assignor_core.load import CAPACITY_OF, NO_BROKER, RESOURCES, ClusterArrays, Floats, shares
 from assignor_core.planner.bounds import forced_share
-from assignor_core.planner.placement import Indices, Placement
+from assignor_core.planner.placement import Indices, Placement, on_grid
 from assignor_core.planner.policy import PlannerPolicy
 
 Flags = NDArray[np.bool_]
@@ -213,5 +213,5 @@ def _ceiling(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placement)
         if name not in ("bytes_in", "bytes_out", "disk"):
             continue
         given = arrays.capacity[:, CAPACITY_OF[name]] * (1.0 - policy.headroom)
-        ceiling[:, column] = np.where(np.isfinite(given), given * placement.scale[column], np.inf)
+        ceiling[:, column] = np.where(np.isfinite(given), on_grid(given * placement.scale[column]), np.inf)
     return ceiling

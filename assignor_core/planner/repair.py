@@ -72,7 +72,7 @@ def _best_target(search: Search, partition: int, source: int, *, improving: bool
     if problem.share[source].any():
         here = placement.loads[source]
         harm += problem.cost(here - loads[0], source) - problem.cost(here, source)
-    harm += COPY_PRICE * copies[0, targets] / search.ledger.unit
+    harm += COPY_PRICE * search.ledger.in_shares(copies[0, targets])
     best = int(np.argmin(harm))
     return Change(((partition, int(slots[0]), int(targets[best])),), -float(harm[best]), -float(harm[best]))
 

@@ -230,28 +230,3 @@ def test_renumbered_brokers_give_a_plan_of_equal_quality() -> None:
     for name in BYTES:
         assert two.skew_after[name]["max_over_mean"] <= max(1.03, one.skew_after[name]["max_over_mean"] + 0.005)
     assert two.bytes_to_move == pytest.approx(one.bytes_to_move, rel=0.1)
-
-
-def test_scaling_all_loads_changes_nothing() -> None:
-    state = generate(Kind(12, 400), 4)
-    bare = replace(state, brokers=tuple(replace(broker, capacity=Capacity()) for broker in state.brokers))
-    doubled = replace(
-        bare,
-        partitions=tuple(
-            replace(
-                partition,
-                load=PartitionLoad(
-                    *(
-                        1024 * figure  # type: ignore[arg-type, operator]
-                        for figure in (
-                            partition.load.bytes_in_per_sec,
-                            partition.load.bytes_out_per_sec,
-                            partition.load.disk_bytes,
-                        )
-                    )
-                ),
-            )
-            for partition in bare.partitions
-        ),
-    )
-    assert propose(doubled).plan_id == propose(bare).plan_id

@@ -2,11 +2,12 @@
 
 import json
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assignor_core.load import RESOURCES, broker_loads, cluster_arrays
-from assignor_core.model import ClusterState
+from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.bounds import lower_bounds
@@ -58,6 +59,23 @@ def test_the_worst_broker_is_never_worse_off_for_balance(cluster: ClusterState) 
 def test_the_same_input_gives_the_same_bytes(cluster: ClusterState, policy: PlannerPolicy) -> None:
     first, second = (json.dumps(plan_to_json(propose(cluster, policy))) for _ in range(2))
     assert first == second
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from((3.0, 0.1, 1e6 / 7)))
+@settings(max_examples=20, deadline=None)
+def test_scaling_all_loads_changes_nothing(seed: int, factor: float) -> None:
+    """Loads of 1 to 4 units make ties everywhere, which figures that differ in the last bit would break another way."""
+    random = np.random.default_rng(seed)
+    figures = random.integers(1, 5, size=(60, 3))
+    replicas = [tuple(random.permutation(7)[:3].tolist()) for _ in figures]
+    brokers = tuple(Broker(broker, f"r{broker % 3}") for broker in range(7))
+
+    def scaled(by: float) -> ClusterState:
+        loads = [PartitionLoad(*row) for row in (by * figures).tolist()]
+        placed = enumerate(zip(replicas, loads, strict=True))
+        return ClusterState("c", 0, brokers, tuple(Partition("t", number, *of) for number, of in placed))
+
+    assert propose(scaled(factor)).plan_id == propose(scaled(1.0)).plan_id
 
 
 @given(clusters(all_alive=True), st.data())
