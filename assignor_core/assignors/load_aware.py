@@ -20,8 +20,8 @@ from assignor_core.assignors.sticky import place_sticky
 
 Floats = npt.NDArray[np.float64]
 
-TOLERANCE = 0.03
-"""How far above the fair share a member may stay rather than move partitions."""
+TOLERANCE = 0.045
+"""How far above the fair share a member may stay rather than move partitions: the more, the less moves."""
 
 LEAST_WEIGHT_OF_MEAN = 0.001
 """No partition is free: each counts at least this part of the mean, so that silent ones are spread too."""
@@ -63,14 +63,20 @@ def _place(spec: GroupSpec, group: IndexedGroup, ownership: Ownership) -> tuple[
     capacities = np.array([member.capacity for member in group.members])
     if len(weights) == 0 or (np.ptp(weights) == 0 and np.ptp(capacities) == 0):
         return place_sticky(spec, group, ownership)
-    owner = np.where(ownership.keepable, ownership.holder, UNASSIGNED)
-    # A sum that a member can't split evenly is bounded by its heaviest partition.
-    share = weights.sum() / capacities.sum()
-    balance = _Balance(group, weights, capacities, owner, float(share))
-    balance.release_excess()
-    balance.fill()
-    balance.shed()
-    return np.arange(len(owner)), owner
+    owned = np.where(ownership.keepable, ownership.holder, UNASSIGNED)
+    share = float(weights.sum() / capacities.sum())
+    tried = []
+    # What is given up should fit where it lands; where a share is few partitions, that may leave no way to even ones.
+    for fitting in (True, False):
+        balance = _Balance(group, weights, capacities, owned.copy(), share)
+        balance.release_excess(fitting=fitting)
+        balance.fill()
+        balance.shed()
+        tried.append(balance)
+        if balance.even():
+            break
+    best = min(tried, key=lambda balance: float(np.max(balance.loads() / capacities)))
+    return np.arange(len(owned)), best.owner
 
 
 @dataclass(slots=True)
@@ -91,20 +97,30 @@ class _Balance:
         summed = np.bincount(self.owner[held], weights=self.weights[held], minlength=len(self.capacities))
         return summed.astype(np.float64)
 
-    def release_excess(self) -> None:
-        """Members above their limit give up partitions: those that fit the excess best, heaviest first."""
-        excess = self.loads() - self.limits()
+    def even(self) -> bool:
+        """Whether nobody is above the limit, but by one partition alone."""
+        counts = np.bincount(self.owner[self.owner != UNASSIGNED], minlength=len(self.capacities))
+        return bool(np.all((self.loads() <= self.limits()) | (counts <= 1)))
+
+    def release_excess(self, *, fitting: bool) -> None:
+        """Members above their limit give up partitions: those that match the excess best, heaviest first; if `fitting`,
+        only such as another has room for, as others would push out what is there."""
+        limits = self.limits()
+        excess = self.loads() - limits
+        room = float(np.max(-excess)) if fitting else np.inf
         for member in np.flatnonzero(excess > 0).tolist():
             held = np.flatnonzero(self.owner == member)
-            if len(held) < 2:
-                continue
             heaviest_first = held[np.argsort(-self.weights[held], kind="stable")]
-            self.owner[self._fitting(heaviest_first, float(excess[member]))] = UNASSIGNED
+            if self.weights[heaviest_first[0]] >= limits.max():
+                # It fills any member: it stays, alone.
+                self.owner[heaviest_first[1:]] = UNASSIGNED
+            else:
+                self.owner[self._matching(heaviest_first, float(excess[member]), room)] = UNASSIGNED
 
-    def _fitting(self, heaviest_first: Ints, excess: float) -> list[int]:
+    def _matching(self, heaviest_first: Ints, excess: float, room: float) -> list[int]:
         released = []
         for code in heaviest_first.tolist():
-            if self.weights[code] <= excess:
+            if self.weights[code] <= min(excess, room):
                 released.append(code)
                 excess -= float(self.weights[code])
         if excess > 0:
