@@ -36,7 +36,8 @@ class GroupSpec:
     """A group at a rebalance. Raises InvalidGroup where its parts don't fit together.
 
     `partition_racks`: racks of the replicas of each partition of a topic, in partition order; None is an unknown rack.
-    `partition_weights`: load of each partition of a topic, in partition order; topics and partitions may be missing.
+    `partition_weights`: load of each partition of a topic, in partition order; NaN is an unknown one, and topics and
+    partitions may be missing.
     """
 
     partitions_per_topic: Mapping[str, int]
@@ -60,7 +61,7 @@ class GroupSpec:
 
     def _validate_weights(self) -> None:
         for topic, weights in self.partition_weights.items():
-            wrong = next((weight for weight in weights if not 0 <= weight < math.inf), None)
+            wrong = next((weight for weight in weights if weight < 0 or weight == math.inf), None)
             if wrong is not None:
                 raise InvalidGroup(f"partition_weights of {topic!r} holds {wrong}, must be finite and 0 or more")
         for member_id, member in self.members.items():

@@ -1,13 +1,16 @@
 """`rebalancer assign`: one consumer assignment per line, JSON lines in, JSON lines out."""
 
+import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from assignor_core.assignors import GroupAssignment, GroupSpec, MemberSpec, TopicPartition, balance_score
 from assignor_core.assignors import assign as assign_group
+from assignor_core.assignors.load_figures import load_figures
 from assignor_core.errors import UnknownStrategy
 from streaming.commands.json_lines import (
     InvalidField,
@@ -39,9 +42,15 @@ def assignment_answer(line: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def explained_answer(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same, with one entry under "moves" for each partition that changes hands."""
+    """The same, with one entry under "moves" for each partition that changes hands, and figures where load counts."""
     strategy, spec = group_of(line)
-    return {**assignment_answer(line), "moves": _moves(spec, assign_group(strategy, spec))}
+    result = assign_group(strategy, spec)
+    figures = {"load": asdict(load_figures(spec, result))} if _by_load(strategy, spec) else {}
+    return {**assignment_answer(line), "moves": _moves(spec, result), **figures}
+
+
+def _by_load(strategy: str, spec: GroupSpec) -> bool:
+    return strategy.endswith("load-aware") and bool(spec.members) and any(spec.partitions_per_topic.values())
 
 
 def group_of(line: Mapping[str, Any]) -> tuple[str, GroupSpec]:
@@ -93,11 +102,11 @@ def _racks(entries: object, topic: str) -> list[list[str | None]]:
 
 def _weights(entries: object, topic: str) -> list[float]:
     name = f"partition_weights of {shown(topic)}"
-    return [_number(weight, name) for weight in a_list(entries, name)]
+    return [math.nan if weight is None else _number(weight, name) for weight in a_list(entries, name)]
 
 
 def _number(value: object, name: str) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > 1e300:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= 1e300:
         raise InvalidField(f"{name} is {shown(value)}, must be a number up to 1e300")
     return float(value)
 

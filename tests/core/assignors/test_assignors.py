@@ -1,6 +1,7 @@
 """Every strategy on many groups: valid, safe, balanced, repeatable; and the command's answers to bad lines."""
 
 import json
+import math
 import random
 from collections.abc import Sequence
 
@@ -109,6 +110,21 @@ def test_explain_names_what_moved() -> None:
     ]
 
 
+def test_explain_gives_figures_of_load() -> None:
+    line = {
+        "strategy": "load-aware",
+        "partitions_per_topic": {"t": 3},
+        "members": {"a": {"topics": ["t"], "owned_partitions": [["t", 0], ["t", 1]]}, "b": {"topics": ["t"]}},
+        "partition_weights": {"t": [4, None, 2]},
+    }
+    load = explained_answer(line)["load"]
+    assert load["heaviest_before"] == pytest.approx(7 / 4.5)
+    assert load["heaviest_after"] == pytest.approx(5 / 4.5)
+    assert load["moved_weight"] == 3.0
+    assert explained_answer({**line, "members": {}})["moves"] == []
+    assert "load" not in explained_answer({**line, "strategy": "sticky"})
+
+
 @pytest.mark.parametrize(
     ("change", "type_"),
     [
@@ -126,6 +142,8 @@ def test_explain_names_what_moved() -> None:
         ({"members": {"a": {"topics": ["t"], "generation_id": "4"}}}, "InvalidField"),
         ({"members": {"a": {"topics": ["t"], "capacity": 0}}}, "InvalidGroup"),
         ({"partition_weights": {"t": [-1]}}, "InvalidGroup"),
+        ({"partition_weights": {"t": [math.nan]}}, "InvalidField"),
+        ({"partition_weights": {"t": [math.inf]}}, "InvalidField"),
         ({"partition_racks": {"t": "r"}}, "InvalidField"),
     ],
 )

@@ -1,11 +1,13 @@
 """The load-aware strategy: its quality as numbers."""
 
+import math
 import random
 
 import pytest
 
 from assignor_core.assignors import GroupSpec, MemberSpec, assign
 from assignor_core.assignors.invariants import violations
+from assignor_core.assignors.load_figures import load_figures
 
 
 def zipf(partitions: int, exponent: float, seed: int) -> list[float]:
@@ -70,6 +72,33 @@ def test_a_member_of_twice_the_capacity_gets_twice_the_load(seed: int) -> None:
     members = {"big": MemberSpec(["t"], capacity=2.0), "c1": MemberSpec(["t"]), "c2": MemberSpec(["t"])}
     spec = GroupSpec({"t": 300}, members, partition_weights={"t": weights})
     assert loads(spec, "load-aware")["big"] == pytest.approx(sum(weights) / 2, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("strategy", ["load-aware", "cooperative-load-aware"])
+def test_figures_are_those_of_a_recount(seed: int, strategy: str) -> None:
+    weights = zipf(60, 0.9, seed)
+    names = [f"c{n}" for n in range(6)]
+    owned = assign("sticky", GroupSpec({"t": 60}, {name: MemberSpec(["t"]) for name in names})).assignment
+    members = {name: MemberSpec(["t"], owned[name], 1) for name in names}
+    spec = GroupSpec({"t": 60}, members, partition_weights={"t": weights})
+    result = assign(strategy, spec)
+    figures = load_figures(spec, result)
+    mean = sum(weights) / len(names)
+    held = {name: {p for _, p in owned[name]} for name in names}
+    after = {name: {p for _, p in result.assignment[name]} for name in names}
+    assert figures.heaviest_before == pytest.approx(max(sum(weights[p] for p in own) for own in held.values()) / mean)
+    assert figures.heaviest_after == pytest.approx(max(sum(weights[p] for p in own) for own in after.values()) / mean)
+    assert figures.bound == pytest.approx(max(weights) / mean)
+    assert figures.moved_weight == pytest.approx(sum(weights[p] for name in names for p in held[name] - after[name]))
+    assert 0 < figures.moved_weight_least <= figures.moved_weight
+
+
+def test_unknown_weights_count_as_the_mean_of_the_known() -> None:
+    members = {"a": MemberSpec(["t"]), "b": MemberSpec(["t"])}
+    unknown = GroupSpec({"t": 4}, members, partition_weights={"t": [5.0, math.nan, 1.0]})
+    mean = GroupSpec({"t": 4}, members, partition_weights={"t": [5.0, 3.0, 1.0, 3.0]})
+    assert assign("load-aware", unknown) == assign("load-aware", mean)
 
 
 def test_equal_weights_are_the_sticky_assignment() -> None:

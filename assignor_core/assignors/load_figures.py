@@ -1,0 +1,80 @@
+"""How even an assignment by load is, and what it moved, beside what no assignment can beat. Judges; assigns nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from assignor_core.assignors.contract import GroupAssignment, GroupSpec, TopicPartition
+from assignor_core.assignors.indexed import UNASSIGNED, IndexedGroup
+from assignor_core.assignors.load_aware import Floats, effective_weights
+from assignor_core.assignors.ownership import settle_claims
+
+EVEN = 1.05
+"""Up to here a member counts as even: times its fair share."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFigures:
+    """Weights as given; ratios per fair share, which is the weight of all partitions in proportion to capacity."""
+
+    heaviest_before: float
+    """Most that a member owned when it joined, per its fair share."""
+    heaviest_after: float
+    bound: float
+    """What the heaviest partition takes of the largest share: no assignment is below this, nor below 1."""
+    moved_weight: float
+    """Weight of what leaves a live member, withheld or given to another."""
+    moved_weight_least: float
+    """What had to leave: what members owned above `EVEN`, a partition that exceeds that alone excepted."""
+
+
+def load_figures(spec: GroupSpec, result: GroupAssignment) -> LoadFigures:
+    """Figures of one rebalance.
+
+    >>> from assignor_core.assignors import MemberSpec, assign
+    >>> members = {"a": MemberSpec(["t"], [("t", 0), ("t", 1)], 1), "b": MemberSpec(["t"], [("t", 2)], 1)}
+    >>> spec = GroupSpec({"t": 3}, members, partition_weights={"t": [4.0, 2.0, 2.0]})
+    >>> figures = load_figures(spec, assign("load-aware", spec))
+    >>> figures.heaviest_before, figures.heaviest_after, figures.moved_weight
+    (1.5, 1.0, 2.0)
+    """
+    group = IndexedGroup.of(spec)
+    weights = effective_weights(spec, group)
+    shares = _shares(group, weights)
+    ownership = settle_claims(group)
+    before = np.where(ownership.keepable, ownership.holder, UNASSIGNED)
+    after = np.full(len(weights), UNASSIGNED)
+    for number, member_id in enumerate(group.member_ids):
+        after[_codes(group, result.assignment[member_id])] = number
+    left = (before != UNASSIGNED) & (after != before)
+    return LoadFigures(
+        heaviest_before=float(np.max(_loads(before, weights, len(shares)) / shares)),
+        heaviest_after=float(np.max(_loads(after, weights, len(shares)) / shares)),
+        bound=float(np.max(weights) / np.max(shares)),
+        moved_weight=float(weights[left].sum()),
+        moved_weight_least=_least(before, weights, shares),
+    )
+
+
+def _shares(group: IndexedGroup, weights: Floats) -> Floats:
+    capacities = np.array([member.capacity for member in group.members])
+    shares: Floats = capacities * (weights.sum() / capacities.sum())
+    return shares
+
+
+def _codes(group: IndexedGroup, partitions: Sequence[TopicPartition]) -> list[int]:
+    index = group.index
+    return [int(index.starts[index.number_of[topic]]) + partition for topic, partition in partitions]
+
+
+def _loads(owner: np.ndarray[tuple[int], np.dtype[np.int64]], weights: Floats, members: int) -> Floats:
+    held = owner != UNASSIGNED
+    return np.bincount(owner[held], weights=weights[held], minlength=members).astype(np.float64)
+
+
+def _least(before: np.ndarray[tuple[int], np.dtype[np.int64]], weights: Floats, shares: Floats) -> float:
+    held = before != UNASSIGNED
+    heaviest = np.zeros(len(shares))
+    np.maximum.at(heaviest, before[held], weights[held])
+    return float(np.maximum(_loads(before, weights, len(shares)) - np.maximum(EVEN * shares, heaviest), 0.0).sum())
