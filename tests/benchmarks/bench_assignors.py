@@ -1,16 +1,21 @@
 """Assignors side by side with Kafka's own Java classes, in one run: the assign call alone, least of some rounds.
 
 `--slow` adds the rows on which Java takes minutes. "pairs" is what it costs besides to turn our whole result into
-(topic, partition) pairs; owned partitions go in as such pairs.
+(topic, partition) pairs; owned partitions go in as such pairs. A second table is about load: Zipf weights on a group
+that the sticky assignor has shared by count, means of ten seeds, ratios per fair share.
 """
 
 import argparse
+import random
 import resource
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import astuple
+from statistics import fmean
 from typing import Any
 
-from assignor_core.assignors import GroupAssignment, assign
+from assignor_core.assignors import GroupAssignment, GroupSpec, MemberSpec, assign
+from assignor_core.assignors.load_figures import load_figures
 from streaming.commands.assign import group_of
 from tests.java.oracle import KafkaOracle
 
@@ -31,7 +36,11 @@ def main() -> None:
             if options.slow or not slow:
                 measure(kafka, case, line, options.rounds)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"peak memory of this process: {peak:,.0f} MiB")
+    print(f"peak memory of this process: {peak:,.0f} MiB\n")
+    print(f"{'partitions':>10}{'members':>9}{'exponent':>10}{'sticky':>9}{'by load':>9}{'bound':>8}{'moved/least':>13}")
+    for partitions, members in ((200, 10), (1000, 20), (2000, 50)):
+        for exponent in (0.5, 0.8, 1.0, 1.2):
+            measure_load(partitions, members, exponent)
 
 
 def rows() -> Iterator[tuple[str, Line, bool]]:
@@ -61,6 +70,24 @@ def measure(kafka: KafkaOracle, case: str, line: Line, rounds: int) -> None:
         list(partitions)
     pairs_s = time.perf_counter() - started
     print(f"{case:<28}{strategy:<20}{java_s:>10.3f}{ours_s:>10.3f}{ours_s / java_s:>8.3f}{pairs_s:>10.3f}", flush=True)
+
+
+def measure_load(partitions: int, members: int, exponent: float) -> None:
+    """One row of the second table."""
+    found = [figures_by_load(partitions, members, exponent, seed) for seed in range(10)]
+    before, after, bound = (fmean(column) for column in zip(*(figures[:3] for figures in found), strict=True))
+    moved = fmean(figures[3] / figures[4] for figures in found)
+    print(f"{partitions:>10}{members:>9}{exponent:>10}{before:>9.2f}{after:>9.3f}{max(1.0, bound):>8.3f}{moved:>13.2f}")
+
+
+def figures_by_load(partitions: int, members: int, exponent: float, seed: int) -> tuple[float, ...]:
+    weights = [1000.0 / rank**exponent for rank in range(1, partitions + 1)]
+    random.Random(seed).shuffle(weights)
+    names = [f"member-{number:03}" for number in range(members)]
+    owned = assign("sticky", GroupSpec({"t": partitions}, {name: MemberSpec(["t"]) for name in names})).assignment
+    joining = {name: MemberSpec(["t"], owned[name], 1) for name in names}
+    spec = GroupSpec({"t": partitions}, joining, partition_weights={"t": weights})
+    return astuple(load_figures(spec, assign("load-aware", spec)))
 
 
 def uniform() -> Line:
