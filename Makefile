@@ -1,7 +1,7 @@
 # Each target works alone on a fresh clone: it sets up what it needs first, and a second run reuses it.
 PYTHON := .venv/bin/python
 
-.PHONY: demo test test-fast lint setup lock bench-planner bench-assignors bench-pipeline
+.PHONY: demo test test-fast lint setup lock bench-planner bench-assignors bench-pipeline bench-serve boards-pictures
 
 demo: setup
 	$(PYTHON) -m streaming demo $(ARGS)
@@ -38,3 +38,14 @@ bench-assignors: setup
 
 bench-pipeline: setup
 	$(PYTHON) -m tests.benchmarks.bench_pipeline $(ARGS)
+
+.PHONY: bench-trigger
+bench-trigger: setup
+	$(PYTHON) -m tests.benchmarks.bench_trigger $(ARGS)
+
+bench-serve: setup
+	$(PYTHON) -m tests.benchmarks.bench_serve $(ARGS)
+
+# The demo, watched by a real Prometheus, and its boards drawn into docs/images.
+boards-pictures: setup-tests
+	$(PYTHON) -m tests.prometheus.pictures $(ARGS)

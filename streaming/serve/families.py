@@ -94,6 +94,7 @@ REBALANCE = (
     _gauge("rebalance_cooldown_end_timestamp_seconds", "Until when no new plan is made; absent without a cooldown"),
     _gauge("rebalance_last_decision_timestamp_seconds", "Newest evaluation of the trigger"),
     _gauge("rebalance_plan_created_timestamp_seconds", "When the newest plan was made"),
+    _gauge("rebalance_plan_expiry_timestamp_seconds", "Until when the newest plan may be carried out"),
     _gauge("rebalance_plan_moves", "Partitions that the newest plan changes, by kind", "kind"),
     _gauge("rebalance_plan_move_bytes", "Bytes that the newest plan copies"),
     _gauge("rebalance_plan_max_per_mean_before_ratio", "max/mean that the newest plan was made for", "resource"),

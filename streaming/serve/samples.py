@@ -147,6 +147,7 @@ def _plan(snapshot: Snapshot) -> Iterator[Sample]:
     if plan is None:
         return
     yield from _some("rebalance_plan_created_timestamp_seconds", plan["created_ms"], per=1000)
+    yield from _some("rebalance_plan_expiry_timestamp_seconds", plan["expires_ms"], per=1000)
     yield Sample("rebalance_plan_moves", ("leader",), plan["leader_movement_count"])
     yield Sample("rebalance_plan_moves", ("replica",), plan["movement_count"] - plan["leader_movement_count"])
     yield Sample("rebalance_plan_move_bytes", (), plan["bytes_to_move"])

@@ -22,6 +22,8 @@ class Case:
 
 MAIN = 'kafka_cluster="main"'
 CLUSTER = {"kafka_cluster": "main"}
+TARGET_A = 'job="rebalancer",instance="a:9464"'
+TARGET_B = 'job="rebalancer",instance="b:9464"'
 WINDOW = {f"rebalancer_window_seconds{{{MAIN}}}": "60x600"}
 NOW = "0+60x600"
 """The time itself, as a series: what is always fresh."""
@@ -37,6 +39,8 @@ def moving(name: str, values: str, *labels: str) -> Series:
 
 IN = 'resource="network_in"'
 BYTE_RATE = 'query="byte_rate"'
+LAG = 'source="consumer_lag"'
+LAST_EVENT = "ingest_last_event_timestamp_seconds"
 BROKER = 'broker="2"'
 GROUP = ('consumergroup="billing"', 'topic="t"')
 FRESH = {**moving("window_end_timestamp_seconds", NOW), **WINDOW}
@@ -47,12 +51,30 @@ SKEWED = {
     **steady("broker_load_deviation_ratio", -0.2, IN, 'broker="1"'),
 }
 
+PLAN_LIES_READY = {
+    **steady("skew_breached", 1, IN),
+    **steady("rebalance_mode_info", 1, 'mode="propose"'),
+    **steady("rebalance_plan_created_timestamp_seconds", 60),
+    **steady("rebalance_plan_expiry_timestamp_seconds", 3_660),
+}
+HOT = {
+    **steady("hot_partition_in_bytes_per_second", 80 * 1024, BROKER, 'topic="t"', 'partition="4"'),
+    **steady("hot_partition_in_bytes_per_second", 20 * 1024, BROKER, 'topic="t"', 'partition="5"'),
+    **steady("broker_in_bytes_per_second", 150 * 1024, BROKER),
+    **steady("broker_in_bytes_per_second", 50 * 1024, 'broker="1"'),
+    **steady("skew_threshold_ratio", 1.3, IN),
+}
+
 CASES = (
     Case(
         "RebalancerAbsent", 7,
-        {'up{job="rebalancer",instance="a:9464"}': "0x10"},
-        {"job": "rebalancer", "instance": "a:9464"},
-        "Prometheus gets no answer from a:9464. Until it does, no other alert of the rebalancer can fire.",
+        # Two clusters, one of them with an exporter that has gone.
+        {f'up{{{TARGET_A}}}': "1 0x10", f'up{{{TARGET_B}}}': "1x10",
+         f'rebalancer_window_seconds{{{MAIN},{TARGET_A}}}': "60 _x10",
+         f'rebalancer_window_seconds{{kafka_cluster="other",{TARGET_B}}}': "60x10"},
+        {**CLUSTER, "job": "rebalancer", "instance": "a:9464"},
+        "Prometheus gets no answer from a:9464, which watches cluster main. Until it does, no other alert of the "
+        "rebalancer can fire.",
         silent={'up{job="rebalancer",instance="a:9464"}': "1x10"},
     ),
     Case(
@@ -86,6 +108,13 @@ CASES = (
         "The newest closed window of cluster main ended 30m 0s ago. Either the collector sends nothing or the"
         " pipeline writes nothing.",
         silent=FRESH,
+    ),
+    Case(
+        "RebalancerInputSilent", 60,
+        {**FRESH, **moving(LAST_EVENT, "0+60x30 1800x60", LAG), **moving(LAST_EVENT, NOW, 'source="byte_rate"')},
+        {**CLUSTER, "source": "consumer_lag"},
+        "The newest consumer_lag record of cluster main is 30m 0s old. Groups that stop or fall behind go unseen.",
+        silent={**FRESH, **moving(LAST_EVENT, NOW, LAG), **moving(LAST_EVENT, NOW, 'source="byte_rate"')},
     ),
     Case(
         "RebalancerBrokerNotReporting", 30,
@@ -122,7 +151,8 @@ CASES = (
         {**moving("ingest_rejected_records_total", "0+6x60", 'source="byte_rate"', 'reason="future"'),
          **moving("ingest_records_total", "0+100x60", 'source="byte_rate"')},
         {**CLUSTER, "source": "byte_rate"},
-        "6% of the byte_rate records of cluster main are rejected; table rejected_record tells the reasons.",
+        "6% of the byte_rate records of cluster main are rejected, most often as future; table rejected_record "
+        "holds them.",
         silent={**moving("ingest_rejected_records_total", "0+1x60", 'source="byte_rate"', 'reason="future"'),
                 **moving("ingest_records_total", "0+1000x60", 'source="byte_rate"')},
     ),
@@ -161,40 +191,42 @@ CASES = (
     ),
     Case(
         "RebalancerBrokerLoadSkewed", 30,
-        {**SKEWED, **steady("cluster_load_max_per_mean_ratio", 1.45, IN)},
+        {**SKEWED, **steady("cluster_load_max_per_mean_ratio", 1.45, IN),
+         **steady("rebalance_mode_info", 1, 'mode="propose"')},
         {**CLUSTER, "resource": "network_in"},
         "In cluster main the busiest broker has 1.45 times the mean load in network_in: broker 2, 45% above "
-        "the mean. Skew counts above 1.30.",
+        "the mean. Skew counts above 1.30. The rebalancer's mode is propose.",
         silent={**SKEWED, **steady("cluster_load_max_per_mean_ratio", 1.29, IN)},
     ),
     Case(
         "RebalancerSkewNotRemedied", 480,
-        steady("skew_breach_started_timestamp_seconds", 600, IN),
+        {**steady("skew_breach_started_timestamp_seconds", 600, IN),
+         **steady("broker_load_deviation_ratio", 0.45, IN, BROKER)},
         {**CLUSTER, "resource": "network_in"},
-        "Cluster main has been skewed in network_in for 7h 50m 0s. Mode, cooldown, a failed execution, or a "
-        "load that no move can spread: the last decision says which.",
+        "Cluster main has been skewed in network_in for 7h 50m 0s, now broker 2, 45% above the mean. Mode, cooldown, "
+        "a failed execution, or a load that no move can spread: the last decision says which.",
         silent=moving("skew_breach_started_timestamp_seconds", "600x100 _x400", IN),
     ),
     Case(
         "RebalancerPlanWaits", 30,
-        {**steady("skew_breached", 1, IN), **steady("rebalance_mode_info", 1, 'mode="propose"'),
-         **steady("rebalance_plan_created_timestamp_seconds", 60)},
+        {**PLAN_LIES_READY, **steady("rebalance_started_timestamp_seconds", 30),
+         **steady("rebalance_plan_move_bytes", 5 * 1024**3),
+         **steady("rebalance_plan_predicted_max_per_mean_ratio", 1.02, IN)},
         CLUSTER,
-        "Cluster main is skewed, mode is propose, and a plan lies ready: look at it and carry it out with "
+        "Cluster main is skewed, mode is propose, and a plan lies ready that copies 5GiB and promises 1.02 times the "
+        "mean for the busiest broker in network_in: look at it with `rebalancer status`, carry it out with "
         "`rebalancer apply`.",
-        silent={**steady("skew_breached", 1, IN), **steady("rebalance_mode_info", 1, 'mode="apply"'),
-                **steady("rebalance_plan_created_timestamp_seconds", 60)},
+        # It is being carried out.
+        silent={**PLAN_LIES_READY, **steady("rebalance_started_timestamp_seconds", 90)},
     ),
     Case(
         "RebalancerHotPartition", 60,
-        {**steady("hot_partition_in_bytes_per_second", 80, BROKER, 'topic="t"', 'partition="4"'),
-         **steady("hot_partition_in_bytes_per_second", 20, BROKER, 'topic="t"', 'partition="5"'),
-         **steady("broker_in_bytes_per_second", 150, BROKER), **steady("broker_in_bytes_per_second", 50, 'broker="1"')},
+        {**HOT, **steady("cluster_load_max_per_mean_ratio", 1.5, IN)},
         {**CLUSTER, "topic": "t", "partition": "4"},
-        "Partition t-4 of cluster main takes 80% of the mean load of a broker. Moving it only moves the "
-        "problem: more partitions, or a better key.",
-        silent={**steady("hot_partition_in_bytes_per_second", 40, BROKER, 'topic="t"', 'partition="4"'),
-                **steady("broker_in_bytes_per_second", 100, BROKER)},
+        "Cluster main is skewed, and partition t-4 alone takes 80% of the mean load of a broker, 80kiB a second, "
+        "led by broker 2. Moving it only moves the problem: more partitions, or a better key.",
+        # A cluster with few partitions is even all the same.
+        silent={**HOT, **steady("cluster_load_max_per_mean_ratio", 1.2, IN)},
     ),
     Case(
         "RebalancerBrokerNearCapacity", 30,
@@ -248,12 +280,12 @@ CASES = (
     Case(
         "RebalancerConsumerGroupStopped", 60,
         {**moving("consumergroup_last_commit_timestamp_seconds", "0+60x10 600x60", *GROUP),
-         **moving("consumergroup_lag_records", "0+500x60", *GROUP)},
+         **moving("consumergroup_lag_records", "0+500x60", *GROUP), **moving(LAST_EVENT, NOW, LAG)},
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
         "Group billing has committed nothing on topic t of cluster main for 50m 0s or longer; 30k records wait.",
-        # A group that has nothing to read has nothing to commit.
+        # The collector tells nothing any more, so it tells of no commit either.
         silent={**moving("consumergroup_last_commit_timestamp_seconds", "0+60x10 600x60", *GROUP),
-                **steady("consumergroup_lag_records", 0, *GROUP)},
+                **steady("consumergroup_lag_records", 5_000, *GROUP), **moving(LAST_EVENT, "0+60x12 720x60", LAG)},
     ),
     Case(
         "RebalancerConsumerGroupFallingBehind", 90,

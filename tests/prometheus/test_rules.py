@@ -19,6 +19,8 @@ RUNBOOKS = ROOT / "docs" / "runbooks"
 LONG = [case for case in CASES if case.at > 120]
 """Cases over many hours are evaluated less often: promtool evaluates every rule at each step."""
 SHORT = [case for case in CASES if case.at <= 120]
+STALLED = "RebalancerStreamStalled"
+INPUT_SILENT = "RebalancerInputSilent"
 RECEIVERS = {"critical": "page", "warning": "ticket", "info": "note"}
 
 pytestmark = pytest.mark.prometheus
@@ -122,7 +124,8 @@ def test_every_rule_keeps_clusters_apart() -> None:
     for rule in rules("alerts.yml") + rules("recordings.yml"):
         for grouping in re.findall(r"\bby \(([^)]*)\)", rule["expr"]):
             assert "kafka_cluster" in grouping, rule
-        for match in re.findall(r"\bon \(([^)]*)\)", rule["expr"]):
+        # A target that gives no answer is known by job and instance only.
+        for match in re.findall(r"\bon \(([^)]*)\)", rule["expr"]) if rule.get("alert") != "RebalancerAbsent" else ():
             assert "kafka_cluster" in match, rule
 
 
@@ -134,32 +137,59 @@ def test_an_alert_reaches_who_its_severity_says(severity: str) -> None:
     assert receivers.split() == [RECEIVERS[severity]]
 
 
-def silenced_by(source: str) -> set[str]:
-    """Alerts that `source` inhibits, as Alertmanager reads the matchers."""
-    found = set()
-    for rule in yaml.safe_load(ALERTMANAGER.read_text())["inhibit_rules"]:
-        if all(_matches(matcher, source) for matcher in rule["source_matchers"]):
-            found |= {alert for alert in ALERTS if all(_matches(row, alert) for row in rule["target_matchers"])}
+def inhibitions() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load(ALERTMANAGER.read_text())["inhibit_rules"]
     return found
 
 
-def _matches(matcher: str, alert: str) -> bool:
-    found = re.fullmatch(r'alertname(=~|!=|=)"(.*)"', matcher)
+def silenced_by(alert_that_fires: str, **labels: str) -> set[str]:
+    """Alerts that this one with these labels inhibits, as Alertmanager reads the matchers."""
+    found = set()
+    for rule in inhibitions():
+        if _all_match(rule["source_matchers"], alert_that_fires, labels):
+            for alert in ALERTS:
+                either = ({"source": "consumer_lag"}, {"source": "byte_rate"}) if alert == INPUT_SILENT else ({},)
+                if any(_all_match(rule["target_matchers"], alert, of_target) for of_target in either):
+                    found.add(alert)
+    return found
+
+
+def _all_match(matchers: list[str], alert: str, labels: dict[str, str]) -> bool:
+    return all(_matches(matcher, {"alertname": alert, **labels}) for matcher in matchers)
+
+
+def _matches(matcher: str, labels: dict[str, str]) -> bool:
+    found = re.fullmatch(r'(\w+)(=~|!=|=)"(.*)"', matcher)
     assert found, matcher
-    sign, pattern = found.groups()
-    return {"=~": bool(re.fullmatch(pattern, alert)), "=": alert == pattern, "!=": alert != pattern}[sign]
+    name, sign, pattern = found.groups()
+    value = labels.get(name, "")
+    return {"=~": bool(re.fullmatch(pattern, value)), "=": value == pattern, "!=": value != pattern}[sign]
 
 
 def test_a_monitor_that_stands_still_silences_its_own_verdicts() -> None:
-    load_and_lag = {name for name in ALERTS if re.search("Skew|Hot|NearCapacity|Disk|ConsumerGroup", name)}
-    for source in ("RebalancerStreamStalled", "RebalancerDataStale"):
-        assert load_and_lag <= silenced_by(source)
-        assert source not in silenced_by(source)
+    load = {name for name in ALERTS if re.search("Skew|Hot|NearCapacity|Disk", name)}
+    lag = {name for name in ALERTS if "ConsumerGroup" in name}
+    assert load <= silenced_by("RebalancerDataStale")
+    assert load <= silenced_by(STALLED, query="byte_rate")
+    assert lag <= silenced_by(STALLED, query="consumer_lag")
+    assert lag <= silenced_by(INPUT_SILENT, source="consumer_lag")
     assert silenced_by("RebalancerAbsent") == ALERTS.keys() - {"RebalancerAbsent"}
+
+
+def test_what_still_is_true_is_not_silenced() -> None:
+    load_and_lag = {name for name in ALERTS if re.search("Skew|Hot|NearCapacity|Disk|ConsumerGroup", name)}
+    assert not load_and_lag & silenced_by(STALLED, query="rejects")
+    assert not {name for name in silenced_by(STALLED, query="byte_rate") if "ConsumerGroup" in name}
+    assert not {name for name in silenced_by(INPUT_SILENT, source="byte_rate") if "ConsumerGroup" in name}
     assert not silenced_by("RebalancerBrokerLoadSkewed")
+    for name in ALERTS:
+        for query in ("byte_rate", "consumer_lag", "rejects"):
+            assert name not in silenced_by(name, query=query), "an alert that silences itself is never heard"
 
 
-def test_inhibition_names_only_alerts_that_exist() -> None:
-    for rule in yaml.safe_load(ALERTMANAGER.read_text())["inhibit_rules"]:
-        assert any(all(_matches(row, alert) for row in rule["source_matchers"]) for alert in ALERTS), rule
-        assert any(all(_matches(row, alert) for row in rule["target_matchers"]) for alert in ALERTS), rule
+def test_inhibition_stays_within_a_cluster_and_names_alerts_that_exist() -> None:
+    for rule in inhibitions():
+        assert "kafka_cluster" in rule["equal"]
+        for row in (*rule["source_matchers"], *rule["target_matchers"]):
+            pattern = re.fullmatch(r'alertname(?:=~|!=|=)"(.*)"', row)
+            assert not pattern or any(re.fullmatch(pattern.group(1), alert) for alert in ALERTS), row

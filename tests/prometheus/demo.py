@@ -1,0 +1,69 @@
+"""The real demo with Prometheus and Alertmanager watching it from its first scrape to its last."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from streaming.config import load_settings
+from tests.prometheus.live import Watch, until, watching
+
+START_DEADLINE_S = 180.0
+STORY_DEADLINE_S = 540.0
+CLUSTER = "demo"
+
+
+@dataclass(slots=True)
+class WatchedDemo:
+    """The demo's process, its output, and who watches it."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    watch: Watch
+
+    @property
+    def finished(self) -> bool:
+        """Whether the result is told; it then runs on until `end`."""
+        return "kept running until Ctrl-C" in self.log.read_text()
+
+    def role(self, name: str) -> psutil.Process | None:
+        """The process that plays a role now."""
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # one that has just ended
+                if child.cmdline()[1:4] == ["-m", "streaming", name]:
+                    return child
+        return None
+
+    def end(self) -> int:
+        """Ctrl-C; the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(timeout=90)
+
+
+@contextmanager
+def watched_demo(folder: Path, *options: str, stalled_after_s: int) -> Iterator[WatchedDemo]:
+    """The demo with `--keep`, in `folder`; ended whatever happens."""
+    home = folder / "home"
+    log = folder / "demo.log"
+    command = [sys.executable, "-m", "streaming", "demo", "--home", str(home), "--keep", *options]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        settings = until("the demo's settings", lambda: _file(home / "rebalancer.yaml", process, log), START_DEADLINE_S)
+        with watching(folder, load_settings(settings).serve.port, stalled_after_s=stalled_after_s) as watch:
+            yield WatchedDemo(process, log, watch)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=90)
+
+
+def _file(file: Path, process: subprocess.Popen[bytes], log: Path) -> Path | None:
+    assert process.poll() is None, log.read_text()
+    return file if file.exists() and time.time() - file.stat().st_mtime > 1 else None

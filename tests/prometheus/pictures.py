@@ -1,0 +1,35 @@
+"""`python -m tests.prometheus.pictures [FOLDER]`: the demo, watched, and its boards drawn into docs/images."""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.prometheus.boards import GRAFANA
+from tests.prometheus.demo import CLUSTER, STORY_DEADLINE_S, watched_demo
+from tests.prometheus.live import until
+
+FOLDER = Path(__file__).parents[2] / "docs" / "images"
+BEFORE_S = 15.0
+NO_LONGER_SKEWED = "max(rebalancer_skew_breached) == 0 and max(rebalancer_rebalance_last_success_timestamp_seconds) > 0"
+
+
+def main(folder: Path) -> None:
+    """Run the demo until it counts as balanced, and draw what the boards show from the first window on."""
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        watched_demo(Path(temporary), stalled_after_s=300) as demo,
+    ):
+        ask = demo.watch.query
+        until("a first window", lambda: ask("rebalancer_cluster_load_max_per_mean_ratio"), STORY_DEADLINE_S)
+        first_window_s = time.time()
+        until("the demo's result", lambda: demo.finished, STORY_DEADLINE_S)
+        until("the end of the skew", lambda: ask(NO_LONGER_SKEWED), STORY_DEADLINE_S)
+        minutes = (time.time() - first_window_s + BEFORE_S) / 60
+        script = [sys.executable, str(GRAFANA / "pictures.py"), demo.watch.prometheus_url, str(folder)]
+        subprocess.run([*script, "--kafka-cluster", CLUSTER, "--minutes", f"{minutes:.2f}"], check=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)

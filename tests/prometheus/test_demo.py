@@ -1,0 +1,77 @@
+"""The founding scenario as those on call see it: skew is told, Spark's death is told and silences it, balance ends it.
+
+And the boards: no panel is empty, no query fails, and the pictures of them can be drawn.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from matplotlib.image import imread
+
+from tests.prometheus.boards import BOARDS, GRAFANA, load, without_numbers
+from tests.prometheus.demo import CLUSTER, STORY_DEADLINE_S, WatchedDemo, watched_demo
+from tests.prometheus.live import needs_servers, until
+
+SKEWED = "RebalancerBrokerLoadSkewed"
+STALLED = "RebalancerStreamStalled"
+STALLED_AFTER_S = 15
+"""Longer than a batch lasts on a slow machine."""
+
+pytestmark = [pytest.mark.prometheus, pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, needs_servers]
+
+
+@pytest.mark.timeout(1_200)
+def test_skew_a_dead_spark_and_balance_as_those_on_call_are_told(tmp_path: Path) -> None:
+    with watched_demo(tmp_path, "--rate", "4000", stalled_after_s=STALLED_AFTER_S) as demo:
+        told = until("skew told to the webhook", lambda: demo.watch.told(SKEWED, "firing"), STORY_DEADLINE_S)
+        assert told["path"] == "/ticket"
+        assert "In cluster demo the busiest broker has 1." in told["annotations"]["description"]
+        assert "broker 1, " in told["annotations"]["description"]
+        _spark_dies(demo)
+        until("balance told to the webhook", lambda: demo.watch.told(SKEWED, "resolved"), STORY_DEADLINE_S)
+        until("the demo's result", lambda: demo.finished, STORY_DEADLINE_S)
+        for file in BOARDS:
+            assert not without_numbers(load(file), demo.watch, CLUSTER)
+        _pictures_can_be_drawn(demo, tmp_path / "pictures")
+        assert demo.end() == 0, demo.log.read_text()
+    assert "verdict  balanced, nothing lost" in demo.log.read_text()
+
+
+def _spark_dies(demo: WatchedDemo) -> None:
+    """kill -9; the one that is started in its place is held until what must be told was told."""
+    dead = demo.role("pipeline")
+    assert dead is not None
+    for process in [dead, *dead.children(recursive=True)]:
+        process.kill()
+    follower = until("a new pipeline", lambda: _other_than(dead, demo), 120.0)
+    follower.suspend()
+    try:
+        stall = until("the stall told to the webhook", lambda: demo.watch.told(STALLED, "firing"), 120.0)
+        assert stall["path"] == "/page"
+        assert stall["labels"]["kafka_cluster"] == CLUSTER
+        held = until("skew held back", lambda: [row for row in demo.watch.alerts().get(SKEWED, ()) if _inhibited(row)])
+        assert held[0]["labels"]["kafka_cluster"] == CLUSTER
+    finally:
+        follower.resume()
+    until("the end of the stall told", lambda: demo.watch.told(STALLED, "resolved"), 240.0)
+
+
+def _other_than(dead: psutil.Process, demo: WatchedDemo) -> psutil.Process | None:
+    found = demo.role("pipeline")
+    return found if found is not None and found.pid != dead.pid else None
+
+
+def _inhibited(alert: dict[str, dict[str, list[str]]]) -> bool:
+    return bool(alert["status"]["inhibitedBy"])
+
+
+def _pictures_can_be_drawn(demo: WatchedDemo, folder: Path) -> None:
+    script = [sys.executable, str(GRAFANA / "pictures.py"), demo.watch.prometheus_url, str(folder)]
+    subprocess.run([*script, "--kafka-cluster", CLUSTER, "--minutes", "5"], check=True)
+    for file in BOARDS:
+        pixels = imread(folder / f"{file.stem}.png")
+        assert pixels.shape[1] > 1_000
+        assert pixels[..., :3].std() > 0.05, "something is drawn"
