@@ -6,7 +6,7 @@ Names and bytes are Kafka's, so any member may lead. A plug-in remembers what it
 member has to say so when it joins again; the assignment itself remembers nothing. One instance serves one consumer.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
@@ -20,9 +20,7 @@ from assignor_core.assignors.wire import (
     decode_sticky_user_data,
     encode_sticky_user_data,
 )
-
-WeightSource = Callable[[Sequence[str]], Mapping[str, Sequence[float]]]
-"""Topics to the weights of their partitions, in partition order; what is unknown is left out."""
+from streaming.weights import WeightSource
 
 SUBSCRIPTION_VERSION = 3
 ASSIGNMENT_VERSION = 1

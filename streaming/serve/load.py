@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 from pyarrow import compute as pc
 
 from assignor_core.skew import Skew, skew_of
@@ -18,6 +19,8 @@ from streaming.serve.reading import TableReader, instant, text
 from streaming.settings import Settings
 
 HISTORY_WINDOWS = 60
+LEFT_OUT_OF_STATUS = {"status": False}
+"""Metadata of a field that is too large for /api/status."""
 RESOURCES = ("bytes_in", "bytes_out", "disk", "leaders", "replicas")
 
 _RATES = (
@@ -91,6 +94,8 @@ class LoadPart:
     skew: Mapping[str, Skew] = field(default_factory=dict)
     hot_partitions: tuple[HotPartition, ...] = ()
     history: tuple[WindowSkew, ...] = ()
+    leader_rates: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
+    """Bytes written per second to each partition of a topic, in partition order; None where it is unknown."""
 
 
 def read_load(reader: TableReader, settings: Settings) -> LoadPart:
@@ -105,7 +110,7 @@ def read_load(reader: TableReader, settings: Settings) -> LoadPart:
     if not closed:
         return LoadPart()
     start_ms = max(closed)
-    counts, hot = _partitions(reader, settings, start_ms)
+    counts, led = _partitions(reader, settings, start_ms)
     brokers = _brokers(rows, closed[start_ms], counts)
     history = [_window_skew(window, settings) for _, window in sorted(closed.items())]
     return LoadPart(
@@ -114,8 +119,9 @@ def read_load(reader: TableReader, settings: Settings) -> LoadPart:
         brokers=brokers,
         brokers_reporting=sum(broker.bytes_in_per_sec is not None for broker in brokers),
         skew={name: skew for name in RESOURCES if (skew := _skew(brokers, name, settings)) is not None},
-        hot_partitions=hot,
+        hot_partitions=_hottest(led, settings.serve.hot_partitions),
         history=tuple(row for row in history if row is not None),
+        leader_rates=_by_topic(led),
     )
 
 
@@ -156,10 +162,8 @@ def _brokers(
     )
 
 
-def _partitions(
-    reader: TableReader, settings: Settings, start_ms: int
-) -> tuple[dict[int, tuple[int, int]], tuple[HotPartition, ...]]:
-    """Leaders and replicas by broker, and the hottest partitions, of one window."""
+def _partitions(reader: TableReader, settings: Settings, start_ms: int) -> tuple[dict[int, tuple[int, int]], pa.Table]:
+    """Leaders and replicas by broker, and the rows of leaders, of one window."""
     start = instant(tables.utc(start_ms))
     where = f"kafka_cluster = {text(settings.kafka.cluster_name)} and window_start = {start}"
     columns = ("broker", "topic", "partition", "role", "bytes_in_per_sec")
@@ -168,14 +172,25 @@ def _partitions(
     replicas = {entry["values"]: entry["counts"] for entry in pc.value_counts(rows["broker"]).to_pylist()}
     leaders = {entry["values"]: entry["counts"] for entry in pc.value_counts(led["broker"]).to_pylist()}
     counts = {broker: (leaders.get(broker, 0), count) for broker, count in sorted(replicas.items())}
+    return counts, led
+
+
+def _hottest(led: pa.Table, count: int) -> tuple[HotPartition, ...]:
     hottest = led.filter(pc.is_valid(led["bytes_in_per_sec"])).sort_by(
         [("bytes_in_per_sec", "descending"), ("topic", "ascending"), ("partition", "ascending")]
     )
-    hot = tuple(
+    return tuple(
         HotPartition(row["broker"], row["topic"], row["partition"], row["bytes_in_per_sec"])
-        for row in hottest.slice(0, settings.serve.hot_partitions).to_pylist()
+        for row in hottest.slice(0, count).to_pylist()
     )
-    return counts, hot
+
+
+def _by_topic(led: pa.Table) -> dict[str, tuple[float | None, ...]]:
+    rates: dict[str, dict[int, float | None]] = defaultdict(dict)
+    columns = (led[name].to_pylist() for name in ("topic", "partition", "bytes_in_per_sec"))
+    for topic, partition, rate in zip(*columns, strict=True):
+        rates[topic][partition] = rate
+    return {topic: tuple(known.get(p) for p in range(max(known) + 1)) for topic, known in sorted(rates.items())}
 
 
 def _skew(brokers: tuple[BrokerLoad, ...], resource: str, settings: Settings) -> Skew | None:

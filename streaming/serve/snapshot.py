@@ -133,7 +133,8 @@ class _Part:
 def to_json(value: Any) -> Any:
     """A snapshot or a part of it as JSON's types; a tuple key becomes its parts with a slash between."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {entry.name: to_json(getattr(value, entry.name)) for entry in fields(value)}
+        shown = [entry.name for entry in fields(value) if entry.metadata.get("status", True)]
+        return {name: to_json(getattr(value, name)) for name in shown}
     if isinstance(value, Mapping):
         return {_key(key): to_json(entry) for key, entry in value.items()}
     if isinstance(value, tuple | list):

@@ -3,6 +3,7 @@
 /            page for people, refreshes itself
 /metrics     Prometheus text, or OpenMetrics where Accept asks for it
 /api/status  the snapshot as JSON
+/api/weights bytes written per second to each partition, of all topics or of those given as ?topic=A&topic=B
 /healthz     200 while the process answers
 /readyz      200 while the snapshot is fresh and every part of it could be read, else 503 and why
 """
@@ -42,6 +43,13 @@ def build_app(snapshot: Callable[[], Snapshot], exposition: Exposition, settings
     def status(_request: Request) -> Response:
         return JSONResponse(to_json(snapshot()), headers={"Cache-Control": "no-store"})
 
+    def weights(request: Request) -> Response:
+        load = snapshot().load
+        wanted = request.query_params.getlist("topic") or list(load.leader_rates)
+        known = {topic: load.leader_rates[topic] for topic in wanted if topic in load.leader_rates}
+        body = {"window_end_ms": load.window_end_ms, "bytes_in_per_sec": to_json(known)}
+        return JSONResponse(body, headers={"Cache-Control": "no-store"})
+
     def ready(_request: Request) -> Response:
         problems = _problems(snapshot(), settings, now_ms=time.time_ns() // 1_000_000)
         return JSONResponse({"ready": not problems, "problems": problems}, status_code=503 if problems else 200)
@@ -57,6 +65,7 @@ def build_app(snapshot: Callable[[], Snapshot], exposition: Exposition, settings
             Route("/", index),
             Route("/metrics", metrics),
             Route("/api/status", status),
+            Route("/api/weights", weights),
             Route("/healthz", healthy),
             Route("/readyz", ready),
         ]

@@ -1,0 +1,65 @@
+"""Weights for consumers: from the tables, from the endpoint, and nothing, never an error, where there is neither."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from assignor_core.assignors import GroupSpec, MemberSpec, assign
+from streaming.processes import free_port
+from streaming.serve.snapshot import read_snapshot, to_json
+from streaming.weights import WeightSource, endpoint_weights, table_weights
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
+from tests.serve.test_server import start
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> str:
+    """Two windows: partition 1 of "orders" is idle in the first and busy in the second; 2 is only known there."""
+    synthetic = Synthetic(str(tmp_path / "tables"))
+    for start_ms, rates in ((NOW_MS, (9e6, 0.0)), (NOW_MS + WINDOW_MS, (9e6, 4e6, 3e6))):
+        leaders = [(1, "orders", partition, "leader", rate) for partition, rate in enumerate(rates)]
+        synthetic.partition_load(start_ms, [*leaders, (2, "orders", 0, "follower", 5e6), (1, "gaps", 2, "leader", 1e6)])
+        synthetic.broker_load(start_ms, {1: 1.0e7})
+    return str(tmp_path / "tables")
+
+
+def test_tables_give_the_mean_of_the_newest_windows(tables: str) -> None:
+    weights = table_weights(tables, "test")
+    assert weights(["orders", "unknown"]) == {"orders": [9e6, 2e6, 3e6]}
+    gaps = weights(["gaps"])["gaps"]
+    assert gaps[2] == 1e6
+    assert all(math.isnan(rate) for rate in gaps[:2])
+    assert table_weights(tables, "another cluster")(["orders"]) == {}
+
+
+def test_the_endpoint_gives_the_newest_window_of_the_topics_asked_for(tables: str, tmp_path: Path) -> None:
+    port = free_port()
+    process = start(tmp_path, port)
+    try:
+        assert process.stderr is not None
+        assert "serve_started" in process.stderr.readline()
+        weights = endpoint_weights(f"http://127.0.0.1:{port}/")
+        assert weights(["orders", "unknown"]) == {"orders": [9e6, 4e6, 3e6]}
+        gaps = weights(["gaps"])["gaps"]
+        assert gaps[2] == 1e6
+        assert all(math.isnan(rate) for rate in gaps[:2])
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    "source", [endpoint_weights(f"http://127.0.0.1:{free_port()}"), table_weights("/dev/null", "test")]
+)
+def test_a_source_that_is_not_there_leaves_the_group_to_counts(source: WeightSource) -> None:
+    assert source(["t"]) == {}
+    members = {"a": MemberSpec(["t"]), "b": MemberSpec(["t"])}
+    spec = GroupSpec({"t": 4}, members, partition_weights=source(["t"]))
+    assert assign("load-aware", spec) == assign("sticky", spec)
+
+
+def test_the_rates_of_all_partitions_are_no_part_of_the_status(tables: str, tmp_path: Path) -> None:
+    snapshot = read_snapshot(settings_for(tmp_path), NOW_MS)
+    assert snapshot.load.leader_rates["orders"] == (9e6, 4e6, 3e6)
+    assert "leader_rates" not in to_json(snapshot)["load"]
