@@ -1,0 +1,86 @@
+"""Keeps trace and ledger of a run in step: whatever happens to a process's partitions is told to both here.
+
+Knows processes and partitions; no messages and no rule of the protocol.
+"""
+
+from collections.abc import Sequence
+
+from assignor_core.assignors.contract import TopicPartition
+from assignor_core.group.figures import Ledger
+from assignor_core.group.messages import StateChange
+from assignor_core.group.process import Process
+from assignor_core.group.states import GroupState
+from assignor_core.group.trace import Entry, What
+
+
+class Accounts:
+    """Trace and ledger of one run."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.trace: list[Entry] = []
+
+    def note(
+        self, now_ms: int, what: What, who: str, detail: str = "", partitions: Sequence[TopicPartition] = ()
+    ) -> None:
+        """An entry of the trace that changes nobody's partitions."""
+        self.trace.append(Entry(now_ms, what, who, detail, partitions))
+
+    def group_moves(self, now_ms: int, change: StateChange, cause: str) -> None:
+        """The group has a new state; a rebalance begins with the first sign of it."""
+        self.trace.append(
+            Entry(now_ms, What.GROUP, "group", cause, state=change.state, generation_id=change.generation_id)
+        )
+        if change.state is not GroupState.PREPARING_REBALANCE:
+            if change.state is not GroupState.STABLE:
+                self.ledger.round_begins()
+        elif not self.ledger.rebalancing:
+            self.ledger.rebalance_begins(now_ms, cause, change.generation_id)
+
+    def reads_no_more(self, now_ms: int, process: Process) -> None:
+        """The process has paused or ended; the group does not know yet."""
+        self.ledger.stops(now_ms, self._read_by(process))
+
+    def ends(self, now_ms: int, process: Process) -> None:
+        """The process is no more."""
+        self.reads_no_more(now_ms, process)
+        self.ledger.overlap_ends(now_ms, process.client)
+
+    def resumes(self, now_ms: int, process: Process) -> None:
+        """A pause is over: it reads what it owns, or believes to own."""
+        if process.is_put_out:
+            self.ledger.overlap_begins(now_ms, process.client, len(process.member.owned))
+        else:
+            self.ledger.takes(now_ms, process.name, process.member.owned)
+
+    def put_out(self, now_ms: int, process: Process, reason: str, *, runs: bool) -> None:
+        """The group does not count on the process any more; if it `runs`, it goes on reading until it is told."""
+        owned = self._read_by(process)
+        # A process that has ended goes by its address: another one may have its name by now.
+        self.note(now_ms, What.PUT_OUT, process.name if process.alive else process.client, reason)
+        self.ledger.stops(now_ms, owned)
+        if runs:
+            self.ledger.overlap_begins(now_ms, process.client, len(owned))
+
+    def gives_up(self, now_ms: int, process: Process, what: What, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions were revoked or lost (`what`), and the process knows."""
+        if partitions:
+            self.ledger.gives_up(now_ms, process.name, partitions)
+            self.note(now_ms, what, process.name, partitions=partitions)
+        if not process.member.owned:
+            self.ledger.overlap_ends(now_ms, process.client)
+
+    def takes_over(self, now_ms: int, process: Process, partitions: Sequence[TopicPartition]) -> None:
+        """An assignment has arrived; one that was put out meanwhile reads what is not its own."""
+        if not partitions:
+            return
+        self.note(now_ms, What.ASSIGNED, process.name, partitions=partitions)
+        if process.is_put_out:
+            self.ledger.overlap_begins(now_ms, process.client, len(partitions))
+        else:
+            self.ledger.takes(now_ms, process.name, partitions)
+
+    def _read_by(self, process: Process) -> list[TopicPartition]:
+        """What the process reads now, as the group sees it; its name may live on in another process."""
+        reader = self.ledger.reader if process.alive else {}
+        return [tp for tp in process.member.owned if reader.get(tp) == process.name]

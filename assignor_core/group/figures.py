@@ -1,0 +1,185 @@
+"""What a rebalance cost: who stopped, which partitions nobody read and for how long. Owns the counting.
+
+Is told what happens to partitions and groups, in order of time; knows no protocol.
+
+A partition is read by a running member that the group counts as its owner, or it is idle. What a process goes on
+reading after the group has put it out is counted apart, as overlap: its commits will be refused.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from assignor_core.assignors.contract import TopicPartition
+
+
+@dataclass(slots=True)
+class Rebalance:
+    """From the first sign to the moment when all members read what they shall. Durations in ms.
+
+    `revoked` counts every time a partition was given up or lost; `moved` and `kept` compare the readers before and
+    after. `idle_partition_ms` sums the pauses that ended in this rebalance, also where they began before it (a crash
+    is noticed late); `lag_records` is what was written to those partitions meanwhile.
+    """
+
+    cause: str
+    started_ms: int
+    generation_id_before: int
+    ended_ms: int | None = None
+    generation_id: int = 0
+    rounds: int = 0
+    members_stopped: int = 0
+    revoked: int = 0
+    moved: int = 0
+    kept: int = 0
+    idle_partition_ms: int = 0
+    idle_longest_ms: int = 0
+    lag_records: float = 0.0
+
+    @property
+    def duration_ms(self) -> int | None:
+        """Time to stable; None if the run ended before."""
+        return None if self.ended_ms is None else self.ended_ms - self.started_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """A whole run, from the time the group was first stable."""
+
+    rebalances: int
+    rounds: int
+    members_stopped: int
+    revoked: int
+    moved: int
+    idle_partition_ms: int
+    idle_longest_ms: int
+    lag_records: float
+    overlap_partition_ms: int
+    unsettled: int
+
+
+@dataclass(slots=True)
+class _Idle:
+    """Pauses of partitions added up."""
+
+    partition_ms: int = 0
+    longest_ms: int = 0
+    lag_records: float = 0.0
+
+    def add(self, idle_ms: int, records_per_sec: float) -> None:
+        self.partition_ms += idle_ms
+        self.longest_ms = max(self.longest_ms, idle_ms)
+        self.lag_records += idle_ms * records_per_sec / 1000
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Who reads what. Readers are processes; the same name after a restart is the same reader."""
+
+    records_per_sec: Mapping[str, float]
+    rebalances: list[Rebalance] = field(default_factory=list)
+    reader: dict[TopicPartition, str] = field(default_factory=dict)
+    _idle_since: dict[TopicPartition, int] = field(default_factory=dict)
+    _last_reader: dict[TopicPartition, str] = field(default_factory=dict)
+    _readers_before: dict[TopicPartition, str] = field(default_factory=dict)
+    _stopped: set[str] = field(default_factory=set)
+    _current: Rebalance | None = None
+    _measured_from_ms: int | None = None
+    _idle: _Idle = field(default_factory=_Idle)
+    _overlap_since: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _overlap_partition_ms: int = 0
+
+    @property
+    def rebalancing(self) -> bool:
+        """Whether a rebalance is under way."""
+        return self._current is not None
+
+    def exists(self, now_ms: int, partitions: Iterable[TopicPartition]) -> None:
+        """New partitions: idle until somebody reads them."""
+        self._idle_since.update(dict.fromkeys(partitions, now_ms))
+
+    def takes(self, now_ms: int, name: str, partitions: Sequence[TopicPartition]) -> None:
+        """A member reads partitions from now on."""
+        since, reader, last = self._idle_since, self.reader, self._last_reader
+        for tp in partitions:
+            assert tp not in reader, f"{tp} is read by {reader[tp]} and given to {name}"
+            reader[tp] = last[tp] = name
+            self._end_idle(tp[0], now_ms, since.pop(tp))
+
+    def stops(self, now_ms: int, partitions: Sequence[TopicPartition]) -> None:
+        """A member has stopped reading (paused, ended, put out): nothing was revoked."""
+        for tp in partitions:
+            if self.reader.pop(tp, None) is not None:
+                self._idle_since[tp] = now_ms
+
+    def gives_up(self, now_ms: int, name: str, partitions: Sequence[TopicPartition]) -> None:
+        """A member's partitions were revoked or lost."""
+        self.stops(now_ms, [tp for tp in partitions if self.reader.get(tp) == name])
+        if partitions and self._current is not None:
+            self._current.revoked += len(partitions)
+            self._stopped.add(name)
+
+    def overlap_begins(self, now_ms: int, client: str, partitions: int) -> None:
+        """A process goes on reading so many partitions that are not its own any more."""
+        if partitions:
+            self._overlap_since[client] = (now_ms, partitions)
+
+    def overlap_ends(self, now_ms: int, client: str) -> None:
+        """It has noticed, or is no more."""
+        since_ms, partitions = self._overlap_since.pop(client, (now_ms, 0))
+        self._overlap_partition_ms += (now_ms - since_ms) * partitions
+
+    def rebalance_begins(self, now_ms: int, cause: str, generation_id: int) -> None:
+        """The first sign of a rebalance."""
+        self._current = Rebalance(cause, now_ms, generation_id)
+        self.rebalances.append(self._current)
+        self._readers_before = dict(self._last_reader)
+        self._stopped = set()
+
+    def round_begins(self) -> None:
+        """The group has a new generation."""
+        if self._current is not None:
+            self._current.rounds += 1
+
+    def rebalance_ends(self, now_ms: int, generation_id: int) -> None:
+        """All members read what they shall."""
+        current = self._current
+        assert current is not None, "no rebalance is under way"
+        before = self._readers_before
+        current.ended_ms, current.generation_id = now_ms, generation_id
+        current.members_stopped = len(self._stopped)
+        current.kept = sum(before.get(tp) == name for tp, name in self.reader.items())
+        current.moved = sum(tp in before and before[tp] != name for tp, name in self.reader.items())
+        self._current = None
+        if self._measured_from_ms is None:
+            self._measured_from_ms = now_ms
+
+    def totals(self, end_ms: int) -> Totals:
+        """The whole run up to `end_ms`; pauses that have not ended count until then."""
+        idle = self._idle
+        if self._measured_from_ms is not None:
+            for (topic, _), since_ms in self._idle_since.items():
+                idle.add(end_ms - max(since_ms, self._measured_from_ms), self.records_per_sec.get(topic, 0.0))
+        for client in list(self._overlap_since):
+            self.overlap_ends(end_ms, client)
+        measured = self.rebalances[1:]
+        return Totals(
+            rebalances=len(measured),
+            rounds=sum(rebalance.rounds for rebalance in measured),
+            members_stopped=sum(rebalance.members_stopped for rebalance in measured),
+            revoked=sum(rebalance.revoked for rebalance in measured),
+            moved=sum(rebalance.moved for rebalance in measured),
+            idle_partition_ms=idle.partition_ms,
+            idle_longest_ms=idle.longest_ms,
+            lag_records=idle.lag_records,
+            overlap_partition_ms=self._overlap_partition_ms,
+            unsettled=int(self._current is not None),
+        )
+
+    def _end_idle(self, topic: str, now_ms: int, since_ms: int) -> None:
+        idle_ms, rate = now_ms - since_ms, self.records_per_sec.get(topic, 0.0)
+        if self._measured_from_ms is not None:
+            self._idle.add(idle_ms, rate)
+        if self._current is not None:
+            self._current.idle_partition_ms += idle_ms
+            self._current.idle_longest_ms = max(self._current.idle_longest_ms, idle_ms)
+            self._current.lag_records += idle_ms * rate / 1000

@@ -1,0 +1,131 @@
+"""The states of a group and of its members, and the only ways from one to another: all transitions live here.
+
+Names are Kafka's. This file knows neither requests nor time; a pair that is not in a table raises and changes nothing.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import TypeVar
+
+from assignor_core.errors import CoreError
+
+
+class IllegalTransition(CoreError):
+    """A state machine was told something that can't happen in its state; it is as it was."""
+
+
+class GroupState(Enum):
+    """What the coordinator says of a group, as `kafka-consumer-groups --state` shows it."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class GroupEvent(Enum):
+    """What moves a group from state to state."""
+
+    REBALANCE_NEEDED = "a member came, went or asks for a rebalance"
+    MEMBERS_JOINED = "all members that will join have joined"
+    NOBODY_JOINED = "the join phase has ended without members"
+    LEADER_SYNCED = "the leader has sent the assignment"
+    UNLOADED = "the coordinator has given the group up"
+
+
+class MemberState(Enum):
+    """Where a consumer stands, as the Java client calls it; the last two are ends."""
+
+    UNJOINED = "UNJOINED"
+    PREPARING_REBALANCE = "PREPARING_REBALANCE"
+    COMPLETING_REBALANCE = "COMPLETING_REBALANCE"
+    STABLE = "STABLE"
+    FAILED = "FAILED"
+    CLOSED = "CLOSED"
+
+
+class MemberEvent(Enum):
+    """What moves a consumer from state to state."""
+
+    JOINS = "JoinGroup was sent"
+    JOINED = "JoinGroup was answered with a generation"
+    SYNCED = "SyncGroup was answered with an assignment"
+    REFUSED = "JoinGroup or SyncGroup was answered with an error that a new JoinGroup mends"
+    PUT_OUT = "the coordinator does not know this member or its generation any more"
+    FAILS = "the coordinator refused this consumer for good"
+    CLOSES = "the process ends"
+
+
+class ErrorCode(Enum):
+    """Error codes by Kafka's names."""
+
+    NONE = "NONE"
+    COORDINATOR_NOT_AVAILABLE = "COORDINATOR_NOT_AVAILABLE"
+    ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
+    INCONSISTENT_GROUP_PROTOCOL = "INCONSISTENT_GROUP_PROTOCOL"
+    UNKNOWN_MEMBER_ID = "UNKNOWN_MEMBER_ID"
+    REBALANCE_IN_PROGRESS = "REBALANCE_IN_PROGRESS"
+    MEMBER_ID_REQUIRED = "MEMBER_ID_REQUIRED"
+    FENCED_INSTANCE_ID = "FENCED_INSTANCE_ID"
+
+
+_EMPTY, _PREPARING, _COMPLETING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
+_STABLE, _DEAD = GroupState.STABLE, GroupState.DEAD
+
+GROUP_TRANSITIONS: Mapping[tuple[GroupState, GroupEvent], GroupState] = {
+    (_EMPTY, GroupEvent.REBALANCE_NEEDED): _PREPARING,
+    (_STABLE, GroupEvent.REBALANCE_NEEDED): _PREPARING,
+    (_COMPLETING, GroupEvent.REBALANCE_NEEDED): _PREPARING,
+    (_PREPARING, GroupEvent.MEMBERS_JOINED): _COMPLETING,
+    (_PREPARING, GroupEvent.NOBODY_JOINED): _EMPTY,
+    (_COMPLETING, GroupEvent.LEADER_SYNCED): _STABLE,
+    **{(state, GroupEvent.UNLOADED): _DEAD for state in GroupState if state is not _DEAD},
+}
+
+HEARTBEAT_ANSWERS: Mapping[GroupState, ErrorCode] = {
+    _EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    _PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,
+    _COMPLETING: ErrorCode.NONE,
+    _STABLE: ErrorCode.NONE,
+    _DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""What a member of the current generation hears."""
+
+SYNC_ANSWERS: Mapping[GroupState, ErrorCode] = HEARTBEAT_ANSWERS
+"""The same; in CompletingRebalance the answer waits for the leader."""
+
+_MEMBER_PATH: Mapping[tuple[MemberState, MemberEvent], MemberState] = {
+    (MemberState.UNJOINED, MemberEvent.JOINS): MemberState.PREPARING_REBALANCE,
+    (MemberState.STABLE, MemberEvent.JOINS): MemberState.PREPARING_REBALANCE,
+    (MemberState.PREPARING_REBALANCE, MemberEvent.JOINED): MemberState.COMPLETING_REBALANCE,
+    (MemberState.PREPARING_REBALANCE, MemberEvent.REFUSED): MemberState.UNJOINED,
+    (MemberState.COMPLETING_REBALANCE, MemberEvent.SYNCED): MemberState.STABLE,
+    (MemberState.COMPLETING_REBALANCE, MemberEvent.REFUSED): MemberState.UNJOINED,
+    (MemberState.PREPARING_REBALANCE, MemberEvent.PUT_OUT): MemberState.UNJOINED,
+    (MemberState.COMPLETING_REBALANCE, MemberEvent.PUT_OUT): MemberState.UNJOINED,
+    (MemberState.STABLE, MemberEvent.PUT_OUT): MemberState.UNJOINED,
+    (MemberState.UNJOINED, MemberEvent.PUT_OUT): MemberState.UNJOINED,
+}
+_ALIVE = (MemberState.UNJOINED, MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
+
+MEMBER_TRANSITIONS: Mapping[tuple[MemberState, MemberEvent], MemberState] = {
+    **_MEMBER_PATH,
+    **{(state, MemberEvent.FAILS): MemberState.FAILED for state in _ALIVE},
+    **{(state, MemberEvent.CLOSES): MemberState.CLOSED for state in (*_ALIVE, MemberState.FAILED)},
+}
+
+State = TypeVar("State", GroupState, MemberState)
+Event = TypeVar("Event", GroupEvent, MemberEvent)
+
+
+def next_state(table: Mapping[tuple[State, Event], State], state: State, event: Event) -> State:
+    """The state after an event; raises IllegalTransition.
+
+    >>> next_state(GROUP_TRANSITIONS, GroupState.EMPTY, GroupEvent.REBALANCE_NEEDED).value
+    'PreparingRebalance'
+    """
+    try:
+        return table[state, event]
+    except KeyError:
+        raise IllegalTransition(f"{event.name} can't happen in state {state.value}") from None

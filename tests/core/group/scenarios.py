@@ -1,0 +1,96 @@
+"""Small scenarios for tests, and random ones for properties."""
+
+import random
+from collections.abc import Sequence
+
+from assignor_core.group.member import ConsumerConfig
+from assignor_core.group.scenario import (
+    Crash,
+    GrowTopic,
+    Happening,
+    Pause,
+    ProcessSpec,
+    Scenario,
+    Stall,
+    Start,
+    Stop,
+    Subscribe,
+    TopicSpec,
+)
+
+SESSION_MS = 10_000
+STRATEGIES = (
+    ("range",), ("roundrobin",), ("sticky",), ("cooperative-sticky",), ("cooperative-sticky", "range"),
+)  # fmt: skip
+
+
+def spec_of(
+    name: str, strategies: Sequence[str], *, static: bool = False, topics: tuple[str, ...] = ("t",), poll_ms: int = 0
+) -> ProcessSpec:
+    """A process with short timeouts."""
+    config = ConsumerConfig(tuple(strategies), name if static else None, SESSION_MS, 3_000, 30_000)
+    return ProcessSpec(config, topics, poll_interval_ms=poll_ms, metadata_max_age_ms=20_000)
+
+
+def group_of(
+    names: Sequence[str],
+    strategy: str,
+    events: Sequence[tuple[int, Happening]],
+    *,
+    static: bool = False,
+    partitions: int = 6,
+) -> Scenario:
+    """All members start at 0 and read one topic; then the events."""
+    specs = {name: spec_of(name, (strategy,), static=static) for name in names}
+    starts = tuple((0, Start(name)) for name in names)
+    return Scenario(strategy, {"t": TopicSpec(partitions, 10.0)}, specs, (*starts, *events))
+
+
+def random_scenario(seed: int, *, static_may_miss_growth: bool = True) -> Scenario:
+    """Anything that can happen to a group, drawn from a seed."""
+    draws = random.Random(seed)
+    names = [f"c-{number}" for number in range(draws.randint(1, 5))]
+    offers = draws.choice(STRATEGIES)
+    statics = draws.choice(["none", "all", "some"])
+    specs = {
+        name: ProcessSpec(
+            ConsumerConfig(
+                offers,
+                name if statics == "all" or (statics == "some" and draws.random() < 0.5) else None,
+                draws.choice([4_000, 10_000]),
+                draws.choice([1_000, 3_000]),
+                draws.choice([5_000, 30_000]),
+            ),
+            draws.choice([("t",), ("t", "u"), ("*",), ("t", "v*")]),
+            poll_interval_ms=draws.choice([0, 0, 500, 4_000]),
+            revoke_ms=draws.choice([0, 0, 300]),
+            metadata_max_age_ms=draws.choice([1_000, 20_000]),
+        )
+        for name in names
+    }
+    may_grow = statics == "none" or static_may_miss_growth
+    events: list[tuple[int, Happening]] = [(draws.randint(0, 2_000), Start(name)) for name in names]
+    events += [_random_event(draws, names, may_grow=may_grow) for _ in range(draws.randint(0, 25))]
+    topics = {"t": TopicSpec(draws.randint(1, 9), 5.0), "u": TopicSpec(draws.randint(0, 4)), "v1": TopicSpec(0)}
+    return Scenario(
+        f"random {seed}",
+        topics,
+        specs,
+        tuple(sorted(events, key=lambda event: event[0])),
+        initial_rebalance_delay_ms=draws.choice([0, 3_000]),
+        network_ms=draws.choice([1, 20]),
+        network_jitter_ms=draws.choice([0, 5, 200]),
+        seed=seed,
+    )
+
+
+def _random_event(draws: random.Random, names: Sequence[str], *, may_grow: bool) -> tuple[int, Happening]:
+    at_ms, name = draws.randint(0, 120_000), draws.choice(names)
+    events: list[Happening] = [
+        Start(name), Start(name), Start(name), Stop(name), Crash(name),
+        Pause(name, draws.choice([500, 3_000, 15_000])), Stall(name, draws.choice([500, 4_000, 40_000])),
+        Subscribe(name, draws.choice([("t",), ("t", "u"), ("u",), ("*",)])),
+    ]  # fmt: skip
+    if may_grow:
+        events += [GrowTopic(draws.choice(["t", "u", "v1"]), draws.randint(1, 12))]
+    return at_ms, draws.choice(events)

@@ -1,0 +1,76 @@
+"""The tables: every pair that is in them, and that all others raise and change nothing."""
+
+from itertools import product
+
+import pytest
+
+from assignor_core.group.coordinator import Coordinator
+from assignor_core.group.member import ConsumerConfig, Member
+from assignor_core.group.messages import JoinAnswer, SyncAnswer
+from assignor_core.group.states import (
+    GROUP_TRANSITIONS,
+    MEMBER_TRANSITIONS,
+    ErrorCode,
+    GroupEvent,
+    GroupState,
+    IllegalTransition,
+    MemberEvent,
+    MemberState,
+    next_state,
+)
+
+
+@pytest.mark.parametrize(("state", "event"), list(product(GroupState, GroupEvent)))
+def test_groups_move_by_the_table_only(state: GroupState, event: GroupEvent) -> None:
+    if (state, event) in GROUP_TRANSITIONS:
+        assert next_state(GROUP_TRANSITIONS, state, event) is GROUP_TRANSITIONS[state, event]
+    else:
+        with pytest.raises(IllegalTransition, match=f"{event.name} can't happen in state {state.value}"):
+            next_state(GROUP_TRANSITIONS, state, event)
+
+
+@pytest.mark.parametrize(("state", "event"), list(product(MemberState, MemberEvent)))
+def test_members_move_by_the_table_only(state: MemberState, event: MemberEvent) -> None:
+    if (state, event) in MEMBER_TRANSITIONS:
+        assert next_state(MEMBER_TRANSITIONS, state, event) is MEMBER_TRANSITIONS[state, event]
+    else:
+        with pytest.raises(IllegalTransition):
+            next_state(MEMBER_TRANSITIONS, state, event)
+
+
+def test_the_ways_between_group_states_are_kafkas() -> None:
+    """Previous states as ClassicGroupState lists them."""
+    before = {state: {old for (old, _), new in GROUP_TRANSITIONS.items() if new is state} for state in GroupState}
+    empty, preparing, completing, stable, dead = GroupState
+    assert before[preparing] == {stable, completing, empty}
+    assert before[completing] == {preparing}
+    assert before[stable] == {completing}
+    assert before[empty] == {preparing}
+    assert before[dead] == {empty, preparing, completing, stable}
+
+
+def test_what_does_not_fit_a_members_state_changes_nothing() -> None:
+    member = Member("c", ConsumerConfig(("range",)), ["t"])
+    before = {name: getattr(member, name) for name in ("state", "member_id", "generation_id", "owned")}
+    with pytest.raises(IllegalTransition):
+        member.synced(SyncAnswer(ErrorCode.NONE, [("t", 0)]))
+    with pytest.raises(IllegalTransition):
+        member.joined(JoinAnswer(ErrorCode.NONE, "c-1", 3), lambda *_: pytest.fail("nothing to assign"))
+    assert {name: getattr(member, name) for name in before} == before
+
+
+def test_a_dead_group_stays_dead() -> None:
+    group = Coordinator(initial_rebalance_delay_ms=0)
+    group.unload()
+    with pytest.raises(IllegalTransition):
+        group.unload()
+    assert group.state is GroupState.DEAD
+    assert group.heartbeat_answer("c-1", None, 0) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_closed_member_sends_nothing_any_more() -> None:
+    member = Member("c", ConsumerConfig(("range",)), ["t"])
+    member.close()
+    with pytest.raises(IllegalTransition):
+        member.join("again")
+    assert member.state is MemberState.CLOSED
