@@ -5,7 +5,7 @@ entry (APPEND and SUBTRACT), so that a throttle somebody else has set stays as i
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,10 +30,14 @@ ThrottledReplicas = frozenset[tuple[int, int]]
 
 
 class Cluster:
-    """A live cluster behind an admin client that the caller built and closes."""
+    """A live cluster behind an admin client that the caller built and closes.
 
-    def __init__(self, admin: KafkaAdminClient) -> None:
+    `may_act` is asked right before each change and raises where this process must not make it (see control.lease).
+    """
+
+    def __init__(self, admin: KafkaAdminClient, may_act: Callable[[], None] = lambda: None) -> None:
         self._admin = admin
+        self._may_act = may_act
 
     def describe(self) -> LiveCluster:
         """Brokers that are alive and every partition with its reassignment; raises ClusterUnreachable."""
@@ -69,6 +73,7 @@ class Cluster:
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
         """Start reassignments; None cancels one. Raises ClusterRequestFailed naming the first partition refused."""
         request = {TopicPartition(*key): list(replicas) if replicas else None for key, replicas in targets.items()}
+        self._may_act()
         with _translated("reassign partitions"):
             answers = self._admin.alter_partition_reassignments(request)
         refused = sorted(
@@ -85,6 +90,7 @@ class Cluster:
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, partition in partitions:
             by_topic[topic].append(partition)
+        self._may_act()
         with _translated("elect preferred leaders"):
             self._admin.elect_leaders(PREFERRED, dict(by_topic))
 
@@ -166,6 +172,7 @@ class Cluster:
         if not changes:
             return
         resources = [ConfigResource(kind, name, dict(values)) for name, values in sorted(changes.items())]
+        self._may_act()
         with _translated("change throttle settings"):
             answers = self._admin.alter_configs(resources, raise_on_unknown=False, incremental=True)
         failed = {name: answer for rows in answers.values() for name, answer in rows.items() if answer != "OK"}

@@ -3,6 +3,8 @@
     RebalancerError                 anything this package raises on purpose; exit code 1
       UsageProblem                  fix the input (option, setting, file): nothing was changed; exit code 2
       RefusedForSafety              carrying on could do harm; exit code 3
+        LeaseLost                   another process has the right to act now
+      LeaseExpired                  the right to act could not be renewed in time: retry later
       ClusterUnreachable            retry later: no broker answered in time
       ClusterRequestFailed          the cluster answered and refused
       TableUnavailable              a Delta table is missing, unreadable or not writable
@@ -29,6 +31,14 @@ class RefusedForSafety(RebalancerError):
     """The request was understood and refused because it could do harm."""
 
     exit_code = 3
+
+
+class LeaseLost(RefusedForSafety):
+    """Another process has taken over; this one must not change the cluster any more."""
+
+
+class LeaseExpired(RebalancerError):
+    """The lease ran out and waits to be renewed; nothing may be changed until then."""
 
 
 class ClusterUnreachable(RebalancerError):

@@ -5,7 +5,8 @@ them. Table and column names are a contract (a change needs a version and a CHAN
 Spark nor Delta.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 RECORD_VERSION = 1
@@ -44,6 +45,8 @@ class Table:
     key: tuple[str, ...]
     time_column: str
     columns: tuple[Column, ...]
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    """Delta properties that differ from those of all tables."""
 
     def column_names(self) -> tuple[str, ...]:
         """All columns, in order."""
@@ -158,6 +161,95 @@ GROUP_LAG = Table(
         _text("group_state", "State of the group at the newest sample, Kafka's name"),
         _integer("generation_id", "Generation of the group at the newest sample; null where unknown"),
         *_WINDOW_AUDIT,
+    ),
+)
+
+_PERIOD = (
+    _time("period_start", "Start of the hour or day, UTC, inclusive", nullable=False),
+    _time("period_end", "End of it, UTC, exclusive", nullable=False),
+)
+_PERIOD_AUDIT = (
+    _long("window_count", "Windows that it rests on", nullable=False),
+    _time("updated_at", "When this row was written, UTC", nullable=False),
+)
+_BROKER_PERIOD = (
+    _CLUSTER,
+    *_PERIOD,
+    _integer("broker", "Broker id", nullable=False),
+    _text("rack", "Rack of the broker, as last known; null where none is set"),
+    _number("bytes_in_per_sec", "Mean over the windows of bytes that clients write to it, bytes/s"),
+    _number("bytes_in_per_sec_max", "Highest single sample of it, bytes/s"),
+    _number("bytes_out_per_sec", "Mean over the windows of bytes that consumers read from it, bytes/s"),
+    _number("bytes_out_per_sec_max", "Highest window of it, bytes/s"),
+    _number("messages_in_per_sec", "Mean over the windows of records that clients write, records/s"),
+    _number("replication_bytes_in_per_sec", "Mean of bytes it replicates as a follower, bytes/s"),
+    _number("replication_bytes_out_per_sec", "Mean of bytes its followers fetch from it, bytes/s"),
+    _number("reassignment_bytes_in_per_sec", "Mean of bytes copied to it by reassignments, bytes/s; never load"),
+    _number("reassignment_bytes_out_per_sec", "Mean of bytes copied from it by reassignments, bytes/s; never load"),
+    _long("log_dir_used_bytes", "Bytes of replica logs on its disks at the end"),
+    _long("log_dir_usable_bytes", "Bytes still free on its disks at the end; null where unknown"),
+    _long("covered_ms", "Milliseconds for which the write rate is known", nullable=False),
+    *_PERIOD_AUDIT,
+)
+
+BROKER_LOAD_HOURLY = Table(
+    "broker_load_hourly",
+    "Load of each broker by the hour, made of broker_load once the hour is over, kept when the windows are gone",
+    ("kafka_cluster", "period_start", "broker"),
+    "period_start",
+    _BROKER_PERIOD,
+)
+
+BROKER_LOAD_DAILY = Table(
+    "broker_load_daily",
+    "Load of each broker by the day (UTC), made of broker_load once the day is over, kept when the windows are gone",
+    ("kafka_cluster", "period_start", "broker"),
+    "period_start",
+    _BROKER_PERIOD,
+)
+
+PARTITION_LOAD_DAILY = Table(
+    "partition_load_daily",
+    "Load of each replica by the day (UTC), made of partition_load once the day is over",
+    ("kafka_cluster", "period_start", "broker", "topic", "partition"),
+    "period_start",
+    (
+        _CLUSTER,
+        *_PERIOD,
+        _integer("broker", "Broker id that hosts the replica", nullable=False),
+        _text("topic", "Topic", nullable=False),
+        _integer("partition", "Partition number", nullable=False),
+        _text("role", "leader or follower, as last seen on that day", nullable=False),
+        _number("bytes_in_per_sec", "Mean write rate over the windows, bytes/s; null where never known"),
+        _number("bytes_in_per_sec_max", "Highest window of it, bytes/s"),
+        _number("bytes_out_per_sec", "Mean consumer read rate over the windows, bytes/s; null where never known"),
+        _number("bytes_out_per_sec_max", "Highest window of it, bytes/s"),
+        _number("messages_in_per_sec", "Mean of records appended, records/s; null where never known"),
+        _long("size_bytes", "Log size of the replica at the end of the day, bytes"),
+        _long("covered_ms", "Milliseconds for which the write rate is known", nullable=False),
+        *_PERIOD_AUDIT,
+    ),
+)
+
+GROUP_LAG_DAILY = Table(
+    "group_lag_daily",
+    "Offsets and lag of each consumer group and partition by the day (UTC), made of group_lag once the day is over",
+    ("kafka_cluster", "period_start", "group_id", "topic", "partition"),
+    "period_start",
+    (
+        _CLUSTER,
+        *_PERIOD,
+        _text("group_id", "Consumer group", nullable=False),
+        _text("topic", "Topic", nullable=False),
+        _integer("partition", "Partition number", nullable=False),
+        _long("committed_offset_first", "Committed offset at the beginning; null where none was committed"),
+        _long("committed_offset", "Committed offset at the end"),
+        _long("log_end_offset_first", "Log end offset at the beginning"),
+        _long("log_end_offset", "Log end offset at the end"),
+        _long("lag_records", "Records behind at the end; null where never known"),
+        _number("lag_records_mean", "Mean over the windows of the records behind"),
+        _long("lag_records_max", "Highest lag of the day, records"),
+        *_PERIOD_AUDIT,
     ),
 )
 
@@ -320,17 +412,59 @@ EXECUTION = Table(
     ),
 )
 
+LEASE = Table(
+    "lease",
+    "Who may change the cluster: one row per cluster, replaced at each renewal",
+    ("kafka_cluster",),
+    "renewed_at",
+    (
+        _CLUSTER,
+        _long("sequence", "Counts renewals and changes of holder; each number is written once", nullable=False),
+        _text("owner", "Process that holds it: host and process id", nullable=False),
+        _text("owner_namespace", "Boot and process namespace of the owner; null where it can't be told"),
+        _long("owner_started_ms", "When that process started, ms since 1970 UTC"),
+        _time("renewed_at", "When it was renewed, by the owner's clock, UTC", nullable=False),
+        _long("ttl_ms", "How long it holds without renewal, ms", nullable=False),
+        Column("released", ColumnType.BOOLEAN, "True once its owner has given it back", nullable=False),
+    ),
+    # Renewed every few seconds: its history is of no use and must not grow.
+    {
+        "delta.logRetentionDuration": "interval 1 hours",
+        "delta.deletedFileRetentionDuration": "interval 1 hours",
+    },
+)
+
+BROKER_INTENT = Table(
+    "broker_intent",
+    "What people want of a broker, append only: the newest row of a broker holds",
+    ("kafka_cluster", "broker", "event_time"),
+    "event_time",
+    (
+        _CLUSTER,
+        _integer("broker", "Broker id", nullable=False),
+        _time("event_time", "When it was said, UTC", nullable=False),
+        _text("intent", "drain: it must end empty and get nothing; use: it takes its share", nullable=False),
+        _text("by", "Who said so: host and process id", nullable=False),
+    ),
+)
+
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
         PARTITION_LOAD,
         BROKER_LOAD,
         GROUP_LAG,
+        BROKER_LOAD_HOURLY,
+        BROKER_LOAD_DAILY,
+        PARTITION_LOAD_DAILY,
+        GROUP_LAG_DAILY,
         REJECTED_RECORD,
         PIPELINE_BATCH,
         DECISION,
         PLAN,
         MOVEMENT,
         EXECUTION,
+        LEASE,
+        BROKER_INTENT,
     )
 }

@@ -8,6 +8,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
+from assignor_core.errors import InputError
+from assignor_core.maintenance import window_of
+
 Milliseconds = Annotated[int, Field(ge=1, le=30 * 86_400_000)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -55,6 +58,9 @@ class KafkaSettings(Section):
         return self
 
 
+ForeignFormat = Literal["cruise-control", "telegraf-json", "otlp-json", "prometheus-json"]
+
+
 class TopicSettings(Section):
     """The two input topics; created when missing."""
 
@@ -63,6 +69,12 @@ class TopicSettings(Section):
     partitions: int = Field(4, ge=1, le=1000, description="Partitions of each, when created")
     replication_factor: int = Field(3, ge=1, le=32767, description="Wished when created; fewer brokers give fewer")
     retention_ms: Milliseconds = Field(86_400_000, description="How long records are kept, when created")
+    foreign: dict[str, ForeignFormat] = Field(
+        default={}, description="topic: format of topics that other tools write, read besides; see docs/pipeline.md"
+    )
+    broker_ids: dict[str, int] = Field(
+        default={}, description="With foreign: broker id of each host or agent address that their samples name"
+    )
 
 
 class StorageSettings(Section):
@@ -96,6 +108,9 @@ class PipelineSettings(Section):
     records_per_batch_max: int = Field(500_000, ge=1, description="Most records read in one micro-batch and topic")
     driver_memory: str = Field("2g", pattern=r"^\d+[kmgt]$", description="Heap of the driver")
     retention_ms: int = Field(90 * 86_400_000, ge=60_000, description="How long window rows are kept")
+    rollup_retention_ms: int = Field(
+        5 * 365 * 86_400_000, ge=86_400_000, description="How long the hours and days made of them are kept"
+    )
     maintenance_interval_ms: Milliseconds = Field(900_000, description="Time between maintenance runs (OPTIMIZE)")
 
 
@@ -106,7 +121,13 @@ class TriggerSettings(Section):
     exit_ratio: float = Field(1.15, ge=1.0, description="max/mean below this ends it")
     windows_over: int = Field(3, ge=1, le=1000, description="k: windows that must be over, out of ...")
     windows_considered: int = Field(5, ge=1, le=1000, description="n: the newest windows looked at")
+    windows_over_urgent: int = Field(
+        2, ge=1, le=1000, description="k where consumer groups that read from the hot broker fall behind"
+    )
     cooldown_ms: int = Field(600_000, ge=0, description="After a plan, no new one for this long")
+    broker_failure_grace_ms: Milliseconds = Field(
+        1_800_000, description="A broker away for longer has failed: its replicas are planned elsewhere"
+    )
     completeness_min: Ratio = Field(0.95, description="Least share of brokers that reported in a window")
     load_min_bytes_per_sec: float = Field(
         100_000.0, ge=0, description="Below this mean load of a broker, skew isn't worth a move"
@@ -143,17 +164,32 @@ class PlannerSettings(Section):
     plan_ttl_ms: Milliseconds = Field(3_600_000, description="A plan older than this is refused")
 
 
+def _maintenance_windows(texts: list[str]) -> list[str]:
+    for text in texts:
+        try:
+            window_of(text)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+    return texts
+
+
 class ControlSettings(Section):
     """Deciding and acting."""
 
     mode: Literal["observe", "propose", "apply"] = Field(
         "propose", description="observe: decide only; propose: make plans; apply: carry them out"
     )
+    maintenance_windows: Annotated[list[str], AfterValidator(_maintenance_windows)] = Field(
+        default=[], description="Mode apply acts only then, UTC, like 'Mon-Fri 01:00-05:00'; none: at any time"
+    )
     tick_interval_ms: Milliseconds = Field(5_000, description="Time between evaluations")
     throttle_bytes_per_sec: int = Field(50_000_000, ge=1_000, description="Replication throttle per broker")
     movements_in_flight_max: int = Field(50, ge=1, le=10_000, description="Partitions reassigned at a time")
     movements_per_broker_max: int = Field(5, ge=1, le=10_000, description="Of those, per receiving or sending broker")
     execution_deadline_ms: Milliseconds = Field(6 * 3_600_000, description="After this it gives up and restores")
+    lease_ms: int = Field(
+        15_000, ge=1_000, le=600_000, description="A control that falls silent for this long is taken over by another"
+    )
     settle_windows: int = Field(
         2, ge=1, le=100, description="Closed windows after a plan before its result is measured"
     )

@@ -90,7 +90,7 @@ def create_table(root: str, name: str) -> DeltaTable:
             mode="ignore",
             name=table.name,
             description=table.comment,
-            configuration=CONFIGURATION,
+            configuration={**CONFIGURATION, **table.configuration},
         )
     except (DeltaError, OSError) as error:
         raise TableUnavailable(f"table {name} at {uri} can't be made: {_first_line(error)}") from None
@@ -98,20 +98,42 @@ def create_table(root: str, name: str) -> DeltaTable:
 
 def append(root: str, name: str, rows: Sequence[Row], *, transaction_id: str, transaction_version: int) -> bool:
     """Append `rows` once: False where this transaction had been written already. Raises TableUnavailable."""
-    table = TABLES[name]
+    return _write(root, name, rows, None, Transaction(transaction_id, transaction_version))
+
+
+def replace(
+    root: str, name: str, rows: Sequence[Row], *, kafka_cluster: str, transaction_id: str, transaction_version: int
+) -> bool:
+    """Put `rows` in the place of all of one cluster, once, as `append` does."""
+    predicate = f"kafka_cluster = '{kafka_cluster.replace(chr(39), chr(39) * 2)}'"
+    return _write(root, name, rows, predicate, Transaction(transaction_id, transaction_version))
+
+
+def tidy(root: str, name: str) -> None:
+    """Remove files and log entries beyond the table's own retention; raises TableUnavailable."""
+    delta = open_table(root, name)
+    try:
+        if delta is not None:
+            delta.vacuum(dry_run=False)
+            delta.cleanup_metadata()
+    except (DeltaError, OSError) as error:
+        raise TableUnavailable(f"table {name} can't be tidied: {_first_line(error)}") from None
+
+
+def _write(root: str, name: str, rows: Sequence[Row], replaced: str | None, transaction: Transaction) -> bool:
+    """Write `rows` in the place of those for which the SQL predicate `replaced` holds; None appends."""
     delta = create_table(root, name)
     try:
         # A retention shorter than the table's life would let an old duplicate in again, so none is set.
-        written = delta.transaction_version(transaction_id)
-        if written is not None and written >= transaction_version:
+        written = delta.transaction_version(transaction.app_id)
+        if written is not None and written >= transaction.version:
             return False
-        data = pa.Table.from_pylist([dict(row) for row in rows], schema=arrow_schema(table))
-        write_deltalake(
-            delta,
-            data,
-            mode="append",
-            commit_properties=CommitProperties(app_transactions=[Transaction(transaction_id, transaction_version)]),
-        )
+        data = pa.Table.from_pylist([dict(row) for row in rows], schema=arrow_schema(TABLES[name]))
+        properties = CommitProperties(app_transactions=[transaction])
+        if replaced is None:
+            write_deltalake(delta, data, mode="append", commit_properties=properties)
+        else:
+            write_deltalake(delta, data, mode="overwrite", predicate=replaced, commit_properties=properties)
     except (DeltaError, OSError, pa.ArrowException) as error:
         raise TableUnavailable(f"table {name} can't be written: {_first_line(error)}") from None
     return True

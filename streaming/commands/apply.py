@@ -1,7 +1,7 @@
 """`rebalancer apply PLAN` and `rebalancer abort`: a person acts.
 
 `apply` writes the approval into the journal. Where a control is running it carries the plan out, and this command
-follows; where none is, this command holds the executor's lock and does it itself.
+follows; where none is (or it has died), this command takes the lease and does it itself.
 """
 
 import json
@@ -21,8 +21,8 @@ from streaming.settings import Settings
 
 if TYPE_CHECKING:
     from streaming.cluster import Cluster
-    from streaming.control.executor import Executor
     from streaming.control.journal import ExecutionRecord, Journal, PlanRecord
+    from streaming.control.lease import Lease
 
 POLL_INTERVAL_S = 1.0
 
@@ -35,9 +35,8 @@ POLL_INTERVAL_S = 1.0
 def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes: bool, revalidate: bool) -> int:
     """Carry out exactly that plan: PLAN is a plan's id (or its beginning), or a file that `rebalancer plan` wrote."""
     from streaming.cluster import Cluster
-    from streaming.control.executor import Executor
     from streaming.control.journal import Journal, owner
-    from streaming.control.lock import executor_lock
+    from streaming.control.lease import Lease
     from streaming.kafka_clients import admin_client
     from streaming.logs import configure_logging
 
@@ -49,13 +48,12 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
     if not yes and not click.confirm("Carry out this plan on the live cluster?"):
         return 3
     admin = admin_client(settings.kafka)
+    lease = Lease(settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms)
     try:
-        cluster = Cluster(admin)
-        record = journal.approve(approved, f"a person ({owner()})", now_ms=_now_ms())
-        with executor_lock(settings.storage.tables) as ours:
-            executor = Executor(cluster, journal, settings) if ours else None
-            if executor is None or executor.begin(record, approved, now_ms=_now_ms()):
-                _follow(executor, journal, record, approved)
+        with lease.kept():
+            cluster = Cluster(admin, lease.check)
+            record = journal.approve(approved, f"a person ({owner()})", now_ms=_now_ms())
+            _Following(cluster, journal, lease, settings).to_the_end(record, approved)
         if record.last_event == "refused" and revalidate:
             _propose_again(cluster, journal, settings)
     finally:
@@ -69,63 +67,86 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
 def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Stop the execution under way, cancel its moves in flight and take its throttles away."""
     from streaming.cluster import Cluster
-    from streaming.control.executor import Executor
     from streaming.control.journal import Journal
-    from streaming.control.lock import executor_lock
+    from streaming.control.lease import Lease
     from streaming.kafka_clients import admin_client
 
     settings = settings_from(config_file, assignments)
     journal = Journal(settings)
-    now_ms = _now_ms()
-    running = [record for record in journal.executions(now_ms=now_ms) if not record.ended]
+    running = [record for record in journal.executions(now_ms=_now_ms()) if not record.ended]
     if not running:
         click.echo("nothing is being executed")
         return 0
-    for record in running:
-        journal.request_abort(record, now_ms=now_ms)
-        record.abort_requested = True
-    with executor_lock(settings.storage.tables) as ours:
-        if not ours:
-            click.echo(f"asked the running executor to abort {', '.join(record.execution_id for record in running)}")
-            return 0
-        admin = admin_client(settings.kafka)
-        try:
+    admin = admin_client(settings.kafka)
+    lease = Lease(settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms)
+    try:
+        with lease.kept():
+            following = _Following(Cluster(admin, lease.check), journal, lease, settings)
             for record in running:
-                executor = Executor(Cluster(admin), journal, settings)
-                while not executor.tick(record, journal.plan(record.plan_id).plan, now_ms=_now_ms()):
-                    time.sleep(POLL_INTERVAL_S)
-                click.echo(f"{record.execution_id}: {record.events[-1]['detail']}")
-        finally:
-            admin.close()
-    return 0
+                journal.request_abort(record, now_ms=_now_ms())
+                following.to_the_end(record, journal.plan(record.plan_id))
+                click.echo(f"{record.execution_id}: {record.last_event}: {record.events[-1]['detail']}")
+    finally:
+        admin.close()
+    return 0 if all(record.ended for record in running) else 1
 
 
-def _follow(executor: "Executor | None", journal: "Journal", record: "ExecutionRecord", approved: "PlanRecord") -> None:
-    """Tick (or watch the control that does) until it has ended; Ctrl-C asks for an abort, a second one leaves."""
-    interrupted = threading.Event()
+class _Following:
+    """Watches an execution to its end; carries it out where no control does, or the one that did is gone."""
 
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        if interrupted.is_set():
-            raise KeyboardInterrupt
-        interrupted.set()
+    def __init__(self, cluster: "Cluster", journal: "Journal", lease: "Lease", settings: Settings) -> None:
+        from streaming.control.executor import Executor
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    shown = -1
-    while not record.ended:
-        known = next(row for row in journal.executions(now_ms=_now_ms()) if row.execution_id == record.execution_id)
-        if interrupted.is_set() and not known.abort_requested:
-            journal.request_abort(known, now_ms=_now_ms())
-        record.abort_requested = known.abort_requested or interrupted.is_set()
-        if executor is None:
-            record.events[:] = known.events
+        self._executor = Executor(cluster, journal, settings)
+        self._journal = journal
+        self._lease = lease
+        self._interrupted = threading.Event()
+        self._shown = -1
+
+    def to_the_end(self, record: "ExecutionRecord", approved: "PlanRecord") -> None:
+        """Ctrl-C asks for an abort, a second one leaves; raises what the cluster and the tables raise."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        ours = False
+        while not record.ended:
+            self._read(record)
+            if not ours and self._lease.try_acquire():
+                ours = True
+                self._read(record)
+                if not record.ended and record.last_event != "approved":
+                    self._executor.resume(record, approved.plan)
+            if ours and not record.ended:
+                self._act(record, approved)
+            self._show_progress(record)
+            if not record.ended:
+                time.sleep(POLL_INTERVAL_S)
+
+    def _act(self, record: "ExecutionRecord", approved: "PlanRecord") -> None:
+        if record.last_event == "approved":
+            self._executor.begin(record, approved, now_ms=_now_ms())
         else:
-            executor.tick(record, approved.plan, now_ms=_now_ms())
+            self._executor.tick(record, approved.plan, now_ms=_now_ms())
+
+    def _read(self, record: "ExecutionRecord") -> None:
+        """What the journal says now; a wish to stop is written there, whoever carries it out."""
+        known = next(
+            row for row in self._journal.executions(now_ms=_now_ms()) if row.execution_id == record.execution_id
+        )
+        if self._interrupted.is_set() and not known.abort_requested:
+            self._journal.request_abort(known, now_ms=_now_ms())
+        record.abort_requested = known.abort_requested or self._interrupted.is_set()
+        record.events[:] = known.events
+
+    def _show_progress(self, record: "ExecutionRecord") -> None:
         last = record.events[-1]
-        if last["movements_done"] != shown:
-            shown = last["movements_done"]
-            click.echo(f"{shown} of {last['movements_total']} movements, {last['bytes_moved']:,} bytes")
-        time.sleep(POLL_INTERVAL_S)
+        if last["movements_done"] != self._shown:
+            self._shown = last["movements_done"]
+            click.echo(f"{self._shown} of {last['movements_total']} movements, {last['bytes_moved']:,} bytes")
+
+    def _stop(self, _signal: int, _frame: FrameType | None) -> None:
+        if self._interrupted.is_set():
+            raise KeyboardInterrupt
+        self._interrupted.set()
 
 
 def _import_plan(file: str, journal: "Journal") -> str:

@@ -74,7 +74,10 @@ class Executor:
         self._last_progress_ms = 0
 
     def begin(self, record: ExecutionRecord, approved: PlanRecord, *, now_ms: int) -> bool:
-        """Check the approved plan against the live cluster and start it; False where it was refused."""
+        """Check the approved plan against the live cluster and start it; False where it was refused or called off."""
+        if record.abort_requested:
+            self._journal.write_event(record, "aborted", "a person asked to stop before it began", now_ms=now_ms)
+            return False
         problem = self._problem(approved, now_ms)
         if problem:
             self._journal.write_event(record, "refused", problem, now_ms=now_ms)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from assignor_core.plan import Plan, plan_from_json
 from assignor_core.trigger import Evaluation, SkewWindow, TriggerPolicy, TriggerState
 from streaming import tables
-from streaming.errors import UsageProblem
+from streaming.errors import LeaseLost, UsageProblem
 from streaming.settings import Settings
 
 RESOURCES = ("bytes_in", "bytes_out", "disk", "leaders", "replicas")
@@ -245,7 +245,7 @@ class Journal:
         }
         if not self._append("execution", [row], f"execution:{record.execution_id}", row["sequence"]):
             # Somebody else has written this place in the journal: we are not alone, and must not go on.
-            raise UsageProblem(f"execution {record.execution_id} is being carried out by another process")
+            raise LeaseLost(f"execution {record.execution_id} is being carried out by another process")
         record.events.append(row)
 
     def _append(self, name: str, rows: list[dict[str, Any]], transaction_id: str, version: int) -> bool:

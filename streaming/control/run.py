@@ -14,9 +14,15 @@ from streaming.cluster import Cluster
 from streaming.control.deciding import Decider, measured_ratio
 from streaming.control.executor import Executor
 from streaming.control.journal import APPROVED, ExecutionRecord, Journal, PlanRecord
-from streaming.control.lock import executor_lock
+from streaming.control.lease import Lease
 from streaming.control.windows import closed_windows
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable, RefusedForSafety, TableUnavailable
+from streaming.errors import (
+    ClusterRequestFailed,
+    ClusterUnreachable,
+    LeaseExpired,
+    LeaseLost,
+    TableUnavailable,
+)
 from streaming.kafka_clients import admin_client
 from streaming.settings import Settings
 from streaming.tables import to_ms
@@ -24,6 +30,7 @@ from streaming.tables import to_ms
 log = structlog.get_logger()
 
 EXECUTING_INTERVAL_MS = 1_000
+STAND_BY_INTERVAL_MS = 2_000
 MEASURE_PATIENCE_WINDOWS = 20
 """A plan whose result can't be measured within this many windows stays unmeasured."""
 
@@ -38,29 +45,44 @@ def run_control(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     admin = admin_client(settings.kafka)
+    lease = Lease(settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms)
     try:
-        with executor_lock(settings.storage.tables) as ours:
-            if not ours:
-                raise RefusedForSafety(f"another control is running on the tables in {settings.storage.tables}")
-            loop = ControlLoop(Cluster(admin), settings, now_ms=_now_ms())
-            log.info("control_started", mode=settings.control.mode, kafka_cluster=settings.kafka.cluster_name)
-            while not stopping.is_set():
-                wait_ms = _tick(loop, settings)
-                stopping.wait(wait_ms / 1000)
+        with lease.kept():
+            _run_as_holder_or_stand_by(Cluster(admin, lease.check), lease, settings, stopping)
     finally:
         admin.close()
     log.info("control_stopped")
     return 0
 
 
-def _tick(loop: "ControlLoop", settings: Settings) -> int:
-    """One tick; returns how long to wait before the next, ms."""
-    try:
-        busy = loop.tick(now_ms=_now_ms())
-    except (ClusterUnreachable, ClusterRequestFailed, TableUnavailable) as error:
-        log.warning("tick_failed", error=str(error))
-        return settings.control.tick_interval_ms
-    return EXECUTING_INTERVAL_MS if busy else settings.control.tick_interval_ms
+def _run_as_holder_or_stand_by(cluster: Cluster, lease: Lease, settings: Settings, stopping: threading.Event) -> None:
+    """Tick while the lease is ours; else stand by. A loop that lost it is thrown away: the journal is its memory."""
+    loop: ControlLoop | None = None
+    standing_by = False
+    while not stopping.is_set():
+        wait_ms = STAND_BY_INTERVAL_MS
+        try:
+            if not lease.held:
+                loop = None
+            if loop is not None:
+                busy = loop.tick(now_ms=_now_ms())
+                wait_ms = EXECUTING_INTERVAL_MS if busy else settings.control.tick_interval_ms
+            elif lease.held or lease.try_acquire():
+                loop = ControlLoop(cluster, settings, now_ms=_now_ms())
+                log.info("control_started", mode=settings.control.mode, kafka_cluster=settings.kafka.cluster_name)
+                wait_ms, standing_by = 0, False
+            elif not standing_by:
+                log.info(
+                    "standing_by", kafka_cluster=settings.kafka.cluster_name, reason="another control holds the lease"
+                )
+                standing_by = True
+        except LeaseLost as error:
+            log.error("lease_lost", reason=str(error))
+            loop = None
+        except (ClusterUnreachable, ClusterRequestFailed, TableUnavailable, LeaseExpired) as error:
+            log.warning("tick_failed", error=str(error))
+            wait_ms = settings.control.tick_interval_ms
+        stopping.wait(wait_ms / 1000)
 
 
 class ControlLoop:

@@ -11,7 +11,6 @@ from kafka import KafkaAdminClient
 from assignor_core.live import LiveCluster
 from streaming import tables
 from streaming.cluster import Cluster
-from streaming.control.lock import executor_lock
 from streaming.control.run import ControlLoop
 from streaming.control.windows import closed_windows
 from streaming.kafka_clients import admin_client
@@ -140,11 +139,3 @@ def test_a_window_is_closed_only_once_nothing_can_change_it(settings: Settings, 
     tables.open_table(own.storage.tables, "broker_load").update(updates={"is_final": "false"})  # type: ignore[union-attr]
     # The newest event is 10 s past the end of the first window and before the end of the second.
     assert [window.start_ms for window in closed_windows(own, now_ms=NOW_MS)] == [NOW_MS - 3 * WINDOW_MS]
-
-
-def test_only_one_may_execute(settings: Settings) -> None:
-    with executor_lock(settings.storage.tables) as first, executor_lock(settings.storage.tables) as second:
-        assert first
-        assert not second
-    with executor_lock(settings.storage.tables) as again:
-        assert again

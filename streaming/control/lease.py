@@ -1,0 +1,174 @@
+"""One executor at a time, on any storage: a lease in a Delta table, renewed while its holder lives.
+
+Every renewal is a commit that succeeds only if nobody else has made the next one, so two holders can't both renew. A
+holder judges its own lease by a clock that goes on while the process is stopped, and asks before each change of the
+cluster; one that waits judges by how long the row has stood still before its own eyes. No two clocks are compared.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pyarrow.compute as pc
+import structlog
+
+from streaming import tables
+from streaming.control.journal import owner
+from streaming.errors import LeaseExpired, LeaseLost, TableUnavailable
+
+log = structlog.get_logger()
+
+TABLE = "lease"
+RENEWALS_PER_TTL = 3
+TAKE_OVER_MARGIN_MS = 2_000
+"""A lease that stood still for its length and this much longer may be taken."""
+RENEWALS_PER_TIDY = 500
+START_SLACK_MS = 1_000
+
+
+def clock_ms() -> int:
+    """A clock that never goes back and counts time in which the process or the machine was stopped."""
+    boot_time: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime_ns(boot_time) // 1_000_000
+
+
+@dataclass(slots=True)
+class Lease:
+    """The right to change one Kafka cluster; `kafka_cluster` is its name in the tables."""
+
+    root: str
+    kafka_cluster: str
+    ttl_ms: int
+    clock: Callable[[], int] = clock_ms
+    _sequence: int = 0
+    _valid_until_ms: int | None = None
+    _watched: tuple[int, int] = (-1, 0)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def held(self) -> bool:
+        """Whether this process is the holder, though its lease may have run out and wait to be renewed."""
+        return self._valid_until_ms is not None
+
+    def try_acquire(self) -> bool:
+        """Take the lease if it is free, given back, or its holder is gone; to be called again and again.
+
+        Raises TableUnavailable.
+        """
+        row = self._row()
+        asked_ms = self.clock()
+        if row is not None and not row["released"] and not _has_died(row):
+            if row["sequence"] != self._watched[0]:
+                self._watched = (row["sequence"], asked_ms)
+            if asked_ms - self._watched[1] <= row["ttl_ms"] + TAKE_OVER_MARGIN_MS:
+                return False
+            log.warning("lease_taken_over", kafka_cluster=self.kafka_cluster, holder=row["owner"])
+        with self._guard:
+            return self._write(row["sequence"] + 1 if row else 0, asked_ms)
+
+    def renew(self) -> None:
+        """Prolong it; a holder whose lease ran out gets it back if nobody took it.
+
+        Raises LeaseLost once another has it, TableUnavailable where the table can't be written: try again.
+        """
+        with self._guard:
+            asked_ms = self.clock()
+            if self.held and not self._write(self._sequence + 1, asked_ms):
+                self._valid_until_ms = None
+                raise LeaseLost(f"another process has taken over {self.kafka_cluster}")
+
+    def release(self) -> None:
+        """Give it back, so that the next one needn't wait."""
+        with self._guard, suppress(TableUnavailable):
+            if self.held:
+                self._write(self._sequence + 1, self.clock(), released=True)
+            self._valid_until_ms = None
+
+    def check(self) -> None:
+        """Called right before each change of the cluster; raises LeaseLost or LeaseExpired."""
+        valid_until_ms = self._valid_until_ms
+        if valid_until_ms is None:
+            raise LeaseLost(f"this process may not change {self.kafka_cluster}: it does not hold the lease")
+        if self.clock() >= valid_until_ms:
+            raise LeaseExpired(f"the lease on {self.kafka_cluster} has run out and could not be renewed in time")
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Renew in the background while held, and give it back at the end."""
+        ended = threading.Event()
+        keeper = threading.Thread(target=self._keep, args=(ended,), name="lease", daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            keeper.join()
+            self.release()
+
+    def _keep(self, ended: threading.Event) -> None:
+        renewals = 0
+        while not ended.wait(self.ttl_ms / RENEWALS_PER_TTL / 1000):
+            try:
+                self.renew()
+                renewals += self.held
+                if self.held and renewals % RENEWALS_PER_TIDY == 0:
+                    tables.tidy(self.root, TABLE)
+            except LeaseLost as error:
+                log.error("lease_lost", reason=str(error))
+            except TableUnavailable as error:
+                log.warning("lease_not_renewed", error=str(error))
+
+    def _row(self) -> tables.Row | None:
+        where = pc.field("kafka_cluster") == self.kafka_cluster
+        return tables.newest(tables.read(self.root, TABLE, where=where), "sequence")
+
+    def _write(self, sequence: int, asked_ms: int, *, released: bool = False) -> bool:
+        row = {
+            "kafka_cluster": self.kafka_cluster,
+            "sequence": sequence,
+            "owner": owner(),
+            "owner_namespace": _namespace(),
+            "owner_started_ms": _started_ms(os.getpid()),
+            "renewed_at": tables.utc(time.time_ns() // 1_000_000),
+            "ttl_ms": self.ttl_ms,
+            "released": released,
+        }
+        written = tables.replace(
+            self.root, TABLE, [row], kafka_cluster=self.kafka_cluster,
+            transaction_id=f"lease:{self.kafka_cluster}", transaction_version=sequence,
+        )  # fmt: skip
+        if written:
+            self._sequence = sequence
+            # Counted from before the write: a slow commit must not lengthen the lease.
+            self._valid_until_ms = asked_ms + self.ttl_ms
+        return written
+
+
+def _has_died(row: tables.Row) -> bool:
+    """True only where it can be known: the holder ran among the processes this one sees, and is no longer there."""
+    if row["owner_namespace"] is None or row["owner_namespace"] != _namespace():
+        return False
+    started_ms = _started_ms(int(row["owner"].rpartition("/")[2]))
+    return started_ms is None or abs(started_ms - row["owner_started_ms"]) > START_SLACK_MS
+
+
+def _started_ms(pid: int) -> int | None:
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else round(process.create_time() * 1000)
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _namespace() -> str | None:
+    """Names the set of processes whose ids this process can compare: a boot and a pid namespace; None off Linux."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return None

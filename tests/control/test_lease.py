@@ -1,0 +1,160 @@
+"""The lease: one holder at a time, taken over from the dead at once and from the silent in time, never doubled."""
+
+import multiprocessing
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streaming import tables
+from streaming.cluster import Cluster
+from streaming.control.lease import TABLE, TAKE_OVER_MARGIN_MS, Lease
+from streaming.errors import LeaseExpired, LeaseLost, TableUnavailable
+
+TTL_MS = 15_000
+
+
+class Clock:
+    """Moves only when told."""
+
+    now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def lease(root: Path, clock: Clock) -> Lease:
+    return Lease(str(root), "main", TTL_MS, clock)
+
+
+def test_the_second_waits_until_the_first_gives_it_back(tmp_path: Path, clock: Clock) -> None:
+    first, second = lease(tmp_path, clock), lease(tmp_path, clock)
+    assert first.try_acquire()
+    assert not second.try_acquire()
+    first.check()
+    with pytest.raises(LeaseLost):
+        second.check()
+    first.release()
+    assert second.try_acquire()
+    with pytest.raises(LeaseLost):
+        first.check()
+
+
+def test_a_silent_holder_is_taken_over_and_fenced(tmp_path: Path, clock: Clock) -> None:
+    first, second = lease(tmp_path, clock), lease(tmp_path, clock)
+    first.try_acquire()
+    second.try_acquire()
+    clock.now_ms += TTL_MS
+    with pytest.raises(LeaseExpired):
+        first.check()  # stops acting before the other may begin
+    assert not second.try_acquire()
+    clock.now_ms += TAKE_OVER_MARGIN_MS + 1
+    assert second.try_acquire()
+    with pytest.raises(LeaseLost):
+        first.renew()
+    with pytest.raises(LeaseLost):
+        first.check()
+    second.check()
+
+
+def test_a_holder_that_renews_is_never_taken_over(tmp_path: Path, clock: Clock) -> None:
+    first, second = lease(tmp_path, clock), lease(tmp_path, clock)
+    first.try_acquire()
+    for _ in range(10):
+        clock.now_ms += TTL_MS - 1
+        first.check()
+        first.renew()
+        assert not second.try_acquire()
+
+
+def test_a_lease_that_ran_out_comes_back_if_nobody_took_it(tmp_path: Path, clock: Clock) -> None:
+    first = lease(tmp_path, clock)
+    first.try_acquire()
+    clock.now_ms += 10 * TTL_MS
+    with pytest.raises(LeaseExpired):
+        first.check()
+    first.renew()
+    first.check()
+
+
+def test_clusters_do_not_share_a_lease(tmp_path: Path, clock: Clock) -> None:
+    other = Lease(str(tmp_path), "it's another", TTL_MS, clock)
+    assert lease(tmp_path, clock).try_acquire()
+    assert other.try_acquire()
+    other.renew()
+    assert not lease(tmp_path, clock).try_acquire()
+    assert len(tables.read(str(tmp_path), TABLE)) == 2
+
+
+def test_a_holder_that_was_killed_needs_no_waiting(tmp_path: Path, clock: Clock) -> None:
+    code = f"from streaming.control.lease import Lease\nassert Lease({str(tmp_path)!r}, 'main', 600_000).try_acquire()"
+    subprocess.run([sys.executable, "-c", code], check=True)  # ends without giving it back
+    assert lease(tmp_path, clock).try_acquire()
+
+
+def _try(root: str, start: object, results: object) -> None:
+    start.wait()  # type: ignore[attr-defined]
+    try:
+        results.put(Lease(root, "main", TTL_MS).try_acquire())  # type: ignore[attr-defined]
+    except TableUnavailable:
+        results.put(False)  # type: ignore[attr-defined]
+    start.wait()  # type: ignore[attr-defined]
+
+
+def test_of_many_at_once_one_gets_it(tmp_path: Path) -> None:
+    tables.create_table(str(tmp_path), TABLE)
+    context = multiprocessing.get_context("spawn")
+    start, results = context.Barrier(4), context.Queue()
+    rivals = [context.Process(target=_try, args=(str(tmp_path), start, results)) for _ in range(4)]
+    for rival in rivals:
+        rival.start()
+    assert sorted(results.get(timeout=60) for _ in rivals) == [False, False, False, True]
+    for rival in rivals:
+        rival.join(timeout=60)
+        assert rival.exitcode == 0
+
+
+def test_a_folder_that_cannot_be_written_costs_the_lease_only_in_time(tmp_path: Path, clock: Clock) -> None:
+    first = lease(tmp_path, clock)
+    first.try_acquire()
+    moved = tmp_path.with_name("moved")
+    tmp_path.rename(moved)
+    tmp_path.write_text("in the place of the folder")
+    with pytest.raises(TableUnavailable):
+        first.renew()
+    first.check()
+    tmp_path.unlink()
+    moved.rename(tmp_path)
+    first.renew()
+
+
+def test_its_files_are_kept_few(tmp_path: Path, clock: Clock) -> None:
+    first = lease(tmp_path, clock)
+    first.try_acquire()
+    for _ in range(5):
+        first.renew()
+    assert len(tables.open_table(str(tmp_path), TABLE).file_uris()) == 1  # type: ignore[union-attr]
+    tables.tidy(str(tmp_path), TABLE)
+    first.renew()
+
+
+def test_no_change_of_the_cluster_is_sent_without_it(tmp_path: Path, clock: Clock) -> None:
+    class Refusing:
+        """An admin client that must not be called."""
+
+        def __getattr__(self, name: str) -> object:
+            raise AssertionError(f"{name} was called")
+
+    cluster = Cluster(Refusing(), lease(tmp_path, clock).check)
+    with pytest.raises(LeaseLost):
+        cluster.reassign({("t", 0): (1,)})
+    with pytest.raises(LeaseLost):
+        cluster.elect_preferred([("t", 0)])
+    with pytest.raises(LeaseLost):
+        cluster.set_throttle(1_000, [1], {"t": frozenset({(0, 1)})}, {})
