@@ -1,13 +1,14 @@
 """When skew is worth a plan: one pure step per closed window.
 
 The trigger looks at `SkewWindow`s (figures of one closed window) and remembers nothing but `TriggerState`, which the
-caller keeps. Two thresholds (enter > exit) and "k of the newest n windows" keep it from flapping; a cooldown, a floor
-of absolute load, a floor of completeness and a running reassignment keep it from acting at the wrong time. Every step
-says why. It knows no planner, no table and no clock: `now_ms` is an argument.
+caller keeps. Two thresholds (enter > exit) and "the same broker in k of the newest n windows" keep it from flapping; a
+cooldown, a floor of absolute load, a floor of completeness and a running reassignment keep it from acting at the wrong
+time; consumers that fall behind on the hot broker make it sooner; a broker that is gone for too long comes first. Every
+step says why. It knows no planner, no table and no clock: `now_ms` is an argument.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from assignor_core.errors import InputError
@@ -24,6 +25,7 @@ class Reason(StrEnum):
     """Why; one word for tables and metrics."""
 
     SKEWED = "skewed"
+    BROKER_FAILED = "broker_failed"
     BALANCED = "balanced"
     NOT_ENOUGH_WINDOWS = "not_enough_windows"
     INCOMPLETE = "incomplete"
@@ -31,36 +33,44 @@ class Reason(StrEnum):
     LOW_LOAD = "low_load"
     IN_PROGRESS = "in_progress"
     COOLDOWN = "cooldown"
+    MAINTENANCE_WINDOW = "maintenance_window"
     MIN_GAIN = "min_gain"
     DRY_RUN = "dry_run"
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerPolicy:
-    """Thresholds are max/mean ratios (1 = even), times ms, load bytes/s per broker."""
+    """Thresholds are ratios to the mean (1 = even), times ms, load bytes/s per broker."""
 
     enter_ratio: float = 1.30
     exit_ratio: float = 1.15
     windows_over: int = 3
     windows_considered: int = 5
+    windows_over_urgent: int = 2
+    """Instead of `windows_over`, where groups that read from the hot broker fall behind."""
     cooldown_ms: int = 600_000
     completeness_min: float = 0.95
     load_min_bytes_per_sec: float = 100_000.0
     stale_after_ms: int = 300_000
+    broker_failure_grace_ms: int = 1_800_000
+    """A broker that is away for longer has failed; a restart or an upgrade takes less."""
 
     def __post_init__(self) -> None:
         if not 1.0 <= self.exit_ratio < self.enter_ratio:
             raise InputError(f"thresholds must be 1 <= exit < enter, found {self.exit_ratio} and {self.enter_ratio}")
         if not 1 <= self.windows_over <= self.windows_considered:
             raise InputError(f"windows must be 1 <= k <= n, found {self.windows_over} and {self.windows_considered}")
+        if self.windows_over_urgent < 1:
+            raise InputError(f"windows_over_urgent must be 1 or more, found {self.windows_over_urgent}")
 
 
 @dataclass(frozen=True, slots=True)
 class SkewWindow:
-    """One closed window: skew (max/mean) and mean load by resource, and how many brokers reported."""
+    """One closed window: each broker's load over the mean and the mean itself, by resource; how many reported."""
 
     window_end_ms: int
-    max_over_mean: Mapping[str, float]
+    ratios: Mapping[str, Mapping[int, float]]
+    """resource: broker: load over mean load; utilisation where capacities are known."""
     mean_load: Mapping[str, float]
     brokers_expected: int
     brokers_reporting: int
@@ -70,14 +80,31 @@ class SkewWindow:
         """Share of the expected brokers that reported, 0 to 1."""
         return min(1.0, self.brokers_reporting / self.brokers_expected) if self.brokers_expected else 0.0
 
+    def max_over_mean(self, resource: str) -> float:
+        """The one figure of a resource; 1 where nothing is known."""
+        return max(self.ratios.get(resource, {}).values(), default=1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class TriggerState:
     """What must be remembered between evaluations; `breached_since_ms` is None while the load counts as even."""
 
     breached_since_ms: int | None = None
+    """End of the first of the windows that made the breach."""
     breached_resource: str | None = None
+    breached_broker: int | None = None
     cooldown_end_ms: int = 0
+    missing_since_ms: tuple[tuple[int, int], ...] = ()
+    """(broker, when it was first seen to be gone while it hosts replicas), by broker."""
+    waiting_plan_id: str | None = None
+    """Plan that waits for a maintenance window; the caller's to set and clear."""
+    waiting_load: float = 0.0
+    """Mean load it was made at: a plan made at a higher one takes its place."""
+
+    def __post_init__(self) -> None:
+        # JSON, in which the state is kept, knows lists only.
+        pairs = tuple((int(broker), int(since_ms)) for broker, since_ms in self.missing_since_ms)
+        object.__setattr__(self, "missing_since_ms", pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,33 +118,52 @@ class Evaluation:
     max_over_mean: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What else is known of the cluster when a step is taken."""
+
+    reassigning_count: int = 0
+    """Partitions that are being reassigned, by anybody."""
+    missing_brokers: frozenset[int] = frozenset()
+    """Brokers that host replicas which could be made anew elsewhere, and are not alive."""
+    behind: Mapping[int, str] = field(default_factory=dict)
+    """broker: the groups that read from it and fall behind, in words."""
+
+
+NOTHING_ELSE = Surroundings()
+
+
 def step(
     policy: TriggerPolicy,
     state: TriggerState,
     windows: tuple[SkewWindow, ...],
+    around: Surroundings = NOTHING_ELSE,
     *,
-    reassigning_count: int,
     now_ms: int,
 ) -> tuple[TriggerState, Evaluation]:
     """Evaluate the newest windows (oldest first); returns the new state and what follows.
 
-    >>> windows = tuple(SkewWindow(t, {"bytes_in": 1.5}, {"bytes_in": 1e6}, 3, 3) for t in (10, 20, 30))
+    >>> windows = tuple(SkewWindow(t, {"bytes_in": {1: 1.5, 2: 0.5}}, {"bytes_in": 1e6}, 2, 2) for t in (10, 20, 30))
     >>> policy = TriggerPolicy(windows_over=2, windows_considered=3)
-    >>> state, found = step(policy, TriggerState(), windows, reassigning_count=0, now_ms=40)
-    >>> found.verdict, found.reason, state.breached_since_ms
-    (<Verdict.PLAN: 'plan'>, <Reason.SKEWED: 'skewed'>, 20)
+    >>> state, found = step(policy, TriggerState(), windows, now_ms=40)
+    >>> found.verdict, found.reason, state.breached_since_ms, state.breached_broker
+    (<Verdict.PLAN: 'plan'>, <Reason.SKEWED: 'skewed'>, 20, 1)
     """
+    state = _with_missing(state, around.missing_brokers, now_ms)
     considered = windows[-policy.windows_considered :]
     unusable = _unusable(policy, considered, now_ms)
     if unusable is not None:
         return state, unusable
     complete = tuple(window for window in considered if window.completeness >= policy.completeness_min)
-    state = _after_hysteresis(policy, state, complete)
-    resource, ratio = _worst(complete[-1])
+    state = _after_hysteresis(policy, state, complete, around)
+    failed = brokers_failed(policy, state, now_ms)
+    if failed:
+        return state, _for_failed(policy, state, failed, around, now_ms)
+    resource, _, ratio = _worst(complete[-1])
     if state.breached_since_ms is None:
-        reason = Reason.NOT_ENOUGH_WINDOWS if _over_in_newest(policy, complete) else Reason.BALANCED
-        return state, Evaluation(Verdict.HOLD, reason, _even(policy, complete), resource, ratio)
-    return state, _when_breached(policy, state, complete[-1], reassigning_count, now_ms)
+        reason = Reason.BALANCED if ratio <= policy.enter_ratio else Reason.NOT_ENOUGH_WINDOWS
+        return state, _hold(reason, _even(policy, complete), resource, ratio)
+    return state, _when_breached(policy, state, complete, around, now_ms)
 
 
 def after_plan(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> TriggerState:
@@ -125,8 +171,20 @@ def after_plan(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> Trigg
     return replace(state, cooldown_end_ms=now_ms + policy.cooldown_ms)
 
 
+def brokers_failed(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> tuple[int, ...]:
+    """Brokers that have been away for longer than the grace time, ascending."""
+    grace_ms = policy.broker_failure_grace_ms
+    return tuple(broker for broker, since_ms in state.missing_since_ms if now_ms - since_ms >= grace_ms)
+
+
+def _with_missing(state: TriggerState, missing: frozenset[int], now_ms: int) -> TriggerState:
+    """A broker that comes back is forgotten; one that is newly gone is noted with the time."""
+    since = dict(state.missing_since_ms)
+    return replace(state, missing_since_ms=tuple((broker, since.get(broker, now_ms)) for broker in sorted(missing)))
+
+
 def _unusable(policy: TriggerPolicy, windows: tuple[SkewWindow, ...], now_ms: int) -> Evaluation | None:
-    """Why the data can't be judged, if so; the state then stays as it was."""
+    """Why the data can't be judged, if so; the breach then stays as it was."""
     if not windows:
         return _hold(Reason.NOT_ENOUGH_WINDOWS, "no closed window yet")
     newest = windows[-1]
@@ -139,59 +197,128 @@ def _unusable(policy: TriggerPolicy, windows: tuple[SkewWindow, ...], now_ms: in
     return None
 
 
-def _after_hysteresis(policy: TriggerPolicy, state: TriggerState, complete: tuple[SkewWindow, ...]) -> TriggerState:
-    """Enter when k windows of one resource are over `enter_ratio`; leave when the newest is below `exit_ratio`."""
+def _after_hysteresis(
+    policy: TriggerPolicy, state: TriggerState, complete: tuple[SkewWindow, ...], around: Surroundings
+) -> TriggerState:
+    """Enter when one broker is over `enter_ratio` in k windows, the newest one of them; leave when none is over exit.
+
+    The same broker: noise lifts now one, now another, and a plan that follows it moves load to and fro.
+    """
+    newest = complete[-1]
     if state.breached_since_ms is not None:
-        if all(ratio < policy.exit_ratio for ratio in complete[-1].max_over_mean.values()):
-            return replace(state, breached_since_ms=None, breached_resource=None)
+        if all(newest.max_over_mean(resource) < policy.exit_ratio for resource in newest.ratios):
+            return replace(state, breached_since_ms=None, breached_resource=None, breached_broker=None)
         return state
-    for resource in sorted(complete[-1].max_over_mean):
-        over = [
-            window.window_end_ms for window in complete if window.max_over_mean.get(resource, 1.0) > policy.enter_ratio
-        ]
-        if len(over) >= policy.windows_over and complete[-1].window_end_ms == over[-1]:
-            return replace(state, breached_since_ms=over[-policy.windows_over], breached_resource=resource)
+    for _, resource, broker in _over_in_newest(policy, newest):
+        over = _windows_over(policy, complete, resource, broker)
+        needed = _windows_needed(policy, broker, around)
+        if len(over) >= needed:
+            return replace(state, breached_since_ms=over[-needed], breached_resource=resource, breached_broker=broker)
     return state
 
 
+def _over_in_newest(policy: TriggerPolicy, newest: SkewWindow) -> list[tuple[float, str, int]]:
+    """(ratio, resource, broker) over the threshold in the newest window, the worst first."""
+    found = [
+        (ratio, resource, broker)
+        for resource, ratios in newest.ratios.items()
+        for broker, ratio in ratios.items()
+        if ratio > policy.enter_ratio
+    ]
+    return sorted(found, key=lambda row: (-row[0], row[1], row[2]))
+
+
+def _windows_over(
+    policy: TriggerPolicy, complete: tuple[SkewWindow, ...], resource: str, broker: int
+) -> tuple[int, ...]:
+    """Ends of the windows in which this broker is over the threshold, oldest first."""
+    return tuple(
+        window.window_end_ms
+        for window in complete
+        if window.ratios.get(resource, {}).get(broker, 1.0) > policy.enter_ratio
+    )
+
+
+def _windows_needed(policy: TriggerPolicy, broker: int, around: Surroundings) -> int:
+    return min(policy.windows_over, policy.windows_over_urgent) if broker in around.behind else policy.windows_over
+
+
+def _for_failed(
+    policy: TriggerPolicy, state: TriggerState, failed: tuple[int, ...], around: Surroundings, now_ms: int
+) -> Evaluation:
+    """Replicas of brokers that have failed are to be made anew, unless something speaks against it now."""
+    held = _held_back(state, around, now_ms, None, None)
+    if held is not None:
+        return held
+    since = dict(state.missing_since_ms)
+    names = ", ".join(f"{broker} ({(now_ms - since[broker]) / 60_000:.0f} min)" for broker in failed)
+    detail = f"away for longer than {policy.broker_failure_grace_ms / 60_000:.0f} min: broker {names}"
+    return Evaluation(Verdict.PLAN, Reason.BROKER_FAILED, detail, None, None)
+
+
 def _when_breached(
-    policy: TriggerPolicy, state: TriggerState, newest: SkewWindow, reassigning_count: int, now_ms: int
+    policy: TriggerPolicy, state: TriggerState, complete: tuple[SkewWindow, ...], around: Surroundings, now_ms: int
 ) -> Evaluation:
     """The cluster counts as skewed: plan, unless something speaks against it now."""
+    newest = complete[-1]
     resource = state.breached_resource or _worst(newest)[0]
-    ratio = newest.max_over_mean.get(resource, 1.0)
+    ratio = newest.max_over_mean(resource)
     load = newest.mean_load.get(resource, 0.0)
-    if reassigning_count:
-        return _hold(Reason.IN_PROGRESS, f"{reassigning_count} partitions are being reassigned", resource, ratio)
     if load < policy.load_min_bytes_per_sec:
         detail = f"mean {resource} {load:.0f} B/s per broker is below the floor {policy.load_min_bytes_per_sec:.0f} B/s"
         return _hold(Reason.LOW_LOAD, detail, resource, ratio)
+    held = _held_back(state, around, now_ms, resource, ratio)
+    if held is not None:
+        return held
+    if state.missing_since_ms:
+        # Any plan would make its replicas anew, and it may only be restarting.
+        broker, since_ms = state.missing_since_ms[0]
+        detail = f"broker {broker} has been away for {(now_ms - since_ms) / 1000:.0f} s: it may come back"
+        return _hold(Reason.INCOMPLETE, detail, resource, ratio)
+    return Evaluation(Verdict.PLAN, Reason.SKEWED, _skewed(policy, state, complete, around), resource, ratio)
+
+
+def _held_back(
+    state: TriggerState, around: Surroundings, now_ms: int, resource: str | None, ratio: float | None
+) -> Evaluation | None:
+    """What forbids any plan now, or None."""
+    if around.reassigning_count:
+        return _hold(Reason.IN_PROGRESS, f"{around.reassigning_count} partitions are being reassigned", resource, ratio)
     if now_ms < state.cooldown_end_ms:
         left_s = (state.cooldown_end_ms - now_ms) / 1000
         return _hold(Reason.COOLDOWN, f"cooldown after the last plan runs for {left_s:.0f} s more", resource, ratio)
-    detail = (
-        f"{resource} max/mean {ratio:.3f}; over {policy.enter_ratio} in at least "
-        f"{policy.windows_over} of {policy.windows_considered} windows"
+    return None
+
+
+def _skewed(policy: TriggerPolicy, state: TriggerState, complete: tuple[SkewWindow, ...], around: Surroundings) -> str:
+    resource, broker = state.breached_resource or "", state.breached_broker
+    over = 0 if broker is None else len(_windows_over(policy, complete, resource, broker))
+    told = (
+        f"{resource} max/mean {complete[-1].max_over_mean(resource):.3f}; broker {broker} over {policy.enter_ratio} "
+        f"in {over} of the last {len(complete)} windows"
     )
-    return Evaluation(Verdict.PLAN, Reason.SKEWED, detail, resource, ratio)
-
-
-def _over_in_newest(policy: TriggerPolicy, complete: tuple[SkewWindow, ...]) -> bool:
-    return any(ratio > policy.enter_ratio for ratio in complete[-1].max_over_mean.values())
+    if broker is not None and broker in around.behind:
+        needed = _windows_needed(policy, broker, around)
+        told += f"; urgent, {needed} windows are enough: groups that read from it fall behind ({around.behind[broker]})"
+    return told
 
 
 def _even(policy: TriggerPolicy, complete: tuple[SkewWindow, ...]) -> str:
-    resource, ratio = _worst(complete[-1])
+    resource, broker, ratio = _worst(complete[-1])
     if ratio <= policy.enter_ratio:
         return f"worst is {resource} max/mean {ratio:.3f}, at most {policy.enter_ratio} allowed"
-    over = sum(window.max_over_mean.get(resource, 1.0) > policy.enter_ratio for window in complete)
+    over = len(_windows_over(policy, complete, resource, broker))
     return (
-        f"{resource} max/mean {ratio:.3f} is over {policy.enter_ratio} in {over} windows, {policy.windows_over} needed"
+        f"{resource} max/mean {ratio:.3f}; broker {broker} is over {policy.enter_ratio} in {over} windows, "
+        f"{policy.windows_over} needed"
     )
 
 
-def _worst(window: SkewWindow) -> tuple[str, float]:
-    return max(sorted(window.max_over_mean.items()), key=lambda item: item[1], default=("bytes_in", 1.0))
+def _worst(window: SkewWindow) -> tuple[str, int, float]:
+    """(resource, broker, ratio) of the hottest broker."""
+    found = [(ratio, resource, broker) for resource, rows in window.ratios.items() for broker, ratio in rows.items()]
+    ratio, resource, broker = min(found, key=lambda row: (-row[0], row[1], row[2]), default=(1.0, "bytes_in", -1))
+    return resource, broker, ratio
 
 
 def _hold(reason: Reason, detail: str, resource: str | None = None, ratio: float | None = None) -> Evaluation:

@@ -26,6 +26,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("streaming.commands.plan:plan", "A plan from the newest windows, or from a cluster model."),
     "apply": ("streaming.commands.apply:apply", "Carry out exactly that plan."),
     "abort": ("streaming.commands.apply:abort", "Stop the execution under way and restore."),
+    "drain": ("streaming.commands.lifecycle:drain", "Empty a broker, and keep it empty."),
+    "add": ("streaming.commands.lifecycle:add", "Give a new or drained broker its share."),
     "check": ("streaming.commands.check:check", "Cluster, topics, tables, leftover throttles, permissions."),
     "assign": ("streaming.commands.assign:assign", "JSON lines in, one consumer assignment a line out."),
     "place": ("streaming.commands.place:place", "JSON lines in, one replica placement a line out."),

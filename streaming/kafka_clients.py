@@ -4,6 +4,7 @@ Secrets come from the settings' environment variables or from a file, and never 
 """
 
 from contextlib import suppress
+from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
@@ -17,7 +18,7 @@ CLIENT_ID = "kafka-load-rebalancer"
 def admin_client(settings: KafkaSettings) -> KafkaAdminClient:
     """An admin client that has reached a broker; raises ClusterUnreachable."""
     try:
-        client = KafkaAdminClient(**_common(settings))
+        client = _AdminClient(**_common(settings))
     except (KafkaError, OSError, ValueError) as error:
         raise _unreachable(settings, error) from None
     try:
@@ -65,6 +66,17 @@ def spark_options(settings: KafkaSettings) -> dict[str, str]:
         key = settings.ssl_key_file.read_text(encoding="utf-8")
         options |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
     return options
+
+
+class _AdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
+    """kafka-python's, which asks the broker it once took for the controller for ever, gone or not."""
+
+    async def _send_request_to_controller(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            return await super()._send_request_to_controller(*arguments, **options)
+        except (KafkaError, OSError):
+            self._controller_id = None  # whoever asks next finds out who it is now
+            raise
 
 
 def _common(settings: KafkaSettings) -> dict[str, object]:

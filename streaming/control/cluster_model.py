@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from streaming import tables
 from streaming.control.windows import ClosedWindow
@@ -31,13 +31,19 @@ def build_model(
     windows: tuple[ClosedWindow, ...],
     settings: Settings,
     *,
+    drained: frozenset[int],
     now_ms: int,
 ) -> Model:
-    """Model of `live` with the load of `windows`; replicas on brokers that are gone make those brokers dead ones."""
+    """Model of `live` with the load of `windows`; replicas on brokers that are gone make those brokers dead ones.
+
+    Partitions without a leader are left out: there is nothing to copy from, and a reassignment of them would hang.
+    """
     rates = _leader_rates(windows, settings)
     partitions = []
     unknown = set()
     for key, partition in sorted(live.partitions.items()):
+        if partition.leader == NO_LEADER:
+            continue
         bytes_in, bytes_out = rates.get(key, (None, None))
         if bytes_in is None:
             unknown.add(key)
@@ -49,12 +55,29 @@ def build_model(
         Broker(
             broker,
             live.broker_racks.get(broker),
-            BrokerState.ALIVE if broker in live.broker_racks else BrokerState.DEAD,
+            _state(broker, live, drained),
             _capacity(settings.planner.capacities.get(broker)),
         )
         for broker in sorted(hosting | set(live.broker_racks))
     )
     return Model(ClusterState(settings.kafka.cluster_name, now_ms, brokers, tuple(partitions)), frozenset(unknown))
+
+
+def missing_brokers(live: LiveCluster) -> frozenset[int]:
+    """Brokers that are not alive and hold replicas of partitions which have a leader: those can be made anew."""
+    hosting = {
+        broker
+        for partition in live.partitions.values()
+        if partition.leader != NO_LEADER
+        for broker in partition.target_replicas
+    }
+    return frozenset(hosting - live.broker_racks.keys())
+
+
+def _state(broker: int, live: LiveCluster, drained: frozenset[int]) -> BrokerState:
+    if broker not in live.broker_racks:
+        return BrokerState.DEAD
+    return BrokerState.DRAINING if broker in drained else BrokerState.ALIVE
 
 
 def _leader_rates(

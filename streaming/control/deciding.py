@@ -1,7 +1,7 @@
 """One evaluation: newest closed windows -> trigger -> plan, and the rows that tell why.
 
 Evaluated once per closed window. In mode `observe` no plan is made, in `propose` it waits for `rebalancer apply`, in
-`apply` the control loop carries it out.
+`apply` the control loop carries it out, inside the maintenance windows if there are any.
 """
 
 import time
@@ -12,14 +12,33 @@ from typing import Any
 import structlog
 
 from assignor_core.live import LiveCluster
+from assignor_core.maintenance import next_window, open_window
 from assignor_core.plan import Plan, plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.reconcile import differences
 from assignor_core.skew import skew_of
-from assignor_core.trigger import Evaluation, Reason, SkewWindow, TriggerState, Verdict, after_plan, step
+from assignor_core.trigger import (
+    Evaluation,
+    Reason,
+    SkewWindow,
+    Surroundings,
+    TriggerState,
+    Verdict,
+    after_plan,
+    brokers_failed,
+    step,
+)
 from streaming.cluster import Cluster
-from streaming.control.cluster_model import Model, build_model
+from streaming.control.cluster_model import Model, build_model, missing_brokers
+from streaming.control.intents import drained_brokers
 from streaming.control.journal import Journal, decision_id
-from streaming.control.policies import planner_policy, trigger_policy
+from streaming.control.policies import (
+    maintenance_windows,
+    may_act,
+    planner_policy,
+    relief_policy,
+    trigger_policy,
+)
 from streaming.control.windows import RESOURCES, ClosedWindow, capacities, closed_windows, skew_window
 from streaming.errors import RebalancerError
 from streaming.settings import Settings
@@ -46,22 +65,41 @@ class Proposal:
 
 
 def propose_now(
-    cluster: Cluster, live: LiveCluster, settings: Settings, *, now_ms: int, policy: PlannerPolicy | None = None
+    cluster: Cluster,
+    live: LiveCluster,
+    settings: Settings,
+    *,
+    now_ms: int,
+    policy: PlannerPolicy | None = None,
+    since_ms: int = 0,
+    drained: frozenset[int] | None = None,
 ) -> Proposal:
     """A plan from the newest closed windows and the live placement; raises NothingToPlanOn.
 
-    `policy` stands in for the settings' where a person asks for something special.
+    `policy` and `drained` stand in for what settings and tables say where a person asks for something special. Windows
+    that ended before `since_ms` are left out: from before a breach, they would make the plan mend half of it.
     """
-    windows = closed_windows(settings, now_ms=now_ms)[-settings.planner.windows :]
+    found = closed_windows(settings, now_ms=now_ms)[-settings.planner.windows :]
+    windows = tuple(window for window in found if window.end_ms >= since_ms)
     if not windows:
         raise NothingToPlanOn("no closed window in the tables yet: is the pipeline running?")
-    model = build_model(live, cluster.replica_sizes(), windows, settings, now_ms=now_ms)
+    drained = drained_brokers(settings) if drained is None else drained
+    model = build_model(live, cluster.replica_sizes(), windows, settings, drained=drained, now_ms=now_ms)
     _check_known(model)
     chosen = policy or planner_policy(settings, {topic for topic, _ in live.partitions})
     began = time.perf_counter()
     plan = propose(model.cluster, chosen)
     elapsed_ms = (time.perf_counter() - began) * 1000
     return Proposal(plan, {**plan_to_json(plan), "elapsed_ms": elapsed_ms}, windows)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one evaluation came to: the decision, the plan if one was made, and whether it may be carried out now."""
+
+    evaluation: Evaluation
+    proposal: Proposal | None = None
+    may_act: bool = False
 
 
 class Decider:
@@ -76,56 +114,106 @@ class Decider:
         self._evaluated_ms = 0
 
     def tick(self, *, now_ms: int) -> Proposal | None:
-        """Evaluate if a window has closed since the last tick; returns the plan if one was made."""
+        """Evaluate if a window has closed since the last tick; returns a plan that may be carried out now."""
         windows = closed_windows(self._settings, now_ms=now_ms)
         if not windows or windows[-1].end_ms <= self._evaluated_ms:
             return None
         live = self._cluster.describe()
-        alive = frozenset(live.broker_racks)
-        skews = tuple(skew_window(window, self._settings, alive) for window in windows)
-        self._state, evaluation = step(
-            self._policy, self._state, skews, reassigning_count=len(live.reassigning()), now_ms=now_ms
-        )
-        proposal = None
-        if evaluation.verdict is Verdict.PLAN:
-            evaluation, proposal = self._plan(live, evaluation, skews[-1], now_ms)
-        skew = _skew_figures(windows[-1], self._settings, alive)
-        self._write(evaluation, skews[-1], skew, proposal, now_ms)
+        counted = brokers_counted(live, self._settings)
+        skews = tuple(skew_window(window, self._settings, counted) for window in windows)
+        found = self._due(live, skews[-1], now_ms) or self._evaluate(live, skews, now_ms)
+        skew = _skew_figures(windows[-1], self._settings, counted)
+        self._write(found, skews[-1], skew, now_ms)
         self._evaluated_ms = windows[-1].end_ms
-        return proposal
+        return found.proposal if found.may_act else None
 
-    def _plan(
-        self, live: LiveCluster, evaluation: Evaluation, window: SkewWindow, now_ms: int
-    ) -> tuple[Evaluation, Proposal | None]:
-        """Plan for a breach; a plan that gains too little becomes a decision to hold, with the reason."""
+    def _evaluate(self, live: LiveCluster, skews: tuple[SkewWindow, ...], now_ms: int) -> "Outcome":
+        around = Surroundings(reassigning_count=len(live.reassigning()), missing_brokers=missing_brokers(live))
+        self._state, evaluation = step(self._policy, self._state, skews, around, now_ms=now_ms)
+        if evaluation.verdict is not Verdict.PLAN:
+            return Outcome(evaluation)
         if self._settings.control.mode == "observe":
-            return _held(evaluation, Reason.DRY_RUN, f"mode is observe; {evaluation.detail}"), None
+            return _held(evaluation, Reason.DRY_RUN, f"mode is observe; {evaluation.detail}")
+        waiting = self._waiting_for_longer(evaluation, skews[-1], now_ms)
+        return waiting or self._plan(live, evaluation, skews[-1], now_ms)
+
+    def _plan(self, live: LiveCluster, evaluation: Evaluation, window: SkewWindow, now_ms: int) -> "Outcome":
+        """Plan for a breach or a failed broker; a plan that gains too little becomes a decision to hold."""
+        failed = evaluation.reason is Reason.BROKER_FAILED
+        lost = frozenset(brokers_failed(self._policy, self._state, now_ms)) if failed else frozenset()
         try:
-            proposal = propose_now(self._cluster, live, self._settings, now_ms=now_ms)
-        except NothingToPlanOn as error:
-            return _held(evaluation, Reason.INCOMPLETE, str(error)), None
-        gain = _gain(proposal.json, evaluation.resource)
-        if not proposal.plan.movements or gain < GAIN_MIN:
-            bound = proposal.json["lower_bound"].get(evaluation.resource)
-            detail = (
-                f"no plan lowers max/mean of {evaluation.resource} by {GAIN_MIN} or more; its lower bound is {bound}"
+            proposal = propose_now(
+                self._cluster,
+                live,
+                self._settings,
+                now_ms=now_ms,
+                policy=relief_policy(lost, drain=False) if failed else None,
+                since_ms=0 if failed else self._state.breached_since_ms or 0,
             )
-            return _held(evaluation, Reason.MIN_GAIN, detail), None
+        except NothingToPlanOn as error:
+            return _held(evaluation, Reason.INCOMPLETE, str(error))
+        useless = _not_worth_it(proposal, evaluation)
+        if useless is not None:
+            return _held(evaluation, Reason.MIN_GAIN, useless)
         self._state = after_plan(self._policy, self._state, now_ms)
         span = (proposal.windows[0].start_ms, proposal.windows[-1].end_ms)
-        decision = decision_id(self._settings.kafka.cluster_name, window.window_end_ms)
-        self._journal.write_plan(proposal.json, decision=decision, window=span, now_ms=now_ms)
-        return evaluation, proposal
+        self._journal.write_plan(proposal.json, decision=self._decision_id(window), window=span, now_ms=now_ms)
+        return self._now_or_later(Outcome(evaluation, proposal, may_act=True), window, now_ms)
 
-    def _write(
-        self,
-        evaluation: Evaluation,
-        window: SkewWindow,
-        skew: Mapping[str, Any],
-        proposal: Proposal | None,
-        now_ms: int,
-    ) -> None:
-        plan_id = proposal.plan.plan_id if proposal else None
+    def _now_or_later(self, planned: "Outcome", window: SkewWindow, now_ms: int) -> "Outcome":
+        """In mode apply a plan made outside the maintenance windows waits for the next one."""
+        assert planned.proposal is not None
+        if self._settings.control.mode != "apply" or may_act(self._settings, now_ms):
+            self._state = replace(self._state, waiting_plan_id=None, waiting_load=0.0)
+            return planned
+        load = _load(window, planned.evaluation)
+        self._state = replace(self._state, waiting_plan_id=planned.proposal.plan.plan_id, waiting_load=load)
+        evaluation = planned.evaluation
+        detail = f"{evaluation.detail}; the plan waits for {_next_opening(self._settings, now_ms)}"
+        return Outcome(replace(evaluation, reason=Reason.MAINTENANCE_WINDOW, detail=detail), planned.proposal)
+
+    def _waiting_for_longer(self, evaluation: Evaluation, window: SkewWindow, now_ms: int) -> "Outcome | None":
+        """Of the plans made before a maintenance window the one made at the highest load waits: nights are not days."""
+        waiting = self._state.waiting_plan_id
+        if waiting is None or may_act(self._settings, now_ms) or evaluation.reason is Reason.BROKER_FAILED:
+            return None
+        if _load(window, evaluation) > self._state.waiting_load:
+            return None
+        opening = _next_opening(self._settings, now_ms)
+        detail = f"plan {waiting[:12]}, made at a higher load, waits for {opening}; {evaluation.detail}"
+        return _held(evaluation, Reason.MAINTENANCE_WINDOW, detail)
+
+    def _due(self, live: LiveCluster, window: SkewWindow, now_ms: int) -> "Outcome | None":
+        """The plan that waited, once its time has come and it still fits the cluster; None otherwise."""
+        waiting = self._state.waiting_plan_id
+        if waiting is None or not may_act(self._settings, now_ms) or live.reassigning():
+            return None
+        self._state = replace(self._state, waiting_plan_id=None, waiting_load=0.0)
+        if self._settings.control.mode != "apply":
+            return None
+        kept = self._journal.plan(waiting)
+        changed = differences(kept.plan, live)
+        if changed:
+            log.info("waiting_plan_dropped", plan_id=waiting[:12], reason="; ".join(changed[:5]))
+            return None
+        # Written again it lives anew: its time of expiry counts from when it may be carried out.
+        content = dict(kept.json)
+        self._journal.write_plan(content, decision=self._decision_id(window), window=None, now_ms=now_ms)
+        self._state = after_plan(self._policy, self._state, now_ms)
+        opened = open_window(maintenance_windows(self._settings), now_ms)
+        name = f"maintenance window {opened.text} is open" if opened else "there are no maintenance windows any more"
+        detail = f"{name}: plan {waiting[:12]}, made {(now_ms - kept.created_ms) / 3_600_000:.1f} h ago, is carried out"
+        resource = self._state.breached_resource
+        ratio = window.max_over_mean(resource) if resource else None
+        evaluation = Evaluation(Verdict.PLAN, Reason.SKEWED, detail, resource, ratio)
+        return Outcome(evaluation, Proposal(kept.plan, content, ()), may_act=True)
+
+    def _decision_id(self, window: SkewWindow) -> str:
+        return decision_id(self._settings.kafka.cluster_name, window.window_end_ms)
+
+    def _write(self, found: "Outcome", window: SkewWindow, skew: Mapping[str, Any], now_ms: int) -> None:
+        evaluation = found.evaluation
+        plan_id = found.proposal.plan.plan_id if found.proposal else None
         self._journal.write_decision(
             evaluation, self._state, self._policy, window, skew, plan_id=plan_id, now_ms=now_ms
         )
@@ -140,15 +228,21 @@ class Decider:
         return self._state
 
 
+def brokers_counted(live: LiveCluster, settings: Settings) -> frozenset[int]:
+    """Brokers whose balance counts: those that are alive and not being drained."""
+    return frozenset(live.broker_racks) - drained_brokers(settings)
+
+
 def measured_ratio(windows: tuple[ClosedWindow, ...], settings: Settings, alive: frozenset[int]) -> float | None:
     """max/mean of bytes in over the mean of `windows`, as the brokers measured it; None where nothing is known."""
+    counted = alive - drained_brokers(settings)
     totals: dict[int, list[float]] = {}
     for window in windows:
         for broker, value in window.values("bytes_in").items():
-            if broker in alive:
+            if broker in counted:
                 totals.setdefault(broker, []).append(value)
     means = {broker: sum(values) / len(values) for broker, values in totals.items()}
-    return skew_of(means, capacities(settings, "bytes_in", alive)).max_over_mean if means else None
+    return skew_of(means, capacities(settings, "bytes_in", counted)).max_over_mean if means else None
 
 
 def _check_known(model: Model) -> None:
@@ -178,5 +272,26 @@ def _gain(plan: Mapping[str, Any], resource: str | None) -> float:
     return float(plan["skew_before"][name]["max_over_mean"]) - float(plan["skew_after"][name]["max_over_mean"])
 
 
-def _held(evaluation: Evaluation, reason: Reason, detail: str) -> Evaluation:
-    return replace(evaluation, verdict=Verdict.HOLD, reason=reason, detail=detail)
+def _not_worth_it(proposal: Proposal, evaluation: Evaluation) -> str | None:
+    """Why the plan is not worth carrying out, or None."""
+    if evaluation.reason is Reason.BROKER_FAILED:
+        problems = "; ".join(proposal.json["problems"]) or "they hold nothing that may move"
+        return None if proposal.plan.movements else f"nothing can be made anew: {problems}"
+    if proposal.plan.movements and _gain(proposal.json, evaluation.resource) >= GAIN_MIN:
+        return None
+    bound = proposal.json["lower_bound"].get(evaluation.resource)
+    return f"no plan lowers max/mean of {evaluation.resource} by {GAIN_MIN} or more; its lower bound is {bound}"
+
+
+def _load(window: SkewWindow, evaluation: Evaluation) -> float:
+    """Mean load of the resource that decided; of bytes in where none did."""
+    return window.mean_load.get(evaluation.resource or "bytes_in", 0.0)
+
+
+def _next_opening(settings: Settings, now_ms: int) -> str:
+    window, opens_ms = next_window(maintenance_windows(settings), now_ms)
+    return f"maintenance window {window.text}, which opens in {(opens_ms - now_ms) / 3_600_000:.1f} h"
+
+
+def _held(evaluation: Evaluation, reason: Reason, detail: str) -> Outcome:
+    return Outcome(replace(evaluation, verdict=Verdict.HOLD, reason=reason, detail=detail))

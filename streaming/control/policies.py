@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 
+from assignor_core.maintenance import MaintenanceWindow, open_window, window_of
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.reconcile import Limits
 from assignor_core.trigger import TriggerPolicy
@@ -22,10 +23,23 @@ def trigger_policy(settings: Settings) -> TriggerPolicy:
         windows_over=trigger.windows_over,
         windows_considered=trigger.windows_considered,
         cooldown_ms=trigger.cooldown_ms,
+        windows_over_urgent=trigger.windows_over_urgent,
         completeness_min=trigger.completeness_min,
         load_min_bytes_per_sec=trigger.load_min_bytes_per_sec,
         stale_after_ms=60_000 + STALE_WINDOWS * settings.pipeline.window_ms,
+        broker_failure_grace_ms=trigger.broker_failure_grace_ms,
     )
+
+
+def may_act(settings: Settings, now_ms: int) -> bool:
+    """Whether mode apply may change the cluster now: inside a maintenance window, or where there is none."""
+    windows = maintenance_windows(settings)
+    return not windows or open_window(windows, now_ms) is not None
+
+
+def maintenance_windows(settings: Settings) -> tuple[MaintenanceWindow, ...]:
+    """The windows of the settings, parsed."""
+    return tuple(window_of(text) for text in settings.control.maintenance_windows)
 
 
 def planner_policy(settings: Settings, topics: Iterable[str]) -> PlannerPolicy:
@@ -40,6 +54,11 @@ def planner_policy(settings: Settings, topics: Iterable[str]) -> PlannerPolicy:
         bytes_max=planner.bytes_max,
         excluded_topics=frozenset(topic for topic in topics if excluded.search(topic)),
     )
+
+
+def relief_policy(brokers: frozenset[int], *, drain: bool) -> PlannerPolicy:
+    """Replicas of these brokers move, internal topics too, and nothing else: to empty them, or to replace the lost."""
+    return PlannerPolicy(only_brokers=brokers, drain=brokers if drain else frozenset())
 
 
 def limits(settings: Settings) -> Limits:

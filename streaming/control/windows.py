@@ -66,12 +66,13 @@ def closed_windows(settings: Settings, *, now_ms: int) -> tuple[ClosedWindow, ..
 
 def skew_window(window: ClosedWindow, settings: Settings, brokers_alive: frozenset[int]) -> SkewWindow:
     """Skew figures of one window over the brokers that are alive; brokers that are gone don't count."""
-    ratios: dict[str, float] = {}
+    ratios: dict[str, dict[int, float]] = {}
     means: dict[str, float] = {}
     for resource in settings.trigger.resources:
         values = {broker: value for broker, value in window.values(resource).items() if broker in brokers_alive}
         if values:
-            ratios[resource] = skew_of(values, capacities(settings, resource, brokers_alive)).max_over_mean
+            skew = skew_of(values, capacities(settings, resource, brokers_alive))
+            ratios[resource] = {broker: 1.0 + deviation for broker, deviation in skew.deviation.items()}
             means[resource] = sum(values.values()) / len(values)
     reporting = brokers_alive & window.values("bytes_in").keys()
     return SkewWindow(window.end_ms, ratios, means, len(brokers_alive), len(reporting))

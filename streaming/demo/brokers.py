@@ -47,6 +47,8 @@ class EmbeddedBroker:
     controller_port: int
     jmx_port: int
     folder: Path
+    listener_ports: Mapping[str, int] = field(default_factory=dict)
+    """Of listeners besides PLAINTEXT, by name."""
 
     @property
     def address(self) -> str:
@@ -71,6 +73,8 @@ class EmbeddedCluster:
     racks: tuple[str, ...] = ("rack-1", "rack-2", "rack-3")
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     orphans_allowed: bool = False
+    listeners: tuple[str, ...] = ()
+    """Listeners besides PLAINTEXT, such as SASL_SSL; what secures them is for `broker_settings` to say."""
     brokers: tuple[EmbeddedBroker, ...] = ()
     _running: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     _cluster_id: str = ""
@@ -79,6 +83,10 @@ class EmbeddedCluster:
     def bootstrap_servers(self) -> list[str]:
         """host:port of every broker."""
         return [broker.address for broker in self.brokers]
+
+    def addresses(self, listener: str) -> list[str]:
+        """host:port of every broker at one of `listeners`."""
+        return [f"{HOST}:{broker.listener_ports[listener]}" for broker in self.brokers]
 
     @property
     def jmx_endpoints(self) -> dict[int, str]:
@@ -170,6 +178,7 @@ class EmbeddedCluster:
             controller_port=processes.free_port(),
             jmx_port=processes.free_port(),
             folder=self.home / f"broker-{broker_id}",
+            listener_ports={name: processes.free_port() for name in self.listeners},
         )
 
     def _format_all(self) -> None:
@@ -192,12 +201,14 @@ class EmbeddedCluster:
     def _settings_of(self, broker: EmbeddedBroker) -> dict[str, str]:
         copies = str(min(3, self.broker_count))
         voters = ",".join(f"{other.broker_id}@{HOST}:{other.controller_port}" for other in self.brokers)
+        ports = {"PLAINTEXT": broker.port, **broker.listener_ports}
+        advertised = ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
         return {
             "process.roles": "broker,controller",
             "node.id": str(broker.broker_id),
             "broker.rack": broker.rack,
-            "listeners": f"PLAINTEXT://{broker.address},CONTROLLER://{HOST}:{broker.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{broker.address}",
+            "listeners": f"{advertised},CONTROLLER://{HOST}:{broker.controller_port}",
+            "advertised.listeners": advertised,
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": voters,
             "log.dirs": str(broker.folder / "data"),

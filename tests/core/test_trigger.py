@@ -1,24 +1,47 @@
 """The trigger, a step at a time: what it waits for, what holds it back, and that it doesn't flap."""
 
+import doctest
+import json
+from dataclasses import asdict
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assignor_core import trigger
 from assignor_core.errors import InputError
-from assignor_core.trigger import Reason, SkewWindow, TriggerPolicy, TriggerState, Verdict, after_plan, step
+from assignor_core.trigger import (
+    Reason,
+    SkewWindow,
+    Surroundings,
+    TriggerPolicy,
+    TriggerState,
+    Verdict,
+    after_plan,
+    brokers_failed,
+    step,
+)
 
 POLICY = TriggerPolicy(enter_ratio=1.3, exit_ratio=1.15, windows_over=2, windows_considered=3, cooldown_ms=100)
 
 
 def windows(*ratios: float, load: float = 1e6, reporting: int = 3) -> tuple[SkewWindow, ...]:
+    """Windows in which broker 1 has each ratio in turn and the others share the rest."""
     return tuple(
-        SkewWindow(10 * (index + 1), {"bytes_in": ratio}, {"bytes_in": load}, 3, reporting)
+        SkewWindow(
+            10 * (index + 1),
+            {"bytes_in": {1: ratio, 2: (3 - ratio) / 2, 3: (3 - ratio) / 2}},
+            {"bytes_in": load},
+            3,
+            reporting,
+        )
         for index, ratio in enumerate(ratios)
     )
 
 
 def reason_of(*ratios: float, state: TriggerState | None = None, reassigning: int = 0, now_ms: int = 50) -> Reason:
-    _, found = step(POLICY, state or TriggerState(), windows(*ratios), reassigning_count=reassigning, now_ms=now_ms)
+    around = Surroundings(reassigning_count=reassigning)
+    _, found = step(POLICY, state or TriggerState(), windows(*ratios), around, now_ms=now_ms)
     return found.reason
 
 
@@ -30,14 +53,14 @@ def test_one_window_over_is_not_enough_and_two_of_three_are() -> None:
 
 
 def test_between_the_thresholds_the_state_stays_as_it_was() -> None:
-    calm, _ = step(POLICY, TriggerState(), windows(1.2, 1.2), reassigning_count=0, now_ms=30)
+    calm, _ = step(POLICY, TriggerState(), windows(1.2, 1.2), now_ms=30)
     assert calm.breached_since_ms is None
-    breached, _ = step(POLICY, TriggerState(), windows(1.4, 1.4), reassigning_count=0, now_ms=30)
+    breached, _ = step(POLICY, TriggerState(), windows(1.4, 1.4), now_ms=30)
     assert breached.breached_since_ms == 10
-    still, found = step(POLICY, breached, windows(1.4, 1.4, 1.2), reassigning_count=0, now_ms=40)
+    still, found = step(POLICY, breached, windows(1.4, 1.4, 1.2), now_ms=40)
     assert still.breached_since_ms == 10
     assert found.verdict is Verdict.PLAN
-    ended, found = step(POLICY, still, windows(1.4, 1.2, 1.1), reassigning_count=0, now_ms=50)
+    ended, found = step(POLICY, still, windows(1.4, 1.2, 1.1), now_ms=50)
     assert ended.breached_since_ms is None
     assert found.reason is Reason.BALANCED
 
@@ -46,14 +69,14 @@ def test_what_holds_a_plan_back_is_named() -> None:
     assert reason_of() is Reason.NOT_ENOUGH_WINDOWS
     assert reason_of(1.5, 1.5, reassigning=2) is Reason.IN_PROGRESS
     assert reason_of(1.5, 1.5, now_ms=10_000_000) is Reason.STALE_DATA
-    _, found = step(POLICY, TriggerState(), windows(1.5, 1.5, reporting=2), reassigning_count=0, now_ms=30)
+    _, found = step(POLICY, TriggerState(), windows(1.5, 1.5, reporting=2), now_ms=30)
     assert found.reason is Reason.INCOMPLETE
-    _, found = step(POLICY, TriggerState(), windows(1.5, 1.5, load=10.0), reassigning_count=0, now_ms=30)
+    _, found = step(POLICY, TriggerState(), windows(1.5, 1.5, load=10.0), now_ms=30)
     assert found.reason is Reason.LOW_LOAD
 
 
 def test_after_a_plan_comes_a_cooldown() -> None:
-    state, found = step(POLICY, TriggerState(), windows(1.5, 1.5), reassigning_count=0, now_ms=30)
+    state, found = step(POLICY, TriggerState(), windows(1.5, 1.5), now_ms=30)
     assert found.verdict is Verdict.PLAN
     state = after_plan(POLICY, state, 30)
     assert reason_of(1.5, 1.5, 1.5, state=state, now_ms=129) is Reason.COOLDOWN
@@ -62,10 +85,10 @@ def test_after_a_plan_comes_a_cooldown() -> None:
 
 @given(st.lists(st.floats(1.16, 1.29), min_size=1, max_size=30))
 def test_load_between_the_thresholds_never_changes_the_state(ratios: list[float]) -> None:
-    for start in (TriggerState(), TriggerState(breached_since_ms=1, breached_resource="bytes_in")):
+    for start in (TriggerState(), TriggerState(breached_since_ms=1, breached_resource="bytes_in", breached_broker=1)):
         state = start
         for end in range(1, len(ratios) + 1):
-            state, _ = step(POLICY, state, windows(*ratios[:end]), reassigning_count=0, now_ms=400)
+            state, _ = step(POLICY, state, windows(*ratios[:end]), now_ms=400)
         assert state == start
 
 
@@ -73,11 +96,16 @@ def test_load_between_the_thresholds_never_changes_the_state(ratios: list[float]
 def test_a_plan_is_only_asked_for_when_nothing_speaks_against_it(
     ratios: list[float], reassigning: int, now_ms: int
 ) -> None:
-    state, found = step(POLICY, TriggerState(), windows(*ratios), reassigning_count=reassigning, now_ms=now_ms)
+    around = Surroundings(reassigning_count=reassigning)
+    state, found = step(POLICY, TriggerState(), windows(*ratios), around, now_ms=now_ms)
     if found.verdict is Verdict.PLAN:
         assert reassigning == 0
         assert sum(ratio > POLICY.enter_ratio for ratio in ratios[-3:]) >= 2
         assert state.breached_since_ms is not None
+
+
+def test_the_examples_in_the_documentation_hold() -> None:
+    assert doctest.testmod(trigger).failed == 0
 
 
 def test_thresholds_out_of_order_are_refused() -> None:
@@ -85,3 +113,70 @@ def test_thresholds_out_of_order_are_refused() -> None:
         TriggerPolicy(enter_ratio=1.1, exit_ratio=1.2)
     with pytest.raises(InputError, match="k <= n"):
         TriggerPolicy(windows_over=4, windows_considered=3)
+
+
+def hot(window_end_ms: int, broker: int) -> SkewWindow:
+    ratios = {other: 1.4 if other == broker else 0.8 for other in (1, 2, 3)}
+    return SkewWindow(window_end_ms, {"bytes_in": ratios}, {"bytes_in": 1e6}, 3, 3)
+
+
+def test_it_must_be_the_same_broker_that_is_hot() -> None:
+    turns = (hot(10, 1), hot(20, 2), hot(30, 3))
+    state, found = step(POLICY, TriggerState(), turns, now_ms=40)
+    assert state.breached_since_ms is None
+    assert found.detail == "bytes_in max/mean 1.400; broker 3 is over 1.3 in 1 windows, 2 needed"
+    state, _ = step(POLICY, TriggerState(), (hot(10, 3), *turns[1:]), now_ms=40)
+    assert (state.breached_broker, state.breached_since_ms) == (3, 10)
+
+
+def test_consumers_that_fall_behind_on_the_hot_broker_make_it_urgent() -> None:
+    policy = TriggerPolicy(windows_over=3, windows_considered=5, windows_over_urgent=2)
+    newest = (hot(10, 2), hot(20, 1), hot(30, 1))
+    assert step(policy, TriggerState(), newest, now_ms=40)[1].reason is Reason.NOT_ENOUGH_WINDOWS
+    elsewhere = Surroundings(behind={2: "billing"})
+    assert step(policy, TriggerState(), newest, elsewhere, now_ms=40)[1].reason is Reason.NOT_ENOUGH_WINDOWS
+    state, found = step(policy, TriggerState(), newest, Surroundings(behind={1: "billing"}), now_ms=40)
+    assert found.verdict is Verdict.PLAN
+    assert state.breached_since_ms == 20
+    assert found.detail.endswith("urgent, 2 windows are enough: groups that read from it fall behind (billing)")
+
+
+def test_a_broker_that_is_away_for_too_long_has_failed_and_comes_first() -> None:
+    policy = TriggerPolicy(broker_failure_grace_ms=100, cooldown_ms=50)
+    even, gone = windows(1.0, 1.0), Surroundings(missing_brokers=frozenset({4}))
+    state, found = step(policy, TriggerState(), even, gone, now_ms=1_000)
+    assert (state.missing_since_ms, found.reason) == (((4, 1_000),), Reason.BALANCED)
+    state, found = step(policy, state, even, gone, now_ms=1_099)
+    assert found.reason is Reason.BALANCED
+    state, found = step(policy, state, even, gone, now_ms=1_100)
+    assert (found.verdict, found.reason) == (Verdict.PLAN, Reason.BROKER_FAILED)
+    assert brokers_failed(policy, state, 1_100) == (4,)
+    state = after_plan(policy, state, 1_100)
+    assert step(policy, state, even, gone, now_ms=1_149)[1].reason is Reason.COOLDOWN
+    busy = Surroundings(reassigning_count=1, missing_brokers=frozenset({4}))
+    assert step(policy, state, even, busy, now_ms=1_150)[1].reason is Reason.IN_PROGRESS
+    state, found = step(policy, state, even, now_ms=1_151)
+    assert (state.missing_since_ms, found.reason) == ((), Reason.BALANCED)
+
+
+def test_a_broker_that_comes_back_in_time_starts_anew() -> None:
+    policy = TriggerPolicy(broker_failure_grace_ms=100)
+    gone = Surroundings(missing_brokers=frozenset({4}))
+    state = TriggerState()
+    for now_ms, around in ((1_000, gone), (1_060, Surroundings()), (1_070, gone), (1_160, gone)):
+        state, found = step(policy, state, windows(1.0), around, now_ms=now_ms)
+        assert found.reason is Reason.BALANCED
+    assert state.missing_since_ms == ((4, 1_070),)
+
+
+def test_while_a_broker_may_come_back_skew_is_no_reason_to_plan() -> None:
+    gone = Surroundings(missing_brokers=frozenset({4}))
+    state, found = step(POLICY, TriggerState(missing_since_ms=((4, 20),)), windows(1.5, 1.5), gone, now_ms=30_020)
+    assert state.breached_since_ms == 10
+    assert (found.reason, found.detail) == (Reason.INCOMPLETE, "broker 4 has been away for 30 s: it may come back")
+
+
+@given(st.integers(1, 10**12), st.lists(st.tuples(st.integers(0, 9), st.integers(0, 10**12)), max_size=3))
+def test_the_state_survives_its_json(now_ms: int, missing: list[tuple[int, int]]) -> None:
+    state = TriggerState(now_ms, "bytes_in", 3, now_ms, tuple(missing), "plan", 1.5)
+    assert TriggerState(**json.loads(json.dumps(asdict(state)))) == state

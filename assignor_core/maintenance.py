@@ -1,0 +1,110 @@
+"""When a cluster may be changed: weekly windows in UTC, such as "Mon-Fri 01:00-05:00".
+
+Pure arithmetic on milliseconds since the epoch: no clock, no calendar, no time zone but UTC.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assignor_core.errors import InputError
+
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MINUTE_MS = 60_000
+DAY_MINUTES = 1440
+WEEK_MINUTES = 7 * DAY_MINUTES
+EPOCH_DAY = 3
+"""1 January 1970 was a Thursday."""
+
+FORM = re.compile(
+    r"(?:(?P<first>[A-Z][a-z]{2})(?:-(?P<last>[A-Z][a-z]{2}))? )?"
+    r"(?P<from_hour>\d\d):(?P<from_minute>\d\d)-(?P<to_hour>\d\d):(?P<to_minute>\d\d)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceWindow:
+    """The same hours on some days of the week; one that ends before it begins ends on the next day."""
+
+    days: frozenset[int]
+    """0 is Monday; the day on which it begins."""
+    begin_minute: int
+    """Minute of the day."""
+    length_minutes: int
+    text: str
+    """As it was given."""
+
+    def is_open(self, now_ms: int) -> bool:
+        """Whether `now_ms` lies in it.
+
+        >>> night = window_of("Fri 23:00-01:00")
+        >>> friday_ms = 1 * 86_400_000  # 2 January 1970
+        >>> [night.is_open(friday_ms + minute * 60_000) for minute in (1379, 1380, 1499, 1500)]
+        [False, True, True, False]
+        """
+        return any((_minute_of_week(now_ms) - start) % WEEK_MINUTES < self.length_minutes for start in self._starts())
+
+    def opens_in_ms(self, now_ms: int) -> int:
+        """Time until it begins next, more than 0 (also while it is open)."""
+        into_minute_ms = now_ms % MINUTE_MS
+        minutes = min((start - _minute_of_week(now_ms) - 1) % WEEK_MINUTES + 1 for start in self._starts())
+        return minutes * MINUTE_MS - into_minute_ms
+
+    def _starts(self) -> tuple[int, ...]:
+        """Minutes of the week at which it begins."""
+        return tuple(day * DAY_MINUTES + self.begin_minute for day in sorted(self.days))
+
+
+def window_of(text: str) -> MaintenanceWindow:
+    """The window of a text like "Sat 02:00-04:00", "Mon-Fri 22:00-05:00" or "01:00-05:00"; raises InputError.
+
+    >>> window = window_of("Sat-Mon 01:00-05:00")
+    >>> sorted(window.days), window.begin_minute, window.length_minutes
+    ([0, 5, 6], 60, 240)
+    """
+    found = FORM.fullmatch(text)
+    if found is None:
+        raise InputError(f"maintenance window {text!r}: allowed is a form like 'Mon-Fri 01:00-05:00' (UTC)")
+    begin = _minute(text, found["from_hour"], found["from_minute"])
+    end = _minute(text, found["to_hour"], found["to_minute"])
+    if begin == end:
+        raise InputError(f"maintenance window {text!r}: begins and ends at the same time")
+    return MaintenanceWindow(
+        _days(text, found["first"], found["last"]),
+        begin % DAY_MINUTES,
+        (end - begin) % DAY_MINUTES or DAY_MINUTES,
+        text,
+    )
+
+
+def open_window(windows: Sequence[MaintenanceWindow], now_ms: int) -> MaintenanceWindow | None:
+    """The first of `windows` that is open now."""
+    return next((window for window in windows if window.is_open(now_ms)), None)
+
+
+def next_window(windows: Sequence[MaintenanceWindow], now_ms: int) -> tuple[MaintenanceWindow, int]:
+    """The one of `windows` (not empty) that begins next, and when, ms since the epoch."""
+    soonest = min(windows, key=lambda window: window.opens_in_ms(now_ms))
+    return soonest, now_ms + soonest.opens_in_ms(now_ms)
+
+
+def _minute_of_week(now_ms: int) -> int:
+    return (now_ms // MINUTE_MS + EPOCH_DAY * DAY_MINUTES) % WEEK_MINUTES
+
+
+def _minute(text: str, hour: str, minute: str) -> int:
+    found = int(hour) * 60 + int(minute)
+    if int(minute) > 59 or found > DAY_MINUTES:
+        raise InputError(f"maintenance window {text!r}: found time {hour}:{minute}, allowed are 00:00 to 24:00")
+    return found
+
+
+def _days(text: str, first: str | None, last: str | None) -> frozenset[int]:
+    """Both ends included; a range may run over the end of the week."""
+    unknown = next((day for day in (first, last) if day is not None and day not in DAYS), None)
+    if unknown is not None:
+        raise InputError(f"maintenance window {text!r}: found day {unknown!r}, allowed are {', '.join(DAYS)}")
+    if first is None:
+        return frozenset(range(7))
+    begin, end = DAYS.index(first), DAYS.index(last or first)
+    return frozenset((begin + offset) % 7 for offset in range((end - begin) % 7 + 1))

@@ -1,0 +1,139 @@
+"""`rebalancer drain BROKER` and `rebalancer add BROKER`: taking a broker out of use, and into it.
+
+Both make a plan and show it; `--apply` carries it out through `rebalancer apply`, and notes what the broker is for, so
+that a drained one stays empty until it is added again.
+"""
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streaming.commands.apply import apply
+from streaming.commands.options import json_option, settings_from, settings_options
+from streaming.commands.plan_model import show
+from streaming.errors import RefusedForSafety, UsageProblem
+from streaming.settings import Settings
+
+if TYPE_CHECKING:
+    from assignor_core.live import LiveCluster
+    from assignor_core.planner import PlannerPolicy
+    from streaming.control.intents import Intent
+
+apply_option = click.option("--apply", "carry_out", is_flag=True, help="Carry the plan out, after asking.")
+yes_option = click.option("--yes", is_flag=True, help="Don't ask.")
+
+
+@click.command()
+@click.argument("broker", type=int)
+@apply_option
+@yes_option
+@json_option
+@settings_options
+@click.pass_context
+def drain(context: click.Context, /, broker: int, **options: Any) -> int:
+    """Empty BROKER: a plan that moves all it holds, internal topics too, and nothing else.
+
+    Of a broker that is gone, the replicas that it held are made anew elsewhere, where there is a copy of them.
+    """
+    from streaming.control.intents import Intent
+    from streaming.control.policies import relief_policy
+
+    return _run(context, broker, Intent.DRAIN, relief_policy(frozenset({broker}), drain=True), **options)
+
+
+@click.command()
+@click.argument("broker", type=int)
+@apply_option
+@yes_option
+@json_option
+@settings_options
+@click.pass_context
+def add(context: click.Context, /, broker: int, **options: Any) -> int:
+    """Give BROKER its share: a plan that moves replicas to it and nowhere else. Ends a drain, too."""
+    from streaming.control.intents import Intent
+
+    return _run(context, broker, Intent.USE, None, **options)
+
+
+def _run(
+    context: click.Context,
+    broker: int,
+    intent: "Intent",
+    policy: "PlannerPolicy | None",
+    *,
+    carry_out: bool,
+    yes: bool,
+    as_json: bool,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+) -> int:
+    """Plan, show and, where asked to, carry out; `policy` None stands for that of `add`."""
+    settings = settings_from(config_file, assignments)
+    result = _plan(settings, broker, policy)
+    show(result, out_file=None, as_json=as_json or not sys.stdout.isatty())
+    moves, problems = len(result["movements"]), result["problems"]
+    if not carry_out:
+        _tell(f"nothing has been changed; to carry it out: rebalancer {context.info_name} {broker} --apply")
+        return 0
+    if problems and policy is not None:
+        raise RefusedForSafety(f"broker {broker} can't be emptied: {problems[0]}")
+    if not yes and not click.confirm(f"Carry out these {moves} movements on the live cluster?", err=True):
+        return 3
+    from streaming.control.intents import say
+
+    say(settings, broker, intent, now_ms=_now_ms())
+    _tell(f"broker {broker} is noted for {intent.value}")
+    if not moves:
+        return 0
+    answer: int = context.invoke(
+        apply, plan=result["plan_id"], config_file=config_file, assignments=assignments, yes=True, revalidate=False
+    )
+    return answer
+
+
+def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> dict[str, Any]:
+    """The plan as JSON, kept in the tables; raises UsageProblem for a broker that is not there."""
+    from streaming.cluster import Cluster
+    from streaming.control.deciding import propose_now
+    from streaming.control.intents import drained_brokers
+    from streaming.control.journal import Journal
+    from streaming.control.policies import planner_policy
+    from streaming.kafka_clients import admin_client
+
+    now_ms = _now_ms()
+    admin = admin_client(settings.kafka)
+    try:
+        cluster = Cluster(admin)
+        live = cluster.describe()
+        _check_known(broker, live, alive=policy is None)
+        if policy is None:
+            policy = replace(planner_policy(settings, {topic for topic, _ in live.partitions}), add=frozenset({broker}))
+        drained = drained_brokers(settings) - {broker}
+        proposal = propose_now(cluster, live, settings, now_ms=now_ms, policy=policy, drained=drained)
+    finally:
+        admin.close()
+    if proposal.plan.movements:
+        span = (proposal.windows[0].start_ms, proposal.windows[-1].end_ms)
+        Journal(settings).write_plan(proposal.json, decision=None, window=span, now_ms=now_ms)
+    return proposal.json
+
+
+def _check_known(broker: int, live: "LiveCluster", *, alive: bool) -> None:
+    hosting = {other for partition in live.partitions.values() for other in partition.target_replicas}
+    known = set(live.broker_racks) if alive else hosting | set(live.broker_racks)
+    if broker not in known:
+        state = "alive" if alive else "there"
+        raise UsageProblem(f"broker {broker}: is not {state}, allowed are {', '.join(map(str, sorted(known)))}")
+
+
+def _tell(text: str) -> None:
+    """For people; standard output may be read by a program."""
+    click.echo(text, err=True)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,68 @@
+"""Trigger policies beside one another on weeks of generated load: the tables of docs/trigger.md.
+
+`make bench-trigger` prints them; a test compares the row of the defaults with the document.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import click
+
+from assignor_core.trigger import TriggerPolicy
+from assignor_core.trigger_simulation import Report, World, generate, simulate
+from assignor_core.trigger_simulation.loads import NOISE
+
+SEEDS = (1, 2)
+
+POLICIES: Mapping[str, TriggerPolicy] = {
+    "the defaults": TriggerPolicy(),
+    "one window of one": TriggerPolicy(windows_over=1, windows_considered=1, windows_over_urgent=1),
+    "2 of 3": TriggerPolicy(windows_over=2, windows_considered=3),
+    "5 of 5": TriggerPolicy(windows_over=5),
+    "10 of 15": TriggerPolicy(windows_over=10, windows_considered=15),
+    "no hysteresis (exit 1.299)": TriggerPolicy(exit_ratio=1.299),
+    "no cooldown": TriggerPolicy(cooldown_ms=0),
+    "cooldown 1 h": TriggerPolicy(cooldown_ms=3_600_000),
+    "enter 1.10, exit 1.05": TriggerPolicy(enter_ratio=1.10, exit_ratio=1.05),
+    "enter 1.20, exit 1.10": TriggerPolicy(enter_ratio=1.20, exit_ratio=1.10),
+    "enter 1.50, exit 1.25": TriggerPolicy(enter_ratio=1.50, exit_ratio=1.25),
+}
+
+COLUMNS = ("diurnal", "gaps", "bursts", "long bursts", "swing", "steps", "drift")
+
+
+def figures_of(policy: TriggerPolicy, *, noise: float = NOISE) -> dict[str, list[Report]]:
+    """Reports by scenario, one per seed."""
+    return {
+        scenario: [simulate(generate(scenario, seed=seed, noise=noise), policy, World()) for seed in SEEDS]
+        for scenario in COLUMNS
+    }
+
+
+def row_of(name: str, reports: Mapping[str, list[Report]]) -> str:
+    """One line of the table: plans / false ones / flaps by scenario, windows to find a step, hours in skew."""
+    cells = [
+        f"{_sum(rows, 'triggers')} / {_sum(rows, 'false_triggers')} / {_sum(rows, 'flaps')}"
+        for rows in reports.values()
+    ]
+    found = [found for report in reports["steps"] for found in report.found_after_windows]
+    worst = "never" if None in found else str(max(value for value in found if value is not None))
+    skewed_h = sum(_sum(reports[name], "windows_in_skew") for name in ("steps", "drift")) / 60
+    return f"| {name} | {' | '.join(cells)} | {worst} | {skewed_h:.1f} |"
+
+
+def _sum(reports: Iterable[Report], name: str) -> int:
+    return sum(getattr(report, name) for report in reports)
+
+
+@click.command()
+@click.option("--noise", type=float, default=NOISE, show_default=True, help="Standard deviation of a broker's load.")
+def main(noise: float) -> None:
+    """Print the table for one level of noise."""
+    click.echo(f"| policy | {' | '.join(COLUMNS)} | step found after | hours in skew |")
+    click.echo("|---" * (len(COLUMNS) + 3) + "|")
+    for name, policy in POLICIES.items():
+        click.echo(row_of(name, figures_of(policy, noise=noise)))
+
+
+if __name__ == "__main__":
+    main()

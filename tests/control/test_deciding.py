@@ -1,0 +1,238 @@
+"""Decisions on windows in real tables and a cluster that is only described: no broker, no Spark.
+
+Time is what a test says. Eight partitions of two replicas on brokers 1 to 4; partitions 0 to 3 are led by broker 1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
+from streaming.cluster import Cluster
+from streaming.control.deciding import Decider, Proposal, brokers_counted, measured_ratio, propose_now
+from streaming.control.intents import Intent, say
+from streaming.control.journal import Journal
+from streaming.control.policies import relief_policy
+from streaming.control.windows import closed_windows
+from streaming.errors import UsageProblem
+from streaming.settings import Settings
+from tests.control.windows import RATE, write_windows
+
+WINDOW_MS = 10_000
+MINUTE_MS = 60_000
+NOON_MS = int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1000
+"""A Monday."""
+
+
+@dataclass
+class DescribedCluster(Cluster):
+    """What control asks a cluster, without one."""
+
+    live: LiveCluster
+
+    def describe(self) -> LiveCluster:
+        return self.live
+
+    def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
+        return {
+            (broker, key): 1_000 for key, partition in self.live.partitions.items() for broker in partition.replicas
+        }
+
+
+def skewed() -> DescribedCluster:
+    replicas = [(1, 2), (1, 3), (1, 4), (1, 2), (2, 3), (3, 4), (4, 1), (2, 4)]
+    partitions = {("t", number): LivePartition(row, row[0], row) for number, row in enumerate(replicas)}
+    return DescribedCluster(LiveCluster("c", {1: "a", 2: "b", 3: "c", 4: "d"}, partitions))
+
+
+def without(cluster: DescribedCluster, broker: int) -> None:
+    """`broker` dies: the next replica leads, or none."""
+    partitions = {}
+    for key, row in cluster.live.partitions.items():
+        isr = tuple(other for other in row.isr if other != broker)
+        leader = row.leader if row.leader != broker else (isr[0] if isr else NO_LEADER)
+        partitions[key] = replace(row, isr=isr, leader=leader)
+    racks = {other: rack for other, rack in cluster.live.broker_racks.items() if other != broker}
+    cluster.live = LiveCluster("c", racks, partitions)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings.model_validate(
+        {
+            "storage": {"tables": str(tmp_path / "tables")},
+            "pipeline": {"window_ms": WINDOW_MS, "watermark_ms": 1_000},
+            "trigger": {"resources": ["bytes_in"], "windows_over": 2, "windows_considered": 3, "cooldown_ms": 60_000},
+            "planner": {"windows": 3},
+            "control": {"mode": "apply"},
+        }
+    )
+
+
+def with_control(settings: Settings, **control: Any) -> Settings:
+    return Settings.model_validate(
+        {**settings.model_dump(), "control": {**settings.model_dump()["control"], **control}}
+    )
+
+
+def decide(settings: Settings, cluster: DescribedCluster, now_ms: int, **given: Any) -> Proposal | None:
+    """One evaluation by a control that has just started, on windows that end now."""
+    write_windows(settings, cluster.live, end_ms=now_ms, **given)
+    return Decider(cluster, Journal(settings), settings).tick(now_ms=now_ms)
+
+
+def last(settings: Settings) -> Mapping[str, Any]:
+    row = Journal(settings).last_decision()
+    assert row is not None
+    return row
+
+
+def crowded() -> DescribedCluster:
+    """Broker 1 takes part in nearly everything, so that its bytes in stand out."""
+    cluster = skewed()
+    replicas = [(1, 2), (1, 3), (1, 4), (1, 2), (2, 1), (3, 1), (4, 1), (2, 4)]
+    partitions = {("t", number): LivePartition(row, row[0], row) for number, row in enumerate(replicas)}
+    cluster.live = replace(cluster.live, partitions=partitions)
+    return cluster
+
+
+def test_without_maintenance_windows_a_plan_may_be_carried_out_at_once(settings: Settings) -> None:
+    proposal = decide(settings, crowded(), NOON_MS)
+    assert proposal is not None
+    assert (last(settings)["verdict"], last(settings)["reason"]) == ("plan", "skewed")
+    assert last(settings)["plan_id"] == proposal.plan.plan_id
+
+
+def test_a_plan_waits_for_the_maintenance_window_and_is_then_carried_out(settings: Settings) -> None:
+    own = with_control(settings, maintenance_windows=["Mon-Fri 22:00-23:00"])
+    cluster = crowded()
+    assert decide(own, cluster, NOON_MS) is None
+    made = last(own)
+    assert (made["verdict"], made["reason"]) == ("plan", "maintenance_window")
+    assert made["detail"].endswith("the plan waits for maintenance window Mon-Fri 22:00-23:00, which opens in 10.0 h")
+
+    # At lower load the plan of the day stays; control has been started anew in between.
+    assert decide(own, cluster, NOON_MS + 3_600_000, rate=RATE / 2) is None
+    later = last(own)
+    assert (later["verdict"], later["reason"], later["plan_id"]) == ("hold", "maintenance_window", None)
+    assert later["detail"].startswith(f"plan {made['plan_id'][:12]}, made at a higher load, waits for")
+
+    # The night is even, and yet the plan for the day is due.
+    even = skewed()
+    write_windows(own, even.live, end_ms=NOON_MS + 10 * 3_600_000)
+    due = Decider(cluster, Journal(own), own).tick(now_ms=NOON_MS + 10 * 3_600_000)
+    assert due is not None
+    assert due.plan.plan_id == made["plan_id"]
+    assert last(own)["detail"] == (
+        f"maintenance window Mon-Fri 22:00-23:00 is open: plan {made['plan_id'][:12]}, made 10.0 h ago, is carried out"
+    )
+    assert Journal(own).plan(made["plan_id"]).expires_ms == NOON_MS + 11 * 3_600_000
+    # Once only.
+    assert decide(own, cluster, NOON_MS + 10 * 3_600_000 + WINDOW_MS) is None
+    assert last(own)["reason"] == "cooldown"
+
+
+def test_a_plan_made_at_a_higher_load_takes_the_place_of_the_one_that_waits(settings: Settings) -> None:
+    own = with_control(settings, maintenance_windows=["22:00-23:00"])
+    assert decide(own, crowded(), NOON_MS) is None
+    waiting = last(own)
+    assert decide(own, crowded(), NOON_MS + 3_600_000, rate=2 * RATE) is None
+    assert last(own)["verdict"] == "plan"
+    assert '"waiting_load": ' in waiting["state_json"]
+    assert last(own)["state_json"] != waiting["state_json"]
+
+
+def test_a_plan_that_waited_and_no_longer_fits_is_dropped(settings: Settings) -> None:
+    own = with_control(settings, maintenance_windows=["22:00-23:00"])
+    assert decide(own, crowded(), NOON_MS) is None
+    kept = last(own)["plan_id"]
+    changed = crowded()
+    moved = Journal(own).plan(kept).plan.movements[0]
+    key = (moved.topic, moved.partition)
+    others = tuple(sorted({1, 2, 3, 4} - set(moved.old_replicas)))
+    partitions = {**changed.live.partitions, key: LivePartition(others, others[0], others)}
+    changed.live = replace(changed.live, partitions=partitions)
+    found = decide(own, changed, NOON_MS + 10 * 3_600_000)
+    assert found is None or found.plan.plan_id != kept
+    assert "is carried out" not in last(own)["detail"]
+
+
+def test_in_mode_propose_a_person_decides_when(settings: Settings) -> None:
+    own = with_control(settings, mode="propose", maintenance_windows=["22:00-23:00"])
+    decide(own, crowded(), NOON_MS)
+    assert last(own)["reason"] == "skewed"
+
+
+def test_no_plan_while_anything_is_being_reassigned(settings: Settings) -> None:
+    cluster = crowded()
+    partitions = dict(cluster.live.partitions)
+    partitions[("t", 7)] = replace(partitions[("t", 7)], replicas=(2, 4, 3), adding_replicas=(3,))
+    cluster.live = replace(cluster.live, partitions=partitions)
+    assert decide(settings, cluster, NOON_MS) is None
+    assert (last(settings)["reason"], last(settings)["detail"]) == ("in_progress", "1 partitions are being reassigned")
+
+
+def test_replicas_of_a_failed_broker_are_made_anew_after_the_grace_time(settings: Settings) -> None:
+    cluster = skewed()
+    lone = {("t", 8): LivePartition((4,), 4, (4,)), ("u", 0): LivePartition((4, 1), 4, (4, 1))}
+    cluster.live = replace(cluster.live, partitions={**cluster.live.partitions, **lone})
+    without(cluster, 4)
+    assert decide(settings, cluster, NOON_MS) is None
+    assert (last(settings)["reason"], last(settings)["breached"]) == ("incomplete", True)
+    assert last(settings)["detail"] == "broker 4 has been away for 0 s: it may come back"
+    proposal = decide(settings, cluster, NOON_MS + 31 * MINUTE_MS)
+    assert proposal is not None
+    assert last(settings)["reason"] == "broker_failed"
+    assert last(settings)["detail"] == "away for longer than 30 min: broker 4 (31 min)"
+    held = {key for key, row in cluster.live.partitions.items() if 4 in row.replicas}
+    # What only broker 4 had can't be copied from anywhere.
+    assert {(row.topic, row.partition) for row in proposal.plan.movements} == held - {("t", 8)}
+    for row in proposal.plan.movements:
+        assert len(row.new_replicas) == len(row.old_replicas)
+        assert set(row.old_replicas) - {4} <= set(row.new_replicas)
+        assert 4 not in row.new_replicas
+
+
+def test_a_broker_that_is_drained_gets_nothing_and_does_not_count_as_skew(settings: Settings) -> None:
+    cluster = skewed()
+    partitions = {
+        key: replace(row, replicas=tuple(3 if broker == 4 else broker for broker in row.replicas), leader=1)
+        for key, row in cluster.live.partitions.items()
+    }
+    replicas = [(1, 2), (3, 1), (2, 3), (1, 3), (2, 1), (3, 2)]
+    partitions = {("t", number): LivePartition(row, row[0], row) for number, row in enumerate(replicas)}
+    cluster.live = replace(cluster.live, partitions=partitions)  # even over 1, 2, 3; broker 4 is empty
+    now_ms = NOON_MS
+    assert decide(settings, cluster, now_ms) is not None
+    say(settings, 4, Intent.DRAIN, now_ms=now_ms)
+    assert decide(settings, cluster, now_ms + 5 * MINUTE_MS) is None
+    assert last(settings)["reason"] == "balanced"
+    assert brokers_counted(cluster.live, settings) == {1, 2, 3}
+    windows = closed_windows(settings, now_ms=now_ms + 5 * MINUTE_MS)
+    assert measured_ratio(windows, settings, frozenset(cluster.live.broker_racks)) == pytest.approx(1.0)
+    plan = propose_now(cluster, cluster.live, settings, now_ms=now_ms + 5 * MINUTE_MS).plan
+    assert all(4 not in row.new_replicas for row in plan.movements)
+    say(settings, 4, Intent.USE, now_ms=now_ms + 6 * MINUTE_MS)
+    assert decide(settings, cluster, now_ms + 10 * MINUTE_MS) is not None
+
+
+def test_draining_moves_everything_off_and_nothing_else(settings: Settings) -> None:
+    cluster = skewed()
+    internal = {("__consumer_offsets", 0): LivePartition((3, 4), 3, (3, 4))}
+    cluster.live = replace(cluster.live, partitions={**cluster.live.partitions, **internal})
+    write_windows(settings, cluster.live, end_ms=NOON_MS)
+    policy = relief_policy(frozenset({3}), drain=True)
+    plan = propose_now(cluster, cluster.live, settings, now_ms=NOON_MS, policy=policy).plan
+    held = {key for key, row in cluster.live.partitions.items() if 3 in row.replicas}
+    assert {(row.topic, row.partition) for row in plan.movements} == held
+    assert all(3 not in row.new_replicas for row in plan.movements)
+    assert plan.problems == ()
+
+
+def test_an_unknown_plan_is_named(settings: Settings) -> None:
+    with pytest.raises(UsageProblem, match="is unknown"):
+        Journal(settings).plan("0000")

@@ -1,0 +1,41 @@
+"""Windows as the pipeline would have written them, for tests of control without Spark."""
+
+from assignor_core.live import NO_LEADER, LiveCluster
+from streaming import tables
+from streaming.settings import Settings
+
+RATE = 1e6
+
+
+def write_windows(
+    settings: Settings, live: LiveCluster, *, end_ms: int, rate: float = RATE, windows: int = 3, quiet: str = "__"
+) -> None:
+    """Closed windows up to `end_ms`: each partition takes `rate` at its leader and again at each replica in sync.
+
+    Topics whose name begins with `quiet` take nothing.
+    """
+    window_ms = settings.pipeline.window_ms
+    rates = {key: 0.0 if key[0].startswith(quiet) else rate for key in live.partitions}
+    led_by = {key: row for key, row in live.partitions.items() if row.leader != NO_LEADER}
+    for index in range(windows, 0, -1):
+        start_ms = end_ms - index * window_ms
+        audit = {
+            "kafka_cluster": settings.kafka.cluster_name, "window_start": tables.utc(start_ms),
+            "window_end": tables.utc(start_ms + window_ms), "covered_ms": window_ms, "sample_count": 5,
+            "first_event_time_ms": start_ms, "last_event_time_ms": start_ms + window_ms - 1, "is_final": True,
+            "updated_at": tables.utc(start_ms), "batch_id": 0, "query_id": "q",
+        }  # fmt: skip
+        led = [
+            {**audit, "broker": row.leader, "topic": key[0], "partition": key[1], "role": "leader",
+             "bytes_in_per_sec": rates[key], "bytes_out_per_sec": 0.0, "size_bytes": 1_000}
+            for key, row in led_by.items()
+        ]  # fmt: skip
+        totals = [
+            {**audit, "broker": broker,
+             "bytes_in_per_sec": sum(rates[key] for key, row in led_by.items() if row.leader == broker),
+             "replication_bytes_in_per_sec": sum(
+                 rates[key] for key, row in led_by.items() if broker in row.isr and broker != row.leader)}
+            for broker in live.broker_racks
+        ]  # fmt: skip
+        for name, rows in (("partition_load", led), ("broker_load", totals)):
+            tables.append(settings.storage.tables, name, rows, transaction_id="test", transaction_version=start_ms)

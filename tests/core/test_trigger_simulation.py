@@ -1,0 +1,114 @@
+"""The shipped defaults over weeks of generated load, and the simulator itself on loads to follow by head."""
+
+import doctest
+from math import nan
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from assignor_core.errors import InputError
+from assignor_core.skew import skew_of
+from assignor_core.trigger import TriggerPolicy
+from assignor_core.trigger_simulation import SCENARIOS, Trace, World, generate, loads, replay, simulate
+from tests.benchmarks.bench_trigger import POLICIES, figures_of, row_of
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "trigger.md"
+DEFAULTS = TriggerPolicy()
+QUICK = TriggerPolicy(windows_over=2, windows_considered=3, cooldown_ms=0)
+
+
+def trace(*rows: tuple[float, ...], steps_at: tuple[int, ...] = ()) -> Trace:
+    ends = tuple(60_000 * (index + 1) for index in range(len(rows)))
+    by_resource = {"bytes_in": np.array(rows) * 1e6}
+    return Trace("by hand", ends, tuple(range(1, len(rows[0]) + 1)), by_resource, steps_at)
+
+
+@pytest.mark.parametrize("scenario", ["diurnal", "gaps", "bursts"])
+def test_a_week_of_noise_makes_the_defaults_do_nothing(scenario: str) -> None:
+    report = simulate(generate(scenario, seed=3), DEFAULTS)
+    assert report.windows > 9_000
+    assert (report.triggers, report.false_triggers, report.flaps) == (0, 0, 0)
+
+
+def test_a_real_step_is_found_within_three_windows_and_mended_by_one_plan() -> None:
+    report = simulate(generate("steps", seed=3), DEFAULTS)
+    assert report.found_after_windows == (3, 3, 3)
+    assert (report.triggers, report.false_triggers, report.flaps) == (3, 0, 0)
+
+
+def test_a_naive_threshold_flaps_on_the_same_week() -> None:
+    """The figures above could be zero because nothing is ever counted."""
+    naive = TriggerPolicy(
+        enter_ratio=1.1, exit_ratio=1.099, windows_over=1, windows_considered=1, windows_over_urgent=1, cooldown_ms=0
+    )
+    report = simulate(generate("diurnal", seed=1), naive)
+    assert report.false_triggers > 100
+    assert report.flaps > 100
+    assert report.reversals > 100
+
+
+def test_a_plan_for_a_burst_is_a_false_trigger_and_is_taken_back() -> None:
+    even, burst = (1.0, 1.0, 1.0), (3.0, 1.0, 1.0)
+    report = simulate(trace(even, burst, burst, *[even] * 40), QUICK)
+    # Found in the second window of the burst; carried out, broker 1 has too little: what was moved comes back.
+    assert (report.triggers, report.false_triggers, report.reversals) == (2, 1, 1)
+    # 3 of 5 on broker 1 is 4/15 of the load too much; then it has 5/9 and the others 5/3 each: 1/7 of 35/9 and so on.
+    taken, left = 3 / 5 - 1 / 3, (5 / 9) / (5 / 9 + 2 * 5 / 3)
+    assert report.load_moved == pytest.approx(taken + (1 / 3 - left))
+
+
+def test_time_in_skew_ends_with_the_plan() -> None:
+    even, skewed = (1.0, 1.0, 1.0), (2.0, 1.0, 1.0)
+    rows = [even] * 20 + [skewed] * 60
+    quiet = TriggerPolicy(enter_ratio=9.0, exit_ratio=8.0)
+    unmended = simulate(trace(*rows, steps_at=(20,)), quiet)
+    assert unmended.found_after_windows == (None,)
+    mended = simulate(trace(*rows, steps_at=(20,)), DEFAULTS)
+    assert mended.found_after_windows == (3,)
+    # 60 windows and the few before in whose surroundings the skew already weighs; or until the plan has been made.
+    assert 60 <= unmended.windows_in_skew <= 65
+    assert mended.windows_in_skew <= 3 + World().execution_windows + 5
+
+
+def test_windows_without_a_broker_are_not_judged() -> None:
+    skewed, silent = (2.0, 1.0, 1.0), (2.0, nan, 1.0)
+    assert simulate(trace(*[silent] * 10), QUICK).triggers == 0
+    assert simulate(trace(*[silent] * 3, skewed, skewed), QUICK).triggers == 1
+
+
+def test_a_simulated_window_is_what_control_would_measure() -> None:
+    values = {1: 58.0, 2: 25.0, 3: 37.0}
+    only_window = TriggerPolicy(
+        enter_ratio=skew_of(values).max_over_mean - 1e-9, windows_over=1, windows_considered=1, windows_over_urgent=1
+    )
+    assert simulate(trace(tuple(values.values())), only_window).triggers == 1
+    above = TriggerPolicy(enter_ratio=skew_of(values).max_over_mean + 1e-9, windows_over=1, windows_considered=1)
+    assert simulate(trace(tuple(values.values())), above).triggers == 0
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_same_seed_gives_the_same_trace_and_another_another(scenario: str) -> None:
+    one, same, other = (generate(scenario, seed=seed, windows=500) for seed in (1, 1, 2))
+    assert one.loads["bytes_in"].tobytes() == same.loads["bytes_in"].tobytes()
+    assert one.loads["bytes_in"].tobytes() != other.loads["bytes_in"].tobytes()
+
+
+@pytest.mark.parametrize("module", [loads, replay])
+def test_the_examples_in_the_documentation_hold(module: ModuleType) -> None:
+    assert doctest.testmod(module).failed == 0
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(InputError, match="scenario 'tides': unknown"):
+        generate("tides", seed=1)
+    with pytest.raises(InputError, match="not in order"):
+        Trace("x", (2, 1), (1,), {"bytes_in": np.ones((2, 1))})
+    with pytest.raises(InputError, match="shape"):
+        Trace("x", (1, 2), (1,), {"bytes_in": np.ones((3, 1))})
+
+
+def test_the_documented_figures_of_the_defaults_are_those_of_the_simulator() -> None:
+    """Two weeks of each scenario; `make bench-trigger` makes the other rows."""
+    assert row_of("the defaults", figures_of(POLICIES["the defaults"])) in DOCUMENT.read_text()

@@ -1,0 +1,154 @@
+"""Taking a broker out of use and into it, and losing one, on four real brokers; windows are written by the test."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+
+from assignor_core.live import LiveCluster
+from streaming import tables
+from streaming.cluster import Cluster
+from streaming.control.deciding import Decider
+from streaming.control.intents import drained_brokers
+from streaming.control.journal import Journal
+from streaming.demo.brokers import EmbeddedCluster
+from streaming.errors import ClusterUnreachable
+from streaming.kafka_clients import admin_client
+from streaming.settings import KafkaSettings, Settings
+from tests.control.windows import write_windows
+
+pytestmark = pytest.mark.kafka
+
+DEADLINE_S = 90
+REPLICAS = {0: [1, 2], 1: [2, 3], 2: [3, 4], 3: [4, 1], 4: [1, 3], 5: [2, 4]}
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(tmp_path_factory.mktemp("four"), broker_count=4) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def admin(brokers: EmbeddedCluster) -> Iterator[KafkaAdminClient]:
+    client = admin_client(KafkaSettings(bootstrap_servers=brokers.bootstrap_servers))
+    client.create_topics({"t": {"assignments": REPLICAS}, "__internal": {"assignments": {0: [4, 2]}}})
+    client.wait_for_topics(["t", "__internal"])
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def own(brokers: EmbeddedCluster, tmp_path: Path) -> Settings:
+    return Settings.model_validate(
+        {
+            "kafka": {"cluster_name": "four", "bootstrap_servers": brokers.bootstrap_servers},
+            "storage": {"tables": str(tmp_path / "tables")},
+            "pipeline": {"window_ms": 10_000, "watermark_ms": 1_000},
+            "control": {"mode": "apply"},
+        }
+    )
+
+
+def rebalancer(own: Settings, tmp_path: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    file = tmp_path / "settings.json"
+    content = own.model_dump(mode="json", include={"kafka", "storage", "pipeline", "control"})
+    file.write_text(json.dumps(content))
+    command = [sys.executable, "-m", "streaming", *arguments, "--config", str(file)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+
+
+def held_by(live: LiveCluster, broker: int) -> set[tuple[str, int]]:
+    return {key for key, row in live.partitions.items() if broker in row.replicas}
+
+
+def wait_for(admin: KafkaAdminClient, broker: int, *, holds: bool) -> LiveCluster:
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        live = Cluster(admin).describe()
+        if bool(held_by(live, broker)) == holds and not live.reassigning():
+            return live
+        time.sleep(0.2)
+    raise AssertionError(f"broker {broker} still holds {sorted(held_by(live, broker))}")
+
+
+def wait_until_gone(admin: KafkaAdminClient, broker: int) -> LiveCluster:
+    cluster = Cluster(admin)
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        with suppress(ClusterUnreachable):  # the client has yet to find out which connections are gone
+            cluster.replica_sizes()
+            live = cluster.describe()
+            if broker not in live.broker_racks and all(row.leader != broker for row in live.partitions.values()):
+                return live
+        time.sleep(0.2)
+    raise AssertionError(f"broker {broker} is still there")
+
+
+def windows_now(own: Settings, admin: KafkaAdminClient) -> int:
+    now_ms = time.time_ns() // 1_000_000 // 10_000 * 10_000
+    write_windows(own, Cluster(admin).describe(), end_ms=now_ms)
+    return now_ms
+
+
+def test_drain_shows_then_empties_and_add_fills_again(own: Settings, admin: KafkaAdminClient, tmp_path: Path) -> None:
+    windows_now(own, admin)
+    before = Cluster(admin).describe()
+    shown = rebalancer(own, tmp_path, "drain", "4")
+    plan = json.loads(shown.stdout)
+    assert {(row["topic"], row["partition"]) for row in plan["movements"]} == held_by(before, 4)
+    assert "to carry it out: rebalancer drain 4 --apply" in shown.stderr
+    assert Cluster(admin).describe() == before
+    assert drained_brokers(own) == set()
+
+    assert rebalancer(own, tmp_path, "drain", "4", "--apply", "--yes").returncode == 0
+    drained = wait_for(admin, 4, holds=False)
+    assert drained_brokers(own) == {4}
+    assert all(len(row.replicas) == len(before.partitions[key].replicas) for key, row in drained.partitions.items())
+    # Control leaves the empty broker alone: its skew doesn't count.
+    now_ms = windows_now(own, admin)
+    assert Decider(Cluster(admin), Journal(own), own).tick(now_ms=now_ms) is None
+    assert Journal(own).last_decision()["reason"] == "balanced"  # type: ignore[index]
+
+    assert rebalancer(own, tmp_path, "add", "4", "--apply", "--yes").returncode == 0
+    filled = wait_for(admin, 4, holds=True)
+    assert drained_brokers(own) == set()
+    changed = {
+        key for key, row in filled.partitions.items() if set(row.replicas) != set(drained.partitions[key].replicas)
+    }
+    assert changed == held_by(filled, 4)
+
+
+def test_a_broker_that_is_not_there_is_named(own: Settings, admin: KafkaAdminClient, tmp_path: Path) -> None:
+    refused = rebalancer(own, tmp_path, "drain", "9")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == "error: broker 9: is not there, allowed are 1, 2, 3, 4\n"
+    assert rebalancer(own, tmp_path, "add", "9").returncode == 2
+    assert tables.open_table(own.storage.tables, "plan") is None
+
+
+def test_what_a_lost_broker_held_is_planned_elsewhere_after_the_grace_time(
+    own: Settings, admin: KafkaAdminClient, brokers: EmbeddedCluster
+) -> None:
+    cluster = Cluster(admin)
+    assert held_by(cluster.describe(), 4)
+    brokers.kill_broker(4)
+    lost = wait_until_gone(admin, 4)
+    now_ms = windows_now(own, admin)
+    assert Decider(cluster, Journal(own), own).tick(now_ms=now_ms) is None
+    later_ms = now_ms + own.trigger.broker_failure_grace_ms
+    write_windows(own, cluster.describe(), end_ms=later_ms)
+    proposal = Decider(cluster, Journal(own), own).tick(now_ms=later_ms)
+    assert proposal is not None
+    assert Journal(own).last_decision()["reason"] == "broker_failed"  # type: ignore[index]
+    movements = {(row.topic, row.partition): row.new_replicas for row in proposal.plan.movements}
+    assert movements.keys() == held_by(lost, 4)
+    cluster.reassign(movements)
+    replaced = wait_for(admin, 4, holds=False)
+    assert all(len(row.isr) == len(row.replicas) for row in replaced.partitions.values())
