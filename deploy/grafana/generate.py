@@ -5,6 +5,7 @@ annotations, looks. In a query `C` stands for the matcher of the chosen cluster,
 consumer group. A test runs this again and compares.
 """
 
+import json
 import sys
 from itertools import count
 from pathlib import Path
@@ -27,6 +28,7 @@ from grafana_foundation_sdk.models.common import (
     VizOrientation,
 )
 from grafana_foundation_sdk.models.dashboard import (
+    DashboardCursorSync,
     DashboardLinkType,
     DataSourceRef,
     DataTransformerConfig,
@@ -46,6 +48,8 @@ DEFAULT_WIDTH = 8
 OVER_TIME = frozenset({"lines", "strip"})
 """Kinds of panel that show a span; the others show the present."""
 TAG = "kafka-load-rebalancer"
+NOT_OF_QUERY_VARIABLES = ("auto", "auto_min", "auto_count")
+"""The library writes these of interval variables into every variable; Grafana's own types don't have them there."""
 
 Loaded = dict[str, Any]
 AnyPanel = bargauge.Panel | stat.Panel | statushistory.Panel | table.Panel | timeseries.Panel
@@ -62,6 +66,7 @@ def render(uid: str, board: Loaded) -> str:
         .refresh("30s")
         .time("now-6h", "now")
         .timezone("browser")
+        .tooltip(DashboardCursorSync.CROSSHAIR)
         .link(_links())
         .with_variable(dashboard.DatasourceVariable("datasource").type("prometheus").label("Data source"))
         .with_variable(_variable("kafka_cluster", "rebalancer_window_seconds", several=False))
@@ -77,7 +82,11 @@ def render(uid: str, board: Loaded) -> str:
         for panel, place in _placed(row["panels"], row["height"], top + 1):
             built = built.with_panel(_panel(panel).id(next(numbers)).grid_pos(place))
             top = place.y + row["height"]
-    return JSONEncoder(sort_keys=True, indent=2).encode(built.build()) + "\n"
+    finished: Loaded = json.loads(JSONEncoder().encode(built.build()))
+    for variable in finished["templating"]["list"]:
+        for name in NOT_OF_QUERY_VARIABLES:
+            variable.pop(name, None)
+    return json.dumps(finished, sort_keys=True, indent=2) + "\n"
 
 
 def _placed(panels: list[Loaded], height: int, top: int) -> list[tuple[Loaded, GridPos]]:
