@@ -33,11 +33,8 @@ def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
     arrays = cluster_arrays(by_statistic(_with_drained(cluster, policy), policy.statistic))
     placement = Placement(arrays)
     problem = problem_of(arrays, policy, placement)
-    search = Search(problem, placement)
     crowded = problem.crowded(placement)
-    repair(search)
-    search = attainable(search)
-    _balance(search)
+    _balance(Search(problem, placement))
     movements, waves = movements_of(problem, placement, crowded)
     return Plan(
         cluster_id=cluster.cluster_id,
@@ -52,19 +49,28 @@ def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
 
 
 ROUNDING = 1e-9
+ROUNDS = 8
+"""How often what is left is gone through again: what moved may have changed what is attainable, and made room."""
 
 
 def _balance(search: Search) -> None:
-    """Relief of the overloaded, a way on where that is stuck, and exact evenness where it is near.
+    """Hard rules, relief of the overloaded, a way on where that is stuck, and exact evenness where it is near.
 
     The objective weighs all loads together; a plan that buys the rest by making the worst broker worse is dropped.
     """
     problem, placement = search.problem, search.placement
-    before = problem.worst_excess(placement.loads)
-    search.relieve()
-    kick(search)
+    repair(search)
+    before, mark = problem.worst_excess(placement.loads), len(search.journal)
+    for _ in range(ROUNDS):
+        changes = len(search.journal)
+        within = search.with_limit(attainable(problem, placement))
+        within.relieve()
+        kick(within)
+        repair(search)
+        if len(search.journal) == changes:
+            break
     if problem.worst_excess(placement.loads) > before + ROUNDING:
-        search.undo_to(0)
+        search.undo_to(mark)
     finish(search)
 
 

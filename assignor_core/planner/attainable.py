@@ -5,13 +5,13 @@ Without it the search would chase such a broker down to a limit that no placemen
 
 import numpy as np
 
-from assignor_core.load import NO_BROKER
-from assignor_core.planner.search import Search
+from assignor_core.load import NO_BROKER, Floats
+from assignor_core.planner.placement import Placement
+from assignor_core.planner.problem import Problem
 
 
-def attainable(search: Search) -> Search:
-    """The search under limits raised to the heaviest replica that each broker holds, and the band on top."""
-    problem, placement = search.problem, search.placement
+def attainable(problem: Problem, placement: Placement) -> Floats:
+    """B x C limits raised to the heaviest replica that each broker holds, and the band on top."""
     limit = problem.limit.copy()
     lowest = np.where(problem.share > 0, limit, np.inf).min(axis=0)
     for column in range(limit.shape[1]):
@@ -21,4 +21,5 @@ def attainable(search: Search) -> Search:
             heavy = np.flatnonzero((loads > lowest[column]) & (placement.replicas[:, slot] != NO_BROKER))
             brokers = placement.replicas[heavy, slot]
             np.maximum.at(limit[:, column], brokers, loads[heavy] + band[brokers])
-    return search.with_limit(np.minimum(limit, problem.ceiling))
+    raised: Floats = np.minimum(limit, problem.ceiling)
+    return raised

@@ -16,6 +16,8 @@ from assignor_core.planner.problem import Problem, lowest
 
 SHORTLIST = 32
 """Replicas of a broker whose targets are scored exactly."""
+SHORTLIST_WIDE = 8 * SHORTLIST
+"""The same where none of those fits anywhere."""
 TARGETS_MAX = 256
 """Brokers that are scored as targets; of more, the emptiest of each rack."""
 
@@ -66,10 +68,10 @@ def best_leader_change(scene: Scene, broker: int, least: float) -> Change | None
     return best_of(gain, score, lambda row, slot: ((int(led[row]), slot + 1, NO_BROKER),), least)
 
 
-def best_move(scene: Scene, broker: int, least: float) -> Change | None:
+def best_move(scene: Scene, broker: int, least: float, shortlisted: int = SHORTLIST) -> Change | None:
     """The best transfer of one replica of `broker` to another broker that gains more than `least`."""
     problem, placement, ledger = scene.problem, scene.placement, scene.ledger
-    chosen, slots, loads, relief = shortlist(scene, broker, SHORTLIST)
+    chosen, slots, loads, relief = shortlist(scene, broker, shortlisted)
     if len(chosen) == 0:
         return None
     targets = emptiest(scene)

@@ -25,7 +25,7 @@ def finish(search: Search) -> None:
     if loads.max(initial=1.0) <= 1 + WORTH:
         return
     exact = search.with_limit(np.where(counted, problem.limit, np.minimum(problem.share, problem.ceiling)))
-    allowed = search.ledger.movements + problem.policy.finish_movements_max
+    allowed, mark = search.ledger.movements + problem.policy.finish_movements_max, len(search.journal)
     for _ in range(2 * problem.policy.finish_movements_max):
         violation = np.where(problem.gives, exact.problem.violation(placement.loads), 0.0)
         worst = int(np.argmax(violation))
@@ -37,7 +37,7 @@ def finish(search: Search) -> None:
         exact.apply(change)
         if search.ledger.movements > allowed:
             break
-    exact.undo_to(0)
+    exact.undo_to(mark)
 
 
 def _evening(search: Search, broker: int) -> Change | None:

@@ -14,8 +14,8 @@ BROKERS_MAX = 16
 """Stuck brokers that are tried, most violated first."""
 TRIES = 6
 """Changes tried for each of them."""
-ROUNDS = 4
-"""How often all stuck brokers are gone through."""
+CONSIDERED = 48
+"""Replicas of a stuck broker from which they are chosen."""
 REPLIES_MAX = 48
 """Changes that may follow to make room; the forced one itself must stay."""
 SUBSTANTIAL = 0.5
@@ -25,25 +25,22 @@ BETTER = 0.9
 
 
 def kick(search: Search) -> None:
-    """Go through the stuck brokers until none is left or a round brings nothing."""
-    for _ in range(ROUNDS):
-        violation = _violation(search)
-        stuck = np.argsort(-violation, kind="stable")[:BROKERS_MAX]
-        improved = [_free(search, int(broker)) for broker in stuck if violation[broker] > NOTICEABLE]
-        if not any(improved):
-            return
+    """Go through the stuck brokers once."""
+    violation = _violation(search)
+    for broker in np.argsort(-violation, kind="stable")[:BROKERS_MAX]:
+        if violation[broker] > NOTICEABLE:
+            _free(search, int(broker))
 
 
-def _free(search: Search, broker: int) -> bool:
+def _free(search: Search, broker: int) -> None:
     before = float(_violation(search).sum())
     for change in _forced_changes(search.scene, broker, leaders_only=search.problem.policy.leaders_only):
         mark = len(search.journal)
         search.apply(change)
         search.pinning(change.steps[0][0]).relieve(changes_max=REPLIES_MAX, exchanges=False)
         if float(_violation(search).sum()) < BETTER * before:
-            return True
+            return
         search.undo_to(mark)
-    return False
 
 
 def _violation(search: Search) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -80,7 +77,7 @@ def _leader_changes(scene: Scene, broker: int, least: float) -> list[Change]:
 
 def _moves(scene: Scene, broker: int, least: float) -> list[Change]:
     problem, placement, ledger = scene.problem, scene.placement, scene.ledger
-    chosen, slots, loads, relief = shortlist(scene, broker, 2 * TRIES)
+    chosen, slots, loads, relief = shortlist(scene, broker, CONSIDERED)
     targets = emptiest(scene)
     there = placement.loads[targets]
     burden = problem.cost(there[None] + loads[:, None], targets) - problem.cost(there, targets)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats
-from assignor_core.planner.candidates import Change, Scene, Step, best_leader_change, best_move
+from assignor_core.planner.candidates import SHORTLIST_WIDE, Change, Scene, Step, best_leader_change, best_move
 from assignor_core.planner.ledger import Ledger
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Problem
@@ -34,16 +34,19 @@ class Search:
         self.scene = Scene(problem, placement, self.ledger)
 
     def with_limit(self, limit: Floats) -> "Search":
-        """The same placement and ledger under other limits (B x C)."""
-        return Search(replace(self.problem, limit=limit), self.placement, self.ledger)
+        """The same search, journal included, under other limits (B x C)."""
+        return self._under(replace(self.problem, limit=limit))
 
     def pinning(self, partition: int) -> "Search":
         """The same search, journal included, that leaves `partition` where it is."""
         movable = self.problem.movable.copy()
         movable[partition] = False
-        pinned = Search(replace(self.problem, movable=movable), self.placement, self.ledger)
-        pinned.journal = self.journal
-        return pinned
+        return self._under(replace(self.problem, movable=movable))
+
+    def _under(self, problem: Problem) -> "Search":
+        search = Search(problem, self.placement, self.ledger)
+        search.journal = self.journal
+        return search
 
     def relieve(self, changes_max: int | None = None, *, exchanges: bool = True) -> None:
         """Until no broker that may give is above its limit, none can be relieved any more, or so many are made."""
@@ -67,12 +70,15 @@ class Search:
             changes, retry = changes + 1, True
 
     def best_change(self, broker: int, least: float, *, exchanges: bool = True) -> Change | None:
-        """The best single change by gain per price that relieves `broker`; where there is none, the best exchange."""
+        """The best change by gain per price that relieves `broker`; where there is none, looks wider, then swaps."""
         if self.problem.policy.leaders_only:
             return best_leader_change(self.scene, broker, least)
         found = [finder(self.scene, broker, least) for finder in (best_leader_change, best_move)]
         best = max((change for change in found if change), key=lambda change: change.score, default=None)
-        return best or (best_swap(self.scene, broker, EXCHANGE_FACTOR * least) if exchanges else None)
+        if best or not exchanges:
+            return best
+        wide = best_move(self.scene, broker, least, SHORTLIST_WIDE)
+        return wide or best_swap(self.scene, broker, EXCHANGE_FACTOR * least)
 
     def apply(self, change: Change) -> set[int]:
         """Carry out `change`; returns the brokers whose load it changed."""

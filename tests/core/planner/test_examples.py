@@ -202,8 +202,11 @@ def test_other_kinds_end_near_their_bound(kind: Kind) -> None:
     assert plan.feasible
 
 
-def test_a_second_plan_on_the_result_is_nearly_empty() -> None:
-    state = generate(REFERENCE["30 brokers"], 13)
+@pytest.mark.parametrize(
+    ("kind", "seed"), [(REFERENCE["30 brokers"], 13), (FURTHER["hot partition"], 22), (FURTHER["tight racks"], 22)]
+)
+def test_a_second_plan_on_the_result_is_nearly_empty(kind: Kind, seed: int) -> None:
+    state = generate(kind, seed)
     _, after = planned(state)
     again, _ = planned(after)
     assert len(again.movements) <= 2
