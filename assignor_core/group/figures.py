@@ -43,7 +43,10 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """A whole run, from the time the group was first stable."""
+    """A whole run, from the time the group was first stable.
+
+    `failed`: consumers that were refused for good; `unsettled`: 1 if a rebalance had not ended at the end.
+    """
 
     rebalances: int
     rounds: int
@@ -54,6 +57,7 @@ class Totals:
     idle_longest_ms: int
     lag_records: float
     overlap_partition_ms: int
+    failed: int
     unsettled: int
 
 
@@ -78,6 +82,7 @@ class Ledger:
     records_per_sec: Mapping[str, float]
     rebalances: list[Rebalance] = field(default_factory=list)
     reader: dict[TopicPartition, str] = field(default_factory=dict)
+    failed: int = 0
     _idle_since: dict[TopicPartition, int] = field(default_factory=dict)
     _last_reader: dict[TopicPartition, str] = field(default_factory=dict)
     _readers_before: dict[TopicPartition, str] = field(default_factory=dict)
@@ -172,6 +177,7 @@ class Ledger:
             idle_longest_ms=idle.longest_ms,
             lag_records=idle.lag_records,
             overlap_partition_ms=self._overlap_partition_ms,
+            failed=self.failed,
             unsettled=int(self._current is not None),
         )
 

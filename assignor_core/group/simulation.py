@@ -343,6 +343,7 @@ class _Simulation:
         """The consumer throws; the process reads nothing from now on."""
         self._accounts.gives_up(self._now_ms, process, What.LOST, process.member.failed())
         self._note(What.FAILED, process.name, error.value)
+        self._accounts.ledger.failed += 1
         self._unsettled.discard(process.client)
 
     def _end(self, process: Process) -> None:

@@ -1,0 +1,60 @@
+"""`rebalancer simulate`: a group's rebalances from a scenario file, as text, JSON and a picture."""
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from assignor_core.group.simulation import simulate as run_scenario
+from assignor_core.group.trace import trace_text
+from streaming.commands.options import json_option
+from streaming.errors import UsageProblem
+from streaming.simulate.load import load_scenarios
+from streaming.simulate.summary import summary_json, summary_text
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@json_option
+@click.option("--html", "html_file", type=click.Path(path_type=Path), help="Write a page with picture and figures.")
+@click.option("--png", "png_file", type=click.Path(path_type=Path), help="Write the picture.")
+@click.option("--trace", "as_trace", is_flag=True, help="Print everything that happened, a line each, instead.")
+def simulate(file: Path, as_json: bool, html_file: Path | None, png_file: Path | None, as_trace: bool) -> int:
+    """What a group goes through in a scenario (YAML or TOML): who stops, what moves, what nobody reads, how long.
+
+    A file may hold several variants, such as eager, cooperative and static; they are shown beside each other.
+    """
+    runs = [(variant, run_scenario(variant.scenario)) for variant in load_scenarios(file)]
+    if html_file is not None or png_file is not None:
+        from streaming.simulate.page import page_of
+        from streaming.simulate.plot import plot, png_of
+
+        png = png_of(plot(runs, runs[0][0].title))
+        if png_file is not None:
+            _write("--png", png_file, png)
+        if html_file is not None:
+            _write("--html", html_file, page_of(runs, png).encode())
+    if as_json:
+        click.echo(json.dumps(summary_json(runs), indent=2))
+    elif as_trace:
+        for variant, run in runs:
+            click.echo(
+                f"# {variant.name}\n{trace_text(run.trace)}" if variant.name else trace_text(run.trace), nl=False
+            )
+    else:
+        from rich.console import Console
+
+        Console().print(summary_text(runs))
+    return 0
+
+
+def _write(option: str, file: Path, content: bytes) -> None:
+    """All of it or nothing: a reader never finds half a picture."""
+    part = file.with_name(f".{file.name}.part")
+    try:
+        part.write_bytes(content)
+        os.replace(part, file)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UsageProblem(f"{option} {file}: {error.strerror}") from None
