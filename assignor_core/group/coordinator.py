@@ -166,7 +166,7 @@ class Coordinator:
             return ErrorCode.FENCED_INSTANCE_ID
         if request.member_id and member is None and request.member_id not in self._pending:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if not self.members.accepts(request.protocols, instead_of=request.member_id or static_id or ""):
+        if not self.members.accepts(request.protocols, self.members.get(request.member_id or static_id or "")):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return ErrorCode.NONE
 
@@ -217,7 +217,7 @@ class Coordinator:
             self._not_synced.symmetric_difference_update((old_id, member_id))
         member.awaits_sync = False
         member.session_start_ms = now_ms
-        member.take(request)
+        self.members.take(member, request)
         self.members.set_awaits_join(member, True)
         if self.state is GroupState.STABLE and self.members.select_strategy() == self.strategy:
             self._answer_join(now_ms, member, skip_assignment=True)
@@ -229,7 +229,7 @@ class Coordinator:
         leads = member.member_id == self.members.leader_id
         may_be_lost = self.state is GroupState.COMPLETING_REBALANCE or (self.state is GroupState.STABLE and not leads)
         settled = may_be_lost and request.protocols == member.protocols
-        member.take(request)
+        self.members.take(member, request)
         member.session_start_ms = now_ms
         self.members.set_awaits_join(member, True)
         if settled:

@@ -69,10 +69,13 @@ class _Idle:
     longest_ms: int = 0
     lag_records: float = 0.0
 
-    def add(self, idle_ms: int, records_per_sec: float) -> None:
-        self.partition_ms += idle_ms
-        self.longest_ms = max(self.longest_ms, idle_ms)
-        self.lag_records += idle_ms * records_per_sec / 1000
+    def add(self, pauses: Iterable[tuple[int, float]]) -> None:
+        """Pauses in ms, each with the records/s of its partition."""
+        for idle_ms, records_per_sec in pauses:
+            self.partition_ms += idle_ms
+            self.lag_records += idle_ms * records_per_sec / 1000
+            if idle_ms > self.longest_ms:
+                self.longest_ms = idle_ms
 
 
 @dataclass(slots=True)
@@ -88,6 +91,7 @@ class Ledger:
     _readers_before: dict[TopicPartition, str] = field(default_factory=dict)
     _stopped: set[str] = field(default_factory=set)
     _current: Rebalance | None = None
+    _current_idle: _Idle | None = None
     _measured_from_ms: int | None = None
     _idle: _Idle = field(default_factory=_Idle)
     _overlap_since: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -104,11 +108,17 @@ class Ledger:
 
     def takes(self, now_ms: int, name: str, partitions: Sequence[TopicPartition]) -> None:
         """A member reads partitions from now on."""
-        since, reader, last = self._idle_since, self.reader, self._last_reader
+        reader, last, rates = self.reader, self._last_reader, self.records_per_sec
+        pauses = []
         for tp in partitions:
             assert tp not in reader, f"{tp} is read by {reader[tp]} and given to {name}"
             reader[tp] = last[tp] = name
-            self._end_idle(tp[0], now_ms, since.pop(tp))
+            pauses.append((self._idle_since.pop(tp), rates[tp[0]]))
+        from_ms = self._measured_from_ms
+        if from_ms is not None:
+            self._idle.add((now_ms - max(since_ms, from_ms), rate) for since_ms, rate in pauses)
+        if self._current_idle is not None:
+            self._current_idle.add((now_ms - since_ms, rate) for since_ms, rate in pauses)
 
     def stops(self, now_ms: int, partitions: Sequence[TopicPartition]) -> None:
         """A member has stopped reading (paused, ended, put out): nothing was revoked."""
@@ -135,7 +145,7 @@ class Ledger:
 
     def rebalance_begins(self, now_ms: int, cause: str, generation_id: int) -> None:
         """The first sign of a rebalance."""
-        self._current = Rebalance(cause, now_ms, generation_id)
+        self._current, self._current_idle = Rebalance(cause, now_ms, generation_id), _Idle()
         self.rebalances.append(self._current)
         self._readers_before = dict(self._last_reader)
         self._stopped = set()
@@ -147,14 +157,17 @@ class Ledger:
 
     def rebalance_ends(self, now_ms: int, generation_id: int) -> None:
         """All members read what they shall."""
-        current = self._current
+        current, idle = self._current, self._current_idle
         assert current is not None, "no rebalance is under way"
+        assert idle is not None, "it has its pauses"
         before = self._readers_before
         current.ended_ms, current.generation_id = now_ms, generation_id
         current.members_stopped = len(self._stopped)
         current.kept = sum(before.get(tp) == name for tp, name in self.reader.items())
         current.moved = sum(tp in before and before[tp] != name for tp, name in self.reader.items())
-        self._current = None
+        current.idle_partition_ms, current.idle_longest_ms = idle.partition_ms, idle.longest_ms
+        current.lag_records = idle.lag_records
+        self._current = self._current_idle = None
         if self._measured_from_ms is None:
             self._measured_from_ms = now_ms
 
@@ -162,8 +175,11 @@ class Ledger:
         """The whole run up to `end_ms`; pauses that have not ended count until then."""
         idle = self._idle
         if self._measured_from_ms is not None:
-            for (topic, _), since_ms in self._idle_since.items():
-                idle.add(end_ms - max(since_ms, self._measured_from_ms), self.records_per_sec.get(topic, 0.0))
+            from_ms = self._measured_from_ms
+            idle.add(
+                (end_ms - max(since_ms, from_ms), self.records_per_sec[topic])
+                for (topic, _), since_ms in self._idle_since.items()
+            )
         for client in list(self._overlap_since):
             self.overlap_ends(end_ms, client)
         measured = self.rebalances[1:]
@@ -180,12 +196,3 @@ class Ledger:
             failed=self.failed,
             unsettled=int(self._current is not None),
         )
-
-    def _end_idle(self, topic: str, now_ms: int, since_ms: int) -> None:
-        idle_ms, rate = now_ms - since_ms, self.records_per_sec.get(topic, 0.0)
-        if self._measured_from_ms is not None:
-            self._idle.add(idle_ms, rate)
-        if self._current is not None:
-            self._current.idle_partition_ms += idle_ms
-            self._current.idle_longest_ms = max(self._current.idle_longest_ms, idle_ms)
-            self._current.lag_records += idle_ms * rate / 1000

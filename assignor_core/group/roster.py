@@ -31,13 +31,6 @@ class RegisteredMember:
         """Whether it has a group instance id (KIP-345)."""
         return self.group_instance_id is not None
 
-    def take(self, request: JoinGroup) -> None:
-        """Make the request's offers and timeouts the member's."""
-        self.client = request.client
-        self.protocols = request.protocols
-        self.session_timeout_ms = request.session_timeout_ms
-        self.rebalance_timeout_ms = request.rebalance_timeout_ms
-
 
 class Roster:
     """Members in the order they came in; the first is the leader until it goes."""
@@ -47,6 +40,7 @@ class Roster:
         self.not_joined = 0
         self._members: dict[str, RegisteredMember] = {}
         self._static: dict[str, str] = {}
+        self._offers: Counter[tuple[str, ...]] = Counter()
 
     def __len__(self) -> int:
         return len(self._members)
@@ -65,6 +59,7 @@ class Roster:
     def add(self, member: RegisteredMember) -> None:
         """Register; the first becomes the leader."""
         self._members[member.member_id] = member
+        self._offers[tuple(member.protocols)] += 1
         self.not_joined += not member.awaits_join
         if member.group_instance_id is not None:
             self._static[member.group_instance_id] = member.member_id
@@ -74,6 +69,7 @@ class Roster:
     def remove(self, member_id: str) -> RegisteredMember:
         """Strike off; if it led, the oldest of the others leads."""
         member = self._members.pop(member_id)
+        self._withdraw(member)
         self.not_joined -= not member.awaits_join
         if member.group_instance_id is not None:
             del self._static[member.group_instance_id]
@@ -91,6 +87,15 @@ class Roster:
         if self.leader_id == member_id:
             self.leader_id = new_member_id
         return member
+
+    def take(self, member: RegisteredMember, request: JoinGroup) -> None:
+        """Make the request's address, offers and timeouts the member's."""
+        self._withdraw(member)
+        member.client = request.client
+        member.protocols = request.protocols
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        self._offers[tuple(member.protocols)] += 1
 
     def set_awaits_join(self, member: RegisteredMember, awaits: bool) -> None:
         """Note whether the member's JoinGroup waits for its answer."""
@@ -110,18 +115,22 @@ class Roster:
         """The longest that any member asks for."""
         return max((member.rebalance_timeout_ms for member in self), default=0)
 
-    def common_strategies(self) -> set[str]:
-        """Strategies that every member offers."""
-        offers = {tuple(member.protocols) for member in self}
-        return set.intersection(*map(set, offers)) if offers else set()
-
-    def accepts(self, protocols: Protocols, instead_of: str = "") -> bool:
-        """Whether some strategy is offered by these and by every other member than `instead_of`."""
-        offers = {tuple(member.protocols) for member in self if member.member_id != instead_of}
-        return bool(protocols) and bool(set(protocols).intersection(*offers))
+    def accepts(self, protocols: Protocols, instead_of: RegisteredMember | None) -> bool:
+        """Whether some strategy is offered by these and by every member other than `instead_of`."""
+        own = tuple(instead_of.protocols) if instead_of is not None else ()
+        others = [offer for offer, count in self._offers.items() if count > (offer == own)]
+        return bool(set(protocols).intersection(*others))
 
     def select_strategy(self) -> str:
         """Each member votes for the first of its strategies that all have; most votes, then the alphabet, decide."""
-        common = self.common_strategies()
-        votes = Counter(next(name for name in member.protocols if name in common) for member in self)
+        common = set.intersection(*map(set, self._offers))
+        votes: Counter[str] = Counter()
+        for offer, count in self._offers.items():
+            votes[next(name for name in offer if name in common)] += count
         return min(votes, key=lambda name: (-votes[name], name))
+
+    def _withdraw(self, member: RegisteredMember) -> None:
+        offer = tuple(member.protocols)
+        self._offers[offer] -= 1
+        if not self._offers[offer]:
+            del self._offers[offer]

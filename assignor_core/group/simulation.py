@@ -231,7 +231,7 @@ class _Simulation:
         elif not process.rejoin_planned and process.member.state is not MemberState.FAILED:
             process.rejoin_planned = True
             self._unsettled.add(process.client)
-            wait_ms = self._draws.randint(0, process.spec.poll_interval_ms) if process.spec.poll_interval_ms else 0
+            wait_ms = self._up_to(process.spec.poll_interval_ms)
             self._queue.add(self._now_ms + wait_ms, self._poll, process, reason)
 
     def _poll(self, process: Process, reason: str) -> None:
@@ -287,8 +287,7 @@ class _Simulation:
             process.leads_with(topics, self._partitions)
         sync = process.member.joined(answer, lambda strategy, protocols: self._assign(process, strategy, protocols))
         if sync is not None:
-            late_max_ms = process.spec.heartbeat_late_max_ms
-            process.heartbeats_from(self._now_ms, self._draws.randint(0, late_max_ms) if late_max_ms else 0)
+            process.heartbeats_from(self._now_ms, self._up_to(process.spec.heartbeat_late_max_ms))
             process.is_put_out = self._beat_answer(process) in PUT_OUT
             self._ask(self._group.sync, sync)
         else:
@@ -462,9 +461,12 @@ class _Simulation:
 
     def _send(self, call: Callable[..., None], *arguments: object) -> None:
         """Over the network: a message takes its time."""
-        jitter_ms = self._scenario.network_jitter_ms
-        delay_ms = self._scenario.network_ms + (self._draws.randint(0, jitter_ms) if jitter_ms else 0)
+        delay_ms = self._scenario.network_ms + self._up_to(self._scenario.network_jitter_ms)
         self._queue.add(self._now_ms + delay_ms, call, *arguments)
+
+    def _up_to(self, most_ms: int) -> int:
+        """A whole number from 0 to `most_ms`, all as likely; `randint` would take five times as long."""
+        return int(self._draws.random() * (most_ms + 1)) if most_ms else 0
 
     def _note(self, what: What, who: str, detail: str = "") -> None:
         self._accounts.note(self._now_ms, what, who, detail)
