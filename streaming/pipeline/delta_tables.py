@@ -29,11 +29,18 @@ from pyspark.sql.types import (
 )
 
 from streaming.schemas import ColumnType, Table
-from streaming.tables import arrow_schema
+from streaming.tables import arrow_schema, create_table
 
 TRANSACTION_ID = "spark.databricks.delta.write.txnAppId"
 TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
 KEEPS_FULLER = "s.sample_count >= t.sample_count AND NOT t.is_final"
+
+CONSTRAINTS = {
+    "window_ends_after_start": "window_end > window_start",
+    "has_samples": "sample_count >= 1",
+    "samples_in_order": "last_event_time_ms >= first_event_time_ms",
+}
+"""What a row of any window table must fulfil, whoever writes it: Delta refuses the commit otherwise."""
 
 SPARK_TYPES: dict[ColumnType, DataType] = {
     ColumnType.STRING: StringType(),
@@ -44,6 +51,15 @@ SPARK_TYPES: dict[ColumnType, DataType] = {
     ColumnType.BINARY: BinaryType(),
     ColumnType.TIMESTAMP: TimestampType(),
 }
+
+
+def create_window_table(root: str, table: Table) -> None:
+    """Make the table where it isn't there yet, with its constraints; raises TableUnavailable."""
+    delta = create_table(root, table.name)
+    present = delta.metadata().configuration
+    for name, rule in CONSTRAINTS.items():
+        if f"delta.constraints.{name}" not in present:
+            delta.alter.add_constraint({name: rule})
 
 
 def shaped(rows: DataFrame, table: Table) -> DataFrame:
@@ -71,9 +87,11 @@ def upsert_arrow(
     since = pc.min(pa.chunked_array([*open_windows.chunks, *rows["window_start"].chunks])).as_py()
     present = dataset.to_table(filter=pc.field("window_start") >= since)
     schema = arrow_schema(table)
+    fresh = closed_by(fullest(present.cast(schema), rows.cast(schema), table.key), watermark)
     write_deltalake(
         delta,
-        closed_by(fullest(present.cast(schema), rows.cast(schema), table.key), watermark),
+        # In the order of time, so that a reader of some windows skips files and parts of files by their statistics.
+        fresh.sort_by(table.time_column),
         mode="overwrite",
         predicate=f"window_start >= {_arrow_literal(since)}",
         commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),

@@ -20,7 +20,6 @@ FINGERPRINT = "fingerprint.json"
 WINDOWS_VERSION = 1
 """To be raised with any change of keys, aggregates or sources that an older checkpoint's state can't be read with."""
 
-TOPIC_QUERIES = ("byte_rate", "consumer_lag")
 TWO_WAYS_OUT = (
     "set it back, or name a new folder in storage.checkpoints: it reads the topics from their start, and a window that "
     "is fuller in the tables stays as it is"
@@ -53,8 +52,8 @@ def check_fingerprint(settings: Settings, topic_ids: Mapping[str, str]) -> None:
         _write(file, {"made_with": wanted, "topic_ids": dict(topic_ids)})
         return
     noted = _read(file)
-    for key, value in wanted.items():
-        found = noted["made_with"].get(key)
+    for key in sorted({*wanted, *noted["made_with"]}):
+        value, found = wanted.get(key), noted["made_with"].get(key)
         if found != value:
             raise RefusedForSafety(
                 f"{key} is {value!r}, the checkpoints in {settings.storage.checkpoints} were made with {found!r}: "
@@ -69,29 +68,32 @@ def check_topic_ids(settings: Settings, topic_ids: Mapping[str, str]) -> None:
     if "://" in settings.storage.checkpoints or not file.exists():
         return
     noted = _read(file)["topic_ids"]
-    for query, topic in zip(TOPIC_QUERIES, _topics(settings), strict=True):
+    for topic in topics_read(settings):
         if topic in noted and topic in topic_ids and noted[topic] != topic_ids[topic]:
             raise RefusedForSafety(
                 f"topic {topic} was deleted and made again (id {noted[topic]}, now {topic_ids[topic]}). Read of the "
-                f"old one: {_read_up_to(settings, query, topic)}; what it held after that is lost. To read the new "
+                f"old one: {_read_up_to(settings, topic)}; what it held after that is lost. To read the new "
                 "one from its start name a new folder in storage.checkpoints"
             )
 
 
 def fingerprint(settings: Settings) -> dict[str, object]:
     """What a checkpoint's state depends on. The watermark may change: Spark takes the new delay from then on."""
-    return {
+    found: dict[str, object] = {
         "windows_version": WINDOWS_VERSION,
         "pipeline.window_ms": settings.pipeline.window_ms,
         "pipeline.shuffle_partitions": settings.pipeline.shuffle_partitions,
         "topics.byte_rate": settings.topics.byte_rate,
         "topics.consumer_lag": settings.topics.consumer_lag,
     }
+    if settings.topics.foreign:
+        found["topics.foreign"] = dict(settings.topics.foreign)  # another source, and other windows
+    return found
 
 
 def topic_ids(admin: DescribesTopics, settings: Settings) -> dict[str, str]:
     """Kafka's id of each topic that exists: a topic made again under its name has another."""
-    wanted = set(_topics(settings))
+    wanted = set(topics_read(settings))
     return {
         str(topic["name"]): str(topic["topic_id"])
         for topic in admin.describe_topics(sorted(wanted))
@@ -99,17 +101,20 @@ def topic_ids(admin: DescribesTopics, settings: Settings) -> dict[str, str]:
     }
 
 
-def _topics(settings: Settings) -> tuple[str, str]:
-    return settings.topics.byte_rate, settings.topics.consumer_lag
+def topics_read(settings: Settings) -> tuple[str, ...]:
+    """All topics that the pipeline reads; each must be there before it starts."""
+    return settings.topics.byte_rate, settings.topics.consumer_lag, *sorted(settings.topics.foreign)
 
 
-def _read_up_to(settings: Settings, query: str, topic: str) -> str:
+def _read_up_to(settings: Settings, topic: str) -> str:
     """Partition and next offset of the newest batch that Spark planned, for the message."""
+    query = "consumer_lag" if topic == settings.topics.consumer_lag else "byte_rate"
     folder = Path(settings.storage.checkpoints) / query / "offsets"
     batches = sorted((int(path.name) for path in folder.glob("[0-9]*")), reverse=True)
     if not batches:
         return "nothing"
-    offsets = json.loads((folder / str(batches[0])).read_text().splitlines()[-1]).get(topic, {})
+    sources = (folder / str(batches[0])).read_text().splitlines()[2:]  # below a version and the batch's settings
+    offsets = {key: value for source in sources for key, value in json.loads(source).get(topic, {}).items()}
     return ", ".join(f"partition {partition} up to offset {offset}" for partition, offset in sorted(offsets.items()))
 
 

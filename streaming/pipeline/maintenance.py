@@ -1,4 +1,5 @@
 """Keeping a table small: rows beyond their retention go, small files are joined, old files and log entries are removed.
+Before windows go, hours and days are made of them.
 
 Each table is maintained by its one writer, between two of its writes, so that nothing ever conflicts with it. A step
 that fails is told and left for the next run: an unkept table is slower, not wrong.
@@ -12,6 +13,7 @@ import structlog
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from streaming.pipeline.rollups import ROLLUPS, RollingUp, rollups_of
 from streaming.schemas import Table
 from streaming.settings import Settings
 from streaming.tables import table_uri, utc
@@ -28,12 +30,18 @@ class Maintenance:
     def __init__(self, settings: Settings, table: Table) -> None:
         self._uri = table_uri(settings.storage.tables, table.name)
         self._table = table
-        self._retention_ms = settings.pipeline.retention_ms
+        made_of_windows = any(rollup.target is table for rollup in ROLLUPS)
+        self._retention_ms = (
+            settings.pipeline.rollup_retention_ms if made_of_windows else settings.pipeline.retention_ms
+        )
         self._interval_ms = settings.pipeline.maintenance_interval_ms
         self._due_ms = 0
+        self._rollups = [RollingUp(settings, rollup) for rollup in rollups_of(table)]
+        self._kept_since: datetime | None = None
         self._steps: list[Callable[[DeltaTable, int], None]] = [
-            self._expire, self._compact, self._remove_old_files,
+            self._roll_up, self._expire, self._compact, self._remove_old_files,
         ]  # fmt: skip
+        self._of_rollups = [Maintenance(settings, rollup.target) for rollup in rollups_of(table)]
 
     def run_if_due(self, *, now_ms: int) -> bool:
         """True if it was due and has run. To be called by the table's writer, after a write."""
@@ -53,11 +61,20 @@ class Maintenance:
             return True
         elapsed_ms = round((time.monotonic() - started) * 1000)
         log.info("maintained", table=self._table.name, files=len(delta.file_uris()), elapsed_ms=elapsed_ms)
+        for maintenance in self._of_rollups:
+            maintenance.run_if_due(now_ms=now_ms)
         return True
+
+    def _roll_up(self, delta: DeltaTable, _now_ms: int) -> None:
+        """Hours and days that are over; what isn't in them yet must stay."""
+        left = [rollup.run(delta, budget_ms=BUDGET_MS) for rollup in self._rollups]
+        self._kept_since = min((start for start in left if start is not None), default=None)
 
     def _expire(self, delta: DeltaTable, now_ms: int) -> None:
         """Delete rows beyond retention; no commit where there are none."""
         oldest_kept = utc(now_ms - self._retention_ms)
+        if self._kept_since is not None:
+            oldest_kept = min(oldest_kept, self._kept_since)
         column = self._table.time_column
         if any(_older(action[f"min.{column}"], oldest_kept) for action in _file_statistics(delta, column)):
             delta.delete(f"{column} < arrow_cast('{oldest_kept.isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')")

@@ -12,16 +12,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.kafka_clients import spark_options
-from streaming.pipeline.delta_tables import finalize_spark, shaped, upsert_arrow, upsert_spark
+from streaming.pipeline.delta_tables import create_window_table, finalize_spark, shaped, upsert_arrow, upsert_spark
 from streaming.pipeline.maintenance import Maintenance
-from streaming.pipeline.records import BYTE_RATE, CONSUMER_LAG, RecordShape, accepted, judged, rejected
+from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
+from streaming.pipeline.sources import BYTE_RATES, LAGS, accepted_rows, rejected_rows
 from streaming.pipeline.windows import lag_windows, load_windows
 from streaming.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
 from streaming.settings import Settings
 from streaming.tables import append, create_table, table_uri, utc
 
-REJECTS_INTERVAL_MS = 15_000
+REJECTS_TRIGGERS = 3
+"""The rejects are read once in as many trigger intervals: their query parses both topics a second time."""
 DRIVER_ROWS_MAX = 200_000
 """Batches of up to this many window rows are written from the driver: about 100 MB as Arrow."""
 
@@ -39,8 +40,11 @@ def start_queries(session: SparkSession, settings: Settings) -> list[StreamingQu
     totals = Target(BROKER_LOAD, lambda rows: rows.where(f.col("topic").isNull()))
     replicas = Target(PARTITION_LOAD, lambda rows: rows.where(f.col("topic").isNotNull() & f.col("role").isNotNull()))
     lags = Target(GROUP_LAG, lambda rows: rows)
-    load = load_windows(_accepted(session, settings, settings.topics.byte_rate, BYTE_RATE), settings.pipeline)
-    lag = lag_windows(_accepted(session, settings, settings.topics.consumer_lag, CONSUMER_LAG), settings.pipeline)
+    of_loads, of_lags = load_windows, lag_windows
+    if settings.topics.foreign:
+        of_loads, of_lags = mixed_load_windows, mixed_lag_windows
+    load = of_loads(accepted_rows(session, settings, BYTE_RATES), settings.pipeline)
+    lag = of_lags(accepted_rows(session, settings, LAGS), settings.pipeline)
     return [
         _start_windows(settings, "byte_rate", load, (replicas, totals)),
         _start_windows(settings, "consumer_lag", lag, (lags,)),
@@ -48,27 +52,9 @@ def start_queries(session: SparkSession, settings: Settings) -> list[StreamingQu
     ]
 
 
-def _accepted(session: SparkSession, settings: Settings, topic: str, shape: RecordShape) -> DataFrame:
-    return accepted(
-        judged(_raw(session, settings, topic), shape, clock_skew_max_ms=settings.pipeline.clock_skew_max_ms)
-    )
-
-
-def _raw(session: SparkSession, settings: Settings, topic: str) -> DataFrame:
-    reader = session.readStream.format("kafka").option("subscribe", topic)
-    for key, value in spark_options(settings.kafka).items():
-        reader = reader.option(f"kafka.{key}", value)
-    return (
-        reader.option("startingOffsets", "earliest")
-        .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", settings.pipeline.records_per_batch_max)
-        .load()
-    )
-
-
 def _start_windows(settings: Settings, name: str, windows: DataFrame, targets: tuple[Target, ...]) -> StreamingQuery:
     for target in targets:
-        create_table(settings.storage.tables, target.table.name)
+        create_window_table(settings.storage.tables, target.table)
     return (
         windows.writeStream.queryName(name)
         .outputMode("update")
@@ -129,31 +115,29 @@ def _audited(rows: DataFrame, batch_id: int, query_id: str) -> DataFrame:
 
 def _start_rejects(session: SparkSession, settings: Settings) -> StreamingQuery:
     create_table(settings.storage.tables, REJECTED_RECORD.name)
-    skew = settings.pipeline.clock_skew_max_ms
-    shapes = ((settings.topics.byte_rate, BYTE_RATE), (settings.topics.consumer_lag, CONSUMER_LAG))
     maintenance = Maintenance(settings, REJECTED_RECORD)
-    sides = [rejected(judged(_raw(session, settings, topic), shape, clock_skew_max_ms=skew)) for topic, shape in shapes]
 
     def write(batch: DataFrame, batch_id: int) -> None:
         # Bounded by records_per_batch_max and 1 MiB a value; in a sound set-up there are none, and no commit either.
-        rows = batch.toArrow().to_pylist()
+        # One row a record, though each of the samples in it is judged.
+        found = {tuple(row[name] for name in REJECTED_RECORD.key): row for row in batch.toArrow().to_pylist()}
         query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or "rejects"
-        if rows:
+        if found:
             append(
                 settings.storage.tables,
                 REJECTED_RECORD.name,
-                rows,
+                list(found.values()),
                 transaction_id=f"{query_id}:{REJECTED_RECORD.name}",
                 transaction_version=batch_id,
             )
             maintenance.run_if_due(now_ms=time.time_ns() // 1_000_000)
 
     return (
-        shaped(sides[0].unionByName(sides[1]), REJECTED_RECORD)
+        shaped(rejected_rows(session, settings), REJECTED_RECORD)
         .writeStream.queryName("rejects")
         .outputMode("append")
         .option("checkpointLocation", f"{settings.storage.checkpoints}/rejects")
-        .trigger(processingTime=f"{max(REJECTS_INTERVAL_MS, settings.pipeline.trigger_interval_ms)} milliseconds")
+        .trigger(processingTime=f"{REJECTS_TRIGGERS * settings.pipeline.trigger_interval_ms} milliseconds")
         .foreachBatch(write)
         .start()
     )

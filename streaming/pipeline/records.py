@@ -1,11 +1,15 @@
 """Raw Kafka records into typed rows, and the reason why a record doesn't fit.
 
-Rules are data: one (reason, field, condition) each, the first that holds is the verdict. Future stamps are judged
-against the time Kafka stamped on the record, so a replay judges the same; they are rejected before the watermark, or
-one of them would move it and drop everybody's rows.
+Rules are data, the first that holds is the verdict. Every record pays for them, so each is one short condition over
+all its fields; which field it was is asked of misfits alone. Future stamps are judged against the time Kafka stamped on
+the record, so a replay judges the same; they are rejected before the watermark, or one of them would move it and drop
+everybody's rows.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
@@ -18,17 +22,23 @@ CORRUPT = "_corrupt"
 REJECTED_ROWS = "rejected_rows"
 """Figure of each batch, among the observed metrics of Spark's progress."""
 VALUE_BYTES_MAX = 1_048_576
+EVENT_TIME_MIN_MS = 1_000_000_000_000
+"""September 2001: what is older was not meant in milliseconds."""
 
 _STRING, _LONG, _INTEGER, _DOUBLE = StringType(), LongType(), IntegerType(), DoubleType()
 
 
 @dataclass(frozen=True, slots=True)
 class RecordShape:
-    """Fields of one topic's records; `required` must be there, `not_negative` must not be below zero."""
+    """Fields of one topic's records; `required` must be there, `not_negative` must not be below zero.
+
+    Of `together` all must be there or none: a replica without its partition is no row of any table.
+    """
 
     fields: dict[str, StringType | LongType | IntegerType | DoubleType]
     required: tuple[str, ...]
     not_negative: tuple[str, ...]
+    together: tuple[str, ...] = ()
 
 
 _BYTE_RATES = (
@@ -46,6 +56,7 @@ BYTE_RATE = RecordShape(
     },
     required=("v", "kafka_cluster", "broker", "event_time_ms", "interval_ms"),
     not_negative=("broker", "partition", "event_time_ms", "interval_ms", *_BYTE_RATES, *_BYTE_SIZES),
+    together=("topic", "partition", "role"),
 )  # fmt: skip
 
 CONSUMER_LAG = RecordShape(
@@ -58,70 +69,136 @@ CONSUMER_LAG = RecordShape(
     not_negative=("partition", "event_time_ms", *_OFFSETS),
 )  # fmt: skip
 
+COUNTERS = tuple(f"{name.removesuffix('_per_sec')}_total" for name in _BYTE_RATES)
+"""Counters since the broker's start, in the order of the rates that the windows make of them."""
+
+FOREIGN_BYTE_RATE = RecordShape(
+    fields=BYTE_RATE.fields | dict.fromkeys(COUNTERS, _DOUBLE),
+    required=BYTE_RATE.required,
+    not_negative=(*BYTE_RATE.not_negative, *COUNTERS),
+    together=BYTE_RATE.together,
+)
+"""What the adapters make of other tools' samples."""
+
+MISFIT = StructType([StructField("reason", _STRING), StructField("field", _STRING)])
 KAFKA_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
-def judged(raw: DataFrame, shape: RecordShape, *, clock_skew_max_ms: int) -> DataFrame:
-    """Columns in: Kafka's. Out: `kafka` (struct of Kafka's columns), the fields, `reason` and `field` (null = fits)."""
-    fields = [StructField(name, kind) for name, kind in shape.fields.items()]
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """When `condition` holds the record is rejected for `reason`; `fields` tell at whose fault, each by a condition."""
+
+    reason: str
+    condition: SparkColumn
+    fields: tuple[tuple[str, SparkColumn], ...] = ()
+
+
+def judged(raw: DataFrame, shape: RecordShape, *, clock_skew_max_ms: int, name: str = "judged") -> DataFrame:
+    """Columns in: Kafka's, and of adapted records `payload` (one of ours) and `misfit` (struct of reason and field).
+
+    Out: `kafka` (struct of Kafka's columns), `payload`, `misfit`, `record` (struct of the fields) and `reason` (null =
+    fits). The batch's progress tells under `name` how many don't fit.
+    """
+    fields = [StructField(field, kind) for field, kind in shape.fields.items()]
     schema = StructType([*fields, StructField(CORRUPT, _STRING)])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    adapted = "misfit" in raw.columns
+    payload = f.col("payload" if adapted else "value")
     parsed = raw.select(
         f.struct(*KAFKA_COLUMNS).alias("kafka"),
-        f.from_json(f.col("value").cast("string"), schema, options).alias("record"),
+        payload.alias("payload"),
+        (f.col("misfit") if adapted else f.lit(None).cast(MISFIT)).alias("misfit"),
+        f.from_json(payload.cast("string"), schema, options).alias("record"),
     )
     rules = _rules(shape, clock_skew_max_ms)
-    reason = f.coalesce(*(f.when(condition, f.lit(name)) for name, _, condition in rules))
-    field = f.coalesce(*(f.when(condition, f.lit(column or "")) for _, column, condition in rules))
-    return parsed.select(
-        "kafka",
-        *(f.col(f"record.{name}").alias(name) for name in shape.fields),
-        reason.alias("reason"),
-        f.nullif(field, f.lit("")).alias("field"),
-    )
+    reason = f.coalesce("misfit.reason", *(f.when(rule.condition, f.lit(rule.reason)) for rule in rules))
+    # Counting is also a barrier: a filter moved below it would parse the record anew for each mention of a field.
+    return parsed.withColumn("reason", reason).observe(name, f.count("reason").alias(REJECTED_ROWS))
 
 
 def accepted(judged_rows: DataFrame) -> DataFrame:
-    """Rows that fit, with their event time as a timestamp; the batch's progress tells how many did not."""
-    counted = judged_rows.observe("judged", f.count("reason").alias(REJECTED_ROWS))
-    fitting = counted.where(f.col("reason").isNull()).drop("reason", "field")
+    """Rows that fit: the fields, and their event time as a timestamp."""
+    fitting = judged_rows.where(f.col("reason").isNull()).select("record.*").drop(CORRUPT)
     return fitting.withColumn("event_time", f.timestamp_millis("event_time_ms"))
 
 
-def rejected(judged_rows: DataFrame) -> DataFrame:
+def rejected(judged_rows: DataFrame, shape: RecordShape) -> DataFrame:
     """Rows of the table rejected_record."""
+    at_fault = [
+        f.when((f.col("reason") == rule.reason) & condition, f.lit(field))
+        for rule in _rules(shape, 0)
+        for field, condition in rule.fields
+    ]
     return judged_rows.where(f.col("reason").isNotNull()).select(
         f.col("kafka.topic").alias("source_topic"),
         f.col("kafka.partition").alias("source_partition"),
         f.col("kafka.offset").alias("source_offset"),
         f.col("kafka.timestamp").alias("record_time"),
         "reason",
-        "field",
+        f.when(f.col("misfit").isNotNull(), f.col("misfit.field")).otherwise(f.coalesce(*at_fault)).alias("field"),
         f.col("kafka.key").alias("key"),
         f.substring("kafka.value", 1, VALUE_BYTES_MAX).alias("value"),
         f.current_timestamp().alias("rejected_at"),
     )
 
 
-def _rules(shape: RecordShape, clock_skew_max_ms: int) -> list[tuple[str, str | None, SparkColumn]]:
-    value = f.col("kafka.value")
+def _rules(shape: RecordShape, clock_skew_max_ms: int) -> list[Rule]:
+    value = f.col("payload")
     text = value.cast("string")
-    numbers = [name for name in shape.not_negative if shape.fields[name] == _DOUBLE]
+    corrupt = _field(CORRUPT).isNotNull()
     latest = f.unix_millis("kafka.timestamp") + f.lit(clock_skew_max_ms)
+    numbers = [name for name in shape.not_negative if shape.fields[name] == _DOUBLE]
+    whole = [name for name in shape.not_negative if shape.fields[name] != _DOUBLE]
     return [
-        ("empty", None, value.isNull() | (f.octet_length(value) == 0)),
-        ("too_large", None, f.octet_length(value) > VALUE_BYTES_MAX),
-        ("not_utf8", None, ~f.is_valid_utf8(text)),
+        Rule("empty", value.isNull() | (f.octet_length(value) == 0)),
+        Rule("too_large", f.octet_length(value) > VALUE_BYTES_MAX),
+        Rule("not_utf8", ~f.is_valid_utf8(text)),
         # Before the next rule: NaN is not JSON, though Spark reads it.
-        *(("not_a_number", name, _not_finite(f.col(f"record.{name}"))) for name in numbers),
-        ("not_json", None, f.get_json_object(text, "$").isNull() | ~f.trim(text).startswith("{")),
-        ("wrong_type", None, f.col(f"record.{CORRUPT}").isNotNull()),
-        *(("missing_field", name, f.col(f"record.{name}").isNull()) for name in shape.required),
-        ("unknown_version", "v", f.col("record.v") != RECORD_VERSION),
-        *(("negative", name, f.col(f"record.{name}") < 0) for name in shape.not_negative),
-        ("future", "event_time_ms", f.col("record.event_time_ms") > latest),
+        *_not_finite(numbers),
+        # Parsed a second time only where the first has failed: it would cost as much as all the rest.
+        Rule("not_json", ~f.trim(text).startswith("{") | (corrupt & f.get_json_object(text, "$").isNull())),
+        Rule("wrong_type", corrupt),
+        _any_of("missing_field", [(name, _field(name).isNull()) for name in shape.required]),
+        *_alone(shape.together),
+        Rule("unknown_version", _field("v") != RECORD_VERSION, (("v", f.lit(True)),)),
+        *_negative(numbers, "double"),
+        *_negative(whole, "long"),
+        Rule("past", _field("event_time_ms") < EVENT_TIME_MIN_MS, (("event_time_ms", f.lit(True)),)),
+        Rule("future", _field("event_time_ms") > latest, (("event_time_ms", f.lit(True)),)),
     ]
 
 
-def _not_finite(column: SparkColumn) -> SparkColumn:
-    return f.isnan(column) | (f.abs(column) == float("inf"))
+def _field(name: str) -> SparkColumn:
+    return f.col(f"record.{name}")
+
+
+def _any_of(reason: str, fields: Iterable[tuple[str, SparkColumn]]) -> Rule:
+    fields = tuple(fields)
+    return Rule(reason, reduce(or_, (condition for _, condition in fields)), fields)
+
+
+def _alone(names: tuple[str, ...]) -> list[Rule]:
+    """Some of these fields are there and others are not."""
+    if not names:
+        return []
+    missing = [(name, _field(name).isNull()) for name in names]
+    together = f.concat(*(_field(name).cast("string") for name in names)).isNotNull()
+    any_there = f.coalesce(*(_field(name).cast("string") for name in names)).isNotNull()
+    return [Rule("missing_field", any_there & ~together, tuple(missing))]
+
+
+def _not_finite(names: list[str]) -> list[Rule]:
+    """NaN or infinite, of doubles; to Spark NaN is greater than all numbers."""
+    if not names:
+        return []
+    fields = [(name, f.isnan(_field(name)) | (f.abs(_field(name)) == float("inf"))) for name in names]
+    greatest, least = f.greatest(*map(_field, names)), f.least(*map(_field, names))
+    condition = f.isnan(greatest) | (greatest == float("inf")) | (least == float("-inf"))
+    return [Rule("not_a_number", condition, tuple(fields))]
+
+
+def _negative(names: list[str], kind: str) -> list[Rule]:
+    if not names:
+        return []
+    fields = [(name, _field(name) < 0) for name in names]
+    return [Rule("negative", f.least(*(_field(name).cast(kind) for name in names)) < 0, tuple(fields))]

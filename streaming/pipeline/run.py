@@ -10,11 +10,12 @@ import time
 from types import FrameType
 
 import structlog
+from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.errors import ClusterUnreachable
 from streaming.kafka_clients import admin_client
-from streaming.pipeline.guards import check_fingerprint, check_topic_ids, only_pipeline, topic_ids
+from streaming.pipeline.guards import check_fingerprint, check_topic_ids, only_pipeline, topic_ids, topics_read
 from streaming.pipeline.heartbeat import Heartbeat
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.session import build_session
@@ -47,13 +48,25 @@ def run_pipeline(settings: Settings) -> int:
             queries = start_queries(session, settings)
             log.info("pipeline_started", queries=[query.name for query in queries])
             return _watch(queries, settings, stopping)
+        except PySparkException as error:  # a checkpoint that Spark won't begin with
+            log.error("query_failed", error=_first_line(error))
+            return EXIT_QUERY_FAILED
         finally:
             session.stop()
 
 
+def stop_queries(queries: list[StreamingQuery]) -> None:
+    """Let batches under way finish: `stop()` would cut them in the middle and leave work to be repeated."""
+    deadline = time.monotonic() + STOP_GRACE_S
+    for query in queries:
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(0.05)
+        query.stop()
+
+
 def _wait_for_topics(settings: Settings, stopping: threading.Event) -> bool:
-    """Until the collector has made both topics; False when told to stop first."""
-    wanted = {settings.topics.byte_rate, settings.topics.consumer_lag}
+    """Until all topics are there (the collector makes our two); False when told to stop first."""
+    wanted = set(topics_read(settings))
     admin = admin_client(settings.kafka)
     try:
         told = False
@@ -99,18 +112,9 @@ def _watch(queries: list[StreamingQuery], settings: Settings, stopping: threadin
         if now_ms - checked_ms >= TOPIC_CHECK_INTERVAL_MS:
             checked_ms = now_ms
             _check_topics(settings)
-    _stop(queries)
+    stop_queries(queries)
     log.info("pipeline_stopped")
     return 0
-
-
-def _stop(queries: list[StreamingQuery]) -> None:
-    """Let batches under way finish: `stop()` would cut them in the middle and leave work to be repeated."""
-    deadline = time.monotonic() + STOP_GRACE_S
-    for query in queries:
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-            time.sleep(0.05)
-        query.stop()
 
 
 def _first_line(error: object) -> str:

@@ -5,6 +5,7 @@ speed on small tables depends on.
 """
 
 import os
+import sys
 
 from pyspark.sql import SparkSession
 
@@ -21,6 +22,8 @@ def build_session(settings: PipelineSettings) -> SparkSession:
     builder = SparkSession.Builder().appName(APPLICATION)
     for key, value in _options(settings).items():
         builder = builder.config(key, value)
+    # Python on the executors, for foreign formats, is the driver's: `python3` on the path may be another.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if settings.master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         builder = builder.config("spark.driver.host", LOOPBACK).config("spark.driver.bindAddress", LOOPBACK)
@@ -41,6 +44,8 @@ def _options(settings: PipelineSettings) -> dict[str, str]:
         # The default of 50 made each commit to a small table take 10 s and more on 2 cores.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.adaptive.enabled": "false",
+        # HotSpot leaves methods above this interpreted for good; Spark then splits them (windows: 53,000 to 270,000/s).
+        "spark.sql.codegen.hugeMethodLimit": "8000",
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),

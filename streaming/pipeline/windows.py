@@ -10,12 +10,12 @@ from pyspark.sql import functions as f
 
 from streaming.settings import PipelineSettings
 
-_RATES = (
+RATES = (
     "bytes_in_per_sec", "bytes_out_per_sec", "messages_in_per_sec", "replication_bytes_in_per_sec",
     "replication_bytes_out_per_sec", "reassignment_bytes_in_per_sec", "reassignment_bytes_out_per_sec",
 )  # fmt: skip
-_NEWEST_LOAD = ("role", "size_bytes", "rack", "log_dir_used_bytes", "log_dir_usable_bytes")
-_NEWEST_LAG = (
+NEWEST_LOAD = ("role", "size_bytes", "rack", "log_dir_used_bytes", "log_dir_usable_bytes")
+NEWEST_LAG = (
     "committed_offset", "log_end_offset", "log_start_offset", "lag_records", "member_id", "client_id", "group_state",
     "generation_id",
 )  # fmt: skip
@@ -25,12 +25,12 @@ def load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
     """Byte-rate rows by window, broker and replica; broker totals are the groups whose topic is null."""
     grouped = _windowed(rows, settings, "broker", "topic", "partition")
     return grouped.agg(
-        *(_weighted_mean(name).alias(name) for name in _RATES),
+        *(_weighted_mean(name).alias(name) for name in RATES),
         f.max("bytes_in_per_sec").alias("bytes_in_per_sec_max"),
         f.coalesce(f.sum(f.when(f.col("bytes_in_per_sec").isNotNull(), f.col("interval_ms"))), f.lit(0)).alias(
             "covered_ms"
         ),
-        *_newest(_NEWEST_LOAD),
+        *_newest(NEWEST_LOAD),
         *_audit(),
     ).select("*", f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end"))
 
@@ -39,7 +39,7 @@ def lag_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
     """Consumer-lag rows by window, group and partition."""
     grouped = _windowed(rows.withColumnRenamed("group", "group_id"), settings, "group_id", "topic", "partition")
     return grouped.agg(
-        *_newest(_NEWEST_LAG),
+        *_newest(NEWEST_LAG),
         f.max("lag_records").alias("lag_records_max"),
         *(f.min_by(name, "event_time_ms").alias(f"{name}_first") for name in ("committed_offset", "log_end_offset")),
         *_audit(),

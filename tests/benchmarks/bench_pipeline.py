@@ -1,11 +1,13 @@
-"""Pipeline benchmark: drain rate, latency from append to readable, recovery after kill -9, and a kill test of any size.
+"""Pipeline benchmark: drain rate, latency from append to readable, recovery after kill -9, a soak, and a kill test.
 
 Beside the drain stand, in the same run on the same topic: Spark reading and parsing into nothing (the limit of any
-Spark job here), and a bare loop of confluent-kafka, json and a dict with neither durability nor restart. Prints one
-JSON object; figures hold for the machine and its load at that time, which are printed with them.
+Spark job here), a bare loop of confluent-kafka, json and a dict with neither durability nor restart, and kafka-python
+with a table written by deltalake now and then. Prints one JSON object; figures hold for the machine and its load at
+that time, which are printed with them.
 
     make bench-pipeline ARGS="--records 1000000"
     make bench-pipeline ARGS="--kills 25 --records 500000"
+    make bench-pipeline ARGS="--soak-seconds 600"
 """
 
 import argparse
@@ -19,13 +21,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import psutil
+import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
+from deltalake import write_deltalake
+from kafka import TopicPartition as AssignedPartition
 from pyspark.sql import SparkSession
 
-from streaming import tables
+from streaming import kafka_clients, tables
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.records import BYTE_RATE, accepted, judged
+from streaming.pipeline.run import stop_queries
 from streaming.pipeline.session import build_session
 from streaming.settings import Settings
 from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
@@ -35,6 +43,13 @@ from tests.pipeline.test_windows import WINDOW_MS, load_record, make_topics
 PARTITIONS = 2
 WARM_UP_RECORDS = 50_000
 LATENCY_RATE = 500
+PEER_COMMIT_RECORDS = 100_000
+SOAK = {"trigger_interval_ms": 100, "maintenance_interval_ms": 30_000, "retention_ms": 600_000}
+SOAK_SPEED = 60
+"""Event time runs as many times faster than the clock: windows close and expire as in a day of 24 minutes."""
+
+
+Sums = dict[tuple[int, int, str, int], list[float]]
 
 
 def main() -> None:
@@ -43,6 +58,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--latency-seconds", type=int, default=60)
     parser.add_argument("--kills", type=int, default=0, help="kill test over --records samples instead")
+    parser.add_argument("--soak-seconds", type=int, default=0, help="soak for as long instead")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as home, EmbeddedCluster(Path(home) / "kafka", broker_count=1) as cluster:
         folder = Path(home)
@@ -50,6 +66,8 @@ def main() -> None:
             settings = settings_of(cluster, folder, "kill")
             kill_and_compare(settings, folder, samples=options.records, kills=options.kills, chance=random.Random(1))
             result: dict[str, Any] = {"kills": options.kills, "samples": options.records, "tables_equal_recount": True}
+        elif options.soak_seconds:
+            result = soak(settings_of(cluster, folder, "soak", **SOAK), folder, options.soak_seconds)
         else:
             result = measure(cluster, folder, options.records, options.latency_seconds)
     result["load_average"] = os.getloadavg()
@@ -83,7 +101,11 @@ def measure(cluster: EmbeddedCluster, folder: Path, records: int, latency_second
     result["spark_raw_read_per_s"] = records / seconds(lambda: to_nothing(session, own, parse=False))
     result["spark_read_and_parse_per_s"] = records / seconds(lambda: to_nothing(session, own, parse=True))
     result["drain_per_s"] = records / seconds(lambda: drain(session, own, records))
+    tenfold = settings_of(cluster, folder, "tenfold")
+    fill(tenfold, records, partitions_of_a_broker=500)
+    result["drain_of_10_x_keys_per_s"] = records / seconds(lambda: drain(session, tenfold, records))
     result["bare_python_loop_per_s"] = records / seconds(lambda: bare_loop(own, records))
+    result["kafka_python_and_deltalake_per_s"] = records / seconds(lambda: peer(own, folder / "peer", records))
     result["append_to_readable_s"] = latency(session, settings_of(cluster, folder, "latency"), latency_seconds)
     session.stop()
     result["recovery_s"] = recovery(settings_of(cluster, folder, "recovery"), folder)
@@ -97,11 +119,16 @@ def seconds(work: Callable[[], object]) -> float:
     return time.monotonic() - started
 
 
-def fill(settings: Settings, records: int) -> None:
-    """Samples of 12 brokers x 50 partitions, event times evenly over ten minutes."""
+def fill(settings: Settings, records: int, partitions_of_a_broker: int = 50) -> None:
+    """Samples of 12 brokers, event times evenly over ten minutes."""
     make_topics(settings)
     rows = [
-        load_record(1 + index % 12, index % 50, index * 600_000 // records, bytes_in_per_sec=float(index % 97))
+        load_record(
+            1 + index % 12,
+            index // 12 % partitions_of_a_broker,
+            index * 600_000 // records,
+            bytes_in_per_sec=float(index % 97),
+        )
         for index in range(records)
     ]
     produce(settings, settings.topics.byte_rate, rows, partitions=PARTITIONS)
@@ -116,8 +143,7 @@ def drain(session: SparkSession, settings: Settings, records: int) -> None:
             assert not failed, failed[0].exception()
             time.sleep(0.05)
     finally:
-        for query in queries:
-            query.stop()
+        stop_queries(queries)
 
 
 def to_nothing(session: SparkSession, settings: Settings, *, parse: bool) -> None:
@@ -138,17 +164,42 @@ def bare_loop(settings: Settings, records: int) -> None:
         {"bootstrap.servers": settings.kafka.bootstrap_servers[0], "group.id": "peer", "enable.auto.commit": False}
     )
     consumer.assign([TopicPartition(settings.topics.byte_rate, partition, 0) for partition in range(PARTITIONS)])
-    sums: dict[tuple[int, int, str, int], list[float]] = {}
+    sums: Sums = {}
     seen = 0
     while seen < records:
-        for message in consumer.consume(10_000, timeout=1.0):
-            row = json.loads(message.value())
-            key = (row["event_time_ms"] // WINDOW_MS, row["broker"], row["topic"], row["partition"])
-            total = sums.setdefault(key, [0.0, 0.0])
-            total[0] += row["bytes_in_per_sec"] * row["interval_ms"]
-            total[1] += row["interval_ms"]
-            seen += 1
+        messages = consumer.consume(10_000, timeout=1.0)
+        seen += len(messages)
+        for message in messages:
+            count(sums, message.value())
     consumer.close()
+
+
+def peer(settings: Settings, folder: Path, records: int) -> None:
+    """kafka-python with the same sums, and all of them put into a table every 100,000 records."""
+    from_start = kafka_clients.consumer(settings.kafka, auto_offset_reset="earliest", enable_auto_commit=False)
+    from_start.assign([AssignedPartition(settings.topics.byte_rate, partition) for partition in range(PARTITIONS)])
+    sums: Sums = {}
+    seen = written = 0
+    while seen < records:
+        for messages in from_start.poll(timeout_ms=1_000, max_records=10_000).values():
+            seen += len(messages)
+            for message in messages:
+                count(sums, message.value)
+        if seen - written >= PEER_COMMIT_RECORDS:
+            written = seen
+            names = ("window", "broker", "topic", "partition")
+            rows = [{**dict(zip(names, key, strict=True)), "rate": sums[key][0] / sums[key][1]} for key in sums]
+            write_deltalake(str(folder), pa.Table.from_pylist(rows), mode="overwrite")
+    from_start.close()
+
+
+def count(sums: Sums, value: bytes) -> None:
+    """One record into the sums."""
+    row = json.loads(value)
+    key = (row["event_time_ms"] // WINDOW_MS, row["broker"], row["topic"], row["partition"])
+    total = sums.setdefault(key, [0.0, 0.0])
+    total[0] += row["bytes_in_per_sec"] * row["interval_ms"]
+    total[1] += row["interval_ms"]
 
 
 def latency(session: SparkSession, settings: Settings, duration_s: int) -> dict[str, float]:
@@ -180,8 +231,7 @@ def latency(session: SparkSession, settings: Settings, duration_s: int) -> dict[
         newest = seen
         time.sleep(0.05)
     sender.join()
-    for query in queries:
-        query.stop()
+    stop_queries(queries)
     waits.sort()
     return {f"p{share}": waits[min(len(waits) - 1, len(waits) * share // 100)] for share in (50, 95, 99)}
 
@@ -200,6 +250,48 @@ def recovery(settings: Settings, folder: Path) -> float:
         return time.monotonic() - started
     finally:
         kill(process)
+
+
+def soak(settings: Settings, folder: Path, duration_s: int) -> dict[str, Any]:
+    """A steady stream with time pressed together; what grows: memory of the process, files, duration of a batch."""
+    make_topics(settings)
+    process = start_pipeline(settings, folder)
+    looks: list[tuple[int, float, int, int]] = []
+    began = time.time()
+    try:
+        while (now := time.time()) < began + duration_s:
+            event_ms = int((now - began) * 1000 * SOAK_SPEED)
+            rows = [load_record(1 + index % 12, index // 12 % 50, event_ms) for index in range(600)]
+            produce(settings, settings.topics.byte_rate, rows, partitions=PARTITIONS)
+            look = look_at(settings, process.pid)
+            if look is not None and (not looks or look[0] > looks[-1][0]):
+                looks.append(look)
+            time.sleep(max(0.0, now + 1.0 - time.time()))
+    finally:
+        kill(process)
+    warm = looks[len(looks) // 3 :]  # the JVM's heap has its size by then
+    slope, _ = np.polyfit([look[0] for look in warm], [look[1] for look in warm], 1)
+    half = len(warm) // 2
+    return {
+        "batches": looks[-1][0],
+        "rss_mb": warm[-1][1] / 1e6,
+        "rss_slope_mb_per_1000_batches": slope * 1000 / 1e6,
+        "files_max": max(look[2] for look in looks),
+        "batch_p50_ms_first_half": float(np.median([look[3] for look in warm[:half]])),
+        "batch_p50_ms_second_half": float(np.median([look[3] for look in warm[half:]])),
+    }
+
+
+def look_at(settings: Settings, pid: int) -> tuple[int, float, int, int] | None:
+    """Batches so far, bytes of memory of driver and JVM, files of partition_load, ms of the newest batch."""
+    beats = [row for row in tables.read(settings.storage.tables, "pipeline_batch") if row["query_name"] == "byte_rate"]
+    table = tables.open_table(settings.storage.tables, "partition_load")
+    newest = tables.newest(beats, "batches_total")
+    if newest is None or table is None:
+        return None
+    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    memory = float(sum(member.memory_info().rss for member in family))
+    return newest["batches_total"], memory, len(table.file_uris()), newest["duration_ms"]
 
 
 def wait_for_samples(settings: Settings, samples: int) -> None:

@@ -1,17 +1,18 @@
-"""The pipeline as a process of its own, for tests and benchmarks that kill it."""
+"""The pipeline as a process of its own, for tests and benchmarks that kill it, and what its tables must hold then."""
 
 import json
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
+import pytest
 from confluent_kafka import Producer
 
 from streaming import processes, tables
 from streaming.settings import Settings
+from tests.pipeline.test_windows import Record, load_record, recount
 
 
 def start_pipeline(settings: Settings, folder: Path) -> subprocess.Popen[bytes]:
@@ -35,7 +36,28 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.wait(timeout=30)
 
 
-def produce(settings: Settings, topic: str, records: list[dict[str, Any]], *, partitions: int) -> None:
+def numbered_records(count: int) -> list[Record]:
+    """Samples of 3 brokers x 7 partitions, event times evenly over 20 windows, so that each window comes in pieces."""
+    return [
+        load_record(1 + index % 3, index % 7, index * 20_000 // count * 10, bytes_in_per_sec=float(index % 97))
+        for index in range(count)
+    ]
+
+
+def assert_recounted(settings: Settings, records: list[Record], folder: Path) -> None:
+    """partition_load equals a plain recount of all records, row for row."""
+    rows = tables.read(settings.storage.tables, "partition_load")
+    found = {(tables.to_ms(row["window_start"]), row["broker"], row["partition"]): row for row in rows}
+    wanted = recount(records)
+    assert len(found) == len(rows), "a key occurs twice"
+    assert found.keys() == wanted.keys(), (folder / "pipeline.log").read_text()[-2_000:]
+    for key, (bytes_in, covered_ms, count, size) in wanted.items():
+        row = found[key]
+        assert (row["covered_ms"], row["sample_count"], row["size_bytes"]) == (covered_ms, count, size)
+        assert row["bytes_in_per_sec"] == pytest.approx(bytes_in)
+
+
+def produce(settings: Settings, topic: str, records: list[Record], *, partitions: int) -> None:
     """Send records in order, dealt round the partitions, until all are acknowledged."""
     refused: list[object] = []
 

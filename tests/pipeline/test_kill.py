@@ -1,15 +1,22 @@
 """kill -9 of the running pipeline while records stream in: the tables equal a recount over the topic, row for row."""
 
 import random
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
-from streaming import tables
 from streaming.settings import Settings
-from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
-from tests.pipeline.test_windows import load_record, make_topics, own, recount
+from tests.pipeline.running import (
+    assert_recounted,
+    kill,
+    numbered_records,
+    produce,
+    samples_counted,
+    start_pipeline,
+)
+from tests.pipeline.test_windows import make_topics, own
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -33,10 +40,7 @@ def kill_and_compare(own: Settings, folder: Path, *, samples: int, kills: int, c
             )
         }
     )
-    records = [
-        load_record(1 + index % 3, index % 7, index * 20_000 // samples * 10, bytes_in_per_sec=float(index % 97))
-        for index in range(samples)
-    ]
+    records = numbered_records(samples)
     make_topics(settings)
     produce(settings, settings.topics.byte_rate, records, partitions=2)
     deadline = time.monotonic() + DEADLINE_S
@@ -51,15 +55,8 @@ def kill_and_compare(own: Settings, folder: Path, *, samples: int, kills: int, c
             process = start_pipeline(settings, folder)
         while samples_counted(settings) < samples and time.monotonic() < deadline:
             time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=120) == 0  # the batch under way is finished
     finally:
         kill(process)
-    found = {
-        (tables.to_ms(row["window_start"]), row["broker"], row["partition"]): row
-        for row in tables.read(settings.storage.tables, "partition_load")
-    }
-    wanted = recount(records)
-    assert found.keys() == wanted.keys(), (folder / "pipeline.log").read_text()[-2_000:]
-    for key, (bytes_in, covered_ms, count, size) in wanted.items():
-        row = found[key]
-        assert (row["covered_ms"], row["sample_count"], row["size_bytes"]) == (covered_ms, count, size)
-        assert row["bytes_in_per_sec"] == pytest.approx(bytes_in)
+    assert_recounted(settings, records, folder)

@@ -1,0 +1,72 @@
+"""Telegraf's JSON: one metric `{name, tags, fields, timestamp}` or a batch `{metrics: [...]}`.
+
+Byte rates come from Jolokia's BrokerTopicMetrics (fields like `BytesInPerSec.Count`), lag from its Burrow input
+(`burrow_partition`). A metric with the tag `topic` is one of that topic alone and not a broker's total.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from streaming.pipeline.adapters.normal import (
+    METERS,
+    Context,
+    Misfit,
+    Record,
+    broker_of,
+    counter_record,
+    json_object,
+    lag_record,
+    to_ms,
+)
+
+_BURROW = "burrow_partition"
+
+
+def read_telegraf(value: bytes, context: Context) -> list[Record | Misfit]:
+    """Records of every metric in it that we know, a Misfit for each that can't be read; raises Misfit."""
+    found = json_object(value)
+    metrics = found.get("metrics", [found])
+    if not isinstance(metrics, list):
+        raise Misfit("wrong_type", "metrics")
+    return [item for metric in metrics for item in _items(metric, context)]
+
+
+def _items(metric: Any, context: Context) -> list[Record | Misfit]:
+    try:
+        name, tags, fields = str(metric["name"]), dict(metric.get("tags") or {}), dict(metric["fields"])
+        time_ms = to_ms(metric["timestamp"])
+        if name == _BURROW:
+            return [_lag(tags, fields, time_ms, context)]
+        counters = _counters(fields)
+        if not counters or "topic" in tags:
+            return []
+        return [counter_record(context, broker_of(tags, context), time_ms, counters)]
+    except Misfit as misfit:
+        return [misfit]
+    except KeyError as error:
+        return [Misfit("missing_field", str(error.args[0]))]
+    except (TypeError, ValueError, AttributeError, OverflowError):
+        return [Misfit("wrong_type")]
+
+
+def _counters(fields: Mapping[str, Any]) -> dict[str, float]:
+    """`BytesInPerSec.Count` and its like, by our stem."""
+    found = {}
+    for name, value in fields.items():
+        meter, _, attribute = name.partition(".")
+        stem = METERS.get(meter.lower().removesuffix("persec"))
+        if stem and attribute == "Count":
+            found[stem] = float(value)
+    return found
+
+
+def _lag(tags: Mapping[str, str], fields: Mapping[str, Any], time_ms: int, context: Context) -> Record:
+    committed, lag = int(fields["offset"]), int(fields["lag"])
+    known = committed >= 0 and lag >= 0
+    offsets = {
+        "committed_offset": committed,
+        "lag_records": lag,
+        "log_end_offset": committed + lag if known else None,
+        "client_id": tags.get("client_id"),
+    }
+    return lag_record(context, tags["group"], tags["topic"], int(tags["partition"]), time_ms, offsets)

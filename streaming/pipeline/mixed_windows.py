@@ -1,0 +1,137 @@
+"""Windows where other tools' samples come in besides our own: counters made into rates, figures that come one by one.
+
+A counter's rate needs the sample before. To be right after any restart and in any order of arrival, that sample is not
+remembered but counted twice by Spark itself: each sample falls into its own window and, as the one before, into the
+next. A counter that has shrunk was set to zero in between: what it shows since then is counted, as Prometheus does.
+Foreign rates win over our own of the same broker, which without JMX are sums over its partitions.
+"""
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from streaming.pipeline.records import COUNTERS
+from streaming.pipeline.windows import NEWEST_LAG, NEWEST_LOAD, RATES
+from streaming.settings import PipelineSettings
+
+_COUNTER_OF = dict(zip(RATES, COUNTERS, strict=True))
+_PARTS_OF = {"replication_bytes_in_per_sec": "reassignment_bytes_in_per_sec",
+             "replication_bytes_out_per_sec": "reassignment_bytes_out_per_sec"}  # fmt: skip
+"""Kafka counts reassignment in both meters; ours keeps it apart."""
+
+
+def mixed_load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
+    """As `load_windows`, of rows that have the column `foreign` and counters too."""
+    length = f.expr(f"INTERVAL {settings.window_ms} MILLISECONDS")
+    spans = f.window("event_time", f"{2 * settings.window_ms} milliseconds", f"{settings.window_ms} milliseconds")
+    spread = rows.withWatermark("event_time", f"{settings.watermark_ms} milliseconds").withColumn("span", spans)
+    inside = f.col("event_time") >= f.col("span.start") + length
+    grouped = spread.withColumn("inside", inside).groupBy("span", "kafka_cluster", "broker", "topic", "partition")
+    aggregated = grouped.agg(
+        *(part for name in RATES for part in _parts(name)),
+        f.max(f.when(f.col("inside"), f.col("bytes_in_per_sec"))).alias("sampled_max"),
+        *(f.max_by(name, _inside_ms(name)).alias(name) for name in NEWEST_LOAD),
+        f.count_if("inside").alias("sample_count"),
+        f.min(f.when(f.col("inside"), f.col("event_time_ms"))).alias("first_event_time_ms"),
+        f.max(f.when(f.col("inside"), f.col("event_time_ms"))).alias("last_event_time_ms"),
+    )
+    started = aggregated.where("sample_count > 0").withColumn("window_start", f.col("span.start") + length)
+    counted = started.select("*", *(_grown(name).alias(f"{name}_counted") for name in RATES))
+    return counted.select(
+        "kafka_cluster", "broker", "topic", "partition", *NEWEST_LOAD,
+        "sample_count", "first_event_time_ms", "last_event_time_ms",
+        *(_rate(name).alias(name) for name in RATES),
+        f.greatest("sampled_max", "bytes_in_per_sec_counted.rate_max").alias("bytes_in_per_sec_max"),
+        _covered("bytes_in_per_sec").cast("long").alias("covered_ms"),
+        "window_start",
+        f.col("span.end").alias("window_end"),
+    )  # fmt: skip
+
+
+def mixed_lag_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
+    """As `lag_windows`, of samples that may tell an offset each: what is unknown in one is taken from the others."""
+    renamed = rows.withColumnRenamed("group", "group_id").withWatermark(
+        "event_time", f"{settings.watermark_ms} milliseconds"
+    )
+    length = f.window("event_time", f"{settings.window_ms} milliseconds")
+    found = renamed.groupBy(length, "kafka_cluster", "group_id", "topic", "partition").agg(
+        *(f.max_by(name, _known_ms(name)).alias(name) for name in NEWEST_LAG),
+        f.max("lag_records").alias("lag_records_max"),
+        *(f.min_by(name, _known_ms(name)).alias(f"{name}_first") for name in ("committed_offset", "log_end_offset")),
+        f.count("*").alias("sample_count"),
+        f.min("event_time_ms").alias("first_event_time_ms"),
+        f.max("event_time_ms").alias("last_event_time_ms"),
+    )
+    end = f.coalesce("log_end_offset", f.col("committed_offset") + f.col("lag_records"))
+    return found.withColumn("log_end_offset", end).select(
+        "*", f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end")
+    )
+
+
+def _known_ms(name: str) -> SparkColumn:
+    return f.when(f.col(name).isNotNull(), f.col("event_time_ms"))
+
+
+def _inside_ms(name: str) -> SparkColumn:
+    return f.when(f.col("inside") & f.col(name).isNotNull(), f.col("event_time_ms"))
+
+
+def _parts(name: str) -> list[SparkColumn]:
+    """Sums of rate x interval and of intervals, foreign and own apart, and the counter's samples of both windows."""
+    known = f.col("inside") & f.col(name).isNotNull()
+    weighted = f.col(name) * f.col("interval_ms")
+    counter = _COUNTER_OF[name]
+    sample = f.struct(f.col("event_time_ms").alias("time_ms"), f.col(counter).alias("value"))
+    return [
+        *(
+            f.coalesce(f.sum(f.when(known & side, part)), f.lit(0)).alias(f"{name}_{whose}_{what}")
+            for whose, side in (("foreign", f.col("foreign")), ("own", ~f.col("foreign")))
+            for what, part in (("sum", weighted), ("ms", f.col("interval_ms")))
+        ),
+        f.collect_list(f.when(f.col(counter).isNotNull(), sample)).alias(f"{name}_samples"),
+    ]
+
+
+def _grown(name: str) -> SparkColumn:
+    """Struct of what the counter grew by inside the window, over how many ms, and its fastest step per second."""
+    start = f.struct(
+        f.lit(None).cast("long").alias("time_ms"), f.lit(None).cast("double").alias("value"),
+        f.lit(0.0).alias("grown"), f.lit(0).cast("long").alias("covered_ms"),
+        f.lit(None).cast("double").alias("rate_max"),
+    )  # fmt: skip
+    return f.aggregate(f.array_sort(f"{name}_samples"), start, _step)
+
+
+def _step(seen: SparkColumn, sample: SparkColumn) -> SparkColumn:
+    """One sample on: counts if one before it is known and it lies inside the window; a time told twice counts once."""
+    step_ms = sample["time_ms"] - seen["time_ms"]
+    counts = (step_ms > 0) & (sample["time_ms"] >= f.unix_millis("window_start"))
+    grown = f.when(sample["value"] >= seen["value"], sample["value"] - seen["value"]).otherwise(sample["value"])
+    return f.struct(
+        sample["time_ms"].alias("time_ms"),
+        sample["value"].alias("value"),
+        f.when(counts, seen["grown"] + grown).otherwise(seen["grown"]).alias("grown"),
+        f.when(counts, seen["covered_ms"] + step_ms).otherwise(seen["covered_ms"]).alias("covered_ms"),
+        f.when(counts, f.greatest(seen["rate_max"], grown * 1000 / step_ms))
+        .otherwise(seen["rate_max"])
+        .alias("rate_max"),
+    )
+
+
+def _rate(name: str) -> SparkColumn:
+    """Foreign where known, less the part that ours keeps apart; else our own; else null."""
+    foreign = _foreign_rate(name)
+    if name in _PARTS_OF:
+        part = f.coalesce(_foreign_rate(_PARTS_OF[name]), f.lit(0.0))
+        foreign = f.when(foreign.isNotNull(), f.greatest(foreign - part, f.lit(0.0)))
+    return f.coalesce(foreign, f.try_divide(f"{name}_own_sum", f"{name}_own_ms"))
+
+
+def _foreign_rate(name: str) -> SparkColumn:
+    total = f.col(f"{name}_foreign_sum") + f.col(f"{name}_counted.grown") * 1000
+    return f.try_divide(total, f.col(f"{name}_foreign_ms") + f.col(f"{name}_counted.covered_ms"))
+
+
+def _covered(name: str) -> SparkColumn:
+    foreign = f.col(f"{name}_foreign_ms") + f.col(f"{name}_counted.covered_ms")
+    return f.when(foreign > 0, foreign).otherwise(f.col(f"{name}_own_ms"))

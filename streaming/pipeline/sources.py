@@ -1,0 +1,127 @@
+"""The input topics as judged rows: ours as they are, other tools' through an adapter. Knows no windows and no tables.
+
+Each query reads our topic; if `topics.foreign` names any, all of these in a second source of the same query. Both meet
+before the watermark, so there is one, and neither holds back the other. Parsing of foreign formats is Python on the
+executors: they need this package, and our own topic never pays for it.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
+from streaming.kafka_clients import spark_options
+from streaming.pipeline.adapters import PARSERS, Context, Misfit, Record
+from streaming.pipeline.records import (
+    BYTE_RATE,
+    CONSUMER_LAG,
+    FOREIGN_BYTE_RATE,
+    KAFKA_COLUMNS,
+    VALUE_BYTES_MAX,
+    RecordShape,
+    accepted,
+    judged,
+    rejected,
+)
+from streaming.settings import Settings
+
+_ROW = StructType([StructField(name, StringType()) for name in ("payload", "reason", "field")])
+Adapted = list[tuple[str | None, str | None, str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two kinds of record: its field that the other lacks, and its shapes."""
+
+    mark: str
+    shape: RecordShape
+    foreign_shape: RecordShape
+    tells_misfits: bool
+    """What can't be read is of neither kind: one of the two tells it."""
+
+
+BYTE_RATES = Side("broker", BYTE_RATE, FOREIGN_BYTE_RATE, tells_misfits=True)
+LAGS = Side("group", CONSUMER_LAG, CONSUMER_LAG, tells_misfits=False)
+
+
+def accepted_rows(session: SparkSession, settings: Settings, side: Side) -> DataFrame:
+    """Rows of one kind that fit; with foreign topics a column `foreign` tells whose they are."""
+    own = accepted(_own(session, settings, side))
+    if not settings.topics.foreign:
+        return own
+    foreign = accepted(_foreign(session, settings, side)).withColumn("foreign", f.lit(True))
+    return own.withColumn("foreign", f.lit(False)).unionByName(foreign, allowMissingColumns=True)
+
+
+def rejected_rows(session: SparkSession, settings: Settings) -> DataFrame:
+    """Records of all topics that don't fit, in the columns of the table rejected_record."""
+    parts = [rejected(_own(session, settings, side), side.shape) for side in (BYTE_RATES, LAGS)]
+    if settings.topics.foreign:
+        parts += [rejected(_foreign(session, settings, side), side.foreign_shape) for side in (BYTE_RATES, LAGS)]
+    return reduce(DataFrame.unionByName, parts)
+
+
+def raw_rows(session: SparkSession, settings: Settings, *topics: str) -> DataFrame:
+    """Kafka's columns, from each topic's start where there is no checkpoint yet."""
+    reader = session.readStream.format("kafka").option("subscribe", ",".join(topics))
+    for key, value in spark_options(settings.kafka).items():
+        reader = reader.option(f"kafka.{key}", value)
+    return (
+        reader.option("startingOffsets", "earliest")
+        .option("failOnDataLoss", "true")
+        .option("maxOffsetsPerTrigger", settings.pipeline.records_per_batch_max)
+        .load()
+    )
+
+
+def adapt(topic: str, value: bytes | None, formats: dict[str, str], context: Context, side: Side) -> Adapted:
+    """(payload, None, None) for each of our records that a foreign one gives; of what can't be read (None, reason,
+    field), at most once.
+
+    >>> adapt("t", b"{", {"t": "telegraf-json"}, Context("main", {}), BYTE_RATES)
+    [(None, 'not_json', None)]
+    """
+    try:
+        items = _items(value, formats[topic], context)
+    except Misfit as misfit:
+        items = [misfit]
+    records = [item for item in items if not isinstance(item, Misfit) and side.mark in item]
+    rows: Adapted = [(json.dumps(record), None, None) for record in records]
+    misfits = [item for item in items if isinstance(item, Misfit)]
+    if misfits and side.tells_misfits:
+        rows.append((None, misfits[0].reason, misfits[0].field))
+    return rows
+
+
+def _items(value: bytes | None, name: str, context: Context) -> list[Record | Misfit]:
+    if not value:
+        raise Misfit("empty")
+    if len(value) > VALUE_BYTES_MAX:
+        raise Misfit("too_large")
+    return PARSERS[name](value, context)
+
+
+def _own(session: SparkSession, settings: Settings, side: Side) -> DataFrame:
+    topic = settings.topics.byte_rate if side is BYTE_RATES else settings.topics.consumer_lag
+    raw = raw_rows(session, settings, topic)
+    skew = settings.pipeline.clock_skew_max_ms
+    return judged(raw, side.shape, clock_skew_max_ms=skew, name=f"judged_{side.mark}")
+
+
+def _foreign(session: SparkSession, settings: Settings, side: Side) -> DataFrame:
+    formats: dict[str, str] = dict(settings.topics.foreign)
+    context = Context(settings.kafka.cluster_name, dict(settings.topics.broker_ids))
+
+    @f.udf(returnType=ArrayType(_ROW), useArrow=False)
+    def read(topic: str, value: bytearray | None) -> Adapted:
+        return adapt(topic, None if value is None else bytes(value), formats, context, side)
+
+    raw = raw_rows(session, settings, *sorted(formats))
+    rows = raw.select(*KAFKA_COLUMNS, f.explode(read("topic", "value")).alias("row"))
+    told = f.when(f.col("row.reason").isNotNull(), f.struct("row.reason", "row.field"))
+    adapted = rows.select(*KAFKA_COLUMNS, f.col("row.payload").cast("binary").alias("payload"), told.alias("misfit"))
+    skew = settings.pipeline.clock_skew_max_ms
+    return judged(adapted, side.foreign_shape, clock_skew_max_ms=skew, name=f"judged_foreign_{side.mark}")

@@ -1,0 +1,84 @@
+"""The upsert without Spark: idempotent, fuller rows win, final rows stay, and Delta refuses what makes no sense."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake.exceptions import DeltaError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming import tables
+from streaming.pipeline.delta_tables import create_window_table, fullest, upsert_arrow
+from streaming.schemas import BROKER_LOAD
+from tests.serve.synthetic import Synthetic
+
+START_MS = 1_795_219_200_000
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def window(broker: int, samples: int, **columns: Any) -> dict[str, Any]:
+    made = Synthetic("").window(START_MS)
+    return {**made, "broker": broker, "covered_ms": 1, "sample_count": samples, "is_final": False, **columns}
+
+
+def arrow(*rows: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=tables.arrow_schema(BROKER_LOAD))
+
+
+def counts(root: Path) -> dict[int, int]:
+    return {row["broker"]: row["sample_count"] for row in tables.read(str(root), "broker_load")}
+
+
+def test_a_transaction_is_written_once_and_the_fuller_row_wins(tmp_path: Path) -> None:
+    create_window_table(str(tmp_path), BROKER_LOAD)
+    create_window_table(str(tmp_path), BROKER_LOAD)  # at every start
+    uri = tables.table_uri(str(tmp_path), "broker_load")
+    assert upsert_arrow(arrow(window(1, 3), window(2, 3)), uri, BROKER_LOAD, ("q", 0), NEVER)
+    assert not upsert_arrow(arrow(window(1, 9)), uri, BROKER_LOAD, ("q", 0), NEVER)
+    assert counts(tmp_path) == {1: 3, 2: 3}
+    assert upsert_arrow(arrow(window(1, 2), window(2, 4), window(3, 1)), uri, BROKER_LOAD, ("q", 1), NEVER)
+    assert counts(tmp_path) == {1: 3, 2: 4, 3: 1}
+    later = datetime(2100, 1, 1, tzinfo=UTC)
+    assert upsert_arrow(arrow(window(3, 1)), uri, BROKER_LOAD, ("q", 2), later)
+    assert upsert_arrow(arrow(window(1, 99)), uri, BROKER_LOAD, ("q", 3), later)
+    assert counts(tmp_path) == {1: 3, 2: 4, 3: 1}  # final rows stay as they are
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"window_end": tables.utc(START_MS)},
+        {"sample_count": 0},
+        {"first_event_time_ms": START_MS + 5, "last_event_time_ms": START_MS},
+        {"kafka_cluster": None},
+    ],
+    ids=lambda broken: next(iter(broken)),
+)
+def test_delta_refuses_rows_that_make_no_sense(tmp_path: Path, broken: dict[str, Any]) -> None:
+    create_window_table(str(tmp_path), BROKER_LOAD)
+    uri = tables.table_uri(str(tmp_path), "broker_load")
+    with pytest.raises((DeltaError, ValueError)):
+        upsert_arrow(arrow(window(1, 3) | broken), uri, BROKER_LOAD, ("q", 0), NEVER)
+    assert counts(tmp_path) == {}
+
+
+_rows = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5), st.booleans()), unique_by=lambda row: row[0])
+
+
+@given(_rows, _rows)
+def test_of_each_key_the_final_one_stays_else_the_fuller_else_the_newer(
+    present: list[tuple[int, int, bool]], new: list[tuple[int, int, bool]]
+) -> None:
+    def table(rows: list[tuple[int, int, bool]], batch: int) -> pa.Table:
+        return arrow(*(window(broker, count, is_final=final, batch_id=batch) for broker, count, final in rows))
+
+    fresh = [(broker, count, False) for broker, count, _ in new]  # a batch's rows are never final
+    found = {row["broker"]: row for row in fullest(table(present, 0), table(fresh, 1), BROKER_LOAD.key).to_pylist()}
+    before = {broker: (count, final) for broker, count, final in present}
+    assert found.keys() == before.keys() | {broker for broker, _, _ in fresh}
+    for broker, count, _ in fresh:
+        kept = broker in before and (before[broker][1] or before[broker][0] > count)
+        assert found[broker]["batch_id"] == (0 if kept else 1)

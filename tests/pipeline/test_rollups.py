@@ -1,0 +1,134 @@
+"""Hours and days of windows against a recount in plain Python, on real tables, without Spark."""
+
+from collections import defaultdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as example_count
+from hypothesis import strategies as st
+
+from streaming import tables
+from streaming.pipeline.maintenance import Maintenance
+from streaming.pipeline.rollups import DAY_MS, HOUR_MS, ROLLUPS, rolled_up
+from streaming.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD
+from streaming.settings import Settings
+from tests.serve.synthetic import Synthetic
+
+DAY0_MS = 1_795_219_200_000  # midnight UTC
+WINDOW_MS = 60_000
+WATERMARK_MS = 30_000
+
+
+def own(root: Path, **pipeline: Any) -> Settings:
+    return Settings.model_validate(
+        {"storage": {"tables": str(root)}, "pipeline": {"watermark_ms": WATERMARK_MS, **pipeline}}
+    )
+
+
+def hours_of(rows: list[dict[str, Any]]) -> dict[tuple[int, int], dict[str, Any]]:
+    return {(tables.to_ms(row["period_start"]) - DAY0_MS, row["broker"]): row for row in rows}
+
+
+def test_hours_are_made_once_they_are_over_and_only_once(tmp_path: Path) -> None:
+    made = Synthetic(str(tmp_path))
+    for minute in range(0, 121, 10):
+        made.broker_load(DAY0_MS + minute * WINDOW_MS, {1: float(minute), 2: None if minute < 60 else 5.0})
+    settings = own(tmp_path)
+    Maintenance(settings, BROKER_LOAD).run_if_due(now_ms=DAY0_MS)
+    found = hours_of(tables.read(str(tmp_path), "broker_load_hourly"))
+    assert found.keys() == {(hour * HOUR_MS, broker) for hour in (0, 1) for broker in (1, 2)}
+    assert found[0, 1]["bytes_in_per_sec"] == fmean([0, 10, 20, 30, 40, 50])
+    assert found[HOUR_MS, 1]["bytes_in_per_sec"] == fmean([60, 70, 80, 90, 100, 110])
+    assert (found[0, 2]["bytes_in_per_sec"], found[0, 2]["window_count"]) == (None, 6)
+    assert tables.read(str(tmp_path), "broker_load_daily") == []
+    # Another process, later, with a row that came after: what is made stays, the next hour is added.
+    made.broker_load(DAY0_MS + 30 * WINDOW_MS, {3: 9.0})
+    made.broker_load(DAY0_MS + 181 * WINDOW_MS, {1: 3.0})
+    Maintenance(settings, BROKER_LOAD).run_if_due(now_ms=DAY0_MS)
+    again = hours_of(tables.read(str(tmp_path), "broker_load_hourly"))
+    assert again.keys() - found.keys() == {(2 * HOUR_MS, 1), (2 * HOUR_MS, 2)}
+    assert all(again[key] == row for key, row in found.items())
+
+
+def test_an_hour_is_over_when_no_sample_of_it_can_come_any_more(tmp_path: Path) -> None:
+    made = Synthetic(str(tmp_path))
+    made.broker_load(DAY0_MS, {1: 1.0})
+    last = {**made.window(DAY0_MS + HOUR_MS), "broker": 1, "covered_ms": 1}
+    made.append("broker_load", [{**last, "last_event_time_ms": DAY0_MS + HOUR_MS + WATERMARK_MS - 1}])
+    Maintenance(own(tmp_path), BROKER_LOAD).run_if_due(now_ms=DAY0_MS)
+    assert tables.read(str(tmp_path), "broker_load_hourly") == []
+    made.append("broker_load", [{**last, "broker": 2, "last_event_time_ms": DAY0_MS + HOUR_MS + WATERMARK_MS}])
+    Maintenance(own(tmp_path), BROKER_LOAD).run_if_due(now_ms=DAY0_MS)
+    assert len(tables.read(str(tmp_path), "broker_load_hourly")) == 1
+
+
+def test_windows_stay_until_their_day_is_made_and_then_go(tmp_path: Path) -> None:
+    made = Synthetic(str(tmp_path))
+    for hour in (0, 5, 20):
+        made.broker_load(DAY0_MS + hour * HOUR_MS, {1: 2.0 * hour})
+    settings = own(tmp_path, retention_ms=HOUR_MS)
+    maintenance = Maintenance(settings, BROKER_LOAD)
+    maintenance.run_if_due(now_ms=DAY0_MS + 21 * HOUR_MS)
+    assert len(tables.read(str(tmp_path), "broker_load")) == 3
+    made.broker_load(DAY0_MS + 25 * HOUR_MS, {1: 1.0})
+    maintenance.run_if_due(now_ms=DAY0_MS + 25 * HOUR_MS)
+    assert [row["bytes_in_per_sec"] for row in tables.read(str(tmp_path), "broker_load")] == [1.0]
+    (day,) = tables.read(str(tmp_path), "broker_load_daily")
+    assert (day["bytes_in_per_sec"], day["bytes_in_per_sec_max"]) == (fmean([0, 10, 40]), 40.0)
+    assert day["window_count"] == 3
+    assert tables.to_ms(day["period_end"]) == DAY0_MS + DAY_MS
+
+
+def test_days_of_partitions_and_groups(tmp_path: Path) -> None:
+    made = Synthetic(str(tmp_path))
+    for index, lag in enumerate((100, 700, 40)):
+        start_ms = DAY0_MS + index * 7 * HOUR_MS
+        made.partition_load(start_ms, [(1, "t", 0, "leader" if index else "follower", 10.0 * index)])
+        made.group_lag(start_ms, [("g", "t", 0, 1_000 * index, 1_000 * index + lag)])
+    for table, name in ((PARTITION_LOAD, "partition_load"), (GROUP_LAG, "group_lag")):
+        late = {**tables.read(str(tmp_path), name)[0], "window_start": tables.utc(DAY0_MS + DAY_MS)}
+        made.append(name, [{**late, "last_event_time_ms": DAY0_MS + DAY_MS + WATERMARK_MS}])
+        Maintenance(own(tmp_path), table).run_if_due(now_ms=DAY0_MS)
+    (day,) = tables.read(str(tmp_path), "partition_load_daily")
+    assert (day["role"], day["bytes_in_per_sec"], day["bytes_in_per_sec_max"]) == ("leader", 10.0, 20.0)
+    (day,) = tables.read(str(tmp_path), "group_lag_daily")
+    assert (day["lag_records"], day["lag_records_mean"], day["lag_records_max"]) == (40, 280.0, 700)
+    assert (day["committed_offset_first"], day["committed_offset"], day["log_end_offset"]) == (0, 2_000, 2_040)
+
+
+_rate = st.none() | st.floats(0, 1e9)
+
+
+@example_count(max_examples=20)
+@given(st.lists(st.tuples(st.integers(0, 47), st.integers(1, 3), _rate, _rate), unique_by=lambda row: row[:2]))
+def test_a_day_equals_a_recount(rows: list[tuple[int, int, float | None, float | None]]) -> None:
+    import pyarrow as pa
+    from pyarrow import dataset
+
+    windows = [
+        {
+            **Synthetic("").window(DAY0_MS + half_hour * HOUR_MS // 2), "broker": broker, "bytes_in_per_sec": rate,
+            "bytes_out_per_sec": other, "bytes_in_per_sec_max": rate, "covered_ms": 7, "log_dir_used_bytes": half_hour,
+        }
+        for half_hour, broker, rate, other in rows
+    ]  # fmt: skip
+    source = dataset.dataset(pa.Table.from_pylist(windows, schema=tables.arrow_schema(BROKER_LOAD)))
+    of_broker: dict[int, list[Any]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row[0]):
+        of_broker[row[1]].append(row)
+    found = {row["broker"]: row for row in rolled_up(source, ROLLUPS[1], DAY0_MS).to_pylist()}
+    assert found.keys() == of_broker.keys()
+    for broker, own_rows in of_broker.items():
+        rates = [row[2] for row in own_rows if row[2] is not None]
+        others = [row[3] for row in own_rows if row[3] is not None]
+        day = found[broker]
+        assert day["bytes_in_per_sec"] == (pytest.approx(fmean(rates)) if rates else None)
+        assert (day["bytes_in_per_sec_max"], day["bytes_out_per_sec_max"]) == (
+            max(rates, default=None),
+            max(others, default=None),
+        )
+        assert (day["covered_ms"], day["window_count"]) == (7 * len(own_rows), len(own_rows))
+        assert day["log_dir_used_bytes"] == own_rows[-1][0]

@@ -1,0 +1,58 @@
+"""The same job on a Spark cluster of two executors: another master in the settings, nothing else."""
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from streaming import tables
+from streaming.kafka_clients import admin_client
+from streaming.settings import Settings
+from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
+from tests.pipeline.test_adapters import ALL_TOPIC_BYTES_IN
+from tests.pipeline.test_windows import load_record, make_topics, own, recount, send
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+__all__ = ["own"]  # the fixture
+
+DEADLINE_S = 300.0
+
+
+def test_two_executors_give_the_same_windows_and_end_in_order(own: Settings, tmp_path: Path) -> None:
+    foreign = own.topics.byte_rate + "-foreign"
+    settings = own.model_copy(
+        update={
+            "topics": own.topics.model_copy(update={"foreign": {foreign: "cruise-control"}}),
+            "pipeline": own.pipeline.model_copy(update={"master": "local-cluster[2,1,1024]", "driver_memory": "1g"}),
+        }
+    )
+    make_topics(settings)
+    admin = admin_client(settings.kafka)
+    admin.create_topics({foreign: {"num_partitions": 1, "replication_factor": 1}})
+    admin.wait_for_topics([foreign])
+    admin.close()
+    records = [load_record(1 + index % 3, index % 7, index * 4) for index in range(5_000)]
+    produce(settings, settings.topics.byte_rate, records, partitions=2)
+    send(settings, foreign, [ALL_TOPIC_BYTES_IN])  # parsed in Python on an executor
+    process = start_pipeline(settings, tmp_path)
+    deadline = time.monotonic() + DEADLINE_S
+    try:
+        while not complete(settings, len(records)) and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=120) == 0, (tmp_path / "pipeline.log").read_text()[-2_000:]
+    finally:
+        kill(process)
+    found = {
+        (tables.to_ms(row["window_start"]), row["broker"], row["partition"]): row["sample_count"]
+        for row in tables.read(settings.storage.tables, "partition_load")
+    }
+    assert found == {key: samples for key, (_, _, samples, _) in recount(records).items()}
+    (broker,) = tables.read(settings.storage.tables, "broker_load")
+    assert (broker["broker"], broker["bytes_in_per_sec"]) == (3, 1234.5)
+
+
+def complete(settings: Settings, samples: int) -> bool:
+    return samples_counted(settings) >= samples and bool(tables.read(settings.storage.tables, "broker_load"))
