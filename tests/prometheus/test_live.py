@@ -93,6 +93,15 @@ def test_boards_follow_the_rules() -> None:
                 _check_query(target["expr"])
 
 
+def test_the_page_of_boards_has_every_board_with_its_picture() -> None:
+    page = (ROOT / "docs" / "boards.md").read_text()
+    for file in BOARDS:
+        board = load(file)
+        heading = board["title"].rpartition(" · ")[2].capitalize()
+        assert f"## {heading}\n\n{board['description']}\n\n![{heading}](images/{file.stem}.png)" in page
+        assert (ROOT / "docs" / "images" / f"{file.stem}.png").is_file()
+
+
 def _check_query(expr: str) -> None:
     for selector in re.findall(r"\brebalancer_\w+(\{[^}]*\})?", expr):
         assert 'kafka_cluster="$kafka_cluster"' in selector, f"{expr}: mixes clusters"
