@@ -15,6 +15,7 @@ import pyarrow as pa
 from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyarrow import compute as pc
+from pyarrow import dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import (
@@ -67,36 +68,53 @@ def shaped(rows: DataFrame, table: Table) -> DataFrame:
     return rows.select(*(f.col(column.name).cast(SPARK_TYPES[column.type]) for column in table.columns))
 
 
-def upsert_arrow(
-    rows: pa.Table, location: str, table: Table, transaction: tuple[str, int], watermark: datetime
-) -> bool:
-    """Upsert from the driver in one commit; False where this (application id, version) had been written.
+class WindowTable:
+    """One window table as its only writer sees it: it remembers which windows are open, and reads no others again."""
 
-    The rows of all windows that are still open are read, brought up to date and put back in place of themselves;
-    windows that `watermark` has passed become final with it. (delta-rs's own merge writes strings as views, which the
-    filters of other Arrow readers can't compare.)
-    """
-    delta = DeltaTable(location)
-    written = delta.transaction_version(transaction[0])
-    if written is not None and written >= transaction[1]:
-        return False
-    if rows.num_rows == 0:
+    def __init__(self, location: str, table: Table) -> None:
+        self._location = location
+        self._table = table
+        self._open_since: datetime | None = None
+
+    def upsert(self, rows: pa.Table, transaction: tuple[str, int], watermark: datetime) -> bool:
+        """Upsert from the driver in one commit; False where this (application id, version) had been written.
+
+        The rows of all windows that are still open are read, brought up to date and put back in place of themselves;
+        windows that `watermark` has passed become final with it. (delta-rs's own merge writes strings as views, which
+        the filters of other Arrow readers can't compare.)
+        """
+        delta = DeltaTable(self._location)
+        written = delta.transaction_version(transaction[0])
+        if written is not None and written >= transaction[1]:
+            return False
+        if rows.num_rows == 0:
+            return True
+        windows = delta.to_pyarrow_dataset()
+        since = min(self._open_since or _oldest_open(windows), pc.min(rows["window_start"]).as_py())
+        present = windows.to_table(filter=pc.field("window_start") >= since)
+        schema = arrow_schema(self._table)
+        fresh = closed_by(fullest(present.cast(schema), rows.cast(schema), self._table.key), watermark)
+        write_deltalake(
+            delta,
+            # In the order of time, so that a reader of some windows skips files and parts of files by their statistics.
+            fresh.sort_by(self._table.time_column),
+            mode="overwrite",
+            predicate=f"window_start >= {_arrow_literal(since)}",
+            commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),
+        )
+        self._open_since = _oldest_open(fresh)
         return True
-    dataset = delta.to_pyarrow_dataset()
-    open_windows = dataset.to_table(columns=["window_start"], filter=~pc.field("is_final"))["window_start"]
-    since = pc.min(pa.chunked_array([*open_windows.chunks, *rows["window_start"].chunks])).as_py()
-    present = dataset.to_table(filter=pc.field("window_start") >= since)
-    schema = arrow_schema(table)
-    fresh = closed_by(fullest(present.cast(schema), rows.cast(schema), table.key), watermark)
-    write_deltalake(
-        delta,
-        # In the order of time, so that a reader of some windows skips files and parts of files by their statistics.
-        fresh.sort_by(table.time_column),
-        mode="overwrite",
-        predicate=f"window_start >= {_arrow_literal(since)}",
-        commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),
-    )
-    return True
+
+    def forget(self) -> None:
+        """Somebody else has written: look anew which windows are open."""
+        self._open_since = None
+
+
+def _oldest_open(windows: ds.Dataset | pa.Table) -> datetime:
+    """Start of the oldest window that is not final; the end of time where all are."""
+    is_open = ~pc.field("is_final")
+    rows = windows.filter(is_open) if isinstance(windows, pa.Table) else windows.to_table(["window_start"], is_open)
+    return pc.min(rows["window_start"]).as_py() or datetime.max.replace(tzinfo=UTC)
 
 
 def fullest(present: pa.Table, new: pa.Table, key: tuple[str, ...]) -> pa.Table:

@@ -4,15 +4,16 @@ Two topics in one query would share a watermark: an idle one would hold back the
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import pyarrow as pa
+from pyarrow import compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.pipeline.delta_tables import create_window_table, finalize_spark, shaped, upsert_arrow, upsert_spark
+from streaming.pipeline.delta_tables import WindowTable, create_window_table, finalize_spark, shaped, upsert_spark
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
 from streaming.pipeline.sources import BYTE_RATES, LAGS, accepted_rows, rejected_rows
@@ -29,27 +30,45 @@ DRIVER_ROWS_MAX = 200_000
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A window table, and which of a query's rows go there."""
+    """A window table, and which of a query's rows go there: those with a topic, those without, or (None) all."""
 
     table: Table
-    rows: Callable[[DataFrame], DataFrame]
+    with_topic: bool | None
+
+    def rows_of(self, rows: DataFrame) -> DataFrame:
+        """Its rows, in the table's columns."""
+        topic = f.col("topic")
+        of_table = {True: topic.isNotNull(), False: topic.isNull(), None: f.lit(True)}[self.with_topic]
+        return shaped(rows.where(of_table), self.table)
+
+    def arrow_of(self, rows: pa.Table) -> pa.Table:
+        """The same on the driver."""
+        if self.with_topic is not None:
+            rows = rows.filter(pc.is_valid(rows["topic"]) if self.with_topic else pc.is_null(rows["topic"]))
+        return rows.select(self.table.column_names())
 
 
 def start_queries(session: SparkSession, settings: Settings) -> list[StreamingQuery]:
-    """Start all three; each has its checkpoint and goes on where it stopped."""
-    totals = Target(BROKER_LOAD, lambda rows: rows.where(f.col("topic").isNull()))
-    replicas = Target(PARTITION_LOAD, lambda rows: rows.where(f.col("topic").isNotNull() & f.col("role").isNotNull()))
-    lags = Target(GROUP_LAG, lambda rows: rows)
+    """Start all three; each has its checkpoint and goes on where it stopped.
+
+    The windows come first: what was rejected is of no hurry, and reading it costs as much.
+    """
+    replicas, totals = Target(PARTITION_LOAD, with_topic=True), Target(BROKER_LOAD, with_topic=False)
+    lags = Target(GROUP_LAG, with_topic=None)
     of_loads, of_lags = load_windows, lag_windows
     if settings.topics.foreign:
         of_loads, of_lags = mixed_load_windows, mixed_lag_windows
     load = of_loads(accepted_rows(session, settings, BYTE_RATES), settings.pipeline)
     lag = of_lags(accepted_rows(session, settings, LAGS), settings.pipeline)
-    return [
+    context = session.sparkContext
+    context.setLocalProperty("spark.scheduler.pool", "windows")
+    queries = [
         _start_windows(settings, "byte_rate", load, (replicas, totals)),
         _start_windows(settings, "consumer_lag", lag, (lags,)),
-        _start_rejects(session, settings),
     ]
+    context.setLocalProperty("spark.scheduler.pool", "rejects")
+    queries.append(_start_rejects(session, settings))
+    return queries
 
 
 def _start_windows(settings: Settings, name: str, windows: DataFrame, targets: tuple[Target, ...]) -> StreamingQuery:
@@ -70,7 +89,10 @@ class WindowWriter:
 
     def __init__(self, name: str, targets: tuple[Target, ...], settings: Settings) -> None:
         self._name = name
-        self._targets = [(target, table_uri(settings.storage.tables, target.table.name)) for target in targets]
+        places = [table_uri(settings.storage.tables, target.table.name) for target in targets]
+        self._targets = [
+            (target, place, WindowTable(place, target.table)) for target, place in zip(targets, places, strict=True)
+        ]
         self._maintenance = [Maintenance(settings, target.table) for target in targets]
         self._watermark_ms = settings.pipeline.watermark_ms
 
@@ -90,14 +112,17 @@ class WindowWriter:
             audited = _audited(rows, batch_id, query_id)
             # From here on Spark drops what is older than the newest event less the delay.
             watermark = utc(span["newest"] - self._watermark_ms)
-            for target, location in self._targets:
-                chosen = shaped(target.rows(audited), target.table)
+            fits_driver = span["rows"] <= DRIVER_ROWS_MAX
+            collected = audited.drop("window").toArrow() if fits_driver else None
+            for target, location, window_table in self._targets:
                 transaction = (f"{query_id}:{target.table.name}", batch_id)
-                if span["rows"] <= DRIVER_ROWS_MAX:
-                    upsert_arrow(chosen.toArrow(), location, target.table, transaction, watermark)
+                if collected is not None:
+                    window_table.upsert(target.arrow_of(collected), transaction, watermark)
                 else:
+                    chosen = target.rows_of(audited)
                     upsert_spark(chosen, location, target.table, transaction, span["oldest"])
                     finalize_spark(batch.sparkSession, location, watermark)
+                    window_table.forget()
         finally:
             rows.unpersist()
         for maintenance in self._maintenance:

@@ -6,6 +6,7 @@ speed on small tables depends on.
 
 import os
 import sys
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -14,6 +15,8 @@ from streaming.settings import PipelineSettings
 
 APPLICATION = "kafka-load-rebalancer"
 LOOPBACK = "127.0.0.1"
+POOLS = Path(__file__).resolve().with_name("pools.xml")
+"""Shares of the cores, by query."""
 
 
 def build_session(settings: PipelineSettings) -> SparkSession:
@@ -40,6 +43,8 @@ def _options(settings: PipelineSettings) -> dict[str, str]:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": POOLS.as_uri(),
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         # The default of 50 made each commit to a small table take 10 s and more on 2 cores.
         "spark.databricks.delta.snapshotPartitions": "2",

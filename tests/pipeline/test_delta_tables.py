@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming import tables
-from streaming.pipeline.delta_tables import create_window_table, fullest, upsert_arrow
+from streaming.pipeline.delta_tables import WindowTable, create_window_table, fullest
 from streaming.schemas import BROKER_LOAD
 from tests.serve.synthetic import Synthetic
 
@@ -35,16 +35,39 @@ def counts(root: Path) -> dict[int, int]:
 def test_a_transaction_is_written_once_and_the_fuller_row_wins(tmp_path: Path) -> None:
     create_window_table(str(tmp_path), BROKER_LOAD)
     create_window_table(str(tmp_path), BROKER_LOAD)  # at every start
-    uri = tables.table_uri(str(tmp_path), "broker_load")
-    assert upsert_arrow(arrow(window(1, 3), window(2, 3)), uri, BROKER_LOAD, ("q", 0), NEVER)
-    assert not upsert_arrow(arrow(window(1, 9)), uri, BROKER_LOAD, ("q", 0), NEVER)
+    table = WindowTable(tables.table_uri(str(tmp_path), "broker_load"), BROKER_LOAD)
+    assert table.upsert(arrow(window(1, 3), window(2, 3)), ("q", 0), NEVER)
+    assert not table.upsert(arrow(window(1, 9)), ("q", 0), NEVER)
     assert counts(tmp_path) == {1: 3, 2: 3}
-    assert upsert_arrow(arrow(window(1, 2), window(2, 4), window(3, 1)), uri, BROKER_LOAD, ("q", 1), NEVER)
+    assert table.upsert(arrow(window(1, 2), window(2, 4), window(3, 1)), ("q", 1), NEVER)
     assert counts(tmp_path) == {1: 3, 2: 4, 3: 1}
     later = datetime(2100, 1, 1, tzinfo=UTC)
-    assert upsert_arrow(arrow(window(3, 1)), uri, BROKER_LOAD, ("q", 2), later)
-    assert upsert_arrow(arrow(window(1, 99)), uri, BROKER_LOAD, ("q", 3), later)
+    assert table.upsert(arrow(window(3, 1)), ("q", 2), later)
+    assert table.upsert(arrow(window(1, 99)), ("q", 3), later)
     assert counts(tmp_path) == {1: 3, 2: 4, 3: 1}  # final rows stay as they are
+
+
+def test_windows_close_whether_their_writer_remembers_them_or_not(tmp_path: Path) -> None:
+    create_window_table(str(tmp_path), BROKER_LOAD)
+    uri = tables.table_uri(str(tmp_path), "broker_load")
+    table = WindowTable(uri, BROKER_LOAD)
+    step_ms = 60_000
+
+    def write(writer: WindowTable, version: int, starts: list[int], watermark_ms: int) -> dict[int, bool]:
+        rows = [
+            window(1, 1, window_start=tables.utc(START_MS + start), window_end=tables.utc(START_MS + start + step_ms))
+            for start in starts
+        ]
+        assert writer.upsert(arrow(*rows), ("q", version), tables.utc(START_MS + watermark_ms))
+        found = tables.read(str(tmp_path), "broker_load")
+        return {tables.to_ms(row["window_start"]) - START_MS: row["is_final"] for row in found}
+
+    assert write(table, 0, [0, step_ms], step_ms) == {0: True, step_ms: False}
+    assert write(table, 1, [2 * step_ms], step_ms) == {0: True, step_ms: False, 2 * step_ms: False}
+    assert write(WindowTable(uri, BROKER_LOAD), 2, [3 * step_ms], 2 * step_ms) == {
+        0: True, step_ms: True, 2 * step_ms: False, 3 * step_ms: False,
+    }  # fmt: skip
+    assert all(write(table, 3, [3 * step_ms], 4 * step_ms).values())
 
 
 @pytest.mark.parametrize(
@@ -59,9 +82,9 @@ def test_a_transaction_is_written_once_and_the_fuller_row_wins(tmp_path: Path) -
 )
 def test_delta_refuses_rows_that_make_no_sense(tmp_path: Path, broken: dict[str, Any]) -> None:
     create_window_table(str(tmp_path), BROKER_LOAD)
-    uri = tables.table_uri(str(tmp_path), "broker_load")
+    table = WindowTable(tables.table_uri(str(tmp_path), "broker_load"), BROKER_LOAD)
     with pytest.raises((DeltaError, ValueError)):
-        upsert_arrow(arrow(window(1, 3) | broken), uri, BROKER_LOAD, ("q", 0), NEVER)
+        table.upsert(arrow(window(1, 3) | broken), ("q", 0), NEVER)
     assert counts(tmp_path) == {}
 
 

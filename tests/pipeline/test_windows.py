@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import tables
 from streaming.kafka_clients import admin_client
+from streaming.pipeline import queries as queries_module
 from streaming.pipeline.heartbeat import Heartbeat
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.session import build_session
@@ -120,7 +121,11 @@ def recount(records: list[Record]) -> dict[tuple[int, int, int | None], tuple[fl
     return result
 
 
-def test_windows_equal_a_recount_whatever_the_order(session: SparkSession, own: Settings) -> None:
+@pytest.mark.parametrize("driver_rows_max", [queries_module.DRIVER_ROWS_MAX, 0], ids=["by the driver", "by MERGE"])
+def test_windows_equal_a_recount_whatever_the_order(
+    session: SparkSession, own: Settings, monkeypatch: pytest.MonkeyPatch, driver_rows_max: int
+) -> None:
+    monkeypatch.setattr(queries_module, "DRIVER_ROWS_MAX", driver_rows_max)
     chance = random.Random(7)
     records = [
         load_record(
@@ -152,6 +157,7 @@ def test_windows_equal_a_recount_whatever_the_order(session: SparkSession, own: 
         if key[2] is not None:
             assert row["size_bytes"] == size
         assert row["bytes_out_per_sec"] is None  # unknown stays unknown
+        assert not row["is_final"]
 
 
 def test_a_restart_goes_on_and_late_samples_correct_their_window(session: SparkSession, own: Settings) -> None:

@@ -1,0 +1,146 @@
+"""Checkpoints that were damaged or lost: repeated without a trace, or refused in clear words; never wrong."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kafka import TopicPartition
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import SparkSession
+
+from streaming import tables
+from streaming.kafka_clients import admin_client
+from streaming.pipeline.queries import start_queries
+from streaming.settings import Settings
+from tests.pipeline.test_windows import (
+    Record,
+    drain,
+    encode,
+    load_record,
+    make_topics,
+    own,
+    recount,
+    send,
+    session,
+    stop,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+__all__ = ["own", "session"]  # the fixtures
+
+FIRST: list[Record] = [load_record(1, partition, offset_ms) for partition in (0, 1) for offset_ms in (1_000, 9_000)]
+SECOND: list[Record] = [load_record(1, 0, 9_500), load_record(1, 0, 12_000)]
+THIRD: list[Record] = [load_record(1, 1, 9_700)]
+
+
+def newest(folder: Path, pattern: str = "[0-9]*") -> Path:
+    return max(folder.glob(pattern), key=lambda path: int(path.name.partition(".")[0]))
+
+
+def lose_last_commit(checkpoint: Path) -> None:
+    """As after a crash between the table's commit and Spark's: the batch comes twice."""
+    newest(checkpoint / "commits").unlink()
+    (checkpoint / "commits" / f".{newest(checkpoint / 'offsets').name}.crc").unlink()
+
+
+def lose_everything(checkpoint: Path) -> None:
+    """A new checkpoint over tables that are kept."""
+    shutil.rmtree(checkpoint)
+
+
+def lose_state(checkpoint: Path) -> None:
+    shutil.rmtree(checkpoint / "state")
+
+
+def lose_metadata(checkpoint: Path) -> None:
+    (checkpoint / "metadata").unlink()
+
+
+def cut_offsets(checkpoint: Path) -> None:
+    """The newest plan of a batch cut short, as on a disk that was full."""
+    file = newest(checkpoint / "offsets")
+    file.write_text(file.read_text()[:20])
+    (checkpoint / "offsets" / f".{file.name}.crc").unlink()
+
+
+def run(session: SparkSession, settings: Settings, records: list[Record]) -> None:
+    """Start, read everything, stop."""
+    send(settings, settings.topics.byte_rate, encode(records))
+    queries = start_queries(session, settings)
+    try:
+        drain(queries)
+    finally:
+        stop(queries)
+
+
+def check(settings: Settings, records: list[Record]) -> None:
+    """The table equals a recount of these records."""
+    rows = tables.read(settings.storage.tables, "partition_load")
+    found = {
+        (tables.to_ms(row["window_start"]), row["broker"], row["partition"]): (
+            row["bytes_in_per_sec"], row["covered_ms"], row["sample_count"], row["size_bytes"],
+        )
+        for row in rows
+    }  # fmt: skip
+    assert len(rows) == len(found)
+    assert found == recount(records)
+
+
+@pytest.mark.parametrize("damage", [lose_last_commit, lose_everything])
+def test_what_is_read_again_changes_nothing(
+    session: SparkSession, own: Settings, damage: Callable[[Path], None]
+) -> None:
+    make_topics(own)
+    run(session, own, FIRST)
+    run(session, own, SECOND)
+    before = tables.open_table(own.storage.tables, "partition_load")
+    damage(Path(own.storage.checkpoints) / "byte_rate")
+    run(session, own, [])
+    check(own, FIRST + SECOND)
+    after = tables.open_table(own.storage.tables, "partition_load")
+    assert before is not None
+    assert after is not None
+    if damage is lose_last_commit:
+        assert after.version() == before.version()  # known by its transaction: not even written
+    run(session, own, THIRD)
+    check(own, FIRST + SECOND + THIRD)
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lose_state, "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"),
+        (lose_metadata, "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"),
+        (cut_offsets, "STREAM_FAILED"),
+    ],
+)
+def test_what_cannot_be_gone_on_with_ends_the_query_and_a_new_checkpoint_goes_on(
+    session: SparkSession, own: Settings, damage: Callable[[Path], None], told: str
+) -> None:
+    make_topics(own)
+    run(session, own, FIRST)
+    damage(Path(own.storage.checkpoints) / "byte_rate")
+    with pytest.raises(PySparkException, match=told):
+        run(session, own, SECOND)
+    check(own, FIRST)
+    storage = own.storage.model_copy(update={"checkpoints": own.storage.checkpoints + "-new"})
+    run(session, own.model_copy(update={"storage": storage}), THIRD)
+    check(own, FIRST + SECOND + THIRD)
+
+
+def test_records_deleted_before_they_were_read_are_told_and_not_passed_over(
+    session: SparkSession, own: Settings
+) -> None:
+    """What Kafka's retention does to a pipeline that was away for too long."""
+    make_topics(own)
+    run(session, own, FIRST)
+    send(own, own.topics.byte_rate, encode(SECOND + SECOND))
+    admin = admin_client(own.kafka)
+    partitions = [TopicPartition(own.topics.byte_rate, partition) for partition in (0, 1)]
+    admin.delete_records(dict.fromkeys(partitions, -1))  # -1: all that there is
+    admin.close()
+    with pytest.raises(StreamingQueryException, match=r"data loss|DATA_LOSS|data may have been lost"):
+        run(session, own, THIRD)
+    check(own, FIRST)
