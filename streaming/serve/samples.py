@@ -6,6 +6,7 @@ What is unknown has no sample: an absent series says more than a zero.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from assignor_core.trigger import Reason
 from streaming.serve.families import RESOURCE_LABELS
 from streaming.serve.snapshot import PARTS, Snapshot
 from streaming.serve.streams import StreamQuery
@@ -13,9 +14,8 @@ from streaming.settings import Settings
 
 ACTIVE_MIN_MS = 60_000
 ACTIVE_INTERVALS = 3
-SUPPRESSING = (
-    "cooldown", "in_progress", "stale_data", "incomplete", "not_enough_windows", "low_load", "min_gain", "dry_run",
-)  # fmt: skip
+PLANNING = (Reason.SKEWED, Reason.BROKER_FAILED)
+SUPPRESSING = tuple(reason.value for reason in Reason if reason not in (*PLANNING, Reason.BALANCED))
 """Reasons not to plan that are no good news; `balanced` is."""
 
 
@@ -110,15 +110,17 @@ def _decisions(snapshot: Snapshot) -> Iterator[Sample]:
     control = snapshot.control
     yield Sample("rebalance_mode_info", (snapshot.mode,), 1)
     yield Sample("rebalance_evaluations_total", (), sum(control.decisions.values()))
-    triggers = dict.fromkeys(snapshot.trigger_resources, 0)
+    triggers = dict.fromkeys((RESOURCE_LABELS[resource] for resource in snapshot.trigger_resources), 0)
     suppressed = dict.fromkeys(SUPPRESSING, 0)
     for (verdict, reason, resource), count in control.decisions.items():
         if verdict == "plan":
-            triggers[resource] = triggers.get(resource, 0) + count
+            # A broker that has failed is the reason of its own, whatever is skewed besides.
+            trigger = reason if reason == Reason.BROKER_FAILED else RESOURCE_LABELS.get(resource, "none")
+            triggers[trigger] = triggers.get(trigger, 0) + count
         elif reason in suppressed:
             suppressed[reason] += count
-    for resource, count in sorted(triggers.items()):
-        yield Sample("rebalance_triggers_total", (RESOURCE_LABELS.get(resource, "none"),), count)
+    for trigger, count in sorted(triggers.items()):
+        yield Sample("rebalance_triggers_total", (trigger,), count)
     for reason, count in suppressed.items():
         yield Sample("rebalance_suppressed_total", (reason,), count)
     if control.decision is not None:

@@ -14,6 +14,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from assignor_core.trigger import Reason
 from streaming.serve.families import FAMILIES
 from streaming.serve.metrics import Exposition, bounded, registry_of
 from streaming.serve.metrics_doc import render
@@ -81,6 +82,20 @@ def test_what_the_tables_say_is_what_is_exported(skewed: Settings) -> None:
     assert value(found, "consumergroup_lag_records", consumergroup="billing", topic="topic-A") == 900 * sum(range(30))
     assert value(found, "delta_table_files", table="decision") == 3
     assert value(found, "snapshot_part_up", part="load") == 1
+
+
+def test_a_failed_broker_is_a_trigger_and_every_reason_not_to_plan_is_counted(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.decision(NOW_MS - 60_000, "plan", "broker_failed", plan_id="a" * 64)
+    synthetic.decision(NOW_MS - 30_000, "hold", "maintenance_window")
+    synthetic.decision(NOW_MS - 20_000, "hold", "balanced")
+    found = series_of(generate_latest(registry_now(settings)).decode())
+    assert value(found, "rebalance_triggers_total", trigger="broker_failed") == 1
+    assert value(found, "rebalance_triggers_total", trigger="network_in") == 0
+    assert value(found, "rebalance_suppressed_total", reason="maintenance_window") == 1
+    reasons = {dict(labels)["reason"] for name, labels in found if name == "rebalancer_rebalance_suppressed_total"}
+    assert reasons == {reason.value for reason in Reason} - {"skewed", "broker_failed", "balanced"}
 
 
 def test_without_tables_the_exporter_says_so_and_nothing_else(tmp_path: Path) -> None:
