@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from streaming.serve.lag_history import Floats, History, lag_seconds, last_commit_ms
+from assignor_core.lag.history import Floats, LagHistory, lag_seconds, last_commit_ms
 from streaming.serve.reading import TableReader, instant, text
 from streaming.settings import Settings
 
@@ -74,11 +74,11 @@ def read_groups(reader: TableReader, settings: Settings) -> GroupPart:
 def _newest_samples(rows: pa.Table) -> pa.Table:
     """One row per group and partition, the newest, with what its history tells; `rows` are sorted by key and window."""
     starts = _starts(rows)
-    history = History(
+    history = LagHistory.of_windows(
         starts,
-        *(_floats(rows, name) for name in ("first_event_time_ms", "last_event_time_ms")),
-        *(_floats(rows, name) for name in ("committed_offset_first", "committed_offset")),
-        *(_floats(rows, name) for name in ("log_end_offset_first", "log_end_offset")),
+        (_floats(rows, "first_event_time_ms"), _floats(rows, "last_event_time_ms")),
+        (_floats(rows, "committed_offset_first"), _floats(rows, "committed_offset")),
+        (_floats(rows, "log_end_offset_first"), _floats(rows, "log_end_offset")),
     )
     newest = np.append(starts[1:], rows.num_rows) - 1
     samples = rows.take(pa.array(newest))

@@ -1,27 +1,24 @@
 """How old a lag is, and when was committed last: cases to check by head, and the truth of a log that grows evenly."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.serve.lag_history import History, lag_seconds, last_commit_ms
+from assignor_core.lag.history import LagHistory, lag_seconds, last_commit_ms
 
 NOTHING = float("nan")
 Points = list[tuple[float, float, float]]
 
 
-def history(*partitions: Points) -> History:
-    """Partitions as points (seconds, committed offset, log end), two points a window."""
-    flat = np.array([point for points in partitions for point in points], dtype=np.float64).reshape(-1, 2, 3)
-    counts = [len(points) // 2 for points in partitions]
-    starts = np.cumsum([0, *counts[:-1]])
-    milliseconds = flat[:, :, 0] * 1000
-    return History(
-        starts, milliseconds[:, 0], milliseconds[:, 1], flat[:, 0, 1], flat[:, 1, 1], flat[:, 0, 2], flat[:, 1, 2]
-    )
+def history(*partitions: Sequence[tuple[float, float, float]]) -> LagHistory:
+    """Partitions as points (seconds, committed offset, log end)."""
+    flat = np.array([point for points in partitions for point in points], dtype=np.float64)
+    starts = np.cumsum([0, *(len(points) for points in partitions[:-1])])
+    return LagHistory(starts, flat[:, 0] * 1000, flat[:, 1], flat[:, 2])
 
 
 @pytest.mark.parametrize(

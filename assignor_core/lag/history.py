@@ -1,0 +1,98 @@
+"""What the windows before tell about a group's partitions: how old the lag is, and when an offset was last committed.
+
+Columns of points, two a window: its first and its newest sample. What happened before the oldest point is unknown, so
+both answers are bounds there: the lag is at least, the commit at the latest, that old. Knows no verdict.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+POINTS_PER_WINDOW = 2
+
+
+@dataclass(frozen=True, slots=True)
+class LagHistory:
+    """N points of P partitions, one partition after another, oldest point first; `starts` (P) are their first points.
+
+    No partition is without points. Offsets are NaN where unknown, times ms since 1970 UTC.
+    """
+
+    starts: Ints
+    time_ms: Floats
+    committed: Floats
+    log_end: Floats
+
+    @classmethod
+    def of_windows(
+        cls, starts: Ints, times_ms: tuple[Floats, Floats], committed: tuple[Floats, Floats],
+        log_end: tuple[Floats, Floats],
+    ) -> Self:  # fmt: skip
+        """Of windows, each with its first and its newest sample; `starts` index the windows."""
+        points = (np.column_stack(pair).ravel() for pair in (times_ms, committed, log_end))
+        return cls(starts * POINTS_PER_WINDOW, *points)
+
+    @property
+    def counts(self) -> Ints:
+        """P numbers of points."""
+        return np.diff(np.append(self.starts, len(self.time_ms)))
+
+    @property
+    def newest(self) -> Ints:
+        """P indices of the newest points."""
+        return self.starts + self.counts - 1
+
+    def spread(self, values: NDArray[np.float64]) -> Floats:
+        """P values of partitions as N values of their points."""
+        return np.repeat(values, self.counts)
+
+
+def lag_seconds(history: LagHistory) -> Floats:
+    """P ages of the next record to be read, seconds; 0 without lag, NaN where nothing is committed.
+
+    The log's end passed the committed offset between two points; in between it is taken to have grown evenly.
+
+    >>> row = lambda *values: np.array(values, dtype=float)
+    >>> ends = row(0, 100, 100, 200)  # 150 was the log's end halfway through the second minute
+    >>> lag_seconds(LagHistory(np.array([0]), row(0, 60e3, 60e3, 120e3), row(0, 0, 0, 150), ends))
+    array([30.])
+    """
+    times, ends, starts = history.time_ms, history.log_end, history.starts
+    newest = history.newest
+    committed = history.committed[newest]
+    reached = last_true(ends <= history.spread(committed), starts)
+    before = np.where(reached < 0, starts, reached)
+    after = np.minimum(before + 1, newest)
+    grown = ends[after] - ends[before]
+    share = np.where(grown > 0, (committed - ends[before]) / np.where(grown > 0, grown, 1.0), 0.0)
+    passed_ms = times[before] + np.clip(share, 0.0, 1.0) * (times[after] - times[before])
+    age: Floats = np.where(reached == newest, 0.0, (times[newest] - passed_ms) / 1000)
+    return np.where(np.isnan(committed), np.nan, age)
+
+
+def last_commit_ms(history: LagHistory) -> Floats:
+    """P times of the newest commit seen, or of the oldest point where none was seen; NaN as in `lag_seconds`."""
+    found = last_true(commits_seen(history), history.starts)
+    unknown = np.isnan(history.committed[history.newest])
+    return np.where(unknown, np.nan, history.time_ms[np.where(found < 0, history.starts, found)])
+
+
+def commits_seen(history: LagHistory) -> Flags:
+    """N flags: the committed offset is another than at the point before; a partition's first point has none before."""
+    offsets = history.committed
+    changed = np.zeros(len(offsets), dtype=bool)
+    # Unknown beside unknown is no change.
+    changed[1:] = (offsets[1:] != offsets[:-1]) & ~(np.isnan(offsets[1:]) & np.isnan(offsets[:-1]))
+    changed[history.starts] = False
+    return changed
+
+
+def last_true(flags: Flags, starts: Ints) -> Ints:
+    """Index of the last true flag of each partition, -1 where there is none."""
+    return np.maximum.reduceat(np.where(flags, np.arange(len(flags)), -1), starts)
