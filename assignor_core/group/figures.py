@@ -69,13 +69,16 @@ class _Idle:
     longest_ms: int = 0
     lag_records: float = 0.0
 
-    def add(self, pauses: Iterable[tuple[int, float]]) -> None:
-        """Pauses in ms, each with the records/s of its partition."""
-        for idle_ms, records_per_sec in pauses:
-            self.partition_ms += idle_ms
-            self.lag_records += idle_ms * records_per_sec / 1000
-            if idle_ms > self.longest_ms:
-                self.longest_ms = idle_ms
+    def add(self, now_ms: int, pauses: Iterable[tuple[int, float]], from_ms: int = 0) -> None:
+        """Pauses that end now: since when, and the records/s of the partition; only what is after `from_ms` counts."""
+        partition_ms, longest_ms, lag = self.partition_ms, self.longest_ms, self.lag_records
+        for since_ms, records_per_sec in pauses:
+            idle_ms = now_ms - (since_ms if since_ms > from_ms else from_ms)
+            partition_ms += idle_ms
+            lag += idle_ms * records_per_sec / 1000
+            if idle_ms > longest_ms:
+                longest_ms = idle_ms
+        self.partition_ms, self.longest_ms, self.lag_records = partition_ms, longest_ms, lag
 
 
 @dataclass(slots=True)
@@ -108,23 +111,24 @@ class Ledger:
 
     def takes(self, now_ms: int, name: str, partitions: Sequence[TopicPartition]) -> None:
         """A member reads partitions from now on."""
-        reader, last, rates = self.reader, self._last_reader, self.records_per_sec
+        reader, last, since, rates = self.reader, self._last_reader, self._idle_since, self.records_per_sec
         pauses = []
         for tp in partitions:
             assert tp not in reader, f"{tp} is read by {reader[tp]} and given to {name}"
             reader[tp] = last[tp] = name
-            pauses.append((self._idle_since.pop(tp), rates[tp[0]]))
+            pauses.append((since.pop(tp), rates[tp[0]]))
         from_ms = self._measured_from_ms
         if from_ms is not None:
-            self._idle.add((now_ms - max(since_ms, from_ms), rate) for since_ms, rate in pauses)
+            self._idle.add(now_ms, pauses, from_ms)
         if self._current_idle is not None:
-            self._current_idle.add((now_ms - since_ms, rate) for since_ms, rate in pauses)
+            self._current_idle.add(now_ms, pauses)
 
     def stops(self, now_ms: int, partitions: Sequence[TopicPartition]) -> None:
         """A member has stopped reading (paused, ended, put out): nothing was revoked."""
+        reader, since = self.reader, self._idle_since
         for tp in partitions:
-            if self.reader.pop(tp, None) is not None:
-                self._idle_since[tp] = now_ms
+            if reader.pop(tp, None) is not None:
+                since[tp] = now_ms
 
     def gives_up(self, now_ms: int, name: str, partitions: Sequence[TopicPartition]) -> None:
         """A member's partitions were revoked or lost."""
@@ -175,11 +179,9 @@ class Ledger:
         """The whole run up to `end_ms`; pauses that have not ended count until then."""
         idle = self._idle
         if self._measured_from_ms is not None:
-            from_ms = self._measured_from_ms
-            idle.add(
-                (end_ms - max(since_ms, from_ms), self.records_per_sec[topic])
-                for (topic, _), since_ms in self._idle_since.items()
-            )
+            rates = self.records_per_sec
+            pauses = [(since_ms, rates[topic]) for (topic, _), since_ms in self._idle_since.items()]
+            idle.add(end_ms, pauses, self._measured_from_ms)
         for client in list(self._overlap_since):
             self.overlap_ends(end_ms, client)
         measured = self.rebalances[1:]
