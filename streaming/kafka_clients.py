@@ -118,4 +118,14 @@ def _quote(text: str) -> str:
 
 def _unreachable(settings: KafkaSettings, error: Exception) -> ClusterUnreachable:
     servers = ", ".join(settings.bootstrap_servers)
-    return ClusterUnreachable(f"no broker reached at {servers} ({type(error).__name__}): is the address right?")
+    doubted = ["address"]
+    if settings.security_protocol != "PLAINTEXT":
+        # A broker that refuses a login or a certificate hangs up, and the client goes on trying until its time is over.
+        doubted.append(f"security_protocol {settings.security_protocol}")
+    if settings.sasl_mechanism:
+        doubted.append(f"{settings.sasl_mechanism} password of user {settings.sasl_username}")
+    if settings.security_protocol.endswith("SSL"):
+        doubted.append("certificates")
+    verb = "is the" if len(doubted) == 1 else "are"
+    question = f"{verb} {', '.join(doubted)} right?"
+    return ClusterUnreachable(f"no broker reached at {servers} ({type(error).__name__}): {question}")

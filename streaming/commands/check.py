@@ -4,7 +4,9 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,8 +17,12 @@ from streaming.control.journal import Journal
 from streaming.errors import RebalancerError
 from streaming.jars import class_path, java_command
 from streaming.kafka_clients import admin_client
+from streaming.permissions import ROLES, missing_permissions
 from streaming.schemas import TABLES
 from streaming.settings import Settings
+
+DETAIL_CHARACTERS_MAX = 300
+"""Kafka's refusals repeat the whole request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +36,15 @@ class Finding:
 
 @click.command()
 @settings_options
+@click.option("--role", "roles", multiple=True, type=click.Choice(ROLES), help="Only what this role needs; repeatable.")
 @json_option
-def check(config_file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:
-    """Cluster, topics, tables, set-up and leftovers: named checks, each passed or why not. Changes nothing."""
+def check(config_file: Path | None, assignments: tuple[str, ...], roles: tuple[str, ...], as_json: bool) -> int:
+    """Cluster, topics, tables, permissions, set-up and leftovers: named checks, each passed or why not.
+
+    Changes nothing. Roles that connect as users of their own are checked with their own settings and --role.
+    """
     settings = settings_from(config_file, assignments)
-    findings = list(_findings(settings))
+    findings = list(_findings(settings, roles or ROLES))
     if as_json:
         click.echo(json.dumps([{"name": row.name, "passed": row.passed, "detail": row.detail} for row in findings]))
     else:
@@ -44,7 +54,7 @@ def check(config_file: Path | None, assignments: tuple[str, ...], as_json: bool)
     return 0 if all(row.passed for row in findings) else 1
 
 
-def _findings(settings: Settings) -> Iterator[Finding]:
+def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
     yield _guarded("java", lambda: (True, java_command()))
     yield _guarded("jars", lambda: (bool(class_path("spark")), "Spark's jars are there"))
     yield _guarded("tables writable", lambda: _writable(settings.storage.tables))
@@ -56,21 +66,33 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         return
     try:
         cluster = Cluster(admin)
+        for role in roles:
+            yield _guarded(f"permissions: {role}", partial(_permissions, admin, settings, role))
+        if roles == ("pipeline",):
+            return  # it reads two topics, and may not ask for more
         yield _guarded("cluster reached", lambda: _reached(cluster))
         yield _guarded("partitions healthy", lambda: _healthy(cluster))
         yield _guarded("input topics", lambda: _input_topics(cluster, settings))
         yield _guarded("no reassignment", lambda: _reassignments(cluster))
-        yield _guarded("no throttle left", lambda: _throttles(cluster, settings))
         yield _guarded("log dirs readable", lambda: (True, f"{len(cluster.replica_sizes())} replicas have a size"))
+        if "control" in roles:
+            yield _guarded("no throttle left", lambda: _throttles(cluster, settings))
     finally:
         admin.close()
+
+
+def _permissions(admin: Any, settings: Settings, role: str) -> tuple[bool, str]:
+    missing = missing_permissions(admin, settings, role)
+    if not missing:
+        return True, "all that is needed"
+    return False, f"missing: {'; '.join(map(str, missing))} (deploy/acls/grant.sh {role} grants them)"
 
 
 def _guarded(name: str, run: Callable[[], tuple[bool, str]]) -> Finding:
     try:
         passed, detail = run()
     except RebalancerError as error:
-        return Finding(name, False, str(error))
+        return Finding(name, False, str(error)[:DETAIL_CHARACTERS_MAX])
     return Finding(name, passed, detail)
 
 

@@ -203,6 +203,7 @@ class EmbeddedCluster:
         voters = ",".join(f"{other.broker_id}@{HOST}:{other.controller_port}" for other in self.brokers)
         ports = {"PLAINTEXT": broker.port, **broker.listener_ports}
         advertised = ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
+        protocols = ",".join(f"{name}:{name}" for name in ports)
         return {
             "process.roles": "broker,controller",
             "node.id": str(broker.broker_id),
@@ -210,6 +211,7 @@ class EmbeddedCluster:
             "listeners": f"{advertised},CONTROLLER://{HOST}:{broker.controller_port}",
             "advertised.listeners": advertised,
             "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocols}",
             "controller.quorum.voters": voters,
             "log.dirs": str(broker.folder / "data"),
             "auto.create.topics.enable": "false",

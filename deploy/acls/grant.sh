@@ -1,0 +1,45 @@
+#!/bin/sh
+# Grants one role of the rebalancer what it needs and no more, with Kafka's own kafka-acls.sh.
+#
+#   grant.sh ROLE PRINCIPAL BOOTSTRAP_SERVERS [more options for kafka-acls.sh, such as --command-config admin.properties]
+#   grant.sh collect User:rebalancer-collect broker-1:9093 --command-config admin.properties
+#
+# ROLE is collect, pipeline, control, or all. BYTE_RATE_TOPIC and CONSUMER_LAG_TOPIC name the input topics where they
+# are not the default ones; KAFKA_ACLS the tool where it is not on the PATH; ACTION=--remove takes the grants back.
+# `rebalancer check` says what is missing. What each is for: docs/security.md.
+set -eu
+
+role=${1:?role: collect, pipeline, control or all} principal=${2:?principal, such as User:rebalancer} servers=${3:?bootstrap servers}
+shift 3
+byte_rate=${BYTE_RATE_TOPIC:-rebalancer.byte-rate} consumer_lag=${CONSUMER_LAG_TOPIC:-rebalancer.consumer-lag}
+tool=${KAFKA_ACLS:-kafka-acls.sh} action=${ACTION:---add}
+force=; [ "$action" = --remove ] && force=--force
+
+acl() {  # operations, then the resource and further options
+    operations=$1
+    shift
+    for operation in $operations; do set -- --operation "$operation" "$@"; done
+    "$tool" --bootstrap-server "$servers" "$action" $force --allow-principal "$principal" "$@"
+}
+
+collect() {
+    acl "Describe" --cluster "$@"
+    acl "Describe" --topic '*' "$@"
+    acl "Describe" --group '*' "$@"
+    acl "Create Write" --topic "$byte_rate" --topic "$consumer_lag" "$@"
+}
+
+pipeline() {
+    acl "Read" --topic "$byte_rate" --topic "$consumer_lag" "$@"
+}
+
+control() {
+    acl "Describe DescribeConfigs Alter AlterConfigs" --cluster "$@"
+    acl "Describe DescribeConfigs AlterConfigs" --topic '*' "$@"
+}
+
+case $role in
+    collect | pipeline | control) "$role" "$@" ;;
+    all) collect "$@"; pipeline "$@"; control "$@" ;;
+    *) echo "error: role $role is unknown, allowed are collect, pipeline, control and all" >&2; exit 2 ;;
+esac

@@ -1,0 +1,151 @@
+"""What each role may have to ask of Kafka, and which of it the user of these settings may not do.
+
+Told from the operations that brokers say are authorized, so it needs no right to read ACLs. `deploy/acls/grant.sh`
+grants the same list; a test compares. It asks only, and knows no role's code.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.errors import GroupAuthorizationFailedError, KafkaError
+
+from streaming.errors import ClusterUnreachable
+from streaming.settings import Settings
+
+NAMED_MAX = 3
+PROBE = "rebalancer-permission-probe"
+"""No topic and no group has this name."""
+OFFSETS_TOPIC = "__consumer_offsets"
+
+UNKNOWN_TOPIC = 3
+"""Kafka's error code of a topic that does not exist, as far as the asker may know."""
+
+
+class Resource(StrEnum):
+    """What an operation is allowed on."""
+
+    CLUSTER = "cluster"
+    TOPICS = "every topic"
+    INPUT_TOPICS = "the input topics"
+    GROUPS = "every group"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One operation that a role needs, and for what."""
+
+    role: str
+    resource: Resource
+    operation: str
+    reason: str
+
+
+NEEDS = (
+    Need("collect", Resource.CLUSTER, "DESCRIBE", "log dirs, reassignments under way, names of groups"),
+    Need("collect", Resource.TOPICS, "DESCRIBE", "placement, leaders, offsets"),
+    Need("collect", Resource.GROUPS, "DESCRIBE", "members and committed offsets"),
+    Need("collect", Resource.INPUT_TOPICS, "CREATE", "makes them where they are missing"),
+    Need("collect", Resource.INPUT_TOPICS, "WRITE", "samples"),
+    Need("pipeline", Resource.INPUT_TOPICS, "READ", "samples"),
+    Need("control", Resource.CLUSTER, "DESCRIBE", "log dirs, reassignments under way"),
+    Need("control", Resource.CLUSTER, "DESCRIBE_CONFIGS", "throttles that others have set on brokers"),
+    Need("control", Resource.CLUSTER, "ALTER", "reassigns partitions, elects leaders"),
+    Need("control", Resource.CLUSTER, "ALTER_CONFIGS", "throttle rates of brokers"),
+    Need("control", Resource.TOPICS, "DESCRIBE", "placement and leaders"),
+    Need("control", Resource.TOPICS, "DESCRIBE_CONFIGS", "throttles that others have set on topics"),
+    Need("control", Resource.TOPICS, "ALTER_CONFIGS", "throttled replicas of topics"),
+)
+"""Least that each role can do its work with; observe and propose need nothing of control that alters."""
+
+ROLES = ("collect", "pipeline", "control")
+ALTERING = frozenset({"ALTER", "ALTER_CONFIGS"})
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A need that is not met, and on what."""
+
+    need: Need
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.need.operation} on {self.where} ({self.need.reason})"
+
+
+def missing_permissions(admin: KafkaAdminClient, settings: Settings, role: str) -> tuple[Missing, ...]:
+    """Needs of `role` in these settings that the client's user may not do; raises ClusterUnreachable."""
+    try:
+        granted = _Granted(admin, settings)
+        needs = [need for need in NEEDS if need.role == role and _is_used(need, settings)]
+        return tuple(missing for need in needs for missing in granted.lacking(need))
+    except (KafkaError, OSError) as error:
+        raise ClusterUnreachable(f"no answer when asked for permissions ({type(error).__name__})") from error
+
+
+def _is_used(need: Need, settings: Settings) -> bool:
+    """In mode observe nothing is ever changed."""
+    return not (need.role == "control" and settings.control.mode == "observe" and need.operation in ALTERING)
+
+
+class _Granted:
+    """What the brokers say that this user may do; without DESCRIBE on the cluster they say nothing of the cluster."""
+
+    def __init__(self, admin: KafkaAdminClient, settings: Settings) -> None:
+        self._admin = admin
+        self._cluster = frozenset(admin.describe_cluster()["authorized_operations"])
+        rows = admin.describe_topics()
+        self._topics = {row["name"]: frozenset(row["authorized_operations"]) for row in rows}
+        names = (settings.topics.byte_rate, settings.topics.consumer_lag)
+        self._input_topics = {row["name"]: row for row in admin.describe_topics(list(names))}
+
+    def lacking(self, need: Need) -> Iterator[Missing]:
+        """`need` once for each thing it is not granted on; names only some of many."""
+        ways: Mapping[Resource, Callable[[str], Iterable[str]]] = {
+            Resource.CLUSTER: self._cluster_lacks,
+            Resource.TOPICS: self._topics_lack,
+            Resource.INPUT_TOPICS: self._input_topics_lack,
+            Resource.GROUPS: self._groups_lack,
+        }
+        where = list(ways[need.resource](need.operation))
+        if len(where) > NAMED_MAX:
+            where = [f"{len(where)} of them, first {where[0]}"]
+        return (Missing(need, f"{need.resource}: {name}" if name else need.resource.value) for name in where)
+
+    def _cluster_lacks(self, operation: str) -> Iterator[str]:
+        if operation not in self._cluster:
+            yield ""
+
+    def _topics_lack(self, operation: str) -> Iterator[str]:
+        """Topics that may not be described aren't listed; but asked for by name, Kafka says which it is."""
+        if operation == "DESCRIBE":
+            if self._admin.describe_topics([PROBE])[0]["error_code"] != UNKNOWN_TOPIC:
+                yield ""
+        else:
+            yield from sorted(name for name, operations in self._topics.items() if operation not in operations)
+
+    def _input_topics_lack(self, operation: str) -> Iterator[str]:
+        """CREATE matters only where a topic is missing, and can be told only of the cluster then."""
+        for name, row in sorted(self._input_topics.items()):
+            if row["error_code"] == UNKNOWN_TOPIC:
+                if operation == "CREATE" and "CREATE" not in self._cluster:
+                    yield f"{name}, which is missing"
+            elif operation != "CREATE" and operation not in _operations(row):
+                yield name
+
+    def _groups_lack(self, _operation: str) -> Iterator[str]:
+        """Asked of a group that doesn't exist; not where groups have no topic yet, as the question would make it."""
+        if OFFSETS_TOPIC not in self._topics:
+            return
+        try:
+            error = self._admin.describe_groups([PROBE])[PROBE]["error"] or ""
+        except GroupAuthorizationFailedError as refusal:
+            error = str(refusal)
+        if GroupAuthorizationFailedError.__name__ in error:
+            yield ""
+
+
+def _operations(row: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(row.get("authorized_operations") or ())

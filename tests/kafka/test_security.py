@@ -1,0 +1,320 @@
+"""SASL_SSL with SCRAM and mutual TLS on a real broker with an authorizer: who may do what, and what is told of it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from streaming.cluster import Cluster
+from streaming.collect.run import Collector, ensure_topics
+from streaming.demo.brokers import EmbeddedCluster
+from streaming.errors import ClusterUnreachable
+from streaming.jars import PROJECT_ROOT, class_path, java_command
+from streaming.kafka_clients import admin_client, spark_options
+from streaming.permissions import NEEDS, ROLES, Need, Resource, missing_permissions
+from streaming.settings import Settings
+from tests.kafka.secured import kafka_acls, make_certificates, secured_cluster
+
+pytestmark = pytest.mark.kafka
+
+DEADLINE_S = 90
+PASSWORD = 's3cret \\ "quoted"'  # noqa: S105 - of a broker that lives for a test
+INPUT_TOPICS = ("rebalancer.byte-rate", "rebalancer.consumer-lag")
+IMPLIED_BY = {
+    "DESCRIBE": {"DESCRIBE", "READ", "WRITE", "DELETE", "ALTER"},
+    "DESCRIBE_CONFIGS": {"DESCRIBE_CONFIGS", "ALTER_CONFIGS"},
+}
+"""What Kafka's authorizer allows along with another operation."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("secured")
+    make_certificates(path / "certificates", ["client"])
+    return path
+
+
+@pytest.fixture(scope="module")
+def brokers(folder: Path) -> Iterator[EmbeddedCluster]:
+    with secured_cluster(folder / "home", folder / "certificates") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def superuser(brokers: EmbeddedCluster) -> Iterator[KafkaAdminClient]:
+    client = KafkaAdminClient(bootstrap_servers=brokers.bootstrap_servers)
+    users = [UserScramCredentialUpsertion(name, ScramMechanism.SCRAM_SHA_512, PASSWORD) for name in ("app", "nobody")]
+    client.alter_user_scram_credentials(users)
+    client.create_topics({"t": {"num_partitions": 2, "replication_factor": 1}})
+    ensure_topics(client, Settings.model_validate({"topics": {"partitions": 1}}))
+    client.wait_for_topics(["t", *INPUT_TOPICS])
+    group = KafkaConsumer(bootstrap_servers=brokers.bootstrap_servers, group_id="g", enable_auto_commit=False)
+    group.assign([TopicPartition("t", 0)])
+    group.commit({TopicPartition("t", 0): OffsetAndMetadata(0, "", -1)})
+    group.close()
+    yield client
+    client.close()
+
+
+@pytest.fixture(params=["SASL_SSL", "SSL"])
+def secured(
+    request: pytest.FixtureRequest, brokers: EmbeddedCluster, superuser: KafkaAdminClient, folder: Path, tmp_path: Path
+) -> Settings:
+    """Settings of the user app (SCRAM) or CN=client (mutual TLS)."""
+    return settings_of(request.param, brokers, folder, tmp_path)
+
+
+def settings_of(listener: str, brokers: EmbeddedCluster, folder: Path, tmp_path: Path, user: str = "app") -> Settings:
+    certificates = folder / "certificates"
+    password_file = tmp_path / "password"
+    password_file.write_text(PASSWORD + "\n")
+    kafka: dict[str, Any] = {
+        "bootstrap_servers": brokers.addresses(listener),
+        "security_protocol": listener,
+        "ssl_ca_file": certificates / "ca.pem",
+    }
+    if listener == "SASL_SSL":
+        kafka |= {"sasl_mechanism": "SCRAM-SHA-512", "sasl_username": user, "sasl_password_file": password_file}
+    else:
+        kafka |= {
+            "ssl_certificate_file": certificates / "client.pem",
+            "ssl_key_file": certificates / "client.key",
+        }
+    return Settings.model_validate({"kafka": kafka, "storage": {"tables": str(tmp_path / "tables")}})
+
+
+def principal(settings: Settings) -> str:
+    return "User:app" if settings.kafka.sasl_username else "User:CN=client"
+
+
+def acl(need: Need, name: str, who: str) -> ACL:
+    kind = {
+        Resource.CLUSTER: ResourceType.CLUSTER, Resource.GROUPS: ResourceType.GROUP,
+    }.get(need.resource, ResourceType.TOPIC)  # fmt: skip
+    pattern = ResourcePattern(kind, name)
+    return ACL(who, "*", ACLOperation[need.operation], ACLPermissionType.ALLOW, pattern)
+
+
+def acls_of(need: Need, who: str) -> list[ACL]:
+    names = {Resource.CLUSTER: ("kafka-cluster",), Resource.INPUT_TOPICS: INPUT_TOPICS}.get(need.resource, ("*",))
+    return [acl(need, name, who) for name in names]
+
+
+def everything_of(who: str) -> ACLFilter:
+    anything = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
+    return ACLFilter(who, None, ACLOperation.ANY, ACLPermissionType.ANY, anything)
+
+
+def revoke_all(superuser: KafkaAdminClient, who: str) -> None:
+    superuser.delete_acls([everything_of(who)])
+
+
+def eventually(found: Callable[[], Any], expected: Any) -> None:
+    """ACLs reach the broker through the metadata log, a moment later."""
+    deadline = time.monotonic() + DEADLINE_S
+    while (seen := found()) != expected:
+        assert time.monotonic() < deadline, f"found {seen}, expected {expected}"
+        time.sleep(0.1)
+
+
+def lacking(admin: KafkaAdminClient, settings: Settings, role: str) -> set[tuple[Resource, str]]:
+    return {(row.need.resource, row.need.operation) for row in missing_permissions(admin, settings, role)}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_each_missing_permission_is_named_and_no_other(
+    role: str, brokers: EmbeddedCluster, superuser: KafkaAdminClient, folder: Path, tmp_path: Path
+) -> None:
+    settings = settings_of("SASL_SSL", brokers, folder, tmp_path)
+    who = principal(settings)
+    needs = [need for need in NEEDS if need.role == role]
+    # What exists needs not be created.
+    checked = {(need.resource, need.operation) for need in needs if need.operation != "CREATE"}
+    admin = admin_client(settings.kafka)
+    try:
+        revoke_all(superuser, who)
+        # Which topics there are can't be seen: of the other operations on them nothing is said then.
+        on_topics = {(Resource.TOPICS, operation) for operation in ("DESCRIBE_CONFIGS", "ALTER_CONFIGS")}
+        on_groups = {(Resource.GROUPS, "DESCRIBE")}
+        eventually(lambda: lacking(admin, settings, role), checked - on_topics - on_groups)
+        superuser.create_acls([row for need in needs for row in acls_of(need, who)])
+        eventually(lambda: lacking(admin, settings, role), set())
+        for need in needs:
+            if (need.resource, need.operation) not in checked:
+                continue
+            taken = [
+                row for row in needs if row.resource is need.resource
+                and row.operation in IMPLIED_BY.get(need.operation, {need.operation})
+            ]  # fmt: skip
+            gone = [row for other in taken for row in acls_of(other, who)]
+            superuser.delete_acls(
+                [
+                    ACLFilter(row.principal, row.host, row.operation, row.permission_type, row.resource_pattern)
+                    for row in gone
+                ]
+            )
+            if (need.resource, need.operation) == (Resource.CLUSTER, "DESCRIBE"):
+                expected = {row for row in checked if row[0] is Resource.CLUSTER}
+            else:
+                expected = {(row.resource, row.operation) for row in taken} & checked
+            eventually(lambda: lacking(admin, settings, role), expected)
+            superuser.create_acls(gone)
+            eventually(lambda: lacking(admin, settings, role), set())
+    finally:
+        admin.close()
+
+
+def test_the_script_grants_what_is_needed_and_takes_it_back(
+    brokers: EmbeddedCluster, superuser: KafkaAdminClient, folder: Path
+) -> None:
+    who = "User:somebody"
+    script = [str(PROJECT_ROOT / "deploy" / "acls" / "grant.sh"), "all", who, brokers.bootstrap_servers[0]]
+    environment = kafka_acls(folder)
+    subprocess.run(script, env=environment, check=True, capture_output=True, timeout=5 * DEADLINE_S)
+    granted = superuser.describe_acls(everything_of(who))[0]
+    wanted = [row for need in NEEDS for row in acls_of(need, who)]
+    assert {operation_of(row) for row in granted} == {operation_of(row) for row in wanted}
+    script[1] = "pipeline"
+    subprocess.run(script, env={**environment, "ACTION": "--remove"}, check=True, timeout=DEADLINE_S)
+    left = superuser.describe_acls(everything_of(who))[0]
+    assert {operation_of(row) for row in granted} - {operation_of(row) for row in left} == {
+        (ResourceType.TOPIC, name, ACLOperation.READ) for name in INPUT_TOPICS
+    }
+
+
+def operation_of(row: ACL) -> tuple[ResourceType, str, ACLOperation]:
+    return row.resource_pattern.resource_type, row.resource_pattern.resource_name, row.operation
+
+
+def test_with_that_much_and_no_more_every_role_does_its_work(
+    secured: Settings, superuser: KafkaAdminClient, folder: Path
+) -> None:
+    who = principal(secured)
+    revoke_all(superuser, who)
+    superuser.create_acls([row for need in NEEDS for row in acls_of(need, who)])
+    admin = admin_client(secured.kafka)
+    try:
+        for role in ROLES:
+            eventually(lambda role=role: lacking(admin, secured, role), set())  # type: ignore[misc]
+        control_works(Cluster(admin))
+    finally:
+        admin.close()
+    collect_works(secured)
+    java_client_reads(secured, folder)
+
+
+def control_works(cluster: Cluster) -> None:
+    """Every request that control makes of a cluster, on one broker."""
+    live = cluster.describe()
+    assert cluster.replica_sizes()
+    entries = {"t": frozenset({(0, 1)})}
+    cluster.set_throttled_replicas(entries, entries)
+    cluster.set_throttle_rates({1: 1_000_000})
+    deadline = time.monotonic() + DEADLINE_S
+    while not cluster.throttle_rates() or not cluster.throttled_replicas(["t"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    cluster.clear_throttle([1], entries, entries)
+    cluster.reassign({("t", 0): live.partitions[("t", 0)].replicas})
+    cluster.elect_preferred([("t", 0)])
+
+
+def collect_works(settings: Settings) -> None:
+    with Collector(settings) as collector:
+        now_ms = time.time_ns() // 1_000_000
+        collector.sample(now_ms=now_ms)
+        assert collector.sample(now_ms=now_ms + 1_000) > 0
+
+
+def java_client_reads(settings: Settings, folder: Path) -> None:
+    """The options that Spark's Kafka source gets, given to Kafka's own consumer."""
+    properties = folder / "client.properties"
+    lines = [
+        f"{name}={value}".replace("\\", "\\\\").replace("\n", "\\n")
+        for name, value in spark_options(settings.kafka).items()
+    ]
+    properties.write_text("\n".join(lines))
+    classes = os.pathsep.join((class_path("broker"), class_path("tools")))
+    command = [
+        java_command(), "-Xmx128m", "-cp", classes, "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        "--bootstrap-server", settings.kafka.bootstrap_servers[0], "--topic", INPUT_TOPICS[0], "--offset", "earliest",
+        "--partition", "0", "--max-messages", "1", "--timeout-ms", "60000", "--command-config", str(properties),
+    ]  # fmt: skip
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert '"kafka_cluster"' in answer.stdout, answer.stderr
+
+
+def check(
+    settings: Settings, tmp_path: Path, *arguments: str, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    file = tmp_path / "settings.json"
+    file.write_text(settings.model_dump_json(include={"kafka", "storage"}, exclude_none=True, exclude_defaults=True))
+    command = [sys.executable, "-m", "streaming", *arguments, "--config", str(file)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=DEADLINE_S, check=False, env={**os.environ, **environment}
+    )
+
+
+def test_check_names_what_a_stranger_lacks(
+    brokers: EmbeddedCluster, superuser: KafkaAdminClient, folder: Path, tmp_path: Path
+) -> None:
+    settings = settings_of("SASL_SSL", brokers, folder, tmp_path, user="nobody")
+    answer = check(settings, tmp_path, "check", "--json", "--role", "collect")
+    assert answer.returncode == 1
+    rows = {row["name"]: row for row in json.loads(answer.stdout)}
+    told = rows["permissions: collect"]
+    assert not told["passed"]
+    assert told["detail"].startswith("missing: DESCRIBE on cluster (log dirs, reassignments under way,")
+    assert told["detail"].endswith("(deploy/acls/grant.sh collect grants them)")
+    assert "permissions: control" not in rows
+    assert rows["no reassignment"]["detail"].startswith("the cluster refused to describe the cluster: ")
+
+
+@pytest.mark.parametrize("where", ["environment", "file"])
+def test_a_wrong_password_is_refused_and_never_shown(
+    where: str, brokers: EmbeddedCluster, superuser: KafkaAdminClient, folder: Path, tmp_path: Path
+) -> None:
+    settings = settings_of("SASL_SSL", brokers, folder, tmp_path)
+    wrong = "hunter2-is-not-it"
+    environment = {}
+    if where == "file":
+        (tmp_path / "password").write_text(wrong)
+    else:
+        environment["REBALANCER_KAFKA__SASL_PASSWORD"] = wrong
+    environment["REBALANCER_KAFKA__REQUEST_TIMEOUT_MS"] = "3000"
+    answers = [check(settings, tmp_path, command, **environment) for command in ("check", "config", "collect")]
+    assert all(wrong not in answer.stdout + answer.stderr for answer in answers)
+    told = answers[0].stdout
+    assert "FAIL  cluster reached" in told
+    assert "password of user app, certificates right?" in told
+
+
+def test_without_a_certificate_mutual_tls_is_refused_and_said_so(
+    brokers: EmbeddedCluster, superuser: KafkaAdminClient, folder: Path, tmp_path: Path
+) -> None:
+    settings = settings_of("SSL", brokers, folder, tmp_path)
+    bare = settings.kafka.model_copy(
+        update={"ssl_certificate_file": None, "ssl_key_file": None, "request_timeout_ms": 5_000}
+    )
+    with pytest.raises(ClusterUnreachable):
+        admin_client(bare)
