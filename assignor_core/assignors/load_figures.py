@@ -25,6 +25,8 @@ class LoadFigures:
     """What the heaviest partition takes of the largest share: no assignment is below this, nor below 1."""
     moved_weight: float
     """Weight of what leaves a live member, withheld or given to another."""
+    r_score: float
+    """The same in fair shares of the mean member: how many members' worth of load stops and goes on elsewhere."""
     moved_weight_least: float
     """What had to leave: what members owned above `EVEN`, a partition that exceeds that alone excepted."""
 
@@ -53,6 +55,7 @@ def load_figures(spec: GroupSpec, result: GroupAssignment) -> LoadFigures:
         heaviest_after=float(np.max(_loads(after, weights, len(shares)) / shares)),
         bound=float(np.max(weights) / np.max(shares)),
         moved_weight=float(weights[left].sum()),
+        r_score=float(weights[left].sum() / shares.mean()),
         moved_weight_least=_least(before, weights, shares),
     )
 

@@ -10,12 +10,11 @@ import random
 import resource
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple
 from statistics import fmean
 from typing import Any
 
 from assignor_core.assignors import GroupAssignment, GroupSpec, MemberSpec, assign
-from assignor_core.assignors.load_figures import load_figures
+from assignor_core.assignors.load_figures import LoadFigures, load_figures
 from streaming.commands.assign import group_of
 from tests.java.oracle import KafkaOracle
 
@@ -75,19 +74,21 @@ def measure(kafka: KafkaOracle, case: str, line: Line, rounds: int) -> None:
 def measure_load(partitions: int, members: int, exponent: float) -> None:
     """One row of the second table."""
     found = [figures_by_load(partitions, members, exponent, seed) for seed in range(10)]
-    before, after, bound = (fmean(column) for column in zip(*(figures[:3] for figures in found), strict=True))
-    moved = fmean(figures[3] / figures[4] for figures in found)
+    before = fmean(figures.heaviest_before for figures in found)
+    after = fmean(figures.heaviest_after for figures in found)
+    bound = fmean(figures.bound for figures in found)
+    moved = fmean(figures.moved_weight / figures.moved_weight_least for figures in found)
     print(f"{partitions:>10}{members:>9}{exponent:>10}{before:>9.2f}{after:>9.3f}{max(1.0, bound):>8.3f}{moved:>13.2f}")
 
 
-def figures_by_load(partitions: int, members: int, exponent: float, seed: int) -> tuple[float, ...]:
+def figures_by_load(partitions: int, members: int, exponent: float, seed: int) -> LoadFigures:
     weights = [1000.0 / rank**exponent for rank in range(1, partitions + 1)]
     random.Random(seed).shuffle(weights)
     names = [f"member-{number:03}" for number in range(members)]
     owned = assign("sticky", GroupSpec({"t": partitions}, {name: MemberSpec(["t"]) for name in names})).assignment
     joining = {name: MemberSpec(["t"], owned[name], 1) for name in names}
     spec = GroupSpec({"t": partitions}, joining, partition_weights={"t": weights})
-    return astuple(load_figures(spec, assign("load-aware", spec)))
+    return load_figures(spec, assign("load-aware", spec))
 
 
 def uniform() -> Line:

@@ -91,6 +91,7 @@ def test_figures_are_those_of_a_recount(seed: int, strategy: str) -> None:
     assert figures.heaviest_after == pytest.approx(max(sum(weights[p] for p in own) for own in after.values()) / mean)
     assert figures.bound == pytest.approx(max(weights) / mean)
     assert figures.moved_weight == pytest.approx(sum(weights[p] for name in names for p in held[name] - after[name]))
+    assert figures.r_score == pytest.approx(figures.moved_weight / mean)
     assert 0 < figures.moved_weight_least <= figures.moved_weight
 
 
