@@ -138,8 +138,10 @@ def _between(before: GroupLook, after: GroupLook) -> Iterator[GroupEvent]:
     shared = before.owners.keys() & after.owners.keys()
     moved = [tp for tp in shared if before.owners[tp] is not None and _moved(before.owners[tp], after.owners[tp])]
     rebalancing = after.state in (GroupState.PREPARING_REBALANCE.value, GroupState.COMPLETING_REBALANCE.value)
-    replaced_only = not moved and generations == 0
-    if not (came or went or moved or generations or rebalancing) or (replaced_only and not rebalancing):
+    added = [tp for tp in after.owners.keys() - before.owners.keys() if after.owners[tp] is not None]
+    # At the same generation only a static member's process can have changed: nobody else noticed.
+    same_generation = generations == 0 and not rebalancing
+    if same_generation or not (came or went or moved or added or generations or rebalancing):
         return
     restarted = tuple(sorted({identity(one) for one in came} & {identity(one) for one in went}))
     yield GroupEvent(
@@ -179,7 +181,7 @@ def _cause(
         return Cause.RESTARTED
     if came or went:
         return Cause.CHANGED if came and went else Cause.JOINED if came else Cause.LEFT
-    if after.owners.keys() - before.owners.keys():
+    if any(after.owners[tp] is not None for tp in after.owners.keys() - before.owners.keys()):
         return Cause.PARTITIONS_ADDED
     return Cause.REASSIGNED if before.members else Cause.UNKNOWN
 

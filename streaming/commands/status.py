@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,23 +21,33 @@ BAR_WIDTH = 30
 @click.command()
 @settings_options
 @json_option
+@click.option("--groups", "of_groups", is_flag=True, help="Consumer groups instead: rebalances, flapping members.")
 @click.option("--watch", is_flag=True, help="Draw again every two seconds, until Ctrl-C.")
-def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool, watch: bool) -> int:
+def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool, of_groups: bool, watch: bool) -> int:
     """Brokers, load, skew, last decision, plan and execution. Reads the tables; needs neither Spark nor the cluster."""
     settings = settings_from(config_file, assignments)
+
+    def read() -> Any:
+        from streaming.commands.status_groups import read_groups_status
+
+        return read_groups_status(settings) if of_groups else read_status(settings, now_ms=_now_ms())
+
     if as_json:
-        click.echo(json.dumps(read_status(settings, now_ms=_now_ms()), indent=2, default=str))
+        click.echo(json.dumps(read(), indent=2, default=str))
         return 0
     from rich.console import Console
     from rich.live import Live
 
+    from streaming.commands.status_groups import drawn_groups
+
+    draw: Callable[[Any], RenderableType] = drawn_groups if of_groups else _drawn
     console = Console()
     if not watch:
-        console.print(_drawn(read_status(settings, now_ms=_now_ms())))
+        console.print(draw(read()))
         return 0
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            live.update(_drawn(read_status(settings, now_ms=_now_ms())), refresh=True)
+            live.update(draw(read()), refresh=True)
             time.sleep(WATCH_INTERVAL_S)
 
 

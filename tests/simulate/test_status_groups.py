@@ -1,0 +1,64 @@
+"""`rebalancer status --groups` on real Delta tables."""
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming import cli, tables
+from streaming.tables import utc
+
+WINDOW_MS = 60_000
+START_MS = 1_795_236_000_000
+
+
+def member(name: str, number: int) -> str:
+    return f"{name}-{uuid.UUID(int=number + 1)}"
+
+
+def window(root: Path, number: int, group: str, owners: dict[int, str | None]) -> None:
+    """One window of a group, a row a partition."""
+    start_ms = START_MS + number * WINDOW_MS
+    rows: list[dict[str, Any]] = [
+        {
+            "kafka_cluster": "main", "window_start": utc(start_ms), "window_end": utc(start_ms + WINDOW_MS),
+            "group_id": group, "topic": "t", "partition": partition, "member_id": owner, "group_state": "Stable",
+            "sample_count": 1, "first_event_time_ms": start_ms, "last_event_time_ms": start_ms + 30_000,
+            "is_final": True, "batch_id": number, "query_id": "q", "updated_at": utc(start_ms + WINDOW_MS),
+        }
+        for partition, owner in owners.items()
+    ]  # fmt: skip
+    tables.append(str(root), "group_lag", rows, transaction_id=f"{group}-{number}", transaction_version=number)
+
+
+def status(root: Path, *options: str) -> int:
+    return cli.run(["status", "--groups", "--set", f"storage.tables={root}", *options])
+
+
+def test_groups_that_rebalance_are_named_with_what_would_help(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for number in range(5):
+        window(tmp_path, number, "restless", {0: member("a", 0), 1: member("b", number)})
+        window(tmp_path, number, "calm", {0: member("c", 0), 1: member("c", 0)})
+    assert status(tmp_path, "--json") == 0
+    restless, calm = json.loads(capsys.readouterr().out)
+    assert (restless["group"], restless["rebalances"], restless["flapping"]) == ("restless", 4, {"b": 4})
+    assert restless["events"][0] == {
+        "after_ms": START_MS + 30_000, "until_ms": START_MS + WINDOW_MS + 30_000, "cause": "members restarted",
+        "rebalances": 1, "members_in": [member("b", 1)], "members_out": [member("b", 0)], "restarted": ["b"],
+        "partitions_moved": 0, "partitions_unowned": 0,
+    }  # fmt: skip
+    assert (calm["rebalances"], calm["members"], calm["hints"]) == (0, 1, [])
+    assert status(tmp_path) == 0
+    shown = capsys.readouterr().out
+    assert "restless: 4 of 4 rebalances were members that came back" in shown
+    assert "calm:" not in shown
+
+
+def test_without_windows_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status(tmp_path / "none") == 0
+    assert "no window of group_lag" in capsys.readouterr().out
