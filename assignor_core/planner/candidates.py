@@ -87,12 +87,15 @@ def best_move(scene: Scene, broker: int, least: float, shortlisted: int = SHORTL
 
 
 def emptiest(scene: Scene) -> Indices:
-    """Brokers worth scoring as targets: all that may take, or the least costly ones of each rack."""
+    """Brokers worth scoring as targets: all that may take, or those of each rack that have most room."""
     problem, placement = scene.problem, scene.placement
     takes = np.flatnonzero(problem.takes)
     if len(takes) <= TARGETS_MAX:
         return takes
-    cost = problem.violation(placement.loads)[takes] + (placement.loads[takes] / problem.share[takes]).max(axis=1)
+    loads = placement.loads
+    # Signed: what is nearest to its limit counts, not the largest, or replica counts would hide who has room for load.
+    nearest = ((loads[takes] - problem.limit[takes]) / problem.share[takes]).max(axis=1)
+    cost = problem.violation(loads)[takes] + nearest
     order = takes[np.lexsort((takes, cost))]
     racks = problem.arrays.racks[order]
     by_rack = np.argsort(racks, kind="stable")
