@@ -1,5 +1,6 @@
 """Scenario files: what they may say, how they are refused, and that those that come along show what they are for."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from assignor_core.group.scenario import Crash, Start, Stop
 from assignor_core.group.simulation import Run, simulate
 from streaming.errors import UsageProblem
 from streaming.simulate.load import load_scenarios
+from streaming.simulate.scenario_file import EventSection
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "conf" / "scenarios").glob("*.yaml"))
 SMALL = """
@@ -152,3 +154,13 @@ def test_files_that_can_not_be_read_are_refused(tmp_path: Path) -> None:
         load_scenarios(tmp_path / "bytes.yaml")
     with pytest.raises(UsageProblem, match=r"scenario .*bad\.toml"):
         load_scenarios(written(tmp_path, "a = = 1", "bad.toml"))
+
+
+def test_the_documentation_names_every_scenario_and_its_example_runs(tmp_path: Path) -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "groups.md").read_text(encoding="utf-8")
+    assert {file.name for file in SHIPPED} == set(re.findall(r"^\| `([\w-]+\.yaml)`", text, re.MULTILINE))
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    names = [variant.name for variant in load_scenarios(written(tmp_path, example))]
+    assert names == ["as it is", "cooperative", "cooperative and static"]
+    kinds = [name for name in EventSection.model_fields if name != "at_s"]
+    assert [kind for kind in kinds if f"`{kind}`" not in text] == []

@@ -1,0 +1,97 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.time.Duration;
+import java.util.Collection;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Collectors;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.FencedInstanceIdException;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+/**
+ * Java members of classic groups, told what to do line by line, and telling what happens to their partitions:
+ * "start GROUP NAME TOPIC INSTANCE|- ASSIGNOR SESSION_MS HEARTBEAT_MS", "stop GROUP NAME"; ends when its input ends.
+ * A line of output is "MS GROUP NAME assigned|revoked|lost|failed|closed GENERATION PARTITION ...".
+ */
+public class GroupMembers {
+    private static final Map<String, Member> MEMBERS = new ConcurrentHashMap<>();
+
+    public static void main(String[] arguments) throws Exception {
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = input.readLine(); line != null; line = input.readLine()) {
+            String[] words = line.split(" ");
+            String key = words[1] + " " + words[2];
+            if (words[0].equals("start")) {
+                Member member = new Member(arguments[0], key, words);
+                MEMBERS.put(key, member);
+                member.start();
+            } else {
+                MEMBERS.remove(key).running = false;
+            }
+        }
+        for (Member member : MEMBERS.values()) member.running = false;
+        for (Member member : MEMBERS.values()) member.join();
+    }
+
+    private static class Member extends Thread implements ConsumerRebalanceListener {
+        private final String key;
+        private final String topic;
+        private final Properties settings = new Properties();
+        private KafkaConsumer<byte[], byte[]> consumer;
+        volatile boolean running = true;
+
+        Member(String servers, String key, String[] words) {
+            this.key = key;
+            this.topic = words[3];
+            settings.put("bootstrap.servers", servers);
+            settings.put("group.id", words[1]);
+            settings.put("client.id", words[2]);
+            if (!words[4].equals("-")) settings.put("group.instance.id", words[4]);
+            settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + words[5]);
+            settings.put("session.timeout.ms", words[6]);
+            settings.put("heartbeat.interval.ms", words[7]);
+            settings.put("key.deserializer", ByteArrayDeserializer.class.getName());
+            settings.put("value.deserializer", ByteArrayDeserializer.class.getName());
+        }
+
+        @Override
+        public void run() {
+            try (KafkaConsumer<byte[], byte[]> own = new KafkaConsumer<>(settings)) {
+                consumer = own;
+                consumer.subscribe(List.of(topic), this);
+                while (running) consumer.poll(Duration.ofMillis(50));
+            } catch (FencedInstanceIdException fenced) {
+                tell("failed", List.of());
+            }
+            tell("closed", List.of());
+        }
+
+        @Override
+        public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
+            tell("assigned", partitions);
+        }
+
+        @Override
+        public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+            tell("revoked", partitions);
+        }
+
+        @Override
+        public void onPartitionsLost(Collection<TopicPartition> partitions) {
+            tell("lost", partitions);
+        }
+
+        private void tell(String what, Collection<TopicPartition> partitions) {
+            int generation = what.equals("closed") || what.equals("failed") ? -1 : consumer.groupMetadata().generationId();
+            String listed = partitions.stream().map(TopicPartition::partition).sorted().map(String::valueOf).collect(Collectors.joining(" "));
+            synchronized (System.out) {
+                System.out.println(System.currentTimeMillis() + " " + key + " " + what + " " + generation + " " + listed);
+            }
+        }
+    }
+}

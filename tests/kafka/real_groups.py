@@ -1,0 +1,147 @@
+"""Real groups for comparing with simulated ones: Java consumers told what to do, and what they and the brokers tell."""
+
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from streaming.demo.brokers import EmbeddedCluster
+from streaming.jars import class_path, java_command
+
+DEADLINE_S = 90.0
+SESSION_MS, HEARTBEAT_MS = 6_000, 1_000
+LOGGER = "root"
+"""The coordinator's own logger exists only once a group does, which is too late to see the group's beginning."""
+ASSIGNORS = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeStickyAssignor"}
+
+GroupMove = tuple[str, int]
+"""State and generation, as the trace of a simulation has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One line of a member."""
+
+    at_ms: int
+    group: str
+    name: str
+    what: str
+    generation_id: int
+    partitions: tuple[int, ...]
+
+
+class JavaMembers:
+    """A JVM with members of any groups."""
+
+    def __init__(self, servers: list[str], told: list[Told]) -> None:
+        self._told = told
+        source = str(Path(__file__).with_name("GroupMembers.java"))
+        self._process = subprocess.Popen(
+            [java_command(), "-Xmx300m", "-XX:TieredStopAtLevel=1", "-cp", class_path("broker"), source, servers[0]],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def start(self, group: str, name: str, topic: str, strategy: str, instance: str | None) -> None:
+        words = (group, name, topic, instance or "-", ASSIGNORS[strategy], SESSION_MS, HEARTBEAT_MS)
+        self._say("start", *map(str, words))
+
+    def stop(self, group: str, name: str) -> None:
+        self._say("stop", group, name)
+
+    def kill(self) -> None:
+        """All its members crash."""
+        self._process.kill()
+        self._finish()
+
+    def close(self) -> None:
+        """All its members close; nothing is left."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._finish()
+
+    def _finish(self) -> None:
+        self._process.wait(DEADLINE_S)
+        self._reader.join(DEADLINE_S)
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            with suppress(OSError):
+                stream.close()
+
+    def _say(self, *words: str) -> None:
+        assert self._process.stdin is not None
+        assert self._process.poll() is None, "the JVM with the members has ended"
+        self._process.stdin.write(" ".join(words) + "\n")
+        self._process.stdin.flush()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if not line[:1].isdigit() or "T" in line[:20]:
+                continue  # log4j says on standard output that it has no configuration
+            at_ms, group, name, what, generation, *partitions = line.split()
+            self._told.append(Told(int(at_ms), group, name, what, int(generation), tuple(map(int, partitions))))
+
+
+def wait_until(done: Callable[[], bool], what: str) -> None:
+    """Poll until something is true."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not done():
+        assert time.monotonic() < deadline, f"{what}: not within {DEADLINE_S:.0f} s"
+        time.sleep(0.05)
+
+
+@contextmanager
+def coordinators_that_tell(cluster: EmbeddedCluster) -> Iterator[None]:
+    """Brokers log every step of their groups meanwhile."""
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    try:
+        _set_log_level(admin, cluster, "INFO")
+        yield
+        _set_log_level(admin, cluster, "WARN")
+    finally:
+        admin.close()
+
+
+def group_moves(cluster: EmbeddedCluster, group: str) -> list[GroupMove]:
+    """The states a group went through, from its coordinator's log, in the words of a simulation's trace."""
+    lines = [
+        line
+        for broker in cluster.brokers
+        for line in (broker.folder / "broker.log").read_text(encoding="utf-8", errors="replace").splitlines()
+        if re.search(rf"\b{re.escape(group)}\b", line)
+    ]
+    return [move for line in lines for move in _moves_of(line)]
+
+
+def _moves_of(line: str) -> Iterator[GroupMove]:
+    preparing = re.search(r"Preparing to rebalance group .* with old generation (\d+)", line)
+    completing = re.search(r"Stabilized group \S+ generation (\d+)", line)
+    stable = re.search(r"Assignment received from leader .* for generation (\d+)", line)
+    empty = re.search(r"Group \S+ with generation (\d+) is now empty", line)
+    for found, state in (
+        (preparing, "PreparingRebalance"), (completing, "CompletingRebalance"), (stable, "Stable"), (empty, "Empty"),
+    ):  # fmt: skip
+        if found:
+            yield state, int(found[1])
+
+
+def _set_log_level(admin: KafkaAdminClient, cluster: EmbeddedCluster, level: str) -> None:
+    level_of = {LOGGER: level}
+    loggers = [
+        ConfigResource(ConfigResourceType.BROKER_LOGGER, str(broker.broker_id), level_of) for broker in cluster.brokers
+    ]
+    admin.alter_configs(loggers, raise_on_unknown=False, incremental=True)
