@@ -114,17 +114,21 @@ class Cluster:
             if values.get(key)
         }
 
-    def set_throttle(
-        self,
-        rate_bytes_per_sec: int,
-        brokers: Iterable[int],
-        leaders: Mapping[str, ThrottledReplicas],
-        followers: Mapping[str, ThrottledReplicas],
+    def set_throttled_replicas(
+        self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
-        """Throttle the copying of the given replicas on the given brokers; others' entries stay."""
+        """Name replicas whose copying is throttled; entries of others stay."""
         self._change_replica_lists("APPEND", leaders, followers)
-        rates = {LEADER_RATE: ("SET", str(rate_bytes_per_sec)), FOLLOWER_RATE: ("SET", str(rate_bytes_per_sec))}
-        self._alter(ConfigResourceType.BROKER, {str(broker): dict(rates) for broker in brokers})
+
+    def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
+        """Set the replication throttle of these brokers, bytes/s, in both directions."""
+        self._alter(
+            ConfigResourceType.BROKER,
+            {
+                str(broker): {LEADER_RATE: ("SET", str(rate)), FOLLOWER_RATE: ("SET", str(rate))}
+                for broker, rate in rates_bytes_per_sec.items()
+            },
+        )
 
     def clear_throttle(
         self,
@@ -132,7 +136,7 @@ class Cluster:
         leaders: Mapping[str, ThrottledReplicas],
         followers: Mapping[str, ThrottledReplicas],
     ) -> None:
-        """Take away what `set_throttle` has set; safe to repeat, and for topics or brokers that are gone."""
+        """Take away what the two above have set; safe to repeat, and for topics or brokers that are gone."""
         alive = {broker["broker_id"] for broker in self._brokers()}
         deleted = {LEADER_RATE: ("DELETE", None), FOLLOWER_RATE: ("DELETE", None)}
         self._alter(ConfigResourceType.BROKER, {str(broker): dict(deleted) for broker in brokers if broker in alive})

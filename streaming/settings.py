@@ -183,7 +183,19 @@ class ControlSettings(Section):
         default=[], description="Mode apply acts only then, UTC, like 'Mon-Fri 01:00-05:00'; none: at any time"
     )
     tick_interval_ms: Milliseconds = Field(5_000, description="Time between evaluations")
-    throttle_bytes_per_sec: int = Field(50_000_000, ge=1_000, description="Replication throttle per broker")
+    throttle_bytes_per_sec: int = Field(50_000_000, ge=1_000, description="Highest replication throttle per broker")
+    throttle_adaptive: bool = Field(
+        True, description="Lower it where planner.capacities leave less headroom, and while consumer groups fall behind"
+    )
+    throttle_min_bytes_per_sec: int = Field(1_000_000, ge=1_000, description="An adapted throttle goes no lower")
+    lag_groups: str = Field(".*", description="Regular expression: groups whose growing lag holds movements back")
+    lag_growth_max: float = Field(
+        2.0, ge=1.0, description="Movements wait while a group's lag is above this many times that at the start"
+    )
+    lag_min_records: int = Field(100_000, ge=0, description="Lag below this holds nothing back, records")
+    bad_plans_max: int = Field(
+        2, ge=1, le=100, description="Mode apply stops after this many plans in a row that did not deliver"
+    )
     movements_in_flight_max: int = Field(50, ge=1, le=10_000, description="Partitions reassigned at a time")
     movements_per_broker_max: int = Field(5, ge=1, le=10_000, description="Of those, per receiving or sending broker")
     execution_deadline_ms: Milliseconds = Field(6 * 3_600_000, description="After this it gives up and restores")

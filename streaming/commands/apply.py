@@ -114,7 +114,7 @@ class _Following:
                 ours = True
                 self._read(record)
                 if not record.ended and record.last_event != "approved":
-                    self._executor.resume(record, approved.plan)
+                    self._executor.resume(record, approved.plan, now_ms=_now_ms())
             if ours and not record.ended:
                 self._act(record, approved)
             self._show_progress(record)

@@ -5,8 +5,6 @@ are cleared before the journal says done. The next start finds the open executio
 partitions of the plan are ever reassigned, elected or cancelled.
 """
 
-from collections import defaultdict
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -24,9 +22,11 @@ from assignor_core.reconcile import (
     next_step,
     progress_of,
 )
-from streaming.cluster import Cluster, ThrottledReplicas
+from streaming.cluster import Cluster
 from streaming.control.journal import ExecutionRecord, Journal, PlanRecord
 from streaming.control.policies import limits
+from streaming.control.pressure import LagPressure
+from streaming.control.throttle import AdaptiveRates, throttle_scope
 from streaming.errors import ClusterRequestFailed
 from streaming.settings import Settings
 
@@ -37,32 +37,6 @@ ABORT_CONFIRMATIONS = 3
 """A broker's metadata may be a moment behind the controller's: an alarming look must be repeated this often."""
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottleScope:
-    """What a plan's throttle touches: brokers that copy, and by topic the (partition, broker) pairs of each side."""
-
-    brokers: frozenset[int]
-    leaders: dict[str, ThrottledReplicas]
-    followers: dict[str, ThrottledReplicas]
-
-
-def throttle_scope(plan: Plan) -> ThrottleScope:
-    """Old replicas send, new ones receive; partitions that only change their leader copy nothing."""
-    leaders: dict[str, set[tuple[int, int]]] = defaultdict(set)
-    followers: dict[str, set[tuple[int, int]]] = defaultdict(set)
-    for movement in plan.movements:
-        receiving = set(movement.new_replicas) - set(movement.old_replicas)
-        if receiving:
-            leaders[movement.topic] |= {(movement.partition, broker) for broker in movement.old_replicas}
-            followers[movement.topic] |= {(movement.partition, broker) for broker in receiving}
-    pairs = [pair for side in (leaders, followers) for entries in side.values() for pair in entries]
-    return ThrottleScope(
-        frozenset(broker for _, broker in pairs),
-        {topic: frozenset(entries) for topic, entries in leaders.items()},
-        {topic: frozenset(entries) for topic, entries in followers.items()},
-    )
-
-
 class Executor:
     """Carries out one execution; `tick` until it says that it has ended."""
 
@@ -70,6 +44,8 @@ class Executor:
         self._cluster = cluster
         self._journal = journal
         self._settings = settings
+        self._pressure = LagPressure(settings)
+        self._rates = AdaptiveRates(settings)
         self._abort_looks = 0
         self._last_progress_ms = 0
 
@@ -93,7 +69,7 @@ class Executor:
             throttle_bytes_per_sec=self._settings.control.throttle_bytes_per_sec,
             throttled_brokers=sorted(throttle_scope(approved.plan).brokers - foreign),
         )
-        self._set_throttle(record, approved.plan)
+        self._set_throttle(record, approved.plan, now_ms)
         return True
 
     def _problem(self, approved: PlanRecord, now_ms: int) -> str | None:
@@ -111,9 +87,9 @@ class Executor:
             return f"{len(foreign)} other partitions are being reassigned, first {foreign[0][0]}-{foreign[0][1]}"
         return None
 
-    def resume(self, record: ExecutionRecord, plan: Plan) -> None:
+    def resume(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> None:
         """Go on with an execution of a process that is gone: its throttle may not have been set yet."""
-        self._set_throttle(record, plan)
+        self._set_throttle(record, plan, now_ms)
 
     def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
         """Take the one next step; True once the execution has ended and nothing of it is left on the cluster."""
@@ -122,6 +98,10 @@ class Executor:
             return self._abort(record, plan, live, "a person asked to stop", now_ms)
         step = next_step(plan, live, limits(self._settings), started_ms=record.started_ms, now_ms=now_ms)
         self._abort_looks = self._abort_looks + 1 if isinstance(step, Abort) else 0
+        pressure = self._pressure.reason(started_ms=record.started_ms, now_ms=now_ms)
+        self._adapt_throttle(record, plan, pressed=pressure is not None, now_ms=now_ms)
+        if isinstance(step, Submit) and pressure is not None:
+            step = Wait(f"held back: {pressure}")
         match step:
             case Submit(reassignments):
                 self._cluster.reassign(dict(reassignments))
@@ -133,7 +113,7 @@ class Executor:
                 self._cluster.elect_preferred(partitions)
             case Wait(reason):
                 if now_ms - self._last_progress_ms >= PROGRESS_INTERVAL_MS:
-                    self._record(record, plan, live, "progress", reason, now_ms)
+                    self._record(record, plan, live, "progress", f"{reason}{_remaining(record, now_ms)}", now_ms)
             case Abort(reason, _):
                 return self._abort_looks >= ABORT_CONFIRMATIONS and self._abort(record, plan, live, reason, now_ms)
             case Done():
@@ -147,13 +127,19 @@ class Executor:
         scope = throttle_scope(plan)
         self._cluster.clear_throttle(record.events[-1]["throttled_brokers"] or (), scope.leaders, scope.followers)
 
-    def _set_throttle(self, record: ExecutionRecord, plan: Plan) -> None:
+    def _set_throttle(self, record: ExecutionRecord, plan: Plan, now_ms: int) -> None:
         scope = throttle_scope(plan)
-        event = record.events[-1]
         if scope.brokers:
-            self._cluster.set_throttle(
-                event["throttle_bytes_per_sec"], event["throttled_brokers"], scope.leaders, scope.followers
-            )
+            ours = frozenset(record.events[-1]["throttled_brokers"])
+            self._cluster.set_throttled_replicas(scope.leaders, scope.followers)
+            self._cluster.set_throttle_rates(self._rates.initial(ours, now_ms=now_ms))
+
+    def _adapt_throttle(self, record: ExecutionRecord, plan: Plan, *, pressed: bool, now_ms: int) -> None:
+        ours = frozenset(record.events[-1]["throttled_brokers"] or ())
+        rates = self._rates.changed(ours, pressed=pressed, now_ms=now_ms) if ours else None
+        if rates:
+            self._cluster.set_throttle_rates(rates)
+            log.info("throttle_adapted", plan_id=plan.plan_id[:12], rates=rates)
 
     def _abort(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, reason: str, now_ms: int) -> bool:
         moving = [key for key, state in progress_of(plan, live).items() if state is Progress.MOVING]
@@ -195,3 +181,14 @@ class Executor:
                 held = sum(sizes.get((broker, key), 0) for broker in receiving)
                 total += min(round(movement.bytes_to_move), held)
         return total
+
+
+def _remaining(record: ExecutionRecord, now_ms: int) -> str:
+    """How much has been copied and about how long the rest takes at the pace so far; empty before anything has."""
+    last = record.events[-1]
+    moved, total = last["bytes_moved"], last["bytes_total"]
+    elapsed_ms = now_ms - record.started_ms
+    if not moved or not total or elapsed_ms <= 0:
+        return ""
+    left_s = max(0, total - moved) * elapsed_ms / moved / 1000
+    return f"; {moved / total:.0%} of {total:,} bytes, about {left_s:,.0f} s left"

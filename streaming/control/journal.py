@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from assignor_core.caution import Outcome
 from assignor_core.plan import Plan, plan_from_json
 from assignor_core.trigger import Evaluation, SkewWindow, TriggerPolicy, TriggerState
 from streaming import tables
@@ -213,10 +214,23 @@ class Journal:
             record.events.sort(key=lambda row: int(row["sequence"]))
         return [record for record in found.values() if record.events]
 
+    def outcomes(self, *, now_ms: int) -> list[Outcome]:
+        """What executions promised and what was measured, oldest first; those without a measurement are left out."""
+        return [
+            Outcome(
+                event["bytes_in_max_over_mean_before"],
+                event["bytes_in_max_over_mean_predicted"],
+                event["bytes_in_max_over_mean_measured"],
+            )
+            for record in self.executions(now_ms=now_ms)
+            for event in record.events
+            if event["event"] == "measured" and event["bytes_in_max_over_mean_measured"] is not None
+        ]
+
     def request_abort(self, record: ExecutionRecord, *, now_ms: int) -> None:
         """Leave a note for whoever carries out `record`; its place is outside the numbering of the events."""
         row = {
-            **{name: record.events[-1][name] for name in CARRIED},
+            **{name: record.events[-1].get(name) for name in CARRIED},
             "execution_id": record.execution_id,
             "sequence": ABORT_SEQUENCE,
             "plan_id": record.plan_id,

@@ -10,6 +10,7 @@ from types import FrameType
 
 import structlog
 
+from assignor_core.caution import bad_plans_in_a_row
 from streaming.cluster import Cluster
 from streaming.control.deciding import Decider, measured_ratio
 from streaming.control.executor import Executor
@@ -111,7 +112,12 @@ class ControlLoop:
         proposal = self._decider.tick(now_ms=now_ms)
         if proposal is None or self._settings.control.mode != "apply":
             return False
-        self._journal.approve(self._journal.plan(proposal.plan.plan_id), "mode apply", now_ms=now_ms)
+        record = self._journal.approve(self._journal.plan(proposal.plan.plan_id), "mode apply", now_ms=now_ms)
+        distrust = self._distrust(now_ms)
+        if distrust:
+            self._journal.write_event(record, "refused", distrust, now_ms=now_ms)
+            log.error("automatic_mode_stopped", plan_id=record.plan_id[:12], reason=distrust)
+            return False
         return True
 
     def _recover(self, now_ms: int) -> None:
@@ -121,10 +127,20 @@ class ControlLoop:
             if not record.ended and record.last_event != APPROVED:
                 plan = self._journal.plan(record.plan_id)
                 log.info("execution_resumed", execution_id=record.execution_id, plan_id=record.plan_id[:12])
-                self._executor.resume(record, plan.plan)
+                self._executor.resume(record, plan.plan, now_ms=now_ms)
                 self._active = (record, plan)
         if executions and executions[-1].last_event == "done":
             self._unmeasured = executions[-1]
+
+    def _distrust(self, now_ms: int) -> str | None:
+        """Why plans are no longer carried out without a person, or None. A plan that delivers restores the trust."""
+        bad = bad_plans_in_a_row(self._journal.outcomes(now_ms=now_ms))
+        if bad < self._settings.control.bad_plans_max:
+            return None
+        return (
+            f"the last {bad} plans brought less than half of what they promised: automatic mode waits until a plan "
+            "that a person applied delivers"
+        )
 
     def _begin_approved(self, *, now_ms: int) -> None:
         """Start the oldest plan that was approved and not begun; one that has expired is refused by `begin`."""

@@ -11,6 +11,7 @@ from kafka import KafkaAdminClient
 from assignor_core.live import LiveCluster
 from streaming import tables
 from streaming.cluster import Cluster
+from streaming.control.journal import ExecutionRecord, Journal
 from streaming.control.run import ControlLoop
 from streaming.control.windows import closed_windows
 from streaming.kafka_clients import admin_client
@@ -139,3 +140,39 @@ def test_a_window_is_closed_only_once_nothing_can_change_it(settings: Settings, 
     tables.open_table(own.storage.tables, "broker_load").update(updates={"is_final": "false"})  # type: ignore[union-attr]
     # The newest event is 10 s past the end of the first window and before the end of the second.
     assert [window.start_ms for window in closed_windows(own, now_ms=NOW_MS)] == [NOW_MS - 3 * WINDOW_MS]
+
+
+def test_automatic_mode_stops_after_plans_that_brought_nothing(settings: Settings, admin: KafkaAdminClient) -> None:
+    own = in_mode(settings, "apply")
+    topic = make_topic(admin)
+    cluster, journal = Cluster(admin), Journal(own)
+    journal.make_tables()
+    for index in range(own.control.bad_plans_max):
+        record = ExecutionRecord(f"bad-{index}", "p")
+        for event in ("approved", "done", "measured"):
+            journal.write_event(
+                record, event, event, now_ms=NOW_MS - 100_000 + index, movements_total=1, movements_done=1,
+                bytes_total=1, bytes_moved=1, bytes_in_max_over_mean_before=3.0, bytes_in_max_over_mean_predicted=1.0,
+                bytes_in_max_over_mean_measured=2.9 if event == "measured" else None,
+            )  # fmt: skip
+    loop = ControlLoop(cluster, own, now_ms=NOW_MS)
+    for index in (3, 2):
+        write_window(own, cluster.describe(), topic, NOW_MS - index * WINDOW_MS, (1, 2, 3))
+    refused = next(row for row in run_until(loop, own, "refused") if row["event"] == "refused")
+    assert "the last 2 plans brought less than half" in refused["detail"]
+    assert {row.leader for key, row in cluster.describe().partitions.items() if key[0] == topic} == {1}
+
+
+def test_an_approval_that_was_called_off_is_never_begun(settings: Settings, admin: KafkaAdminClient) -> None:
+    own = in_mode(settings, "propose")
+    topic = make_topic(admin)
+    cluster, journal = Cluster(admin), Journal(own)
+    loop = ControlLoop(cluster, own, now_ms=NOW_MS)
+    for index in (3, 2):
+        write_window(own, cluster.describe(), topic, NOW_MS - index * WINDOW_MS, (1, 2, 3))
+    loop.tick(now_ms=NOW_MS)
+    plan_id = tables.read(own.storage.tables, "plan")[0]["plan_id"]
+    record = journal.approve(journal.plan(plan_id), "a test", now_ms=NOW_MS)
+    journal.request_abort(record, now_ms=NOW_MS)
+    assert [row["event"] for row in run_until(loop, own, "aborted")] == ["approved", "aborted", "abort_requested"]
+    assert {row.leader for key, row in cluster.describe().partitions.items() if key[0] == topic} == {1}

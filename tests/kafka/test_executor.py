@@ -9,9 +9,11 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from assignor_core.plan import Movement, Plan, plan_to_json
 from assignor_core.trigger import TriggerState
+from streaming import tables
 from streaming.cluster import Cluster
-from streaming.control.executor import Executor, throttle_scope
+from streaming.control.executor import Executor
 from streaming.control.journal import ExecutionRecord, Journal, PlanRecord
+from streaming.control.throttle import throttle_scope
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.kafka_clients import admin_client, consumer
 from streaming.settings import Settings
@@ -144,7 +146,7 @@ def test_a_killed_executor_is_followed_by_another(settings: Settings, admin: Kaf
     journal = Journal(settings)
     found = next(row for row in journal.executions(now_ms=time.time_ns() // 1_000_000) if not row.ended)
     second = Executor(cluster, journal, settings)
-    second.resume(found, approved.plan)
+    second.resume(found, approved.plan, now_ms=time.time_ns() // 1_000_000)
     carry_out(second, found, approved.plan)
     assert eventually(lambda: cluster.describe().partitions[(topic, 0)].replicas == (3,))
     assert eventually(lambda: no_throttle_left(cluster, topic))
@@ -165,7 +167,8 @@ def test_a_throttle_of_somebody_else_stays(
 ) -> None:
     topic = make_topic(admin, settings, {0: [1]})
     cluster, journal = Cluster(admin), Journal(settings)
-    cluster.set_throttle(5_000_000, [2], {topic: frozenset({(7, 7)})}, {})
+    cluster.set_throttled_replicas({topic: frozenset({(7, 7)})}, {})
+    cluster.set_throttle_rates({2: 5_000_000})
     assert eventually(lambda: 2 in cluster.throttle_rates())
     try:
         record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 1.0)])
@@ -178,6 +181,83 @@ def test_a_throttle_of_somebody_else_stays(
     finally:
         cluster.clear_throttle([2], {topic: frozenset({(7, 7)})}, {})
         assert eventually(lambda: no_throttle_left(cluster, topic))
+
+
+def test_movements_wait_while_a_group_falls_behind_and_go_on_by_themselves(
+    settings: Settings, admin: KafkaAdminClient
+) -> None:
+    topic = make_topic(admin, settings, {0: [1]})
+    cluster, journal = Cluster(admin), Journal(settings)
+    record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 600_000.0)])
+    executor = Executor(cluster, journal, settings)
+    started_ms = time.time_ns() // 1_000_000
+    write_lag(settings, topic, started_ms - 1_000, 10)
+    assert executor.begin(record, approved, now_ms=started_ms)
+    write_lag(settings, topic, started_ms + 1_000, 10 + settings.control.lag_min_records)
+    assert not executor.tick(record, approved.plan, now_ms=started_ms + 20_000)
+    assert record.last_event == "progress"
+    assert "held back: 1 consumer groups fall behind, first readers: 100,010 records, 10" in record.events[-1]["detail"]
+    assert not cluster.describe().reassigning()
+    assert cluster.describe().partitions[(topic, 0)].replicas == (1,)
+    write_lag(settings, topic, started_ms + 2_000, 10)
+    assert not executor.tick(record, approved.plan, now_ms=started_ms + 40_000)
+    assert record.last_event == "submitted"
+    carry_out(executor, record, approved.plan)
+    assert eventually(lambda: no_throttle_left(cluster, topic))
+
+
+def write_lag(settings: Settings, topic: str, event_ms: int, lag_records: int) -> None:
+    """One row of group_lag, as the pipeline would have written it."""
+    row = {
+        "kafka_cluster": settings.kafka.cluster_name, "window_start": tables.utc(event_ms),
+        "window_end": tables.utc(event_ms + 1), "group_id": "readers", "topic": topic, "partition": 0,
+        "lag_records": lag_records, "sample_count": 1, "first_event_time_ms": event_ms, "last_event_time_ms": event_ms,
+        "is_final": True, "updated_at": tables.utc(event_ms), "batch_id": 0, "query_id": "q",
+    }  # fmt: skip
+    tables.append(settings.storage.tables, "group_lag", [row], transaction_id="lag", transaction_version=event_ms)
+
+
+def test_the_throttle_follows_headroom_and_pressure(settings: Settings, admin: KafkaAdminClient) -> None:
+    topic = make_topic(admin, settings, {0: [1]})
+    content = settings.model_dump()
+    content["planner"] |= {"capacities": {1: {"bytes_in_per_sec": 10e6}, 2: {"bytes_in_per_sec": 10e6}}}
+    content["control"] |= {"throttle_bytes_per_sec": 30_000_000}
+    own = Settings.model_validate(content)
+    cluster, journal = Cluster(admin), Journal(own)
+    now_ms = time.time_ns() // 1_000_000
+    write_load(own, now_ms - 60_000, {1: 5e6, 2: 2e6})
+    record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 600_000.0)])
+    executor = Executor(cluster, journal, own)
+    try:
+        assert executor.begin(record, approved, now_ms=now_ms)
+        # Four fifths of what is left below 10 MB/s.
+        assert eventually(lambda: leader_rates(cluster) == {1: 4_000_000, 2: 6_400_000})
+        write_lag(own, topic, now_ms - 1_000, 10)
+        write_lag(own, topic, now_ms + 1_000, 10 + own.control.lag_min_records)
+        executor.tick(record, approved.plan, now_ms=now_ms + 20_000)
+        assert eventually(lambda: leader_rates(cluster) == {1: 2_000_000, 2: 3_200_000})
+    finally:
+        record.abort_requested = True
+        carry_out(executor, record, approved.plan)
+    assert eventually(lambda: no_throttle_left(cluster, topic))
+
+
+def leader_rates(cluster: Cluster) -> dict[int, int]:
+    return {broker: rates["leader.replication.throttled.rate"] for broker, rates in cluster.throttle_rates().items()}
+
+
+def write_load(settings: Settings, start_ms: int, bytes_in: dict[int, float]) -> None:
+    """One closed window of broker_load."""
+    rows = [
+        {
+            "kafka_cluster": settings.kafka.cluster_name, "window_start": tables.utc(start_ms),
+            "window_end": tables.utc(start_ms + 1_000), "broker": broker, "bytes_in_per_sec": rate,
+            "covered_ms": 1_000, "sample_count": 1, "first_event_time_ms": start_ms, "last_event_time_ms": start_ms,
+            "is_final": True, "updated_at": tables.utc(start_ms), "batch_id": 0, "query_id": "q",
+        }
+        for broker, rate in bytes_in.items()
+    ]  # fmt: skip
+    tables.append(settings.storage.tables, "broker_load", rows, transaction_id="load", transaction_version=start_ms)
 
 
 def test_the_state_of_the_trigger_survives_in_the_journal(settings: Settings) -> None:
