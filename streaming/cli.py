@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "control": ("streaming.commands.roles:control", "Decide, plan and (in mode apply) act."),
     "serve": ("streaming.commands.roles:serve", "Metrics, API and page."),
     "status": ("streaming.commands.status:status", "Brokers, load, skew, last decision, plan and execution."),
+    "lag": ("streaming.commands.lag:lag", "Consumer groups by verdict, worst first, and why."),
     "plan": ("streaming.commands.plan:plan", "A plan from the newest windows, or from a cluster model."),
     "apply": ("streaming.commands.apply:apply", "Carry out exactly that plan."),
     "abort": ("streaming.commands.apply:abort", "Stop the execution under way and restore."),

@@ -132,6 +132,12 @@ TABLES = (
 HOT = (_gauge("hot_partition_in_bytes_per_second", "Hottest leaders only", "broker", "topic", "partition"),)
 GROUPS = (
     _gauge("consumergroup_lag_records", "Records behind, all partitions of the topic", "consumergroup", "topic"),
+    _gauge(
+        "consumergroup_status",
+        "1 for the verdict on the group, its worst partition's, 0 for the others: see docs/lag.md",
+        "consumergroup",
+        "status",
+    ),
     _gauge("consumergroup_lag_max_records", "Records behind of the worst partition", "consumergroup", "topic"),
     _gauge(
         "consumergroup_lag_seconds",
@@ -151,6 +157,7 @@ GROUPS = (
         "consumergroup",
         "topic",
     ),
+    _gauge("consumergroup_partitions", "Partitions by verdict", "consumergroup", "topic", "status"),
 )
 EXPORT = (_gauge("export_dropped_series", "Series that were cut because there were too many", "family"),)
 

@@ -1,31 +1,21 @@
-"""The group part of a snapshot: lag of each consumer group and topic, worst first.
+"""The group part of a snapshot: verdict and lag of each consumer group, worst first, and its lag by topic.
 
 Reads the newest windows of `group_lag`, closed or not: lag is a state, and its newest sample is the truest.
 """
 
 import math
-from dataclasses import dataclass
-from datetime import timedelta
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from assignor_core.lag.history import Floats, LagHistory, lag_seconds, last_commit_ms
+from assignor_core.lag import LagStatus
+from streaming.lag import COLUMNS, LagPicture, judge, reason_of, since
 from streaming.serve.reading import TableReader, instant, text
 from streaming.settings import Settings
-
-CURRENT_WINDOWS = 2
-"""A partition without a sample in this many windows before the newest is no longer the group's."""
-HISTORY_MS = 1_800_000
-HISTORY_WINDOWS_MAX = 200
-
-_KEY = ("group_id", "topic", "partition")
-_OFFSETS = ("committed_offset", "committed_offset_first", "log_end_offset", "log_end_offset_first")
-_COLUMNS = (
-    *_KEY, *_OFFSETS, "lag_records", "log_start_offset", "group_state", "window_start", "first_event_time_ms",
-    "last_event_time_ms",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +26,8 @@ class GroupTopic:
     topic: str
     state: str | None
     partitions: int
+    statuses: Mapping[str, int]
+    """Verdict: partitions that have it; those that none has are left out."""
     lag_records: int | None
     lag_max_records: int | None
     lag_seconds: float | None
@@ -47,84 +39,124 @@ class GroupTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupPart:
-    """All groups' topics, most lag first."""
+class GroupVerdict:
+    """One group, as its worst partition is."""
 
+    group: str
+    status: str
+    why: str
+    """The worst partition and what is wrong with it."""
+    state: str | None
+    partitions: int
+    statuses: Mapping[str, int]
+    lag_records: int | None
+    lag_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPart:
+    """All groups, worst first, and their topics, most lag first."""
+
+    groups: tuple[GroupVerdict, ...] = ()
     topics: tuple[GroupTopic, ...] = ()
     newest_event_ms: int | None = None
+    statuses: Mapping[str, int] = field(default_factory=dict)
+    """Verdict: groups that have it, all verdicts, worst first."""
 
 
 def read_groups(reader: TableReader, settings: Settings) -> GroupPart:
     """The group part, of the newest windows, however old they are."""
+    picture = read_picture(reader, settings)
+    if picture is None:
+        return GroupPart()
+    groups = verdicts_by_group(picture)
+    counts = Counter(row.status for row in groups)
+    statuses = {status.label: counts[status.label] for status in sorted(LagStatus, reverse=True)}
+    return GroupPart(groups, _by_topic(picture.partitions), picture.newest_event_ms, statuses)
+
+
+def read_picture(reader: TableReader, settings: Settings) -> LagPicture | None:
+    """Every group's partitions with their verdicts; None before there are any."""
     newest = reader.newest("group_lag", "window_start")
     if newest is None:
-        return GroupPart()
-    window_ms = settings.pipeline.window_ms
-    since = newest - timedelta(milliseconds=min(HISTORY_MS, HISTORY_WINDOWS_MAX * window_ms))
-    where = f"kafka_cluster = {text(settings.kafka.cluster_name)} and window_start >= {instant(since)}"
-    rows = reader.arrow("group_lag", columns=_COLUMNS, where=where)
-    if not rows.num_rows:
-        return GroupPart()
-    current = newest - timedelta(milliseconds=CURRENT_WINDOWS * window_ms)
-    samples = _newest_samples(rows.sort_by([(name, "ascending") for name in (*_KEY, "window_start")]))
-    samples = samples.filter(pc.greater_equal(samples["window_start"], pa.scalar(current)))
-    return GroupPart(_by_topic(samples), pc.max(rows["last_event_time_ms"]).as_py())
+        return None
+    oldest = instant(since(newest, settings))
+    where = f"kafka_cluster = {text(settings.kafka.cluster_name)} and window_start >= {oldest}"
+    return judge(reader.arrow("group_lag", columns=COLUMNS, where=where), settings)
 
 
-def _newest_samples(rows: pa.Table) -> pa.Table:
-    """One row per group and partition, the newest, with what its history tells; `rows` are sorted by key and window."""
-    starts = _starts(rows)
-    history = LagHistory.of_windows(
-        starts,
-        (_floats(rows, "first_event_time_ms"), _floats(rows, "last_event_time_ms")),
-        (_floats(rows, "committed_offset_first"), _floats(rows, "committed_offset")),
-        (_floats(rows, "log_end_offset_first"), _floats(rows, "log_end_offset")),
-    )
-    newest = np.append(starts[1:], rows.num_rows) - 1
-    samples = rows.take(pa.array(newest))
-    samples = samples.append_column("age", pa.array(lag_seconds(history), from_pandas=True))
-    return samples.append_column("commit_ms", pa.array(last_commit_ms(history), from_pandas=True))
+def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
+    """One verdict a group, worst first, then most lag first."""
+    rows = picture.partitions
+    states, counts = _states(rows), _statuses(rows, "group_id")
+    figures = [("partition", "count"), ("lag_records", "sum"), ("lag_seconds", "max"), ("status", "max")]
+    worst = _worst_partitions(rows)
+    found = [
+        GroupVerdict(
+            group=row["group_id"],
+            status=LagStatus(row["status_max"]).label,
+            why=_why(worst[row["group_id"]], counts[(row["group_id"],)]),
+            state=states[row["group_id"]],
+            partitions=row["partition_count"],
+            statuses=counts[(row["group_id"],)],
+            lag_records=row["lag_records_sum"],
+            lag_seconds=row["lag_seconds_max"],
+        )
+        for row in rows.group_by(["group_id"], use_threads=False).aggregate(figures).to_pylist()
+    ]
+    return tuple(sorted(found, key=lambda row: (-LagStatus[row.status.upper()], -(row.lag_records or 0), row.group)))
 
 
-def _starts(rows: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Index of the first row of each partition."""
-    fresh = np.zeros(rows.num_rows, dtype=bool)
-    fresh[0] = True
-    for name in _KEY:
-        column = rows[name].combine_chunks()
-        codes = column if name == "partition" else column.dictionary_encode().indices
-        values = codes.to_numpy(zero_copy_only=False)
-        fresh[1:] |= values[1:] != values[:-1]
-    return np.flatnonzero(fresh)
+def _worst_partitions(rows: pa.Table) -> dict[str, dict[str, Any]]:
+    """The partition that is worst, and of those the one with most lag, of each group."""
+    order = [("group_id", "ascending"), ("status", "descending"), ("lag_records", "descending")]
+    ordered = rows.sort_by([*order, ("topic", "ascending"), ("partition", "ascending")])
+    first = ordered.append_column("place", pa.array(range(rows.num_rows))).group_by("group_id", use_threads=False)
+    places = first.aggregate([("place", "min")])["place_min"]
+    return {row["group_id"]: row for row in ordered.take(places).to_pylist()}
 
 
-def _floats(rows: pa.Table, name: str) -> Floats:
-    values: Floats = pc.cast(rows[name], pa.float64()).to_numpy()
-    return values
+def _why(worst: Mapping[str, Any], statuses: Mapping[str, int]) -> str:
+    status = LagStatus(worst["status"])
+    told = f"{worst['topic']}-{worst['partition']}: {reason_of(worst)}"
+    if status is LagStatus.OK:
+        return told if worst["lag_records"] else reason_of(worst)
+    return f"{statuses[status.label]} of {sum(statuses.values())} partitions; {told}"
 
 
 def _by_topic(rows: pa.Table) -> tuple[GroupTopic, ...]:
     retained = pc.cast(pc.subtract(rows["log_end_offset"], rows["log_start_offset"]), pa.float64())
     ratio = pc.if_else(pc.greater(retained, 0), pc.divide(pc.cast(rows["lag_records"], pa.float64()), retained), None)
-    figures = (("partition", "count"), ("lag_records", "sum"), ("lag_records", "max"), ("age", "max"),
+    figures = (("partition", "count"), ("lag_records", "sum"), ("lag_records", "max"), ("lag_seconds", "max"),
                ("ratio", "max"), ("commit_ms", "max"))  # fmt: skip
     grouped = rows.append_column("ratio", ratio).group_by(["group_id", "topic"], use_threads=False)
-    states = _states(rows)
+    states, counts = _states(rows), _statuses(rows, "group_id", "topic")
     topics = [
         GroupTopic(
             group=row["group_id"],
             topic=row["topic"],
             state=states[row["group_id"]],
             partitions=row["partition_count"],
+            statuses=counts[(row["group_id"], row["topic"])],
             lag_records=row["lag_records_sum"],
             lag_max_records=row["lag_records_max"],
-            lag_seconds=row["age_max"],
+            lag_seconds=row["lag_seconds_max"],
             retention_ratio=row["ratio_max"],
             last_commit_ms=None if row["commit_ms_max"] is None else math.floor(row["commit_ms_max"]),
         )
         for row in grouped.aggregate(list(figures)).to_pylist()
     ]
     return tuple(sorted(topics, key=lambda row: (-(row.lag_records or 0), row.group, row.topic)))
+
+
+def _statuses(rows: pa.Table, *key: str) -> dict[tuple[str, ...], dict[str, int]]:
+    """Partitions by verdict, worst first, of each key."""
+    counted = rows.group_by([*key, "status"], use_threads=False).aggregate([("partition", "count")])
+    found: dict[tuple[str, ...], dict[str, int]] = {}
+    for row in counted.sort_by([("status", "descending")]).to_pylist():
+        statuses = found.setdefault(tuple(row[name] for name in key), {})
+        statuses[LagStatus(row["status"]).label] = row["partition_count"]
+    return found
 
 
 def _states(rows: pa.Table) -> dict[str, str | None]:

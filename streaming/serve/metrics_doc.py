@@ -26,6 +26,7 @@ Fixed label values:
 - `reason` of `rebalancer_rebalance_suppressed_total`: {reasons}
 - `kind`: `leader` (only the leader changes), `replica`
 - `source`: `byte_rate`, `consumer_lag`; `query` adds `rejects`
+- `status`: `ok`, `unknown`, `warn`, `stop`, `stall`, `rewind`, in order of severity (docs/lag.md)
 - `mode`: `observe`, `propose`, `apply`
 
 At most `serve.series_max` series are exported. The sections stand in order of importance: what is beyond the limit is

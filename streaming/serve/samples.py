@@ -6,6 +6,7 @@ What is unknown has no sample: an absent series says more than a zero.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from assignor_core.lag import LagStatus
 from assignor_core.trigger import Reason
 from streaming.serve.families import RESOURCE_LABELS
 from streaming.serve.snapshot import PARTS, Snapshot
@@ -196,6 +197,9 @@ def _tables(snapshot: Snapshot) -> Iterator[Sample]:
 
 
 def _groups(snapshot: Snapshot) -> Iterator[Sample]:
+    for group in snapshot.groups.groups:
+        for status in LagStatus:
+            yield Sample("consumergroup_status", (group.group, status.label), group.status == status.label)
     for row in snapshot.groups.topics:
         labels = (row.group, row.topic)
         yield from _some("consumergroup_lag_records", row.lag_records, *labels)
@@ -203,6 +207,8 @@ def _groups(snapshot: Snapshot) -> Iterator[Sample]:
         yield from _some("consumergroup_lag_seconds", row.lag_seconds, *labels)
         yield from _some("consumergroup_last_commit_timestamp_seconds", row.last_commit_ms, *labels, per=1000)
         yield from _some("consumergroup_lag_retention_ratio", row.retention_ratio, *labels)
+        for status in LagStatus:
+            yield Sample("consumergroup_partitions", (*labels, status.label), row.statuses.get(status.label, 0))
 
 
 def tally(values: tuple[float, ...], bounds: tuple[float, ...]) -> Mapping[float, int]:

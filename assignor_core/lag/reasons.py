@@ -1,0 +1,96 @@
+"""Why a verdict was given, in one line with the figure that shows it. Words only; the verdict is given elsewhere."""
+
+from dataclasses import dataclass
+
+from assignor_core.lag.verdicts import LagStatus
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFigures:
+    """What is told of one partition; None where unknown."""
+
+    lag_records: int | None
+    lag_seconds: float | None
+    stuck_seconds: float
+    rewound_records: int
+    consumed_per_sec: float | None
+    produced_per_sec: float | None
+    client_id: str | None
+    left_over: bool
+    completeness: float
+
+    @property
+    def catch_up_seconds(self) -> float | None:
+        """Until there is no lag, at the rates of the look-back; None where it isn't being caught up."""
+        if self.lag_records is None or self.consumed_per_sec is None or self.produced_per_sec is None:
+            return None
+        if self.lag_records == 0:
+            return 0.0
+        gained = self.consumed_per_sec - self.produced_per_sec
+        return self.lag_records / gained if gained > 0 else None
+
+
+def reason(status: LagStatus, at_once: LagStatus, found: PartitionFigures) -> str:
+    """One line; `at_once` is what the newest evaluation alone says, which a verdict has to hold against.
+
+    >>> found = PartitionFigures(900, 42.0, 180.0, 0, 0.0, 20.0, None, False, 1.0)
+    >>> reason(LagStatus.STOP, LagStatus.STOP, found)
+    '900 records wait, no commit for 3 min, and no member owns it'
+    """
+    match status:
+        case LagStatus.UNKNOWN:
+            return _unknown(found)
+        case LagStatus.WARN:
+            return f"{_waiting(found)} behind, reads {_rate(found.consumed_per_sec)} of {_rate(found.produced_per_sec)}"
+        case LagStatus.STOP:
+            return f"{_stuck(found)}, and no member owns it"
+        case LagStatus.STALL:
+            return f"{_stuck(found)}, though {found.client_id or 'a member'} owns it"
+        case LagStatus.REWIND:
+            return f"set back by {found.rewound_records:,} records, {found.lag_records or 0:,} to read again or anew"
+        case LagStatus.OK:
+            return _well(at_once, found)
+
+
+def duration(seconds: float) -> str:
+    """For people, rounded.
+
+    >>> duration(42.4), duration(180), duration(9_000), duration(200_000)
+    ('42 s', '3 min', '2.5 h', '2.3 d')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7_200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3_600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} d"
+
+
+def _well(at_once: LagStatus, found: PartitionFigures) -> str:
+    if at_once > LagStatus.UNKNOWN:
+        return f"{found.lag_records:,} records wait; {at_once.label} if it lasts another window"
+    if not found.lag_records:
+        return "nothing to read"
+    left = found.catch_up_seconds
+    caught_up = f", caught up in {duration(left)}" if left else ""
+    return f"{found.lag_records:,} records wait{caught_up}"
+
+
+def _unknown(found: PartitionFigures) -> str:
+    if found.left_over:
+        return "offsets of a topic that the group no longer subscribes"
+    if found.lag_records is None:
+        return "nothing committed yet"
+    return f"{found.lag_records:,} records wait; seen for {found.completeness:.0%} of the look-back only"
+
+
+def _stuck(found: PartitionFigures) -> str:
+    return f"{found.lag_records or 0:,} records wait, no commit for {duration(found.stuck_seconds)}"
+
+
+def _waiting(found: PartitionFigures) -> str:
+    waited = "" if found.lag_seconds is None else f" ({duration(found.lag_seconds)})"
+    return f"{found.lag_records or 0:,} records{waited}"
+
+
+def _rate(per_sec: float | None) -> str:
+    return "unknown" if per_sec is None else f"{per_sec:,.0f}/s"

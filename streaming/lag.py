@@ -1,0 +1,192 @@
+"""Windows of `group_lag` as verdicts: which columns are read, one row per partition out. For serve and the commands.
+
+Owns the way from the table's columns to the core's; knows neither how a table is read nor how a verdict is shown.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute as pc
+
+from assignor_core.lag import (
+    BurrowStatus,
+    BurrowWindow,
+    Commit,
+    Evaluated,
+    LagHistory,
+    LagPolicy,
+    LagStatus,
+    Standing,
+    burrow_status,
+    evaluate,
+    lag_seconds,
+    last_commit_ms,
+)
+from assignor_core.lag.history import Floats, Ints
+from assignor_core.lag.reasons import PartitionFigures, reason
+from streaming.settings import Settings
+
+CURRENT_WINDOWS = 2
+"""A partition without a sample in this many windows before the newest is no longer the group's."""
+HISTORY_MS = 1_800_000
+HISTORY_WINDOWS_MAX = 200
+POPULATED = ("Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+"""States of a group that has members; the last two are those of the newer protocol (KIP-848)."""
+BURROW_INTERVALS = 10
+"""Length of Burrow's rings, its default."""
+
+KEY = ("group_id", "topic", "partition")
+COLUMNS = (
+    *KEY, "committed_offset", "committed_offset_first", "log_end_offset", "log_end_offset_first", "lag_records",
+    "log_start_offset", "group_state", "member_id", "client_id", "window_start", "first_event_time_ms",
+    "last_event_time_ms",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LagPicture:
+    """One row per group and partition, sorted by both, with figures and verdict; and the windows it rests on.
+
+    Columns besides the table's: status and at_once (`LagStatus`), lag_seconds, commit_ms, left_over, and those of
+    `LagFigures`; null where unknown. `row` numbers the partition in `history`.
+    """
+
+    partitions: pa.Table
+    history: LagHistory
+    newest_event_ms: int
+
+
+def since(newest_start: datetime, settings: Settings) -> datetime:
+    """Start of the oldest window that a picture at `newest_start` rests on."""
+    return newest_start - timedelta(milliseconds=min(HISTORY_MS, HISTORY_WINDOWS_MAX * settings.pipeline.window_ms))
+
+
+def policy_of(settings: Settings) -> LagPolicy:
+    """The core's policy."""
+    return LagPolicy(window_ms=settings.pipeline.window_ms)
+
+
+def judge(rows: pa.Table, settings: Settings) -> LagPicture | None:
+    """Verdicts on `rows`, windows of `group_lag` with `COLUMNS` in any order; None of no rows."""
+    if not rows.num_rows:
+        return None
+    rows = rows.sort_by([(name, "ascending") for name in (*KEY, "window_start")])
+    starts = _starts(rows, KEY)
+    history = LagHistory.of_windows(
+        starts,
+        (_floats(rows, "first_event_time_ms"), _floats(rows, "last_event_time_ms")),
+        (_floats(rows, "committed_offset_first"), _floats(rows, "committed_offset")),
+        (_floats(rows, "log_end_offset_first"), _floats(rows, "log_end_offset")),
+    )
+    samples = rows.take(pa.array(np.append(starts[1:], rows.num_rows) - 1))
+    standing = _standing(samples)
+    now_ms = int(history.time_ms.max())
+    evaluated = evaluate(history, standing, policy_of(settings), now_ms=now_ms)
+    partitions = _with_verdicts(samples, history, standing, evaluated)
+    current = pc.max(rows["window_start"]).as_py() - timedelta(
+        milliseconds=CURRENT_WINDOWS * settings.pipeline.window_ms
+    )
+    return LagPicture(partitions.filter(pc.greater_equal(partitions["window_start"], current)), history, now_ms)
+
+
+def reason_of(row: Mapping[str, Any]) -> str:
+    """Why a partition of a picture has its verdict, in one line."""
+    return reason(LagStatus(row["status"]), LagStatus(row["at_once"]), figures_of(row))
+
+
+def figures_of(row: Mapping[str, Any]) -> PartitionFigures:
+    """Figures of one partition of a picture."""
+    return PartitionFigures(
+        lag_records=row["lag_records"],
+        lag_seconds=row["lag_seconds"],
+        stuck_seconds=(row["stuck_ms"] or 0.0) / 1000,
+        rewound_records=round(row["rewound_records"] or 0.0),
+        consumed_per_sec=row["consumed_per_sec"],
+        produced_per_sec=row["produced_per_sec"],
+        client_id=row["client_id"],
+        left_over=row["left_over"],
+        completeness=row["completeness"] or 0.0,
+    )
+
+
+def burrow_status_of(picture: LagPicture, row: Mapping[str, Any]) -> BurrowStatus:
+    """Burrow's verdict on one partition of a picture."""
+    return burrow_status(burrow_window(picture.history, row["row"]), now_ms=picture.newest_event_ms)
+
+
+def burrow_window(history: LagHistory, row: int) -> BurrowWindow:
+    """A partition as Burrow would have stored it, as far as samples show: a commit wherever the offset was another.
+
+    A commit of the same offset leaves no trace in samples: a consumer that repeats itself shows as one that is silent.
+    """
+    start, count = int(history.starts[row]), int(history.counts[row])
+    commits: list[Commit] = []
+    for index in range(start, start + count):
+        offset = history.committed[index]
+        if math.isnan(offset) or (commits and commits[-1].offset == offset):
+            continue
+        end = history.log_end[index]
+        lag = None if math.isnan(end) else max(0, int(end - offset))
+        commits.append(Commit(int(offset), int(history.time_ms[index]), lag))
+    ends = [int(end) for end in history.log_end[start : start + count] if not math.isnan(end)]
+    return BurrowWindow(commits[-BURROW_INTERVALS:], ends[-BURROW_INTERVALS:])
+
+
+def _with_verdicts(samples: pa.Table, history: LagHistory, standing: Standing, evaluated: Evaluated) -> pa.Table:
+    figures = evaluated.figures
+    columns: dict[str, Any] = {
+        "row": np.arange(samples.num_rows),
+        "status": evaluated.status,
+        "at_once": evaluated.at_once,
+        "left_over": standing.left_over,
+        "lag_seconds": lag_seconds(history),
+        "commit_ms": last_commit_ms(history),
+        "completeness": figures.completeness,
+        "stuck_ms": figures.stuck_ms,
+        "rewound_records": figures.rewound_records,
+        "consumed_per_sec": figures.consumed_per_sec,
+        "produced_per_sec": figures.produced_per_sec,
+    }
+    for name, values in columns.items():
+        samples = samples.append_column(name, pa.array(values, from_pandas=True))
+    return samples
+
+
+def _standing(samples: pa.Table) -> Standing:
+    owned = _flags(pc.is_valid(samples["member_id"]))
+    populated = _flags(pc.fill_null(pc.is_in(samples["group_state"], pa.array(POPULATED)), False))
+    by_group, by_topic = _starts(samples, KEY[:1]), _starts(samples, KEY[:2])
+    group_owns, topic_owned = _any(owned, by_group), _any(owned, by_topic)
+    return Standing(owned, populated, populated & group_owns & ~topic_owned, _floats(samples, "log_start_offset"))
+
+
+def _any(flags: np.ndarray[tuple[int], np.dtype[np.bool_]], starts: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Whether one of each run is true, for all of the run."""
+    return np.repeat(np.logical_or.reduceat(flags, starts), np.diff(np.append(starts, len(flags))))
+
+
+def _starts(rows: pa.Table, key: tuple[str, ...]) -> Ints:
+    """Index of the first row of each run of equal keys."""
+    fresh = np.zeros(rows.num_rows, dtype=bool)
+    fresh[0] = True
+    for name in key:
+        column = rows[name].combine_chunks()
+        codes = column if name == "partition" else column.dictionary_encode().indices
+        values = codes.to_numpy(zero_copy_only=False)
+        fresh[1:] |= values[1:] != values[:-1]
+    return np.flatnonzero(fresh)
+
+
+def _flags(values: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    flags: np.ndarray[tuple[int], np.dtype[np.bool_]] = values.to_numpy()
+    return flags
+
+
+def _floats(rows: pa.Table, name: str) -> Floats:
+    values: Floats = pc.cast(rows[name], pa.float64()).to_numpy()
+    return values

@@ -1,0 +1,105 @@
+"""`rebalancer lag` and the group part of a snapshot, on tables that tell small stories."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streaming.cli import run
+from streaming.serve.snapshot import read_snapshot
+from streaming.settings import Settings
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
+
+WINDOWS = 10
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Ten minutes: `well` keeps up, `stuck` commits nothing, `slow` reads half, `back` was set back, `new` is new."""
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    for index in range(WINDOWS):
+        end = 1_000 * (index + 1)
+        rows: list[tuple[str, str, int, int | None, int]] = [
+            ("well", "t", 0, end, end),
+            ("stuck", "t", 0, 500, end),
+            ("slow", "t", 0, end // 2, end),
+            ("back", "t", 0, end if index < 7 else 1_000, end),
+            ("stuck", "t", 1, end, end),
+            ("new", "t", 0, None, end),
+        ]
+        synthetic.group_lag(NOW_MS - (WINDOWS - index) * WINDOW_MS, rows)
+    return settings
+
+
+def command(settings: Settings, *arguments: str) -> int:
+    return run(
+        ["lag", "--set", f"storage.tables={settings.storage.tables}", "--set", "kafka.cluster_name=test", *arguments]
+    )
+
+
+def test_groups_worst_first_with_one_line_why(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(settings, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(row["group"], row["status"]) for row in found["groups"]] == [
+        ("back", "rewind"), ("stuck", "stall"), ("slow", "warn"), ("new", "unknown"), ("well", "ok"),
+    ]  # fmt: skip
+    assert {row["group"]: row["why"] for row in found["groups"]} == {
+        "back": "1 of 1 partitions; t-0: set back by 6,000 records, 9,000 to read again or anew",
+        "stuck": "1 of 2 partitions; t-0: 9,500 records wait, no commit for 10 min, though c owns it",
+        "slow": "1 of 1 partitions; t-0: 5,000 records (5 min) behind, reads 8/s of 15/s",
+        "new": "1 of 1 partitions; t-0: nothing committed yet",
+        "well": "nothing to read",
+    }
+    assert command(settings) == 0
+    drawn = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in drawn[1:]] == [
+        ["rewind", "back"], ["stall", "stuck"], ["warn", "slow"], ["unknown", "new"], ["ok", "well"],
+    ]  # fmt: skip
+
+
+def test_one_group_by_partition(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(settings, "--group", "stuck", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)["partitions"]
+    assert [(row["partition"], row["status"], row["lag_records"]) for row in rows] == [
+        (0, "stall", 9_500),
+        (1, "ok", 0),
+    ]
+    assert rows[0]["catch_up_seconds"] is None
+    assert command(settings, "--group", "nobody") == 2
+    assert "'nobody' is not among those seen lately" in capsys.readouterr().err
+
+
+def test_burrow_calls_them_otherwise(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(settings, "--compat", "burrow", "--json") == 0
+    groups = {row["group"]: row for row in json.loads(capsys.readouterr().out)["groups"]}
+    assert {name: (row["status"], row["why"]) for name, row in groups.items()} == {
+        "stuck": ("err", "t-0: STOP"),  # one commit seen, then silence
+        "back": ("err", "t-0: REWIND"),
+        "slow": ("warn", "t-0: WARN"),
+        "new": ("ok", "t-0: OK"),
+        "well": ("ok", "t-0: OK"),
+    }
+    assert command(settings, "--compat", "burrow", "--group", "slow") == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["warn", "t-0"]
+
+
+def test_only_what_matches_and_a_bad_pattern_is_told(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(settings, "--match", "^s", "--json") == 0
+    assert [row["group"] for row in json.loads(capsys.readouterr().out)["groups"]] == ["stuck", "slow"]
+    assert command(settings, "--match", "(") == 2
+    assert "is no regular expression" in capsys.readouterr().err
+
+
+def test_without_tables_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(settings_for(tmp_path)) == 0
+    assert "no consumer group in the tables yet" in capsys.readouterr().out
+
+
+def test_the_snapshot_holds_the_same(settings: Settings) -> None:
+    groups = read_snapshot(settings, NOW_MS).groups
+    assert groups.statuses == {"rewind": 1, "stall": 1, "stop": 0, "warn": 1, "unknown": 1, "ok": 1}
+    assert [row.group for row in groups.groups] == ["back", "stuck", "slow", "new", "well"]
+    stuck = next(row for row in groups.topics if row.group == "stuck")
+    assert stuck.statuses == {"stall": 1, "ok": 1}
+    assert stuck.lag_records == 9_500
