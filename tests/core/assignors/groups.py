@@ -23,7 +23,7 @@ def mixed_line(draws: random.Random, *, racks: bool = False) -> Line:
 
 
 def after(line: Line, assignment: dict[str, Any], draws: random.Random, *, generation_id: int = 1) -> Line:
-    """The next rebalance: members own what they got; one leaves, joins or changes, or a topic grows."""
+    """The next rebalance: members own what they got; one leaves or joins, or a topic grows, goes or comes."""
     members = {
         member_id: {
             **member,
@@ -33,13 +33,22 @@ def after(line: Line, assignment: dict[str, Any], draws: random.Random, *, gener
         for member_id, member in line["members"].items()
     }
     changed = {**line, "members": members, "partitions_per_topic": dict(line["partitions_per_topic"])}
-    change = draws.choice(["leave", "join", "grow", "stay"])
+    counts = changed["partitions_per_topic"]
+    topic = draws.choice(sorted(counts))
+    change = draws.choice(["leave", "join", "grow", "remove", "add", "stay"])
     if change == "leave" and len(members) > 1:
         del members[draws.choice(sorted(members))]
     elif change == "join":
         members["b-new"] = {"topics": members[draws.choice(sorted(members))]["topics"], "rack_id": "r1"}
     elif change == "grow":
-        changed["partitions_per_topic"][draws.choice(sorted(line["partitions_per_topic"]))] += 3
+        counts[topic] += 3
+    elif change == "remove" and len(counts) > 1:
+        del counts[topic]
+    elif change == "add":
+        counts["a-new"] = 4
+        changed["members"] = {
+            name: {**member, "topics": sorted({*member["topics"], "a-new"})} for name, member in members.items()
+        }
     return changed
 
 
