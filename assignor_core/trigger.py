@@ -177,6 +177,11 @@ def brokers_failed(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> t
     return tuple(broker for broker, since_ms in state.missing_since_ms if now_ms - since_ms >= grace_ms)
 
 
+def brokers_over(policy: TriggerPolicy, window: SkewWindow) -> tuple[int, ...]:
+    """Brokers over `enter_ratio` in one window, ascending."""
+    return tuple(sorted({broker for _, _, broker in _over(policy, window)}))
+
+
 def _with_missing(state: TriggerState, missing: frozenset[int], now_ms: int) -> TriggerState:
     """A broker that comes back is forgotten; one that is newly gone is noted with the time."""
     since = dict(state.missing_since_ms)
@@ -209,7 +214,7 @@ def _after_hysteresis(
         if all(newest.max_over_mean(resource) < policy.exit_ratio for resource in newest.ratios):
             return replace(state, breached_since_ms=None, breached_resource=None, breached_broker=None)
         return state
-    for _, resource, broker in _over_in_newest(policy, newest):
+    for _, resource, broker in _over(policy, newest):
         over = _windows_over(policy, complete, resource, broker)
         needed = _windows_needed(policy, broker, around)
         if len(over) >= needed:
@@ -217,11 +222,11 @@ def _after_hysteresis(
     return state
 
 
-def _over_in_newest(policy: TriggerPolicy, newest: SkewWindow) -> list[tuple[float, str, int]]:
-    """(ratio, resource, broker) over the threshold in the newest window, the worst first."""
+def _over(policy: TriggerPolicy, window: SkewWindow) -> list[tuple[float, str, int]]:
+    """(ratio, resource, broker) over the threshold, the worst first."""
     found = [
         (ratio, resource, broker)
-        for resource, ratios in newest.ratios.items()
+        for resource, ratios in window.ratios.items()
         for broker, ratio in ratios.items()
         if ratio > policy.enter_ratio
     ]

@@ -26,6 +26,7 @@ from assignor_core.trigger import (
     Verdict,
     after_plan,
     brokers_failed,
+    brokers_over,
     step,
 )
 from streaming.cluster import Cluster
@@ -39,7 +40,8 @@ from streaming.control.policies import (
     relief_policy,
     trigger_policy,
 )
-from streaming.control.windows import RESOURCES, ClosedWindow, capacities, closed_windows, skew_window
+from streaming.control.urgency import groups_behind
+from streaming.control.windows import ClosedWindow, capacities, closed_windows, skew_figures, skew_window
 from streaming.errors import RebalancerError
 from streaming.settings import Settings
 
@@ -122,13 +124,17 @@ class Decider:
         counted = brokers_counted(live, self._settings)
         skews = tuple(skew_window(window, self._settings, counted) for window in windows)
         found = self._due(live, skews[-1], now_ms) or self._evaluate(live, skews, now_ms)
-        skew = _skew_figures(windows[-1], self._settings, counted)
+        skew = skew_figures(windows[-1], self._settings, counted)
         self._write(found, skews[-1], skew, now_ms)
         self._evaluated_ms = windows[-1].end_ms
         return found.proposal if found.may_act else None
 
     def _evaluate(self, live: LiveCluster, skews: tuple[SkewWindow, ...], now_ms: int) -> "Outcome":
-        around = Surroundings(reassigning_count=len(live.reassigning()), missing_brokers=missing_brokers(live))
+        around = Surroundings(
+            reassigning_count=len(live.reassigning()),
+            missing_brokers=missing_brokers(live),
+            behind=self._behind(live, skews[-1], now_ms),
+        )
         self._state, evaluation = step(self._policy, self._state, skews, around, now_ms=now_ms)
         if evaluation.verdict is not Verdict.PLAN:
             return Outcome(evaluation)
@@ -136,6 +142,14 @@ class Decider:
             return _held(evaluation, Reason.DRY_RUN, f"mode is observe; {evaluation.detail}")
         waiting = self._waiting_for_longer(evaluation, skews[-1], now_ms)
         return waiting or self._plan(live, evaluation, skews[-1], now_ms)
+
+    def _behind(self, live: LiveCluster, newest: SkewWindow, now_ms: int) -> dict[int, str]:
+        """Asked only while it can decide something: a broker is over the threshold, and not yet for long enough."""
+        if self._state.breached_since_ms is not None:
+            return {}
+        stale_after_ms = self._policy.stale_after_ms
+        hot = brokers_over(self._policy, newest)
+        return groups_behind(self._settings, live, hot, now_ms=now_ms, stale_after_ms=stale_after_ms) if hot else {}
 
     def _plan(self, live: LiveCluster, evaluation: Evaluation, window: SkewWindow, now_ms: int) -> "Outcome":
         """Plan for a breach or a failed broker; a plan that gains too little becomes a decision to hold."""
@@ -249,21 +263,6 @@ def _check_known(model: Model) -> None:
     share = len(model.unknown) / max(1, len(model.cluster.partitions))
     if share > UNKNOWN_SHARE_MAX:
         raise NothingToPlanOn(f"the load of {len(model.unknown)} partitions ({share:.0%}) is unknown in these windows")
-
-
-def _skew_figures(window: ClosedWindow, settings: Settings, alive: frozenset[int]) -> dict[str, Any]:
-    """All figures of one window by resource, for the decision's row."""
-    figures = {}
-    for resource in RESOURCES:
-        values = {broker: value for broker, value in window.values(resource).items() if broker in alive}
-        if values:
-            skew = skew_of(values, capacities(settings, resource, alive))
-            figures[resource] = {
-                "max_over_mean": skew.max_over_mean,
-                "coefficient_of_variation": skew.coefficient_of_variation,
-                "deviation": {str(broker): ratio for broker, ratio in sorted(skew.deviation.items())},
-            }
-    return figures
 
 
 def _gain(plan: Mapping[str, Any], resource: str | None) -> float:

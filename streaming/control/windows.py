@@ -78,6 +78,21 @@ def skew_window(window: ClosedWindow, settings: Settings, brokers_alive: frozens
     return SkewWindow(window.end_ms, ratios, means, len(brokers_alive), len(reporting))
 
 
+def skew_figures(window: ClosedWindow, settings: Settings, brokers: frozenset[int]) -> dict[str, Any]:
+    """All figures of one window by resource over the brokers that count, for the decision's row."""
+    figures = {}
+    for resource in RESOURCES:
+        values = {broker: value for broker, value in window.values(resource).items() if broker in brokers}
+        if values:
+            skew = skew_of(values, capacities(settings, resource, brokers))
+            figures[resource] = {
+                "max_over_mean": skew.max_over_mean,
+                "coefficient_of_variation": skew.coefficient_of_variation,
+                "deviation": {str(broker): ratio for broker, ratio in sorted(skew.deviation.items())},
+            }
+    return figures
+
+
 def capacities(settings: Settings, resource: str, brokers: frozenset[int]) -> dict[int, float] | None:
     """Capacity by broker where every one of `brokers` has one; None otherwise, as shares would not compare."""
     attribute = {"bytes_in": "bytes_in_per_sec", "bytes_out": "bytes_out_per_sec", "disk": "disk_bytes"}[resource]

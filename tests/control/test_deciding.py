@@ -20,7 +20,7 @@ from streaming.control.policies import relief_policy
 from streaming.control.windows import closed_windows
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
-from tests.control.windows import RATE, write_windows
+from tests.control.windows import RATE, write_lag, write_windows
 
 WINDOW_MS = 10_000
 MINUTE_MS = 60_000
@@ -231,6 +231,42 @@ def test_draining_moves_everything_off_and_nothing_else(settings: Settings) -> N
     assert {(row.topic, row.partition) for row in plan.movements} == held
     assert all(3 not in row.new_replicas for row in plan.movements)
     assert plan.problems == ()
+
+
+def in_two_windows_of_three(settings: Settings) -> tuple[Settings, Decider]:
+    """Three windows of skew are asked for, two where it is urgent; there are two."""
+    content = settings.model_dump()
+    content["trigger"] |= {"windows_over": 3, "windows_considered": 5, "windows_over_urgent": 2}
+    own = Settings.model_validate(content)
+    cluster = crowded()
+    write_windows(own, cluster.live, end_ms=NOON_MS, windows=2)
+    return own, Decider(cluster, Journal(own), own)
+
+
+def test_a_group_that_falls_behind_on_the_hot_broker_makes_it_urgent(settings: Settings) -> None:
+    own, decider = in_two_windows_of_three(settings)
+    write_lag(own, "billing", ("t", 0), end_ms=NOON_MS, consumed_per_window=400)  # broker 1 leads it, and is hot
+    write_lag(own, "audit", ("t", 1), end_ms=NOON_MS, consumed_per_window=1_000)
+    assert decider.tick(now_ms=NOON_MS) is not None
+    assert last(own)["detail"] == (
+        "bytes_in max/mean 1.750; broker 1 over 1.3 in 2 of the last 2 windows; urgent, 2 windows are enough: groups "
+        "that read from it fall behind (billing: 7,200 records, 1 of 2 groups)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "consumed", "age_ms"),
+    [
+        pytest.param(("t", 4), 400, 0, id="behind on a broker that is not hot"),
+        pytest.param(("t", 0), 1_000, 0, id="not behind"),
+        pytest.param(("t", 0), 400, 20 * MINUTE_MS, id="behind long ago"),
+    ],
+)
+def test_other_lag_is_no_reason_to_hurry(settings: Settings, key: tuple[str, int], consumed: int, age_ms: int) -> None:
+    own, decider = in_two_windows_of_three(settings)
+    write_lag(own, "billing", key, end_ms=NOON_MS - age_ms, consumed_per_window=consumed)
+    assert decider.tick(now_ms=NOON_MS) is None
+    assert last(own)["reason"] == "not_enough_windows"
 
 
 def test_an_unknown_plan_is_named(settings: Settings) -> None:

@@ -39,3 +39,27 @@ def write_windows(
         ]  # fmt: skip
         for name, rows in (("partition_load", led), ("broker_load", totals)):
             tables.append(settings.storage.tables, name, rows, transaction_id="test", transaction_version=start_ms)
+
+
+def write_lag(
+    settings: Settings, group: str, key: tuple[str, int], *, end_ms: int, consumed_per_window: int, windows: int = 12
+) -> None:
+    """Closed windows of one group on one partition that takes 1,000 records a window, committed as they are read."""
+    window_ms = settings.pipeline.window_ms
+    for index in range(windows):
+        start_ms = end_ms - (windows - index) * window_ms
+        ends, commits = 1_000 * index, consumed_per_window * index
+        row = {
+            "kafka_cluster": settings.kafka.cluster_name, "window_start": tables.utc(start_ms),
+            "window_end": tables.utc(start_ms + window_ms), "group_id": group, "topic": key[0], "partition": key[1],
+            "committed_offset_first": commits, "committed_offset": commits + consumed_per_window - 1,
+            "log_end_offset_first": ends, "log_end_offset": ends + 999, "log_start_offset": 0,
+            "lag_records": ends + 999 - (commits + consumed_per_window - 1), "member_id": "m-1", "client_id": "c-1",
+            "group_state": "Stable", "generation_id": 1, "first_event_time_ms": start_ms,
+            "last_event_time_ms": start_ms + window_ms - 1, "sample_count": 5, "covered_ms": window_ms,
+            "is_final": True, "updated_at": tables.utc(start_ms), "batch_id": 0, "query_id": "q",
+        }  # fmt: skip
+        transaction_id = f"lag:{group}:{key}"
+        tables.append(
+            settings.storage.tables, "group_lag", [row], transaction_id=transaction_id, transaction_version=start_ms
+        )

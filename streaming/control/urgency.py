@@ -1,0 +1,41 @@
+"""Which hot brokers have consumers that fall behind: what makes the trigger ask for less evidence.
+
+Reads `group_lag` only of topics that those brokers lead, and only when asked; old samples count for nothing.
+"""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assignor_core.lag import LagStatus, PartitionVerdict, brokers_falling_behind
+from assignor_core.live import LiveCluster
+from streaming import tables
+from streaming.lag import COLUMNS, judge, since
+from streaming.schemas import TABLES
+from streaming.settings import Settings
+
+
+def groups_behind(
+    settings: Settings, live: LiveCluster, hot: Iterable[int], *, now_ms: int, stale_after_ms: int
+) -> dict[int, str]:
+    """Of the `hot` brokers those with groups that read from them and fall behind, with the groups in words."""
+    leaders = {key: row.leader for key, row in live.partitions.items() if row.leader in set(hot)}
+    if not leaders:
+        return {}
+    where = (
+        (pc.field("kafka_cluster") == settings.kafka.cluster_name)
+        & (pc.field("window_start") >= since(tables.utc(now_ms), settings))
+        & pc.field("topic").isin(sorted({topic for topic, _ in leaders}))
+    )
+    rows = tables.read(settings.storage.tables, "group_lag", columns=list(COLUMNS), where=where)
+    schema = pa.schema([field for field in tables.arrow_schema(TABLES["group_lag"]) if field.name in COLUMNS])
+    picture = judge(pa.Table.from_pylist(rows, schema=schema), settings)
+    if picture is None or now_ms - picture.newest_event_ms > stale_after_ms:
+        return {}
+    columns = picture.partitions.select(["group_id", "topic", "partition", "status", "lag_records"]).to_pylist()
+    verdicts = (
+        PartitionVerdict(row["group_id"], row["topic"], row["partition"], LagStatus(row["status"]), row["lag_records"])
+        for row in columns
+    )
+    return {broker: str(behind) for broker, behind in brokers_falling_behind(verdicts, leaders).items()}
