@@ -35,14 +35,14 @@ def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
     problem = problem_of(arrays, policy, placement)
     crowded = problem.crowded(placement)
     _balance(Search(problem, placement))
-    movements, waves = movements_of(problem, placement, crowded)
+    movements, waves, left_out = movements_of(problem, placement, crowded)
     return Plan(
         cluster_id=cluster.cluster_id,
         movements=movements,
         skew_before=_figures(skew_of_arrays(arrays)),
         skew_after=_figures(skew_of_arrays(arrays, placement.replicas)),
         lower_bound=MappingProxyType(lower_bounds(arrays, placement, problem.share)),
-        diagnosis=diagnose(problem, placement),
+        diagnosis=(*left_out, *diagnose(problem, placement)),
         problems=unmended(problem, placement),
         waves=waves,
     )

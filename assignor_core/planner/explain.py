@@ -25,12 +25,17 @@ WORDS = {
 
 def movements_of(
     problem: Problem, placement: Placement, crowded: Flags
-) -> tuple[tuple[Movement, ...], tuple[Wave, ...]]:
-    """Movements in the order to carry them out, leadership first, and the waves they fall into."""
+) -> tuple[tuple[Movement, ...], tuple[Wave, ...], tuple[str, ...]]:
+    """Movements in the order to carry them out, leadership first, and the waves they fall into.
+
+    What fits into no wave is taken back from `placement`, and told in words.
+    """
     start = placement.loads_at_first
     shifts = [shift_of(placement, int(partition)) for partition in placement.changed()]
     shifts.sort(key=lambda shift: (shift.arriving.any(), -_relief(problem, start, shift), shift.partition))
-    waves = cut(problem, placement, start, shifts)
+    waves, left = cut(problem, placement, start, shifts)
+    for shift in left:
+        placement.restore(shift.partition)
     movements: list[Movement] = []
     sizes: list[Wave] = []
     loads = start.copy()
@@ -38,7 +43,14 @@ def movements_of(
         first = len(movements)
         movements += _told(problem, placement, crowded, loads, wave, number)
         sizes.append(_size(problem, movements[first:]))
-    return tuple(movements), tuple(sizes)
+    return tuple(movements), tuple(sizes), _left_out(problem, len(left))
+
+
+def _left_out(problem: Problem, count: int) -> tuple[str, ...]:
+    if not count:
+        return ()
+    size = problem.policy.wave_movements_max
+    return (f"{count} movements left out: in waves of {size} they would fill a disk or overload a broker on the way",)
 
 
 def _told(

@@ -85,6 +85,18 @@ class Placement:
         where = self._where[partition]
         where[0], where[slot] = where[slot], where[0]
 
+    def restore(self, partition: int) -> None:
+        """Put the replicas of `partition` back to where they were at first."""
+        for slot, broker in enumerate(self.replicas[partition]):
+            if broker != NO_BROKER:
+                self.loads[broker] -= (self.leading if slot == 0 else self.following)[partition]
+                self._drop(int(broker), int(self._where[partition, slot]))
+        self.replicas[partition] = self.original[partition]
+        for slot, broker in enumerate(self.replicas[partition]):
+            if broker != NO_BROKER:
+                self.loads[broker] += (self.leading if slot == 0 else self.following)[partition]
+                self._where[partition, slot] = self._append(int(broker), partition)
+
     def changed(self) -> Indices:
         """Partitions whose replica list differs from the original one."""
         return np.flatnonzero((self.replicas != self.original).any(axis=1))

@@ -1,9 +1,11 @@
 """The one checker of plans: every hard rule, every promise. All examples and properties go through it."""
 
+import math
 from collections import Counter
 
 import pytest
 
+from assignor_core.load import broker_loads, cluster_arrays
 from assignor_core.model import BrokerState, ClusterState
 from assignor_core.plan import Plan, apply_to, plan_from_json, plan_to_json, validate
 from assignor_core.planner import PlannerPolicy
@@ -26,7 +28,7 @@ def check_plan(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> Clus
     if plan.feasible:
         leaving = {broker.broker_id for broker in cluster.brokers if broker.state != BrokerState.ALIVE} | policy.drain
         assert not leaving & {broker for partition in after.partitions for broker in partition.replicas}
-    check_waves(cluster, plan)
+    check_waves(cluster, policy, plan)
     return after
 
 
@@ -67,9 +69,13 @@ def check_policy(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> No
         assert all(value <= policy.inflow_max * (1 + ROUNDING) for value in inflow.values())
 
 
-def check_waves(cluster: ClusterState, plan: Plan) -> None:
-    """Cut after any wave, no resource is more uneven than at the start or than at the end."""
-    assert sum(wave.movements for wave in plan.waves) == len(plan.movements)
+def check_waves(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> None:
+    """Cut after any wave, no resource is more uneven than at the start or than at the end; no disk fills on the way."""
+    assert Counter(movement.wave for movement in plan.movements) == {
+        number: wave.movements for number, wave in enumerate(plan.waves)
+    }
+    assert all(wave.movements <= policy.wave_movements_max for wave in plan.waves)
+    check_disks(cluster, plan)
     before = measure_skew(cluster)
     if any(broker.state != BrokerState.ALIVE for broker in cluster.brokers):
         return
@@ -78,6 +84,25 @@ def check_waves(cluster: ClusterState, plan: Plan) -> None:
         for resource, skew in measure_skew(apply_to(cluster, part)).items():
             limit = max(before[resource].max_over_mean, plan.skew_after[resource]["max_over_mean"], LIMIT[resource])
             assert skew.max_over_mean <= limit + ROUNDING
+
+
+def check_disks(cluster: ClusterState, plan: Plan) -> None:
+    """While a wave runs, what arrives on a disk is there before anything has left; full at the start counts as room."""
+    arrays = cluster_arrays(cluster)
+    capacity = {broker.broker_id: broker.capacity.disk_bytes or math.inf for broker in cluster.brokers}
+    disk = {(p.topic, p.partition): p.load.disk_bytes for p in cluster.partitions}
+    filled = Counter(dict(zip(arrays.broker_ids, broker_loads(arrays)[:, 2].tolist(), strict=True)))
+    room = {broker: max(capacity[broker], filled[broker]) * (1 + ROUNDING) + ROUNDING for broker in capacity}
+    for wave in range(len(plan.waves)):
+        movements = [movement for movement in plan.movements if movement.wave == wave]
+        for arriving in (True, False):
+            for movement in movements:
+                old, new = set(movement.old_replicas), set(movement.new_replicas)
+                for broker in new - old if arriving else old - new:
+                    size = disk[movement.topic, movement.partition]
+                    assert isinstance(size, float)
+                    filled[broker] += size if arriving else -size  # type: ignore[assignment]
+            assert all(filled[broker] <= room[broker] for broker in room)
 
 
 LIMIT = {"bytes_in": 1.1, "bytes_out": 1.1, "disk": 1.1, "leader_bytes_in": 1.12, "leaders": 1.5, "replicas": 1.5}

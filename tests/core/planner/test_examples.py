@@ -164,6 +164,33 @@ def test_an_unknown_broker_in_the_policy_is_an_input_error() -> None:
         propose(founding(), PlannerPolicy(drain=frozenset({99})))
 
 
+def _two_brokers_that_want_to_exchange(disk_capacity: float) -> ClusterState:
+    """Each holds two partitions of 450 bytes; broker 1 those of 30 bytes/s, broker 2 those of 10."""
+    brokers = tuple(Broker(broker, capacity=Capacity(disk_bytes=disk_capacity)) for broker in (1, 2))
+    partitions = tuple(
+        Partition("t", number, (broker,), PartitionLoad(rate, rate, 450.0))
+        for number, (broker, rate) in enumerate(((1, 30.0), (1, 30.0), (2, 10.0), (2, 10.0)))
+    )
+    return ClusterState("c", 0, brokers, partitions)
+
+
+def test_an_exchange_shares_a_wave_where_disks_have_room_for_both() -> None:
+    plan, after = planned(_two_brokers_that_want_to_exchange(1400.0))
+    assert [wave.movements for wave in plan.waves] == [2]
+    assert measure_skew(after)["bytes_in"].max_over_mean == 1.0
+
+
+def test_an_exchange_that_would_fill_disks_on_the_way_is_left_out_and_said() -> None:
+    plan, _ = planned(_two_brokers_that_want_to_exchange(1000.0))
+    assert plan.movements == ()
+    assert plan.diagnosis[0].startswith("2 movements left out")
+
+
+def test_an_exchange_does_not_fit_into_waves_of_one_movement() -> None:
+    plan, _ = planned(_two_brokers_that_want_to_exchange(1400.0), PlannerPolicy(wave_movements_max=1))
+    assert plan.movements == ()
+
+
 def test_loads_that_peak_at_different_times_share_a_broker() -> None:
     day, night = (10.0, 0.0), (0.0, 10.0)
     loads = (day, day, night, night)
