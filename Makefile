@@ -49,3 +49,8 @@ bench-serve: setup
 # The demo, watched by a real Prometheus, and its boards drawn into docs/images.
 boards-pictures: setup-tests
 	$(PYTHON) -m tests.prometheus.pictures $(ARGS)
+
+# Executions on real brokers under live producers, each hit by a fault at a random instant.
+.PHONY: chaos
+chaos: setup-tests
+	$(PYTHON) -m tests.chaos.harness $(ARGS)

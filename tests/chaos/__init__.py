@@ -1,0 +1,1 @@
+"""Executions under faults."""

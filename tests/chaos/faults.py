@@ -1,0 +1,173 @@
+"""What goes wrong while a plan is carried out: each fault strikes once and heals what it broke.
+
+A fault that changes what may be expected afterwards says so in its `Expectation`.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streaming import jars, tables
+
+if TYPE_CHECKING:
+    from tests.chaos.harness import Run
+
+FROZEN_S = 20.0
+"""Longer than the brokers' session, so that it runs out."""
+TAKE_OVER_MAX_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """Beyond what always holds: the topic is gone, or somebody else has placed partitions: (partition, replicas)."""
+
+    topic_gone: bool = False
+    placed_by_others: tuple[tuple[int, tuple[int, ...]], ...] = ()
+
+
+def control_killed(run: "Run") -> Expectation:
+    """kill -9 of control."""
+    run.control.kill()
+    run.control.wait()
+    return Expectation()
+
+
+def control_killed_beside_a_stand_by(run: "Run") -> Expectation:
+    """The stand-by goes on where the other was killed."""
+    stand_by = run.start_control()
+    time.sleep(run.chance.uniform(0.0, 3.0))
+    run.control.kill()
+    run.control.wait()
+    run.control = stand_by
+    return Expectation()
+
+
+def control_frozen_beside_a_stand_by(run: "Run") -> Expectation:
+    """The frozen one wakes up after the other has taken over, and must do nothing."""
+    lease = tables.read(run.settings.storage.tables, "lease")
+    frozen, run.control = run.control, run.start_control()
+    run.controls.append(frozen)
+    time.sleep(5.0)  # the stand-by has started and watches
+    os.kill(frozen.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    while tables.read(run.settings.storage.tables, "lease")[0]["owner"] == lease[0]["owner"]:
+        assert time.monotonic() - began < TAKE_OVER_MAX_S, "the stand-by never took over"
+        time.sleep(0.2)
+    run.notes.append(f"taken over after {time.monotonic() - began:.1f} s")
+    time.sleep(1.0)
+    os.kill(frozen.pid, signal.SIGCONT)
+    return Expectation()
+
+
+def second_control(run: "Run") -> Expectation:
+    """Two at once, nothing else."""
+    run.controls.append(run.start_control())
+    return Expectation()
+
+
+def broker_killed(run: "Run") -> Expectation:
+    """kill -9 of a broker, back after some seconds."""
+    broker = run.chance.choice(sorted(run.cluster.process_ids()))
+    run.cluster.kill_broker(broker)
+    time.sleep(run.chance.uniform(1.0, 10.0))
+    run.cluster.start_broker(broker)
+    return Expectation()
+
+
+def broker_frozen(run: "Run") -> Expectation:
+    """A broker that answers nothing for 20 s."""
+    process_id = run.chance.choice(sorted(run.cluster.process_ids().values()))
+    _freeze([process_id], FROZEN_S)
+    return Expectation()
+
+
+def no_broker_answers(run: "Run") -> Expectation:
+    """What control sees of a network that is cut: connections stand, nothing comes back."""
+    _freeze(list(run.cluster.process_ids().values()), 5.0)
+    return Expectation()
+
+
+def tables_unavailable(run: "Run") -> Expectation:
+    """The tables' folder is away for a while, a file in its place: neither read nor written."""
+    folder = Path(run.settings.storage.tables)
+    away = folder.with_name("tables-away")
+    folder.rename(away)
+    folder.write_text("not a folder")
+    time.sleep(run.chance.uniform(1.0, 8.0))
+    folder.unlink()
+    away.rename(folder)
+    return Expectation()
+
+
+def foreign_reassignment(run: "Run") -> Expectation:
+    """Kafka's own tool moves a partition that the plan leaves alone."""
+    return _reassigned_by_kafkas_tool(run, run.untouched_partition())
+
+
+def foreign_reassignment_of_ours(run: "Run") -> Expectation:
+    """Kafka's own tool moves a partition that the plan moves, elsewhere."""
+    return _reassigned_by_kafkas_tool(run, run.moved_partition())
+
+
+def topic_deleted(run: "Run") -> Expectation:
+    """The topic goes in the middle of its move."""
+    run.stop_producer()
+    run.admin.delete_topics([run.topic])
+    return Expectation(topic_gone=True)
+
+
+def topic_grown(run: "Run") -> Expectation:
+    """Partitions are added to a topic that is being moved."""
+    run.admin.create_partitions({run.topic: {"count": len(run.placement) + 2}})
+    return Expectation()
+
+
+FAULTS: dict[str, Callable[["Run"], Expectation]] = {
+    fault.__name__: fault
+    for fault in (
+        control_killed,
+        control_killed_beside_a_stand_by,
+        control_frozen_beside_a_stand_by,
+        second_control,
+        broker_killed,
+        broker_frozen,
+        no_broker_answers,
+        tables_unavailable,
+        foreign_reassignment,
+        foreign_reassignment_of_ours,
+        topic_deleted,
+        topic_grown,
+    )
+}
+
+
+def _freeze(process_ids: list[int], duration_s: float) -> None:
+    for process_id in process_ids:
+        os.kill(process_id, signal.SIGSTOP)
+    time.sleep(duration_s)
+    for process_id in process_ids:
+        os.kill(process_id, signal.SIGCONT)
+
+
+def _reassigned_by_kafkas_tool(run: "Run", partition: int) -> Expectation:
+    old = run.placement[partition]
+    new = tuple(sorted({1, 2, 3, 4} - set(old)))
+    wanted = {"version": 1, "partitions": [{"topic": run.topic, "partition": partition, "replicas": list(new)}]}
+    file = run.folder / "foreign.json"
+    file.write_text(json.dumps(wanted))
+    classes = f"{jars.class_path('broker')}:{jars.class_path('tools')}"
+    command = [
+        jars.java_command(), "-Xmx128m", "-cp", classes, "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+        "--bootstrap-server", ",".join(run.cluster.bootstrap_servers), "--reassignment-json-file", str(file),
+        "--execute", "--additional",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    # The tool refuses a partition that is being moved already: then nothing foreign has happened.
+    started = "Successfully started" in done.stdout
+    return Expectation(placed_by_others=((partition, new),) if started else ())

@@ -1,0 +1,280 @@
+"""One execution on real brokers under live producers, hit by one fault at a random instant, then looked at.
+
+    python -m tests.chaos.harness --runs 50 --seed 1
+
+prints a line a run and a table at the end. What must hold after every run is in `Run.check`.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from kafka.structs import TopicPartition
+
+from assignor_core import PlannerPolicy, cluster_from_json, plan_to_json, propose
+from assignor_core.plan import Plan
+from streaming import processes
+from streaming.cluster import Cluster
+from streaming.control.journal import ExecutionRecord, Journal
+from streaming.demo.brokers import EmbeddedCluster
+from streaming.errors import RebalancerError
+from streaming.kafka_clients import admin_client, consumer
+from streaming.settings import Settings
+from tests.chaos.faults import FAULTS, Expectation
+
+BROKERS = 4
+PARTITIONS = 8
+RECORDS_BEFORE = 1_500
+VALUE_BYTES = 1_000
+RECORDS_PER_SECOND = 400
+THROTTLE = 500_000
+STRIKE_WITHIN_S = 8.0
+DEADLINE_S = 180.0
+SETTLE_S = 60.0
+
+
+@dataclass(slots=True)
+class Run:
+    """One topic, one plan, one control, one fault."""
+
+    cluster: EmbeddedCluster
+    folder: Path
+    chance: random.Random
+    topic: str
+    settings: Settings = field(init=False)
+    admin: Any = field(init=False)
+    control: subprocess.Popen[bytes] = field(init=False)
+    controls: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    placement: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    plan: Plan = field(init=False)
+    acknowledged: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    _ended: threading.Event = field(default_factory=threading.Event)
+    _sender: threading.Thread = field(init=False)
+
+    @contextmanager
+    def begun(self) -> Iterator[ExecutionRecord]:
+        """Skewed topic, live producer, control, an approved plan; everything started is ended."""
+        self.settings = self._settings()
+        self.admin = admin_client(self.settings.kafka)
+        self._make_topic()
+        self._sender = threading.Thread(target=self._send)
+        self._sender.start()
+        self.control = self.start_control()
+        try:
+            yield self._approve()
+        finally:
+            self.stop_producer()
+            for process in [self.control, *self.controls]:
+                process.kill()
+                process.wait()
+            self.admin.close()
+
+    def start_control(self) -> subprocess.Popen[bytes]:
+        """A control of its own process; its log lies in the run's folder."""
+        config = self.folder / "rebalancer.yaml"
+        config.write_text(self.settings.model_dump_json(), encoding="utf-8")  # JSON is YAML
+        command = [sys.executable, "-m", "streaming", "control", "--config", str(config)]
+        return processes.start(command, log=self.folder / "control.log")
+
+    def untouched_partition(self) -> int:
+        """A partition that the plan leaves alone."""
+        return min(self.placement.keys() - {movement.partition for movement in self.plan.movements})
+
+    def moved_partition(self) -> int:
+        """A partition that the plan moves last."""
+        return self.plan.movements[-1].partition
+
+    def stop_producer(self) -> None:
+        """Flush and stop; what was acknowledged is known then."""
+        self._ended.set()
+        self._sender.join()
+
+    def end(self, record: ExecutionRecord) -> str:
+        """Wait for the execution's end, with a control always running; returns its last event and why."""
+        journal = Journal(self.settings)
+        deadline = time.monotonic() + DEADLINE_S
+        while not record.ended:
+            assert time.monotonic() < deadline, f"never ended: {record.events[-1]}\n{self._log()}"
+            if self.control.poll() is not None:
+                self.control = self.start_control()
+            with suppress(RebalancerError):
+                found = journal.executions(now_ms=_now_ms())
+                record.events[:] = next(row for row in found if row.execution_id == record.execution_id).events
+            time.sleep(0.5)
+        return f"{record.last_event}: {record.events[-1]['detail']}"
+
+    def check(self, record: ExecutionRecord, expected: Expectation) -> None:
+        """What must hold after any fault."""
+        self.stop_producer()
+        events = Counter(event["event"] for event in record.events)
+        # A plan that no longer fits, with a broker down, is refused before it begins.
+        assert events["started"] == (record.last_event != "refused"), f"begun {events['started']} times"
+        assert [event["sequence"] for event in record.events] == list(range(len(record.events)))
+        cluster = Cluster(self.admin)
+        self._soon(lambda: cluster.throttle_rates() == {}, "a throttle rate was left")
+        if expected.topic_gone:
+            return
+        self._soon(lambda: cluster.throttled_replicas([self.topic]) == {}, "a list of throttled replicas was left")
+        self._soon(lambda: self._placed_well(cluster, record, expected), "partitions are not where they must be")
+        lost = {partition: (count, kept) for partition, count, kept in self._kept() if kept < count}
+        assert not lost, f"acknowledged records are lost, partition: (acknowledged, found) {lost}"
+
+    def _placed_well(self, cluster: Cluster, record: ExecutionRecord, expected: Expectation) -> bool:
+        """RF kept, in sync, racks as spread as before; foreign moves where they were sent, ours made if it says so."""
+        wanted = {row.partition: row.new_replicas for row in self.plan.movements} if record.last_event == "done" else {}
+        wanted |= dict(expected.placed_by_others)
+        live = cluster.describe()
+        found = {key[1]: row for key, row in live.partitions.items() if key[0] == self.topic}
+        for partition, row in found.items():
+            racks = {live.broker_racks.get(broker) for broker in row.replicas}
+            if row.reassigning or len(row.isr) < len(row.replicas) or len(row.replicas) != 2 or len(racks) != 2:
+                return False
+            if row.replicas != wanted.get(partition, row.replicas):
+                return False
+        return found.keys() >= self.placement.keys()
+
+    def _kept(self) -> Iterator[tuple[int, int, int]]:
+        """(partition, records acknowledged, distinct records found) for every partition."""
+        reader = consumer(self.settings.kafka, auto_offset_reset="earliest", max_poll_records=10_000)
+        try:
+            for partition, count in sorted(self.acknowledged.items()):
+                place = TopicPartition(self.topic, partition)
+                reader.assign([place])
+                end = reader.end_offsets([place])[place]
+                found: set[bytes] = set()
+                deadline = time.monotonic() + SETTLE_S
+                reader.seek_to_beginning(place)
+                while reader.position(place) < end and time.monotonic() < deadline:
+                    found |= {row.value[:12] for rows in reader.poll(1_000).values() for row in rows}
+                yield partition, count, len(found)
+        finally:
+            reader.close()
+
+    def _soon(self, condition: Callable[[], bool], otherwise: str) -> None:
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            with suppress(RebalancerError):
+                if condition():
+                    return
+            assert time.monotonic() < deadline, f"{otherwise}\n{self._log()}"
+            time.sleep(0.3)
+
+    def _log(self) -> str:
+        return (self.folder / "control.log").read_text()[-4_000:]
+
+    def _settings(self) -> Settings:
+        return Settings.model_validate(
+            {
+                "kafka": {"bootstrap_servers": self.cluster.bootstrap_servers, "request_timeout_ms": 5_000},
+                "storage": {"tables": str(self.folder / "tables"), "checkpoints": str(self.folder / "checkpoints")},
+                "control": {
+                    "tick_interval_ms": 500, "throttle_bytes_per_sec": THROTTLE,
+                    "movements_in_flight_max": 2, "execution_deadline_ms": 150_000,
+                },
+            }
+        )  # fmt: skip
+
+    def _make_topic(self) -> None:
+        """Leaders on brokers 1 and 2 only, so that half of the partitions have to move."""
+        self.placement = {number: ((1, 2), (2, 3))[number % 2] for number in range(PARTITIONS)}
+        assignments = {number: list(replicas) for number, replicas in self.placement.items()}
+        self.admin.create_topics({self.topic: {"assignments": assignments}})
+        self.admin.wait_for_topics([self.topic])
+
+    def _approve(self) -> ExecutionRecord:
+        size = RECORDS_BEFORE * VALUE_BYTES
+        while sum(self.acknowledged.values()) < RECORDS_BEFORE * PARTITIONS:
+            time.sleep(0.1)
+        load = {"bytes_in_per_sec": 1e6, "bytes_out_per_sec": 0.0, "disk_bytes": float(size)}
+        model = {
+            "brokers": [{"broker_id": row.broker_id, "rack": row.rack} for row in self.cluster.brokers],
+            "partitions": [
+                {"topic": self.topic, "partition": number, "replicas": list(replicas), "load": load}
+                for number, replicas in self.placement.items()
+            ],
+        }
+        self.plan = propose(cluster_from_json(model), PlannerPolicy())
+        journal = Journal(self.settings)
+        journal.write_plan({**plan_to_json(self.plan), "elapsed_ms": 0.0}, decision=None, window=None, now_ms=_now_ms())
+        return journal.approve(journal.plan(self.plan.plan_id), "chaos", now_ms=_now_ms())
+
+    def _send(self) -> None:
+        """Numbered records to all partitions in turn: fast at first, then at a steady rate, until told to stop."""
+        producer = Producer(
+            {"bootstrap.servers": ",".join(self.cluster.bootstrap_servers), "acks": "all", "linger.ms": 20,
+             "enable.idempotence": True, "message.timeout.ms": 120_000}
+        )  # fmt: skip
+
+        def delivered(error: object, message: Any) -> None:
+            if error is None:
+                self.acknowledged[message.partition()] += 1
+
+        padding = "x" * (VALUE_BYTES - 12)
+        number = 0
+        while not self._ended.is_set():
+            with suppress(BufferError):
+                producer.produce(
+                    self.topic, f"{number:012d}{padding}", partition=number % PARTITIONS, on_delivery=delivered
+                )
+                number += 1
+            producer.poll(0)
+            if number > RECORDS_BEFORE * PARTITIONS:
+                self._ended.wait(1 / RECORDS_PER_SECOND)
+        producer.flush(150)
+
+
+def run_once(cluster: EmbeddedCluster, folder: Path, fault: str, seed: int) -> str:
+    """Strike with `fault` at a random instant; returns how the execution ended. Raises AssertionError."""
+    chance = random.Random(f"{fault}-{seed}")
+    folder.mkdir(parents=True)
+    run = Run(cluster, folder, chance, f"chaos-{fault.replace('_', '-')}-{seed}")
+    with run.begun() as record:
+        time.sleep(chance.uniform(0.0, STRIKE_WITHIN_S))
+        expected = FAULTS[fault](run)
+        outcome = run.end(record)
+        run.check(record, expected)
+    return "; ".join([outcome, *run.notes])
+
+
+def main() -> None:
+    """Run as many as asked, faults in turn, and print how each ended."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", default=",".join(FAULTS))
+    options = parser.parse_args()
+    names = options.faults.split(",")
+    endings: dict[str, Counter[str]] = defaultdict(Counter)
+    with tempfile.TemporaryDirectory() as home, EmbeddedCluster(Path(home) / "kafka", BROKERS) as cluster:
+        for index in range(options.runs):
+            fault, seed = names[index % len(names)], options.seed + index // len(names)
+            began = time.monotonic()
+            try:
+                outcome = run_once(cluster, Path(home) / f"run-{index}", fault, seed)
+            except AssertionError as error:
+                outcome = f"FAILED: {error}"
+            endings[fault][outcome.split(":")[0]] += 1
+            print(f"{index + 1:3} {fault} seed {seed} {time.monotonic() - began:5.1f} s  {outcome}", flush=True)
+    print(json.dumps(endings, indent=2))
+    sys.exit(any("FAILED" in counts for counts in endings.values()))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+if __name__ == "__main__":
+    main()
