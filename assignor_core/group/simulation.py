@@ -116,10 +116,6 @@ class _Simulation:
             settled,
         )
 
-    @property
-    def _now_ms(self) -> int:
-        return self._queue.now_ms
-
     # What the scenario says
 
     def _happen(self, event: Happening) -> None:
@@ -132,7 +128,7 @@ class _Simulation:
         if event.spec is not None:
             self._specs[event.name] = event.spec
         number = old.number + 1 if old else 1
-        process = Process(event.name, number, self._specs[event.name], dict(self._partitions), self._now_ms)
+        process = Process(event.name, number, self._specs[event.name], dict(self._partitions), self._queue.now_ms)
         self._by_name[event.name] = self._by_client[process.client] = process
         self._note(What.STARTED, event.name)
         self._join(process, "starts")
@@ -155,20 +151,20 @@ class _Simulation:
 
     def _pause(self, event: Pause) -> None:
         process = self._running(event.name)
-        until_ms = self._now_ms + event.pause_ms
+        until_ms = self._queue.now_ms + event.pause_ms
         if process is None or until_ms <= process.paused_until_ms:
             return
         self._note(What.PAUSED, event.name)
         self._fall_silent(process)
         process.paused_until_ms = until_ms
-        self._accounts.reads_no_more(self._now_ms, process)
+        self._accounts.reads_no_more(self._queue.now_ms, process)
         self._queue.add(process.paused_until_ms, self._resume, process)
 
     def _resume(self, process: Process) -> None:
-        if not process.alive or process.paused_until_ms > self._now_ms:
+        if not process.alive or process.paused_until_ms > self._queue.now_ms:
             return
         self._note(What.RESUMED, process.name)
-        self._accounts.resumes(self._now_ms, process)
+        self._accounts.resumes(self._queue.now_ms, process)
         self._beat_if_it_matters(process)
 
     def _stall(self, event: Stall) -> None:
@@ -176,14 +172,14 @@ class _Simulation:
         process = self._running(event.name)
         if process is None:
             return
-        process.busy_until_ms = max(process.busy_until_ms, self._now_ms + event.stall_ms)
+        process.busy_until_ms = max(process.busy_until_ms, self._queue.now_ms + event.stall_ms)
         limit_ms = process.spec.config.max_poll_interval_ms
         if event.stall_ms > limit_ms:
-            self._queue.add(self._now_ms + limit_ms, self._poll_too_late, process)
+            self._queue.add(self._queue.now_ms + limit_ms, self._poll_too_late, process)
             self._queue.add(process.busy_until_ms, self._poll_again, process)
 
     def _poll_too_late(self, process: Process) -> None:
-        if not process.alive or process.busy_until_ms <= self._now_ms:
+        if not process.alive or process.busy_until_ms <= self._queue.now_ms:
             return
         leaving = process.member.leaving("did not poll in time")
         if leaving is not None:
@@ -193,7 +189,7 @@ class _Simulation:
             process.silent = True
 
     def _poll_again(self, process: Process) -> None:
-        if process.alive and process.busy_until_ms <= self._now_ms:
+        if process.alive and process.busy_until_ms <= self._queue.now_ms:
             process.silent = False
             self._beat_if_it_matters(process)
 
@@ -211,11 +207,11 @@ class _Simulation:
         self._exist(event.topic, before, event.partitions)
         for process in self._by_name.values():
             if process.alive:
-                self._queue.add(process.next_refresh_ms(self._now_ms), self._refresh, process)
+                self._queue.add(process.next_refresh_ms(self._queue.now_ms), self._refresh, process)
 
     def _refresh(self, process: Process) -> None:
         """A consumer looks at its metadata; it may have to ask for a rebalance."""
-        if process.alive and process.paused_until_ms > self._now_ms:
+        if process.alive and process.paused_until_ms > self._queue.now_ms:
             self._queue.add(process.next_refresh_ms(process.paused_until_ms), self._refresh, process)
         elif process.alive:
             reason = process.see(self._partitions)
@@ -232,29 +228,29 @@ class _Simulation:
             process.rejoin_planned = True
             self._unsettled.add(process.client)
             wait_ms = self._up_to(process.spec.poll_interval_ms)
-            self._queue.add(self._now_ms + wait_ms, self._poll, process, reason)
+            self._queue.add(self._queue.now_ms + wait_ms, self._poll, process, reason)
 
     def _poll(self, process: Process, reason: str) -> None:
         """The consumer polls and finds that it has to join: it gives up what it must, and joins."""
         if not process.alive:
             return
-        if process.polls_at_ms(self._now_ms) > self._now_ms:
-            self._queue.add(process.polls_at_ms(self._now_ms), self._poll, process, reason)
+        if process.polls_at_ms(self._queue.now_ms) > self._queue.now_ms:
+            self._queue.add(process.polls_at_ms(self._queue.now_ms), self._poll, process, reason)
             return
         if process.member.state not in (MemberState.STABLE, MemberState.UNJOINED):
             process.rejoin_planned = False
             return
         given_up = process.member.give_up_before_joining()
-        self._accounts.gives_up(self._now_ms, process, What.REVOKED, given_up)
+        self._accounts.gives_up(self._queue.now_ms, process, What.REVOKED, given_up)
         wait_ms = process.spec.revoke_ms if given_up else 0
         if wait_ms:
-            self._queue.add(self._now_ms + wait_ms, self._join, process, reason)
+            self._queue.add(self._queue.now_ms + wait_ms, self._join, process, reason)
         else:
             self._join(process, reason)
 
     def _join(self, process: Process, reason: str) -> None:
-        if process.alive and process.polls_at_ms(self._now_ms) > self._now_ms:
-            self._queue.add(process.polls_at_ms(self._now_ms), self._join, process, reason)
+        if process.alive and process.polls_at_ms(self._queue.now_ms) > self._queue.now_ms:
+            self._queue.add(process.polls_at_ms(self._queue.now_ms), self._join, process, reason)
             return
         process.rejoin_planned, process.rejoin_reason = False, ""
         if not process.alive or process.member.state not in (MemberState.STABLE, MemberState.UNJOINED):
@@ -268,8 +264,8 @@ class _Simulation:
         """An answer arrives; a process that is away takes it when it is back."""
         if not process.alive:
             return
-        at_ms = process.hears_at_ms(self._now_ms, polling=not isinstance(answer, HeartbeatAnswer))
-        if at_ms > self._now_ms:
+        at_ms = process.hears_at_ms(self._queue.now_ms, polling=not isinstance(answer, HeartbeatAnswer))
+        if at_ms > self._queue.now_ms:
             self._queue.add(at_ms, self._deliver, process, answer)
         elif isinstance(answer, JoinAnswer):
             self._take_join_answer(process, answer)
@@ -287,7 +283,7 @@ class _Simulation:
             process.leads_with(topics, self._partitions)
         sync = process.member.joined(answer, lambda strategy, protocols: self._assign(process, strategy, protocols))
         if sync is not None:
-            process.heartbeats_from(self._now_ms, self._up_to(process.spec.heartbeat_late_max_ms))
+            process.heartbeats_from(self._queue.now_ms, self._up_to(process.spec.heartbeat_late_max_ms))
             process.is_put_out = self._beat_answer(process) in PUT_OUT
             self._ask(self._group.sync, sync)
         else:
@@ -300,14 +296,14 @@ class _Simulation:
         if answer.error is not ErrorCode.NONE:
             self._join_after_refusal(process, answer.error)
             return
-        self._accounts.gives_up(self._now_ms, process, What.REVOKED, synced.revoked)
-        self._accounts.takes_over(self._now_ms, process, synced.assigned)
+        self._accounts.gives_up(self._queue.now_ms, process, What.REVOKED, synced.revoked)
+        self._accounts.takes_over(self._queue.now_ms, process, synced.assigned)
         self._unsettled.discard(process.client)
         reason, process.rejoin_reason = process.rejoin_reason, ""
         if synced.revoked:
             self._unsettled.add(process.client)
             process.rejoin_planned = True
-            self._queue.add(self._now_ms + process.spec.revoke_ms, self._join, process, "hands partitions over")
+            self._queue.add(self._queue.now_ms + process.spec.revoke_ms, self._join, process, "hands partitions over")
         elif reason:
             self._rejoin(process, reason)
         self._beat_if_it_matters(process)
@@ -324,10 +320,10 @@ class _Simulation:
             self._fail(process, answer.error)
 
     def _rejoin_as_new(self, process: Process, error: ErrorCode) -> None:
-        if process.polls_at_ms(self._now_ms) > self._now_ms:
-            self._queue.add(process.polls_at_ms(self._now_ms), self._rejoin_as_new, process, error)
+        if process.polls_at_ms(self._queue.now_ms) > self._queue.now_ms:
+            self._queue.add(process.polls_at_ms(self._queue.now_ms), self._rejoin_as_new, process, error)
         elif process.alive and process.member.state is MemberState.STABLE:
-            self._accounts.gives_up(self._now_ms, process, What.LOST, process.member.put_out(error))
+            self._accounts.gives_up(self._queue.now_ms, process, What.LOST, process.member.put_out(error))
             self._rejoin(process, "was put out")
 
     def _join_after_refusal(self, process: Process, error: ErrorCode) -> None:
@@ -335,19 +331,19 @@ class _Simulation:
             self._fail(process, error)
             return
         if error in AGAIN:
-            self._accounts.gives_up(self._now_ms, process, What.LOST, process.member.put_out(error))
+            self._accounts.gives_up(self._queue.now_ms, process, What.LOST, process.member.put_out(error))
         self._join(process, process.join_reason if error is ErrorCode.MEMBER_ID_REQUIRED else f"after {error.value}")
 
     def _fail(self, process: Process, error: ErrorCode) -> None:
         """The consumer throws; the process reads nothing from now on."""
-        self._accounts.gives_up(self._now_ms, process, What.LOST, process.member.failed())
+        self._accounts.gives_up(self._queue.now_ms, process, What.LOST, process.member.failed())
         self._note(What.FAILED, process.name, error.value)
         self._accounts.ledger.failed += 1
         self._unsettled.discard(process.client)
 
     def _end(self, process: Process) -> None:
         self._fall_silent(process)
-        self._accounts.ends(self._now_ms, process)
+        self._accounts.ends(self._queue.now_ms, process)
         process.alive = False
         process.member.close()
         self._unsettled.discard(process.client)
@@ -360,7 +356,7 @@ class _Simulation:
         self._send(self._reach, step, request)
 
     def _reach(self, step: Callable[[int, Any], Outcome], request: Request) -> None:
-        self._follow(step(self._now_ms, request))
+        self._follow(step(self._queue.now_ms, request))
 
     def _follow(self, outcome: Outcome) -> None:
         """Deliver what a step of the coordinator led to."""
@@ -376,14 +372,14 @@ class _Simulation:
             process = self._by_client[client]
             if process.alive:
                 self._send(self._deliver, process, answer)
-            if not process.alive or process.silent or process.paused_until_ms > self._now_ms:
+            if not process.alive or process.silent or process.paused_until_ms > self._queue.now_ms:
                 known_id = answer.member_id if isinstance(answer, JoinAnswer) else process.member.member_id
                 self._await_session_end(process, known_id)
         if outcome.changes:
             self._maybe_end_rebalance()
 
     def _group_changed(self, change: StateChange, cause: str) -> None:
-        self._accounts.group_moves(self._now_ms, change, cause)
+        self._accounts.group_moves(self._queue.now_ms, change, cause)
         if change.state is GroupState.PREPARING_REBALANCE:
             for member in self._group.members:
                 self._beat_if_it_matters(self._by_client[member.client])
@@ -391,15 +387,15 @@ class _Simulation:
     def _member_removed(self, removal: Removal) -> None:
         process = self._by_client[removal.client]
         process.is_put_out = True
-        runs = process.alive and process.paused_until_ms <= self._now_ms
-        self._accounts.put_out(self._now_ms, process, removal.reason, runs=runs)
+        runs = process.alive and process.paused_until_ms <= self._queue.now_ms
+        self._accounts.put_out(self._queue.now_ms, process, removal.reason, runs=runs)
         if runs:
             self._beat_if_it_matters(process)
 
     def _maybe_end_rebalance(self) -> None:
         at_rest = self._group.state in (GroupState.STABLE, GroupState.EMPTY)
         if at_rest and self._accounts.ledger.rebalancing and not self._unsettled:
-            self._accounts.ledger.rebalance_ends(self._now_ms, self._group.generation_id)
+            self._accounts.ledger.rebalance_ends(self._queue.now_ms, self._group.generation_id)
 
     # Heartbeats and sessions
 
@@ -410,7 +406,7 @@ class _Simulation:
             return
         if self._beat_answer(process) is not ErrorCode.NONE:
             process.beat_planned = True
-            self._queue.add(process.next_beat_ms(self._now_ms), self._beat, process)
+            self._queue.add(process.next_beat_ms(self._queue.now_ms), self._beat, process)
 
     def _beat_answer(self, process: Process) -> ErrorCode:
         """What a heartbeat of the process would be answered if it arrived now."""
@@ -421,13 +417,13 @@ class _Simulation:
         process.beat_planned = False
         if not process.alive or process.silent or process.member.state is not MemberState.STABLE:
             return
-        if process.paused_until_ms <= self._now_ms:
+        if process.paused_until_ms <= self._queue.now_ms:
             self._ask(self._group.heartbeat, process.member.heartbeat())
 
     def _fall_silent(self, process: Process) -> None:
         """Its last heartbeat was the one before now; its session ends if it does not come back."""
         if process.member.state in (MemberState.STABLE, MemberState.COMPLETING_REBALANCE):
-            self._group.heard(process.last_beat_ms(self._now_ms), process.member.member_id)
+            self._group.heard(process.last_beat_ms(self._queue.now_ms), process.member.member_id)
         self._await_session_end(process, process.member.member_id)
 
     def _await_session_end(self, process: Process, member_id: str) -> None:
@@ -438,9 +434,9 @@ class _Simulation:
 
     def _session_end(self, process: Process, member_id: str) -> None:
         """A process that is back by now has been heard of since."""
-        if process.alive and not process.silent and process.paused_until_ms <= self._now_ms:
+        if process.alive and not process.silent and process.paused_until_ms <= self._queue.now_ms:
             return
-        self._follow(self._group.session_elapsed(self._now_ms, member_id))
+        self._follow(self._group.session_elapsed(self._queue.now_ms, member_id))
         self._await_session_end(process, member_id)
 
     # Partitions
@@ -451,7 +447,7 @@ class _Simulation:
 
     def _exist(self, topic: str, before: int, partitions: int) -> None:
         if matches(self._scenario.patterns(), topic):
-            self._accounts.ledger.exists(self._now_ms, [(topic, number) for number in range(before, partitions)])
+            self._accounts.ledger.exists(self._queue.now_ms, [(topic, number) for number in range(before, partitions)])
 
     # Small things
 
@@ -462,11 +458,11 @@ class _Simulation:
     def _send(self, call: Callable[..., None], *arguments: object) -> None:
         """Over the network: a message takes its time."""
         delay_ms = self._scenario.network_ms + self._up_to(self._scenario.network_jitter_ms)
-        self._queue.add(self._now_ms + delay_ms, call, *arguments)
+        self._queue.add(self._queue.now_ms + delay_ms, call, *arguments)
 
     def _up_to(self, most_ms: int) -> int:
         """A whole number from 0 to `most_ms`, all as likely; `randint` would take five times as long."""
         return int(self._draws.random() * (most_ms + 1)) if most_ms else 0
 
     def _note(self, what: What, who: str, detail: str = "") -> None:
-        self._accounts.note(self._now_ms, what, who, detail)
+        self._accounts.note(self._queue.now_ms, what, who, detail)
