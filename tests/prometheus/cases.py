@@ -280,22 +280,34 @@ CASES = (
     Case(
         "RebalancerConsumerGroupStopped", 60,
         {**moving("consumergroup_last_commit_timestamp_seconds", "0+60x10 600x60", *GROUP),
-         **moving("consumergroup_lag_records", "0+500x60", *GROUP), **moving(LAST_EVENT, NOW, LAG)},
+         **moving("consumergroup_lag_records", "0+500x60", *GROUP),
+         **steady("consumergroup_partitions", 2, *GROUP, 'status="stop"'),
+         **steady("consumergroup_partitions", 1, *GROUP, 'status="stall"'),
+         **steady("consumergroup_partitions", 9, *GROUP, 'status="ok"')},
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
-        "Group billing has committed nothing on topic t of cluster main for 50m 0s or longer; 30k records wait.",
-        # The collector tells nothing any more, so it tells of no commit either.
-        silent={**moving("consumergroup_last_commit_timestamp_seconds", "0+60x10 600x60", *GROUP),
-                **steady("consumergroup_lag_records", 5_000, *GROUP), **moving(LAST_EVENT, "0+60x12 720x60", LAG)},
+        "Group billing commits nothing on 3 partitions of topic t of cluster main; 30k records of the topic wait, the "
+        "newest commit on any of it was 50m 0s ago.",
+        # Three records behind for ever: nobody gets up for that.
+        silent={**steady("consumergroup_partitions", 2, *GROUP, 'status="stop"'),
+                **steady("consumergroup_lag_records", 3, *GROUP)},
+    ),
+    Case(
+        "RebalancerConsumerGroupRewound", 30,
+        steady("consumergroup_partitions", 2, *GROUP, 'status="rewind"'),
+        {**CLUSTER, "consumergroup": "billing", "topic": "t"},
+        "Group billing stands below an offset that it had committed before, on 2 partitions of topic t of cluster "
+        "main.",
+        silent=steady("consumergroup_partitions", 0, *GROUP, 'status="rewind"'),
     ),
     Case(
         "RebalancerConsumerGroupFallingBehind", 90,
         {**moving("consumergroup_lag_seconds", "0+15x90", *GROUP),
-         **moving("consumergroup_lag_records", "0+500x90", *GROUP)},
+         **steady("consumergroup_partitions", 4, *GROUP, 'status="warn"')},
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
-        "Group billing is 22m 30s behind on topic t of cluster main, and its lag keeps growing.",
+        "Group billing is 22m 30s behind on topic t of cluster main and does not catch up, on 4 partitions.",
         # Far behind, but catching up.
         silent={**moving("consumergroup_lag_seconds", "3000-15x90", *GROUP),
-                **moving("consumergroup_lag_records", "90000-500x90", *GROUP)},
+                **steady("consumergroup_partitions", 0, *GROUP, 'status="warn"')},
     ),
     Case(
         "RebalancerConsumerGroupDataLossRisk", 30,

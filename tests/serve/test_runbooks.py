@@ -36,7 +36,7 @@ def test_commands_exist() -> None:
 def test_settings_exist() -> None:
     sections = Settings.model_fields
     named = {
-        (page, *text.partition(":")[0].split(".")) for page, text in quoted() if re.match(r"[a-z]+\.[a-z_]+", text)
+        (page, *text.partition(":")[0].split(".", 1)) for page, text in quoted() if re.match(r"[a-z]+\.[a-z_]+", text)
     }
     ours = {(page, section, key) for page, section, key in named if section in sections}
     assert len(ours) > 20
