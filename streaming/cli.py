@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "abort": ("streaming.commands.apply:abort", "Stop the execution under way and restore."),
     "drain": ("streaming.commands.lifecycle:drain", "Empty a broker, and keep it empty."),
     "add": ("streaming.commands.lifecycle:add", "Give a new or drained broker its share."),
+    "backtest": ("streaming.commands.backtest:backtest", "The trigger over the load of the past, under any settings."),
     "check": ("streaming.commands.check:check", "Cluster, topics, tables, leftover throttles, permissions."),
     "assign": ("streaming.commands.assign:assign", "JSON lines in, one consumer assignment a line out."),
     "place": ("streaming.commands.place:place", "JSON lines in, one replica placement a line out."),

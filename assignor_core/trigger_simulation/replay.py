@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import isnan
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assignor_core.load import Floats
 from assignor_core.trigger import SkewWindow, TriggerPolicy, TriggerState, Verdict, after_plan, step
@@ -89,6 +90,7 @@ class _Run:
         self._triggers: list[int] = []
         self._counts = {"false": 0, "flaps": 0, "reversals": 0, "skewed": 0}
         self._moved = 0.0
+        self._present = {name: _present(loads) for name, loads in trace.loads.items()}
         half = world.skew_span_windows // 2
         self._around = {name: _moving_mean(loads, half, half) for name, loads in trace.loads.items()}
         self._ahead = {name: _moving_mean(loads, -1, world.hindsight_windows) for name, loads in trace.loads.items()}
@@ -135,7 +137,8 @@ class _Run:
             if reporting:
                 means[resource] = mean = sum(known.values()) / reporting
                 ratios[resource] = {broker: load / mean if mean > 0 else 1.0 for broker, load in known.items()}
-        return SkewWindow(self._trace.window_end_ms[row], ratios, means, len(self._trace.brokers), reporting)
+        expected = max((int(present[row].sum()) for present in self._present.values()), default=0)
+        return SkewWindow(self._trace.window_end_ms[row], ratios, means, expected, reporting)
 
     def _note_flap(self, before: TriggerState, now_ms: int) -> None:
         if before.breached_since_ms is not None and self._state.breached_since_ms is None:
@@ -177,13 +180,26 @@ class _Run:
         """Worst max/mean of a moving mean under the placement of now."""
         worst = 1.0
         for resource, values in means.items():
-            loads = values[row] * self._factors[resource]
-            mean = loads.mean()
+            present = self._present[resource][row]
+            loads = (values[row] * self._factors[resource])[present]
+            mean = loads.mean() if present.any() else 0.0
             worst = max(worst, float(loads.max() / mean)) if mean > 0 else worst
         return worst
 
     def _found_after(self, start: int) -> int | None:
         return next((row - start + 1 for row in self._triggers if row >= start), None)
+
+
+def _present(loads: Floats) -> NDArray[np.bool_]:
+    """W x B: from a broker's first known load to its last; before and after it was not there, in between it was silent.
+
+    >>> _present(np.array([[1.0, np.nan], [np.nan, 1.0], [1.0, np.nan]])).tolist()
+    [[True, False], [True, True], [True, False]]
+    """
+    known = ~np.isnan(loads)
+    begun = np.logical_or.accumulate(known, axis=0)
+    left: NDArray[np.bool_] = np.logical_or.accumulate(known[::-1], axis=0)[::-1]
+    return begun & left
 
 
 def _known_mean(loads: Floats) -> Floats:

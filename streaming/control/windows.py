@@ -20,6 +20,10 @@ LOOKBACK_WINDOWS_EXTRA = 10
 LOOKBACK_MIN_MS = 600_000
 
 RESOURCES = ("bytes_in", "bytes_out", "disk")
+COLUMNS = (
+    "window_start", "window_end", "broker", "bytes_in_per_sec", "bytes_out_per_sec", "replication_bytes_in_per_sec",
+    "replication_bytes_out_per_sec", "log_dir_used_bytes", "last_event_time_ms", "is_final",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +53,14 @@ def closed_windows(settings: Settings, *, now_ms: int) -> tuple[ClosedWindow, ..
     """The newest closed windows, oldest first: enough for the trigger and the planner, and no more."""
     wanted = max(settings.trigger.windows_considered, settings.planner.windows, settings.control.settle_windows)
     lookback_ms = (wanted + LOOKBACK_WINDOWS_EXTRA) * settings.pipeline.window_ms + settings.pipeline.watermark_ms
-    since = tables.utc(now_ms - max(lookback_ms, LOOKBACK_MIN_MS))
+    return recorded_windows(settings, since_ms=now_ms - max(lookback_ms, LOOKBACK_MIN_MS))[-wanted:]
+
+
+def recorded_windows(settings: Settings, *, since_ms: int) -> tuple[ClosedWindow, ...]:
+    """All closed windows that began at `since_ms` or later, oldest first."""
+    since = tables.utc(since_ms)
     where = (pc.field("window_start") >= since) & (pc.field("kafka_cluster") == settings.kafka.cluster_name)
-    rows = tables.read(settings.storage.tables, "broker_load", where=where)
+    rows = tables.read(settings.storage.tables, "broker_load", columns=list(COLUMNS), where=where)
     newest_event_ms = max((row["last_event_time_ms"] for row in rows), default=0)
     by_window: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
@@ -61,7 +70,7 @@ def closed_windows(settings: Settings, *, now_ms: int) -> tuple[ClosedWindow, ..
         end_ms = tables.to_ms(window_rows[0]["window_end"])
         if all(row["is_final"] for row in window_rows) or newest_event_ms >= end_ms + settings.pipeline.watermark_ms:
             windows.append(ClosedWindow(start_ms, end_ms, {row["broker"]: _broker_window(row) for row in window_rows}))
-    return tuple(windows[-wanted:])
+    return tuple(windows)
 
 
 def skew_window(window: ClosedWindow, settings: Settings, brokers_alive: frozenset[int]) -> SkewWindow:

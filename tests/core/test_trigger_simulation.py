@@ -73,9 +73,13 @@ def test_time_in_skew_ends_with_the_plan() -> None:
 
 
 def test_windows_without_a_broker_are_not_judged() -> None:
-    skewed, silent = (2.0, 1.0, 1.0), (2.0, nan, 1.0)
-    assert simulate(trace(*[silent] * 10), QUICK).triggers == 0
-    assert simulate(trace(*[silent] * 3, skewed, skewed), QUICK).triggers == 1
+    even, skewed, silent = (1.0, 1.0, 1.0), (2.0, 1.0, 1.0), (2.0, nan, 1.0)
+    assert simulate(trace(even, *[silent] * 10, even), QUICK).triggers == 0
+    assert simulate(trace(even, *[silent] * 3, skewed, skewed), QUICK).triggers == 1
+
+
+def test_a_broker_that_has_left_for_good_is_no_longer_expected() -> None:
+    assert simulate(trace((1.0, 1.0, 1.0), *[(2.0, 1.0, nan)] * 3), QUICK).triggers == 1
 
 
 def test_a_simulated_window_is_what_control_would_measure() -> None:

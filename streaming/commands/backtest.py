@@ -1,0 +1,57 @@
+"""`rebalancer backtest`: the trigger over the load that the tables have kept, under these settings or others."""
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from streaming.commands.options import json_option, settings_from, settings_options
+from streaming.errors import UsageProblem
+from streaming.settings import Settings
+
+HOUR_MS = 3_600_000
+
+
+@click.command()
+@click.option(
+    "--hours", type=click.FloatRange(min=0, min_open=True), default=168.0, show_default=True, help="So far back."
+)
+@settings_options
+@json_option
+def backtest(hours: float, config_file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:
+    """How often the trigger would have asked for a plan, how often in vain, and how long skew would have lasted.
+
+    Try other settings with --set, for instance --set trigger.enter_ratio=1.2. A plan is taken to even out what it
+    rests on; what was really done in that time is part of the load as it was.
+    """
+    from assignor_core.trigger_simulation import World, simulate
+    from streaming.control.policies import trigger_policy
+    from streaming.control.replaying import recorded_trace
+
+    settings = settings_from(config_file, assignments)
+    trace = recorded_trace(settings, since_ms=time.time_ns() // 1_000_000 - round(hours * HOUR_MS))
+    if not trace.window_end_ms:
+        raise UsageProblem(f"--hours {hours:g}: found no closed window in {settings.storage.tables}")
+    report = simulate(trace, trigger_policy(settings), World(planner_windows=settings.planner.windows))
+    if as_json:
+        click.echo(json.dumps({"brokers": len(trace.brokers), **asdict(report)}))
+        return 0
+    minutes = report.windows_in_skew * settings.pipeline.window_ms / 60_000
+    for line in (
+        f"{report.windows} windows of {len(trace.brokers)} brokers, {_told(settings)}",
+        f"{report.triggers} plans, {report.false_triggers} of them false: the skew would have passed by itself",
+        f"{report.flaps} times skewed again within an hour of having been even",
+        f"{report.reversals} plans that gave load back to a broker relieved within the day before",
+        f"{minutes:.0f} minutes in skew, {report.load_moved:.2f} of the cluster's load moved in all",
+    ):
+        click.echo(line)
+    return 0
+
+
+def _told(settings: Settings) -> str:
+    trigger = settings.trigger
+    thresholds = f"enter {trigger.enter_ratio}, exit {trigger.exit_ratio}"
+    windows = f"{trigger.windows_over} of {trigger.windows_considered} windows"
+    return f"{thresholds}, {windows}, cooldown {trigger.cooldown_ms / 60_000:g} min"

@@ -1,0 +1,79 @@
+"""The trigger over recorded windows: what the command tells of tables that a pipeline could have written."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignor_core.live import LiveCluster, LivePartition
+from streaming import cli
+from streaming.control.replaying import recorded_trace
+from streaming.settings import Settings
+from tests.control.windows import write_windows
+
+WINDOW_MS = 60_000
+SKEWED = [(1,), (1,), (1,), (2,), (3,)]
+"""Broker 1 leads three of five partitions: 1.8 times the mean."""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    content: dict[str, Any] = {"storage": {"tables": str(tmp_path / "tables")}, "trigger": {"resources": ["bytes_in"]}}
+    (tmp_path / "settings.json").write_text(json.dumps(content))
+    return Settings.model_validate(content)
+
+
+def record(settings: Settings, *, windows: int) -> int:
+    partitions = {("t", number): LivePartition(row, row[0], row) for number, row in enumerate(SKEWED)}
+    end_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
+    live = LiveCluster("c", dict.fromkeys((1, 2, 3)), partitions)
+    write_windows(settings, live, end_ms=end_ms, windows=windows)
+    return end_ms
+
+
+def backtest(tmp_path: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert cli.run(["backtest", "--config", str(tmp_path / "settings.json"), "--json", *arguments]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def test_settings_are_tried_on_the_same_past(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(settings, windows=30)
+    shipped = backtest(tmp_path, capsys)
+    assert (shipped["brokers"], shipped["windows"], shipped["triggers"], shipped["false_triggers"]) == (3, 30, 1, 0)
+    # Until three windows were over and the plan took five more; of the 30, none after that.
+    assert shipped["windows_in_skew"] == 8
+    assert backtest(tmp_path, capsys, "--set", "trigger.enter_ratio=1.9")["triggers"] == 0
+    assert backtest(tmp_path, capsys, "--hours", "0.1")["windows"] in (5, 6)
+
+
+def test_it_is_told_in_words_too(settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record(settings, windows=10)
+    assert cli.run(["backtest", "--config", str(tmp_path / "settings.json")]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "10 windows of 3 brokers, enter 1.3, exit 1.15, 3 of 5 windows, cooldown 10 min",
+        "1 plans, 0 of them false: the skew would have passed by itself",
+    ]
+
+
+def test_loads_are_compared_by_capacity_where_it_is_known(settings: Settings) -> None:
+    end_ms = record(settings, windows=2)
+    content = settings.model_dump()
+    content["planner"]["capacities"] = {
+        1: {"bytes_in_per_sec": 3e6},
+        2: {"bytes_in_per_sec": 1e6},
+        3: {"bytes_in_per_sec": 1e6},
+    }
+    trace = recorded_trace(Settings.model_validate(content), since_ms=end_ms - 2 * WINDOW_MS)
+    assert trace.loads["bytes_in"][0] == pytest.approx([5e6 / 3] * 3)
+
+
+def test_without_windows_the_answer_says_so(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["backtest", "--config", str(tmp_path / "settings.json"), "--hours", "2"]) == 2
+    assert capsys.readouterr().err.startswith("error: --hours 2: found no closed window in ")
