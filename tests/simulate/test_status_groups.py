@@ -1,36 +1,12 @@
 """`rebalancer status --groups` on real Delta tables."""
 
 import json
-import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from streaming import cli, tables
-from streaming.tables import utc
-
-WINDOW_MS = 60_000
-START_MS = 1_795_236_000_000
-
-
-def member(name: str, number: int) -> str:
-    return f"{name}-{uuid.UUID(int=number + 1)}"
-
-
-def window(root: Path, number: int, group: str, owners: dict[int, str | None]) -> None:
-    """One window of a group, a row a partition."""
-    start_ms = START_MS + number * WINDOW_MS
-    rows: list[dict[str, Any]] = [
-        {
-            "kafka_cluster": "main", "window_start": utc(start_ms), "window_end": utc(start_ms + WINDOW_MS),
-            "group_id": group, "topic": "t", "partition": partition, "member_id": owner, "group_state": "Stable",
-            "sample_count": 1, "first_event_time_ms": start_ms, "last_event_time_ms": start_ms + 30_000,
-            "is_final": True, "batch_id": number, "query_id": "q", "updated_at": utc(start_ms + WINDOW_MS),
-        }
-        for partition, owner in owners.items()
-    ]  # fmt: skip
-    tables.append(str(root), "group_lag", rows, transaction_id=f"{group}-{number}", transaction_version=number)
+from streaming import cli
+from tests.simulate.group_windows import START_MS, WINDOW_MS, member, window
 
 
 def status(root: Path, *options: str) -> int:

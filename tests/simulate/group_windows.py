@@ -1,0 +1,31 @@
+"""Windows of `group_lag` for tests: real Delta tables, one row a partition."""
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+from streaming import tables
+from streaming.tables import utc
+
+WINDOW_MS = 60_000
+START_MS = 1_795_236_000_000
+
+
+def member(name: str, number: int) -> str:
+    """A member id as the coordinator makes it: another number is another process."""
+    return f"{name}-{uuid.UUID(int=number + 1)}"
+
+
+def window(root: Path, number: int, group: str, owners: dict[int, str | None], *, final: bool = True) -> None:
+    """One window of a group; owners by partition."""
+    start_ms = START_MS + number * WINDOW_MS
+    rows: list[dict[str, Any]] = [
+        {
+            "kafka_cluster": "main", "window_start": utc(start_ms), "window_end": utc(start_ms + WINDOW_MS),
+            "group_id": group, "topic": "t", "partition": partition, "member_id": owner, "group_state": "Stable",
+            "sample_count": 1, "first_event_time_ms": start_ms, "last_event_time_ms": start_ms + 30_000,
+            "is_final": final, "batch_id": number, "query_id": "q", "updated_at": utc(start_ms + WINDOW_MS),
+        }
+        for partition, owner in owners.items()
+    ]  # fmt: skip
+    tables.append(str(root), "group_lag", rows, transaction_id=f"{group}-{number}-{final}", transaction_version=number)

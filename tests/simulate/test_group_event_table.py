@@ -1,0 +1,74 @@
+"""The table `group_event`, kept from windows of `group_lag` on real Delta tables, without Spark."""
+
+from pathlib import Path
+
+from streaming import tables
+from streaming.pipeline.group_events import GroupEventKeeper
+from streaming.settings import Settings
+from tests.simulate.group_windows import START_MS, WINDOW_MS, member, window
+
+
+def settings_of(root: Path) -> Settings:
+    return Settings.model_validate({"storage": {"tables": str(root)}, "pipeline": {"window_ms": WINDOW_MS}})
+
+
+def kept(root: Path) -> list[tuple[int, str, str]]:
+    rows = tables.read(str(root), "group_event")
+    found = [
+        ((tables.to_ms(row["window_start"]) - START_MS) // WINDOW_MS, row["group_id"], row["cause"]) for row in rows
+    ]
+    return sorted(found)
+
+
+def pair(number: int) -> dict[int, str | None]:
+    """Two members, the second of them in its so-manyeth process."""
+    return {0: member("a", 0), 1: member("b", number)}
+
+
+def test_each_rebalance_is_written_once_whoever_looks_how_often(tmp_path: Path) -> None:
+    keeper = GroupEventKeeper(settings_of(tmp_path))
+    for number in range(3):
+        window(tmp_path, number, "billing", pair(number))
+        window(tmp_path, number, "calm", pair(0))
+    assert keeper.keep_if_due(now_ms=0) == 2
+    assert keeper.keep_if_due(now_ms=WINDOW_MS - 1) == 0, "not due"
+    assert keeper.keep_if_due(now_ms=WINDOW_MS) == 0, "nothing new"
+    expected = [(1, "billing", "members restarted"), (2, "billing", "members restarted")]
+    assert kept(tmp_path) == expected
+    assert GroupEventKeeper(settings_of(tmp_path)).keep_if_due(now_ms=0) == 0, "another process, the same windows"
+    window(tmp_path, 3, "billing", {0: member("a", 0), 1: member("a", 0)})
+    assert GroupEventKeeper(settings_of(tmp_path)).keep_if_due(now_ms=0) == 1
+    assert kept(tmp_path) == [*expected, (3, "billing", "members left")]
+
+
+def test_windows_that_can_still_change_wait(tmp_path: Path) -> None:
+    keeper = GroupEventKeeper(settings_of(tmp_path))
+    window(tmp_path, 0, "billing", pair(0))
+    window(tmp_path, 1, "billing", pair(1), final=False)
+    assert keeper.keep_if_due(now_ms=0) == 0
+    window(tmp_path, 1, "billing", pair(1))
+    assert keeper.keep_if_due(now_ms=WINDOW_MS) == 1
+
+
+def test_a_group_that_was_away_is_compared_with_what_it_was(tmp_path: Path) -> None:
+    keeper = GroupEventKeeper(settings_of(tmp_path))
+    window(tmp_path, 0, "billing", pair(0))
+    assert keeper.keep_if_due(now_ms=0) == 0
+    window(tmp_path, 7, "billing", {0: member("a", 0), 1: member("c", 0)})
+    assert keeper.keep_if_due(now_ms=WINDOW_MS) == 1
+    (row,) = tables.read(str(tmp_path), "group_event")
+    assert (row["cause"], row["partitions_moved"], row["members"]) == ("members joined and left", 1, 2)
+    assert (row["after_ms"], row["until_ms"]) == (START_MS + 30_000, START_MS + 7 * WINDOW_MS + 30_000)
+    assert (row["members_in_json"], row["members_out_json"]) == (f'["{member("c", 0)}"]', f'["{member("b", 0)}"]')
+
+
+def test_without_windows_nothing_is_kept_and_nothing_breaks(tmp_path: Path) -> None:
+    assert GroupEventKeeper(settings_of(tmp_path)).keep_if_due(now_ms=0) == 0
+    assert tables.open_table(str(tmp_path), "group_event") is None
+
+
+def test_a_table_that_can_not_be_read_is_left_for_the_next_time(tmp_path: Path) -> None:
+    (tmp_path / "group_lag").mkdir()
+    (tmp_path / "group_lag" / "_delta_log").mkdir()
+    (tmp_path / "group_lag" / "_delta_log" / f"{0:020d}.json").write_text("{broken")
+    assert GroupEventKeeper(settings_of(tmp_path)).keep_if_due(now_ms=0) == 0
