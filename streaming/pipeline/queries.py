@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.pipeline.delta_tables import WindowTable, create_window_table, finalize_spark, shaped, upsert_spark
+from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
 from streaming.pipeline.sources import BYTE_RATES, LAGS, accepted_rows, rejected_rows
@@ -94,6 +95,8 @@ class WindowWriter:
             (target, place, WindowTable(place, target.table)) for target, place in zip(targets, places, strict=True)
         ]
         self._maintenance = [Maintenance(settings, target.table) for target in targets]
+        of_groups = any(target.table is GROUP_LAG for target in targets)
+        self._group_events = GroupEventKeeper(settings) if of_groups else None
         self._watermark_ms = settings.pipeline.watermark_ms
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
@@ -125,6 +128,8 @@ class WindowWriter:
                     window_table.forget()
         finally:
             rows.unpersist()
+        if self._group_events is not None:
+            self._group_events.keep_if_due(now_ms=time.time_ns() // 1_000_000)
         for maintenance in self._maintenance:
             maintenance.run_if_due(now_ms=time.time_ns() // 1_000_000)
 
