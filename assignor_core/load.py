@@ -24,6 +24,9 @@ CAPACITY_OF = {"bytes_in": 0, "bytes_out": 1, "disk": 2, "leader_bytes_in": 0, "
 
 NO_BROKER = -1
 
+NEGLIGIBLE = 1e-30
+"""A total below is no load: rates of meters that decay never reach 0, and dividing by the smallest floats overflows."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClusterArrays:

@@ -21,6 +21,8 @@ LOAD_KEYS = ("bytes_in_per_sec", "bytes_out_per_sec", "disk_bytes")
 INT32_MAX = 2**31 - 1
 """Kafka's largest broker id and partition number."""
 INT64_MAX = 2**63 - 1
+FIGURE_MAX = 1e30
+"""Largest load and capacity: beyond any cluster's, and small enough that sums and products stay finite."""
 
 
 class BrokerState(StrEnum):
@@ -203,8 +205,9 @@ def _check_brokers(brokers: tuple[Broker, ...]) -> None:
         seen.add(broker.broker_id)
         for key in LOAD_KEYS:
             value = getattr(broker.capacity, key)
-            if value is not None and not 0 < value < math.inf:
-                raise _misfit(f"broker {broker.broker_id}: capacity.{key}", value, "a finite number above 0")
+            if value is not None and not 0 < value <= FIGURE_MAX:
+                name = f"broker {broker.broker_id}: capacity.{key}"
+                raise _misfit(name, value, f"a number above 0 and up to {FIGURE_MAX:g}")
 
 
 def _check_placement(partitions: Iterable[Partition], broker_ids: frozenset[int]) -> None:
@@ -240,7 +243,7 @@ def _check_loads(partitions: tuple[Partition, ...]) -> None:
     for partition in partitions:
         load = partition.load
         for figure in (load.bytes_in_per_sec, load.bytes_out_per_sec, load.disk_bytes):
-            if type(figure) is float and 0.0 <= figure < math.inf:
+            if type(figure) is float and 0.0 <= figure <= FIGURE_MAX:
                 continue
             _check_figure(partition, figure, windows)
 
@@ -250,8 +253,8 @@ def _check_figure(partition: Partition, figure: Load, windows: int) -> None:
     if isinstance(figure, tuple) and len(figures) != windows:
         raise InputError(f"partition {_name(partition)}: load has {len(figures)} windows, allowed is {windows}")
     for value in figures:
-        if not 0.0 <= value < math.inf:
-            raise _misfit(f"partition {_name(partition)}: load", value, "a finite number of 0 or more")
+        if not 0.0 <= value <= FIGURE_MAX:
+            raise _misfit(f"partition {_name(partition)}: load", value, f"a number from 0 to {FIGURE_MAX:g}")
 
 
 def _windows_of(partitions: Iterable[Partition]) -> int:

@@ -1,7 +1,7 @@
 """How uneven a load is: the one definition that trigger, planner, metrics and alerts share.
 
 Measured on utilisation (load per capacity) where capacities are given. Brokers that are not alive are left out by the
-caller or by `measure_skew`: their share is zero. An all-zero load is even.
+caller or by `measure_skew`: their share is zero. An all-zero load is even, and one that is next to nothing.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from assignor_core.errors import InputError
-from assignor_core.load import RESOURCES, ClusterArrays, Floats, Ints, broker_loads, cluster_arrays, shares
+from assignor_core.load import NEGLIGIBLE, RESOURCES, ClusterArrays, Floats, Ints, broker_loads, cluster_arrays, shares
 from assignor_core.model import ClusterState
 
 
@@ -71,7 +71,7 @@ def skew_of_arrays(arrays: ClusterArrays, replicas: Ints | None = None) -> dict[
 def _skew(brokers: list[int], loads: Floats, share: Floats) -> Skew:
     """`share` sums to 1 and has no zero."""
     total = loads.sum()
-    relative = loads / (total * share) if total > 0 else np.ones_like(loads)
+    relative = loads / (total * share) if total > NEGLIGIBLE else np.ones_like(loads)
     variation = float(np.sqrt((share * (relative - 1.0) ** 2).sum()))
     deviation = {broker: float(value) - 1.0 for broker, value in zip(brokers, relative, strict=True)}
     return Skew(float(relative.max()), variation, MappingProxyType(deviation))

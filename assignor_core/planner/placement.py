@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.load import NO_BROKER, ClusterArrays, Floats, broker_loads
+from assignor_core.load import NEGLIGIBLE, NO_BROKER, ClusterArrays, Floats, broker_loads
 
 Indices = NDArray[np.int64]
 
@@ -34,7 +34,7 @@ class Placement:
 
     def __init__(self, arrays: ClusterArrays) -> None:
         total = broker_loads(arrays).sum(axis=0)
-        scale = np.where(total > 0, 1.0 / np.where(total > 0, total, 1.0), 0.0)
+        scale = np.where(total > NEGLIGIBLE, 1.0 / np.where(total > NEGLIGIBLE, total, 1.0), 0.0)
         self.arrays = arrays
         self.scale = scale
         self.original = arrays.replicas

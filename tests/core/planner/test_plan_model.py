@@ -1,6 +1,7 @@
 """`rebalancer plan --model`: the contract's JSON in and out, options, and errors in one line."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from assignor_core.errors import InputError
 from assignor_core.model import cluster_to_json
 from assignor_core.plan import plan_from_json
+from streaming import cli
 from streaming.commands.plan import plan
 from tests.core.planner.cases import founding
 
@@ -63,6 +65,55 @@ def test_the_result_goes_to_a_file_as_well(tmp_path: Path) -> None:
     arguments = ["--model", str(source), "--out", str(target)]
     result = CliRunner().invoke(plan, arguments, catch_exceptions=False)
     assert json.loads(target.read_text()) == json.loads(result.output)
+
+
+def _with_load(**figures: object) -> dict[str, Any]:
+    model = cluster_to_json(founding())
+    model["partitions"][0]["load"].update(figures)
+    return model
+
+
+def _with_partition(**fields: object) -> dict[str, Any]:
+    model = cluster_to_json(founding())
+    model["partitions"][0].update(fields)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (_with_partition(replicas=[9]), "partition topic-A-0: found replica on unknown broker 9"),
+        (_with_partition(partition=1), "partition topic-A-1: found twice in partitions"),
+        (_with_partition(replicas=[1, 1]), "partition topic-A-0: found a broker twice"),
+        (
+            _with_partition(replicas=[1, 2, 3, 1]),
+            "partition topic-A-0: found replication factor 4, allowed is at most 3",
+        ),
+        (_with_partition(replicas=[]), "partition topic-A-0: found no replicas"),
+        (_with_load(disk_bytes=-1.0), "partition topic-A-0: load: found -1.0"),
+        (_with_load(bytes_in_per_sec=float("nan")), "partition topic-A-0: load: found nan"),
+        (_with_load(bytes_in_per_sec=float("inf")), "partition topic-A-0: load: found inf"),
+        (_with_load(bytes_in_per_sec=1e308), "partition topic-A-0: load: found 1e\\+308, allowed is a number from 0"),
+        (_with_load(bytes_out_per_sec=None), "partition topic-A-0: load.bytes_out_per_sec: found None"),
+        ({"brokers": [], "partitions": []}, "brokers: found none"),
+    ],
+)
+def test_a_bad_model_is_one_line_and_exit_code_2(
+    model: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "model.json"
+    file.write_text(json.dumps(model))
+    assert cli.run(["plan", "--model", str(file)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert re.fullmatch(f"error: {message}.*\n", told.err)
+
+
+def test_rates_that_have_decayed_to_the_smallest_floats_are_no_load() -> None:
+    model = cluster_to_json(founding())
+    for partition in model["partitions"]:
+        partition["load"] = {"bytes_in_per_sec": 5e-324, "bytes_out_per_sec": 5e-324, "disk_bytes": 0.0}
+    assert run(model)["skew_before"]["bytes_in"]["max_over_mean"] == 1.0
 
 
 @pytest.mark.parametrize(
