@@ -76,8 +76,9 @@ class WindowTable:
         self._table = table
         self._open_since: datetime | None = None
 
-    def upsert(self, rows: pa.Table, transaction: tuple[str, int], watermark: datetime) -> bool:
-        """Upsert from the driver in one commit; False where this (application id, version) had been written.
+    def upsert(self, rows: pa.Table, transaction: tuple[str, int], watermark: datetime) -> int | None:
+        """Upsert from the driver in one commit; how many samples the table gained by it. None where this (application
+        id, version) had been written, or where another checkpoint's windows are met, which this one counts anew.
 
         The rows of all windows that are still open are read, brought up to date and put back in place of themselves;
         windows that `watermark` has passed become final with it. (delta-rs's own merge writes strings as views, which
@@ -86,9 +87,9 @@ class WindowTable:
         delta = DeltaTable(self._location)
         written = delta.transaction_version(transaction[0])
         if written is not None and written >= transaction[1]:
-            return False
+            return None
         if rows.num_rows == 0:
-            return True
+            return 0
         windows = delta.to_pyarrow_dataset()
         since = min(self._open_since or _oldest_open(windows), pc.min(rows["window_start"]).as_py())
         present = windows.to_table(filter=pc.field("window_start") >= since)
@@ -103,11 +104,16 @@ class WindowTable:
             commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),
         )
         self._open_since = _oldest_open(fresh)
-        return True
+        by_others = set(pc.unique(present["query_id"]).to_pylist()) - set(pc.unique(rows["query_id"]).to_pylist())
+        return None if by_others else _samples(fresh) - _samples(present)
 
     def forget(self) -> None:
         """Somebody else has written: look anew which windows are open."""
         self._open_since = None
+
+
+def _samples(windows: pa.Table) -> int:
+    return pc.sum(windows["sample_count"]).as_py() or 0
 
 
 def _oldest_open(windows: ds.Dataset | pa.Table) -> datetime:

@@ -13,8 +13,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import tables
 from streaming.errors import TableUnavailable
+from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
-from streaming.pipeline.records import REJECTED_ROWS
+from streaming.pipeline.records import ACCEPTED_ROWS, REJECTED_ROWS
 from streaming.schemas import PIPELINE_BATCH
 from streaming.settings import Settings
 
@@ -33,7 +34,7 @@ class Totals:
     rejected_rows: int = 0
     late_rows: int = 0
 
-    def add(self, progress: Any) -> None:
+    def add(self, progress: Any, counted: CountedSamples) -> None:
         """Count one progress report. An idle query reports too, without a batch of its own."""
         self.last_progress = progress["timestamp"]
         if "addBatch" not in progress["durationMs"]:
@@ -41,15 +42,20 @@ class Totals:
         self.batches += 1
         self.input_rows += progress["numInputRows"]
         self.rejected_rows += sum(row[REJECTED_ROWS] for row in progress["observedMetrics"].values())
-        # Spark counts after its first, partial aggregation: groups, so at least this many records came too late.
-        self.late_rows += sum(state["numRowsDroppedByWatermark"] for state in progress["stateOperators"])
+        if progress["stateOperators"]:
+            accepted = sum(row[ACCEPTED_ROWS] for row in progress["observedMetrics"].values())
+            late = counted.late(progress["id"], progress["batchId"], accepted)
+            # Spark counts after its first, partial aggregation: groups, so at least this many records.
+            dropped = sum(state["numRowsDroppedByWatermark"] for state in progress["stateOperators"])
+            self.late_rows += dropped if late is None else late
 
 
 class Heartbeat:
     """Writes one row per query and interval to pipeline_batch, all queries in one commit."""
 
-    def __init__(self, queries: Sequence[StreamingQuery], settings: Settings) -> None:
+    def __init__(self, queries: Sequence[StreamingQuery], settings: Settings, counted: CountedSamples) -> None:
         self._queries = queries
+        self._counted = counted
         self._settings = settings
         self._totals = {str(query.id): Totals() for query in queries}
         self._written_ms = 0
@@ -61,7 +67,7 @@ class Heartbeat:
             totals = self._totals[str(query.id)]
             for progress in query.recentProgress:
                 if progress["timestamp"] > totals.last_progress:
-                    totals.add(progress)
+                    totals.add(progress, self._counted)
         if now_ms - self._written_ms < HEARTBEAT_INTERVAL_MS:
             return
         rows = [self._row(query, now_ms) for query in self._queries if query.lastProgress is not None]

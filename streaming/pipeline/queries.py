@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.pipeline.delta_tables import WindowTable, create_window_table, finalize_spark, shaped, upsert_spark
 from streaming.pipeline.group_events import GroupEventKeeper
+from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
 from streaming.pipeline.sources import BYTE_RATES, LAGS, accepted_rows, rejected_rows
@@ -49,8 +50,10 @@ class Target:
         return rows.select(self.table.column_names())
 
 
-def start_queries(session: SparkSession, settings: Settings) -> list[StreamingQuery]:
-    """Start all three; each has its checkpoint and goes on where it stopped.
+def start_queries(
+    session: SparkSession, settings: Settings, counted: CountedSamples | None = None
+) -> list[StreamingQuery]:
+    """Start all three; each has its checkpoint and goes on where it stopped. `counted` is told of every batch.
 
     The windows come first: what was rejected is of no hurry, and reading it costs as much.
     """
@@ -64,15 +67,17 @@ def start_queries(session: SparkSession, settings: Settings) -> list[StreamingQu
     context = session.sparkContext
     context.setLocalProperty("spark.scheduler.pool", "windows")
     queries = [
-        _start_windows(settings, "byte_rate", load, (replicas, totals)),
-        _start_windows(settings, "consumer_lag", lag, (lags,)),
+        _start_windows(settings, "byte_rate", load, (replicas, totals), counted),
+        _start_windows(settings, "consumer_lag", lag, (lags,), counted),
     ]
     context.setLocalProperty("spark.scheduler.pool", "rejects")
     queries.append(_start_rejects(session, settings))
     return queries
 
 
-def _start_windows(settings: Settings, name: str, windows: DataFrame, targets: tuple[Target, ...]) -> StreamingQuery:
+def _start_windows(
+    settings: Settings, name: str, windows: DataFrame, targets: tuple[Target, ...], counted: CountedSamples | None
+) -> StreamingQuery:
     for target in targets:
         create_window_table(settings.storage.tables, target.table)
     return (
@@ -80,7 +85,7 @@ def _start_windows(settings: Settings, name: str, windows: DataFrame, targets: t
         .outputMode("update")
         .option("checkpointLocation", f"{settings.storage.checkpoints}/{name}")
         .trigger(processingTime=f"{settings.pipeline.trigger_interval_ms} milliseconds")
-        .foreachBatch(WindowWriter(name, targets, settings).write)
+        .foreachBatch(WindowWriter(name, targets, settings, counted).write)
         .start()
     )
 
@@ -88,8 +93,11 @@ def _start_windows(settings: Settings, name: str, windows: DataFrame, targets: t
 class WindowWriter:
     """Writes the batches of one query into its tables: the only writer of those tables while the pipeline runs."""
 
-    def __init__(self, name: str, targets: tuple[Target, ...], settings: Settings) -> None:
+    def __init__(
+        self, name: str, targets: tuple[Target, ...], settings: Settings, counted: CountedSamples | None
+    ) -> None:
         self._name = name
+        self._counted = counted if counted is not None else CountedSamples()
         places = [table_uri(settings.storage.tables, target.table.name) for target in targets]
         self._targets = [
             (target, place, WindowTable(place, target.table)) for target, place in zip(targets, places, strict=True)
@@ -117,15 +125,18 @@ class WindowWriter:
             watermark = utc(span["newest"] - self._watermark_ms)
             fits_driver = span["rows"] <= DRIVER_ROWS_MAX
             collected = audited.drop("window").toArrow() if fits_driver else None
+            gained: list[int | None] = []
             for target, location, window_table in self._targets:
                 transaction = (f"{query_id}:{target.table.name}", batch_id)
                 if collected is not None:
-                    window_table.upsert(target.arrow_of(collected), transaction, watermark)
+                    gained.append(window_table.upsert(target.arrow_of(collected), transaction, watermark))
                 else:
                     chosen = target.rows_of(audited)
                     upsert_spark(chosen, location, target.table, transaction, span["oldest"])
                     finalize_spark(batch.sparkSession, location, watermark)
                     window_table.forget()
+                    gained.append(None)
+            self._counted.note(query_id, batch_id, gained)
         finally:
             rows.unpersist()
         if self._group_events is not None:

@@ -19,8 +19,8 @@ from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, Str
 from streaming.schemas import RECORD_VERSION
 
 CORRUPT = "_corrupt"
-REJECTED_ROWS = "rejected_rows"
-"""Figure of each batch, among the observed metrics of Spark's progress."""
+REJECTED_ROWS, ACCEPTED_ROWS = "rejected_rows", "accepted_rows"
+"""Figures of each batch, among the observed metrics of Spark's progress."""
 VALUE_BYTES_MAX = 1_048_576
 EVENT_TIME_MIN_MS = 1_000_000_000_000
 """September 2001: what is older was not meant in milliseconds."""
@@ -97,7 +97,7 @@ def judged(raw: DataFrame, shape: RecordShape, *, clock_skew_max_ms: int, name: 
     """Columns in: Kafka's, and of adapted records `payload` (one of ours) and `misfit` (struct of reason and field).
 
     Out: `kafka` (struct of Kafka's columns), `payload`, `misfit`, `record` (struct of the fields) and `reason` (null =
-    fits). The batch's progress tells under `name` how many don't fit.
+    fits). The batch's progress tells under `name` how many fit and how many don't.
     """
     fields = [StructField(field, kind) for field, kind in shape.fields.items()]
     schema = StructType([*fields, StructField(CORRUPT, _STRING)])
@@ -113,7 +113,11 @@ def judged(raw: DataFrame, shape: RecordShape, *, clock_skew_max_ms: int, name: 
     rules = _rules(shape, clock_skew_max_ms)
     reason = f.coalesce("misfit.reason", *(f.when(rule.condition, f.lit(rule.reason)) for rule in rules))
     # Counting is also a barrier: a filter moved below it would parse the record anew for each mention of a field.
-    return parsed.withColumn("reason", reason).observe(name, f.count("reason").alias(REJECTED_ROWS))
+    return parsed.withColumn("reason", reason).observe(
+        name,
+        f.count("reason").alias(REJECTED_ROWS),
+        f.count_if(f.col("reason").isNull()).alias(ACCEPTED_ROWS),
+    )
 
 
 def accepted(judged_rows: DataFrame) -> DataFrame:

@@ -17,6 +17,7 @@ from streaming.errors import ClusterUnreachable
 from streaming.kafka_clients import admin_client
 from streaming.pipeline.guards import check_fingerprint, check_topic_ids, only_pipeline, topic_ids, topics_read
 from streaming.pipeline.heartbeat import Heartbeat
+from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.session import build_session
 from streaming.settings import Settings
@@ -45,9 +46,10 @@ def run_pipeline(settings: Settings) -> int:
         check_fingerprint(settings, _topic_ids(settings))
         session = build_session(settings.pipeline)
         try:
-            queries = start_queries(session, settings)
+            counted = CountedSamples()
+            queries = start_queries(session, settings, counted)
             log.info("pipeline_started", queries=[query.name for query in queries])
-            return _watch(queries, settings, stopping)
+            return _watch(queries, Heartbeat(queries, settings, counted), settings, stopping)
         except PySparkException as error:  # a checkpoint that Spark won't begin with
             log.error("query_failed", error=_first_line(error))
             return EXIT_QUERY_FAILED
@@ -99,8 +101,7 @@ def _check_topics(settings: Settings) -> None:
         log.warning("topic_check_skipped", error=str(error))
 
 
-def _watch(queries: list[StreamingQuery], settings: Settings, stopping: threading.Event) -> int:
-    heartbeat = Heartbeat(queries, settings)
+def _watch(queries: list[StreamingQuery], heartbeat: Heartbeat, settings: Settings, stopping: threading.Event) -> int:
     checked_ms = _now_ms()
     while not stopping.wait(POLL_INTERVAL_S):
         for query in queries:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming.pipeline import lateness
 from streaming.pipeline.adapters import PARSERS, Context, Misfit, cruise_control, normal
 from streaming.pipeline.adapters.cruise_control import Metric, decode
 
@@ -21,7 +22,7 @@ TOPIC_BYTES_IN = bytes.fromhex("0100020000018bcfe5680000000003000000066f72646572
 PARTITION_SIZE = bytes.fromhex("0200040000018bcfe5680000000003000000066f72646572730000000740934a0000000000")
 
 
-@pytest.mark.parametrize("module", [normal, cruise_control])
+@pytest.mark.parametrize("module", [normal, cruise_control, lateness])
 def test_docstrings_hold(module: Any) -> None:
     assert doctest.testmod(module).failed == 0
 

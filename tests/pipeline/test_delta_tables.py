@@ -36,14 +36,15 @@ def test_a_transaction_is_written_once_and_the_fuller_row_wins(tmp_path: Path) -
     create_window_table(str(tmp_path), BROKER_LOAD)
     create_window_table(str(tmp_path), BROKER_LOAD)  # at every start
     table = WindowTable(tables.table_uri(str(tmp_path), "broker_load"), BROKER_LOAD)
-    assert table.upsert(arrow(window(1, 3), window(2, 3)), ("q", 0), NEVER)
-    assert not table.upsert(arrow(window(1, 9)), ("q", 0), NEVER)
+    assert table.upsert(arrow(window(1, 3), window(2, 3)), ("q", 0), NEVER) == 6
+    assert table.upsert(arrow(window(1, 9)), ("q", 0), NEVER) is None
     assert counts(tmp_path) == {1: 3, 2: 3}
-    assert table.upsert(arrow(window(1, 2), window(2, 4), window(3, 1)), ("q", 1), NEVER)
+    assert table.upsert(arrow(window(1, 2), window(2, 4), window(3, 1)), ("q", 1), NEVER) == 2
     assert counts(tmp_path) == {1: 3, 2: 4, 3: 1}
+    assert table.upsert(arrow(window(3, 1, query_id="another")), ("another", 0), NEVER) is None
     later = datetime(2100, 1, 1, tzinfo=UTC)
-    assert table.upsert(arrow(window(3, 1)), ("q", 2), later)
-    assert table.upsert(arrow(window(1, 99)), ("q", 3), later)
+    table.upsert(arrow(window(3, 1)), ("q", 2), later)
+    assert table.upsert(arrow(window(1, 99)), ("q", 3), later) == 0
     assert counts(tmp_path) == {1: 3, 2: 4, 3: 1}  # final rows stay as they are
 
 
@@ -58,7 +59,7 @@ def test_windows_close_whether_their_writer_remembers_them_or_not(tmp_path: Path
             window(1, 1, window_start=tables.utc(START_MS + start), window_end=tables.utc(START_MS + start + step_ms))
             for start in starts
         ]
-        assert writer.upsert(arrow(*rows), ("q", version), tables.utc(START_MS + watermark_ms))
+        writer.upsert(arrow(*rows), ("q", version), tables.utc(START_MS + watermark_ms))
         found = tables.read(str(tmp_path), "broker_load")
         return {tables.to_ms(row["window_start"]) - START_MS: row["is_final"] for row in found}
 

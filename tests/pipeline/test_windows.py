@@ -17,6 +17,7 @@ from streaming import tables
 from streaming.kafka_clients import admin_client
 from streaming.pipeline import queries as queries_module
 from streaming.pipeline.heartbeat import Heartbeat
+from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.session import build_session
 from streaming.settings import Settings
@@ -168,10 +169,13 @@ def test_a_restart_goes_on_and_late_samples_correct_their_window(session: SparkS
     stop(queries)
     late = load_record(1, 0, 3_000, bytes_in_per_sec=300.0)
     send(own, own.topics.byte_rate, encode([late, load_record(1, 0, 65_000)]))
-    queries = start_queries(session, own)
+    counted = CountedSamples()
+    queries = start_queries(session, own, counted)
     drain(queries)
-    send(own, own.topics.byte_rate, encode([load_record(1, 0, 4_000, bytes_in_per_sec=9e9), load_record(1, 0, 66_000)]))
+    too_late = [load_record(1, 0, offset_ms, bytes_in_per_sec=9e9) for offset_ms in (4_000, 4_001, 4_002)]
+    send(own, own.topics.byte_rate, encode([*too_late, load_record(1, 0, 66_000)]))
     drain(queries)
+    Heartbeat(queries, own, counted).beat(now_ms=BASE_MS)
     stop(queries)
     rows = {
         tables.to_ms(row["window_start"]) - BASE_MS: row for row in tables.read(own.storage.tables, "partition_load")
@@ -179,6 +183,8 @@ def test_a_restart_goes_on_and_late_samples_correct_their_window(session: SparkS
     assert rows[0]["bytes_in_per_sec"] == pytest.approx(200.0)  # 100 and the late 300; the too late 9e9 is left out
     assert (rows[0]["sample_count"], rows[0]["is_final"]) == (2, True)
     assert (rows[60_000]["sample_count"], rows[60_000]["is_final"]) == (2, False)
+    beats = {row["query_name"]: row for row in tables.read(own.storage.tables, "pipeline_batch")}
+    assert beats["byte_rate"]["late_rows_total"] == 3  # records, not groups
 
 
 def test_lag_windows_hold_first_last_and_worst(session: SparkSession, own: Settings) -> None:
@@ -219,7 +225,7 @@ def test_misfits_are_kept_with_their_reason_and_stop_nothing(session: SparkSessi
     drain(queries)
     send(own, own.topics.byte_rate, encode([load_record(1, 0, 1_000)]))
     drain(queries)
-    Heartbeat(queries, own).beat(now_ms=BASE_MS)
+    Heartbeat(queries, own, CountedSamples()).beat(now_ms=BASE_MS)
     stop(queries)
     rejected = {row["value"]: row["reason"] for row in tables.read(own.storage.tables, "rejected_record")}
     assert rejected == {value: reason for reason, value in MISFITS.items()}
