@@ -253,6 +253,30 @@ GROUP_LAG_DAILY = Table(
     ),
 )
 
+GROUP_EVENT = Table(
+    "group_event",
+    "Rebalances of consumer groups, told from a closed window of group_lag and the one before",
+    ("kafka_cluster", "window_start", "group_id"),
+    "window_start",
+    (
+        _CLUSTER,
+        _time("window_start", "Window in which it was seen, start, UTC", nullable=False),
+        _text("group_id", "Consumer group", nullable=False),
+        _long("after_ms", "Sample before it, ms since 1970 UTC: the rebalance began later", nullable=False),
+        _long("until_ms", "Sample after it, ms since 1970 UTC: what it led to was seen then", nullable=False),
+        _text("cause", "Why, one of a fixed list, as far as it can be told", nullable=False),
+        _text("group_state", "State of the group at the sample after it, Kafka's name"),
+        _integer("generation_id", "Generation of the group at the sample after it; null where unknown"),
+        _integer("rebalances", "Rebalances between the samples, at least", nullable=False),
+        _integer("members", "Members that own partitions at the sample after it", nullable=False),
+        _text("members_in_json", "Member ids that came, JSON array", nullable=False),
+        _text("members_out_json", "Member ids that went, JSON array", nullable=False),
+        _integer("restarts", "Members that went and came back as another process", nullable=False),
+        _integer("partitions_moved", "Partitions that went to another member", nullable=False),
+        _integer("partitions_unowned", "Partitions without an owner at the sample after it", nullable=False),
+    ),
+)
+
 REJECTED_RECORD = Table(
     "rejected_record",
     "Records of the input topics that did not fit, with the reason and the raw bytes",
@@ -458,6 +482,7 @@ TABLES: dict[str, Table] = {
         BROKER_LOAD_DAILY,
         PARTITION_LOAD_DAILY,
         GROUP_LAG_DAILY,
+        GROUP_EVENT,
         REJECTED_RECORD,
         PIPELINE_BATCH,
         DECISION,
