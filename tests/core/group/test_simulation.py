@@ -243,3 +243,8 @@ def test_scenarios_that_can_not_be_are_refused(change: dict[str, object], messag
     }
     with pytest.raises(InvalidScenario, match=message):
         Scenario(**{**whole, **change})  # type: ignore[arg-type]
+
+
+def test_a_run_in_which_nothing_happens_is_a_run() -> None:
+    run = simulate(Scenario("", {"t": TopicSpec(1)}, {"a": spec_of("a", (EAGER,))}, ((5, Stop("a")),)))
+    assert (run.trace, run.rebalances, run.end_ms, run.settled) == ([], [], 0, True)
