@@ -5,8 +5,9 @@ Runs before the search and knows its objective only to choose among targets. Wha
 
 import numpy as np
 
-from assignor_core.load import NO_BROKER
+from assignor_core.load import NO_BROKER, RESOURCES
 from assignor_core.planner.candidates import Change
+from assignor_core.planner.explain import WORDS
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Problem, weighted
 from assignor_core.planner.search import Search
@@ -93,7 +94,27 @@ def unmended(problem: Problem, placement: Placement) -> tuple[str, ...]:
     if over.any():
         names = ", ".join(str(arrays.broker_ids[broker]) for broker in np.flatnonzero(over)[:5])
         found.append(f"{int(over.sum())} brokers are above their capacity (first: {names}): {_why(problem)}")
-    return tuple(found)
+    return (*found, *_shortages(problem, placement)) if found else ()
+
+
+def _shortages(problem: Problem, placement: Placement) -> list[str]:
+    """What no placement mends: more load than capacity in all, or in one partition."""
+    arrays, lines = problem.arrays, []
+    given = np.isfinite(problem.ceiling[arrays.alive]).all(axis=0) & arrays.alive.any()
+    for resource in np.unique(arrays.column_resource[given]):
+        columns = np.flatnonzero(arrays.column_resource == resource)
+        ceiling, word = problem.ceiling[arrays.alive][:, columns], WORDS[RESOURCES[resource]]
+        needed = float((placement.loads[:, columns].sum(axis=0) / ceiling.sum(axis=0)).max())
+        if needed > 1 + ROUNDING:
+            lines.append(f"{word} needs {needed:.2f} x what all alive brokers can carry: add brokers")
+        parts = (placement.leading[:, columns] / ceiling.max(axis=0)).max(axis=1)
+        heaviest = int(np.argmax(parts))
+        if parts[heaviest] > 1 + ROUNDING:
+            name = f"{arrays.partitions[heaviest].topic}-{arrays.partitions[heaviest].partition}"
+            lines.append(
+                f"{name} alone needs {parts[heaviest]:.2f} x what the largest broker carries in {word}: split it"
+            )
+    return lines
 
 
 def _why(problem: Problem) -> str:

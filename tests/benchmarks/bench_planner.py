@@ -3,7 +3,7 @@
     python -m tests.benchmarks.bench_planner [--quick | --largest] [--seed N] [--band B]
 
 Each model is planned in a process of its own, so that peak memory is its own. `--quick` leaves out 300 brokers and
-more; `--largest` adds 1,000 brokers with 1,000,000 partitions (minutes, gigabytes). Figures go to build/.
+more; `--largest` adds 500 brokers and 1,000 with 1,000,000 partitions (minutes, gigabytes). Figures go to build/.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def main() -> None:
     """Plan every model and show the figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="leave out 300 brokers and more")
-    parser.add_argument("--largest", action="store_true", help="add 1,000 brokers with 1,000,000 partitions")
+    parser.add_argument("--largest", action="store_true", help="add 500 brokers, and 1,000 with 1,000,000 partitions")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--band", type=float, default=0.03)
     arguments = parser.parse_args()

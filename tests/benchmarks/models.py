@@ -57,7 +57,10 @@ FURTHER = {
     "2 dead": Kind(30, 3_000, brokers_dead=2),
 }
 
-LARGEST = {"1,000 brokers": Kind(1_000, 1_000_000, racks=10)}
+LARGEST = {
+    "500 brokers": Kind(500, 250_000, racks=10),
+    "1,000 brokers": Kind(1_000, 1_000_000, racks=10),
+}
 
 
 def generate(kind: Kind, seed: int) -> ClusterState:

@@ -164,6 +164,16 @@ def test_an_unknown_broker_in_the_policy_is_an_input_error() -> None:
         propose(founding(), PlannerPolicy(drain=frozenset({99})))
 
 
+def test_more_load_than_capacity_is_said_with_what_lacks() -> None:
+    brokers = tuple(Broker(broker, capacity=Capacity(bytes_in_per_sec=20.0)) for broker in (1, 2))
+    plan, _ = planned(cluster((1,), (2,), (2,), brokers=brokers, loads=(30.0, 10.0, 10.0)))
+    assert not plan.feasible
+    assert plan.problems[1:] == (
+        "bytes in needs 1.25 x what all alive brokers can carry: add brokers",
+        "t-0 alone needs 1.50 x what the largest broker carries in bytes in: split it",
+    )
+
+
 def _two_brokers_that_want_to_exchange(disk_capacity: float) -> ClusterState:
     """Each holds two partitions of 450 bytes; broker 1 those of 30 bytes/s, broker 2 those of 10."""
     brokers = tuple(Broker(broker, capacity=Capacity(disk_bytes=disk_capacity)) for broker in (1, 2))
