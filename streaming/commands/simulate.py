@@ -9,24 +9,39 @@ import click
 
 from assignor_core.group.simulation import simulate as run_scenario
 from assignor_core.group.trace import trace_text
-from streaming.commands.options import json_option
+from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
-from streaming.simulate.load import load_scenarios
+from streaming.simulate.load import Variant, load_scenarios, scenarios_from
 from streaming.simulate.summary import summary_json, summary_text
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--group", help="Instead of a file: a rolling restart of this group, as the tables show it.")
+@click.option(
+    "--out", "out_file", type=click.Path(path_type=Path), help="With --group: write the scenario there as well."
+)
+@settings_options
 @json_option
 @click.option("--html", "html_file", type=click.Path(path_type=Path), help="Write a page with picture and figures.")
 @click.option("--png", "png_file", type=click.Path(path_type=Path), help="Write the picture.")
 @click.option("--trace", "as_trace", is_flag=True, help="Print everything that happened, a line each, instead.")
-def simulate(file: Path, as_json: bool, html_file: Path | None, png_file: Path | None, as_trace: bool) -> int:
+def simulate(
+    file: Path | None,
+    group: str | None,
+    out_file: Path | None,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    as_json: bool,
+    html_file: Path | None,
+    png_file: Path | None,
+    as_trace: bool,
+) -> int:
     """What a group goes through in a scenario (YAML or TOML): who stops, what moves, what nobody reads, how long.
 
     A file may hold several variants, such as eager, cooperative and static; they are shown beside each other.
     """
-    variants = load_scenarios(file)
+    variants = _variants(file, group, out_file, config_file, assignments)
     # A run keeps all that it makes: looking through it for garbage again and again takes a tenth of the time.
     collecting = gc.isenabled()
     gc.disable()
@@ -56,6 +71,24 @@ def simulate(file: Path, as_json: bool, html_file: Path | None, png_file: Path |
 
         Console().print(summary_text(runs))
     return 0
+
+
+def _variants(
+    file: Path | None, group: str | None, out_file: Path | None, config_file: Path | None, assignments: tuple[str, ...]
+) -> tuple[Variant, ...]:
+    if (file is None) == (group is None):
+        raise UsageProblem("simulate needs a scenario file or --group NAME, and not both")
+    if file is not None:
+        return load_scenarios(file)
+    import yaml
+
+    from streaming.simulate.from_group import scenario_of_group
+
+    assert group is not None, "one of the two is given"
+    content = scenario_of_group(settings_from(config_file, assignments), group)
+    if out_file is not None:
+        _write("--out", out_file, yaml.safe_dump(content, sort_keys=False).encode())
+    return scenarios_from(content, f"group {group}")
 
 
 def _write(option: str, file: Path, content: bytes) -> None:

@@ -63,11 +63,16 @@ class Variant:
 
 def load_scenarios(file: Path) -> tuple[Variant, ...]:
     """All variants of a file, in its order. Raises UsageProblem."""
-    content = _read(file)
+    return scenarios_from(_read(file), f"scenario {file}")
+
+
+def scenarios_from(content: Mapping[str, Any], where: str) -> tuple[Variant, ...]:
+    """All variants of a file's content; `where` begins the messages. Raises UsageProblem."""
+    content = dict(content)
     variants = content.pop("variants", {"": {}})
     if not isinstance(variants, dict) or not 1 <= len(variants) <= VARIANTS_MAX:
-        raise UsageProblem(f"scenario {file}: variants: must be 1 to {VARIANTS_MAX} names with what differs in each")
-    return tuple(_variant(file, str(name), content, changes) for name, changes in variants.items())
+        raise UsageProblem(f"{where}: variants: must be 1 to {VARIANTS_MAX} names with what differs in each")
+    return tuple(_variant(where, str(name), content, changes) for name, changes in variants.items())
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -90,8 +95,8 @@ def _read(file: Path) -> dict[str, Any]:
     return content
 
 
-def _variant(file: Path, name: str, content: Mapping[str, Any], changes: object) -> Variant:
-    where = f"scenario {file}" + (f", variant {name!r}" if name else "")
+def _variant(place: str, name: str, content: Mapping[str, Any], changes: object) -> Variant:
+    where = place + (f", variant {name!r}" if name else "")
     if not isinstance(changes, dict):
         raise UsageProblem(f"{where}: must hold what differs from the rest of the file, found {changes!r}")
     try:

@@ -23,7 +23,8 @@ def window(root: Path, number: int, group: str, owners: dict[int, str | None], *
         {
             "kafka_cluster": "main", "window_start": utc(start_ms), "window_end": utc(start_ms + WINDOW_MS),
             "group_id": group, "topic": "t", "partition": partition, "member_id": owner, "group_state": "Stable",
-            "sample_count": 1, "first_event_time_ms": start_ms, "last_event_time_ms": start_ms + 30_000,
+            "log_end_offset_first": 1_000, "log_end_offset": 1_600,
+            "sample_count": 2, "first_event_time_ms": start_ms, "last_event_time_ms": start_ms + 30_000,
             "is_final": final, "batch_id": number, "query_id": "q", "updated_at": utc(start_ms + WINDOW_MS),
         }
         for partition, owner in owners.items()

@@ -1,8 +1,10 @@
 """The table `group_event`, kept from windows of `group_lag` on real Delta tables, without Spark."""
 
+import re
 from pathlib import Path
 
 from streaming import tables
+from streaming.commands.sql import run_query
 from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.settings import Settings
 from tests.simulate.group_windows import START_MS, WINDOW_MS, member, window
@@ -72,3 +74,12 @@ def test_a_table_that_can_not_be_read_is_left_for_the_next_time(tmp_path: Path) 
     (tmp_path / "group_lag" / "_delta_log").mkdir()
     (tmp_path / "group_lag" / "_delta_log" / f"{0:020d}.json").write_text("{broken")
     assert GroupEventKeeper(settings_of(tmp_path)).keep_if_due(now_ms=0) == 0
+
+
+def test_the_query_of_the_documentation_counts_them(tmp_path: Path) -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "groups.md").read_text(encoding="utf-8")
+    (query,) = re.findall(r'rebalancer sql "(.*)"', text)
+    for number in range(3):
+        window(tmp_path, number, "billing", pair(number))
+    GroupEventKeeper(settings_of(tmp_path)).keep_if_due(now_ms=0)
+    assert run_query(query, str(tmp_path))[1] == [("billing", "members restarted", 2, 0)]
