@@ -26,8 +26,8 @@ from streaming.tables import append, create_table, table_uri, utc
 
 REJECTS_TRIGGERS = 3
 """The rejects are read once in as many trigger intervals: their query parses both topics a second time."""
-DRIVER_ROWS_MAX = 200_000
-"""Batches of up to this many window rows are written from the driver: about 100 MB as Arrow."""
+DRIVER_ROWS_MAX = 500_000
+"""Batches of up to this many window rows are written from the driver: 70 MB as Arrow, 1 GB of Python at the most."""
 
 
 @dataclass(frozen=True, slots=True)

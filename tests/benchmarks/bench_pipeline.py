@@ -64,8 +64,13 @@ def main() -> None:
         folder = Path(home)
         if options.kills:
             settings = settings_of(cluster, folder, "kill")
-            kill_and_compare(settings, folder, samples=options.records, kills=options.kills, chance=random.Random(1))
-            result: dict[str, Any] = {"kills": options.kills, "samples": options.records, "tables_equal_recount": True}
+            effective = kill_and_compare(
+                settings, folder, samples=options.records, kills=options.kills, chance=random.Random(1)
+            )
+            result: dict[str, Any] = {
+                "kills": options.kills, "before_all_was_read": effective, "samples": options.records,
+                "tables_equal_recount": True,
+            }  # fmt: skip
         elif options.soak_seconds:
             result = soak(settings_of(cluster, folder, "soak", **SOAK), folder, options.soak_seconds)
         else:
