@@ -61,18 +61,25 @@ def read_lag(
     settings: Settings, *, group_id: str | None, matches: re.Pattern[str], burrow: bool = False
 ) -> dict[str, Any]:
     """What is shown, as plain data: all groups, or the partitions of one; raises UsageProblem for one not there."""
+    from streaming.commands.lag_causes import causes_of
     from streaming.serve.groups import read_picture
     from streaming.serve.reading import TableReader
     from streaming.serve.snapshot import to_json
 
-    picture = read_picture(TableReader(settings.storage.tables), settings)
+    reader = TableReader(settings.storage.tables)
+    picture = read_picture(reader, settings)
     head = {
         "kafka_cluster": settings.kafka.cluster_name,
         "rules": "burrow" if burrow else "default",
         "newest_event_ms": picture.newest_event_ms if picture else None,
     }
     if group_id is not None:
-        return {**head, "group": group_id, "partitions": _partitions(picture, group_id, burrow=burrow)}
+        rows = _of_group(picture, group_id) if picture else []
+        if picture is None or not rows:
+            raise UsageProblem(f"group {group_id!r} is not among those seen lately: `rebalancer lag` lists them")
+        causes = causes_of(reader, settings, group_id, rows, newest_ms=picture.newest_event_ms)
+        partitions = _partitions(picture, rows, burrow=burrow)
+        return {**head, "group": group_id, "causes": to_json(causes), "partitions": partitions}
     if picture is None:
         return {**head, "groups": []}
     from streaming.serve.groups import verdicts_by_group
@@ -81,14 +88,11 @@ def read_lag(
     return {**head, "groups": [row for row in groups if matches.search(row["group"])]}
 
 
-def _partitions(picture: "LagPicture | None", group_id: str, *, burrow: bool) -> list[dict[str, Any]]:
+def _partitions(picture: "LagPicture", rows: list[dict[str, Any]], *, burrow: bool) -> list[dict[str, Any]]:
     from assignor_core.lag import LagStatus
     from streaming.lag import burrow_status_of, figures_of, reason_of
 
-    rows = _of_group(picture, group_id) if picture else []
-    if picture is None or not rows:
-        raise UsageProblem(f"group {group_id!r} is not among those seen lately: `rebalancer lag` lists them")
-    rows.sort(key=lambda row: (-row["status"], -(row["lag_records"] or 0), row["topic"], row["partition"]))
+    order = sorted(rows, key=lambda row: (-row["status"], -(row["lag_records"] or 0), row["topic"], row["partition"]))
     return [
         {
             "topic": row["topic"],
@@ -106,7 +110,7 @@ def _partitions(picture: "LagPicture | None", group_id: str, *, burrow: bool) ->
             "member_id": row["member_id"],
             "client_id": row["client_id"],
         }
-        for row in rows
+        for row in order
     ]
 
 
@@ -155,6 +159,7 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 
 
 def _drawn(found: dict[str, Any]) -> "RenderableType":
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
@@ -170,7 +175,10 @@ def _drawn(found: dict[str, Any]) -> "RenderableType":
         name = row["group"] if "groups" in found else f"{row['topic']}-{row['partition']}"
         verdict = Text(row["status"], style=STYLES.get(row["status"], "red"))
         table.add_row(verdict, name, _count(row["lag_records"]), _time(row["lag_seconds"]), row["why"])
-    return table
+    told = [
+        Text(f"{one['cause']}: {one['subject']}, {one['figure']}\n  {one['helps']}") for one in found.get("causes", [])
+    ]
+    return Group(*told, table)
 
 
 def _count(records: int | None) -> str:

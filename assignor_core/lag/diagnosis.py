@@ -1,0 +1,210 @@
+"""Why a group lags: each cause with the figure that shows it, and what helps. Pure; acts on nothing.
+
+Causes are told by where the lag sits: with one broker's partitions, with one partition, with one member, or everywhere.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from assignor_core.lag.verdicts import LagStatus
+
+K = TypeVar("K", int, str)
+
+EXPLAINED_MIN = 0.8
+"""A broker or member explains a lag that sits with its partitions to this share, and has this share of them behind."""
+EVERYWHERE_MIN = 0.8
+HOT_PARTITION_MIN = 2.0
+"""Times the median of the group's partitions of the topic."""
+STORM_PER_HOUR = 6.0
+
+
+class Cause(StrEnum):
+    """What makes a group lag."""
+
+    REBALANCE_STORM = "rebalance storm"
+    HOT_PARTITION = "hot partition"
+    HOT_BROKER = "hot broker"
+    SLOW_MEMBER = "slow member"
+    TOO_FEW_PARTITIONS = "too few partitions"
+    TOO_FEW_MEMBERS = "too few members"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One partition as its group reads it; None where unknown."""
+
+    topic: str
+    partition: int
+    status: LagStatus
+    member_id: str | None
+    client_id: str | None
+    broker: int | None
+    """Its leader."""
+    consumed_per_sec: float
+    produced_per_sec: float
+
+    @property
+    def lags(self) -> bool:
+        """Is being read too slowly, or not at all by a member that should."""
+        return self.status in (LagStatus.WARN, LagStatus.STALL)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReading:
+    """All partitions of one group, and what surrounds it."""
+
+    group: str
+    partitions: Sequence[Reading]
+    broker_load_ratio: Mapping[int, float] = field(default_factory=dict)
+    """Broker: load over the mean of all."""
+    rebalances_per_hour: float = 0.0
+
+    @property
+    def lagging(self) -> tuple[Reading, ...]:
+        """Its partitions that lag."""
+        return tuple(row for row in self.partitions if row.lags)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Members that own a partition."""
+        return tuple(sorted({row.member_id for row in self.partitions if row.member_id is not None}))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One cause: what it is about, the figure that shows it, the command that helps."""
+
+    cause: Cause
+    subject: str
+    figure: str
+    helps: str
+
+
+def diagnose(group: GroupReading) -> tuple[Finding, ...]:
+    """Causes in the order in which to look at them; none for a group that does not lag, or where nothing stands out.
+
+    >>> row = lambda p, status, broker: Reading("t", p, status, f"m{p}", f"c{p}", broker, 5.0, 10.0)
+    >>> rows = [row(p, LagStatus.WARN if p < 2 else LagStatus.OK, 1 if p < 2 else 2) for p in range(6)]
+    >>> [(found.cause.value, found.subject) for found in diagnose(GroupReading("g", rows, {1: 1.5, 2: 0.5}))]
+    [('hot broker', 'broker 1')]
+    """
+    if not group.lagging:
+        return ()
+    found = (cause(group) for cause in CAUSES)
+    return tuple(one for one in found if one is not None)
+
+
+def find_rebalance_storm(group: GroupReading) -> Finding | None:
+    """More rebalances than a group gets from deployments; each stops its members."""
+    if group.rebalances_per_hour < STORM_PER_HOUR:
+        return None
+    figure = f"{group.rebalances_per_hour:.0f} rebalances an hour"
+    helps = "static membership (group.instance.id), longer max.poll.interval.ms; try it with: rebalancer simulate"
+    return Finding(Cause.REBALANCE_STORM, group.group, figure, helps)
+
+
+def find_hot_partition(group: GroupReading) -> Finding | None:
+    """One partition that lags is written far more than its siblings."""
+    worst: tuple[float, Reading] | None = None
+    for row in group.lagging:
+        rates = sorted(one.produced_per_sec for one in group.partitions if one.topic == row.topic)
+        median = rates[(len(rates) - 1) // 2]
+        ratio = row.produced_per_sec / median if median > 0 else float("inf") if row.produced_per_sec > 0 else 0.0
+        if len(rates) > 1 and ratio >= HOT_PARTITION_MIN and (worst is None or ratio > worst[0]):
+            worst = (ratio, row)
+    if worst is None:
+        return None
+    row = worst[1]
+    total = sum(one.produced_per_sec for one in group.partitions if one.topic == row.topic)
+    figure = f"takes {row.produced_per_sec / total:.0%} of the records of {row.topic}, {row.produced_per_sec:,.0f}/s"
+    helps = f"a key that spreads, or: kafka-topics.sh --alter --topic {row.topic} --partitions N"
+    return Finding(Cause.HOT_PARTITION, f"{row.topic}-{row.partition}", figure, helps)
+
+
+def find_hot_broker(group: GroupReading) -> Finding | None:
+    """The lag sits with the partitions that one broker leads, which is loaded above the mean."""
+    hot = {broker for broker, ratio in group.broker_load_ratio.items() if ratio > 1.0}
+    found = _explains(group, lambda row: row.broker if row.broker in hot else None)
+    if found is None:
+        return None
+    broker, behind, owned = found
+    figure = (
+        f"{behind} of {len(group.lagging)} partitions behind are led by it, {owned} of {len(group.partitions)} in all"
+    )
+    ratio = group.broker_load_ratio[int(broker)]
+    return Finding(Cause.HOT_BROKER, f"broker {broker}", f"{figure}; load {ratio:.2f} x mean", "rebalancer plan")
+
+
+def find_slow_member(group: GroupReading) -> Finding | None:
+    """The lag sits with the partitions that one of several members owns."""
+    found = _explains(group, lambda row: row.member_id)
+    if found is None or len(group.members) < 2:
+        return None
+    member, behind, owned = found
+    client = next((row.client_id for row in group.partitions if row.member_id == member), None) or member
+    read = sum(row.consumed_per_sec for row in group.partitions if row.member_id == member)
+    written = sum(row.produced_per_sec for row in group.partitions if row.member_id == member)
+    figure = f"{behind} of its {owned} partitions behind, it reads {read:,.0f}/s of {written:,.0f}/s; others keep up"
+    return Finding(
+        Cause.SLOW_MEMBER, f"{client} ({member})", figure, "look at that member's CPU, garbage and downstream"
+    )
+
+
+def find_too_few_partitions(group: GroupReading) -> Finding | None:
+    """Everything lags, and more members would have nothing to do."""
+    members, partitions = len(group.members), len(group.partitions)
+    if not _everywhere(group) or not members or members < partitions:
+        return None
+    topic = max(group.lagging, key=lambda row: (row.produced_per_sec, row.topic)).topic
+    figure = f"{members} members read {partitions} partitions; {_flow(group)}"
+    helps = f"kafka-topics.sh --alter --topic {topic} --partitions N, then more members"
+    return Finding(Cause.TOO_FEW_PARTITIONS, group.group, figure, helps)
+
+
+def find_too_few_members(group: GroupReading) -> Finding | None:
+    """Everything lags, and more members would have something to do."""
+    members, partitions = len(group.members), len(group.partitions)
+    if not _everywhere(group) or not members or members >= partitions:
+        return None
+    figure = f"{members} members for {partitions} partitions; {_flow(group)}"
+    helps = f"more members; how many: rebalancer lag --group {group.group}"
+    return Finding(Cause.TOO_FEW_MEMBERS, group.group, figure, helps)
+
+
+CAUSES: tuple[Callable[[GroupReading], Finding | None], ...] = (
+    find_rebalance_storm, find_hot_partition, find_hot_broker, find_slow_member, find_too_few_partitions,
+    find_too_few_members,
+)  # fmt: skip
+
+
+def _explains(group: GroupReading, key: Callable[[Reading], K | None]) -> tuple[K, int, int] | None:
+    """The key whose partitions nearly all lag while nearly all others do not: (key, those that lag, all of them)."""
+    behind, owned = _counts(group.lagging, key), _counts(group.partitions, key)
+    for one in sorted(behind, key=lambda name: (-behind[name], name)):
+        its_own = behind[one] >= EXPLAINED_MIN * owned[one]
+        of_all = behind[one] >= EXPLAINED_MIN * len(group.lagging)
+        if its_own and of_all and owned[one] < len(group.partitions):
+            return one, behind[one], owned[one]
+    return None
+
+
+def _counts(rows: Iterable[Reading], key: Callable[[Reading], K | None]) -> dict[K, int]:
+    counts: dict[K, int] = defaultdict(int)
+    for row in rows:
+        name = key(row)
+        if name is not None:
+            counts[name] += 1
+    return counts
+
+
+def _everywhere(group: GroupReading) -> bool:
+    return len(group.lagging) >= EVERYWHERE_MIN * len(group.partitions)
+
+
+def _flow(group: GroupReading) -> str:
+    read = sum(row.consumed_per_sec for row in group.partitions)
+    written = sum(row.produced_per_sec for row in group.partitions)
+    return f"{len(group.lagging)} of them behind, {read:,.0f}/s read of {written:,.0f}/s written"

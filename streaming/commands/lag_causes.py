@@ -1,0 +1,63 @@
+"""What surrounds one lagging group, read from the tables, and what its lag is put down to. For `rebalancer lag`."""
+
+from datetime import timedelta
+from typing import Any
+
+from assignor_core.lag import LagStatus
+from assignor_core.lag.diagnosis import Finding, GroupReading, Reading, diagnose
+from streaming import tables
+from streaming.serve.load import LoadPart, read_load
+from streaming.serve.reading import TableReader, instant, text
+from streaming.settings import Settings
+
+REBALANCES_OVER_MS = 3_600_000
+
+
+def causes_of(
+    reader: TableReader, settings: Settings, group_id: str, rows: list[dict[str, Any]], *, newest_ms: int
+) -> tuple[Finding, ...]:
+    """Causes of the lag of a group with these partitions of a `LagPicture`; none where it doesn't lag."""
+    load = read_load(reader, settings)
+    skew = load.skew.get("bytes_in")
+    reading = GroupReading(
+        group=group_id,
+        partitions=_readings(rows, _leaders(reader, settings, load)),
+        broker_load_ratio={broker: 1.0 + lean for broker, lean in skew.deviation.items()} if skew else {},
+        rebalances_per_hour=_rebalances(reader, settings, group_id, newest_ms) * 3_600_000 / REBALANCES_OVER_MS,
+    )
+    return diagnose(reading)
+
+
+def _readings(rows: list[dict[str, Any]], leaders: dict[tuple[str, int], int]) -> tuple[Reading, ...]:
+    return tuple(
+        Reading(
+            topic=row["topic"],
+            partition=row["partition"],
+            status=LagStatus(row["status"]),
+            member_id=row["member_id"],
+            client_id=row["client_id"],
+            broker=leaders.get((row["topic"], row["partition"])),
+            consumed_per_sec=row["consumed_per_sec"] or 0.0,
+            produced_per_sec=row["produced_per_sec"] or 0.0,
+        )
+        for row in rows
+    )
+
+
+def _leaders(reader: TableReader, settings: Settings, load: LoadPart) -> dict[tuple[str, int], int]:
+    """Leaders in the newest closed window."""
+    if load.window_start_ms is None:
+        return {}
+    start = instant(tables.utc(load.window_start_ms))
+    cluster = text(settings.kafka.cluster_name)
+    where = f"kafka_cluster = {cluster} and window_start = {start} and role = 'leader'"
+    rows = reader.rows("partition_load", columns=("broker", "topic", "partition"), where=where)
+    return {(row["topic"], row["partition"]): row["broker"] for row in rows}
+
+
+def _rebalances(reader: TableReader, settings: Settings, group_id: str, newest_ms: int) -> int:
+    """Rebalances of the group in the hour before `newest_ms`, as far as they were seen."""
+    since = instant(tables.utc(newest_ms) - timedelta(milliseconds=REBALANCES_OVER_MS))
+    cluster = text(settings.kafka.cluster_name)
+    where = f"kafka_cluster = {cluster} and group_id = {text(group_id)} and window_start >= {since}"
+    return sum(row["rebalances"] for row in reader.rows("group_event", columns=("rebalances",), where=where))
