@@ -42,7 +42,7 @@ from streaming.control.policies import (
 )
 from streaming.control.urgency import groups_behind
 from streaming.control.windows import ClosedWindow, capacities, closed_windows, skew_figures, skew_window
-from streaming.errors import RebalancerError
+from streaming.errors import RebalancerError, UsageProblem
 from streaming.settings import Settings
 
 log = structlog.get_logger()
@@ -205,10 +205,13 @@ class Decider:
         self._state = replace(self._state, waiting_plan_id=None, waiting_load=0.0)
         if self._settings.control.mode != "apply":
             return None
-        kept = self._journal.plan(waiting)
-        changed = differences(kept.plan, live)
-        if changed:
-            log.info("waiting_plan_dropped", plan_id=waiting[:12], reason="; ".join(changed[:5]))
+        try:
+            kept = self._journal.plan(waiting)
+            problem = "; ".join(differences(kept.plan, live)[:5])
+        except UsageProblem as error:
+            problem = str(error)
+        if problem:
+            log.info("waiting_plan_dropped", plan_id=waiting[:12], reason=problem)
             return None
         # Written again it lives anew: its time of expiry counts from when it may be carried out.
         content = dict(kept.json)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
+from streaming import tables
 from streaming.cluster import Cluster
 from streaming.control.deciding import Decider, Proposal, brokers_counted, measured_ratio, propose_now
 from streaming.control.intents import Intent, say
@@ -159,6 +160,17 @@ def test_a_plan_that_waited_and_no_longer_fits_is_dropped(settings: Settings) ->
     found = decide(own, changed, NOON_MS + 10 * 3_600_000)
     assert found is None or found.plan.plan_id != kept
     assert "is carried out" not in last(own)["detail"]
+
+
+def test_a_plan_that_waited_and_is_no_longer_known_is_dropped(settings: Settings) -> None:
+    own = with_control(settings, maintenance_windows=["22:00-23:00"])
+    assert decide(own, crowded(), NOON_MS) is None
+    table = tables.open_table(own.storage.tables, "plan")
+    assert table is not None
+    table.delete()
+    found = decide(own, crowded(), NOON_MS + 10 * 3_600_000)
+    assert found is not None
+    assert last(own)["detail"].startswith("bytes_in max/mean")
 
 
 def test_in_mode_propose_a_person_decides_when(settings: Settings) -> None:
