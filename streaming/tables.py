@@ -110,10 +110,14 @@ def replace(
 
 
 def tidy(root: str, name: str) -> None:
-    """Remove files and log entries beyond the table's own retention; raises TableUnavailable."""
+    """Join small files, remove files and log entries beyond the table's own retention; raises TableUnavailable.
+
+    For the table's one writer, between two writes: it must not conflict with another.
+    """
     delta = open_table(root, name)
     try:
         if delta is not None:
+            delta.optimize.compact()
             delta.vacuum(dry_run=False)
             delta.cleanup_metadata()
     except (DeltaError, OSError) as error:

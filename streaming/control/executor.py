@@ -118,7 +118,7 @@ class Executor:
                 return self._abort_looks >= ABORT_CONFIRMATIONS and self._abort(record, plan, live, reason, now_ms)
             case Done():
                 self.clear_throttle(record, plan)
-                self._record(record, plan, live, "done", "every movement has been made", now_ms)
+                self._record(record, plan, live, "done", _made(plan, live), now_ms)
                 return True
         return False
 
@@ -181,6 +181,13 @@ class Executor:
                 held = sum(sizes.get((broker, key), 0) for broker in receiving)
                 total += min(round(movement.bytes_to_move), held)
         return total
+
+
+def _made(plan: Plan, live: LiveCluster) -> str:
+    """What was made of the plan in the end."""
+    gone = sum(state is Progress.GONE for state in progress_of(plan, live).values())
+    made = len(plan.movements) - gone
+    return f"{made} movements made, {gone} partitions are gone" if gone else "every movement has been made"
 
 
 def _remaining(record: ExecutionRecord, now_ms: int) -> str:

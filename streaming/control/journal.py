@@ -21,6 +21,7 @@ from streaming import tables
 from streaming.errors import LeaseLost, UsageProblem
 from streaming.settings import Settings
 
+TABLES_WRITTEN = ("decision", "plan", "movement", "execution")
 RESOURCES = ("bytes_in", "bytes_out", "disk", "leaders", "replicas")
 ENDED = frozenset({"done", "measured", "aborted", "refused"})
 APPROVED = "approved"
@@ -85,8 +86,13 @@ class Journal:
 
     def make_tables(self) -> None:
         """Create the tables that control writes, so that analysts and serve find them from the start."""
-        for name in ("decision", "plan", "movement", "execution"):
+        for name in TABLES_WRITTEN:
             tables.create_table(self._root, name)
+
+    def tidy(self) -> None:
+        """Join the small files that one row at a time leaves; rows are kept. Raises TableUnavailable."""
+        for name in TABLES_WRITTEN:
+            tables.tidy(self._root, name)
 
     def trigger_state(self) -> TriggerState:
         """State after the newest evaluation; a fresh one where there was none."""

@@ -98,6 +98,7 @@ class ControlLoop:
         self._executor = Executor(cluster, self._journal, settings)
         self._active: tuple[ExecutionRecord, PlanRecord] | None = None
         self._unmeasured: ExecutionRecord | None = None
+        self._tidied_ms = now_ms
         self._recover(now_ms)
 
     def tick(self, *, now_ms: int) -> bool:
@@ -109,6 +110,9 @@ class ControlLoop:
             return self._active is not None
         if self._unmeasured is not None:
             self._measure(self._unmeasured, now_ms=now_ms)
+        if now_ms - self._tidied_ms >= self._settings.pipeline.maintenance_interval_ms:
+            self._tidied_ms = now_ms  # before, so that a failure waits its turn
+            self._journal.tidy()
         proposal = self._decider.tick(now_ms=now_ms)
         if proposal is None or self._settings.control.mode != "apply":
             return False

@@ -124,7 +124,8 @@ def topic_deleted(run: "Run") -> Expectation:
 
 def topic_grown(run: "Run") -> Expectation:
     """Partitions are added to a topic that is being moved."""
-    run.admin.create_partitions({run.topic: {"count": len(run.placement) + 2}})
+    wanted = {"count": len(run.placement) + 2, "assignments": [[1, 2], [2, 3]]}
+    run.admin.create_partitions({run.topic: wanted})
     return Expectation()
 
 

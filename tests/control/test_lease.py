@@ -1,6 +1,5 @@
 """The lease: one holder at a time, taken over from the dead at once and from the silent in time, never doubled."""
 
-import multiprocessing
 import subprocess
 import sys
 from pathlib import Path
@@ -98,26 +97,38 @@ def test_a_holder_that_was_killed_needs_no_waiting(tmp_path: Path, clock: Clock)
     assert lease(tmp_path, clock).try_acquire()
 
 
-def _try(root: str, start: object, results: object) -> None:
-    start.wait()  # type: ignore[attr-defined]
-    try:
-        results.put(Lease(root, "main", TTL_MS).try_acquire())  # type: ignore[attr-defined]
-    except TableUnavailable:
-        results.put(False)  # type: ignore[attr-defined]
-    start.wait()  # type: ignore[attr-defined]
+RIVAL = """
+import sys
+from streaming.control.lease import Lease
+from streaming.errors import TableUnavailable
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    print(Lease(sys.argv[1], "main", 600_000).try_acquire(), flush=True)
+except TableUnavailable:
+    print(False, flush=True)
+sys.stdin.readline()  # stays alive until all have tried: the lease of the dead is free
+"""
 
 
 def test_of_many_at_once_one_gets_it(tmp_path: Path) -> None:
     tables.create_table(str(tmp_path), TABLE)
-    context = multiprocessing.get_context("spawn")
-    start, results = context.Barrier(4), context.Queue()
-    rivals = [context.Process(target=_try, args=(str(tmp_path), start, results)) for _ in range(4)]
-    for rival in rivals:
-        rival.start()
-    assert sorted(results.get(timeout=60) for _ in rivals) == [False, False, False, True]
-    for rival in rivals:
-        rival.join(timeout=60)
-        assert rival.exitcode == 0
+    command = [sys.executable, "-c", RIVAL, str(tmp_path)]
+    rivals = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    try:
+        for rival in rivals:
+            assert rival.stdout is not None
+            assert rival.stdout.readline() == "ready\n"
+        for rival in rivals:
+            assert rival.stdin is not None
+            rival.stdin.write("\n")
+            rival.stdin.flush()
+        answers = [rival.stdout.readline().strip() for rival in rivals if rival.stdout is not None]
+        assert sorted(answers) == ["False", "False", "False", "True"]
+    finally:
+        for rival in rivals:
+            rival.kill()
+            rival.communicate()
 
 
 def test_a_folder_that_cannot_be_written_costs_the_lease_only_in_time(tmp_path: Path, clock: Clock) -> None:

@@ -176,3 +176,23 @@ def test_an_approval_that_was_called_off_is_never_begun(settings: Settings, admi
     journal.request_abort(record, now_ms=NOW_MS)
     assert [row["event"] for row in run_until(loop, own, "aborted")] == ["approved", "aborted", "abort_requested"]
     assert {row.leader for key, row in cluster.describe().partitions.items() if key[0] == topic} == {1}
+
+
+def test_one_row_at_a_time_does_not_leave_one_file_a_row(settings: Settings, admin: KafkaAdminClient) -> None:
+    own = in_mode(settings, "observe")
+    topic = make_topic(admin)
+    cluster = Cluster(admin)
+    loop = ControlLoop(cluster, own, now_ms=NOW_MS)
+    for index in (5, 4, 3, 2):
+        write_window(own, cluster.describe(), topic, NOW_MS - index * WINDOW_MS, (1, 2, 3))
+        loop.tick(now_ms=NOW_MS)
+    assert len(files(own, "decision")) == 4
+    loop.tick(now_ms=NOW_MS + own.pipeline.maintenance_interval_ms)
+    assert len(files(own, "decision")) == 1
+    assert len(decisions(own)) == 4
+
+
+def files(settings: Settings, name: str) -> list[str]:
+    table = tables.open_table(settings.storage.tables, name)
+    assert table is not None
+    return table.file_uris()
