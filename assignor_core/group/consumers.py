@@ -43,7 +43,7 @@ class Consumers:
         self, scenario: Scenario, queue: EventQueue, accounts: Accounts, partitions: Mapping[str, int]
     ) -> None:
         self.group = Coordinator(initial_rebalance_delay_ms=scenario.initial_rebalance_delay_ms)
-        self._scenario = scenario
+        self._network_ms, self._jitter_ms = scenario.network_ms, scenario.network_jitter_ms
         self._queue = queue
         self._accounts = accounts
         self._partitions = partitions
@@ -226,7 +226,7 @@ class Consumers:
         self._accounts.group_moves(self._queue.now_ms, change, cause)
         if change.state is GroupState.PREPARING_REBALANCE:
             for member in self.group.members:
-                self.beat_if_it_matters(self._by_client[member.client])
+                self._plan_beat(self._by_client[member.client])
 
     def _member_removed(self, removal: Removal) -> None:
         process = self._by_client[removal.client]
@@ -245,10 +245,11 @@ class Consumers:
 
     def beat_if_it_matters(self, process: Process) -> None:
         """Let the process send its next heartbeat if it would be told something."""
-        member = process.member
-        if not process.alive or process.silent or process.beat_planned or member.state is not MemberState.STABLE:
-            return
-        if self._beat_answer(process) is not ErrorCode.NONE:
+        if process.member.state is MemberState.STABLE and self._beat_answer(process) is not ErrorCode.NONE:
+            self._plan_beat(process)
+
+    def _plan_beat(self, process: Process) -> None:
+        if not (process.beat_planned or process.silent) and process.member.state is MemberState.STABLE:
             process.beat_planned = True
             self._queue.add(process.next_beat_ms(self._queue.now_ms), self._beat, process)
 
@@ -289,7 +290,9 @@ class Consumers:
 
     def _send(self, call: Callable[..., None], *arguments: object) -> None:
         """Over the network: a message takes its time."""
-        delay_ms = self._scenario.network_ms + self._up_to(self._scenario.network_jitter_ms)
+        delay_ms = self._network_ms
+        if self._jitter_ms:
+            delay_ms += int(self._draws.random() * (self._jitter_ms + 1))
         self._queue.add(self._queue.now_ms + delay_ms, call, *arguments)
 
     def _up_to(self, most_ms: int) -> int:

@@ -132,7 +132,11 @@ class Ledger:
 
     def gives_up(self, now_ms: int, name: str, partitions: Sequence[TopicPartition]) -> None:
         """A member's partitions were revoked or lost."""
-        self.stops(now_ms, [tp for tp in partitions if self.reader.get(tp) == name])
+        reader, since = self.reader, self._idle_since
+        for tp in partitions:
+            if reader.get(tp) == name:
+                del reader[tp]
+                since[tp] = now_ms
         if partitions and self._current is not None:
             self._current.revoked += len(partitions)
             self._stopped.add(name)

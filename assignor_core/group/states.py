@@ -14,7 +14,13 @@ class IllegalTransition(CoreError):
     """A state machine was told something that can't happen in its state; it is as it was."""
 
 
-class GroupState(Enum):
+class Named(Enum):
+    """Names that are looked up a thousand times a rebalance: by identity, not by the hash of their text."""
+
+    __hash__ = object.__hash__
+
+
+class GroupState(Named):
     """What the coordinator says of a group, as `kafka-consumer-groups --state` shows it."""
 
     EMPTY = "Empty"
@@ -24,7 +30,7 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-class GroupEvent(Enum):
+class GroupEvent(Named):
     """What moves a group from state to state."""
 
     REBALANCE_NEEDED = "a member came, went or asks for a rebalance"
@@ -34,7 +40,7 @@ class GroupEvent(Enum):
     UNLOADED = "the coordinator has given the group up"
 
 
-class MemberState(Enum):
+class MemberState(Named):
     """Where a consumer stands, as the Java client calls it; the last two are ends."""
 
     UNJOINED = "UNJOINED"
@@ -45,7 +51,7 @@ class MemberState(Enum):
     CLOSED = "CLOSED"
 
 
-class MemberEvent(Enum):
+class MemberEvent(Named):
     """What moves a consumer from state to state."""
 
     JOINS = "JoinGroup was sent"
@@ -57,7 +63,7 @@ class MemberEvent(Enum):
     CLOSES = "the process ends"
 
 
-class ErrorCode(Enum):
+class ErrorCode(Named):
     """Error codes by Kafka's names."""
 
     NONE = "NONE"
