@@ -61,7 +61,7 @@ def read_lag(
     settings: Settings, *, group_id: str | None, matches: re.Pattern[str], burrow: bool = False
 ) -> dict[str, Any]:
     """What is shown, as plain data: all groups, or the partitions of one; raises UsageProblem for one not there."""
-    from streaming.commands.lag_causes import causes_of
+    from streaming.commands.lag_causes import advice_of, causes_of
     from streaming.serve.groups import read_picture
     from streaming.serve.reading import TableReader
     from streaming.serve.snapshot import to_json
@@ -79,7 +79,8 @@ def read_lag(
             raise UsageProblem(f"group {group_id!r} is not among those seen lately: `rebalancer lag` lists them")
         causes = causes_of(reader, settings, group_id, rows, newest_ms=picture.newest_event_ms)
         partitions = _partitions(picture, rows, burrow=burrow)
-        return {**head, "group": group_id, "causes": to_json(causes), "partitions": partitions}
+        advice = to_json(advice_of(rows))
+        return {**head, "group": group_id, "causes": to_json(causes), "members": advice, "partitions": partitions}
     if picture is None:
         return {**head, "groups": []}
     from streaming.serve.groups import verdicts_by_group
@@ -178,7 +179,21 @@ def _drawn(found: dict[str, Any]) -> "RenderableType":
     told = [
         Text(f"{one['cause']}: {one['subject']}, {one['figure']}\n  {one['helps']}") for one in found.get("causes", [])
     ]
+    if found.get("members"):
+        told.append(Text(_advised(found["members"])))
     return Group(*told, table)
+
+
+def _advised(advice: dict[str, Any]) -> str:
+    """The number of members needed and what each option costs."""
+    if advice["needed"] is None:
+        heaviest = advice["heaviest_partition_ratio"]
+        return f"members: no number is enough, one partition alone takes {heaviest:.0%} of what a member can read"
+    options = [
+        f"{one['members']}: fullest {one['heaviest_ratio']:.0%}, R-score {one['r_score']:.2f}"
+        for one in advice["options"]
+    ]
+    return f"members: {advice['needed']} needed; " + "; ".join(options)
 
 
 def _count(records: int | None) -> str:

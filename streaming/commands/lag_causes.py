@@ -5,6 +5,7 @@ from typing import Any
 
 from assignor_core.lag import LagStatus
 from assignor_core.lag.diagnosis import Finding, GroupReading, Reading, diagnose
+from assignor_core.lag.members import MembersAdvice, advise_members
 from streaming import tables
 from streaming.serve.load import LoadPart, read_load
 from streaming.serve.reading import TableReader, instant, text
@@ -26,6 +27,24 @@ def causes_of(
         rebalances_per_hour=_rebalances(reader, settings, group_id, newest_ms) * 3_600_000 / REBALANCES_OVER_MS,
     )
     return diagnose(reading)
+
+
+def advice_of(rows: list[dict[str, Any]]) -> MembersAdvice | None:
+    """How many members these partitions of a group need; None where no member shows how much it can read.
+
+    A member that lags reads as much as it can; the most that one was seen to read is what a member can.
+    """
+    behind = {row["member_id"] for row in rows if row["status"] == LagStatus.WARN and row["member_id"] is not None}
+    read: dict[str, float] = dict.fromkeys(sorted(behind), 0.0)
+    for row in rows:
+        if row["member_id"] in behind:
+            read[row["member_id"]] += row["consumed_per_sec"] or 0.0
+    capacity_per_sec = max(read.values(), default=0.0)
+    if not capacity_per_sec > 0:
+        return None
+    rates = {(row["topic"], row["partition"]): row["produced_per_sec"] or 0.0 for row in rows}
+    owners = {(row["topic"], row["partition"]): row["member_id"] for row in rows if row["member_id"] is not None}
+    return advise_members(rates, owners, capacity_per_sec)
 
 
 def _readings(rows: list[dict[str, Any]], leaders: dict[tuple[str, int], int]) -> tuple[Reading, ...]:

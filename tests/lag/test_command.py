@@ -121,3 +121,21 @@ def test_a_lagging_group_is_told_which_broker_it_is(tmp_path: Path, capsys: pyte
     assert causes[0]["figure"] == "2 of 2 partitions behind are led by it, 2 of 6 in all; load 1.50 x mean"
     assert command(settings, "--group", "g") == 0
     assert capsys.readouterr().out.startswith("hot broker: broker 1, 2 of 2 partitions behind")
+
+
+def test_a_group_with_too_few_members_is_told_how_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    for index in range(WINDOWS):
+        end = 1_000 * (index + 1)
+        rows: list[tuple[str, str, int, int | None, int]] = [("g", "t", p, end // 2, end) for p in range(8)]
+        synthetic.group_lag(NOW_MS - (WINDOWS - index) * WINDOW_MS, rows)
+    assert command(settings, "--group", "g", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["cause"] for one in found["causes"]] == ["too few members"]
+    # One member reads half of eight equal partitions, so three are what a member can be given: 8 = 3 + 3 + 2.
+    assert found["members"]["needed"] == 3
+    assert found["members"]["options"][0]["heaviest_ratio"] == pytest.approx(0.75)
+    assert found["members"]["options"][0]["r_score"] == pytest.approx(5 / 4)
+    assert command(settings, "--group", "g") == 0
+    assert "members: 3 needed; 3: fullest 75%, R-score 1.25" in capsys.readouterr().out
