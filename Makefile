@@ -54,3 +54,7 @@ boards-pictures: setup-tests
 .PHONY: chaos
 chaos: setup-tests
 	$(PYTHON) -m tests.chaos.harness $(ARGS)
+
+.PHONY: bench-throttle
+bench-throttle: setup
+	$(PYTHON) -m tests.benchmarks.bench_throttle $(ARGS)
