@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import structlog
+from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 
 from assignor_core.group.events import GroupEvent, GroupLook, group_events
@@ -24,11 +25,11 @@ from streaming.settings import Settings
 log = structlog.get_logger()
 
 LOOK_BACK_WINDOWS = 60
-"""Windows read after a start; a group that was not seen for so long begins anew."""
+"""Windows read at most, after a start or a long silence; a group that was not seen for so long begins anew."""
 
 _COLUMNS = [
     "group_id", "topic", "partition", "member_id", "group_state", "generation_id", "window_start",
-    "last_event_time_ms",
+    "last_event_time_ms", "is_final",
 ]  # fmt: skip
 
 Row = Mapping[str, Any]
@@ -53,35 +54,47 @@ class GroupEventKeeper:
         self._due_ms = now_ms + self._window_ms
         try:
             written = self._keep()
-        except TableUnavailable as error:
-            log.warning("group_events_not_kept", error=str(error))
+        except (TableUnavailable, DeltaError, OSError) as error:
+            log.warning("group_events_not_kept", error=str(error).splitlines()[0])
             return 0
         if written:
             self._maintenance.run_if_due(now_ms=now_ms)
         return written
 
     def _keep(self) -> int:
-        since = self._compared or self._look_back()
-        if since is None:
+        span = self._span()
+        if span is None:
             return 0
-        where = (pc.field("kafka_cluster") == self._cluster) & (pc.field("window_start") > since) & pc.field("is_final")
-        rows = tables.read(self._root, GROUP_LAG.name, columns=_COLUMNS, where=where)
-        if not rows:
-            return 0
-        looks = dict(self._looks)
-        events = [row for window in _windows(rows) for row in self._compare(looks, window)]
-        newest = max(row["window_start"] for row in rows)
+        oldest, newest = span
+        window = timedelta(milliseconds=self._window_ms)
+        start = max(oldest, newest - LOOK_BACK_WINDOWS * window)
+        if self._compared is not None:
+            start = max(start, self._compared + window)
+        looks, events, compared = dict(self._looks), list[Row](), self._compared
+        while start <= newest:
+            # One at a time: a window of a large cluster is all that is ever in memory.
+            rows = self._rows(start)
+            if not all(row["is_final"] for row in rows):
+                break
+            events += self._compare(looks, rows)
+            compared, start = start, start + window
         fresh = events if self._compared else self._not_kept(events)
-        if fresh:
+        if fresh and compared is not None:
             tables.append(
                 self._root, GROUP_EVENT.name, fresh, transaction_id=f"group_event:{self._cluster}",
-                transaction_version=tables.to_ms(newest),
+                transaction_version=tables.to_ms(compared),
             )  # fmt: skip
-        self._looks, self._compared = looks, newest
+        self._looks, self._compared = looks, compared
         return len(fresh)
 
+    def _rows(self, start: datetime) -> list[dict[str, Any]]:
+        """One window, rows of one group one after another."""
+        where = (pc.field("kafka_cluster") == self._cluster) & (pc.field("window_start") == start)
+        rows = tables.read(self._root, GROUP_LAG.name, columns=_COLUMNS, where=where)
+        return sorted(rows, key=lambda row: str(row["group_id"]))
+
     def _compare(self, looks: dict[str, GroupLook], window: Sequence[Row]) -> Iterator[Row]:
-        """Events of one window; `looks` becomes what was seen in it. Rows of one group come one after another."""
+        """Events of one window; `looks` becomes what was seen in it."""
         for group, listed in groupby(window, key=lambda row: str(row["group_id"])):
             look = _look(list(listed))
             before, looks[group] = looks.get(group), look
@@ -93,17 +106,16 @@ class GroupEventKeeper:
                     **_columns(event, look),
                 }
 
-    def _look_back(self) -> datetime | None:
-        """Where to begin after a start: so many windows before the newest there are."""
+    def _span(self) -> tuple[datetime, datetime] | None:
+        """Oldest and newest window by the files' statistics alone; None where there is none yet."""
         delta = tables.open_table(self._root, GROUP_LAG.name)
         actions = pa.table(delta.get_add_actions(flatten=True)) if delta is not None else None
         if actions is None or "max.window_start" not in actions.column_names:
             return None
-        newest: datetime | None = pc.max(actions["max.window_start"]).as_py()
-        if newest is None:
+        oldest, newest = pc.min(actions["min.window_start"]).as_py(), pc.max(actions["max.window_start"]).as_py()
+        if oldest is None or newest is None:
             return None
-        aware = newest if newest.tzinfo else newest.replace(tzinfo=UTC)
-        return aware - timedelta(milliseconds=LOOK_BACK_WINDOWS * self._window_ms)
+        return _aware(oldest), _aware(newest)
 
     def _not_kept(self, events: Sequence[Row]) -> Sequence[Row]:
         """After a start: events of windows later than the newest that has any."""
@@ -115,11 +127,9 @@ class GroupEventKeeper:
         return [event for event in events if newest is None or event["window_start"] > newest]
 
 
-def _windows(rows: list[dict[str, Any]]) -> Iterator[Sequence[Row]]:
-    """Rows by window, oldest first; within one by group."""
-    rows.sort(key=lambda row: (row["window_start"], row["group_id"]))
-    for _, window in groupby(rows, key=lambda row: row["window_start"]):
-        yield list(window)
+def _aware(time: datetime) -> datetime:
+    """Statistics may come without their zone, which is UTC."""
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _look(rows: Sequence[Row]) -> GroupLook:
