@@ -34,8 +34,8 @@ def configure_logging(settings: LogSettings) -> None:
     structlog.configure(
         processors=[*common, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
+        # Looked up anew each time: standard error may be replaced, and closed, while loggers live on.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
     _adopt_libraries(common, rendering, level)
 
