@@ -1,6 +1,5 @@
 """Reads one observation through one admin client: a handful of batched requests, whatever the number of partitions."""
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,10 +10,10 @@ from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
+from streaming.collect.groups import GroupSampler
 from streaming.collect.jmx import read_counters
 from streaming.collect.observation import (
     BrokerCounters,
-    GroupView,
     LogDirs,
     Observation,
     PartitionKey,
@@ -26,17 +25,18 @@ from streaming.settings import CollectSettings
 log = structlog.get_logger()
 
 NO_LEADER = -1
-NOTHING_COMMITTED = -1
 
 
-def observe(admin: KafkaAdminClient, http: httpx.Client, settings: CollectSettings, *, now_ms: int) -> Observation:
+def observe(
+    admin: KafkaAdminClient, http: httpx.Client, groups: GroupSampler, settings: CollectSettings, *, now_ms: int
+) -> Observation:
     """Read everything; a part that can't be read is left out (and logged). Raises KafkaError without any metadata."""
     brokers = [row for row in admin.describe_cluster()["brokers"] if not row.get("is_fenced", False)]
     racks = {row["broker_id"]: row["rack"] or None for row in brokers}
     partitions = _partitions(admin)
     sizes, log_dirs = _log_dirs(admin, racks)
     counters = _counters(http, settings.jmx_endpoints)
-    return Observation(now_ms, racks, partitions, sizes, log_dirs, counters, _groups(admin, settings))
+    return Observation(now_ms, racks, partitions, sizes, log_dirs, counters, groups.read(admin, settings))
 
 
 def _partitions(admin: KafkaAdminClient) -> dict[PartitionKey, PartitionView]:
@@ -102,34 +102,3 @@ def _replica_sizes(log_dirs: Iterable[Mapping[str, Any]]) -> dict[PartitionKey, 
 def _counters(http: httpx.Client, endpoints: Mapping[int, str]) -> dict[int, BrokerCounters]:
     found = {broker: read_counters(http, broker, url) for broker, url in sorted(endpoints.items())}
     return {broker: counters for broker, counters in found.items() if counters is not None}
-
-
-def _groups(admin: KafkaAdminClient, settings: CollectSettings) -> dict[str, GroupView]:
-    """Groups that the settings select, at most `groups_max`; which were left out for number is logged."""
-    include, exclude = re.compile(settings.groups_include), re.compile(settings.groups_exclude)
-    try:
-        names = sorted({row["group_id"] for row in admin.list_groups()})
-        chosen = [name for name in names if include.search(name) and not exclude.search(name)]
-        if len(chosen) > settings.groups_max:
-            log.warning("groups_left_out", count=len(chosen) - settings.groups_max, groups_max=settings.groups_max)
-        chosen = chosen[: settings.groups_max]
-        if not chosen:
-            return {}
-        described = admin.describe_groups(chosen)
-        committed = admin.list_group_offsets(chosen)
-    except KafkaError as error:
-        log.warning("groups_unread", error=type(error).__name__)
-        return {}
-    return {name: _group_view(described.get(name, {}), committed.get(name, {})) for name in chosen}
-
-
-def _group_view(described: Mapping[str, Any], committed: Mapping[TopicPartition, Any]) -> GroupView:
-    owners: dict[PartitionKey, tuple[str, str]] = {}
-    for member in described.get("members", ()):
-        assignment = member.get("member_assignment")
-        topics = assignment.get("assigned_partitions", ()) if isinstance(assignment, dict) else ()
-        for topic in topics:
-            for partition in topic["partitions"]:
-                owners[(topic["topic"], partition)] = (member["member_id"], member["client_id"])
-    offsets = {(tp.topic, tp.partition): row.offset for tp, row in committed.items() if row.offset > NOTHING_COMMITTED}
-    return GroupView(str(described.get("group_state", "Unknown")), offsets, owners)

@@ -14,6 +14,7 @@ import structlog
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
+from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
@@ -57,6 +58,7 @@ class Collector:
         self._http = httpx.Client(timeout=JMX_TIMEOUT_S)
         self._admin: KafkaAdminClient = admin_client(settings.kafka)
         self._producer: KafkaProducer = producer(settings.kafka)
+        self._groups = GroupSampler()
         self._before: Observation | None = None
         self._failures = 0
         ensure_topics(self._admin, settings)
@@ -72,7 +74,7 @@ class Collector:
     def sample(self, *, now_ms: int) -> int:
         """One observation; returns the number of records written (0 for the first, and where reading failed)."""
         try:
-            after = observe(self._admin, self._http, self._settings.collect, now_ms=now_ms)
+            after = observe(self._admin, self._http, self._groups, self._settings.collect, now_ms=now_ms)
             written = self._write(after)
         except (KafkaError, OSError) as error:
             self._failures += 1

@@ -16,6 +16,7 @@ from kafka.structs import TopicPartition
 
 from assignor_core.lag import LagStatus
 from streaming import tables
+from streaming.collect.groups import GroupSampler
 from streaming.collect.observe import observe
 from streaming.collect.records import consumer_lag_records
 from streaming.kafka_clients import admin_client, consumer
@@ -116,13 +117,14 @@ class Watch:
         )
         self._admin = admin_client(settings.kafka)
         self._http = httpx.Client()
+        self._groups = GroupSampler()
         self._windows = Windows("test", WINDOW_MS)
         schema = tables.arrow_schema(TABLES["group_lag"])
         self._schema = pa.schema([schema.field(name) for name in COLUMNS])
 
     def look(self) -> dict[str, list[dict[str, Any]]]:
         """Partitions by group, judged now."""
-        seen = observe(self._admin, self._http, self.settings.collect, now_ms=time.time_ns() // 1_000_000)
+        seen = observe(self._admin, self._http, self._groups, self.settings.collect, now_ms=time.time_ns() // 1_000_000)
         self._windows.add(value for _, value in consumer_lag_records("test", seen))
         picture = judge(pa.Table.from_pylist(self._windows.rows(), schema=self._schema), self.settings)
         found: dict[str, list[dict[str, Any]]] = {}

@@ -1,0 +1,104 @@
+"""What the group sampler asks a broker for: no more than needed, and one bad group spoils nobody else's figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.errors import GroupAuthorizationFailedError, KafkaError
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from streaming.collect.groups import BATCH, IDLE_LOOKS, GroupSampler
+from streaming.settings import CollectSettings
+
+
+@dataclass
+class Brokers:
+    """As much of an admin client as is used; `offsets` by group, all on partition 0 of one topic."""
+
+    offsets: dict[str, int]
+    states: dict[str, str] = field(default_factory=dict)
+    refused: frozenset[str] = frozenset()
+    down: bool = False
+    described: list[list[str]] = field(default_factory=list)
+    fetched: list[list[str]] = field(default_factory=list)
+
+    def list_groups(self) -> list[dict[str, Any]]:
+        if self.down:
+            raise KafkaError
+        other = [{"group_id": "workers", "protocol_type": "connect", "group_state": "Stable"}]
+        return other + [
+            {"group_id": name, "protocol_type": "consumer", "group_state": self.states.get(name, "Stable")}
+            for name in self.offsets
+        ]
+
+    def describe_groups(self, names: Sequence[str]) -> dict[str, Any]:
+        self.described.append(list(names))
+        assignment = {"assigned_partitions": [{"topic": "t", "partitions": [0]}]}
+        member = {"member_id": "m", "client_id": "c", "member_assignment": assignment}
+        return {name: {"group_state": "Stable", "members": [member]} for name in names}
+
+    def list_group_offsets(self, names: Sequence[str]) -> dict[str, Any]:
+        self.fetched.append(list(names))
+        if self.refused & set(names):
+            raise GroupAuthorizationFailedError
+        row = {name: OffsetAndMetadata(self.offsets[name], "", -1) for name in names}
+        return {name: {TopicPartition("t", 0): row[name]} for name in names}
+
+
+def read(sampler: GroupSampler, brokers: Brokers, **settings: Any) -> dict[str, Any]:
+    return dict(sampler.read(cast(KafkaAdminClient, brokers), CollectSettings(**settings)))
+
+
+def test_groups_are_asked_about_in_batches() -> None:
+    brokers = Brokers({f"g{number:04}": number for number in range(2 * BATCH + 1)})
+    found = read(GroupSampler(), brokers)
+    assert [len(names) for names in brokers.fetched] == [BATCH, BATCH, 1]
+    assert found["g0007"].committed == {("t", 0): 7}
+    assert found["g0007"].owners == {("t", 0): ("m", "c")}
+    assert "workers" not in found
+
+
+def test_a_group_that_is_refused_is_missing_alone() -> None:
+    brokers = Brokers({f"g{number}": 1 for number in range(20)}, refused=frozenset({"g13"}))
+    assert read(GroupSampler(), brokers).keys() == brokers.offsets.keys() - {"g13"}
+    assert len(brokers.fetched) <= 2 * 5 + 1  # halved, not asked one by one
+
+
+def test_groups_without_members_are_not_described_and_once_still_rarely_fetched() -> None:
+    brokers = Brokers({"idle": 5, "live": 5}, states={"idle": "Empty"})
+    sampler = GroupSampler()
+    looks = [read(sampler, brokers) for _ in range(2 + 2 * IDLE_LOOKS)]
+    assert all(look["idle"].committed == {("t", 0): 5} and look["idle"].state == "Empty" for look in looks)
+    assert all(names == ["live"] for names in brokers.described)
+    fetches = sum("idle" in names for names in brokers.fetched)
+    assert fetches == 2 + 2  # twice to see that it stands still, then at every sixth look
+    assert sum("live" in names for names in brokers.fetched) == len(looks)
+
+
+def test_a_group_without_members_that_commits_is_fetched_at_every_look() -> None:
+    brokers = Brokers({"assigns itself": 0}, states={"assigns itself": "Empty"})
+    sampler = GroupSampler()
+    for offset in range(10):
+        brokers.offsets["assigns itself"] = offset
+        assert read(sampler, brokers)["assigns itself"].committed == {("t", 0): offset}
+
+
+def test_an_idle_group_that_comes_to_life_is_read_at_once() -> None:
+    brokers = Brokers({"g": 5}, states={"g": "Empty"})
+    sampler = GroupSampler()
+    for _ in range(4):
+        read(sampler, brokers)
+    brokers.states["g"], brokers.offsets["g"] = "Stable", 9
+    found = read(sampler, brokers)["g"]
+    assert (found.state, found.committed) == ("Stable", {("t", 0): 9})
+
+
+@pytest.mark.parametrize("settings", [{"groups_include": "^a"}, {"groups_exclude": "^b"}, {"groups_max": 1}])
+def test_settings_choose_the_groups(settings: dict[str, Any]) -> None:
+    assert read(GroupSampler(), Brokers({"a": 1, "b": 1}), **settings).keys() == {"a"}
+
+
+def test_without_an_answer_there_are_no_groups() -> None:
+    assert read(GroupSampler(), Brokers({"a": 1}, down=True)) == {}
