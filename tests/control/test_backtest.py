@@ -48,7 +48,8 @@ def test_settings_are_tried_on_the_same_past(
     # Until three windows were over and the plan took five more; of the 30, none after that.
     assert shipped["windows_in_skew"] == 8
     assert backtest(tmp_path, capsys, "--set", "trigger.enter_ratio=1.9")["triggers"] == 0
-    assert backtest(tmp_path, capsys, "--hours", "0.1")["windows"] in (5, 6)
+    # A slow machine may be minutes past the windows by now.
+    assert 10 <= backtest(tmp_path, capsys, "--hours", "0.25")["windows"] <= 15
 
 
 def test_it_is_told_in_words_too(settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
