@@ -169,21 +169,36 @@ def _receiving(movement: Movement) -> tuple[int, ...]:
 
 
 def _unhealthy(plan: Plan, cluster: LiveCluster, moving: Iterable[PartitionKey]) -> str | None:
-    """Why no further load should be put on the cluster now, or None."""
-    offline = sorted(key for key, partition in cluster.partitions.items() if partition.leader == NO_LEADER)
+    """Why no further load should be put on the cluster now, or None.
+
+    What the plan is for is no reason to wait: replicas missing on lost brokers, where all it does is replace those.
+    """
+    lost = _replaced(plan, cluster)
+    offline = sorted(
+        key
+        for key, partition in cluster.partitions.items()
+        if partition.leader == NO_LEADER and not lost.issuperset(partition.replicas)
+    )
     if offline:
         return f"{len(offline)} partitions are offline, first {_name(offline[0])}"
     ours = set(moving)
     lagging = sorted(
         key
         for key, partition in cluster.partitions.items()
-        if key not in ours and not partition.reassigning and len(partition.isr) < len(partition.replicas)
+        if key not in ours and not partition.reassigning and not lost >= set(partition.replicas) - set(partition.isr)
     )
     if lagging:
         return f"{len(lagging)} partitions are under-replicated, first {_name(lagging[0])}"
     needed = sorted({broker for movement in plan.movements for broker in movement.new_replicas})
     missing = [broker for broker in needed if broker not in cluster.broker_racks]
     return f"broker {missing[0]} is down" if missing else None
+
+
+def _replaced(plan: Plan, cluster: LiveCluster) -> frozenset[int]:
+    """Brokers that are gone and whose replicas the plan makes anew elsewhere, if it does nothing else."""
+    relieved = [set(movement.old_replicas) - set(movement.new_replicas) for movement in plan.movements]
+    gone = [brokers - cluster.broker_racks.keys() for brokers in relieved]
+    return frozenset().union(*gone) if all(gone) else frozenset()
 
 
 def _key(movement: Movement) -> PartitionKey:

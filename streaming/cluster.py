@@ -60,7 +60,8 @@ class Cluster:
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
         """Log size in bytes by (broker, partition); copies under way inside a broker (future replicas) left out."""
         with _translated("read log dirs"):
-            answers = self._admin.describe_log_dirs()
+            # Asked of all that it has ever known, the client fails while one of them is down.
+            answers = self._admin.describe_log_dirs(brokers=[broker["broker_id"] for broker in self._brokers()])
         return {
             (answer["broker"], (topic["name"], partition["partition_index"])): partition["partition_size"]
             for answer in answers
@@ -121,12 +122,14 @@ class Cluster:
         self._change_replica_lists("APPEND", leaders, followers)
 
     def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
-        """Set the replication throttle of these brokers, bytes/s, in both directions."""
+        """Set the replication throttle of these brokers, bytes/s, both directions; those that are gone are left out."""
+        alive = {broker["broker_id"] for broker in self._brokers()}
         self._alter(
             ConfigResourceType.BROKER,
             {
                 str(broker): {LEADER_RATE: ("SET", str(rate)), FOLLOWER_RATE: ("SET", str(rate))}
                 for broker, rate in rates_bytes_per_sec.items()
+                if broker in alive
             },
         )
 

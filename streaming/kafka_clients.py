@@ -3,11 +3,12 @@
 Secrets come from the settings' environment variables or from a file, and never leave this module.
 """
 
+from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, UnknownBrokerIdError
 
 from streaming.errors import ClusterUnreachable, UsageProblem
 from streaming.settings import KafkaSettings
@@ -69,13 +70,30 @@ def spark_options(settings: KafkaSettings) -> dict[str, str]:
 
 
 class _AdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
-    """kafka-python's, which asks the broker it once took for the controller for ever, gone or not."""
+    """kafka-python's, which believes for long what it heard: who the controller is, which brokers there are."""
 
     async def _send_request_to_controller(self, *arguments: Any, **options: Any) -> Any:
         try:
             return await super()._send_request_to_controller(*arguments, **options)
         except (KafkaError, OSError):
             self._controller_id = None  # whoever asks next finds out who it is now
+            raise
+
+    async def _send_alter_configs_requests(self, *arguments: Any, **options: Any) -> Any:
+        return await self._asked(super()._send_alter_configs_requests(*arguments, **options))
+
+    async def _async_describe_configs(self, *arguments: Any, **options: Any) -> Any:
+        return await self._asked(super()._async_describe_configs(*arguments, **options))
+
+    async def _async_describe_log_dirs(self, *arguments: Any, **options: Any) -> Any:
+        return await self._asked(super()._async_describe_log_dirs(*arguments, **options))
+
+    async def _asked(self, request: Awaitable[Any]) -> Any:
+        """A request to a certain broker: one that was away and is back would else stay unknown for minutes."""
+        try:
+            return await request
+        except UnknownBrokerIdError:
+            self._manager.cluster.request_update()
             raise
 
 

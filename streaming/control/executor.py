@@ -59,15 +59,16 @@ class Executor:
             self._journal.write_event(record, "refused", problem, now_ms=now_ms)
             log.warning("plan_refused", plan_id=record.plan_id[:12], reason=problem)
             return False
-        # A rate that somebody else has set on a broker is respected, and is not ours to remove.
+        # A rate that somebody else has set is respected, and is not ours to remove; a broker that is gone takes none.
         foreign = self._cluster.throttle_rates().keys()
+        alive = self._cluster.describe().broker_racks.keys()
         self._journal.write_event(
             record,
             "started",
             f"plan {approved.plan.plan_id[:12]} with {len(approved.plan.movements)} movements",
             now_ms=now_ms,
             throttle_bytes_per_sec=self._settings.control.throttle_bytes_per_sec,
-            throttled_brokers=sorted(throttle_scope(approved.plan).brokers - foreign),
+            throttled_brokers=sorted((throttle_scope(approved.plan).brokers & alive) - foreign),
         )
         self._set_throttle(record, approved.plan, now_ms)
         return True

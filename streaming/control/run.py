@@ -147,13 +147,18 @@ class ControlLoop:
         )
 
     def _begin_approved(self, *, now_ms: int) -> None:
-        """Start the oldest plan that was approved and not begun; one that has expired is refused by `begin`."""
+        """Start the oldest plan that was approved and has not ended; one that has expired is refused by `begin`."""
         recent = self._journal.executions(now_ms=now_ms, within_ms=2 * self._settings.planner.plan_ttl_ms)
-        record = next((record for record in recent if record.last_event == APPROVED), None)
-        if record is not None:
-            plan = self._journal.plan(record.plan_id)
-            if self._executor.begin(record, plan, now_ms=now_ms):
-                self._active = (record, plan)
+        record = next((record for record in recent if not record.ended), None)
+        if record is None:
+            return
+        plan = self._journal.plan(record.plan_id)
+        if record.last_event != APPROVED:
+            # Its start was written, and then the cluster did not answer.
+            self._executor.resume(record, plan.plan, now_ms=now_ms)
+            self._active = (record, plan)
+        elif self._executor.begin(record, plan, now_ms=now_ms):
+            self._active = (record, plan)
 
     def _continue(self, record: ExecutionRecord, plan: PlanRecord, *, now_ms: int) -> None:
         known = {row.execution_id: row for row in self._journal.executions(now_ms=now_ms)}

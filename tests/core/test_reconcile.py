@@ -97,3 +97,16 @@ def test_what_differs_from_the_approved_plan_is_named() -> None:
         "t-2 is gone",
     )
     assert differences(plan(((1,), (2,))), cluster(at(1))) == ()
+
+
+def test_a_plan_that_only_replaces_lost_replicas_does_not_wait_for_them() -> None:
+    lost = LivePartition((1, 4), 1, (1,))
+    only_there = LivePartition((4,), -1, ())
+    replacing = plan(((1, 4), (1, 2)))
+    assert step(replacing, cluster(lost, only_there)) == Submit({("t", 0): (1, 2)})
+    # Another broker's replica is missing as well: that is another matter.
+    assert isinstance(step(replacing, cluster(lost, LivePartition((1, 3), 1, (1,)))), Wait)
+    # A plan that does more than replace waits, as any other.
+    assert isinstance(step(plan(((1, 4), (1, 2)), ((1,), (3,))), cluster(lost, at(1))), Wait)
+    # So does one whose broker is back, and catching up.
+    assert isinstance(step(replacing, cluster(lost, at(1), brokers=(1, 2, 3, 4))), Wait)

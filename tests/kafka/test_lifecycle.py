@@ -15,6 +15,7 @@ from assignor_core.live import LiveCluster
 from streaming import tables
 from streaming.cluster import Cluster
 from streaming.control.deciding import Decider
+from streaming.control.executor import Executor
 from streaming.control.intents import drained_brokers
 from streaming.control.journal import Journal
 from streaming.demo.brokers import EmbeddedCluster
@@ -149,6 +150,15 @@ def test_what_a_lost_broker_held_is_planned_elsewhere_after_the_grace_time(
     assert Journal(own).last_decision()["reason"] == "broker_failed"  # type: ignore[index]
     movements = {(row.topic, row.partition): row.new_replicas for row in proposal.plan.movements}
     assert movements.keys() == held_by(lost, 4)
-    cluster.reassign(movements)
+    journal = Journal(own)
+    approved = journal.plan(proposal.plan.plan_id)
+    record = journal.approve(approved, "a test", now_ms=later_ms)
+    executor = Executor(cluster, journal, own)
+    assert executor.begin(record, approved, now_ms=later_ms)
+    deadline = time.monotonic() + DEADLINE_S
+    while not executor.tick(record, approved.plan, now_ms=later_ms):
+        assert time.monotonic() < deadline, record.events[-1]
+        time.sleep(0.3)
+    assert record.last_event == "done"
     replaced = wait_for(admin, 4, holds=False)
     assert all(len(row.isr) == len(row.replicas) for row in replaced.partitions.values())
