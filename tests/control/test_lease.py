@@ -168,4 +168,4 @@ def test_no_change_of_the_cluster_is_sent_without_it(tmp_path: Path, clock: Cloc
     with pytest.raises(LeaseLost):
         cluster.elect_preferred([("t", 0)])
     with pytest.raises(LeaseLost):
-        cluster.set_throttle_rates({1: 1_000})
+        cluster.set_throttled_replicas({"t": frozenset({(0, 1)})}, {})
