@@ -169,13 +169,26 @@ def test_prometheus_is_configured_as_elsewhere_but_for_addresses(compose: Compos
 
 def test_grafana_finds_datasource_and_boards_where_they_are_mounted(compose: Compose) -> None:
     inside = mounts(compose.services["grafana"])
-    provisioning = DEPLOY / inside[PurePosixPath("/etc/grafana/provisioning")]
-    (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yml").read_text())["datasources"]
+    provisioning = PurePosixPath("/etc/grafana/provisioning")
+    sources = DEPLOY / inside[provisioning / "datasources"] / "prometheus.yml"
+    (source,) = yaml.safe_load(sources.read_text())["datasources"]
     host, port = re.fullmatch(r"http://([\w-]+):(\d+)", source["url"]).groups()  # type: ignore[union-attr]
     assert any(address.endswith(f":{port}") for address in compose.services[host].ports)
-    (provider,) = yaml.safe_load((provisioning / "dashboards" / "rebalancer.yml").read_text())["providers"]
+    providers = DEPLOY / inside[provisioning / "dashboards"] / "rebalancer.yml"
+    (provider,) = yaml.safe_load(providers.read_text())["providers"]
     boards = DEPLOY / inside[PurePosixPath(provider["options"]["path"])]
     assert len(list(boards.glob("*.json"))) == 5
+
+
+def test_grafana_judges_alerts_only_where_its_line_is_made_one(compose: Compose) -> None:
+    """Prometheus and Grafana both judging would tell everything twice."""
+    alerting = "./grafana/provisioning/alerting:/etc/grafana/provisioning/alerting:ro"
+    assert alerting not in compose.services["grafana"].volumes
+    text = COMPOSE.read_text()
+    assert text.count(f"      # - {alerting}\n") == 1
+    changed = yaml.safe_load(text.replace(f"# - {alerting}", f"- {alerting}"))
+    assert alerting in changed["services"]["grafana"]["volumes"]
+    assert (DEPLOY / alerting.partition(":")[0] / "rebalancer.yml").is_file()
 
 
 def properties_of(service: Service) -> dict[str, str]:
