@@ -1,11 +1,12 @@
 """Why a group lags: each cause with the figure that shows it, and what helps. Pure; acts on nothing.
 
 Causes are told by where the lag sits: with one broker's partitions, with one partition, with one member, or everywhere.
+What a hot partition's member reads shows nothing else, nor does a partition that is hardly written.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -18,6 +19,8 @@ EXPLAINED_MIN = 0.8
 EVERYWHERE_MIN = 0.8
 HOT_PARTITION_MIN = 2.0
 """Times the median of the group's partitions of the topic."""
+HARDLY_WRITTEN_MAX = 0.05
+"""Of what is written to those that lag, on average: a partition below it that keeps up shows nothing."""
 STORM_PER_HOUR = 6.0
 
 
@@ -108,16 +111,10 @@ def find_rebalance_storm(group: GroupReading) -> Finding | None:
 
 def find_hot_partition(group: GroupReading) -> Finding | None:
     """One partition that lags is written far more than its siblings."""
-    worst: tuple[float, Reading] | None = None
-    for row in group.lagging:
-        rates = sorted(one.produced_per_sec for one in group.partitions if one.topic == row.topic)
-        median = rates[(len(rates) - 1) // 2]
-        ratio = row.produced_per_sec / median if median > 0 else float("inf") if row.produced_per_sec > 0 else 0.0
-        if len(rates) > 1 and ratio >= HOT_PARTITION_MIN and (worst is None or ratio > worst[0]):
-            worst = (ratio, row)
-    if worst is None:
+    hot = _hot_partitions(group)
+    if not hot:
         return None
-    row = worst[1]
+    row = hot[0]
     total = sum(one.produced_per_sec for one in group.partitions if one.topic == row.topic)
     figure = f"takes {row.produced_per_sec / total:.0%} of the records of {row.topic}, {row.produced_per_sec:,.0f}/s"
     helps = f"a key that spreads, or: kafka-topics.sh --alter --topic {row.topic} --partitions N"
@@ -127,27 +124,33 @@ def find_hot_partition(group: GroupReading) -> Finding | None:
 def find_hot_broker(group: GroupReading) -> Finding | None:
     """The lag sits with the partitions that one broker leads, which is loaded above the mean."""
     hot = {broker for broker, ratio in group.broker_load_ratio.items() if ratio > 1.0}
-    found = _explains(group, lambda row: row.broker if row.broker in hot else None)
+    rest = _telling(group)
+    found = _explains(rest, lambda row: row.broker if row.broker in hot else None)
     if found is None:
         return None
-    broker, behind, owned = found
-    figure = (
-        f"{behind} of {len(group.lagging)} partitions behind are led by it, {owned} of {len(group.partitions)} in all"
-    )
+    broker, behind, led = found
+    figure = f"{behind} of {len(rest.lagging)} partitions behind are led by it, {led} of {len(rest.partitions)} in all"
     ratio = group.broker_load_ratio[int(broker)]
     return Finding(Cause.HOT_BROKER, f"broker {broker}", f"{figure}; load {ratio:.2f} x mean", "rebalancer plan")
 
 
 def find_slow_member(group: GroupReading) -> Finding | None:
-    """The lag sits with the partitions that one of several members owns."""
-    found = _explains(group, lambda row: row.member_id)
-    if found is None or len(group.members) < 2:
+    """The lag sits with the partitions that one of several members owns, and another reads more than it does."""
+    found = _explains(_telling(group), lambda row: row.member_id)
+    if found is None:
         return None
     member, behind, owned = found
+    read = {
+        name: sum(row.consumed_per_sec for row in group.partitions if row.member_id == name) for name in group.members
+    }
+    # One that reads as much as any other is not slow: it was given more.
+    if read[member] >= max((rate for name, rate in read.items() if name != member), default=0.0):
+        return None
     client = next((row.client_id for row in group.partitions if row.member_id == member), None) or member
-    read = sum(row.consumed_per_sec for row in group.partitions if row.member_id == member)
     written = sum(row.produced_per_sec for row in group.partitions if row.member_id == member)
-    figure = f"{behind} of its {owned} partitions behind, it reads {read:,.0f}/s of {written:,.0f}/s; others keep up"
+    figure = (
+        f"{behind} of its {owned} partitions behind, it reads {read[member]:,.0f}/s of {written:,.0f}/s; others keep up"
+    )
     return Finding(
         Cause.SLOW_MEMBER, f"{client} ({member})", figure, "look at that member's CPU, garbage and downstream"
     )
@@ -180,6 +183,36 @@ CAUSES: tuple[Callable[[GroupReading], Finding | None], ...] = (
 )  # fmt: skip
 
 
+def _hot_partitions(group: GroupReading) -> tuple[Reading, ...]:
+    """Those that lag and are written far more than their siblings, hottest first; a trifle to the group is not hot."""
+    rates: dict[str, list[float]] = defaultdict(list)
+    for row in group.partitions:
+        rates[row.topic].append(row.produced_per_sec)
+    medians = {topic: sorted(found)[(len(found) - 1) // 2] for topic, found in rates.items() if len(found) > 1}
+    mean = _mean_written(group.lagging)
+    hot = [
+        row
+        for row in group.lagging
+        if row.topic in medians
+        and row.produced_per_sec > 0
+        and row.produced_per_sec >= max(HOT_PARTITION_MIN * medians[row.topic], mean)
+    ]
+    return tuple(sorted(hot, key=lambda row: (-row.produced_per_sec, row.topic, row.partition)))
+
+
+def _telling(group: GroupReading) -> GroupReading:
+    """The group without what hot partitions keep their members from, and what keeps up as it is hardly written."""
+    hot = set(_hot_partitions(group))
+    burdened = {row.member_id for row in hot if row.member_id is not None}
+    rest = [row for row in group.partitions if row not in hot and row.member_id not in burdened]
+    least = HARDLY_WRITTEN_MAX * _mean_written([row for row in rest if row.lags])
+    return replace(group, partitions=[row for row in rest if row.lags or row.produced_per_sec >= least])
+
+
+def _mean_written(rows: Sequence[Reading]) -> float:
+    return sum(row.produced_per_sec for row in rows) / len(rows) if rows else 0.0
+
+
 def _explains(group: GroupReading, key: Callable[[Reading], K | None]) -> tuple[K, int, int] | None:
     """The key whose partitions nearly all lag while nearly all others do not: (key, those that lag, all of them)."""
     behind, owned = _counts(group.lagging, key), _counts(group.partitions, key)
@@ -201,7 +234,8 @@ def _counts(rows: Iterable[Reading], key: Callable[[Reading], K | None]) -> dict
 
 
 def _everywhere(group: GroupReading) -> bool:
-    return len(group.lagging) >= EVERYWHERE_MIN * len(group.partitions)
+    rest = _telling(group)
+    return bool(rest.lagging) and len(rest.lagging) >= EVERYWHERE_MIN * len(rest.partitions)
 
 
 def _flow(group: GroupReading) -> str:

@@ -70,3 +70,63 @@ def test_a_member_alone_is_not_called_slow() -> None:
 def test_a_topic_with_one_written_partition_has_a_hot_one() -> None:
     (found,) = diagnose(group(lambda p: p == 2, written=lambda p: 500.0 if p == 2 else 0.0))
     assert (found.cause, found.subject) == (Cause.HOT_PARTITION, "orders-2")
+
+
+def founding(*, members_per_broker: int, hot_rate: float = 0.6) -> GroupReading:
+    """The founding example, read by members near their broker that can all read the same: broker 1's can't keep up."""
+    rows = []
+    for topic, per_broker, written in (("topic-A", (15, 7, 8), 100.0), ("topic-B", (5, 13, 12), 0.01)):
+        brokers = [broker for broker, count in zip((1, 2, 3), per_broker, strict=True) for _ in range(count)]
+        for p, broker in enumerate(brokers):
+            lags = broker == 1 and topic == "topic-A"
+            member = f"m{broker}-{p % members_per_broker}"
+            status = LagStatus.WARN if lags else LagStatus.OK
+            read = written * (hot_rate if lags else 1.0)
+            rows.append(Reading(topic, p, status, member, member, broker, read, written))
+    return GroupReading("billing", rows, {1: 1.5, 2: 0.7, 3: 0.8})
+
+
+@pytest.mark.parametrize("members_per_broker", [1, 2])
+def test_in_the_founding_example_it_is_the_broker_though_a_quarter_of_it_is_hardly_written(
+    members_per_broker: int,
+) -> None:
+    (found,) = diagnose(founding(members_per_broker=members_per_broker))
+    assert (found.cause, found.subject) == (Cause.HOT_BROKER, "broker 1")
+    assert found.figure == "15 of 15 partitions behind are led by it, 15 of 30 in all; load 1.50 x mean"
+
+
+def test_a_member_that_reads_less_than_others_can_is_slow_on_a_hot_broker_too() -> None:
+    causes = [found.cause for found in diagnose(founding(members_per_broker=1, hot_rate=0.3))]
+    assert causes == [Cause.HOT_BROKER, Cause.SLOW_MEMBER]
+
+
+def skewed(*, sibling_lags: bool, all_lag: bool = False) -> GroupReading:
+    """Nine partitions, three members; one takes ten times its siblings' records, and its member reads all it can."""
+    rows = []
+    for p in range(9):
+        lags = p == 4 or all_lag or (sibling_lags and p in (3, 5))
+        written = 1_000.0 if p == 4 else 100.0
+        read = 400.0 if p == 4 else 90.0 if lags else 100.0
+        status = LagStatus.WARN if lags else LagStatus.OK
+        rows.append(Reading("orders", p, status, f"m{p // 3}", f"c{p // 3}", 1 + p // 3, read, written))
+    return GroupReading("billing", rows, {1: 0.5, 2: 2.0, 3: 0.5})
+
+
+@pytest.mark.parametrize("sibling_lags", [False, True])
+def test_a_hot_partition_is_named_alone_though_its_member_and_broker_lag_with_it(sibling_lags: bool) -> None:
+    (found,) = diagnose(skewed(sibling_lags=sibling_lags))
+    assert (found.cause, found.subject) == (Cause.HOT_PARTITION, "orders-4")
+
+
+def test_where_all_lags_beside_a_hot_partition_members_are_few_too() -> None:
+    assert [found.cause for found in diagnose(skewed(sibling_lags=True, all_lag=True))] == [
+        Cause.HOT_PARTITION,
+        Cause.TOO_FEW_MEMBERS,
+    ]
+
+
+def test_a_partition_that_is_hardly_written_is_never_the_hot_one() -> None:
+    rows = [
+        Reading("big", p, LagStatus.WARN, f"m{p % 2}", f"c{p % 2}", 1 + p % 3, 500.0, 1_000.0) for p in range(6)
+    ] + [Reading("small", p, LagStatus.WARN, "m0", "c0", 1, 0.1, 0.3 if p == 2 else 0.1) for p in range(3)]
+    assert [found.cause for found in diagnose(GroupReading("g", rows, RATIOS))] == [Cause.TOO_FEW_MEMBERS]
