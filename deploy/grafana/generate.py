@@ -106,6 +106,8 @@ def _panel(panel: Loaded) -> AnyPanel:
     kind = panel["kind"]
     shape = SHAPES[kind]().title(panel["title"]).description(panel["description"]).unit(panel["unit"])
     shape = shape.datasource(SOURCE)
+    if "none" in panel:
+        shape = shape.no_value(panel["none"])
     if panel.get("names"):
         shape = shape.text_mode(BigValueTextMode.NAME)
     if "steps" in panel:

@@ -76,7 +76,8 @@ def draw(card: Card, panel: Loaded, answers: Answers, timeline: Timeline) -> Non
     if any(answers):
         KINDS[panel["type"]](card, panel, answers, timeline)
     else:
-        card.text(width / 2, height / 2, "no data", fontsize=10, color=FAINT, ha="center")
+        nothing = panel["fieldConfig"]["defaults"].get("noValue", "no data")
+        card.text(width / 2, height / 2, nothing, fontsize=10, color=FAINT, ha="center")
 
 
 def _lines(card: Card, panel: Loaded, answers: Answers, timeline: Timeline) -> None:

@@ -153,9 +153,16 @@ GROUPS = (
     ),
     _gauge(
         "consumergroup_lag_retention_ratio",
-        "Worst lag per records retained: at 1 unread records are being deleted",
+        "Worst lag per records retained: at 1 unread records are being deleted; absent while nothing ever was",
         "consumergroup",
         "topic",
+    ),
+    _counter("consumergroup_rebalances_total", "Rebalances seen this week, at least: see above", "consumergroup"),
+    _gauge("consumergroup_members", "Members that own partitions at the newest sample", "consumergroup"),
+    _gauge(
+        "consumergroup_rebalance_duration_seconds",
+        "How long the newest rebalance took at most: see above; absent where none was seen",
+        "consumergroup",
     ),
     _gauge("consumergroup_partitions", "Partitions by verdict", "consumergroup", "topic", "status"),
 )

@@ -1,4 +1,4 @@
-"""The group part of a snapshot: verdict and lag of each consumer group, worst first, and its lag by topic.
+"""The group part of a snapshot: verdict and lag of each consumer group, worst first, its lag by topic, its members.
 
 Reads the newest windows of `group_lag`, closed or not: lag is a state, and its newest sample is the truest.
 """
@@ -14,6 +14,7 @@ from pyarrow import compute as pc
 
 from assignor_core.lag import LagStatus
 from streaming.lag import COLUMNS, LagPicture, judge, reason_of, since
+from streaming.serve.memberships import GroupMembership, MembershipReader
 from streaming.serve.reading import TableReader, instant, text
 from streaming.settings import Settings
 
@@ -33,7 +34,8 @@ class GroupTopic:
     lag_seconds: float | None
     """Age of the oldest unread record's write, worst partition; at least that where the look-back is too short."""
     retention_ratio: float | None
-    """Worst share of the retained records that is still to be read: at 1 records are being lost."""
+    """Worst share of the retained records that is still to be read: at 1 records are being lost. None where nothing was
+    ever deleted: all that was written is retained."""
     last_commit_ms: int | None
     """Newest commit of any partition; at the latest then, where none was seen in the look-back."""
 
@@ -55,24 +57,38 @@ class GroupVerdict:
 
 @dataclass(frozen=True, slots=True)
 class GroupPart:
-    """All groups, worst first, and their topics, most lag first."""
+    """All groups, worst first, their topics, most lag first, and their memberships, by name."""
 
     groups: tuple[GroupVerdict, ...] = ()
     topics: tuple[GroupTopic, ...] = ()
+    memberships: tuple[GroupMembership, ...] = ()
     newest_event_ms: int | None = None
     statuses: Mapping[str, int] = field(default_factory=dict)
     """Verdict: groups that have it, all verdicts, worst first."""
 
 
-def read_groups(reader: TableReader, settings: Settings) -> GroupPart:
-    """The group part, of the newest windows, however old they are."""
-    picture = read_picture(reader, settings)
-    if picture is None:
-        return GroupPart()
-    groups = verdicts_by_group(picture)
-    counts = Counter(row.status for row in groups)
-    statuses = {status.label: counts[status.label] for status in sorted(LagStatus, reverse=True)}
-    return GroupPart(groups, _by_topic(picture.partitions), picture.newest_event_ms, statuses)
+class GroupReader:
+    """Reads the part again and again."""
+
+    def __init__(self, reader: TableReader, settings: Settings) -> None:
+        self._reader = reader
+        self._settings = settings
+        self._memberships = MembershipReader(reader, settings)
+
+    def read(self) -> GroupPart:
+        """The part as the newest windows are, however old."""
+        picture = read_picture(self._reader, self._settings)
+        if picture is None:
+            return GroupPart()
+        groups = verdicts_by_group(picture)
+        counts = Counter(row.status for row in groups)
+        return GroupPart(
+            groups=groups,
+            topics=_by_topic(picture.partitions),
+            memberships=self._memberships.read(picture.partitions, pc.max(picture.partitions["window_start"]).as_py()),
+            newest_event_ms=picture.newest_event_ms,
+            statuses={status.label: counts[status.label] for status in sorted(LagStatus, reverse=True)},
+        )
 
 
 def read_picture(reader: TableReader, settings: Settings) -> LagPicture | None:
@@ -125,8 +141,7 @@ def _why(worst: Mapping[str, Any], statuses: Mapping[str, int]) -> str:
 
 
 def _by_topic(rows: pa.Table) -> tuple[GroupTopic, ...]:
-    retained = pc.cast(pc.subtract(rows["log_end_offset"], rows["log_start_offset"]), pa.float64())
-    ratio = pc.if_else(pc.greater(retained, 0), pc.divide(pc.cast(rows["lag_records"], pa.float64()), retained), None)
+    ratio = _retention_ratio(rows)
     figures = (("partition", "count"), ("lag_records", "sum"), ("lag_records", "max"), ("lag_seconds", "max"),
                ("ratio", "max"), ("commit_ms", "max"))  # fmt: skip
     grouped = rows.append_column("ratio", ratio).group_by(["group_id", "topic"], use_threads=False)
@@ -147,6 +162,14 @@ def _by_topic(rows: pa.Table) -> tuple[GroupTopic, ...]:
         for row in grouped.aggregate(list(figures)).to_pylist()
     ]
     return tuple(sorted(topics, key=lambda row: (-(row.lag_records or 0), row.group, row.topic)))
+
+
+def _retention_ratio(rows: pa.Table) -> pa.ChunkedArray:
+    """Lag per records retained; null where nothing was deleted yet, as a group that has read nothing of a young topic
+    has all of it before it and loses none."""
+    retained = pc.cast(pc.subtract(rows["log_end_offset"], rows["log_start_offset"]), pa.float64())
+    told = pc.and_(pc.greater(rows["log_start_offset"], 0), pc.greater(retained, 0))
+    return pc.if_else(told, pc.divide(pc.cast(rows["lag_records"], pa.float64()), retained), None)
 
 
 def _statuses(rows: pa.Table, *key: str) -> dict[tuple[str, ...], dict[str, int]]:

@@ -5,7 +5,8 @@ Fresh series at each snapshot, so what is gone vanishes; a hard cap on series, a
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -21,6 +22,10 @@ from streaming.settings import Settings
 PLAN_SECONDS = (0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0)
 EXECUTION_SECONDS = (10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0)
 PREFIX = "rebalancer_"
+USUAL_ACCEPT = ("text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0")
+"""What Prometheus and people ask for: made before the first of them does."""
+UNBOUNDED = frozenset({"topic", "consumergroup"})
+"""Labels with as many values as users make."""
 
 
 def registry_of(snapshot: Callable[[], Snapshot], settings: Settings) -> CollectorRegistry:
@@ -32,31 +37,48 @@ def registry_of(snapshot: Callable[[], Snapshot], settings: Settings) -> Collect
 
 
 class Exposition:
-    """What /metrics answers: rendered when a snapshot comes, in the forms that are asked for, so no scrape waits."""
+    """What /metrics answers: bytes that lie ready, made when a snapshot comes, in every form that is asked for."""
 
     def __init__(self, snapshot: Snapshot, settings: Settings) -> None:
         self._snapshot = snapshot
         self._registry = registry_of(lambda: self._snapshot, settings)
-        self._rendered: dict[str, bytes] = {}
         self._lock = threading.Lock()
+        self._rendered = self._render(choose_encoder(accept)[1] for accept in USUAL_ACCEPT)
 
     def update(self, snapshot: Snapshot) -> None:
         """Show `snapshot` from now on."""
         with self._lock:
             self._snapshot = snapshot
-            self._rendered = {form: self._render(form) for form in self._rendered}
+            self._rendered = self._render(self._rendered)
+
+    def ready(self, accept: str) -> tuple[bytes, str] | None:
+        """Body and content type for a scraper's Accept header, at once; None where none was made in this form yet."""
+        form = choose_encoder(accept)[1]
+        body = self._rendered.get(form)
+        return None if body is None else (body, form)
 
     def answer(self, accept: str) -> tuple[bytes, str]:
-        """Body and content type for a scraper's Accept header."""
+        """The same; a form that is new is made now, and from now on with every snapshot."""
         form = choose_encoder(accept)[1]
         if form not in self._rendered:
             with self._lock:
-                self._rendered = {**self._rendered, form: self._render(form)}
+                self._rendered = {**self._rendered, **self._render([form])}
         return self._rendered[form], form
 
-    def _render(self, form: str) -> bytes:
-        encode, _ = choose_encoder(form)
-        return encode(self._registry)
+    def _render(self, forms: Iterable[str]) -> dict[str, bytes]:
+        """The newest snapshot in these forms, collected once for all of them."""
+        collected = _Collected(tuple(self._registry.collect()))
+        return {form: choose_encoder(form)[0](collected) for form in forms}
+
+
+@dataclass(frozen=True, slots=True)
+class _Collected(Collector):
+    """Metrics that were collected before."""
+
+    metrics: tuple[Metric, ...]
+
+    def collect(self) -> tuple[Metric, ...]:
+        return self.metrics
 
 
 class SnapshotCollector(Collector):
@@ -89,7 +111,7 @@ def bounded(found: Iterator[Sample], series_max: int) -> tuple[dict[str, list[Sa
     for sample in found:
         by_name[PREFIX + sample.name].append(sample)
     left = series_max
-    dropped: Counter[str] = Counter({family.name: 0 for family in FAMILIES if "topic" in family.labels})
+    dropped: Counter[str] = Counter({family.name: 0 for family in FAMILIES if UNBOUNDED & set(family.labels)})
     for family in FAMILIES:
         rows = by_name[family.name]
         if len(rows) > left:

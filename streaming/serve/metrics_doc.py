@@ -33,6 +33,21 @@ At most `serve.series_max` series are exported. The sections stand in order of i
 cut from the end, and `rebalancer_export_dropped_series` says how many of which family. Consumer groups stand with most
 lag first, so that those cut have least.
 
+Rebalances of consumer groups are told from `group_event`, that is by comparing the newest sample of each window
+(`pipeline.window_ms`, a minute) with that of the window before:
+
+- `rebalancer_consumergroup_rebalances_total` counts what that shows, at least: two rebalances between two samples are
+  one; one that is still going on at a sample counts there and again at the next. It counts the events of the running
+  week (from Thursday 00:00 UTC on; of half of `pipeline.retention_ms` where that is less) and begins at 0 with the
+  next. Events of a week are younger than those that expire, so neither a restart of this process nor expiry makes it
+  fall; the end of the week does, and `rate` and `increase` take that for what it is, a counter that began anew.
+- `rebalancer_consumergroup_rebalance_duration_seconds` is the time from the last sample before the newest rebalance of
+  the week to the first sample that showed the group settled (or to the newest, while it isn't). The true duration is
+  shorter, by two windows at most: one window says "less than that", only larger values say how long it lasted.
+- `rebalancer_consumergroup_members` does not see members that own nothing, and is 0 while an eager group rebalances.
+
+They come once the window is closed: a minute or two after the fact.
+
 Each answer ends with the usual `process_...` metrics of the serve process itself (memory, CPU, open files).
 """
 

@@ -209,6 +209,11 @@ def _groups(snapshot: Snapshot) -> Iterator[Sample]:
         yield from _some("consumergroup_lag_retention_ratio", row.retention_ratio, *labels)
         for status in LagStatus:
             yield Sample("consumergroup_partitions", (*labels, status.label), row.statuses.get(status.label, 0))
+    for membership in snapshot.groups.memberships:
+        name = membership.group
+        yield from _some("consumergroup_members", membership.members, name)
+        yield Sample("consumergroup_rebalances_total", (name,), membership.rebalances_total)
+        yield from _some("consumergroup_rebalance_duration_seconds", membership.rebalance_ms, name, per=1000)
 
 
 def tally(values: tuple[float, ...], bounds: tuple[float, ...]) -> Mapping[float, int]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from importlib.resources import files
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -36,8 +37,11 @@ def build_app(snapshot: Callable[[], Snapshot], exposition: Exposition, settings
     """The application over `snapshot`, which returns the newest one at once, and the metrics made of it."""
     page = files("streaming.serve").joinpath("page.html").read_text(encoding="utf-8")
 
-    def metrics(request: Request) -> Response:
-        body, content_type = exposition.answer(request.headers.get("accept", ""))
+    async def metrics(request: Request) -> Response:
+        accept = request.headers.get("accept", "")
+        # Not through a thread where the bytes lie ready: each change of threads may wait for the one that reads tables.
+        ready = exposition.ready(accept)
+        body, content_type = ready if ready is not None else await run_in_threadpool(exposition.answer, accept)
         return Response(body, media_type=content_type)
 
     def status(_request: Request) -> Response:

@@ -42,7 +42,8 @@ BYTE_RATE = 'query="byte_rate"'
 LAG = 'source="consumer_lag"'
 LAST_EVENT = "ingest_last_event_timestamp_seconds"
 BROKER = 'broker="2"'
-GROUP = ('consumergroup="billing"', 'topic="t"')
+MEMBERS_OF = 'consumergroup="billing"'
+GROUP = (MEMBERS_OF, 'topic="t"')
 FRESH = {**moving("window_end_timestamp_seconds", NOW), **WINDOW}
 SKEWED = {
     **steady("skew_threshold_ratio", 1.3, IN),
@@ -315,6 +316,19 @@ CASES = (
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
         "Group billing on topic t of cluster main: its worst partition is 90% of all retained records behind."
         " At 100 % unread records are deleted.",
-        silent=steady("consumergroup_lag_retention_ratio", 0.2, *GROUP),
+        # A topic from which nothing was deleted yet has no ratio, however far behind the group is.
+        silent={**moving("consumergroup_lag_retention_ratio", "0.2x40 _x60", *GROUP),
+                **steady("consumergroup_lag_records", 1_000_000, *GROUP)},
+    ),
+    Case(
+        "RebalancerConsumerGroupRebalanceStorm", 90,
+        {**WINDOW, **moving("consumergroup_rebalances_total", "0+1x600", MEMBERS_OF),
+         **steady("consumergroup_members", 5, MEMBERS_OF),
+         **steady("consumergroup_rebalance_duration_seconds", 120, MEMBERS_OF)},
+        {**CLUSTER, "consumergroup": "billing"},
+        "Group billing of cluster main was seen to rebalance 15 times in 15 minutes, with 5 members now; the newest "
+        "took up to 2m 0s. `rebalancer status --groups` names the members that come and go.",
+        # A new week begins to be counted, then somebody deploys for twelve minutes.
+        silent={**WINDOW, **moving("consumergroup_rebalances_total", "90x40 0x30 0+1x12 12x600", MEMBERS_OF)},
     ),
 )  # fmt: skip

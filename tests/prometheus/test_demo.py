@@ -1,6 +1,6 @@
 """The founding scenario as those on call see it: skew is told, Spark's death is told and silences it, balance ends it.
 
-And the boards: no panel is empty, no query fails, and the pictures of them can be drawn.
+And the boards: no panel is empty but one, no query fails, and the pictures of them can be drawn.
 """
 
 import subprocess
@@ -18,6 +18,8 @@ from tests.prometheus.live import needs_servers, until
 
 SKEWED = "RebalancerBrokerLoadSkewed"
 STALLED = "RebalancerStreamStalled"
+NOTHING_DELETED = "Kafka · consumer lag, Close to losing records: []"
+"""The one panel that must be empty: the demo's topics are minutes old, and Kafka has deleted nothing of them yet."""
 OF_LOAD = 'query="byte_rate"'
 """The query whose stall makes figures of load old."""
 STALLED_AFTER_S = 45
@@ -36,8 +38,7 @@ def test_skew_a_dead_spark_and_balance_as_those_on_call_are_told(tmp_path: Path)
         _spark_dies(demo)
         until("balance told to the webhook", lambda: demo.watch.told(SKEWED, "resolved"), STORY_DEADLINE_S)
         until("the demo's result", lambda: demo.finished, STORY_DEADLINE_S)
-        for file in BOARDS:
-            assert not without_numbers(load(file), demo.watch, CLUSTER)
+        assert [row for file in BOARDS for row in without_numbers(load(file), demo.watch, CLUSTER)] == [NOTHING_DELETED]
         _pictures_can_be_drawn(demo, tmp_path / "pictures")
         assert demo.end() == 0, demo.log.read_text()
     assert "verdict  balanced, nothing lost" in demo.log.read_text()

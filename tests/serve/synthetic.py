@@ -98,7 +98,7 @@ class Synthetic:
             ],
         )
 
-    def group_lag(self, start_ms: int, rows: Sequence[tuple[str, str, int, int | None, int]]) -> None:
+    def group_lag(self, start_ms: int, rows: Sequence[tuple[str, str, int, int | None, int]], **columns: Any) -> None:
         """One window; rows are (group, topic, partition, committed offset, log end offset)."""
         self.append(
             "group_lag",
@@ -119,8 +119,34 @@ class Synthetic:
                     "client_id": "c",
                     "group_state": "Stable",
                     "generation_id": 1,
+                    **columns,
                 }
                 for group, topic, partition, committed, end in rows
+            ],
+        )
+
+    def group_event(self, start_ms: int, group: str, rebalances: int = 1, **columns: Any) -> None:
+        """A rebalance seen in the window that starts then."""
+        self.append(
+            "group_event",
+            [
+                {
+                    "kafka_cluster": self.cluster,
+                    "window_start": tables.utc(start_ms),
+                    "group_id": group,
+                    "after_ms": start_ms - 5_000,
+                    "until_ms": start_ms + 55_000,
+                    "cause": "members joined",
+                    "group_state": "Stable",
+                    "rebalances": rebalances,
+                    "members": 1,
+                    "members_in_json": "[]",
+                    "members_out_json": "[]",
+                    "restarts": 0,
+                    "partitions_moved": 0,
+                    "partitions_unowned": 0,
+                    **columns,
+                }
             ],
         )
 
@@ -263,7 +289,9 @@ def skewed_cluster(synthetic: Synthetic, now_ms: int) -> None:
             start_ms + index * WINDOW_MS,
             [("billing", "topic-A", p, 10_000 * (index + 1), 10_000 * (index + 1) + 900 * p) for p in range(30)]
             + [("audit", "topic-B", p, 5_000, 5_000 + 40 * index) for p in range(30)],
+            log_start_offset=2_000,
         )
+    synthetic.group_event(start_ms + 4 * WINDOW_MS, "billing")
     for query in ("byte_rate", "consumer_lag", "rejects"):
         synthetic.heartbeat(now_ms - 4_000, query)
     synthetic.rejected(now_ms - 120_000, ["not_json", "future", "future"])

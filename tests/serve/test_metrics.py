@@ -80,6 +80,14 @@ def test_what_the_tables_say_is_what_is_exported(skewed: Settings) -> None:
     assert value(found, "stream_last_batch_phase_seconds", query="byte_rate", phase="addBatch") == 0.9
     assert value(found, "ingest_rejected_records_total", source="byte_rate", reason="future") == 2
     assert value(found, "consumergroup_lag_records", consumergroup="billing", topic="topic-A") == 900 * sum(range(30))
+    billing = {"consumergroup": "billing"}
+    worst = 29 * 900 / (90_000 + 29 * 900 - 2_000)
+    assert value(found, "consumergroup_lag_retention_ratio", topic="topic-A", **billing) == pytest.approx(worst)
+    assert value(found, "consumergroup_members", **billing) == 1
+    assert value(found, "consumergroup_rebalances_total", **billing) == 1
+    assert value(found, "consumergroup_rebalance_duration_seconds", **billing) == 60
+    assert value(found, "consumergroup_rebalances_total", consumergroup="audit") == 0
+    assert value(found, "consumergroup_rebalance_duration_seconds", consumergroup="audit") is None
     assert value(found, "delta_table_files", table="decision") == 3
     assert value(found, "snapshot_part_up", part="load") == 1
 
@@ -167,7 +175,7 @@ def test_an_answer_is_that_of_the_newest_snapshot_in_every_form(skewed: Settings
 def test_the_cap_cuts_the_least_important_and_counts_it(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, serve={"series_max": 300})
     rows = [(f"group-{index}", "t", 0, 0, 1_000 - index) for index in range(200)]
-    Synthetic(settings.storage.tables).group_lag(NOW_MS - 2 * WINDOW_MS, rows)
+    Synthetic(settings.storage.tables).group_lag(NOW_MS - 2 * WINDOW_MS, rows, log_start_offset=1)
     found = series_of(generate_latest(registry_now(settings)).decode())
     assert value(found, "export_dropped_series", family="rebalancer_consumergroup_lag_retention_ratio") == 200
     assert value(found, "consumergroup_lag_records", consumergroup="group-0", topic="t") == 1_000

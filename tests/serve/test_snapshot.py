@@ -84,8 +84,18 @@ def test_lag_is_summed_by_topic_worst_first_and_unknown_is_none(folder: Path) ->
     )
     known, unknown = read_snapshot(settings, NOW_MS).groups.topics
     assert (known.lag_records, known.lag_max_records, known.partitions) == (50, 40, 2)
-    assert known.retention_ratio == pytest.approx(0.4)
     assert (unknown.group, unknown.lag_records, unknown.retention_ratio) == ("h", None, None)
+
+
+def test_of_retained_records_only_where_some_were_deleted(folder: Path) -> None:
+    """A group that has read nothing of a young topic has all of it to read, and loses none of it."""
+    settings = settings_for(folder)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.group_lag(START_MS, [("young", "t", 0, 0, 100)], log_start_offset=0)
+    synthetic.group_lag(START_MS, [("old", "u", 0, 60, 100), ("old", "u", 1, 90, 100)], log_start_offset=50)
+    synthetic.group_lag(START_MS, [("unknown", "v", 0, 60, 100)], log_start_offset=None)
+    ratios = {row.group: row.retention_ratio for row in read_snapshot(settings, NOW_MS).groups.topics}
+    assert ratios == {"young": None, "old": pytest.approx(40 / 50), "unknown": None}
 
 
 def test_totals_are_counted_once_and_survive_a_restart(folder: Path) -> None:

@@ -1,0 +1,120 @@
+"""Who is in each consumer group now, how often it has rebalanced and how long the newest rebalance took.
+
+Members stand in the newest sample of `group_lag`, rebalances in `group_event`; how those are told is the core's. Owns
+the span that is counted: a total must be the same whoever reads it when, or a restart would look like rebalances.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute as pc
+
+from assignor_core.group.states import GroupState
+from streaming import tables
+from streaming.serve.reading import TableReader, instant, text
+from streaming.settings import Settings
+
+COUNTED_MS = 7 * 86_400_000
+"""Totals begin anew so often: see `counted_since`."""
+STATE_UNKNOWN = "Unknown"
+REBALANCING = (
+    GroupState.PREPARING_REBALANCE.value, GroupState.COMPLETING_REBALANCE.value, "Assigning", "Reconciling",
+)  # fmt: skip
+"""States of a group that is not settled; the last two are those of the newer protocol (KIP-848)."""
+
+_COLUMNS = ("group_id", "window_start", "after_ms", "until_ms", "group_state", "rebalances")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMembership:
+    """One group. `members`: those that own partitions at its newest sample; None where its state is unknown.
+
+    `rebalances_total`: those seen since `counted_since`, at least. `rebalance_ms`: from the last sample before the
+    newest of them to the first after it, which is how long it took at most; None where none was seen.
+    """
+
+    group: str
+    members: int | None
+    rebalances_total: int
+    rebalance_ms: int | None
+
+
+class MembershipReader:
+    """Reads again and again; events are read only when there are new ones. Not for two threads."""
+
+    def __init__(self, reader: TableReader, settings: Settings) -> None:
+        self._reader = reader
+        self._settings = settings
+        self._read: tuple[int | None, datetime] | None = None
+        self._seen: Mapping[str, tuple[int, int]] = {}
+
+    def read(self, partitions: pa.Table, newest: datetime) -> tuple[GroupMembership, ...]:
+        """Every group of `partitions`, those of a `LagPicture`, by name; `newest` is its newest window."""
+        seen = self._rebalances(counted_since(newest, self._settings))
+        return tuple(
+            GroupMembership(group, members, *seen.get(group, (0, None))) for group, members in _members(partitions)
+        )
+
+    def _rebalances(self, since: datetime) -> Mapping[str, tuple[int, int]]:
+        read = (self._reader.version("group_event"), since)
+        if read != self._read:
+            cluster = text(self._settings.kafka.cluster_name)
+            where = f"kafka_cluster = {cluster} and window_start >= {instant(since)}"
+            self._seen = rebalances_by_group(self._reader.arrow("group_event", columns=_COLUMNS, where=where))
+            self._read = read
+        return self._seen
+
+
+def counted_since(newest: datetime, settings: Settings) -> datetime:
+    """Where totals begin: the start of the week (from 1970 on) that holds `newest`.
+
+    Rows go after `pipeline.retention_ms`. Were all rows counted, a restart after some had gone would find fewer; a
+    counter that falls, Prometheus takes for one that began at 0, and adds all of the rest once more. Weeks are younger
+    than retention (half of it, where retention is short), so each reading of a week finds the same rows.
+
+    >>> counted_since(datetime.fromisoformat("2026-11-21T14:05:00+00:00"), Settings()).isoformat()
+    '2026-11-19T00:00:00+00:00'
+    """
+    span_ms = min(COUNTED_MS, settings.pipeline.retention_ms // 2)
+    newest_ms = tables.to_ms(newest)
+    return tables.utc(newest_ms - newest_ms % span_ms)
+
+
+def rebalances_by_group(events: pa.Table) -> dict[str, tuple[int, int]]:
+    """Rebalances, and how long the newest took in ms, by group; `events` are rows of `group_event` in any order.
+
+    A rebalance that was still going on at a look has an event there and one at the next look: they are one in length.
+    """
+    if not events.num_rows:
+        return {}
+    events = events.sort_by([("group_id", "ascending"), ("window_start", "ascending")])
+    after, until = events["after_ms"].to_numpy(), events["until_ms"].to_numpy()
+    groups = events["group_id"].combine_chunks().dictionary_encode()
+    number = groups.indices.to_numpy()
+    unsettled = pc.fill_null(pc.is_in(events["group_state"], pa.array(REBALANCING)), False).to_numpy()
+    goes_on = np.zeros(len(number), dtype=bool)
+    goes_on[1:] = (number[1:] == number[:-1]) & unsettled[:-1] & (after[1:] == until[:-1])
+    begun = np.maximum.accumulate(np.where(goes_on, 0, np.arange(len(number))))
+    last = np.flatnonzero(np.append(number[1:] != number[:-1], True))
+    totals = np.bincount(number, weights=events["rebalances"].to_numpy())
+    return {
+        groups.dictionary[int(number[row])].as_py(): (int(totals[number[row]]), int(until[row] - after[begun[row]]))
+        for row in last
+    }
+
+
+def _members(partitions: pa.Table) -> Iterator[tuple[str, int | None]]:
+    """Members of each group at its newest sample: one that is gone may still stand in another partition's older one."""
+    newest = partitions.group_by("group_id", use_threads=False).aggregate([("last_event_time_ms", "max")])
+    columns = partitions.select(["group_id", "last_event_time_ms", "member_id", "group_state"])
+    joined = columns.join(newest, "group_id")
+    sample = joined.filter(pc.equal(joined["last_event_time_ms"], joined["last_event_time_ms_max"]))
+    counted = sample.group_by("group_id", use_threads=False).aggregate(
+        [("member_id", "count_distinct"), ("group_state", "max")]
+    )
+    for row in counted.sort_by("group_id").to_pylist():
+        known = row["group_state_max"] not in (None, STATE_UNKNOWN)
+        yield row["group_id"], row["member_id_count_distinct"] if known else None
