@@ -8,22 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
-import pyarrow as pa
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition
 
 from assignor_core.lag import LagStatus
-from streaming import tables
-from streaming.collect.groups import GroupSampler
-from streaming.collect.observe import observe
-from streaming.collect.records import consumer_lag_records
 from streaming.kafka_clients import admin_client, consumer
-from streaming.lag import COLUMNS, judge
-from streaming.schemas import TABLES
 from streaming.settings import Settings
-from tests.lag.windows import Windows
+from tests.lag.watch import Watch
 
 pytestmark = pytest.mark.kafka
 
@@ -107,34 +99,9 @@ def scene(settings: Settings) -> Iterator[Scene]:
             thread.join(DEADLINE_S)
 
 
-class Watch:
-    """The collector's looks and the pipeline's windows, evaluated after every look."""
-
-    def __init__(self, settings: Settings, topic: str) -> None:
-        only = settings.collect.model_copy(update={"groups_include": f"-{topic}$", "jmx_endpoints": {}})
-        self.settings = settings.model_copy(
-            update={"collect": only, "pipeline": settings.pipeline.model_copy(update={"window_ms": WINDOW_MS})}
-        )
-        self._admin = admin_client(settings.kafka)
-        self._http = httpx.Client()
-        self._groups = GroupSampler()
-        self._windows = Windows("test", WINDOW_MS)
-        schema = tables.arrow_schema(TABLES["group_lag"])
-        self._schema = pa.schema([schema.field(name) for name in COLUMNS])
-
-    def look(self) -> dict[str, list[dict[str, Any]]]:
-        """Partitions by group, judged now."""
-        seen = observe(self._admin, self._http, self._groups, self.settings.collect, now_ms=time.time_ns() // 1_000_000)
-        self._windows.add(value for _, value in consumer_lag_records("test", seen))
-        picture = judge(pa.Table.from_pylist(self._windows.rows(), schema=self._schema), self.settings)
-        found: dict[str, list[dict[str, Any]]] = {}
-        for row in picture.partitions.to_pylist() if picture else []:
-            found.setdefault(row["group_id"].split("-")[0], []).append(row)
-        return found
-
-    def close(self) -> None:
-        self._admin.close()
-        self._http.close()
+def look(watch: Watch) -> dict[str, list[dict[str, Any]]]:
+    """Partitions by the group's first word, judged now."""
+    return {group.split("-")[0]: rows for group, rows in watch.look().items()}
 
 
 def worst(rows: list[dict[str, Any]]) -> LagStatus:
@@ -153,19 +120,19 @@ def record_time_ms(settings: Settings, topic: str, partition: int, offset: int) 
 
 def test_each_consumer_is_called_what_it_is(settings: Settings) -> None:
     with scene(settings) as played:
-        watch = Watch(settings, played.topic)
+        watch = Watch(settings, f"-{played.topic}$", window_ms=WINDOW_MS)
         deadline = time.monotonic() + DEADLINE_S
-        found = watch.look()
+        found = look(watch)
         while not _all_read(found):
             assert time.monotonic() < deadline, "the consumers never began"
             time.sleep(0.3)
-            found = watch.look()
+            found = look(watch)
         played.turn.set()
         late_ms: dict[str, float] = {}
         while not _as_expected(found):
             assert time.monotonic() < deadline, {group: worst(rows).name for group, rows in found.items()}
             time.sleep(0.3)
-            found = watch.look()
+            found = look(watch)
             assert worst(found["well"]) in (LagStatus.OK, LagStatus.UNKNOWN)
             for group in ("stopped", "stuck"):
                 if worst(found[group]) is not EXPECTED[group]:

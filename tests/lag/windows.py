@@ -1,4 +1,4 @@
-"""Records of the lag topic as windows of `group_lag`, in plain Python: what the pipeline does, without Spark."""
+"""Records of the two topics as windows of the tables, in plain Python: what the pipeline does, without Spark."""
 
 import json
 from collections.abc import Iterable
@@ -32,6 +32,7 @@ class Windows:
         return {
             "kafka_cluster": self._cluster,
             "window_start": tables.utc(start_ms),
+            "window_end": tables.utc(start_ms + self._window_ms),
             "group_id": last["group"],
             **{name: last[name] for name in ("topic", "partition", "committed_offset", "log_end_offset", "lag_records",
                                              "log_start_offset", "member_id", "client_id", "group_state")},
@@ -40,3 +41,54 @@ class Windows:
             "first_event_time_ms": first["event_time_ms"],
             "last_event_time_ms": last["event_time_ms"],
         }  # fmt: skip
+
+
+class LoadWindows:
+    """Mean rates of each window and replica, and of each window and broker, weighted by the time of each sample."""
+
+    def __init__(self, window_ms: int) -> None:
+        self._window_ms = window_ms
+        self._found: dict[tuple[int, int, str | None, int | None], list[dict[str, Any]]] = {}
+
+    def add(self, values: Iterable[bytes]) -> None:
+        """Records as they are on the topic."""
+        for value in values:
+            record = json.loads(value)
+            start_ms = record["event_time_ms"] // self._window_ms * self._window_ms
+            key = (start_ms, record["broker"], record["topic"], record["partition"])
+            self._found.setdefault(key, []).append(record)
+
+    def partition_rows(self) -> list[dict[str, Any]]:
+        """Rows of `partition_load` that the diagnosis reads, of windows that are over."""
+        return [
+            {**self._row(key[0], records), **{name: records[-1][name] for name in ("topic", "partition", "role")}}
+            for key, records in self._over()
+            if key[2] is not None
+        ]
+
+    def broker_rows(self) -> list[dict[str, Any]]:
+        """Rows of `broker_load`, of windows that are over."""
+        names = ("replication_bytes_in_per_sec", "replication_bytes_out_per_sec")
+        return [
+            {**self._row(key[0], records), **{name: _mean(records, name) for name in names}}
+            for key, records in self._over()
+            if key[2] is None
+        ]
+
+    def _over(self) -> list[tuple[tuple[int, int, str | None, int | None], list[dict[str, Any]]]]:
+        newest_ms = max((key[0] for key in self._found), default=0)
+        return [(key, records) for key, records in self._found.items() if key[0] < newest_ms]
+
+    def _row(self, start_ms: int, records: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "window_start": tables.utc(start_ms),
+            "window_end": tables.utc(start_ms + self._window_ms),
+            "broker": records[-1]["broker"],
+            "covered_ms": self._window_ms,
+            **{name: _mean(records, name) for name in ("bytes_in_per_sec", "bytes_out_per_sec", "messages_in_per_sec")},
+        }
+
+
+def _mean(records: list[dict[str, Any]], name: str) -> float | None:
+    known = [(record[name], record["interval_ms"]) for record in records if record[name] is not None]
+    return sum(rate * ms for rate, ms in known) / sum(ms for _, ms in known) if known else None

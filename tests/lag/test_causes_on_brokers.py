@@ -1,0 +1,240 @@
+"""Real groups that fall behind, each for a reason of its own and all at once: each is told its own and no other's."""
+
+import re
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from itertools import count, cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.partitioner.default import murmur2
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+from kafka.structs import TopicPartition
+
+from assignor_core.lag.diagnosis import Cause
+from streaming.commands.lag import read_lag
+from streaming.consumer import Range
+from streaming.demo.scenario import A_PER_BROKER, B_PER_BROKER, placement
+from streaming.kafka_clients import admin_client
+from streaming.settings import Settings
+from tests.lag.watch import Watch
+
+pytestmark = pytest.mark.kafka
+
+BROKERS, RACKS = (1, 2, 3), ("rack-1", "rack-2", "rack-3")
+WINDOW_MS = 2_000
+DEADLINE_S = 150
+LOOK_S = 0.4
+AFTERWARDS_S = 2 * WINDOW_MS / 1000
+RECORD_S = 0.01
+"""What a record costs a member: it reads a hundred a second."""
+SLOW_RECORD_S = 0.05
+KEYED_PARTITIONS = 6
+HOT_KEY = b"everybody"
+BATCH = 20
+FETCH_BYTES = 4_096
+"""A few records of each partition at a time: long bursts would look like recoveries in windows as short as these."""
+
+
+class NearBroker(Range):
+    """Each partition to a member in its leader's rack, in turn, as some do to save traffic between racks."""
+
+    name = "near-broker"
+
+    def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, ConsumerProtocolAssignment]:
+        """Lead; a rack without a member is served by all."""
+        everyone = sorted((member.metadata.rack_id, member.member_id) for member in members)
+        turns = {rack: cycle([name for one, name in everyone if one == rack]) for rack, _ in everyone}
+        anyone = cycle([name for _, name in everyone])
+        given: dict[str, dict[str, list[int]]] = {name: {} for _, name in everyone}
+        for topic in sorted({topic for member in members for topic in member.metadata.topics}):
+            for partition in sorted(cluster.partitions_for_topic(topic) or ()):
+                leader = cluster.broker_metadata(cluster.leader_for_partition(TopicPartition(topic, partition)))
+                name = next(turns.get(leader.rack, anyone) if leader else anyone)
+                given[name].setdefault(topic, []).append(partition)
+        return {name: ConsumerProtocolAssignment(1, list(topics.items()), b"") for name, topics in given.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One consumer; `record_s` is what a record costs it."""
+
+    name: str
+    record_s: float = RECORD_S
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Records a second to one partition, or with one key."""
+
+    topic: str
+    per_sec: float
+    value_bytes: int
+    partition: int | None = None
+    key: bytes | None = None
+
+
+@dataclass(slots=True)
+class Scene:
+    """Topics, who writes to them and which groups read them; writing begins once every group is complete."""
+
+    settings: Settings
+    mark: str
+    topics: dict[str, dict[str, Any]] = field(default_factory=dict)
+    flows: list[Flow] = field(default_factory=list)
+    groups: dict[str, tuple[list[str], list[Member]]] = field(default_factory=dict)
+    """Group: topics and members."""
+    ending: threading.Event = field(default_factory=threading.Event)
+    begin: threading.Event = field(default_factory=threading.Event)
+
+    def topic(self, name: str, per_broker: Sequence[int]) -> str:
+        """Notes a topic with so many partitions led by each broker."""
+        full = f"{name}-{self.mark}"
+        self.topics[full] = {"assignments": placement(tuple(per_broker), BROKERS)}
+        return full
+
+    def group(self, name: str, topics: list[str], members: list[Member]) -> None:
+        """Notes a group."""
+        self.groups[f"{name}-{self.mark}"] = (topics, members)
+
+    def write(self) -> None:
+        """Evenly, and as much as it should be by now however late this thread gets to it."""
+        sent = dict.fromkeys(self.flows, 0)
+        self.begin.wait()
+        began = time.monotonic()
+        with KafkaProducer(bootstrap_servers=self.settings.kafka.bootstrap_servers, linger_ms=20) as producer:
+            while not self.ending.wait(0.1):
+                for flow, already in sent.items():
+                    due = int((time.monotonic() - began) * flow.per_sec)
+                    for _ in range(due - already):
+                        producer.send(flow.topic, b"x" * flow.value_bytes, key=flow.key, partition=flow.partition)
+                    sent[flow] = due
+
+    def read(self, group: str, topics: list[str], member: Member) -> None:
+        """As a member that works on each record for a while."""
+        assignor = NearBroker(rack_id=member.rack)
+        reader = KafkaConsumer(
+            *topics, bootstrap_servers=self.settings.kafka.bootstrap_servers, group_id=group, client_id=member.name,
+            partition_assignment_strategy=[assignor], auto_offset_reset="earliest", auto_commit_interval_ms=300,
+            max_poll_records=BATCH, max_partition_fetch_bytes=FETCH_BYTES, heartbeat_interval_ms=500,
+            session_timeout_ms=20_000,
+        )  # fmt: skip
+        while not self.ending.is_set():
+            found = reader.poll(timeout_ms=200)
+            self.ending.wait(member.record_s * sum(map(len, found.values())))
+        reader.close()
+
+    def read_natively(self, group: str, topics: list[str], member: Member) -> None:
+        """The same with librdkafka and its own assignor: a thread of Python's for each member would slow them all."""
+        reader = Consumer({
+            "bootstrap.servers": ",".join(self.settings.kafka.bootstrap_servers), "group.id": group,
+            "client.id": member.name, "partition.assignment.strategy": "range", "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 300, "heartbeat.interval.ms": 500, "session.timeout.ms": 20_000,
+        })  # fmt: skip
+        reader.subscribe(topics)
+        while not self.ending.is_set():
+            self.ending.wait(member.record_s * len(reader.consume(BATCH, timeout=0.2)))
+        reader.close()
+
+
+def played(settings: Settings) -> Scene:
+    """The founding example's skew, a key that most records have, a member that is slow, and a group that is well."""
+    scene = Scene(settings, uuid.uuid4().hex[:8])
+    heavy, light = scene.topic("topic-A", A_PER_BROKER), scene.topic("topic-B", B_PER_BROKER)
+    scene.flows += [Flow(heavy, 18.0, 1_000, partition) for partition in range(30)]
+    scene.flows += [Flow(light, 0.05, 1_000, partition) for partition in range(30)]
+    near = [Member(f"near-{rack}-{number}", rack=rack) for rack in RACKS for number in (1, 2)]
+    scene.group("founding", [heavy, light], near)
+    keyed = scene.topic("keyed", [KEYED_PARTITIONS // 3] * 3)
+    scene.flows += [Flow(keyed, 200.0, 50, key=HOT_KEY)]
+    scene.flows += [Flow(keyed, 1.0, 50, key=f"customer {number}".encode()) for number in range(60)]
+    scene.group("keyed", [keyed], [Member(f"keyed-{number}") for number in range(3)])
+    even = scene.topic("even", (3, 3, 3))
+    scene.flows += [Flow(even, 15.0, 50, partition) for partition in range(9)]
+    slow = [Member(f"even-{number}", SLOW_RECORD_S if number == 1 else RECORD_S) for number in range(3)]
+    scene.group("slow", [even], slow)
+    scene.group("well", [even], [Member("well-0", RECORD_S / 5)])
+    return scene
+
+
+@contextmanager
+def playing(scene: Scene) -> Iterator[None]:
+    """Everything runs inside, and is ended."""
+    admin = admin_client(scene.settings.kafka)
+    admin.create_topics(scene.topics)
+    admin.wait_for_topics(list(scene.topics))
+    admin.close()
+    threads = [threading.Thread(target=scene.write)]
+    for group, (topics, members) in scene.groups.items():
+        for member in members:
+            read = scene.read if member.rack else scene.read_natively
+            threads.append(threading.Thread(target=read, args=(group, topics, member)))
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        scene.ending.set()
+        scene.begin.set()
+        for thread in threads:
+            thread.join(DEADLINE_S)
+
+
+@dataclass(slots=True)
+class Told:
+    """Every cause that was ever named, by group, and those that are named now."""
+
+    groups: list[str]
+    ever: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    now: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+
+    def hear(self, settings: Settings) -> None:
+        """What `rebalancer lag --group` says of each group on these tables."""
+        for group in self.groups:
+            found = read_lag(settings, group_id=group, matches=re.compile(""))["causes"]
+            self.now[group] = {(one["cause"], one["subject"].split(" (")[0]) for one in found}
+            self.ever.setdefault(group, set()).update(self.now[group])
+
+
+def test_each_group_is_told_its_own_cause_and_no_other(settings: Settings, tmp_path: Path) -> None:
+    scene = played(settings)
+    with closing(Watch(settings, f"-{scene.mark}$", window_ms=WINDOW_MS)) as watch, playing(scene):
+        deadline = time.monotonic() + DEADLINE_S
+        while not _complete(watch.look(), scene):
+            assert time.monotonic() < deadline, "the groups never came together"
+            time.sleep(LOOK_S)
+        scene.begin.set()
+        told = Told(list(scene.groups))
+        hot = (murmur2(HOT_KEY) & 0x7FFFFFFF) % KEYED_PARTITIONS
+        expected = {
+            f"founding-{scene.mark}": {(Cause.HOT_BROKER, "broker 1")},
+            f"keyed-{scene.mark}": {(Cause.HOT_PARTITION, f"keyed-{scene.mark}-{hot}")},
+            f"slow-{scene.mark}": {(Cause.SLOW_MEMBER, "even-1")},
+            f"well-{scene.mark}": set(),
+        }
+        until: float | None = None
+        for number in count():
+            assert time.monotonic() < deadline, f"told {told.now}, ever {told.ever}"
+            time.sleep(LOOK_S)
+            watch.look()
+            told.hear(watch.write(tmp_path / f"look-{number}"))
+            if until is None and told.now == expected:
+                until = time.monotonic() + AFTERWARDS_S
+            if until is not None and time.monotonic() > until:
+                break
+    assert told.now == expected
+    assert told.ever == expected, "a wrong cause was named on the way"
+
+
+def _complete(found: dict[str, list[dict[str, Any]]], scene: Scene) -> bool:
+    """Every member of every group owns something, and nothing is without an owner."""
+    owners = {group: {row["client_id"] for row in rows} for group, rows in found.items()}
+    return owners == {group: {member.name for member in members} for group, (_, members) in scene.groups.items()}

@@ -1,0 +1,72 @@
+"""The collector's own looks at a cluster, kept as the pipeline would: judged in memory, or written as tables."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+
+from streaming import tables
+from streaming.collect.groups import GroupSampler
+from streaming.collect.observation import Observation
+from streaming.collect.observe import observe
+from streaming.collect.rates import broker_rates, replica_rates
+from streaming.collect.records import byte_rate_records, consumer_lag_records
+from streaming.kafka_clients import admin_client
+from streaming.lag import COLUMNS, judge
+from streaming.schemas import TABLES
+from streaming.settings import Settings
+from tests.lag.windows import LoadWindows, Windows
+from tests.serve.synthetic import Synthetic
+
+CLUSTER = "test"
+
+
+class Watch:
+    """Samples the groups whose names match a regular expression, in windows as short as a test needs."""
+
+    def __init__(self, settings: Settings, groups: str, *, window_ms: int) -> None:
+        only = settings.collect.model_copy(update={"groups_include": groups, "jmx_endpoints": {}})
+        windows = settings.pipeline.model_copy(update={"window_ms": window_ms})
+        self.settings = settings.model_copy(update={"collect": only, "pipeline": windows})
+        self._admin = admin_client(settings.kafka)
+        self._http = httpx.Client()
+        self._groups = GroupSampler()
+        self._before: Observation | None = None
+        self._lag, self._load = Windows(CLUSTER, window_ms), LoadWindows(window_ms)
+        schema = tables.arrow_schema(TABLES["group_lag"])
+        self._schema = pa.schema([schema.field(name) for name in COLUMNS])
+
+    def look(self) -> dict[str, list[dict[str, Any]]]:
+        """Partitions by group, judged now."""
+        seen = observe(self._admin, self._http, self._groups, self.settings.collect, now_ms=time.time_ns() // 1_000_000)
+        self._lag.add(value for _, value in consumer_lag_records(CLUSTER, seen))
+        if self._before is not None:
+            replicas = replica_rates(self._before, seen)
+            brokers = broker_rates(self._before, seen, replicas)
+            self._load.add(value for _, value in byte_rate_records(CLUSTER, self._before, seen, replicas, brokers))
+        self._before = seen
+        picture = judge(pa.Table.from_pylist(self._lag.rows(), schema=self._schema), self.settings)
+        found: dict[str, list[dict[str, Any]]] = {}
+        for row in picture.partitions.to_pylist() if picture else []:
+            found.setdefault(row["group_id"], []).append(row)
+        return found
+
+    def write(self, root: Path) -> Settings:
+        """Everything seen so far as new tables below `root`; settings of whoever reads them."""
+        synthetic = Synthetic(str(root), CLUSTER)
+        for name, rows in (
+            ("group_lag", self._lag.rows()),
+            ("partition_load", self._load.partition_rows()),
+            ("broker_load", self._load.broker_rows()),
+        ):
+            synthetic.append(name, [{**synthetic.window(tables.to_ms(row["window_start"])), **row} for row in rows])
+        return self.settings.model_copy(
+            update={"storage": self.settings.storage.model_copy(update={"tables": str(root)})}
+        )
+
+    def close(self) -> None:
+        """Closes the clients."""
+        self._admin.close()
+        self._http.close()
