@@ -22,8 +22,12 @@ from streaming.settings import Settings
 PLAN_SECONDS = (0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0)
 EXECUTION_SECONDS = (10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0)
 PREFIX = "rebalancer_"
-USUAL_ACCEPT = ("text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0")
-"""What Prometheus and people ask for: made before the first of them does."""
+USUAL_FORMS = tuple(
+    choose_encoder(accept)[1] for accept in ("text/plain;version=0.0.4", "application/openmetrics-text;version=1.0.0")
+)
+"""What people and Prometheus ask for: made before the first of them does."""
+FORMS_MAX = 4
+"""So many forms are kept ready at most: whoever asks may name any version."""
 UNBOUNDED = frozenset({"topic", "consumergroup"})
 """Labels with as many values as users make."""
 
@@ -43,27 +47,33 @@ class Exposition:
         self._snapshot = snapshot
         self._registry = registry_of(lambda: self._snapshot, settings)
         self._lock = threading.Lock()
-        self._rendered = self._render(choose_encoder(accept)[1] for accept in USUAL_ACCEPT)
+        self._asked: frozenset[str] = frozenset()
+        self._rendered = self._render(USUAL_FORMS)
 
     def update(self, snapshot: Snapshot) -> None:
         """Show `snapshot` from now on."""
         with self._lock:
             self._snapshot = snapshot
-            self._rendered = self._render(self._rendered)
+            self._rendered = self._render(self._asked or USUAL_FORMS)
 
     def ready(self, accept: str) -> tuple[bytes, str] | None:
         """Body and content type for a scraper's Accept header, at once; None where none was made in this form yet."""
         form = choose_encoder(accept)[1]
         body = self._rendered.get(form)
-        return None if body is None else (body, form)
+        if body is None:
+            return None
+        self._asked |= {form}
+        return body, form
 
     def answer(self, accept: str) -> tuple[bytes, str]:
-        """The same; a form that is new is made now, and from now on with every snapshot."""
+        """The same; a form that is new is made now, and from now on with every snapshot, unless there are many."""
         form = choose_encoder(accept)[1]
-        if form not in self._rendered:
-            with self._lock:
-                self._rendered = {**self._rendered, **self._render([form])}
-        return self._rendered[form], form
+        with self._lock:
+            rendered = self._rendered if form in self._rendered else {**self._rendered, **self._render([form])}
+            if len(rendered) <= FORMS_MAX:
+                self._asked |= {form}
+                self._rendered = rendered
+            return rendered[form], form
 
     def _render(self, forms: Iterable[str]) -> dict[str, bytes]:
         """The newest snapshot in these forms, collected once for all of them."""

@@ -1,7 +1,9 @@
 """The serve process: binds its port, refreshes snapshots, answers, and ends on a signal."""
 
+import gc
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -15,6 +17,10 @@ from streaming.serve.web import build_app
 from streaming.settings import ServeSettings, Settings
 
 log = structlog.get_logger()
+
+SWITCH_S = 0.001
+"""How long the thread that reads tables may hold the interpreter while an answer waits; Python's own is 5 ms. An answer
+has to wait a handful of times."""
 
 
 class PortUnavailable(RebalancerError):
@@ -38,6 +44,7 @@ def run_serve(settings: Settings) -> int:
             signal.signal(number, stop)
         host, port = listener.getsockname()[:2]
         log.info("serve_started", url=f"http://{host}:{port}/", tables=settings.storage.tables)
+        _put_answers_first()
         refresher.start()
         try:
             server.run(sockets=[listener])
@@ -47,6 +54,14 @@ def run_serve(settings: Settings) -> int:
         raise refresher.failure
     log.info("serve_stopped")
     return 0
+
+
+def _put_answers_first() -> None:
+    """Seen with 50 brokers and 200 groups: full collections stopped everything for 50 ms, most of it to look through
+    what was imported at the start and will never be garbage. Frozen, that is not looked at again."""
+    sys.setswitchinterval(SWITCH_S)
+    gc.collect()
+    gc.freeze()
 
 
 class Server(uvicorn.Server):

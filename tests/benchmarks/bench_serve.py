@@ -87,6 +87,7 @@ def write_window(synthetic: Synthetic, window: int) -> None:
     """One closed window of every broker and group."""
     start_ms = NOW_MS - NOW_MS % WINDOW_MS + window * WINDOW_MS
     synthetic.broker_load(start_ms, {broker: 1.0e6 * (1 + broker % 7) for broker in range(BROKERS)})
+    synthetic.group_event(start_ms, f"group-{window % GROUPS}")
     synthetic.group_lag(
         start_ms,
         [
@@ -101,6 +102,7 @@ def write_window(synthetic: Synthetic, window: int) -> None:
             for nth in range(TOPICS_PER_GROUP)
             for partition in range(PARTITIONS_PER_TOPIC)
         ],
+        log_start_offset=1,
     )
 
 

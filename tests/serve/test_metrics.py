@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from assignor_core.trigger import Reason
 from streaming.serve.families import FAMILIES
-from streaming.serve.metrics import Exposition, bounded, registry_of
+from streaming.serve.metrics import FORMS_MAX, Exposition, bounded, registry_of
 from streaming.serve.metrics_doc import render
 from streaming.serve.samples import Sample
 from streaming.serve.snapshot import read_snapshot
@@ -170,6 +170,28 @@ def test_an_answer_is_that_of_the_newest_snapshot_in_every_form(skewed: Settings
             stamp = re.search(rb"^rebalancer_snapshot_timestamp_seconds\S* (\S+)$", body, re.MULTILINE)
             assert stamp
             assert float(stamp.group(1)) == now_ms / 1000
+
+
+def test_usual_forms_lie_ready_before_anybody_asks_and_others_once_somebody_did(skewed: Settings) -> None:
+    snapshot = read_snapshot(skewed, NOW_MS)
+    exposition = Exposition(snapshot, skewed)
+    usual = ("", "text/plain", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
+    assert all(exposition.ready(accept) for accept in usual)
+    other = "text/plain;version=1.0.0;escaping=allow-utf-8"
+    assert exposition.ready(other) is None
+    assert exposition.answer(other) == exposition.ready(other)
+    exposition.update(snapshot)
+    assert exposition.ready(other), "from now on with every snapshot"
+    exposition.ready(usual[0])
+    exposition.update(snapshot)
+    assert exposition.ready(usual[0])
+
+
+def test_whoever_names_versions_without_end_makes_no_more_work(skewed: Settings) -> None:
+    exposition = Exposition(read_snapshot(skewed, NOW_MS), skewed)
+    names = [f"application/openmetrics-text;version=1.0.{number}" for number in range(10)]
+    assert all(exposition.answer(name)[0].endswith(b"# EOF\n") for name in names)
+    assert sum(exposition.ready(name) is not None for name in names) == FORMS_MAX - 1, "and the plain text"
 
 
 def test_the_cap_cuts_the_least_important_and_counts_it(tmp_path: Path) -> None:
