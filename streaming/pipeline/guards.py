@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.locks import exclusive
+from streaming.pipeline.offsets import newest_planned
 from streaming.settings import Settings
 
 FINGERPRINT = "fingerprint.json"
@@ -109,13 +110,9 @@ def topics_read(settings: Settings) -> tuple[str, ...]:
 def _read_up_to(settings: Settings, topic: str) -> str:
     """Partition and next offset of the newest batch that Spark planned, for the message."""
     query = "consumer_lag" if topic == settings.topics.consumer_lag else "byte_rate"
-    folder = Path(settings.storage.checkpoints) / query / "offsets"
-    batches = sorted((int(path.name) for path in folder.glob("[0-9]*")), reverse=True)
-    if not batches:
-        return "nothing"
-    sources = (folder / str(batches[0])).read_text().splitlines()[2:]  # below a version and the batch's settings
-    offsets = {key: value for source in sources for key, value in json.loads(source).get(topic, {}).items()}
-    return ", ".join(f"partition {partition} up to offset {offset}" for partition, offset in sorted(offsets.items()))
+    read = newest_planned(Path(settings.storage.checkpoints) / query)
+    offsets = sorted((partition, offset) for (name, partition), offset in read.items() if name == topic)
+    return ", ".join(f"partition {partition} up to offset {offset}" for partition, offset in offsets) or "nothing"
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from streaming import tables
 from streaming.errors import TableUnavailable
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
+from streaming.pipeline.offsets import offsets_of
 from streaming.pipeline.records import ACCEPTED_ROWS, REJECTED_ROWS
 from streaming.schemas import PIPELINE_BATCH
 from streaming.settings import Settings
@@ -120,11 +121,6 @@ def _source_lag(progress: Any) -> int | None:
     """Records not yet read: newest offsets less the offsets where the batch ended, over all sources."""
     lags = []
     for source in progress["sources"]:
-        ends, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
+        ends, latest = offsets_of(source["endOffset"]), offsets_of(source["latestOffset"])
         lags += [max(0, latest[key] - ends.get(key, 0)) for key in latest]
     return sum(lags) if lags else None
-
-
-def _offsets(text: Any) -> dict[tuple[str, str], int]:
-    found = json.loads(text) if isinstance(text, str) else text
-    return {(topic, partition): offset for topic, rows in (found or {}).items() for partition, offset in rows.items()}

@@ -6,6 +6,7 @@ Two topics in one query would share a watermark: an idle one would hold back the
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import compute as pc
@@ -13,11 +14,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.pipeline.delta_tables import WindowTable, create_window_table, finalize_spark, shaped, upsert_spark
+from streaming.pipeline.delta_tables import (
+    WindowTable,
+    append_spark,
+    create_window_table,
+    finalize_spark,
+    shaped,
+    upsert_spark,
+)
 from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
+from streaming.pipeline.sound_ranges import Range, wait_until_read
 from streaming.pipeline.sources import BYTE_RATES, LAGS, accepted_rows, rejected_rows
 from streaming.pipeline.windows import lag_windows, load_windows
 from streaming.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
@@ -25,7 +34,11 @@ from streaming.settings import Settings
 from streaming.tables import append, create_table, table_uri, utc
 
 REJECTS_TRIGGERS = 3
-"""The rejects are read once in as many trigger intervals: their query parses both topics a second time."""
+"""The rejects are read once in as many trigger intervals: the windows come first."""
+REJECTS_PATIENCE_S = 15.0
+"""So long a batch of rejects waits for the window queries to tell that all of its records fit; then it reads them."""
+REJECTS_DRIVER_BYTES_MAX = 32_000_000
+"""Of raw values; a topic full of rubbish is written on the executors."""
 DRIVER_ROWS_MAX = 500_000
 """Batches of up to this many window rows are written from the driver: 70 MB as Arrow, 1 GB of Python at the most."""
 
@@ -71,7 +84,7 @@ def start_queries(
         _start_windows(settings, "consumer_lag", lag, (lags,), counted),
     ]
     context.setLocalProperty("spark.scheduler.pool", "rejects")
-    queries.append(_start_rejects(session, settings))
+    queries.append(_start_rejects(session, settings, queries.copy()))
     return queries
 
 
@@ -154,31 +167,55 @@ def _audited(rows: DataFrame, batch_id: int, query_id: str) -> DataFrame:
     )
 
 
-def _start_rejects(session: SparkSession, settings: Settings) -> StreamingQuery:
+def _start_rejects(session: SparkSession, settings: Settings, windows: list[StreamingQuery]) -> StreamingQuery:
     create_table(settings.storage.tables, REJECTED_RECORD.name)
     maintenance = Maintenance(settings, REJECTED_RECORD)
+    checkpoint = f"{settings.storage.checkpoints}/rejects"
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        # Bounded by records_per_batch_max and 1 MiB a value; in a sound set-up there are none, and no commit either.
-        # One row a record, though each of the samples in it is judged.
-        found = {tuple(row[name] for name in REJECTED_RECORD.key): row for row in batch.toArrow().to_pylist()}
-        query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or "rejects"
-        if found:
-            append(
-                settings.storage.tables,
-                REJECTED_RECORD.name,
-                list(found.values()),
-                transaction_id=f"{query_id}:{REJECTED_RECORD.name}",
-                transaction_version=batch_id,
-            )
+        # In a sound set-up there are none, and to find that out would cost as much as the windows. (Of foreign records
+        # not every misfit is known to the window queries.)
+        if not settings.topics.foreign:
+            known = wait_until_read(windows, Path(checkpoint), batch_id, patience_s=REJECTS_PATIENCE_S)
+            if known is Range.SOUND:
+                return
+        rows = batch.persist()
+        try:
+            written = _write_rejects(rows, batch_id, settings)
+        finally:
+            rows.unpersist()
+        if written:
             maintenance.run_if_due(now_ms=time.time_ns() // 1_000_000)
 
     return (
         shaped(rejected_rows(session, settings), REJECTED_RECORD)
         .writeStream.queryName("rejects")
         .outputMode("append")
-        .option("checkpointLocation", f"{settings.storage.checkpoints}/rejects")
+        .option("checkpointLocation", checkpoint)
         .trigger(processingTime=f"{REJECTS_TRIGGERS * settings.pipeline.trigger_interval_ms} milliseconds")
         .foreachBatch(write)
         .start()
     )
+
+
+def _write_rejects(rows: DataFrame, batch_id: int, settings: Settings) -> bool:
+    """False where there are none: then there is no commit either."""
+    size = rows.agg(f.count("*").alias("rows"), f.sum(f.octet_length("value")).alias("bytes")).first()
+    if size is None or not size["rows"]:
+        return False
+    query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or "rejects"
+    transaction = (f"{query_id}:{REJECTED_RECORD.name}", batch_id)
+    if (size["bytes"] or 0) > REJECTS_DRIVER_BYTES_MAX:
+        one_of_each = rows.dropDuplicates(list(REJECTED_RECORD.key))
+        append_spark(one_of_each, table_uri(settings.storage.tables, REJECTED_RECORD.name), transaction)
+        return True
+    # One row a record, though each of the samples in it is judged.
+    found = {tuple(row[name] for name in REJECTED_RECORD.key): row for row in rows.toArrow().to_pylist()}
+    append(
+        settings.storage.tables,
+        REJECTED_RECORD.name,
+        list(found.values()),
+        transaction_id=transaction[0],
+        transaction_version=transaction[1],
+    )
+    return True

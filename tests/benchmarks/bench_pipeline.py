@@ -41,7 +41,7 @@ from tests.pipeline.test_kill import kill_and_compare
 from tests.pipeline.test_windows import WINDOW_MS, load_record, make_topics
 
 PARTITIONS = 2
-WARM_UP_RECORDS = 50_000
+WARM_UP_RECORDS = 500_000
 LATENCY_RATE = 500
 PEER_COMMIT_RECORDS = 100_000
 SOAK = {"trigger_interval_ms": 100, "maintenance_interval_ms": 30_000, "retention_ms": 600_000}

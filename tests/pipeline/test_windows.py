@@ -19,6 +19,7 @@ from streaming.pipeline import queries as queries_module
 from streaming.pipeline.heartbeat import Heartbeat
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.queries import start_queries
+from streaming.pipeline.records import ACCEPTED_ROWS
 from streaming.pipeline.session import build_session
 from streaming.settings import Settings
 
@@ -218,7 +219,11 @@ MISFITS: dict[str, bytes | None] = {
 }
 
 
-def test_misfits_are_kept_with_their_reason_and_stop_nothing(session: SparkSession, own: Settings) -> None:
+@pytest.mark.parametrize("driver_bytes_max", [queries_module.REJECTS_DRIVER_BYTES_MAX, 0], ids=["few", "many"])
+def test_misfits_are_kept_with_their_reason_and_stop_nothing(
+    session: SparkSession, own: Settings, monkeypatch: pytest.MonkeyPatch, driver_bytes_max: int
+) -> None:
+    monkeypatch.setattr(queries_module, "REJECTS_DRIVER_BYTES_MAX", driver_bytes_max)
     make_topics(own)
     send(own, own.topics.byte_rate, list(MISFITS.values()))
     queries = start_queries(session, own)
@@ -235,6 +240,27 @@ def test_misfits_are_kept_with_their_reason_and_stop_nothing(session: SparkSessi
     assert beats["byte_rate"]["rejected_rows_total"] == len(MISFITS)
     assert beats["byte_rate"]["input_rows_total"] == len(MISFITS) + 1
     assert beats["byte_rate"]["source_lag_records"] == 0
+
+
+def test_sound_records_are_read_once_and_a_misfit_among_them_is_found(session: SparkSession, own: Settings) -> None:
+    make_topics(own)
+    queries = start_queries(session, own)
+    rejects = queries[-1]
+    try:
+        send(own, own.topics.byte_rate, encode([load_record(1, 0, 1_000)]))
+        drain(queries)
+        observed = [dict(batch["observedMetrics"]).values() for batch in rejects.recentProgress]
+        read_again = sum(row[ACCEPTED_ROWS] for batch in observed for row in batch)
+        for number in range(3):
+            misfits = [b"{"] if number == 1 else []
+            send(own, own.topics.byte_rate, [*encode([load_record(1, 0, 2_000 + number)]), *misfits])
+            drain(queries)
+    finally:
+        stop(queries)
+    assert read_again == 0
+    rejected = [(row["reason"], row["value"]) for row in tables.read(own.storage.tables, "rejected_record")]
+    assert rejected == [("not_json", b"{")]
+    assert tables.read(own.storage.tables, "partition_load")[0]["sample_count"] == 4
 
 
 def test_the_tables_carry_comments_and_are_read_by_another_engine(session: SparkSession, own: Settings) -> None:

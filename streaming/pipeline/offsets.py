@@ -1,0 +1,33 @@
+"""Offsets as Spark notes them, in checkpoints and in progress: topic, partition, next offset. Knows no query."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+Offsets = dict[tuple[str, str], int]
+"""Next offset to be read, by topic and partition (both as Spark writes them)."""
+
+_LINES_BEFORE_SOURCES = 2
+"""A version and the batch's settings."""
+
+
+def offsets_of(noted: str | Mapping[str, Mapping[str, int]] | None) -> Offsets:
+    """Of one source; empty where there are none, as before the first batch.
+
+    >>> offsets_of('{"load": {"0": 7}}')
+    {('load', '0'): 7}
+    """
+    found = json.loads(noted) if isinstance(noted, str) else noted
+    return {(topic, partition): offset for topic, rows in (found or {}).items() for partition, offset in rows.items()}
+
+
+def planned(checkpoint: Path, batch_id: int) -> Offsets:
+    """Where the batch ends, over all sources; raises OSError where it isn't noted."""
+    lines = (checkpoint / "offsets" / str(batch_id)).read_text(encoding="utf-8").splitlines()
+    return {key: end for line in lines[_LINES_BEFORE_SOURCES:] for key, end in offsets_of(json.loads(line)).items()}
+
+
+def newest_planned(checkpoint: Path) -> Offsets:
+    """Where the newest batch ends; empty where there has been none."""
+    batches = [int(path.name) for path in (checkpoint / "offsets").glob("[0-9]*")]
+    return planned(checkpoint, max(batches)) if batches else {}

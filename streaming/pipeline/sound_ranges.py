@@ -1,0 +1,90 @@
+"""Which offsets the window queries have read without a single misfit, so that nobody need parse them a second time.
+
+From Spark's own progress of those queries, which this process keeps: a restart begins with nothing known. Knows neither
+what a misfit is nor where it would be written.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, Protocol
+
+from streaming.pipeline.offsets import Offsets, offsets_of, planned
+from streaming.pipeline.records import ACCEPTED_ROWS, REJECTED_ROWS
+
+EARLIEST = -1
+"""Of a partition whose first batch began at the earliest record there was."""
+POLL_INTERVAL_S = 0.2
+
+
+class ReportsProgress(Protocol):
+    """What is used of a streaming query."""
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802 (Spark's name)
+        """Whether it still runs."""
+
+    @property
+    def recentProgress(self) -> Sequence[Any]:  # noqa: N802
+        """Reports of its newest batches, oldest first."""
+
+
+class Range(Enum):
+    """What is known of a range of offsets."""
+
+    SOUND = "read, every record fitted"
+    SUSPECT = "a misfit is in it or near it, or nothing is known"
+    UNREAD = "not read to its end yet"
+
+
+def wait_until_read(queries: Sequence[ReportsProgress], checkpoint: Path, batch_id: int, *, patience_s: float) -> Range:
+    """Of the batch that the query on `checkpoint` has planned; waits for the window queries to get so far."""
+    try:
+        end = planned(checkpoint, batch_id)
+        begin = planned(checkpoint, batch_id - 1) if batch_id else {}
+    except (OSError, ValueError):  # on another storage, or no longer there
+        return Range.SUSPECT
+    deadline = time.monotonic() + patience_s
+    while (
+        found := judge([report for query in queries for report in query.recentProgress], begin, end)
+    ) is Range.UNREAD:
+        if time.monotonic() > deadline or not all(query.isActive for query in queries):
+            break
+        time.sleep(POLL_INTERVAL_S)
+    return found
+
+
+def judge(reports: Sequence[Any], begin: Offsets, end: Offsets) -> Range:
+    """From progress reports of queries that read each partition in order, one query a topic.
+
+    >>> report = {
+    ...     "durationMs": {"addBatch": 9}, "observedMetrics": {"judged": {"rejected_rows": 0, "accepted_rows": 50}},
+    ...     "sources": [{"startOffset": None, "endOffset": '{"load": {"0": 50}}'}],
+    ... }
+    >>> judge([report], {}, {("load", "0"): 50}), judge([report], {}, {("load", "0"): 51})
+    (<Range.SOUND: 'read, every record fitted'>, <Range.UNREAD: 'not read to its end yet'>)
+    """
+    sound: dict[tuple[str, str], tuple[int, int]] = {}
+    for report in reports:
+        if "addBatch" in report["durationMs"]:
+            _extend(sound, report)
+    wanted = {key: (begin.get(key, EARLIEST), stop) for key, stop in end.items() if stop > begin.get(key, EARLIEST)}
+    if any(key not in sound or sound[key][1] < stop for key, (_, stop) in wanted.items()):
+        return Range.UNREAD
+    return Range.SOUND if all(sound[key][0] <= start for key, (start, _) in wanted.items()) else Range.SUSPECT
+
+
+def _extend(sound: dict[tuple[str, str], tuple[int, int]], report: Mapping[str, Any]) -> None:
+    """Each partition's newest unbroken range; empty at the end of a batch with misfits."""
+    observed = dict(report["observedMetrics"]).values()
+    # A batch that nobody evaluated tells zeros.
+    counted = sum(row[ACCEPTED_ROWS] for row in observed)
+    all_fitted = counted > 0 and not any(row[REJECTED_ROWS] for row in observed)
+    for source in report["sources"]:
+        begin, end = offsets_of(source["startOffset"]), offsets_of(source["endOffset"])
+        for key, stop in end.items():
+            start = begin.get(key, EARLIEST)
+            known = sound.get(key)
+            unbroken_since = known[0] if known and known[1] == start else start
+            sound[key] = (unbroken_since if all_fitted else stop, stop)

@@ -1,0 +1,110 @@
+"""Which ranges of offsets need no second reading, against a list of every single record."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.pipeline.offsets import Offsets, newest_planned, planned
+from streaming.pipeline.sound_ranges import Range, judge, wait_until_read
+
+TOPIC, OTHER = "load", "lag"
+
+
+def report(begin: dict[str, int] | None, end: dict[str, int], *, rejected: int | None = 0, topic: str = TOPIC) -> Any:
+    observed = {} if rejected is None else {"judged": {"rejected_rows": rejected, "accepted_rows": 1}}
+    source = {"startOffset": None if begin is None else {topic: begin}, "endOffset": {topic: end}}
+    return {"durationMs": {"addBatch": 1}, "observedMetrics": observed, "sources": [source]}
+
+
+def of(**offsets: int) -> Offsets:
+    return {(TOPIC, partition[1:]): offset for partition, offset in offsets.items()}
+
+
+@pytest.mark.parametrize(
+    ("reports", "begin", "end", "found"),
+    [
+        pytest.param([], {}, of(p0=5), Range.UNREAD, id="nothing read"),
+        pytest.param([], of(p0=5), of(p0=5), Range.SOUND, id="nothing to read"),
+        pytest.param([report(None, {"0": 5})], {}, of(p0=5), Range.SOUND, id="from the start"),
+        pytest.param([report({"0": 3}, {"0": 5})], of(p0=2), of(p0=5), Range.SUSPECT, id="begun later"),
+        pytest.param(
+            [report({"0": 0}, {"0": 3}), report({"0": 3}, {"0": 9})], of(p0=1), of(p0=8), Range.SOUND, id="two batches"
+        ),
+        pytest.param(
+            [report({"0": 0}, {"0": 3}), report({"0": 4}, {"0": 9})], of(p0=1), of(p0=8), Range.SUSPECT, id="a gap"
+        ),
+        pytest.param([report({"0": 0}, {"0": 9}, rejected=1)], of(p0=1), of(p0=8), Range.SUSPECT, id="a misfit"),
+        pytest.param([report({"0": 0}, {"0": 9}, rejected=None)], of(p0=1), of(p0=8), Range.SUSPECT, id="not counted"),
+        pytest.param(
+            [report({"0": 0}, {"0": 9}, rejected=1), report({"0": 9}, {"0": 12})],
+            of(p0=9), of(p0=12), Range.SOUND, id="behind a misfit",
+        ),
+        pytest.param(
+            [report({"0": 0}, {"0": 9}), report({"0": 9}, {"0": 12, "1": 4})],
+            of(p0=3), of(p0=12, p1=4), Range.SOUND, id="a partition more",
+        ),
+        pytest.param([report({"0": 0}, {"0": 9})], of(p0=3), of(p0=9, p1=4), Range.UNREAD, id="one of two partitions"),
+    ],
+)  # fmt: skip
+def test_one_story(reports: list[Any], begin: Offsets, end: Offsets, found: Range) -> None:
+    assert judge(reports, begin, end) is found
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_nothing_with_a_misfit_is_ever_called_sound(seed: int) -> None:
+    chance = random.Random(seed)
+    fits = {topic: [[chance.random() > 0.01 for _ in range(60)] for _ in range(2)] for topic in (TOPIC, OTHER)}
+    reports = []
+    at = {topic: [chance.randrange(5) for _ in range(2)] for topic in fits}
+    first = {topic: list(ends) for topic, ends in at.items()}
+    for _ in range(8):
+        topic = chance.choice([TOPIC, OTHER])
+        begin, end = list(at[topic]), [min(60, stop + chance.randrange(12)) for stop in at[topic]]
+        rejected = sum(not fits[topic][p][o] for p in range(2) for o in range(begin[p], end[p]))
+        named = [{str(p): offset for p, offset in enumerate(offsets)} for offsets in (begin, end)]
+        reports.append(report(named[0], named[1], rejected=rejected, topic=topic))
+        at[topic] = end
+    for _ in range(30):
+        reach = 60 if chance.random() < 0.5 else 12
+        pairs = {(topic, p): sorted(chance.sample(range(reach), 2)) for topic in fits for p in range(2)}
+        begin_of = {(topic, str(p)): pair[0] for (topic, p), pair in pairs.items()}
+        end_of = {(topic, str(p)): pair[1] for (topic, p), pair in pairs.items()}
+        found = judge(reports, begin_of, end_of)
+        misfit = any(not fits[topic][p][offset] for (topic, p), pair in pairs.items() for offset in range(*pair))
+        was_read = all(first[topic][p] <= pair[0] and pair[1] <= at[topic][p] for (topic, p), pair in pairs.items())
+        assert found is not Range.SOUND or (was_read and not misfit)
+        unread = any(pair[1] > at[topic][p] or not _read(reports, topic) for (topic, p), pair in pairs.items())
+        assert (found is Range.UNREAD) == unread
+
+
+def _read(reports: list[Any], topic: str) -> bool:
+    return any(topic in source["endOffset"] for batch in reports for source in batch["sources"])
+
+
+class Query:
+    """A query that gets on by one report each time it is asked."""
+
+    isActive = True  # noqa: N815 (Spark's name)
+
+    def __init__(self, reports: list[Any]) -> None:
+        self._coming = reports
+        self._told: list[Any] = []
+
+    @property
+    def recentProgress(self) -> list[Any]:  # noqa: N802
+        self._told += [self._coming.pop(0)] if self._coming else []
+        return self._told
+
+
+def test_waits_for_those_that_are_behind_but_not_for_ever(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    for batch, end in enumerate((5, 9)):
+        (tmp_path / "offsets" / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"{TOPIC}":{{"0":{end}}}}}')
+    assert planned(tmp_path, 0) == {(TOPIC, "0"): 5}
+    assert newest_planned(tmp_path) == {(TOPIC, "0"): 9}
+    steps = [report(None, {"0": 4}), report({"0": 4}, {"0": 9})]
+    assert wait_until_read([Query(list(steps))], tmp_path, 1, patience_s=60) is Range.SOUND
+    assert wait_until_read([Query(steps[:1])], tmp_path, 1, patience_s=0) is Range.UNREAD
+    assert wait_until_read([Query(list(steps))], tmp_path, 7, patience_s=60) is Range.SUSPECT
