@@ -48,6 +48,11 @@ Rebalances of consumer groups are told from `group_event`, that is by comparing 
 
 They come once the window is closed: a minute or two after the fact.
 
+A scrape gets bytes that lie ready: they are made when the tables are read, every `serve.refresh_interval_ms`. With 50
+brokers and 200 groups on three topics each, all of them changing every two seconds (`make bench-serve`, 2026-11-21, two
+shared cores, load average 1 to 4): 9,300 lines, the first scrape in 5 ms; of 900 others half in 4.5 ms, 99 % in 18 ms,
+all in 45 ms.
+
 Each answer ends with the usual `process_...` metrics of the serve process itself (memory, CPU, open files).
 """
 
