@@ -91,6 +91,15 @@ def delivered(outcome: Outcome) -> bool | None:
     return outcome.before - outcome.measured >= GAIN_KEPT_MIN * promised
 
 
+def judged_by(outcomes: Mapping[str, Outcome]) -> Outcome | None:
+    """Of a plan's outcomes by resource the one it was made for: where it promised the most. None where it did nowhere.
+
+    >>> judged_by({"bytes_in": Outcome(1.5, 1.1, 1.2), "disk": Outcome(1.2, 1.1, 1.3)}).measured
+    1.2
+    """
+    return max(outcomes.values(), key=lambda outcome: outcome.before - outcome.predicted, default=None)
+
+
 def bad_plans_in_a_row(outcomes: Sequence[Outcome]) -> int:
     """How many of the newest plans (oldest first) did not deliver, one after the other.
 

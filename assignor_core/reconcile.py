@@ -2,7 +2,7 @@
 
 A run that was killed at any instant goes on by looking: each movement is where the cluster shows it to be. A partition
 that is neither at its old replicas, nor on its way, nor at its new ones was touched by somebody else; it is left alone
-and reported. The module decides; it sends nothing.
+and reported. With staged moves the way has steps (see `staging`). The module decides; it sends nothing.
 """
 
 from collections import Counter
@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Movement, Plan
+from assignor_core.staging import is_between, next_replicas
 
 
 class Progress(StrEnum):
@@ -27,11 +28,14 @@ class Progress(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps on what is in flight: partitions in all, and per broker that sends or receives; deadline in ms."""
+    """Caps on partitions that copy: in all, per topic, per broker that sends or receives; deadline in ms of work."""
 
     movements_in_flight_max: int = 50
+    movements_per_topic_max: int = 50
     movements_per_broker_max: int = 5
     deadline_ms: int = 6 * 3_600_000
+    staged: bool = False
+    """Whether a partition gets one new replica at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +75,33 @@ class Abort:
 Step = Submit | ElectLeaders | Wait | Done | Abort
 
 
-def next_step(plan: Plan, cluster: LiveCluster, limits: Limits, *, started_ms: int, now_ms: int) -> Step:
-    """The one next step. Order: give up, else wait while unhealthy, else submit, else elect, else wait, else done."""
+def next_step(
+    plan: Plan, cluster: LiveCluster, limits: Limits, *, worked_ms: int, held_back: str | None = None
+) -> Step:
+    """The one next step. Order: give up, else submit, else elect, else wait, else done.
+
+    `worked_ms` is the time since the start without the pauses. Nothing new is submitted on a cluster that is unhealthy,
+    or where the caller says so (`held_back`, the reason); what has begun is brought to its end all the same.
+    """
     progress = progress_of(plan, cluster)
     moving = [key for key, state in progress.items() if state is Progress.MOVING]
-    if now_ms - started_ms > limits.deadline_ms:
+    if worked_ms > limits.deadline_ms:
         hours = limits.deadline_ms / 3_600_000
-        return Abort(f"not finished {hours:.1f} h after the start", tuple(sorted(moving)))
+        return Abort(f"not finished after {hours:.1f} h of work", tuple(sorted(moving)))
     foreign = [key for key, state in progress.items() if state is Progress.FOREIGN]
     if foreign:
         return Abort(f"{_name(min(foreign))} was changed by somebody else", tuple(sorted(moving)))
-    to_submit = _to_submit(plan, cluster, progress, limits)
+    pending = Progress.PENDING in progress.values()
+    obstacle = (held_back or _unhealthy(plan, cluster, moving)) if pending else None
+    to_submit = _to_submit(plan, cluster, progress, limits) if pending and obstacle is None else {}
     if to_submit:
-        unhealthy = _unhealthy(plan, cluster, moving)
-        return Wait(unhealthy) if unhealthy else Submit(to_submit)
+        return Submit(to_submit)
     to_elect = tuple(sorted(key for key, state in progress.items() if state is Progress.PLACED))
     electable = tuple(key for key in to_elect if cluster.partitions[key].replicas[0] in cluster.partitions[key].isr)
     if electable:
         return ElectLeaders(electable)
-    if moving or to_elect:
-        return Wait(f"{len(moving)} partitions are copying, {len(to_elect)} wait for their leader to be in sync")
+    if moving or to_elect or pending:
+        return Wait(_waiting(len(moving), len(to_elect), obstacle))
     return Done()
 
 
@@ -127,45 +138,64 @@ def differences(plan: Plan, cluster: LiveCluster) -> tuple[str, ...]:
 def _progress(movement: Movement, live: LivePartition | None) -> Progress:
     if live is None:
         return Progress.GONE
+    old, new = movement.old_replicas, movement.new_replicas
     if live.reassigning:
-        return Progress.MOVING if live.target_replicas == movement.new_replicas else Progress.FOREIGN
-    if live.replicas == movement.new_replicas:
+        target = live.target_replicas
+        return Progress.MOVING if target == new or is_between(target, old, new) else Progress.FOREIGN
+    if live.replicas == new:
         return Progress.DONE if live.leader == live.replicas[0] else Progress.PLACED
-    if set(live.replicas) == {*movement.old_replicas, *movement.new_replicas} and _receiving(movement):
-        # The controller has finished; this broker's metadata, a moment behind, still shows both sets.
-        return Progress.MOVING
-    return Progress.PENDING if live.replicas == movement.old_replicas else Progress.FOREIGN
+    if is_between(live.replicas, old, new):
+        # One step of several is made; or the controller has finished, and this broker's metadata, a moment behind,
+        # still shows those that go beside those that came.
+        return Progress.PENDING if len(live.replicas) == len(new) else Progress.MOVING
+    return Progress.PENDING if live.replicas == old else Progress.FOREIGN
+
+
+def _waiting(moving: int, to_elect: int, obstacle: str | None) -> str:
+    """What is waited for, in words."""
+    copying = f"{moving} partitions are copying, {to_elect} wait for their leader to be in sync"
+    if obstacle is None:
+        return copying
+    return f"{obstacle}; {copying}" if moving or to_elect else obstacle
 
 
 def _to_submit(
     plan: Plan, cluster: LiveCluster, progress: Mapping[PartitionKey, Progress], limits: Limits
 ) -> dict[PartitionKey, tuple[int, ...]]:
-    """Pending movements that fit below the caps, in the plan's order."""
-    moving = [movement for movement in plan.movements if progress[_key(movement)] is Progress.MOVING]
-    per_broker = Counter(broker for movement in moving for broker in _busy_brokers(movement))
+    """Pending movements that fit below the caps, in the plan's order. One that copies nothing takes no room."""
+    moving = [cluster.partitions[key] for key, state in progress.items() if state is Progress.MOVING]
+    per_broker = Counter(broker for live in moving for broker in _busy_brokers(live, live.adding_replicas))
+    per_topic = Counter(key[0] for key, state in progress.items() if state is Progress.MOVING)
     room = limits.movements_in_flight_max - len(moving)
     chosen: dict[PartitionKey, tuple[int, ...]] = {}
     for movement in plan.movements:
         if room <= 0:
             break
-        brokers = _busy_brokers(movement)
+        key = _key(movement)
+        if progress[key] is not Progress.PENDING:
+            continue
+        live, target = cluster.partitions[key], _target(movement, cluster, limits)
+        brokers = _busy_brokers(live, set(target) - set(live.replicas))
         fits = all(per_broker[broker] < limits.movements_per_broker_max for broker in brokers)
-        alive = all(broker in cluster.broker_racks for broker in movement.new_replicas)
-        if progress[_key(movement)] is Progress.PENDING and fits and alive:
-            chosen[_key(movement)] = movement.new_replicas
+        if not brokers or (fits and per_topic[key[0]] < limits.movements_per_topic_max):
+            chosen[key] = target
             per_broker.update(brokers)
+            per_topic[key[0]] += 1 if brokers else 0
             room -= 1 if brokers else 0
     return chosen
 
 
-def _busy_brokers(movement: Movement) -> tuple[int, ...]:
-    """Brokers that copy for this movement: those that receive, and the present leader, which sends. None if none do."""
-    receiving = _receiving(movement)
-    return (*receiving, movement.old_replicas[0]) if receiving else ()
+def _target(movement: Movement, cluster: LiveCluster, limits: Limits) -> tuple[int, ...]:
+    """The replicas to ask for next: those of the plan at once, or the next list on the way to them."""
+    if not limits.staged:
+        return movement.new_replicas
+    return next_replicas(cluster.partitions[_key(movement)].replicas, movement.new_replicas, cluster.broker_racks)
 
 
-def _receiving(movement: Movement) -> tuple[int, ...]:
-    return tuple(sorted(set(movement.new_replicas) - set(movement.old_replicas)))
+def _busy_brokers(live: LivePartition, receiving: Iterable[int]) -> tuple[int, ...]:
+    """Brokers that copy for a partition: those that receive, and its leader, which sends. None if none receives."""
+    found = tuple(sorted(receiving))
+    return (*found, live.leader) if found else ()
 
 
 def _unhealthy(plan: Plan, cluster: LiveCluster, moving: Iterable[PartitionKey]) -> str | None:

@@ -320,18 +320,14 @@ PIPELINE_BATCH = Table(
     ),
 )
 
-_SKEW_RESOURCES = ("bytes_in", "bytes_out", "disk", "leaders", "replicas")
 
-
-def _skew_columns() -> tuple[Column, ...]:
-    columns: list[Column] = []
-    for resource in _SKEW_RESOURCES:
-        columns += [
-            _number(f"{resource}_max_over_mean_before", f"{resource}: max/mean over brokers before the plan, ratio"),
-            _number(f"{resource}_max_over_mean_after", f"{resource}: max/mean that the plan promises, ratio"),
-            _number(f"{resource}_lower_bound", f"{resource}: no placement can have a smaller max/mean, ratio"),
-        ]
-    return tuple(columns)
+def _by_resource(**comments: str) -> tuple[Column, ...]:
+    """Ratios of every resource whose balance counts: one column for each suffix, with its comment."""
+    return tuple(
+        _number(f"{resource}_{suffix}", f"{resource}: {comment}, ratio")
+        for resource in ("bytes_in", "bytes_out", "disk", "leaders", "replicas")
+        for suffix, comment in comments.items()
+    )
 
 
 DECISION = Table(
@@ -382,7 +378,11 @@ PLAN = Table(
         _integer("leader_movement_count", "Of those, changes of leader only", nullable=False),
         _long("bytes_to_move", "Bytes to be copied between brokers", nullable=False),
         _long("planning_ms", "Time the planner took, ms", nullable=False),
-        *_skew_columns(),
+        *_by_resource(
+            max_over_mean_before="max/mean over brokers before the plan",
+            max_over_mean_after="max/mean that the plan promises",
+            lower_bound="no placement can have a smaller max/mean",
+        ),
         _text("plan_json", "The whole plan as the command `plan` prints it", nullable=False),
     ),
 )
@@ -419,7 +419,8 @@ EXECUTION = Table(
         _time("event_time", "When it happened, UTC", nullable=False),
         _text(
             "event",
-            "approved, refused, started, submitted, progress, electing, done, measured, abort_requested, aborted",
+            "approved, refused, started, submitted, progress, electing, paused, resumed, done, measured, "
+            "abort_requested, aborted",
             nullable=False,
         ),
         _text("detail", "What happened, in a sentence", nullable=False),
@@ -429,9 +430,12 @@ EXECUTION = Table(
         _long("bytes_moved", "Bytes copied so far", nullable=False),
         _long("throttle_bytes_per_sec", "Replication throttle that is set, bytes/s; null where none"),
         Column("throttled_brokers", ColumnType.INTEGER_LIST, "Brokers that bear a throttle of ours; null where none"),
-        _number("bytes_in_max_over_mean_before", "Measured before, ratio"),
-        _number("bytes_in_max_over_mean_predicted", "Promised by the plan, ratio"),
-        _number("bytes_in_max_over_mean_measured", "Measured after, ratio; set by the event measured"),
+        *_by_resource(
+            max_over_mean_before="max/mean over brokers before the plan",
+            max_over_mean_predicted="max/mean that the plan promises",
+            max_over_mean_measured="max/mean once it has settled, set by the event measured",
+        ),
+        _flag("in_windows_only", "True where movements are submitted in maintenance windows only: by mode apply"),
         _text("owner", "Process that carries it out: host and process id", nullable=False),
     ),
 )

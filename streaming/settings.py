@@ -197,7 +197,13 @@ class ControlSettings(Section):
         2, ge=1, le=100, description="Mode apply stops after this many plans in a row that did not deliver"
     )
     movements_in_flight_max: int = Field(50, ge=1, le=10_000, description="Partitions reassigned at a time")
+    movements_per_topic_max: int | None = Field(
+        None, ge=1, le=10_000, description="Of those, of one topic; null: no limit of its own"
+    )
     movements_per_broker_max: int = Field(5, ge=1, le=10_000, description="Of those, per receiving or sending broker")
+    staged_moves: bool = Field(
+        False, description="One new replica of a partition at a time; an old one goes once it is in sync"
+    )
     execution_deadline_ms: Milliseconds = Field(6 * 3_600_000, description="After this it gives up and restores")
     lease_ms: int = Field(
         15_000, ge=1_000, le=600_000, description="A control that falls silent for this long is taken over by another"

@@ -135,7 +135,8 @@ def _write(root: str, name: str, rows: Sequence[Row], replaced: str | None, tran
         data = pa.Table.from_pylist([dict(row) for row in rows], schema=arrow_schema(TABLES[name]))
         properties = CommitProperties(app_transactions=[transaction])
         if replaced is None:
-            write_deltalake(delta, data, mode="append", commit_properties=properties)
+            # A table that an earlier version has made gets the columns that are new.
+            write_deltalake(delta, data, mode="append", schema_mode="merge", commit_properties=properties)
         else:
             write_deltalake(delta, data, mode="overwrite", predicate=replaced, commit_properties=properties)
     except (DeltaError, OSError, pa.ArrowException) as error:

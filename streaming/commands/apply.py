@@ -21,8 +21,9 @@ from streaming.settings import Settings
 
 if TYPE_CHECKING:
     from streaming.cluster import Cluster
-    from streaming.control.journal import ExecutionRecord, Journal, PlanRecord
+    from streaming.control.journal import Journal
     from streaming.control.lease import Lease
+    from streaming.control.records import ExecutionRecord, PlanRecord
 
 POLL_INTERVAL_S = 1.0
 
@@ -37,6 +38,7 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
     from streaming.cluster import Cluster
     from streaming.control.journal import Journal, owner
     from streaming.control.lease import Lease
+    from streaming.control.policies import may_act, next_opening
     from streaming.kafka_clients import admin_client
     from streaming.logs import configure_logging
 
@@ -45,6 +47,8 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
     journal = Journal(settings)
     approved = journal.plan(_import_plan(plan, journal) if Path(plan).is_file() else plan)
     _show(approved.json)
+    if not may_act(settings, _now_ms()):
+        click.echo(f"No maintenance window is open: this plan does not wait for {next_opening(settings, _now_ms())}.")
     if not yes and not click.confirm("Carry out this plan on the live cluster?"):
         return 3
     admin = admin_client(settings.kafka)

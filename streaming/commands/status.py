@@ -54,7 +54,7 @@ def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool
 def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
     """Everything that is shown, as plain data; parts that don't exist yet are None or empty."""
     from assignor_core.skew import skew_of
-    from streaming.control.journal import Journal
+    from streaming.control.journal import RESOURCES, WHEN, Journal
     from streaming.control.windows import closed_windows
 
     journal = Journal(settings)
@@ -82,6 +82,10 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "decision": _chosen(decision, "decided_at", "verdict", "reason", "detail", "plan_id"),
         "execution": _chosen(execution, "execution_id", "event_time", "event", "detail", "movements_done",
                              "movements_total", "bytes_moved", "bytes_total"),
+        "execution_max_over_mean": execution and {
+            resource: {when: execution.get(f"{resource}_max_over_mean_{when}") for when in WHEN}
+            for resource in RESOURCES
+        },
     }  # fmt: skip
 
 
@@ -111,6 +115,14 @@ def _drawn(found: dict[str, Any]) -> "RenderableType":
         row = found[name]
         if row:
             lines.append(f"{name}: {row.get('event') or row['verdict'] + ', ' + row['reason']}: {row['detail']}")
+    promised = found["execution_max_over_mean"] or {}
+    told = [
+        f"{resource} {ratios['before']:.2f} -> {ratios['predicted']:.2f}"
+        for resource, ratios in promised.items()
+        if None not in (ratios["before"], ratios["predicted"])
+    ]
+    if told:
+        lines.append(f"promised max/mean: {', '.join(told)}")
     return Group(Text("\n".join(lines)), Text(), table)
 
 

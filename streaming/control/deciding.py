@@ -12,11 +12,10 @@ from typing import Any
 import structlog
 
 from assignor_core.live import LiveCluster
-from assignor_core.maintenance import next_window, open_window
+from assignor_core.maintenance import open_window
 from assignor_core.plan import Plan, plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.reconcile import differences
-from assignor_core.skew import skew_of
 from assignor_core.trigger import (
     Evaluation,
     Reason,
@@ -36,12 +35,13 @@ from streaming.control.journal import Journal, decision_id
 from streaming.control.policies import (
     maintenance_windows,
     may_act,
+    next_opening,
     planner_policy,
     relief_policy,
     trigger_policy,
 )
 from streaming.control.urgency import groups_behind
-from streaming.control.windows import ClosedWindow, capacities, closed_windows, skew_figures, skew_window
+from streaming.control.windows import ClosedWindow, closed_windows, skew_figures, skew_window
 from streaming.errors import RebalancerError, UsageProblem
 from streaming.settings import Settings
 
@@ -183,7 +183,7 @@ class Decider:
         load = _load(window, planned.evaluation)
         self._state = replace(self._state, waiting_plan_id=planned.proposal.plan.plan_id, waiting_load=load)
         evaluation = planned.evaluation
-        detail = f"{evaluation.detail}; the plan waits for {_next_opening(self._settings, now_ms)}"
+        detail = f"{evaluation.detail}; the plan waits for {next_opening(self._settings, now_ms)}"
         return Outcome(replace(evaluation, reason=Reason.MAINTENANCE_WINDOW, detail=detail), planned.proposal)
 
     def _waiting_for_longer(self, evaluation: Evaluation, window: SkewWindow, now_ms: int) -> "Outcome | None":
@@ -193,7 +193,7 @@ class Decider:
             return None
         if _load(window, evaluation) > self._state.waiting_load:
             return None
-        opening = _next_opening(self._settings, now_ms)
+        opening = next_opening(self._settings, now_ms)
         detail = f"plan {waiting[:12]}, made at a higher load, waits for {opening}; {evaluation.detail}"
         return _held(evaluation, Reason.MAINTENANCE_WINDOW, detail)
 
@@ -250,18 +250,6 @@ def brokers_counted(live: LiveCluster, settings: Settings) -> frozenset[int]:
     return frozenset(live.broker_racks) - drained_brokers(settings)
 
 
-def measured_ratio(windows: tuple[ClosedWindow, ...], settings: Settings, alive: frozenset[int]) -> float | None:
-    """max/mean of bytes in over the mean of `windows`, as the brokers measured it; None where nothing is known."""
-    counted = alive - drained_brokers(settings)
-    totals: dict[int, list[float]] = {}
-    for window in windows:
-        for broker, value in window.values("bytes_in").items():
-            if broker in counted:
-                totals.setdefault(broker, []).append(value)
-    means = {broker: sum(values) / len(values) for broker, values in totals.items()}
-    return skew_of(means, capacities(settings, "bytes_in", counted)).max_over_mean if means else None
-
-
 def _check_known(model: Model) -> None:
     share = len(model.unknown) / max(1, len(model.cluster.partitions))
     if share > UNKNOWN_SHARE_MAX:
@@ -288,11 +276,6 @@ def _not_worth_it(proposal: Proposal, evaluation: Evaluation) -> str | None:
 def _load(window: SkewWindow, evaluation: Evaluation) -> float:
     """Mean load of the resource that decided; of bytes in where none did."""
     return window.mean_load.get(evaluation.resource or "bytes_in", 0.0)
-
-
-def _next_opening(settings: Settings, now_ms: int) -> str:
-    window, opens_ms = next_window(maintenance_windows(settings), now_ms)
-    return f"maintenance window {window.text}, which opens in {(opens_ms - now_ms) / 3_600_000:.1f} h"
 
 
 def _held(evaluation: Evaluation, reason: Reason, detail: str) -> Outcome:

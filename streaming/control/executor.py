@@ -1,21 +1,22 @@
 """Carrying out one plan: one bounded step per tick, told from the cluster, recorded in the journal.
 
 Order that makes it safe to kill anywhere: the journal names the throttled brokers before a throttle is set; throttles
-are cleared before the journal says done. The next start finds the open execution and goes on, or clears up. Only
-partitions of the plan are ever reassigned, elected or cancelled.
+are cleared before the journal says done, or paused. The next start finds the open execution and goes on, or clears up.
+Only partitions of the plan are ever reassigned, elected or cancelled.
 """
 
 from typing import Any
 
 import structlog
 
-from assignor_core.live import LiveCluster
+from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Plan
 from assignor_core.reconcile import (
     Abort,
     Done,
     ElectLeaders,
     Progress,
+    Step,
     Submit,
     Wait,
     differences,
@@ -23,9 +24,10 @@ from assignor_core.reconcile import (
     progress_of,
 )
 from streaming.cluster import Cluster
-from streaming.control.journal import ExecutionRecord, Journal, PlanRecord
-from streaming.control.policies import limits
+from streaming.control.journal import Journal
+from streaming.control.policies import limits, may_act, next_opening
 from streaming.control.pressure import LagPressure
+from streaming.control.records import PAUSED, RESUMED, ExecutionRecord, PlanRecord
 from streaming.control.throttle import AdaptiveRates, throttle_scope
 from streaming.errors import ClusterRequestFailed
 from streaming.settings import Settings
@@ -35,6 +37,8 @@ log = structlog.get_logger()
 PROGRESS_INTERVAL_MS = 10_000
 ABORT_CONFIRMATIONS = 3
 """A broker's metadata may be a moment behind the controller's: an alarming look must be repeated this often."""
+LIFE_MAX_MS = 14 * 86_400_000
+"""An execution, its pauses included, gives up after this: the load it was planned for is history by then."""
 
 
 class Executor:
@@ -59,16 +63,13 @@ class Executor:
             self._journal.write_event(record, "refused", problem, now_ms=now_ms)
             log.warning("plan_refused", plan_id=record.plan_id[:12], reason=problem)
             return False
-        # A rate that somebody else has set is respected, and is not ours to remove; a broker that is gone takes none.
-        foreign = self._cluster.throttle_rates().keys()
-        alive = self._cluster.describe().broker_racks.keys()
         self._journal.write_event(
             record,
             "started",
             f"plan {approved.plan.plan_id[:12]} with {len(approved.plan.movements)} movements",
             now_ms=now_ms,
             throttle_bytes_per_sec=self._settings.control.throttle_bytes_per_sec,
-            throttled_brokers=sorted((throttle_scope(approved.plan).brokers & alive) - foreign),
+            throttled_brokers=self._brokers_to_throttle(approved.plan),
         )
         self._set_throttle(record, approved.plan, now_ms)
         return True
@@ -90,19 +91,35 @@ class Executor:
 
     def resume(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> None:
         """Go on with an execution of a process that is gone: its throttle may not have been set yet."""
-        self._set_throttle(record, plan, now_ms)
+        if not record.paused:
+            self._set_throttle(record, plan, now_ms)
 
     def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
         """Take the one next step; True once the execution has ended and nothing of it is left on the cluster."""
+        closed = self._closed(record, now_ms)
+        given_up = record.abort_requested or now_ms - record.started_ms > LIFE_MAX_MS
+        if record.paused and closed is not None and not given_up:
+            return False
         live = self._cluster.describe()
-        if record.abort_requested:
-            return self._abort(record, plan, live, "a person asked to stop", now_ms)
-        step = next_step(plan, live, limits(self._settings), started_ms=record.started_ms, now_ms=now_ms)
-        self._abort_looks = self._abort_looks + 1 if isinstance(step, Abort) else 0
+        if given_up:
+            reason = "a person asked to stop" if record.abort_requested else "not finished 14 days after the start"
+            return self._abort(record, plan, live, reason, now_ms)
+        if record.paused:
+            self._go_on(record, plan, live, now_ms)
+            return False
         pressure = self._pressure.reason(started_ms=record.started_ms, now_ms=now_ms)
         self._adapt_throttle(record, plan, pressed=pressure is not None, now_ms=now_ms)
-        if isinstance(step, Submit) and pressure is not None:
-            step = Wait(f"held back: {pressure}")
+        held_back = closed or (f"held back: {pressure}" if pressure else None)
+        worked_ms = record.worked_ms(now_ms)
+        step = next_step(plan, live, limits(self._settings), worked_ms=worked_ms, held_back=held_back)
+        self._abort_looks = self._abort_looks + 1 if isinstance(step, Abort) else 0
+        if closed is not None and isinstance(step, Wait) and not _moving(plan, live):
+            self._pause(record, plan, live, step.reason, now_ms)
+            return False
+        return self._take(step, record, plan, live, now_ms)
+
+    def _take(self, step: Step, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> bool:
+        """Carry out one step and write it down; True once the execution has ended."""
         match step:
             case Submit(reassignments):
                 self._cluster.reassign(dict(reassignments))
@@ -123,10 +140,32 @@ class Executor:
                 return True
         return False
 
+    def _closed(self, record: ExecutionRecord, now_ms: int) -> str | None:
+        """Why the hour forbids anything new, or None. A person who applies a plan decides on the hour himself."""
+        if not record.in_windows_only or may_act(self._settings, now_ms):
+            return None
+        return f"no maintenance window is open: waits for {next_opening(self._settings, now_ms)}"
+
+    def _pause(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, reason: str, now_ms: int) -> None:
+        """Wait without leaving anything on the cluster: a throttle would slow replicas that come back meanwhile."""
+        self.clear_throttle(record, plan)
+        self._record(record, plan, live, PAUSED, reason, now_ms, throttled_brokers=[])
+
+    def _go_on(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> None:
+        brokers = self._brokers_to_throttle(plan)
+        self._record(record, plan, live, RESUMED, "its time has come", now_ms, throttled_brokers=brokers)
+        self._set_throttle(record, plan, now_ms)
+
     def clear_throttle(self, record: ExecutionRecord, plan: Plan) -> None:
         """Take away the throttle that the journal names as ours; safe to repeat."""
         scope = throttle_scope(plan)
         self._cluster.clear_throttle(record.events[-1]["throttled_brokers"] or (), scope.leaders, scope.followers)
+
+    def _brokers_to_throttle(self, plan: Plan) -> list[int]:
+        """A rate that somebody else has set is respected and not ours to remove; a broker that is gone takes none."""
+        foreign = self._cluster.throttle_rates().keys()
+        alive = self._cluster.describe().broker_racks.keys()
+        return sorted((throttle_scope(plan).brokers & alive) - foreign)
 
     def _set_throttle(self, record: ExecutionRecord, plan: Plan, now_ms: int) -> None:
         scope = throttle_scope(plan)
@@ -143,7 +182,7 @@ class Executor:
             log.info("throttle_adapted", plan_id=plan.plan_id[:12], rates=rates)
 
     def _abort(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, reason: str, now_ms: int) -> bool:
-        moving = [key for key, state in progress_of(plan, live).items() if state is Progress.MOVING]
+        moving = _moving(plan, live)
         if moving:
             try:
                 self._cluster.reassign(dict.fromkeys(moving))
@@ -155,10 +194,18 @@ class Executor:
         return True
 
     def _record(
-        self, record: ExecutionRecord, plan: Plan, live: LiveCluster, event: str, detail: str, now_ms: int
+        self,
+        record: ExecutionRecord,
+        plan: Plan,
+        live: LiveCluster,
+        event: str,
+        detail: str,
+        now_ms: int,
+        **columns: Any,
     ) -> None:
         progress = progress_of(plan, live)
-        figures: dict[str, Any] = {
+        figures = {
+            **columns,
             "movements_done": sum(state in (Progress.DONE, Progress.PLACED) for state in progress.values()),
             "bytes_moved": self._bytes_moved(plan, progress),
         }
@@ -171,17 +218,22 @@ class Executor:
     def _bytes_moved(self, plan: Plan, progress: dict[tuple[str, int], Progress]) -> int:
         """Bytes of finished movements, and what the replicas under way hold so far."""
         moving = any(state is Progress.MOVING for state in progress.values())
-        sizes = self._cluster.replica_sizes() if moving else {}
+        copying = moving or self._settings.control.staged_moves
+        sizes = self._cluster.replica_sizes() if copying else {}
         total = 0
         for movement in plan.movements:
             key = (movement.topic, movement.partition)
             if progress[key] in (Progress.DONE, Progress.PLACED):
                 total += round(movement.bytes_to_move)
-            elif progress[key] is Progress.MOVING:
+            elif progress[key] in (Progress.MOVING, Progress.PENDING):
                 receiving = set(movement.new_replicas) - set(movement.old_replicas)
                 held = sum(sizes.get((broker, key), 0) for broker in receiving)
                 total += min(round(movement.bytes_to_move), held)
         return total
+
+
+def _moving(plan: Plan, live: LiveCluster) -> list[PartitionKey]:
+    return [key for key, state in progress_of(plan, live).items() if state is Progress.MOVING]
 
 
 def _made(plan: Plan, live: LiveCluster) -> str:
@@ -195,7 +247,7 @@ def _remaining(record: ExecutionRecord, now_ms: int) -> str:
     """How much has been copied and about how long the rest takes at the pace so far; empty before anything has."""
     last = record.events[-1]
     moved, total = last["bytes_moved"], last["bytes_total"]
-    elapsed_ms = now_ms - record.started_ms
+    elapsed_ms = record.worked_ms(now_ms)
     if not moved or not total or elapsed_ms <= 0:
         return ""
     left_s = max(0, total - moved) * elapsed_ms / moved / 1000

@@ -9,27 +9,29 @@ import os
 import socket
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow.compute as pc
 
-from assignor_core.caution import Outcome
-from assignor_core.plan import Plan, plan_from_json
+from assignor_core.caution import Outcome, judged_by
+from assignor_core.plan import plan_from_json
 from assignor_core.trigger import Evaluation, SkewWindow, TriggerPolicy, TriggerState
 from streaming import tables
+from streaming.control.records import ABORT_REQUESTED, APPROVED, MEASURED, ExecutionRecord, PlanRecord
 from streaming.errors import LeaseLost, UsageProblem
 from streaming.settings import Settings
 
 TABLES_WRITTEN = ("decision", "plan", "movement", "execution")
 RESOURCES = ("bytes_in", "bytes_out", "disk", "leaders", "replicas")
-ENDED = frozenset({"done", "measured", "aborted", "refused"})
-APPROVED = "approved"
-ABORT_REQUESTED = "abort_requested"
+WHEN = ("before", "predicted", "measured")
+JUDGED_RESOURCES = ("bytes_in", "bytes_out", "disk")
+"""A plan is judged by a load: counts come true whatever the load does."""
 ABORT_SEQUENCE = 1_000_000
 CARRIED = (
     "movements_total", "movements_done", "bytes_total", "bytes_moved", "throttle_bytes_per_sec", "throttled_brokers",
-    "bytes_in_max_over_mean_before", "bytes_in_max_over_mean_predicted",
+    "in_windows_only",
+    *(f"{resource}_max_over_mean_{when}" for resource in RESOURCES for when in WHEN[:2]),
 )  # fmt: skip
 """Figures of an event that stand in the next one too, unless it gives its own."""
 SEARCH_MS = 30 * 86_400_000
@@ -39,41 +41,6 @@ SEARCH_MS = 30 * 86_400_000
 def owner() -> str:
     """This process, as it signs its rows."""
     return f"{socket.gethostname()}/{os.getpid()}"
-
-
-@dataclass(frozen=True, slots=True)
-class PlanRecord:
-    """A plan as the tables keep it."""
-
-    plan: Plan
-    json: Mapping[str, Any]
-    created_ms: int
-    expires_ms: int
-
-
-@dataclass(slots=True)
-class ExecutionRecord:
-    """One carrying out of a plan, with the events of it that are known, oldest first."""
-
-    execution_id: str
-    plan_id: str
-    events: list[dict[str, Any]] = field(default_factory=list)
-    abort_requested: bool = False
-
-    @property
-    def last_event(self) -> str:
-        """Name of the newest event."""
-        return str(self.events[-1]["event"]) if self.events else ""
-
-    @property
-    def ended(self) -> bool:
-        """Whether there is nothing left to do on the cluster."""
-        return any(event["event"] in ENDED for event in self.events)
-
-    @property
-    def started_ms(self) -> int:
-        """When it began."""
-        return tables.to_ms(self.events[0]["event_time"])
 
 
 class Journal:
@@ -184,7 +151,7 @@ class Journal:
             plan_from_json(content), content, tables.to_ms(row["created_at"]), tables.to_ms(row["expires_at"])
         )
 
-    def approve(self, approved: PlanRecord, by: str, *, now_ms: int) -> ExecutionRecord:
+    def approve(self, approved: PlanRecord, by: str, *, now_ms: int, in_windows_only: bool = False) -> ExecutionRecord:
         """Ask for `approved` to be carried out, by whoever holds the executor's lock, now or after a restart."""
         plan = approved.plan
         record = ExecutionRecord(f"{plan.plan_id[:12]}-{uuid.uuid4().hex[:8]}", plan.plan_id)
@@ -197,8 +164,9 @@ class Journal:
             movements_done=0,
             bytes_total=round(approved.json["bytes_to_move"]),
             bytes_moved=0,
-            bytes_in_max_over_mean_before=approved.json["skew_before"]["bytes_in"]["max_over_mean"],
-            bytes_in_max_over_mean_predicted=approved.json["skew_after"]["bytes_in"]["max_over_mean"],
+            in_windows_only=in_windows_only,
+            **_ratio_columns(approved.json["skew_before"], "before"),
+            **_ratio_columns(approved.json["skew_after"], "predicted"),
         )
         return record
 
@@ -221,17 +189,22 @@ class Journal:
         return [record for record in found.values() if record.events]
 
     def outcomes(self, *, now_ms: int) -> list[Outcome]:
-        """What executions promised and what was measured, oldest first; those without a measurement are left out."""
-        return [
-            Outcome(
-                event["bytes_in_max_over_mean_before"],
-                event["bytes_in_max_over_mean_predicted"],
-                event["bytes_in_max_over_mean_measured"],
-            )
-            for record in self.executions(now_ms=now_ms)
-            for event in record.events
-            if event["event"] == "measured" and event["bytes_in_max_over_mean_measured"] is not None
+        """What executions are judged by, oldest first; those that promised or measured nothing are left out."""
+        events = [event for record in self.executions(now_ms=now_ms) for event in record.events]
+        judged = [judged_by(_outcomes(event)) for event in events if event["event"] == MEASURED]
+        return [outcome for outcome in judged if outcome is not None]
+
+    def write_measured(self, record: ExecutionRecord, measured: Mapping[str, float], *, now_ms: int) -> None:
+        """The event that holds what a plan brought: max/mean by resource, beside what it promised."""
+        columns = {f"{resource}_max_over_mean_measured": ratio for resource, ratio in measured.items()}
+        last = record.events[-1]
+        told = [
+            f"{resource} {measured[resource]:.3f} ({last[f'{resource}_max_over_mean_predicted']:.3f})"
+            for resource in RESOURCES
+            if resource in measured and last.get(f"{resource}_max_over_mean_predicted") is not None
         ]
+        detail = f"max/mean measured (promised): {', '.join(told)}" if told else "load unknown"
+        self.write_event(record, MEASURED, detail, now_ms=now_ms, **columns)
 
     def request_abort(self, record: ExecutionRecord, *, now_ms: int) -> None:
         """Leave a note for whoever carries out `record`; its place is outside the numbering of the events."""
@@ -293,10 +266,20 @@ def _movement_row(plan_id: str, sequence: int, movement: Mapping[str, Any], now_
     }
 
 
+def _outcomes(event: tables.Row) -> dict[str, Outcome]:
+    """What was promised and measured of each load, where all of it is known."""
+    found: dict[str, Outcome] = {}
+    for resource in JUDGED_RESOURCES:
+        before, predicted, measured = (event.get(f"{resource}_max_over_mean_{when}") for when in WHEN)
+        if before is not None and predicted is not None and measured is not None:
+            found[resource] = Outcome(before, predicted, measured)
+    return found
+
+
+def _ratio_columns(skew: Mapping[str, Any], suffix: str) -> dict[str, float | None]:
+    return {f"{name}_max_over_mean_{suffix}": skew.get(name, {}).get("max_over_mean") for name in RESOURCES}
+
+
 def _skew_columns(plan: Mapping[str, Any]) -> dict[str, float | None]:
-    columns: dict[str, float | None] = {}
-    for resource in RESOURCES:
-        columns[f"{resource}_max_over_mean_before"] = plan["skew_before"].get(resource, {}).get("max_over_mean")
-        columns[f"{resource}_max_over_mean_after"] = plan["skew_after"].get(resource, {}).get("max_over_mean")
-        columns[f"{resource}_lower_bound"] = plan["lower_bound"].get(resource)
-    return columns
+    bounds = {f"{resource}_lower_bound": plan["lower_bound"].get(resource) for resource in RESOURCES}
+    return {**_ratio_columns(plan["skew_before"], "before"), **_ratio_columns(plan["skew_after"], "after"), **bounds}

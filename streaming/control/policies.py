@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from assignor_core.maintenance import MaintenanceWindow, open_window, window_of
+from assignor_core.maintenance import MaintenanceWindow, next_window, open_window, window_of
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.reconcile import Limits
 from assignor_core.trigger import TriggerPolicy
@@ -37,6 +37,12 @@ def may_act(settings: Settings, now_ms: int) -> bool:
     return not windows or open_window(windows, now_ms) is not None
 
 
+def next_opening(settings: Settings, now_ms: int) -> str:
+    """The maintenance window that begins next and how long until then, in words; there must be one."""
+    window, opens_ms = next_window(maintenance_windows(settings), now_ms)
+    return f"maintenance window {window.text}, which opens in {(opens_ms - now_ms) / 3_600_000:.1f} h"
+
+
 def maintenance_windows(settings: Settings) -> tuple[MaintenanceWindow, ...]:
     """The windows of the settings, parsed."""
     return tuple(window_of(text) for text in settings.control.maintenance_windows)
@@ -66,6 +72,8 @@ def limits(settings: Settings) -> Limits:
     control = settings.control
     return Limits(
         movements_in_flight_max=control.movements_in_flight_max,
+        movements_per_topic_max=control.movements_per_topic_max or control.movements_in_flight_max,
         movements_per_broker_max=control.movements_per_broker_max,
         deadline_ms=control.execution_deadline_ms,
+        staged=control.staged_moves,
     )

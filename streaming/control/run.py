@@ -12,10 +12,12 @@ import structlog
 
 from assignor_core.caution import bad_plans_in_a_row
 from streaming.cluster import Cluster
-from streaming.control.deciding import Decider, measured_ratio
+from streaming.control.deciding import Decider
 from streaming.control.executor import Executor
-from streaming.control.journal import APPROVED, ExecutionRecord, Journal, PlanRecord
+from streaming.control.journal import Journal
 from streaming.control.lease import Lease
+from streaming.control.measuring import measured_skew
+from streaming.control.records import APPROVED, ExecutionRecord, PlanRecord
 from streaming.control.windows import closed_windows
 from streaming.errors import (
     ClusterRequestFailed,
@@ -102,12 +104,12 @@ class ControlLoop:
         self._recover(now_ms)
 
     def tick(self, *, now_ms: int) -> bool:
-        """One bounded step; True while an execution is under way."""
+        """One bounded step; True while an execution is under way that does not wait for its time."""
         if self._active is None:
             self._begin_approved(now_ms=now_ms)
         if self._active is not None:
             self._continue(*self._active, now_ms=now_ms)
-            return self._active is not None
+            return self._active is not None and not self._active[0].paused
         if self._unmeasured is not None:
             self._measure(self._unmeasured, now_ms=now_ms)
         if now_ms - self._tidied_ms >= self._settings.pipeline.maintenance_interval_ms:
@@ -116,7 +118,8 @@ class ControlLoop:
         proposal = self._decider.tick(now_ms=now_ms)
         if proposal is None or self._settings.control.mode != "apply":
             return False
-        record = self._journal.approve(self._journal.plan(proposal.plan.plan_id), "mode apply", now_ms=now_ms)
+        approved = self._journal.plan(proposal.plan.plan_id)
+        record = self._journal.approve(approved, "mode apply", now_ms=now_ms, in_windows_only=True)
         distrust = self._distrust(now_ms)
         if distrust:
             self._journal.write_event(record, "refused", distrust, now_ms=now_ms)
@@ -179,12 +182,9 @@ class ControlLoop:
                 log.warning("result_not_measured", execution_id=record.execution_id)
                 self._unmeasured = None
             return
-        alive = frozenset(self._cluster.describe().broker_racks)
-        ratio = measured_ratio(windows, self._settings, alive)
-        predicted = record.events[-1]["bytes_in_max_over_mean_predicted"]
-        detail = f"bytes_in max/mean {ratio:.3f} measured, {predicted:.3f} predicted" if ratio else "load unknown"
-        self._journal.write_event(record, "measured", detail, now_ms=now_ms, bytes_in_max_over_mean_measured=ratio)
-        log.info("measured", execution_id=record.execution_id, detail=detail)
+        found = measured_skew(windows, self._cluster.describe(), self._settings)
+        self._journal.write_measured(record, found, now_ms=now_ms)
+        log.info("measured", execution_id=record.execution_id, detail=record.events[-1]["detail"])
         self._unmeasured = None
 
 

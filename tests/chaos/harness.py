@@ -27,7 +27,8 @@ from assignor_core import PlannerPolicy, cluster_from_json, plan_to_json, propos
 from assignor_core.plan import Plan
 from streaming import processes
 from streaming.cluster import Cluster
-from streaming.control.journal import ExecutionRecord, Journal
+from streaming.control.journal import Journal
+from streaming.control.records import ExecutionRecord
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import RebalancerError
 from streaming.kafka_clients import admin_client, consumer

@@ -11,7 +11,8 @@ from kafka import KafkaAdminClient
 from assignor_core.live import LiveCluster
 from streaming import tables
 from streaming.cluster import Cluster
-from streaming.control.journal import ExecutionRecord, Journal
+from streaming.control.journal import Journal
+from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.windows import closed_windows
 from streaming.kafka_clients import admin_client
@@ -100,6 +101,9 @@ def test_skew_is_found_planned_carried_out_and_measured(settings: Settings, admi
     measured = run_until(loop, own, "measured")[-1]
     assert measured["bytes_in_max_over_mean_measured"] == pytest.approx(1.0)
     assert measured["bytes_in_max_over_mean_before"] == pytest.approx(3.0)
+    # What the topics of other tests hold is in these, too.
+    assert measured["leaders_max_over_mean_measured"] <= measured["leaders_max_over_mean_before"]
+    assert measured["disk_max_over_mean_measured"] is None  # the windows know no disk
 
 
 def test_in_mode_propose_a_plan_waits_and_a_restart_does_not_decide_twice(

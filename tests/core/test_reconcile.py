@@ -35,8 +35,8 @@ def moving(old: int, new: int) -> LivePartition:
     return LivePartition((new, old), old, (old,), adding_replicas=(new,), removing_replicas=(old,))
 
 
-def step(a_plan: Plan, live: LiveCluster, now_ms: int = 0) -> Step:
-    return next_step(a_plan, live, LIMITS, started_ms=0, now_ms=now_ms)
+def step(a_plan: Plan, live: LiveCluster, worked_ms: int = 0, held_back: str | None = None) -> Step:
+    return next_step(a_plan, live, LIMITS, worked_ms=worked_ms, held_back=held_back)
 
 
 def test_pending_movements_are_submitted_up_to_the_caps() -> None:
@@ -46,6 +46,36 @@ def test_pending_movements_are_submitted_up_to_the_caps() -> None:
     assert step(plan(((1,), (2,)), ((3,), (4,))), cluster(at(1), at(3), brokers=(1, 2, 3, 4))) == Submit(
         {("t", 0): (2,), ("t", 1): (4,)}
     )
+
+
+def test_the_cap_of_a_topic_leaves_room_for_others() -> None:
+    live = LiveCluster(
+        "c", dict.fromkeys(range(1, 7)), {("t", 0): at(1), ("t", 1): at(2), ("u", 0): at(3), ("t", 2): at(4, 5)}
+    )
+    moves = (("t", 0, 1), ("t", 1, 2), ("u", 0, 3))
+    copying = tuple(Movement(topic, number, (old,), (old + 3,), 1.0) for topic, number, old in moves)
+    wanted = Plan("c", (*copying, Movement("t", 2, (4, 5), (5, 4), 0.0)))
+    capped = Limits(movements_in_flight_max=9, movements_per_topic_max=1, movements_per_broker_max=1)
+    # The last one copies nothing.
+    found = next_step(wanted, live, capped, worked_ms=0)
+    assert found == Submit({("t", 0): (4,), ("u", 0): (6,), ("t", 2): (5, 4)})
+    under_way = LiveCluster("c", live.broker_racks, {**live.partitions, ("t", 0): moving(1, 4)})
+    found = next_step(wanted, under_way, capped, worked_ms=0)
+    assert found == Submit({("u", 0): (6,), ("t", 2): (5, 4)})
+
+
+def test_a_staged_movement_takes_one_replica_at_a_time_from_wherever_it_is() -> None:
+    wanted = plan(((1, 2), (3, 4)))
+    staged = Limits(staged=True)
+    brokers = (1, 2, 3, 4)
+    assert next_step(wanted, cluster(at(1, 2), brokers=brokers), staged, worked_ms=0) == Submit({("t", 0): (1, 3)})
+    copying = LivePartition((1, 3, 2), 1, (1, 2), adding_replicas=(3,), removing_replicas=(2,))
+    assert isinstance(next_step(wanted, cluster(copying, brokers=brokers), staged, worked_ms=0), Wait)
+    assert next_step(wanted, cluster(at(1, 3), brokers=brokers), staged, worked_ms=0) == Submit({("t", 0): (3, 4)})
+    # One that is half made is no stranger, whether or not the rest is staged.
+    assert step(wanted, cluster(at(1, 3), brokers=brokers)) == Submit({("t", 0): (3, 4)})
+    assert differences(wanted, cluster(at(1, 3), brokers=brokers)) == ()
+    assert isinstance(step(wanted, cluster(at(1, 5), brokers=(1, 2, 3, 4, 5))), Abort)
 
 
 def test_a_movement_under_way_is_waited_for() -> None:
@@ -79,8 +109,23 @@ def test_nothing_more_is_put_on_an_unhealthy_cluster() -> None:
     assert step(wanted, cluster(at(1), offline)) == Wait("1 partitions are offline, first t-1")
 
 
+def test_what_has_begun_is_brought_to_its_end_while_nothing_new_may_begin() -> None:
+    wanted = plan(((1,), (2,)), ((1, 2), (2, 1)), ((1,), (3,)))
+    found = step(wanted, cluster(moving(1, 2), at(2, 1, leader=1), at(1)), held_back="not now")
+    assert found == ElectLeaders((("t", 1),))
+    found = step(wanted, cluster(moving(1, 2), at(2, 1), at(1)), held_back="not now")
+    assert found == Wait("not now; 1 partitions are copying, 0 wait for their leader to be in sync")
+    assert step(wanted, cluster(at(2), at(2, 1), at(1)), held_back="not now") == Wait("not now")
+    assert step(wanted, cluster(at(2), at(2, 1), at(3)), held_back="not now") == Done()
+
+
+def test_a_plan_is_not_done_while_a_broker_it_needs_is_away() -> None:
+    found = step(plan(((1,), (2,)), ((1,), (3,))), cluster(at(2), at(1), brokers=(1, 2)))
+    assert found == Wait("broker 3 is down")
+
+
 def test_after_the_deadline_what_is_in_flight_is_cancelled() -> None:
-    found = step(plan(((1,), (2,))), cluster(moving(1, 2)), now_ms=1001)
+    found = step(plan(((1,), (2,))), cluster(moving(1, 2)), worked_ms=1001)
     assert isinstance(found, Abort)
     assert found.to_cancel == (("t", 0),)
 

@@ -12,7 +12,8 @@ from assignor_core.trigger import TriggerState
 from streaming import tables
 from streaming.cluster import Cluster
 from streaming.control.executor import Executor
-from streaming.control.journal import ExecutionRecord, Journal, PlanRecord
+from streaming.control.journal import Journal
+from streaming.control.records import ExecutionRecord, PlanRecord
 from streaming.control.throttle import throttle_scope
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.kafka_clients import admin_client, consumer
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.kafka
 
 RECORDS = 300
 VALUE = b"x" * 2_000
+DAY_MS = 86_400_000
 SKEW = {"bytes_in": {"max_over_mean": 2.0}, "bytes_out": {}, "disk": {}, "leaders": {}, "replicas": {}}
 
 
@@ -45,19 +47,26 @@ def make_topic(admin: KafkaAdminClient, settings: Settings, assignments: dict[in
     return topic
 
 
-def approve(journal: Journal, movements: list[Movement]) -> tuple[ExecutionRecord, PlanRecord]:
+def approve(
+    journal: Journal, movements: list[Movement], *, now_ms: int | None = None, in_windows_only: bool = False
+) -> tuple[ExecutionRecord, PlanRecord]:
     """Write a plan of these movements and its approval."""
     plan = Plan("test", tuple(movements))
     content = {**plan_to_json(plan), "skew_before": SKEW, "skew_after": SKEW, "elapsed_ms": 1.0}
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = now_ms or time.time_ns() // 1_000_000
     journal.write_plan(content, decision=None, window=None, now_ms=now_ms)
     approved = journal.plan(plan.plan_id)
-    return journal.approve(approved, "a test", now_ms=now_ms), approved
+    return journal.approve(approved, "a test", now_ms=now_ms, in_windows_only=in_windows_only), approved
 
 
-def carry_out(executor: Executor, record: ExecutionRecord, plan: Plan, *, timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not executor.tick(record, plan, now_ms=time.time_ns() // 1_000_000):
+def carry_out(
+    executor: Executor, record: ExecutionRecord, plan: Plan, *, now_ms: int | None = None, until: str | None = None
+) -> None:
+    """Tick until it has ended, or until its last event is `until`; at the clock's time, or always at `now_ms`."""
+    deadline = time.monotonic() + 90.0
+    while not executor.tick(record, plan, now_ms=now_ms or time.time_ns() // 1_000_000):
+        if record.last_event == until:
+            return
         assert time.monotonic() < deadline, record.events[-1]
         time.sleep(0.2)
 
@@ -117,9 +126,7 @@ def test_a_movement_is_made_and_leaves_no_throttle(
 
 def test_a_throttle_slows_the_copy_and_an_abort_restores(settings: Settings, admin: KafkaAdminClient) -> None:
     topic = make_topic(admin, settings, {0: [1]})
-    slow = settings.model_copy(
-        update={"control": settings.control.model_copy(update={"throttle_bytes_per_sec": 20_000})}
-    )
+    slow = with_control(settings, throttle_bytes_per_sec=20_000)
     cluster, journal = Cluster(admin), Journal(slow)
     executor = Executor(cluster, journal, slow)
     record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), RECORDS * 2_000.0)])
@@ -204,6 +211,62 @@ def test_movements_wait_while_a_group_falls_behind_and_go_on_by_themselves(
     assert record.last_event == "submitted"
     carry_out(executor, record, approved.plan)
     assert eventually(lambda: no_throttle_left(cluster, topic))
+
+
+def test_what_mode_apply_began_pauses_when_its_window_closes_and_goes_on_in_the_next(
+    settings: Settings, admin: KafkaAdminClient
+) -> None:
+    topic = make_topic(admin, settings, {0: [1], 1: [1]})
+    own = with_control(
+        settings, maintenance_windows=["01:00-05:00"], movements_in_flight_max=1, execution_deadline_ms=600_000
+    )
+    cluster, journal = Cluster(admin), Journal(own)
+    moves = [Movement(topic, number, (1,), (2,), RECORDS * 2_000.0) for number in (0, 1)]
+    day_ms = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS
+    open_ms, closed_ms, next_ms = (day_ms + minutes * 60_000 for minutes in (299, 301, 1501))
+    record, approved = approve(journal, moves, now_ms=open_ms, in_windows_only=True)
+    executor = Executor(cluster, journal, own)
+    assert executor.begin(record, approved, now_ms=open_ms)
+    carry_out(executor, record, approved.plan, now_ms=open_ms, until="submitted")
+    # What is in flight comes to its end; nothing new begins, and nothing is left on the cluster.
+    carry_out(executor, record, approved.plan, now_ms=closed_ms, until="paused")
+    assert "waits for maintenance window 01:00-05:00, which opens in 20.0 h" in record.events[-1]["detail"]
+    assert eventually(lambda: no_throttle_left(cluster, topic))
+    placed = {key[1]: row.replicas for key, row in cluster.describe().partitions.items() if key[0] == topic}
+    assert placed == {0: (2,), 1: (1,)}
+    # A control that starts meanwhile waits, too.
+    found = next(row for row in Journal(own).executions(now_ms=next_ms) if not row.ended)
+    executor = Executor(cluster, journal, own)
+    executor.resume(found, approved.plan, now_ms=next_ms - 120_000)
+    assert not executor.tick(found, approved.plan, now_ms=next_ms - 120_000)
+    assert (found.last_event, no_throttle_left(cluster, topic)) == ("paused", True)
+    # 20 hours do not count as work: the deadline is ten minutes.
+    carry_out(executor, found, approved.plan, now_ms=next_ms, until="resumed")
+    assert eventually(lambda: cluster.throttle_rates().keys() == {1, 2})
+    carry_out(executor, found, approved.plan, now_ms=next_ms)
+    assert (found.last_event, found.events[-1]["movements_done"]) == ("done", 2)
+    assert found.worked_ms(next_ms) == closed_ms - open_ms
+    assert eventually(lambda: no_throttle_left(cluster, topic))
+
+
+def test_what_a_person_applies_is_not_bound_to_the_hours(settings: Settings, admin: KafkaAdminClient) -> None:
+    topic = make_topic(admin, settings, {0: [1]})
+    own = with_control(settings, maintenance_windows=["01:00-05:00"])
+    noon_ms = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS + DAY_MS // 2
+    cluster, journal = Cluster(admin), Journal(own)
+    record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 1.0)], now_ms=noon_ms)
+    executor = Executor(cluster, journal, own)
+    assert executor.begin(record, approved, now_ms=noon_ms)
+    carry_out(executor, record, approved.plan, now_ms=noon_ms)
+    assert record.last_event == "done"
+    assert eventually(lambda: no_throttle_left(cluster, topic))
+
+
+def with_control(settings: Settings, **control: object) -> Settings:
+    """The same settings but for these of section control."""
+    content = settings.model_dump()
+    content["control"] |= control
+    return Settings.model_validate(content)
 
 
 def write_lag(settings: Settings, topic: str, event_ms: int, lag_records: int) -> None:

@@ -1,0 +1,41 @@
+"""What a plan brought: how uneven the brokers are once it has settled, resource by resource.
+
+Loads are what the brokers measured, counts what the cluster's metadata says; nothing here is computed from the plan.
+"""
+
+from collections import Counter
+
+from assignor_core.live import LiveCluster
+from assignor_core.skew import skew_of
+from streaming.control.deciding import brokers_counted
+from streaming.control.windows import RESOURCES, ClosedWindow, capacities
+from streaming.settings import Settings
+
+
+def measured_skew(windows: tuple[ClosedWindow, ...], live: LiveCluster, settings: Settings) -> dict[str, float]:
+    """max/mean by resource over the mean of `windows`, and of leaders and replicas now; those not known are absent.
+
+    Brokers that are gone or must end empty don't count, as in the plan.
+    """
+    counted = brokers_counted(live, settings)
+    loads = {resource: _means(windows, resource, counted) for resource in RESOURCES}
+    leading = Counter(partition.leader for partition in live.partitions.values())
+    holding = Counter(broker for partition in live.partitions.values() for broker in partition.replicas)
+    loads["leaders"] = {broker: float(leading[broker]) for broker in counted}
+    loads["replicas"] = {broker: float(holding[broker]) for broker in counted}
+    return {
+        resource: skew_of(values, _capacities(settings, resource, frozenset(values))).max_over_mean
+        for resource, values in loads.items()
+        if values
+    }
+
+
+def _means(windows: tuple[ClosedWindow, ...], resource: str, brokers: frozenset[int]) -> dict[int, float]:
+    known = [window.values(resource) for window in windows]
+    values = {broker: [row[broker] for row in known if broker in row] for broker in sorted(brokers)}
+    return {broker: sum(rates) / len(rates) for broker, rates in values.items() if rates}
+
+
+def _capacities(settings: Settings, resource: str, brokers: frozenset[int]) -> dict[int, float] | None:
+    """Of counts, as in the plan, a broker's share is that of its capacity of bytes in."""
+    return capacities(settings, resource if resource in RESOURCES else "bytes_in", brokers)

@@ -1,0 +1,70 @@
+"""Plans and executions as the journal keeps them: the names of events, and what follows from those of one execution."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assignor_core.plan import Plan
+from streaming import tables
+
+APPROVED = "approved"
+MEASURED = "measured"
+PAUSED = "paused"
+RESUMED = "resumed"
+ABORT_REQUESTED = "abort_requested"
+ENDED = frozenset({"done", MEASURED, "aborted", "refused"})
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRecord:
+    """A plan as the tables keep it."""
+
+    plan: Plan
+    json: Mapping[str, Any]
+    created_ms: int
+    expires_ms: int
+
+
+@dataclass(slots=True)
+class ExecutionRecord:
+    """One carrying out of a plan, with the events of it that are known, oldest first."""
+
+    execution_id: str
+    plan_id: str
+    events: list[dict[str, Any]] = field(default_factory=list)
+    abort_requested: bool = False
+
+    @property
+    def last_event(self) -> str:
+        """Name of the newest event."""
+        return str(self.events[-1]["event"]) if self.events else ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing left to do on the cluster."""
+        return any(event["event"] in ENDED for event in self.events)
+
+    @property
+    def started_ms(self) -> int:
+        """When it began."""
+        return tables.to_ms(self.events[0]["event_time"])
+
+    @property
+    def paused(self) -> bool:
+        """Whether it waits for its time, with nothing of it left on the cluster."""
+        return self.last_event == PAUSED
+
+    @property
+    def in_windows_only(self) -> bool:
+        """Whether it may submit movements in maintenance windows only."""
+        return bool(self.events[-1].get("in_windows_only"))
+
+    def worked_ms(self, now_ms: int) -> int:
+        """Time since it began, its pauses left out."""
+        times = [*(tables.to_ms(event["event_time"]) for event in self.events[1:]), now_ms]
+        pauses = (
+            end - tables.to_ms(event["event_time"])
+            for event, end in zip(self.events, times, strict=True)
+            if event["event"] == PAUSED
+        )
+        return now_ms - self.started_ms - sum(pauses)

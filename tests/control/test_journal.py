@@ -1,0 +1,98 @@
+"""What the journal keeps of an execution, and what follows from it, on real tables without a broker."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from assignor_core.caution import Outcome
+from assignor_core.plan import Movement, Plan, plan_to_json
+from streaming import tables
+from streaming.commands.status import read_status
+from streaming.control.journal import Journal
+from streaming.control.records import ExecutionRecord
+from streaming.schemas import TABLES
+from streaming.settings import Settings
+
+NEW_COLUMNS = {"in_windows_only", "disk_max_over_mean_predicted"}
+BEFORE = {"bytes_in": 1.5, "bytes_out": 1.2, "disk": 1.1, "leaders": 3.0, "replicas": 1.0}
+AFTER = {"bytes_in": 1.1, "bytes_out": 1.1, "disk": 1.1, "leaders": 1.0, "replicas": 1.0}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
+
+
+def approved(journal: Journal, *, in_windows_only: bool = False) -> ExecutionRecord:
+    plan = Plan(
+        "c",
+        (Movement("t", 0, (1,), (2,), 5.0),),
+        {name: {"max_over_mean": ratio} for name, ratio in BEFORE.items()},
+        {name: {"max_over_mean": ratio} for name, ratio in AFTER.items()},
+    )
+    content = {**plan_to_json(plan), "elapsed_ms": 0.0}
+    journal.write_plan(content, decision=None, window=None, now_ms=1_000)
+    return journal.approve(journal.plan(plan.plan_id), "a test", now_ms=1_000, in_windows_only=in_windows_only)
+
+
+def test_pauses_are_no_work_and_survive_a_restart(settings: Settings) -> None:
+    journal = Journal(settings)
+    record = approved(journal, in_windows_only=True)
+    assert (record.worked_ms(4_000), record.paused, record.in_windows_only) == (3_000, False, True)
+    journal.write_event(record, "paused", "closed", now_ms=5_000)
+    assert (record.worked_ms(9_000), record.paused) == (4_000, True)
+    journal.write_event(record, "resumed", "open", now_ms=10_000)
+    journal.write_event(record, "paused", "closed", now_ms=11_000)
+    journal.write_event(record, "resumed", "open", now_ms=20_000)
+    found = Journal(settings).executions(now_ms=30_000)[0]
+    assert (found.worked_ms(22_000), found.paused, found.in_windows_only) == (4_000 + 1_000 + 2_000, False, True)
+
+
+def test_what_was_promised_stands_beside_what_was_measured_and_judges_by_the_greatest_promise(
+    settings: Settings,
+) -> None:
+    journal = Journal(settings)
+    record = approved(journal)
+    journal.write_measured(record, {"bytes_in": 1.4, "bytes_out": 1.1, "leaders": 1.0}, now_ms=2_000)
+    row = max(tables.read(settings.storage.tables, "execution"), key=lambda row: int(row["sequence"]))
+    assert (
+        row["detail"]
+        == "max/mean measured (promised): bytes_in 1.400 (1.100), bytes_out 1.100 (1.100), leaders 1.000 (1.000)"
+    )
+    assert (row["disk_max_over_mean_predicted"], row["disk_max_over_mean_measured"]) == (1.1, None)
+    # Leaders promised more, and keep it by themselves.
+    assert journal.outcomes(now_ms=3_000) == [Outcome(1.5, 1.1, 1.4)]
+
+
+def test_a_table_of_an_earlier_version_gets_the_new_columns(settings: Settings) -> None:
+    old = pa.schema(field for field in tables.arrow_schema(TABLES["execution"]) if field.name not in NEW_COLUMNS)
+    uri = tables.table_uri(settings.storage.tables, "execution")
+    DeltaTable.create(uri, old)
+    journal = Journal(settings)
+    record = approved(journal, in_windows_only=True)
+    table = tables.open_table(settings.storage.tables, "execution")
+    assert table is not None
+    assert {field.name for field in table.schema().fields} >= NEW_COLUMNS
+    assert journal.executions(now_ms=2_000)[0].execution_id == record.execution_id
+
+
+def test_an_execution_of_an_earlier_version_goes_on(settings: Settings) -> None:
+    journal = Journal(settings)
+    record = approved(journal)
+    record.events[:] = [
+        {name: value for name, value in row.items() if name not in NEW_COLUMNS} for row in record.events
+    ]
+    assert not record.in_windows_only
+    journal.write_measured(record, {"bytes_in": 1.1, "disk": 1.1}, now_ms=2_000)
+    assert "disk" not in record.events[-1]["detail"]
+
+
+def test_status_shows_what_was_promised_beside_what_was_measured(settings: Settings) -> None:
+    journal = Journal(settings)
+    record = approved(journal)
+    journal.write_measured(record, {"bytes_in": 1.4}, now_ms=2_000)
+    shown = read_status(settings, now_ms=3_000)["execution_max_over_mean"]
+    assert shown["bytes_in"] == {"before": 1.5, "predicted": 1.1, "measured": 1.4}
+    assert shown["replicas"] == {"before": 1.0, "predicted": 1.0, "measured": None}
