@@ -58,3 +58,7 @@ chaos: setup-tests
 .PHONY: bench-throttle
 bench-throttle: setup
 	$(PYTHON) -m tests.benchmarks.bench_throttle $(ARGS)
+
+.PHONY: bench-lag
+bench-lag: setup
+	$(PYTHON) -m tests.benchmarks.bench_lag $(ARGS)
