@@ -83,8 +83,7 @@ CASES = (
         {**moving("stream_last_progress_timestamp_seconds", "0+60x10 600x60", BYTE_RATE),
          **steady("stream_trigger_interval_seconds", 5, BYTE_RATE)},
         {**CLUSTER, "query": "byte_rate"},
-        "Query byte_rate of cluster main wrote its last heartbeat 20m 0s ago. What is shown of this cluster "
-        "is as old as that.",
+        "Query byte_rate of cluster main wrote its last heartbeat 20m 0s ago. Load and skew are as old as that.",
         silent={**moving("stream_last_progress_timestamp_seconds", NOW, BYTE_RATE),
                 **steady("stream_trigger_interval_seconds", 5, BYTE_RATE)},
     ),
@@ -92,7 +91,8 @@ CASES = (
         "RebalancerStreamRestarting", 30,
         moving("stream_batches_total", "5 6 1 2 3 1 2 3 1 2 3 4x30", BYTE_RATE),
         {**CLUSTER, "query": "byte_rate"},
-        "Query byte_rate of cluster main began anew 3 times in 30 minutes.",
+        "Query byte_rate of cluster main began anew 3 times in 30 minutes. Windows come late or not at all meanwhile; "
+        "the log of the pipeline says what it died of.",
         silent=moving("stream_batches_total", "5 6 7 1 2 3 4+1x30", BYTE_RATE),
     ),
     Case(
@@ -104,10 +104,11 @@ CASES = (
     ),
     Case(
         "RebalancerDataStale", 60,
-        {**moving("window_end_timestamp_seconds", "0+60x30 1800x60"), **WINDOW},
+        {**moving("window_end_timestamp_seconds", "0+60x30 1800x60"), **WINDOW,
+         **moving("stream_last_progress_timestamp_seconds", NOW, BYTE_RATE)},
         CLUSTER,
         "The newest closed window of cluster main ended 30m 0s ago. Either the collector sends nothing or the"
-        " pipeline writes nothing.",
+        " pipeline writes nothing; the pipeline's last sign of life was 0s ago.",
         silent=FRESH,
     ),
     Case(
@@ -205,7 +206,8 @@ CASES = (
          **steady("broker_load_deviation_ratio", 0.45, IN, BROKER)},
         {**CLUSTER, "resource": "network_in"},
         "Cluster main has been skewed in network_in for 7h 50m 0s, now broker 2, 45% above the mean. Mode, cooldown, "
-        "a failed execution, or a load that no move can spread: the last decision says which.",
+        "a failed execution, or a load that no move can spread: the last decision says which, `rebalancer "
+        "status` shows it.",
         silent=moving("skew_breach_started_timestamp_seconds", "600x100 _x400", IN),
     ),
     Case(
@@ -255,7 +257,7 @@ CASES = (
          **steady("rebalance_moved_bytes", 1000)},
         CLUSTER,
         "In cluster main an execution has been under way for over an hour without a partition or a byte "
-        "arriving; 4 partitions are pending. Throttles stay set until it ends.",
+        "arriving; 4 partitions are pending. Throttles stay set until it ends; `rebalancer abort` ends it.",
         # One large partition: none arrives for long, but bytes do.
         silent={**steady("rebalance_in_progress", 1), **steady("rebalance_moves_pending", 1),
                 **moving("rebalance_moved_bytes", "0+1000x600")},
@@ -297,7 +299,7 @@ CASES = (
         steady("consumergroup_partitions", 2, *GROUP, 'status="rewind"'),
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
         "Group billing stands below an offset that it had committed before, on 2 partitions of topic t of cluster "
-        "main.",
+        "main. `rebalancer lag --group billing` tells which, and how far.",
         silent=steady("consumergroup_partitions", 0, *GROUP, 'status="rewind"'),
     ),
     Case(
@@ -312,10 +314,11 @@ CASES = (
     ),
     Case(
         "RebalancerConsumerGroupDataLossRisk", 30,
-        steady("consumergroup_lag_retention_ratio", 0.9, *GROUP),
+        {**steady("consumergroup_lag_retention_ratio", 0.9, *GROUP),
+         **steady("consumergroup_lag_max_records", 45_000, *GROUP)},
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
-        "Group billing on topic t of cluster main: its worst partition is 90% of all retained records behind."
-        " At 100 % unread records are deleted.",
+        "Group billing on topic t of cluster main: its worst partition is 90% of all retained records behind, "
+        "45k records. At 100 % unread records are deleted.",
         # A topic from which nothing was deleted yet has no ratio, however far behind the group is.
         silent={**moving("consumergroup_lag_retention_ratio", "0.2x40 _x60", *GROUP),
                 **steady("consumergroup_lag_records", 1_000_000, *GROUP)},

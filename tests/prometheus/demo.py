@@ -21,9 +21,10 @@ CLUSTER = "demo"
 
 @dataclass(slots=True)
 class WatchedDemo:
-    """The demo's process, its output, and who watches it."""
+    """The demo's process, its folder and output, and who watches it."""
 
     process: subprocess.Popen[bytes]
+    home: Path
     log: Path
     watch: Watch
 
@@ -57,7 +58,7 @@ def watched_demo(folder: Path, *options: str, stalled_after_s: int) -> Iterator[
     try:
         settings = until("the demo's settings", lambda: _file(home / "rebalancer.yaml", process, log), START_DEADLINE_S)
         with watching(folder, load_settings(settings).serve.port, stalled_after_s=stalled_after_s) as watch:
-            yield WatchedDemo(process, log, watch)
+            yield WatchedDemo(process, home, log, watch)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

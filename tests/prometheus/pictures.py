@@ -1,11 +1,13 @@
-"""`python -m tests.prometheus.pictures [FOLDER]`: the demo, watched, and its boards drawn into docs/images."""
+"""`python -m tests.prometheus.pictures [FOLDER]`: the demo, watched; its boards and its own plot, in docs/images."""
 
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from streaming.demo.report import PLOT
 from tests.prometheus.boards import GRAFANA
 from tests.prometheus.demo import CLUSTER, STORY_DEADLINE_S, watched_demo
 from tests.prometheus.live import until
@@ -18,7 +20,7 @@ NO_LONGER_SKEWED = "max(rebalancer_skew_breached) == 0 and max(rebalancer_rebala
 
 
 def main(folder: Path) -> None:
-    """Run the demo until it counts as balanced, and draw what the boards show from the first window on."""
+    """Run the demo until it counts as balanced, draw what the boards show from the first window on, and see it end."""
     with (
         tempfile.TemporaryDirectory() as temporary,
         watched_demo(Path(temporary), "--records", RECORDS, stalled_after_s=300) as demo,
@@ -31,6 +33,9 @@ def main(folder: Path) -> None:
         minutes = (time.time() - first_window_s + BEFORE_S) / 60
         script = [sys.executable, str(GRAFANA / "pictures.py"), demo.watch.prometheus_url, str(folder)]
         subprocess.run([*script, "--kafka-cluster", CLUSTER, "--minutes", f"{minutes:.2f}"], check=True)
+        until("the demo's result", lambda: demo.finished, STORY_DEADLINE_S)
+        shutil.copyfile(demo.home / PLOT, folder / "demo.png")
+        print("\n".join(demo.log.read_text().splitlines()[-20:]))
 
 
 if __name__ == "__main__":
