@@ -4,16 +4,23 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 LEGEND_MAX = 6
 BARS_MIN = 6
 """Room for as many bars at least: one alone would fill the panel."""
+TICKS = 7
+CLOCK_STEPS = (
+    10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400, 2 * 86_400, 7 * 86_400,
+    30 * 86_400,
+)  # fmt: skip
+"""Steps of an axis of seconds."""
 COLOURS = {"green": "#4f9e46", "orange": "#f2811d", "red": "#d8354a", "blue": "#3b7ddd"}
 SERIES = ("#3b7ddd", "#f2811d", "#4f9e46", "#8e5bb5", "#d8354a", "#20a5ba", "#b08d1e", "#c2508f", "#7a9e1f", "#4b5563")
 INK, FAINT, CARD, BORDER, GRID, REBALANCE = "#1f2937", "#6b7280", "#ffffff", "#d9dde3", "#e5e8ec", "#8e5bb5"
@@ -94,10 +101,20 @@ def _lines(card: Card, panel: Loaded, answers: Answers, timeline: Timeline) -> N
         for at in series.times:
             axes.axvspan(at, at + 1.0, color=REBALANCE, alpha=0.22, linewidth=0)
     _over_time(axes, timeline)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: human(value, _unit(panel))))
-    low, high = axes.get_ylim()
-    axes.set_ylim(min(0.0, low) if low < high / 2 else low, high + 0.08 * (high - low))
+    _upwards(axes, [value for series in _flat(answers) for value in series.values if isfinite(value)], _unit(panel))
     _legend(axes)
+
+
+def _upwards(axes: Axes, values: list[float], unit: str) -> None:
+    """The axis of values: from 0 on, unless all of them lie close together far above it; seconds in steps of clocks."""
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    bottom = low if low < 0 or high / 2 < low < high else 0.0
+    top = high if high > bottom else bottom + 1.0
+    axes.set_ylim(bottom - 0.02 * (top - bottom), top + 0.1 * (top - bottom))
+    step = next((step for step in CLOCK_STEPS if top <= TICKS * step), None)
+    if unit == "s" and step is not None and top > TICKS * CLOCK_STEPS[0]:
+        axes.yaxis.set_major_locator(MultipleLocator(step))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: human(value, unit)))
 
 
 def _legend(axes: Axes) -> None:
