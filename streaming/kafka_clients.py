@@ -79,6 +79,10 @@ class _AdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has 
             self._controller_id = None  # whoever asks next finds out who it is now
             raise
 
+    async def _find_coordinator_ids(self, *arguments: Any, **options: Any) -> Any:
+        self._manager.cluster._coordinators.clear()  # kept for good else, though brokers hand groups over
+        return await super()._find_coordinator_ids(*arguments, **options)
+
     async def _send_alter_configs_requests(self, *arguments: Any, **options: Any) -> Any:
         return await self._asked(super()._send_alter_configs_requests(*arguments, **options))
 

@@ -6,7 +6,10 @@ import uuid
 
 import pytest
 from kafka import KafkaProducer
+from kafka.errors import BrokerResponseError
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from streaming.collect.observation import Observation
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.run import Collector
 from streaming.demo.brokers import EmbeddedCluster
@@ -71,10 +74,41 @@ def test_a_broker_that_is_down_is_survived(tmp_path_factory: pytest.TempPathFact
                 "collect": {"jmx_endpoints": cluster.jmx_endpoints},
             }
         )
+        groups = groups_on_all_brokers(own)
         with Collector(own) as collector:
             collector.sample(now_ms=now_ms())
+            assert seen(collector).groups.keys() == groups
             cluster.kill_broker(3)
             deadline = time.monotonic() + 60
-            while collector.sample(now_ms=now_ms()) == 0 or 3 in collector._before.racks:  # type: ignore[union-attr]
+            while (
+                collector.sample(now_ms=now_ms()) == 0
+                or 3 in seen(collector).racks
+                or seen(collector).groups.keys() != groups  # those that it coordinated are read from who does now
+            ):
                 assert time.monotonic() < deadline, "the collector didn't get over a broker that is down"
                 time.sleep(0.5)
+
+
+def groups_on_all_brokers(settings: Settings) -> set[str]:
+    """Groups that have committed; with a dozen each of the three brokers coordinates one."""
+    groups = {f"group-{number}" for number in range(12)}
+    admin = admin_client(settings.kafka)
+    admin.create_topics({"read": {"num_partitions": 1, "replication_factor": 3}})
+    admin.wait_for_topics(["read"])
+    deadline = time.monotonic() + 60
+    for group in sorted(groups):
+        while True:
+            try:
+                admin.alter_group_offsets(group, {TopicPartition("read", 0): OffsetAndMetadata(0, "", -1)})
+                break
+            except BrokerResponseError:  # the topic of offsets is being made
+                assert time.monotonic() < deadline, "no coordinator came up"
+                time.sleep(0.2)
+    admin.close()
+    return groups
+
+
+def seen(collector: Collector) -> Observation:
+    """The newest observation."""
+    assert collector._before is not None
+    return collector._before
