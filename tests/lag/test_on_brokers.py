@@ -108,6 +108,24 @@ def worst(rows: list[dict[str, Any]]) -> LagStatus:
     return LagStatus(max(row["status"] for row in rows))
 
 
+@dataclass(slots=True)
+class Delays:
+    """How long what the newest look alone shows of each group went untold, ms, at the last look before it was told."""
+
+    longest_ms: dict[str, int] = field(default_factory=lambda: dict.fromkeys(GROUPS, 0))
+    _since_ms: dict[str, int] = field(default_factory=dict)
+
+    def note(self, found: dict[str, list[dict[str, Any]]]) -> None:
+        """One look more."""
+        for group, status in EXPECTED.items():
+            now_ms = max(row["last_event_time_ms"] for row in found[group])
+            if max(row["at_once"] for row in found[group]) != status:
+                self._since_ms.pop(group, None)
+            elif worst(found[group]) is not status:
+                waited_ms = now_ms - self._since_ms.setdefault(group, now_ms)
+                self.longest_ms[group] = max(self.longest_ms[group], waited_ms)
+
+
 def record_time_ms(settings: Settings, topic: str, partition: int, offset: int) -> int:
     """Timestamp of the record at an offset."""
     reader = consumer(settings.kafka, consumer_timeout_ms=DEADLINE_S * 1000)
@@ -129,16 +147,19 @@ def test_each_consumer_is_called_what_it_is(settings: Settings) -> None:
             found = look(watch)
         played.turn.set()
         late_ms: dict[str, float] = {}
+        delays = Delays()
         while not _as_expected(found):
             assert time.monotonic() < deadline, {group: worst(rows).name for group, rows in found.items()}
             time.sleep(0.3)
             found = look(watch)
+            delays.note(found)
             assert worst(found["well"]) in (LagStatus.OK, LagStatus.UNKNOWN)
             for group in ("stopped", "stuck"):
                 if worst(found[group]) is not EXPECTED[group]:
                     late_ms[group] = min(row["stuck_ms"] for row in found[group])
         # Known once records have waited for a window; told at most two windows later. Measured at the last look before.
         assert max(late_ms.values()) <= 3 * WINDOW_MS, late_ms
+        assert max(delays.longest_ms.values()) <= 2 * WINDOW_MS, delays.longest_ms
         for row in found["slow"]:
             written_ms = record_time_ms(settings, played.topic, row["partition"], row["committed_offset"])
             truth_s = (row["last_event_time_ms"] - written_ms) / 1000
