@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from confluent_kafka import Producer
 from kafka.structs import TopicPartition
 
 from assignor_core import PlannerPolicy, cluster_from_json, plan_to_json, propose
-from assignor_core.plan import Plan
+from assignor_core.plan import Movement, Plan
 from streaming import processes
 from streaming.cluster import Cluster
 from streaming.control.journal import Journal
@@ -54,6 +54,9 @@ class Run:
     folder: Path
     chance: random.Random
     topic: str
+    goal: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """New replicas by partition; none: what the planner makes of the skew."""
+    control_settings: Mapping[str, Any] = field(default_factory=dict)
     settings: Settings = field(init=False)
     admin: Any = field(init=False)
     control: subprocess.Popen[bytes] = field(init=False)
@@ -105,17 +108,20 @@ class Run:
 
     def end(self, record: ExecutionRecord) -> str:
         """Wait for the execution's end, with a control always running; returns its last event and why."""
-        journal = Journal(self.settings)
         deadline = time.monotonic() + DEADLINE_S
         while not record.ended:
             assert time.monotonic() < deadline, f"never ended: {record.events[-1]}\n{self._log()}"
             if self.control.poll() is not None:
                 self.control = self.start_control()
-            with suppress(RebalancerError):
-                found = journal.executions(now_ms=_now_ms())
-                record.events[:] = next(row for row in found if row.execution_id == record.execution_id).events
+            self.read(record)
             time.sleep(0.5)
         return f"{record.last_event}: {record.events[-1]['detail']}"
+
+    def read(self, record: ExecutionRecord) -> None:
+        """What the journal knows by now; nothing new while the tables can't be read."""
+        with suppress(RebalancerError):
+            found = Journal(self.settings).executions(now_ms=_now_ms())
+            record.events[:] = next(row for row in found if row.execution_id == record.execution_id).events
 
     def check(self, record: ExecutionRecord, expected: Expectation) -> None:
         """What must hold after any fault."""
@@ -185,7 +191,7 @@ class Run:
                 "storage": {"tables": str(self.folder / "tables"), "checkpoints": str(self.folder / "checkpoints")},
                 "control": {
                     "tick_interval_ms": 500, "throttle_bytes_per_sec": THROTTLE,
-                    "movements_in_flight_max": 2, "execution_deadline_ms": 150_000,
+                    "movements_in_flight_max": 2, "execution_deadline_ms": 150_000, **self.control_settings,
                 },
             }
         )  # fmt: skip
@@ -209,7 +215,9 @@ class Run:
                 for number, replicas in self.placement.items()
             ],
         }
-        self.plan = propose(cluster_from_json(model), PlannerPolicy())
+        moves = (Movement(self.topic, key, self.placement[key], new, 2.0 * size) for key, new in self.goal.items())
+        planned = propose(cluster_from_json(model), PlannerPolicy())
+        self.plan = Plan("chaos", tuple(moves)) if self.goal else planned
         journal = Journal(self.settings)
         journal.write_plan({**plan_to_json(self.plan), "elapsed_ms": 0.0}, decision=None, window=None, now_ms=_now_ms())
         return journal.approve(journal.plan(self.plan.plan_id), "chaos", now_ms=_now_ms())
