@@ -1,4 +1,4 @@
-"""The group part of a snapshot: verdict and lag of each consumer group, worst first, its lag by topic, its members.
+"""The group part of a snapshot: verdict and lag of each consumer group, worst first, and its lag by topic.
 
 Reads the newest windows of `group_lag`, closed or not: lag is a state, and its newest sample is the truest.
 """
@@ -14,7 +14,6 @@ from pyarrow import compute as pc
 
 from assignor_core.lag import LagStatus
 from streaming.lag import COLUMNS, LagPicture, judge, reason_of, since
-from streaming.serve.memberships import GroupMembership, MembershipReader
 from streaming.serve.reading import TableReader, instant, text
 from streaming.settings import Settings
 
@@ -57,38 +56,24 @@ class GroupVerdict:
 
 @dataclass(frozen=True, slots=True)
 class GroupPart:
-    """All groups, worst first, their topics, most lag first, and their memberships, by name."""
+    """All groups, worst first, and their topics, most lag first."""
 
     groups: tuple[GroupVerdict, ...] = ()
     topics: tuple[GroupTopic, ...] = ()
-    memberships: tuple[GroupMembership, ...] = ()
     newest_event_ms: int | None = None
     statuses: Mapping[str, int] = field(default_factory=dict)
     """Verdict: groups that have it, all verdicts, worst first."""
 
 
-class GroupReader:
-    """Reads the part again and again."""
-
-    def __init__(self, reader: TableReader, settings: Settings) -> None:
-        self._reader = reader
-        self._settings = settings
-        self._memberships = MembershipReader(reader, settings)
-
-    def read(self) -> GroupPart:
-        """The part as the newest windows are, however old."""
-        picture = read_picture(self._reader, self._settings)
-        if picture is None:
-            return GroupPart()
-        groups = verdicts_by_group(picture)
-        counts = Counter(row.status for row in groups)
-        return GroupPart(
-            groups=groups,
-            topics=_by_topic(picture.partitions),
-            memberships=self._memberships.read(picture.partitions, pc.max(picture.partitions["window_start"]).as_py()),
-            newest_event_ms=picture.newest_event_ms,
-            statuses={status.label: counts[status.label] for status in sorted(LagStatus, reverse=True)},
-        )
+def read_groups(reader: TableReader, settings: Settings) -> GroupPart:
+    """The group part, of the newest windows, however old they are."""
+    picture = read_picture(reader, settings)
+    if picture is None:
+        return GroupPart()
+    groups = verdicts_by_group(picture)
+    counts = Counter(row.status for row in groups)
+    statuses = {status.label: counts[status.label] for status in sorted(LagStatus, reverse=True)}
+    return GroupPart(groups, _by_topic(picture.partitions), picture.newest_event_ms, statuses)
 
 
 def read_picture(reader: TableReader, settings: Settings) -> LagPicture | None:

@@ -6,7 +6,7 @@ the span that is counted: a total must be the same whoever reads it when, or a r
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from pyarrow import compute as pc
 
 from assignor_core.group.states import GroupState
 from streaming import tables
+from streaming.lag import CURRENT_WINDOWS
 from streaming.serve.reading import TableReader, instant, text
 from streaming.settings import Settings
 
@@ -25,7 +26,8 @@ REBALANCING = (
 )  # fmt: skip
 """States of a group that is not settled; the last two are those of the newer protocol (KIP-848)."""
 
-_COLUMNS = ("group_id", "window_start", "after_ms", "until_ms", "group_state", "rebalances")
+_SAMPLE = ("group_id", "last_event_time_ms", "member_id", "group_state")
+_EVENT = ("group_id", "window_start", "after_ms", "until_ms", "group_state", "rebalances")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +50,29 @@ class MembershipReader:
     def __init__(self, reader: TableReader, settings: Settings) -> None:
         self._reader = reader
         self._settings = settings
+        self._cluster = f"kafka_cluster = {text(settings.kafka.cluster_name)}"
         self._read: tuple[int | None, datetime] | None = None
         self._seen: Mapping[str, tuple[int, int]] = {}
 
-    def read(self, partitions: pa.Table, newest: datetime) -> tuple[GroupMembership, ...]:
-        """Every group of `partitions`, those of a `LagPicture`, by name; `newest` is its newest window."""
+    def read(self) -> tuple[GroupMembership, ...]:
+        """Every group of the newest windows, by name."""
+        newest = self._reader.newest("group_lag", "window_start")
+        if newest is None:
+            return ()
+        since = newest - timedelta(milliseconds=CURRENT_WINDOWS * self._settings.pipeline.window_ms)
+        samples = self._reader.arrow(
+            "group_lag", columns=_SAMPLE, where=f"{self._cluster} and window_start >= {instant(since)}"
+        )
         seen = self._rebalances(counted_since(newest, self._settings))
         return tuple(
-            GroupMembership(group, members, *seen.get(group, (0, None))) for group, members in _members(partitions)
+            GroupMembership(group, members, *seen.get(group, (0, None))) for group, members in _members(samples)
         )
 
     def _rebalances(self, since: datetime) -> Mapping[str, tuple[int, int]]:
         read = (self._reader.version("group_event"), since)
         if read != self._read:
-            cluster = text(self._settings.kafka.cluster_name)
-            where = f"kafka_cluster = {cluster} and window_start >= {instant(since)}"
-            self._seen = rebalances_by_group(self._reader.arrow("group_event", columns=_COLUMNS, where=where))
+            where = f"{self._cluster} and window_start >= {instant(since)}"
+            self._seen = rebalances_by_group(self._reader.arrow("group_event", columns=_EVENT, where=where))
             self._read = read
         return self._seen
 
@@ -106,11 +115,10 @@ def rebalances_by_group(events: pa.Table) -> dict[str, tuple[int, int]]:
     }
 
 
-def _members(partitions: pa.Table) -> Iterator[tuple[str, int | None]]:
+def _members(samples: pa.Table) -> Iterator[tuple[str, int | None]]:
     """Members of each group at its newest sample: one that is gone may still stand in another partition's older one."""
-    newest = partitions.group_by("group_id", use_threads=False).aggregate([("last_event_time_ms", "max")])
-    columns = partitions.select(["group_id", "last_event_time_ms", "member_id", "group_state"])
-    joined = columns.join(newest, "group_id")
+    newest = samples.group_by("group_id", use_threads=False).aggregate([("last_event_time_ms", "max")])
+    joined = samples.join(newest, "group_id")
     sample = joined.filter(pc.equal(joined["last_event_time_ms"], joined["last_event_time_ms_max"]))
     counted = sample.group_by("group_id", use_threads=False).aggregate(
         [("member_id", "count_distinct"), ("group_state", "max")]

@@ -209,7 +209,7 @@ def _groups(snapshot: Snapshot) -> Iterator[Sample]:
         yield from _some("consumergroup_lag_retention_ratio", row.retention_ratio, *labels)
         for status in LagStatus:
             yield Sample("consumergroup_partitions", (*labels, status.label), row.statuses.get(status.label, 0))
-    for membership in snapshot.groups.memberships:
+    for membership in snapshot.memberships:
         name = membership.group
         yield from _some("consumergroup_members", membership.members, name)
         yield Sample("consumergroup_rebalances_total", (name,), membership.rebalances_total)

@@ -13,15 +13,16 @@ import structlog
 
 from streaming.errors import TableUnavailable
 from streaming.serve.control_rows import ControlPart, ControlReader
-from streaming.serve.groups import GroupPart, GroupReader
+from streaming.serve.groups import GroupPart, read_groups
 from streaming.serve.load import LoadPart, read_load
+from streaming.serve.memberships import GroupMembership, MembershipReader
 from streaming.serve.reading import TableReader, TableState
 from streaming.serve.streams import StreamPart, StreamReader, read_table_states
 from streaming.settings import Settings
 
 log = structlog.get_logger()
 
-PARTS = ("load", "groups", "control", "streams", "tables")
+PARTS = ("load", "groups", "memberships", "control", "streams", "tables")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Snapshot:
     read_seconds: float
     load: LoadPart
     groups: GroupPart
+    memberships: tuple[GroupMembership, ...]
     control: ControlPart
     streams: StreamPart
     tables: tuple[TableState, ...]
@@ -70,13 +72,14 @@ class SnapshotReader:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._reader = TableReader(settings.storage.tables)
-        groups = GroupReader(self._reader, settings)
+        memberships = MembershipReader(self._reader, settings)
         control = ControlReader(self._reader, settings)
         streams = StreamReader(self._reader, settings)
         self._failures: Mapping[str, str] = {}
         self._parts: dict[str, _Part] = {
             "load": _Part(("broker_load", "partition_load"), lambda: read_load(self._reader, settings), LoadPart()),
-            "groups": _Part(("group_lag", "group_event"), groups.read, GroupPart()),
+            "groups": _Part(("group_lag",), lambda: read_groups(self._reader, settings), GroupPart()),
+            "memberships": _Part(("group_lag", "group_event"), memberships.read, ()),
             "control": _Part(("decision", "plan", "execution"), control.read, ControlPart()),
             "streams": _Part(("pipeline_batch", "rejected_record"), streams.read, StreamPart()),
             "tables": _Part((), lambda: read_table_states(self._reader), ()),

@@ -23,7 +23,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def membership(settings: Settings, group: str) -> GroupMembership:
-    (found,) = [row for row in read_snapshot(settings, NOW_MS).groups.memberships if row.group == group]
+    (found,) = [row for row in read_snapshot(settings, NOW_MS).memberships if row.group == group]
     return found
 
 
@@ -36,7 +36,7 @@ def test_members_are_those_of_the_newest_sample(settings: Settings) -> None:
     synthetic.group_lag(start_ms, [("g", "t", 3, 1, 2)], member_id=None)
     synthetic.group_lag(start_ms, [("idle", "t", 0, 1, 2)], member_id=None, group_state="Empty")
     synthetic.group_lag(start_ms, [("dark", "t", 0, 1, 2)], member_id=None, group_state="Unknown")
-    found = {row.group: row.members for row in read_snapshot(settings, NOW_MS).groups.memberships}
+    found = {row.group: row.members for row in read_snapshot(settings, NOW_MS).memberships}
     assert found == {"g": 2, "idle": 0, "dark": None}
 
 
@@ -93,7 +93,23 @@ def test_where_retention_is_short_totals_begin_anew_before_rows_expire(tmp_path:
 
 def _totals(settings: Settings, running: SnapshotReader) -> list[int]:
     snapshots = (running.read(NOW_MS), read_snapshot(settings, NOW_MS))
-    return [snapshot.groups.memberships[0].rebalances_total for snapshot in snapshots]
+    return [snapshot.memberships[0].rebalances_total for snapshot in snapshots]
+
+
+def test_events_that_can_not_be_read_hide_no_lag(settings: Settings) -> None:
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.group_lag(START_MS, [("g", "t", 0, 1, 2)])
+    synthetic.group_event(START_MS, "g")
+    reader = SnapshotReader(settings)
+    whole = reader.read(NOW_MS)
+    synthetic.group_event(START_MS + WINDOW_MS, "g")
+    for file in (Path(settings.storage.tables) / "group_event").rglob("*.parquet"):
+        file.write_bytes(b"no parquet")
+    synthetic.group_lag(START_MS + WINDOW_MS, [("g", "t", 0, 1, 9)])
+    broken = reader.read(NOW_MS)
+    assert list(broken.failures) == ["memberships"]
+    assert broken.memberships == whole.memberships
+    assert broken.groups.topics[0].lag_records == 8
 
 
 def test_examples() -> None:
