@@ -55,7 +55,7 @@ class MembershipReader:
         self._seen: Mapping[str, tuple[int, int]] = {}
 
     def read(self) -> tuple[GroupMembership, ...]:
-        """Every group of the newest windows, by name."""
+        """Every group of the newest windows, most rebalances first."""
         newest = self._reader.newest("group_lag", "window_start")
         if newest is None:
             return ()
@@ -64,9 +64,8 @@ class MembershipReader:
             "group_lag", columns=_SAMPLE, where=f"{self._cluster} and window_start >= {instant(since)}"
         )
         seen = self._rebalances(counted_since(newest, self._settings))
-        return tuple(
-            GroupMembership(group, members, *seen.get(group, (0, None))) for group, members in _members(samples)
-        )
+        found = [GroupMembership(group, members, *seen.get(group, (0, None))) for group, members in _members(samples)]
+        return tuple(sorted(found, key=lambda row: (-row.rebalances_total, row.group)))
 
     def _rebalances(self, since: datetime) -> Mapping[str, tuple[int, int]]:
         read = (self._reader.version("group_event"), since)
@@ -123,6 +122,6 @@ def _members(samples: pa.Table) -> Iterator[tuple[str, int | None]]:
     counted = sample.group_by("group_id", use_threads=False).aggregate(
         [("member_id", "count_distinct"), ("group_state", "max")]
     )
-    for row in counted.sort_by("group_id").to_pylist():
+    for row in counted.to_pylist():
         known = row["group_state_max"] not in (None, STATE_UNKNOWN)
         yield row["group_id"], row["member_id_count_distinct"] if known else None

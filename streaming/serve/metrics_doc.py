@@ -31,7 +31,7 @@ Fixed label values:
 
 At most `serve.series_max` series are exported. The sections stand in order of importance: what is beyond the limit is
 cut from the end, and `rebalancer_export_dropped_series` says how many of which family. Consumer groups stand with most
-lag first, so that those cut have least.
+lag first (where it is about rebalances, with most of them first), so that those cut have least.
 
 Rebalances of consumer groups are told from `group_event`, that is by comparing the newest sample of each window
 (`pipeline.window_ms`, a minute) with that of the window before:

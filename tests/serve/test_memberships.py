@@ -48,6 +48,13 @@ def test_a_group_that_never_rebalanced_has_none(settings: Settings) -> None:
     assert membership(settings, "calm") == GroupMembership("calm", 1, 0, None)
 
 
+def test_groups_that_rebalance_most_stand_first(settings: Settings) -> None:
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.group_lag(START_MS, [(group, "t", 0, 1, 2) for group in ("a", "b", "c")])
+    synthetic.group_event(START_MS, "c", rebalances=3)
+    assert [row.group for row in read_snapshot(settings, NOW_MS).memberships] == ["c", "a", "b"]
+
+
 def test_what_goes_on_over_windows_is_one_in_length(settings: Settings) -> None:
     synthetic = Synthetic(settings.storage.tables)
     synthetic.group_lag(START_MS + 9 * WINDOW_MS, [("g", "t", 0, 1, 2), ("h", "t", 0, 1, 2)])
