@@ -24,6 +24,7 @@ BATCH = 200
 IDLE_LOOKS = 6
 """The offsets of a group without members that stood still are fetched at every so-manieth look."""
 NOTHING_COMMITTED = -1
+NO_GENERATION = -1
 EMPTY, DEAD = "Empty", "Dead"
 NO_CONSUMERS = frozenset({"connect", "sr", "share"})
 """Protocol and group types of groups that commit no offsets of a topic's reader."""
@@ -110,4 +111,16 @@ def _view(state: str | None, described: Mapping[str, Any], committed: Mapping[To
     offsets = {(tp.topic, tp.partition): row.offset for tp, row in committed.items() if row.offset > NOTHING_COMMITTED}
     # The older description calls a group of the newer protocol (KIP-848) Dead: the list knows better.
     told = described.get("group_state") or None
-    return GroupView(str((state if told in (None, DEAD) else told) or "Unknown"), offsets, owners)
+    state = (state if told in (None, DEAD) else told) or "Unknown"
+    return GroupView(state, offsets, owners, _generation(described.get("members", ())))
+
+
+def _generation(members: Sequence[Mapping[str, Any]]) -> int | None:
+    """The group's generation, which no answer has; but who was in it before joins with the one before (KIP-792).
+
+    None where nobody was, and where clients don't say: Java's do, plain kafka-python and librdkafka don't.
+    """
+    joined_with = [member.get("member_metadata") for member in members]
+    before = [one.get("generation_id") for one in joined_with if isinstance(one, dict)]
+    newest = max((generation for generation in before if generation is not None), default=NO_GENERATION)
+    return None if newest == NO_GENERATION else newest + 1

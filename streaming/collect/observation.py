@@ -50,6 +50,7 @@ class GroupView:
     committed: Mapping[PartitionKey, int]
     owners: Mapping[PartitionKey, tuple[str, str]]
     """(member id, client id)."""
+    generation_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

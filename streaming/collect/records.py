@@ -61,7 +61,8 @@ def consumer_lag_records(cluster: str, observation: Observation) -> Iterator[tup
                 "v": RECORD_VERSION, "kafka_cluster": cluster, "group": name, "topic": key[0], "partition": key[1],
                 "event_time_ms": observation.time_ms, "committed_offset": committed, "log_end_offset": end,
                 "log_start_offset": partition.log_start_offset if partition else None, "lag_records": lag,
-                "member_id": member_id, "client_id": client_id, "group_state": group.state, "generation_id": None,
+                "member_id": member_id, "client_id": client_id, "group_state": group.state,
+                "generation_id": group.generation_id,
             })  # fmt: skip
 
 

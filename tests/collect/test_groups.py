@@ -21,6 +21,8 @@ class Brokers:
     states: dict[str, str] = field(default_factory=dict)
     refused: frozenset[str] = frozenset()
     down: bool = False
+    joined_with: Sequence[object] = (b"",)
+    """What each member's description has for its metadata."""
     described: list[list[str]] = field(default_factory=list)
     fetched: list[list[str]] = field(default_factory=list)
 
@@ -37,7 +39,8 @@ class Brokers:
         self.described.append(list(names))
         assignment = {"assigned_partitions": [{"topic": "t", "partitions": [0]}]}
         member = {"member_id": "m", "client_id": "c", "member_assignment": assignment}
-        return {name: {"group_state": "Stable", "members": [member]} for name in names}
+        members = [{**member, "member_metadata": metadata} for metadata in self.joined_with]
+        return {name: {"group_state": "Stable", "members": members} for name in names}
 
     def list_group_offsets(self, names: Sequence[str]) -> dict[str, Any]:
         self.fetched.append(list(names))
@@ -102,3 +105,20 @@ def test_settings_choose_the_groups(settings: dict[str, Any]) -> None:
 
 def test_without_an_answer_there_are_no_groups() -> None:
     assert read(GroupSampler(), Brokers({"a": 1}, down=True)) == {}
+
+
+@pytest.mark.parametrize(
+    ("joined_with", "generation_id"),
+    [
+        ([{"generation_id": 4}, {"generation_id": -1}, {"generation_id": 4}], 5),  # two were there, one is new
+        ([{"generation_id": 3}, {"generation_id": 4}], 5),  # one came back and was slow to
+        ([{"generation_id": -1}], None),  # all new
+        ([{"generation_id": None}], None),  # a client that doesn't say
+        ([b"", "not to be decoded"], None),
+    ],
+)
+def test_the_generation_is_told_by_what_members_joined_with(
+    joined_with: list[object], generation_id: int | None
+) -> None:
+    brokers = Brokers({"g": 1}, joined_with=joined_with)
+    assert read(GroupSampler(), brokers)["g"].generation_id == generation_id

@@ -9,12 +9,14 @@ from kafka import KafkaProducer
 from kafka.errors import BrokerResponseError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.run import Collector
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.kafka_clients import admin_client, consumer
 from streaming.settings import Settings
+from tests.kafka.real_groups import JavaMembers, Told
 
 pytestmark = pytest.mark.kafka
 
@@ -64,6 +66,31 @@ def test_the_topics_are_made_and_carry_the_contracts_records(settings: Settings)
     assert record["v"] == 1
     assert record["kafka_cluster"] == "test"
     assert {"broker", "topic", "partition", "role", "event_time_ms", "interval_ms", "bytes_in_per_sec"} <= record.keys()
+
+
+def test_java_members_tell_the_generation(kafka_cluster: EmbeddedCluster, settings: Settings) -> None:
+    group = f"generation-{uuid.uuid4().hex[:8]}"
+    admin = admin_client(settings.kafka)
+    admin.create_topics({group: {"num_partitions": 4, "replication_factor": 1}})
+    admin.wait_for_topics([group])
+    sampler, told = GroupSampler(), list[Told]()
+    members = JavaMembers(kafka_cluster.bootstrap_servers, told)
+    deadline = time.monotonic() + 90
+    try:
+        for name in ("a", "b"):
+            members.start(group, name, group, "range", None)
+            while True:
+                view = sampler.read(admin, settings.collect).get(group)
+                newest = max((one.generation_id for one in told), default=0)
+                clients = {client for _, client in view.owners.values()} if view else set()
+                if view and name in clients and view.generation_id == (newest if name == "b" else None):
+                    break
+                assert time.monotonic() < deadline, f"read {view}, members told {told}"
+                time.sleep(0.3)
+        assert newest > 1
+    finally:
+        members.close()
+        admin.close()
 
 
 def test_a_broker_that_is_down_is_survived(tmp_path_factory: pytest.TempPathFactory) -> None:
