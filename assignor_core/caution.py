@@ -1,4 +1,4 @@
-"""How a rebalancer holds back: consumers that fall behind while it moves, throttles below the headroom, lost trust.
+"""How a rebalancer holds back: clients that suffer while it moves, throttles below the headroom, lost trust.
 
 Pure arithmetic on figures that the caller has measured. It knows neither where lag and load come from nor how a
 throttle is set.
@@ -26,6 +26,14 @@ class LagBound:
 
 
 @dataclass(frozen=True, slots=True)
+class LatencyBound:
+    """A broker is too slow above `ms_min` and `growth_max` times what the slowest broker took at the start, ms."""
+
+    growth_max: float
+    ms_min: float
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """max/mean of one resource before a plan, as the plan promised it, and as it was measured after."""
 
@@ -50,6 +58,18 @@ def groups_falling_behind(
         if group in before and lag > max(bound.records_min, bound.growth_max * before[group])
     ]
     return tuple(sorted(behind, key=lambda row: (row[1] - row[2], row[0])))
+
+
+def brokers_too_slow(
+    before_ms: float, now_ms: Mapping[int, float], bound: LatencyBound
+) -> tuple[tuple[int, float], ...]:
+    """(broker, latency in ms) of those that are too slow now, slowest first; `before_ms` is the slowest's at the start.
+
+    >>> brokers_too_slow(40.0, {1: 90.0, 2: 450.0, 3: 130.0}, LatencyBound(2.0, 100.0))
+    ((2, 450.0), (3, 130.0))
+    """
+    slow = [row for row in now_ms.items() if row[1] > max(bound.ms_min, bound.growth_max * before_ms)]
+    return tuple(sorted(slow, key=lambda row: (-row[1], row[0])))
 
 
 def next_throttle_factor(factor: float, *, pressed: bool, factor_min: float) -> float:

@@ -435,6 +435,7 @@ EXECUTION = Table(
             max_over_mean_predicted="max/mean that the plan promises",
             max_over_mean_measured="max/mean once it has settled, set by the event measured",
         ),
+        _number("produce_p99_ms_before", "Slowest broker's p99 of produce requests at the start, ms; null if unknown"),
         _flag("in_windows_only", "True where movements are submitted in maintenance windows only: by mode apply"),
         _text("owner", "Process that carries it out: host and process id", nullable=False),
     ),

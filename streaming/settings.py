@@ -193,6 +193,12 @@ class ControlSettings(Section):
         2.0, ge=1.0, description="Movements wait while a group's lag is above this many times that at the start"
     )
     lag_min_records: int = Field(100_000, ge=0, description="Lag below this holds nothing back, records")
+    latency_growth_max: float = Field(
+        2.0, ge=1.0, description="Movements wait while a broker's p99 of produce requests is above this many times ..."
+    )
+    latency_min_ms: float = Field(
+        100.0, ge=0, description="... the slowest broker's at the start, and above this, ms; needs jmx_endpoints"
+    )
     bad_plans_max: int = Field(
         2, ge=1, le=100, description="Mode apply stops after this many plans in a row that did not deliver"
     )

@@ -25,6 +25,7 @@ from assignor_core.reconcile import (
 )
 from streaming.cluster import Cluster
 from streaming.control.journal import Journal
+from streaming.control.latency import LatencyPressure
 from streaming.control.policies import limits, may_act, next_opening
 from streaming.control.pressure import LagPressure
 from streaming.control.records import PAUSED, RESUMED, ExecutionRecord, PlanRecord
@@ -48,7 +49,8 @@ class Executor:
         self._cluster = cluster
         self._journal = journal
         self._settings = settings
-        self._pressure = LagPressure(settings)
+        self._lag = LagPressure(settings)
+        self._latency = LatencyPressure(settings)
         self._rates = AdaptiveRates(settings)
         self._abort_looks = 0
         self._last_progress_ms = 0
@@ -70,6 +72,7 @@ class Executor:
             now_ms=now_ms,
             throttle_bytes_per_sec=self._settings.control.throttle_bytes_per_sec,
             throttled_brokers=self._brokers_to_throttle(approved.plan),
+            produce_p99_ms_before=self._latency.highest_ms(),
         )
         self._set_throttle(record, approved.plan, now_ms)
         return True
@@ -107,7 +110,7 @@ class Executor:
         if record.paused:
             self._go_on(record, plan, live, now_ms)
             return False
-        pressure = self._pressure.reason(started_ms=record.started_ms, now_ms=now_ms)
+        pressure = self._pressure(record, now_ms)
         self._adapt_throttle(record, plan, pressed=pressure is not None, now_ms=now_ms)
         held_back = closed or (f"held back: {pressure}" if pressure else None)
         worked_ms = record.worked_ms(now_ms)
@@ -146,14 +149,23 @@ class Executor:
             return None
         return f"no maintenance window is open: waits for {next_opening(self._settings, now_ms)}"
 
+    def _pressure(self, record: ExecutionRecord, now_ms: int) -> str | None:
+        """Why clients suffer, against how they fared when it began or went on; None if they don't."""
+        before_ms = record.events[-1].get("produce_p99_ms_before")
+        lag = self._lag.reason(started_ms=record.since_ms, now_ms=now_ms)
+        return lag or self._latency.reason(before_ms, now_ms=now_ms)
+
     def _pause(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, reason: str, now_ms: int) -> None:
         """Wait without leaving anything on the cluster: a throttle would slow replicas that come back meanwhile."""
         self.clear_throttle(record, plan)
         self._record(record, plan, live, PAUSED, reason, now_ms, throttled_brokers=[])
 
     def _go_on(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> None:
-        brokers = self._brokers_to_throttle(plan)
-        self._record(record, plan, live, RESUMED, "its time has come", now_ms, throttled_brokers=brokers)
+        columns = {
+            "throttled_brokers": self._brokers_to_throttle(plan),
+            "produce_p99_ms_before": self._latency.highest_ms(),
+        }
+        self._record(record, plan, live, RESUMED, "its time has come", now_ms, **columns)
         self._set_throttle(record, plan, now_ms)
 
     def clear_throttle(self, record: ExecutionRecord, plan: Plan) -> None:

@@ -30,7 +30,7 @@ JUDGED_RESOURCES = ("bytes_in", "bytes_out", "disk")
 ABORT_SEQUENCE = 1_000_000
 CARRIED = (
     "movements_total", "movements_done", "bytes_total", "bytes_moved", "throttle_bytes_per_sec", "throttled_brokers",
-    "in_windows_only",
+    "produce_p99_ms_before", "in_windows_only",
     *(f"{resource}_max_over_mean_{when}" for resource in RESOURCES for when in WHEN[:2]),
 )  # fmt: skip
 """Figures of an event that stand in the next one too, unless it gives its own."""

@@ -50,6 +50,12 @@ class ExecutionRecord:
         return tables.to_ms(self.events[0]["event_time"])
 
     @property
+    def since_ms(self) -> int:
+        """When it began, or went on after its newest pause: what clients are compared with."""
+        resumed = (event for event in reversed(self.events) if event["event"] == RESUMED)
+        return tables.to_ms(next(resumed, self.events[0])["event_time"])
+
+    @property
     def paused(self) -> bool:
         """Whether it waits for its time, with nothing of it left on the cluster."""
         return self.last_event == PAUSED

@@ -5,8 +5,10 @@ from hypothesis import strategies as st
 
 from assignor_core.caution import (
     LagBound,
+    LatencyBound,
     Outcome,
     bad_plans_in_a_row,
+    brokers_too_slow,
     delivered,
     groups_falling_behind,
     next_throttle_factor,
@@ -24,6 +26,19 @@ def test_only_growth_beyond_both_bounds_counts(
     assert all(now[group] > least and now[group] > growth * lag for group, lag, _ in behind)
     assert [now[group] - lag for group, lag, _ in behind] == sorted((row[2] - row[1] for row in behind), reverse=True)
     assert groups_falling_behind(before, before, LagBound(growth, least)) == ()
+
+
+LATENCIES = st.dictionaries(st.integers(1, 6), st.floats(0.0, 1e5))
+
+
+@given(st.floats(0.0, 1e4), LATENCIES, st.floats(1.0, 10.0), st.floats(0.0, 1e3))
+def test_a_broker_as_slow_as_the_slowest_was_holds_nothing_back(
+    before: float, now: dict[int, float], growth: float, least: float
+) -> None:
+    slow = brokers_too_slow(before, now, LatencyBound(growth, least))
+    assert [latency for _, latency in slow] == sorted((latency for _, latency in slow), reverse=True)
+    assert all(now[broker] == latency > max(before, least) for broker, latency in slow)
+    assert all(latency <= max(growth * before, least) for broker, latency in now.items() if broker not in dict(slow))
 
 
 @given(st.lists(st.booleans(), max_size=60), st.floats(0.01, 1.0))

@@ -1,8 +1,11 @@
 """The executor on real brokers: what was approved happens, its throttles go, those of others stay."""
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
@@ -13,6 +16,7 @@ from streaming import tables
 from streaming.cluster import Cluster
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
+from streaming.control.latency import LatencyPressure
 from streaming.control.records import ExecutionRecord, PlanRecord
 from streaming.control.throttle import throttle_scope
 from streaming.demo.brokers import EmbeddedCluster
@@ -278,6 +282,65 @@ def write_lag(settings: Settings, topic: str, event_ms: int, lag_records: int) -
         "is_final": True, "updated_at": tables.utc(event_ms), "batch_id": 0, "query_id": "q",
     }  # fmt: skip
     tables.append(settings.storage.tables, "group_lag", [row], transaction_id="lag", transaction_version=event_ms)
+
+
+def test_movements_wait_while_a_broker_answers_producers_slowly(settings: Settings, admin: KafkaAdminClient) -> None:
+    topic = make_topic(admin, settings, {0: [1]})
+    with endpoint() as (url, latency):
+        content = settings.model_dump()
+        content["collect"] |= {"jmx_endpoints": {1: url, 2: url + "/absent"}}
+        own = Settings.model_validate(content)
+        cluster, journal = Cluster(admin), Journal(own)
+        record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 600_000.0)])
+        executor = Executor(cluster, journal, own)
+        now_ms = record.started_ms
+        latency["ms"] = 80.0
+        assert executor.begin(record, approved, now_ms=now_ms)
+        assert record.events[-1]["produce_p99_ms_before"] == 80.0
+        latency["ms"] = 161.0
+        assert not executor.tick(record, approved.plan, now_ms=now_ms + 20_000)
+        assert (
+            "held back: broker 1 answers producers in 161 ms (p99), 80 ms at the start" in record.events[-1]["detail"]
+        )
+        assert not cluster.describe().reassigning()
+        # Less than the same factor above, and a control that has just started knows from the journal what it was.
+        latency["ms"] = 159.0
+        executor = Executor(cluster, journal, own)
+        executor.resume(record, approved.plan, now_ms=now_ms + 30_000)
+        assert not executor.tick(record, approved.plan, now_ms=now_ms + 40_000)
+        assert record.last_event == "submitted"
+        carry_out(executor, record, approved.plan)
+    assert eventually(lambda: no_throttle_left(cluster, topic))
+
+
+def test_the_brokers_tell_how_fast_they_answer_producers(settings: Settings, admin: KafkaAdminClient) -> None:
+    make_topic(admin, settings, {0: [1]})
+    assert eventually(lambda: (LatencyPressure(settings).highest_ms() or 0.0) > 0.0, timeout_s=60.0)
+
+
+@contextmanager
+def endpoint() -> Iterator[tuple[str, dict[str, float]]]:
+    """A JMX endpoint whose p99 of produce requests is what the test says."""
+    latency: dict[str, float] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/metrics" else 404)
+            self.end_headers()
+            line = f'kafka_network_requestmetrics_totaltimems_p99{{request="Produce",}} {latency["ms"]}'
+            self.wfile.write(f"# TYPE untyped\nother 1.0\n{line}\n".encode())
+
+        def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+            """Not on standard error."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/metrics", latency
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def test_the_throttle_follows_headroom_and_pressure(settings: Settings, admin: KafkaAdminClient) -> None:

@@ -1,0 +1,62 @@
+"""What speaks against more copying right now: brokers that answer producers more slowly than when it began.
+
+Asks the brokers' JMX endpoints (`collect.jmx_endpoints`) for Kafka's own p99 of produce requests, waiting for followers
+included: what a producer with acks=all sees, less its network. How slow is too slow the core says. A broker whose
+endpoint is not given, or does not answer, holds nothing back.
+"""
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+
+from assignor_core.caution import LatencyBound, brokers_too_slow
+from streaming.settings import Settings
+
+READ_INTERVAL_MS = 5_000
+TIMEOUT_S = 2.0
+REQUESTS_AT_A_TIME = 8
+SERIES = 'kafka_network_requestmetrics_totaltimems_p99{request="Produce"'
+"""As `deploy/jmx/kafka-broker.yaml` names it."""
+
+
+class LatencyPressure:
+    """Looks again at most every few seconds."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._endpoints = settings.collect.jmx_endpoints
+        self._bound = LatencyBound(settings.control.latency_growth_max, settings.control.latency_min_ms)
+        self._read_ms = 0
+        self._reason: str | None = None
+
+    def highest_ms(self) -> float | None:
+        """The p99 of the slowest broker, ms; None where no broker tells."""
+        return max(self._latencies().values(), default=None)
+
+    def reason(self, before_ms: float | None, *, now_ms: int) -> str | None:
+        """Why to hold back, naming the slowest broker; None if nothing does. `before_ms` is `highest_ms` then."""
+        if before_ms is not None and now_ms - self._read_ms >= READ_INTERVAL_MS:
+            self._read_ms = now_ms
+            slow = brokers_too_slow(before_ms, self._latencies(), self._bound)
+            self._reason = _told(slow[0], before_ms) if slow else None
+        return self._reason
+
+    def _latencies(self) -> dict[int, float]:
+        with ThreadPoolExecutor(REQUESTS_AT_A_TIME) as pool:
+            found = dict(zip(self._endpoints, pool.map(_produce_p99_ms, self._endpoints.values()), strict=True))
+        return {broker: latency for broker, latency in sorted(found.items()) if latency is not None}
+
+
+def _told(slowest: tuple[int, float], before_ms: float) -> str:
+    broker, latency_ms = slowest
+    return f"broker {broker} answers producers in {latency_ms:,.0f} ms (p99), {before_ms:,.0f} ms at the start"
+
+
+def _produce_p99_ms(url: str) -> float | None:
+    try:
+        answer = httpx.get(url, timeout=TIMEOUT_S).raise_for_status()
+    except httpx.HTTPError:
+        return None  # the collector tells of it at every sample
+    line = next((line for line in answer.text.splitlines() if line.startswith(SERIES)), None)
+    value = float(line.rpartition(" ")[2]) if line else math.nan
+    return value if math.isfinite(value) else None
