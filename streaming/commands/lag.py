@@ -1,7 +1,9 @@
 """`rebalancer lag`: consumer groups by verdict, worst first, and why; one group by partition. From the tables alone."""
 
+import difflib
 import json
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +15,10 @@ from streaming.errors import UsageProblem
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from streaming.lag import LagPicture
 
 WIDTH_IN_FILES = 240
 """One line a group stays one line where no terminal folds it."""
-STYLES = {"ok": "green", "unknown": "dim", "warn": "yellow"}
-"""Of verdicts; all others are red."""
 
 Row = Mapping[str, Any]
 
@@ -50,10 +48,12 @@ def lag(
         return 0
     from rich.console import Console
 
+    from streaming.commands.lag_view import drawn
+
     console = Console()
     if not console.is_terminal:
         console.width = WIDTH_IN_FILES
-    console.print(_drawn(found))
+    console.print(drawn(found, now_ms=time.time_ns() // 1_000_000))
     return 0
 
 
@@ -76,17 +76,34 @@ def read_lag(
     if group_id is not None:
         rows = _of_group(picture, group_id) if picture else []
         if picture is None or not rows:
-            raise UsageProblem(f"group {group_id!r} is not among those seen lately: `rebalancer lag` lists them")
+            raise _unknown_group(picture, group_id, settings)
         causes = causes_of(reader, settings, group_id, rows, newest_ms=picture.newest_event_ms)
-        partitions = _partitions(picture, rows, burrow=burrow)
-        advice = to_json(advice_of(rows))
-        return {**head, "group": group_id, "causes": to_json(causes), "members": advice, "partitions": partitions}
+        return {
+            **head,
+            "group": group_id,
+            "state": max(rows, key=lambda row: row["last_event_time_ms"])["group_state"],
+            "causes": to_json(causes),
+            "members": to_json(advice_of(rows, causes)),
+            "partitions": _partitions(picture, rows, burrow=burrow),
+        }
     if picture is None:
-        return {**head, "groups": []}
+        return {**head, "groups": [], "groups_seen": 0}
     from streaming.serve.groups import verdicts_by_group
 
     groups = _burrow_groups(picture) if burrow else to_json(verdicts_by_group(picture))
-    return {**head, "groups": [row for row in groups if matches.search(row["group"])]}
+    return {**head, "groups": [row for row in groups if matches.search(row["group"])], "groups_seen": len(groups)}
+
+
+def _unknown_group(picture: "LagPicture | None", group_id: str, settings: Settings) -> UsageProblem:
+    """Says whether there are groups at all, and which one may have been meant."""
+    if picture is None:
+        return UsageProblem(
+            f"group {group_id!r}: no group of cluster {settings.kafka.cluster_name} is in the tables yet"
+        )
+    known = picture.partitions["group_id"].unique().to_pylist()
+    close = difflib.get_close_matches(group_id, known, n=1, cutoff=0.6) or [name for name in known if group_id in name]
+    meant = f"did you mean {close[0]!r}?" if close else "`rebalancer lag` lists them"
+    return UsageProblem(f"group {group_id!r} is not among the {len(known)} seen lately: {meant}")
 
 
 def _partitions(picture: "LagPicture", rows: list[dict[str, Any]], *, burrow: bool) -> list[dict[str, Any]]:
@@ -157,50 +174,3 @@ def _pattern(pattern: str) -> re.Pattern[str]:
         return re.compile(pattern)
     except re.error as error:
         raise UsageProblem(f"--match: {pattern!r} is no regular expression: {error}") from None
-
-
-def _drawn(found: dict[str, Any]) -> "RenderableType":
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    rows = found.get("groups", found.get("partitions", []))
-    if not rows:
-        return Text(f"cluster {found['kafka_cluster']}: no consumer group in the tables yet")
-    first = "group" if "groups" in found else "partition"
-    table = Table("verdict", first, box=None, pad_edge=False)
-    table.add_column("lag, records", justify="right")
-    table.add_column("in time", justify="right")
-    table.add_column("why")
-    for row in rows:
-        name = row["group"] if "groups" in found else f"{row['topic']}-{row['partition']}"
-        verdict = Text(row["status"], style=STYLES.get(row["status"], "red"))
-        table.add_row(verdict, name, _count(row["lag_records"]), _time(row["lag_seconds"]), row["why"])
-    told = [
-        Text(f"{one['cause']}: {one['subject']}, {one['figure']}\n  {one['helps']}") for one in found.get("causes", [])
-    ]
-    if found.get("members"):
-        told.append(Text(_advised(found["members"])))
-    return Group(*told, table)
-
-
-def _advised(advice: dict[str, Any]) -> str:
-    """The number of members needed and what each option costs."""
-    if advice["needed"] is None:
-        heaviest = advice["heaviest_partition_ratio"]
-        return f"members: no number is enough, one partition alone takes {heaviest:.0%} of what a member can read"
-    options = [
-        f"{one['members']}: fullest {one['heaviest_ratio']:.0%}, R-score {one['r_score']:.2f}"
-        for one in advice["options"]
-    ]
-    return f"members: {advice['needed']} needed; " + "; ".join(options)
-
-
-def _count(records: int | None) -> str:
-    return "unknown" if records is None else f"{records:,}"
-
-
-def _time(seconds: float | None) -> str:
-    from assignor_core.lag.reasons import duration
-
-    return "unknown" if seconds is None else duration(seconds)

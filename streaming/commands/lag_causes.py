@@ -1,10 +1,11 @@
 """What surrounds one lagging group, read from the tables, and what its lag is put down to. For `rebalancer lag`."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
 from assignor_core.lag import LagStatus
-from assignor_core.lag.diagnosis import Finding, GroupReading, Reading, diagnose
+from assignor_core.lag.diagnosis import Cause, Finding, GroupReading, Reading, diagnose
 from assignor_core.lag.members import MembersAdvice, advise_members
 from streaming import tables
 from streaming.serve.load import LoadPart, read_load
@@ -29,16 +30,19 @@ def causes_of(
     return diagnose(reading)
 
 
-def advice_of(rows: list[dict[str, Any]]) -> MembersAdvice | None:
-    """How many members these partitions of a group need; None where no member shows how much it can read.
+def advice_of(rows: list[dict[str, Any]], causes: Iterable[Finding]) -> MembersAdvice | None:
+    """How many members these partitions of a group with such causes need; None where that is unknown.
 
-    A member that lags reads as much as it can; the most that one was seen to read is what a member can.
+    A member that lags reads as much as it can, so the most that any was seen to read is what a member can. Where one is
+    slow it is not members that are missing.
     """
-    behind = {row["member_id"] for row in rows if row["status"] == LagStatus.WARN and row["member_id"] is not None}
-    read: dict[str, float] = dict.fromkeys(sorted(behind), 0.0)
+    behind = any(row["status"] == LagStatus.WARN and row["member_id"] is not None for row in rows)
+    if not behind or any(found.cause is Cause.SLOW_MEMBER for found in causes):
+        return None
+    read: dict[str, float] = {}
     for row in rows:
-        if row["member_id"] in behind:
-            read[row["member_id"]] += row["consumed_per_sec"] or 0.0
+        if row["member_id"] is not None:
+            read[row["member_id"]] = read.get(row["member_id"], 0.0) + (row["consumed_per_sec"] or 0.0)
     capacity_per_sec = max(read.values(), default=0.0)
     if not capacity_per_sec > 0:
         return None

@@ -2,10 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from assignor_core.lag import LagStatus
+from assignor_core.lag.diagnosis import Cause, Finding
 from streaming.cli import run
+from streaming.commands.lag_causes import advice_of
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
@@ -53,7 +57,8 @@ def test_groups_worst_first_with_one_line_why(settings: Settings, capsys: pytest
     }
     assert command(settings) == 0
     drawn = capsys.readouterr().out.splitlines()
-    assert [line.split()[:2] for line in drawn[1:]] == [
+    assert drawn[0].startswith("cluster test: 5 groups, 1 rewind, 1 stall, 1 warn, 1 unknown, 1 ok; newest sample ")
+    assert [line.split()[:2] for line in drawn[2:]] == [
         ["rewind", "back"], ["stall", "stuck"], ["warn", "slow"], ["unknown", "new"], ["ok", "well"],
     ]  # fmt: skip
 
@@ -66,8 +71,21 @@ def test_one_group_by_partition(settings: Settings, capsys: pytest.CaptureFixtur
         (1, "ok", 0),
     ]
     assert rows[0]["catch_up_seconds"] is None
-    assert command(settings, "--group", "nobody") == 2
-    assert "'nobody' is not among those seen lately" in capsys.readouterr().err
+    assert command(settings, "--group", "stuck") == 0
+    drawn = capsys.readouterr().out.splitlines()
+    assert drawn[0].startswith("group stuck: Stable, 1 member, 2 partitions, 9,500 records behind; newest sample ")
+    assert drawn[-1].split() == ["ok", "t-1", "0", "0", "s", "c", "nothing", "to", "read"]
+
+
+def test_a_group_that_is_not_there_is_told_from_no_groups_at_all(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(settings, "--group", "stuk") == 2
+    assert "group 'stuk' is not among the 5 seen lately: did you mean 'stuck'?" in capsys.readouterr().err
+    assert command(settings, "--group", "zzz") == 2
+    assert "group 'zzz' is not among the 5 seen lately: `rebalancer lag` lists them" in capsys.readouterr().err
+    assert command(settings_for(tmp_path / "elsewhere"), "--group", "stuck") == 2
+    assert "no group of cluster test is in the tables yet" in capsys.readouterr().err
 
 
 def test_burrow_calls_them_otherwise(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,6 +105,10 @@ def test_burrow_calls_them_otherwise(settings: Settings, capsys: pytest.CaptureF
 def test_only_what_matches_and_a_bad_pattern_is_told(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(settings, "--match", "^s", "--json") == 0
     assert [row["group"] for row in json.loads(capsys.readouterr().out)["groups"]] == ["stuck", "slow"]
+    assert command(settings, "--match", "^s") == 0
+    assert capsys.readouterr().out.startswith("cluster test: 2 of 5 groups, 1 stall, 1 warn; newest sample ")
+    assert command(settings, "--match", "^z") == 0
+    assert capsys.readouterr().out.startswith("cluster test: none of 5 groups matches; newest sample ")
     assert command(settings, "--match", "(") == 2
     assert "is no regular expression" in capsys.readouterr().err
 
@@ -120,7 +142,7 @@ def test_a_lagging_group_is_told_which_broker_it_is(tmp_path: Path, capsys: pyte
     ]
     assert causes[0]["figure"] == "2 of 2 partitions behind are led by it, 2 of 6 in all; load 1.50 x mean"
     assert command(settings, "--group", "g") == 0
-    assert capsys.readouterr().out.startswith("hot broker: broker 1, 2 of 2 partitions behind")
+    assert capsys.readouterr().out.splitlines()[1].startswith("hot broker: broker 1, 2 of 2 partitions behind")
 
 
 def test_a_group_with_too_few_members_is_told_how_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,3 +161,18 @@ def test_a_group_with_too_few_members_is_told_how_many(tmp_path: Path, capsys: p
     assert found["members"]["options"][0]["r_score"] == pytest.approx(5 / 4)
     assert command(settings, "--group", "g") == 0
     assert "members: 3 needed; 3: fullest 75%, R-score 1.25" in capsys.readouterr().out
+
+
+def test_where_one_member_is_slow_no_number_of_members_is_advised() -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "topic": "t", "partition": p, "member_id": f"m{p % 3}", "produced_per_sec": 10.0,
+            "status": LagStatus.WARN if p % 3 == 1 else LagStatus.OK, "consumed_per_sec": 4.0 if p % 3 == 1 else 10.0,
+        }
+        for p in range(6)
+    ]  # fmt: skip
+    slow = Finding(Cause.SLOW_MEMBER, "m1", "reads 8/s of 20/s", "look at it")
+    assert advice_of(rows, [slow]) is None
+    advice = advice_of(rows, [])
+    assert advice is not None
+    assert advice.needed == 6  # one that keeps up was seen to read 20/s: two partitions fill it, one fills it by half

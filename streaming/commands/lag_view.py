@@ -1,0 +1,91 @@
+"""How `rebalancer lag` shows what it found on a terminal. Knows plain data only: neither tables nor rules."""
+
+from collections import Counter
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from assignor_core.lag.reasons import duration
+
+STYLES = {"ok": "green", "unknown": "dim", "warn": "yellow"}
+"""Of verdicts; all others are red."""
+
+
+def drawn(found: dict[str, Any], *, now_ms: int) -> RenderableType:
+    """All groups, or one with its causes and partitions; first how old the newest sample is."""
+    newest_ms = found["newest_event_ms"]
+    if newest_ms is None:
+        return Text(f"cluster {found['kafka_cluster']}: no consumer group in the tables yet")
+    age = f"newest sample {duration(max(0, now_ms - newest_ms) / 1000)} ago"
+    if "partitions" in found:
+        return _group(found, age)
+    if not found["groups"]:
+        return Text(f"cluster {found['kafka_cluster']}: none of {found['groups_seen']} groups matches; {age}")
+    return _groups(found, age)
+
+
+def _groups(found: dict[str, Any], age: str) -> RenderableType:
+    rows = found["groups"]
+    counts = ", ".join(f"{count} {status}" for status, count in Counter(row["status"] for row in rows).items())
+    table = _table("group")
+    for row in rows:
+        table.add_row(_verdict(row), row["group"], _count(row["lag_records"]), _time(row["lag_seconds"]), row["why"])
+    shown = str(len(rows)) if len(rows) == found["groups_seen"] else f"{len(rows)} of {found['groups_seen']}"
+    noun = "group" if shown == "1" else "groups"
+    return Group(Text(f"cluster {found['kafka_cluster']}: {shown} {noun}, {counts}; {age}"), table)
+
+
+def _group(found: dict[str, Any], age: str) -> RenderableType:
+    rows = found["partitions"]
+    members = len({row["member_id"] for row in rows if row["member_id"] is not None})
+    lag = sum(row["lag_records"] or 0 for row in rows)
+    parts = (found["state"] or "state unknown", _counted(members, "member"), _counted(len(rows), "partition"))
+    told = [Text(f"group {found['group']}: {', '.join(parts)}, {_counted(lag, 'record')} behind; {age}")]
+    told += [Text(f"{one['cause']}: {one['subject']}, {one['figure']}\n  {one['helps']}") for one in found["causes"]]
+    if found["members"]:
+        told.append(Text(_advised(found["members"])))
+    table = _table("partition", "member")
+    for row in rows:
+        name = f"{row['topic']}-{row['partition']}"
+        figures = (_count(row["lag_records"]), _time(row["lag_seconds"]))
+        table.add_row(_verdict(row), name, *figures, row["client_id"] or "", row["why"])
+    return Group(*told, table)
+
+
+def _table(first: str, *more: str) -> Table:
+    table = Table("verdict", first, box=None, pad_edge=False)
+    table.add_column("lag, records", justify="right")
+    table.add_column("in time", justify="right")
+    for name in (*more, "why"):
+        table.add_column(name)
+    return table
+
+
+def _verdict(row: dict[str, Any]) -> Text:
+    return Text(row["status"], style=STYLES.get(row["status"], "red"))
+
+
+def _advised(advice: dict[str, Any]) -> str:
+    """The number of members needed and what each option costs."""
+    if advice["needed"] is None:
+        heaviest = advice["heaviest_partition_ratio"]
+        return f"members: no number is enough, one partition alone takes {heaviest:.0%} of what a member can read"
+    options = [
+        f"{one['members']}: fullest {one['heaviest_ratio']:.0%}, R-score {one['r_score']:.2f}"
+        for one in advice["options"]
+    ]
+    return f"members: {advice['needed']} needed; " + "; ".join(options)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _count(records: int | None) -> str:
+    return "unknown" if records is None else f"{records:,}"
+
+
+def _time(seconds: float | None) -> str:
+    return "unknown" if seconds is None else duration(seconds)
