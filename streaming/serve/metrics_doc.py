@@ -36,11 +36,12 @@ lag first (where it is about rebalances, with most of them first), so that those
 Rebalances of consumer groups are told from `group_event`, that is by comparing the newest sample of each window
 (`pipeline.window_ms`, a minute) with that of the window before:
 
-- `rebalancer_consumergroup_rebalances_total` counts what that shows, at least: two rebalances between two samples are
-  one; one that is still going on at a sample counts there and again at the next. It counts the events of the running
-  week (from Thursday 00:00 UTC on; of half of `pipeline.retention_ms` where that is less) and begins at 0 with the
-  next. Events of a week are younger than those that expire, so neither a restart of this process nor expiry makes it
-  fall; the end of the week does, and `rate` and `increase` take that for what it is, a counter that began anew.
+- `rebalancer_consumergroup_rebalances_total` counts what that shows, at least: all rebalances between two samples where
+  members tell the group's generation, as Java's do from the second rebalance on; else one, and one that is still going
+  on at a sample counts there and again at the next. It counts the events of the running week (from Thursday 00:00 UTC
+  on; of half of `pipeline.retention_ms` where that is less) and begins at 0 with the next. Events of a week are younger
+  than those that expire, so neither a restart of this process nor expiry makes it fall; the end of the week does, and
+  `rate` and `increase` take that for what it is, a counter that began anew.
 - `rebalancer_consumergroup_rebalance_duration_seconds` is the time from the last sample before the newest rebalance of
   the week to the first sample that showed the group settled (or to the newest, while it isn't). The true duration is
   shorter, by two windows at most: one window says "less than that", only larger values say how long it lasted.
