@@ -5,7 +5,7 @@ entry (APPEND and SUBTRACT), so that a throttle somebody else has set stays as i
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -135,11 +135,14 @@ class Cluster:
 
     def clear_throttle(
         self,
-        brokers: Iterable[int],
+        brokers: Collection[int],
         leaders: Mapping[str, ThrottledReplicas],
         followers: Mapping[str, ThrottledReplicas],
-    ) -> None:
-        """Take away what the two above have set; safe to repeat, and for topics or brokers that are gone."""
+    ) -> list[int]:
+        """Take away what the two above have set; safe to repeat, and for topics or brokers that are gone.
+
+        Returns the brokers that are down: only a broker itself can be asked to drop its rate.
+        """
         alive = {broker["broker_id"] for broker in self._brokers()}
         deleted = {LEADER_RATE: ("DELETE", None), FOLLOWER_RATE: ("DELETE", None)}
         self._alter(ConfigResourceType.BROKER, {str(broker): dict(deleted) for broker in brokers if broker in alive})
@@ -149,6 +152,7 @@ class Cluster:
             {topic: entries for topic, entries in side.items() if topic in existing} for side in (leaders, followers)
         ]
         self._change_replica_lists("SUBTRACT", *kept)
+        return sorted(set(brokers) - alive)
 
     def _change_replica_lists(
         self, operation: str, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]

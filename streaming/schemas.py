@@ -419,7 +419,7 @@ EXECUTION = Table(
         _time("event_time", "When it happened, UTC", nullable=False),
         _text(
             "event",
-            "approved, refused, started, submitted, progress, electing, paused, resumed, done, measured, "
+            "approved, refused, started, submitted, progress, electing, paused, resumed, done, swept, measured, "
             "abort_requested, aborted",
             nullable=False,
         ),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import compute as pc
 
@@ -132,11 +132,13 @@ def _write(root: str, name: str, rows: Sequence[Row], replaced: str | None, tran
         written = delta.transaction_version(transaction.app_id)
         if written is not None and written >= transaction.version:
             return False
-        data = pa.Table.from_pylist([dict(row) for row in rows], schema=arrow_schema(TABLES[name]))
+        _add_new_columns(delta, TABLES[name])
+        # Without comments: where those of the table are others, of an earlier version, delta-rs would refuse the rows.
+        schema = pa.schema(field.remove_metadata() for field in arrow_schema(TABLES[name]))
+        data = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
         properties = CommitProperties(app_transactions=[transaction])
         if replaced is None:
-            # A table that an earlier version has made gets the columns that are new.
-            write_deltalake(delta, data, mode="append", schema_mode="merge", commit_properties=properties)
+            write_deltalake(delta, data, mode="append", commit_properties=properties)
         else:
             write_deltalake(delta, data, mode="overwrite", predicate=replaced, commit_properties=properties)
     except (DeltaError, OSError, pa.ArrowException) as error:
@@ -166,6 +168,14 @@ def read(
 def newest(rows: Iterable[Row], column: str) -> Row | None:
     """The row with the greatest `column`; None of none."""
     return max(rows, key=lambda row: row[column], default=None)
+
+
+def _add_new_columns(delta: DeltaTable, table: Table) -> None:
+    """What an earlier version has made gets the columns that are new; comments that have changed stay as they were."""
+    present = {field.name for field in delta.schema().fields}
+    missing = [field for field in Schema.from_arrow(arrow_schema(table)).fields if field.name not in present]
+    if missing:
+        delta.alter.add_columns(missing)
 
 
 def _check_folder(root: str) -> None:

@@ -28,7 +28,7 @@ from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
 from streaming.control.policies import limits, may_act, next_opening
 from streaming.control.pressure import LagPressure
-from streaming.control.records import PAUSED, RESUMED, ExecutionRecord, PlanRecord
+from streaming.control.records import PAUSED, RESUMED, SWEPT, ExecutionRecord, PlanRecord
 from streaming.control.throttle import AdaptiveRates, throttle_scope
 from streaming.errors import ClusterRequestFailed
 from streaming.settings import Settings
@@ -71,7 +71,7 @@ class Executor:
             f"plan {approved.plan.plan_id[:12]} with {len(approved.plan.movements)} movements",
             now_ms=now_ms,
             throttle_bytes_per_sec=self._settings.control.throttle_bytes_per_sec,
-            throttled_brokers=self._brokers_to_throttle(approved.plan),
+            throttled_brokers=self._brokers_to_throttle(record, approved.plan),
             produce_p99_ms_before=self._latency.highest_ms(),
         )
         self._set_throttle(record, approved.plan, now_ms)
@@ -138,8 +138,8 @@ class Executor:
             case Abort(reason, _):
                 return self._abort_looks >= ABORT_CONFIRMATIONS and self._abort(record, plan, live, reason, now_ms)
             case Done():
-                self.clear_throttle(record, plan)
-                self._record(record, plan, live, "done", _made(plan, live), now_ms)
+                left = self._clear_throttle(record, plan)
+                self._record(record, plan, live, "done", _made(plan, live), now_ms, throttled_brokers=left)
                 return True
         return False
 
@@ -157,27 +157,39 @@ class Executor:
 
     def _pause(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, reason: str, now_ms: int) -> None:
         """Wait without leaving anything on the cluster: a throttle would slow replicas that come back meanwhile."""
-        self.clear_throttle(record, plan)
-        self._record(record, plan, live, PAUSED, reason, now_ms, throttled_brokers=[])
+        left = self._clear_throttle(record, plan)
+        self._record(record, plan, live, PAUSED, reason, now_ms, throttled_brokers=left)
 
     def _go_on(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> None:
         columns = {
-            "throttled_brokers": self._brokers_to_throttle(plan),
+            "throttled_brokers": self._brokers_to_throttle(record, plan),
             "produce_p99_ms_before": self._latency.highest_ms(),
         }
         self._record(record, plan, live, RESUMED, "its time has come", now_ms, **columns)
         self._set_throttle(record, plan, now_ms)
 
-    def clear_throttle(self, record: ExecutionRecord, plan: Plan) -> None:
-        """Take away the throttle that the journal names as ours; safe to repeat."""
-        scope = throttle_scope(plan)
-        self._cluster.clear_throttle(record.events[-1]["throttled_brokers"] or (), scope.leaders, scope.followers)
+    def sweep(self, record: ExecutionRecord, *, now_ms: int) -> bool:
+        """Take away what brokers that were down kept of an ended execution's throttle; True once nothing is left."""
+        owed = record.events[-1]["throttled_brokers"]
+        left = self._cluster.clear_throttle(owed, {}, {})
+        if left != owed:
+            detail = f"throttle of brokers {sorted(set(owed) - set(left))} taken away, which were down at the end"
+            self._journal.write_event(record, SWEPT, detail, now_ms=now_ms, throttled_brokers=left)
+        return not left
 
-    def _brokers_to_throttle(self, plan: Plan) -> list[int]:
+    def _clear_throttle(self, record: ExecutionRecord, plan: Plan) -> list[int]:
+        """Take away the throttle that the journal names as ours; safe to repeat. Brokers that are down keep theirs."""
+        scope = throttle_scope(plan)
+        return self._cluster.clear_throttle(
+            record.events[-1]["throttled_brokers"] or (), scope.leaders, scope.followers
+        )
+
+    def _brokers_to_throttle(self, record: ExecutionRecord, plan: Plan) -> list[int]:
         """A rate that somebody else has set is respected and not ours to remove; a broker that is gone takes none."""
-        foreign = self._cluster.throttle_rates().keys()
+        owed = set(record.events[-1].get("throttled_brokers") or ())
+        foreign = self._cluster.throttle_rates().keys() - owed
         alive = self._cluster.describe().broker_racks.keys()
-        return sorted((throttle_scope(plan).brokers & alive) - foreign)
+        return sorted(((throttle_scope(plan).brokers & alive) - foreign) | owed)
 
     def _set_throttle(self, record: ExecutionRecord, plan: Plan, now_ms: int) -> None:
         scope = throttle_scope(plan)
@@ -201,8 +213,9 @@ class Executor:
             except ClusterRequestFailed as error:
                 log.warning("cancel_refused", execution_id=record.execution_id, error=str(error))
                 return False
-        self.clear_throttle(record, plan)
-        self._record(record, plan, live, "aborted", f"{reason}; {len(moving)} moves in flight cancelled", now_ms)
+        left = self._clear_throttle(record, plan)
+        detail = f"{reason}; {len(moving)} moves in flight cancelled"
+        self._record(record, plan, live, "aborted", detail, now_ms, throttled_brokers=left)
         return True
 
     def _record(

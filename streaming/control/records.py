@@ -12,6 +12,7 @@ MEASURED = "measured"
 PAUSED = "paused"
 RESUMED = "resumed"
 ABORT_REQUESTED = "abort_requested"
+SWEPT = "swept"
 ENDED = frozenset({"done", MEASURED, "aborted", "refused"})
 
 
@@ -43,6 +44,17 @@ class ExecutionRecord:
     def ended(self) -> bool:
         """Whether there is nothing left to do on the cluster."""
         return any(event["event"] in ENDED for event in self.events)
+
+    @property
+    def owes(self) -> bool:
+        """Whether it has ended and brokers that were down still bear its throttle."""
+        return self.ended and bool(self.events[-1]["throttled_brokers"])
+
+    @property
+    def to_be_measured(self) -> bool:
+        """Whether it was carried out, and nobody has told yet what came of it."""
+        names = {event["event"] for event in self.events}
+        return "done" in names and MEASURED not in names
 
     @property
     def started_ms(self) -> int:

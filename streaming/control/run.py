@@ -100,12 +100,14 @@ class ControlLoop:
         self._executor = Executor(cluster, self._journal, settings)
         self._active: tuple[ExecutionRecord, PlanRecord] | None = None
         self._unmeasured: ExecutionRecord | None = None
+        self._owing: list[ExecutionRecord] = []
         self._tidied_ms = now_ms
         self._recover(now_ms)
 
     def tick(self, *, now_ms: int) -> bool:
         """One bounded step; True while an execution is under way that does not wait for its time."""
         if self._active is None:
+            self._owing = [record for record in self._owing if not self._executor.sweep(record, now_ms=now_ms)]
             self._begin_approved(now_ms=now_ms)
         if self._active is not None:
             self._continue(*self._active, now_ms=now_ms)
@@ -128,7 +130,7 @@ class ControlLoop:
         return True
 
     def _recover(self, now_ms: int) -> None:
-        """Find what an earlier process left: an execution under way, or a result not measured."""
+        """Find what an earlier process left: an execution under way, a result not measured, throttles of late."""
         executions = self._journal.executions(now_ms=now_ms)
         for record in executions:
             if not record.ended and record.last_event != APPROVED:
@@ -136,7 +138,8 @@ class ControlLoop:
                 log.info("execution_resumed", execution_id=record.execution_id, plan_id=record.plan_id[:12])
                 self._executor.resume(record, plan.plan, now_ms=now_ms)
                 self._active = (record, plan)
-        if executions and executions[-1].last_event == "done":
+        self._owing = [record for record in executions if record.owes]
+        if executions and executions[-1].to_be_measured:
             self._unmeasured = executions[-1]
 
     def _distrust(self, now_ms: int) -> str | None:
@@ -168,6 +171,7 @@ class ControlLoop:
         record.abort_requested = known[record.execution_id].abort_requested
         if self._executor.tick(record, plan.plan, now_ms=now_ms):
             self._active = None
+            self._owing += [record] if record.owes else []
             self._unmeasured = record if record.last_event == "done" else None
 
     def _measure(self, record: ExecutionRecord, *, now_ms: int) -> None:

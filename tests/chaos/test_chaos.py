@@ -2,14 +2,18 @@
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from assignor_core.live import LivePartition
 from streaming.cluster import Cluster
+from streaming.control.executor import Executor
+from streaming.control.journal import Journal
 from streaming.demo.brokers import EmbeddedCluster
+from streaming.errors import RebalancerError
 from tests.chaos.faults import Expectation
 from tests.chaos.harness import BROKERS, Run, run_once
 
@@ -69,3 +73,45 @@ def test_staged_moves_go_on_after_a_kill_and_are_never_below_or_far_above_the_re
     assert list(dict.fromkeys(settled)) in ([(1, 2), (1, 3), (3, 4)], [(1, 2), (3, 4)], [(1, 2), (1, 3)])
     first = next(look for look in seen if look.reassigning)
     assert (first.adding_replicas, first.removing_replicas) == ((3,), (2,))
+
+
+@pytest.mark.timeout(300)
+def test_a_broker_that_is_down_at_the_end_loses_its_throttle_once_it_is_back(
+    four_brokers: EmbeddedCluster, tmp_path: Path
+) -> None:
+    run = Run(four_brokers, tmp_path, random.Random(7), "chaos-swept", {0: (1, 3)}, {"throttle_bytes_per_sec": 300_000})
+    with run.begun() as record:
+        run.control.kill()  # so that the test itself says when the end is
+        run.control.wait()
+        run.read(record)
+        cluster, journal = Cluster(run.admin), Journal(run.settings)
+        executor, approved = Executor(cluster, journal, run.settings), journal.plan(record.plan_id)
+        if record.last_event == "approved":
+            assert executor.begin(record, approved, now_ms=_now_ms())
+        executor.resume(record, approved.plan, now_ms=_now_ms())
+        assert not executor.tick(record, approved.plan, now_ms=_now_ms())
+        wait_for(lambda: cluster.describe().partitions[(run.topic, 0)].replicas == (1, 3))
+        four_brokers.kill_broker(2)
+        wait_for(lambda: executor.tick(record, approved.plan, now_ms=_now_ms()))
+        assert (record.last_event, record.events[-1]["throttled_brokers"], record.owes) == ("done", [2], True)
+        assert not executor.sweep(record, now_ms=_now_ms())
+        four_brokers.start_broker(2)
+        assert cluster.throttle_rates().keys() == {2}
+        wait_for(lambda: executor.sweep(record, now_ms=_now_ms()))
+        assert (record.last_event, record.owes) == ("swept", False)
+        run.check(record, Expectation())
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Until it holds; a broker that has just died refuses requests until the others know."""
+    deadline = time.monotonic() + 90.0
+    while True:
+        with suppress(RebalancerError):
+            if condition():
+                return
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -67,7 +67,8 @@ def test_what_was_promised_stands_beside_what_was_measured_and_judges_by_the_gre
 
 
 def test_a_table_of_an_earlier_version_gets_the_new_columns(settings: Settings) -> None:
-    old = pa.schema(field for field in tables.arrow_schema(TABLES["execution"]) if field.name not in NEW_COLUMNS)
+    fields = [field for field in tables.arrow_schema(TABLES["execution"]) if field.name not in NEW_COLUMNS]
+    old = pa.schema(field.with_metadata({"comment": "as it was said then"}) for field in fields)
     uri = tables.table_uri(settings.storage.tables, "execution")
     DeltaTable.create(uri, old)
     journal = Journal(settings)
