@@ -2,83 +2,102 @@
 
     make bench-throttle
 
-Three brokers on this machine; each round moves two partitions of a topic of its own while a producer (acks=all) writes
-to all of them. Printed: the rate of copying beside the throttle, and the producer's p50 and p99 beside those before.
+Three brokers on this machine; each round moves two partitions of a topic of its own to a broker that has none of it,
+while a producer (acks=all, a process of its own) writes to all four. Printed: what the receiving broker copied, as it
+counts it itself, beside the throttle that was set meanwhile, and the producer's p50 and p99 beside those before.
 """
 
 import argparse
+import multiprocessing
 import os
 import platform
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
+import httpx
 from confluent_kafka import Producer
 
 from assignor_core.plan import Movement, Plan, plan_to_json
 from streaming import tables
-from streaming.cluster import Cluster
+from streaming.cluster import FOLLOWER_RATE, Cluster
+from streaming.collect.jmx import read_counters
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
+from streaming.control.records import ExecutionRecord
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.kafka_clients import admin_client
 from streaming.settings import Settings
 
 VALUE = b"x" * 1_000
+RECEIVER = 3
+WARM_UP_S = 5.0
+"""The first seconds of a producer are not its normal ones."""
 SKEW: dict[str, dict[str, float]] = {
     name: {"max_over_mean": 1.0} if name == "bytes_in" else {}
     for name in ("bytes_in", "bytes_out", "disk", "leaders", "replicas")
 }
 
+Latencies = list[tuple[float, float]]
+"""(sent at, latency) of each acknowledged record, s."""
+
 
 @dataclass(slots=True)
 class Writer:
-    """Writes at a steady rate and keeps (sent at, latency) of each acknowledged record, s."""
+    """Writes at a steady rate, apart from the executor, whose work would else show as latency."""
 
     servers: list[str]
     topic: str
     rate: int
-    latencies: list[tuple[float, float]] = field(default_factory=list)
-    _ended: threading.Event = field(default_factory=threading.Event)
+    latencies: Latencies = field(default_factory=list)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """In a thread of its own."""
-        thread = threading.Thread(target=self._write)
-        thread.start()
+        """In a process of its own."""
+        context = multiprocessing.get_context("spawn")
+        ended, found = context.Event(), context.Queue()
+        arguments = (self.servers, self.topic, self.rate, ended, found)
+        process = context.Process(target=write, args=arguments, daemon=True)
+        process.start()
         try:
             yield
         finally:
-            self._ended.set()
-            thread.join()
+            ended.set()
+            self.latencies = found.get(timeout=60)
+            process.join()
 
     def percentiles(self, since_s: float, until_s: float) -> tuple[float, float]:
         """p50 and p99 of records sent in that time, ms."""
         found = sorted(latency for sent, latency in self.latencies if since_s <= sent < until_s)
         return found[len(found) // 2] * 1000, found[len(found) * 99 // 100] * 1000
 
-    def _write(self) -> None:
-        producer = Producer({"bootstrap.servers": ",".join(self.servers), "acks": "all", "linger.ms": 0})
-        due = time.monotonic()
-        number = 0
-        while not self._ended.is_set():
-            sent = time.monotonic()
 
-            def delivered(error: object, _message: object, sent: float = sent) -> None:
-                if error is None:
-                    self.latencies.append((sent, time.monotonic() - sent))
+def write(servers: list[str], topic: str, rate: int, ended: Event, found: "Queue[Latencies]") -> None:
+    """Until `ended`; what was acknowledged goes to `found`."""
+    latencies: Latencies = []
+    producer = Producer({"bootstrap.servers": ",".join(servers), "acks": "all", "linger.ms": 0})
+    due = time.monotonic()
+    number = 0
+    while not ended.is_set():
+        sent = time.monotonic()
 
-            producer.produce(self.topic, VALUE, partition=number % 4, on_delivery=delivered)
-            number += 1
-            due += 1 / self.rate
-            while (left := due - time.monotonic()) > 0:
-                producer.poll(min(left, 0.001))
-        producer.flush(30)
+        def delivered(error: object, _message: object, sent: float = sent) -> None:
+            if error is None:
+                latencies.append((sent, time.monotonic() - sent))
+
+        producer.produce(topic, VALUE, partition=number % 4, on_delivery=delivered)
+        number += 1
+        due += 1 / rate
+        while (left := due - time.monotonic()) > 0:
+            producer.poll(min(left, 0.001))
+    producer.flush(30)
+    found.put(latencies)
 
 
 def fill(servers: list[str], topic: str, bytes_each: int) -> None:
@@ -98,6 +117,7 @@ def settings_of(cluster: EmbeddedCluster, folder: Path, control: dict[str, Any],
         {
             "kafka": {"bootstrap_servers": cluster.bootstrap_servers},
             "storage": {"tables": str(folder / "tables"), "checkpoints": str(folder / "checkpoints")},
+            "collect": {"jmx_endpoints": cluster.jmx_endpoints},
             "control": control,
             "planner": {"capacities": limits},
         }
@@ -106,7 +126,7 @@ def settings_of(cluster: EmbeddedCluster, folder: Path, control: dict[str, Any],
 
 def write_load(settings: Settings, rate: float) -> None:
     """One closed window: each broker takes `rate` bytes/s."""
-    now_ms = time.time_ns() // 1_000_000 - 60_000
+    now_ms = _now_ms() - 60_000
     audit = {
         "kafka_cluster": settings.kafka.cluster_name, "window_start": tables.utc(now_ms),
         "window_end": tables.utc(now_ms + 1_000), "covered_ms": 1_000, "sample_count": 1, "is_final": True,
@@ -117,9 +137,52 @@ def write_load(settings: Settings, rate: float) -> None:
     tables.append(settings.storage.tables, "broker_load", rows, transaction_id="bench", transaction_version=now_ms)
 
 
+def approve(journal: Journal, topic: str, size: int) -> tuple[ExecutionRecord, Plan]:
+    """A plan that moves two partitions of `size` bytes from broker 1 to the receiver."""
+    plan = Plan("bench", tuple(Movement(topic, index, (1, 2), (RECEIVER, 2), float(size)) for index in (0, 1)))
+    content = {**plan_to_json(plan), "skew_before": SKEW, "skew_after": SKEW, "elapsed_ms": 0.0}
+    journal.write_plan(content, decision=None, window=None, now_ms=_now_ms())
+    return journal.approve(journal.plan(plan.plan_id), "bench", now_ms=_now_ms()), plan
+
+
+@dataclass(slots=True)
+class Copying:
+    """What the receiver copied and was allowed to, from the first submission to the last movement placed."""
+
+    began_s: float
+    ended_s: float
+    copied_bytes: float
+    allowed_bytes: float
+    """The throttle that was set, times how long."""
+
+
+def carry_out(cluster: Cluster, settings: Settings, journal: Journal, topic: str, size: int) -> Copying:
+    """One execution, watched."""
+    record, plan = approve(journal, topic, size)
+    executor = Executor(cluster, journal, settings)
+    began = looked = time.monotonic()
+    copied, allowed = copied_bytes(settings), 0.0
+    executor.begin(record, journal.plan(plan.plan_id), now_ms=_now_ms())
+    while not executor.tick(record, plan, now_ms=_now_ms()):
+        rate = cluster.throttle_rates().get(RECEIVER, {}).get(FOLLOWER_RATE, 0)
+        now = time.monotonic()
+        allowed += rate * (now - looked)
+        looked = now
+        time.sleep(0.5)
+    return Copying(began, time.monotonic(), copied_bytes(settings) - copied, allowed)
+
+
+def copied_bytes(settings: Settings) -> float:
+    """Bytes that the receiver has copied for reassignments since it started, by its own count."""
+    with httpx.Client(timeout=5.0) as http:
+        counters = read_counters(http, RECEIVER, settings.collect.jmx_endpoints[RECEIVER])
+    assert counters is not None, "the receiver's JMX endpoint does not answer"
+    return counters.reassignment_bytes_in
+
+
 def measure(cluster: EmbeddedCluster, settings: Settings, name: str, options: argparse.Namespace) -> str:
     """One round as a line of the table."""
-    topic = f"throttle-{name}"
+    topic = f"throttle-{name.replace('/', '').replace(' ', '-')}"
     admin = admin_client(settings.kafka)
     try:
         admin.create_topics({topic: {"assignments": {0: [1, 2], 1: [1, 2], 2: [2, 1], 3: [2, 1]}}})
@@ -127,30 +190,19 @@ def measure(cluster: EmbeddedCluster, settings: Settings, name: str, options: ar
         size = options.mb * 1_000_000
         fill(cluster.bootstrap_servers, topic, size)
         write_load(settings, options.rate * len(VALUE) * 2 / 3)
-        moves = tuple(Movement(topic, index, (1, 2), (3, 2), float(size)) for index in (0, 1))
-        plan, journal = Plan("bench", moves), Journal(settings)
-        now_ms = time.time_ns() // 1_000_000
-        content = {**plan_to_json(plan), "skew_before": SKEW, "skew_after": SKEW, "elapsed_ms": 0.0}
-        journal.write_plan(content, decision=None, window=None, now_ms=now_ms)
-        record = journal.approve(journal.plan(plan.plan_id), "bench", now_ms=now_ms)
-        executor = Executor(Cluster(admin), journal, settings)
         writer = Writer(cluster.bootstrap_servers, topic, options.rate)
         with writer.writing():
-            time.sleep(options.before_s)
-            began = time.monotonic()
-            executor.begin(record, journal.plan(plan.plan_id), now_ms=time.time_ns() // 1_000_000)
-            while not executor.tick(record, plan, now_ms=time.time_ns() // 1_000_000):
-                time.sleep(0.2)
-            ended = time.monotonic()
-        # The first seconds of a producer are not its normal ones.
-        before = writer.percentiles(began - options.before_s + 3, began)
-        during = writer.percentiles(began, ended)
+            time.sleep(WARM_UP_S + options.before_s)
+            copying = carry_out(Cluster(admin), settings, Journal(settings), topic, size)
+        before = writer.percentiles(copying.began_s - options.before_s, copying.began_s)
+        during = writer.percentiles(copying.began_s, copying.ended_s)
     finally:
         admin.close()
-    copied = 2 * size / (ended - began) / 1e6
+    elapsed = copying.ended_s - copying.began_s
     return (
-        f"{name:>12} {copied:8.2f} {ended - began:8.1f} {before[0]:8.2f} {during[0]:8.2f} {before[1]:8.1f} "
-        f"{during[1]:8.1f} {during[1] / before[1]:8.2f}"
+        f"{name:>14} {copying.allowed_bytes / elapsed / 1e6:10.2f} {copying.copied_bytes / elapsed / 1e6:8.2f} "
+        f"{copying.copied_bytes / copying.allowed_bytes:7.2f} {elapsed:7.1f} {before[0]:8.2f} {during[0]:8.2f} "
+        f"{before[1]:8.1f} {during[1]:8.1f} {during[1] / before[1]:7.2f}"
     )
 
 
@@ -159,7 +211,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mb", type=int, default=60, help="size of each partition, MB")
     parser.add_argument("--rate", type=int, default=500, help="records of 1 kB per second")
-    parser.add_argument("--before-s", type=float, default=15.0)
+    parser.add_argument("--before-s", type=float, default=30.0)
     options = parser.parse_args()
     rounds: list[tuple[str, dict[str, Any], float | None]] = [
         ("unthrottled", {"throttle_bytes_per_sec": 10**11, "throttle_adaptive": False}, None),
@@ -167,11 +219,18 @@ def main() -> None:
         ("adaptive", {"throttle_bytes_per_sec": 50_000_000}, 6e6),
     ]
     print(f"{platform.machine()}, {os.cpu_count()} cores; 2 of 4 partitions of {options.mb} MB, {options.rate} kB/s")
-    print("              MB/s        s   p50 ms   during   p99 ms   during    ratio")
+    print(
+        f"{'':>14} {'throttle':>10} {'copied':>8} {'share':>7} {'s':>7} {'p50 ms':>8} {'during':>8} {'p99 ms':>8} "
+        f"{'during':>8} {'ratio':>7}"
+    )
     with tempfile.TemporaryDirectory() as home, EmbeddedCluster(Path(home) / "kafka") as cluster:
         for index, (name, control, capacity) in enumerate(rounds):
             settings = settings_of(cluster, Path(home) / str(index), control, capacity)
-            print(measure(cluster, settings, name.split()[0], options), flush=True)
+            print(measure(cluster, settings, name, options), flush=True)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 if __name__ == "__main__":
