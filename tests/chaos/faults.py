@@ -50,15 +50,13 @@ def control_killed_beside_a_stand_by(run: "Run") -> Expectation:
 
 def control_frozen_beside_a_stand_by(run: "Run") -> Expectation:
     """The frozen one wakes up after the other has taken over, and must do nothing."""
-    lease = tables.read(run.settings.storage.tables, "lease")
+    holder = _lease_holder(run, other_than=None)
     frozen, run.control = run.control, run.start_control()
     run.controls.append(frozen)
     time.sleep(5.0)  # the stand-by has started and watches
     os.kill(frozen.pid, signal.SIGSTOP)
     began = time.monotonic()
-    while tables.read(run.settings.storage.tables, "lease")[0]["owner"] == lease[0]["owner"]:
-        assert time.monotonic() - began < TAKE_OVER_MAX_S, "the stand-by never took over"
-        time.sleep(0.2)
+    _lease_holder(run, other_than=holder)
     run.notes.append(f"taken over after {time.monotonic() - began:.1f} s")
     time.sleep(1.0)
     os.kill(frozen.pid, signal.SIGCONT)
@@ -146,6 +144,17 @@ FAULTS: dict[str, Callable[["Run"], Expectation]] = {
         topic_grown,
     )
 }
+
+
+def _lease_holder(run: "Run", *, other_than: str | None) -> str:
+    """Who holds the lease, once somebody does who is not `other_than`."""
+    deadline = time.monotonic() + TAKE_OVER_MAX_S
+    while True:
+        rows = tables.read(run.settings.storage.tables, "lease")
+        if rows and rows[0]["owner"] != other_than:
+            return str(rows[0]["owner"])
+        assert time.monotonic() < deadline, f"nobody took the lease from {other_than}"
+        time.sleep(0.2)
 
 
 def _freeze(process_ids: list[int], duration_s: float) -> None:
