@@ -106,9 +106,9 @@ def _lines(card: Card, panel: Loaded, answers: Answers, timeline: Timeline) -> N
 
 
 def _upwards(axes: Axes, values: list[float], unit: str) -> None:
-    """The axis of values: from 0 on, unless all of them lie close together far above it; seconds in steps of clocks."""
+    """The axis of values: from 0 on, but for ratios, of which little counts; seconds in steps of clocks."""
     low, high = min(values, default=0.0), max(values, default=0.0)
-    bottom = low if low < 0 or high / 2 < low < high else 0.0
+    bottom = low if low < 0 or (unit == "none" and low < high) else 0.0
     top = high if high > bottom else bottom + 1.0
     axes.set_ylim(bottom - 0.02 * (top - bottom), top + 0.1 * (top - bottom))
     step = next((step for step in CLOCK_STEPS if top <= TICKS * step), None)
@@ -152,6 +152,7 @@ def _bars(card: Card, panel: Loaded, answers: Answers, _timeline: Timeline) -> N
     axes.barh(range(len(found)), values, height=0.66, color=[_colour(panel, value) for value in values])
     axes.set_yticks(range(len(found)), [series.name for series in found], fontsize=8, color=INK)
     axes.set_ylim(max(len(found), BARS_MIN) - 0.5, -0.5)
+    axes.set_xlim(min(0.0, *values), max(values) or 1.0)
     for index, value in enumerate(values):
         axes.annotate(human(value, _unit(panel)), (value, index), xytext=(4, 0), textcoords="offset points",
                       va="center", fontsize=8, color=INK)  # fmt: skip

@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import matplotlib as mpl
 from matplotlib.figure import Figure
-from panels import FAINT, INK, Card, Loaded, Series, Timeline, draw
+from panels import FAINT, INK, Card, Loaded, Series, Timeline, draw, human
 
 BOARDS = Path(__file__).parent / "dashboards"
 COLUMNS = 24
@@ -101,7 +101,7 @@ def picture(board: Loaded, span: Span) -> Figure:
             draw(card, panel, [span.ask(target) for target in panel["targets"]], timeline)
     middle = 1 - HEAD_INCHES / 2 / height
     ended = datetime.fromtimestamp(span.end_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    told = f"cluster {span.kafka_cluster}, {(span.end_s - span.start_s) / 60:.0f} minutes to {ended}\n{FOOTNOTE}"
+    told = f"cluster {span.kafka_cluster}, {human(span.end_s - span.start_s, 's')} to {ended}\n{FOOTNOTE}"
     figure.text(0.1 / width, middle, board["title"], fontsize=17, weight="bold", color=INK, va="center")
     figure.text(1 - 0.1 / width, middle, told, fontsize=8.5, color=FAINT, ha="right", va="center")
     return figure

@@ -58,12 +58,14 @@ def plot(result: DemoResult) -> Figure:
         over_time.axvspan(start, end, color="0.85", label="plan carried out")
     over_time.set(xlabel="seconds since the first record", ylabel="bytes in, kB/s (JMX)", title="Load of each broker")
     over_time.set_ylim(bottom=0)
-    over_time.legend(frameon=False, loc="lower right", ncols=2)
+    over_time.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=4)
     for index, broker in enumerate(brokers):
         heights = [result.rates_before[broker] / 1e3, result.rates_after.get(broker, 0.0) / 1e3]
         bars.bar([index * 0.26, 1.2 + index * 0.26], heights, width=0.24, color=colours[broker])
-    bars.set_xticks([0.26, 1.46], [f"before\n{result.ratio_before:.2f}", f"after\n{result.ratio_after:.2f}"])
-    bars.set(title="Before and after (max/mean below)", ylabel="bytes in, kB/s (JMX)")
+    bars.set_xticks(
+        [0.26, 1.46], [f"before\nmax/mean {result.ratio_before:.2f}", f"after\nmax/mean {result.ratio_after:.2f}"]
+    )
+    bars.set(title="Before and after", ylabel="bytes in, kB/s (JMX)")
     return figure
 
 

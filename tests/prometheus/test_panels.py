@@ -42,10 +42,15 @@ def test_nothing_at_all_is_a_line_at_the_bottom(panels: ModuleType) -> None:
     assert high > 1
 
 
-def test_what_hardly_changes_is_shown_from_zero_and_what_does_is_not(panels: ModuleType) -> None:
+def test_rates_and_sizes_are_shown_from_zero_and_ratios_are_not(panels: ModuleType) -> None:
+    assert drawn(panels, "Bps", [70e3, 84e3]).get_ylim()[0] <= 0
     assert drawn(panels, "bytes", [2.1e6] * 5).get_ylim()[0] <= 0
-    assert drawn(panels, "bytes", [1.9e8, 2.0e8]).get_ylim()[0] > 1.8e8
+    assert drawn(panels, "none", [1.01, 1.5]).get_ylim()[0] > 0.9
     assert drawn(panels, "percentunit", [-0.2, 0.3]).get_ylim()[0] < -0.2
+
+
+def test_bars_that_are_all_zero_begin_at_the_left(panels: ModuleType) -> None:
+    assert drawn(panels, "s", [0.0], kind="bargauge").get_xlim() == (0.0, 1.0)
 
 
 def test_seconds_go_in_steps_of_clocks(panels: ModuleType) -> None:
