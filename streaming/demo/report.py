@@ -57,6 +57,7 @@ def plot(result: DemoResult) -> Figure:
         start, end = ((moment - started_ms) / 1000 for moment in (story.execution_started_ms, story.balanced_ms))
         over_time.axvspan(start, end, color="0.85", label="plan carried out")
     over_time.set(xlabel="seconds since the first record", ylabel="bytes in, kB/s (JMX)", title="Load of each broker")
+    over_time.margins(y=0.15)
     over_time.set_ylim(bottom=0)
     over_time.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=4)
     for index, broker in enumerate(brokers):
