@@ -6,9 +6,10 @@ and reported. With staged moves the way has steps (see `staging`). The module de
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Movement, Plan
@@ -107,10 +108,11 @@ def next_step(
 
 def progress_of(plan: Plan, cluster: LiveCluster) -> dict[PartitionKey, Progress]:
     """Where each movement of the plan stands, read off the cluster."""
-    return {
-        (movement.topic, movement.partition): _progress(movement, cluster.partitions.get(_key(movement)))
-        for movement in plan.movements
-    }
+    return {_key(movement): state for movement, state in _states(plan, cluster)}
+
+
+def _states(plan: Plan, cluster: LiveCluster) -> Iterator[tuple[Movement, Progress]]:
+    return ((movement, _progress(movement, cluster.partitions.get(_key(movement)))) for movement in plan.movements)
 
 
 def differences(plan: Plan, cluster: LiveCluster) -> tuple[str, ...]:
@@ -133,6 +135,34 @@ def differences(plan: Plan, cluster: LiveCluster) -> tuple[str, ...]:
         if missing:
             found.append(f"{_name(_key(movement))} would go to broker {missing[0]}, which is not alive")
     return tuple(found)
+
+
+def observed(plan: Plan, cluster: LiveCluster) -> dict[str, Any]:
+    """What a plan rests on besides its replicas, as JSON: leaders of its partitions, partitions of its topics."""
+    counts = Counter(topic for topic, _ in cluster.partitions)
+    keys = [_key(movement) for movement in plan.movements]
+    return {
+        "leaders": [[*key, cluster.partitions[key].leader] for key in keys if key in cluster.partitions],
+        "partition_counts": {topic: counts[topic] for topic in sorted({topic for topic, _ in keys})},
+    }
+
+
+def changes_since(seen: Mapping[str, Any], plan: Plan, cluster: LiveCluster) -> tuple[str, ...]:
+    """How the cluster differs from what was `observed` when the plan was made; what was moved since is left out."""
+    now = observed(plan, cluster)
+    untouched = {_key(movement) for movement, state in _states(plan, cluster) if state is Progress.PENDING}
+    before = {(topic, partition): leader for topic, partition, leader in seen["leaders"]}
+    moved = [
+        f"{_name((topic, partition))} is led by broker {leader}, by broker {before[topic, partition]} when planned"
+        for topic, partition, leader in now["leaders"]
+        if (topic, partition) in untouched and before.get((topic, partition), leader) != leader
+    ]
+    grown = [
+        f"{topic} has {now['partition_counts'][topic]} partitions, {count} when planned"
+        for topic, count in seen["partition_counts"].items()
+        if now["partition_counts"].get(topic) not in (count, 0)
+    ]
+    return (*moved, *grown)
 
 
 def _progress(movement: Movement, live: LivePartition | None) -> Progress:

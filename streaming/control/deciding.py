@@ -15,7 +15,7 @@ from assignor_core.live import LiveCluster
 from assignor_core.maintenance import open_window
 from assignor_core.plan import Plan, plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
-from assignor_core.reconcile import differences
+from assignor_core.reconcile import observed
 from assignor_core.trigger import (
     Evaluation,
     Reason,
@@ -92,7 +92,8 @@ def propose_now(
     began = time.perf_counter()
     plan = propose(model.cluster, chosen)
     elapsed_ms = (time.perf_counter() - began) * 1000
-    return Proposal(plan, {**plan_to_json(plan), "elapsed_ms": elapsed_ms}, windows)
+    content = {**plan_to_json(plan), "observed": observed(plan, live), "elapsed_ms": elapsed_ms}
+    return Proposal(plan, content, windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,7 @@ class Decider:
             return None
         try:
             kept = self._journal.plan(waiting)
-            problem = "; ".join(differences(kept.plan, live)[:5])
+            problem = "; ".join(kept.misfits(live)[:5])
         except UsageProblem as error:
             problem = str(error)
         if problem:

@@ -19,7 +19,6 @@ from assignor_core.reconcile import (
     Step,
     Submit,
     Wait,
-    differences,
     next_step,
     progress_of,
 )
@@ -83,7 +82,7 @@ class Executor:
         if now_ms > approved.expires_ms:
             return f"plan {plan.plan_id[:12]} is {(now_ms - approved.created_ms) / 1000:.0f} s old and has expired"
         live = self._cluster.describe()
-        found = differences(plan, live)
+        found = approved.misfits(live)
         if found:
             return f"the cluster has changed since the plan was made: {'; '.join(found[:5])}"
         ours = {(movement.topic, movement.partition) for movement in plan.movements}

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan
+from assignor_core.reconcile import changes_since, differences
 from streaming import tables
 
 APPROVED = "approved"
@@ -24,6 +26,11 @@ class PlanRecord:
     json: Mapping[str, Any]
     created_ms: int
     expires_ms: int
+
+    def misfits(self, live: LiveCluster) -> tuple[str, ...]:
+        """How the cluster has changed since the plan was made; empty when the plan can be started as approved."""
+        seen = self.json.get("observed")  # plans from a model or another tool have none
+        return (*differences(self.plan, live), *(changes_since(seen, self.plan, live) if seen else ()))
 
 
 @dataclass(slots=True)

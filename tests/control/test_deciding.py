@@ -237,6 +237,22 @@ def test_a_broker_that_is_drained_gets_nothing_and_does_not_count_as_skew(settin
     assert decide(settings, cluster, now_ms + 10 * MINUTE_MS) is not None
 
 
+def test_a_plan_holds_what_it_was_made_on(settings: Settings) -> None:
+    cluster = crowded()
+    proposal = decide(settings, cluster, NOON_MS)
+    assert proposal is not None
+    record = Journal(settings).plan(proposal.plan.plan_id)
+    assert record.misfits(cluster.live) == ()
+    moved = proposal.plan.movements[0]
+    key = (moved.topic, moved.partition)
+    row = cluster.live.partitions[key]
+    grown = {**cluster.live.partitions, key: replace(row, leader=row.replicas[1]), ("t", 8): row}
+    assert record.misfits(replace(cluster.live, partitions=grown)) == (
+        f"t-{moved.partition} is led by broker {row.replicas[1]}, by broker {row.replicas[0]} when planned",
+        "t has 9 partitions, 8 when planned",
+    )
+
+
 def test_draining_moves_everything_off_and_nothing_else(settings: Settings) -> None:
     cluster = skewed()
     internal = {("__consumer_offsets", 0): LivePartition((3, 4), 3, (3, 4))}

@@ -11,8 +11,10 @@ from assignor_core.reconcile import (
     Step,
     Submit,
     Wait,
+    changes_since,
     differences,
     next_step,
+    observed,
     progress_of,
 )
 
@@ -142,6 +144,19 @@ def test_what_differs_from_the_approved_plan_is_named() -> None:
         "t-2 is gone",
     )
     assert differences(plan(((1,), (2,))), cluster(at(1))) == ()
+
+
+def test_what_a_plan_rests_on_besides_its_replicas_is_compared_too() -> None:
+    wanted = plan(((1, 2), (3, 2)), ((2, 1), (3, 1)))
+    seen = observed(wanted, cluster(at(1, 2), at(2, 1)))
+    assert changes_since(seen, wanted, cluster(at(1, 2), at(2, 1))) == ()
+    assert changes_since(seen, wanted, cluster(at(1, 2, leader=2), at(2, 1), at(1))) == (
+        "t-0 is led by broker 2, by broker 1 when planned",
+        "t has 3 partitions, 2 when planned",
+    )
+    # What was moved by the plan itself is led by another broker as planned, and a topic that is gone is told elsewhere.
+    assert changes_since(seen, wanted, cluster(at(3, 2), at(2, 1))) == ()
+    assert changes_since(seen, wanted, cluster()) == ()
 
 
 def test_a_plan_that_only_replaces_lost_replicas_does_not_wait_for_them() -> None:

@@ -6,11 +6,13 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
 from assignor_core.plan import Movement, Plan, plan_to_json
+from assignor_core.reconcile import observed
 from assignor_core.trigger import TriggerState
 from streaming import tables
 from streaming.cluster import Cluster
@@ -52,11 +54,16 @@ def make_topic(admin: KafkaAdminClient, settings: Settings, assignments: dict[in
 
 
 def approve(
-    journal: Journal, movements: list[Movement], *, now_ms: int | None = None, in_windows_only: bool = False
+    journal: Journal,
+    movements: list[Movement],
+    *,
+    now_ms: int | None = None,
+    in_windows_only: bool = False,
+    seen: dict[str, Any] | None = None,
 ) -> tuple[ExecutionRecord, PlanRecord]:
     """Write a plan of these movements and its approval."""
     plan = Plan("test", tuple(movements))
-    content = {**plan_to_json(plan), "skew_before": SKEW, "skew_after": SKEW, "elapsed_ms": 1.0}
+    content = {**plan_to_json(plan), "skew_before": SKEW, "skew_after": SKEW, "observed": seen, "elapsed_ms": 1.0}
     now_ms = now_ms or time.time_ns() // 1_000_000
     journal.write_plan(content, decision=None, window=None, now_ms=now_ms)
     approved = journal.plan(plan.plan_id)
@@ -171,6 +178,30 @@ def test_a_plan_for_another_placement_is_refused(settings: Settings, admin: Kafk
     assert record.last_event == "refused"
     assert "has replicas [1], planned for [2]" in record.events[-1]["detail"]
     assert cluster.describe().partitions[(topic, 0)].replicas == (1,)
+
+
+def test_a_plan_is_refused_where_a_leader_has_moved_or_the_topic_has_grown(
+    settings: Settings, admin: KafkaAdminClient
+) -> None:
+    topic = make_topic(admin, settings, {0: [1, 2], 1: [2, 3]})
+    cluster, journal = Cluster(admin), Journal(settings)
+    movements = [Movement(topic, 0, (1, 2), (3, 2), 1.0)]
+    seen = observed(Plan("test", tuple(movements)), cluster.describe())
+    assert seen == {"leaders": [[topic, 0, 1]], "partition_counts": {topic: 2}}
+    # The same replicas as before in the end, led by the other one.
+    for replicas in ((2, 1), (1, 2)):
+        cluster.reassign({(topic, 0): replicas})
+        assert eventually(lambda wanted=replicas: cluster.describe().partitions[(topic, 0)].replicas == wanted)
+        if replicas == (2, 1):
+            cluster.elect_preferred([(topic, 0)])
+    admin.create_partitions({topic: {"count": 3, "assignments": [[1, 2]]}})
+    assert eventually(lambda: (topic, 2) in cluster.describe().partitions)
+    record, approved = approve(journal, movements, seen=seen)
+    assert not Executor(cluster, journal, settings).begin(record, approved, now_ms=time.time_ns() // 1_000_000)
+    assert f"{topic}-0 is led by broker 2, by broker 1 when planned" in record.events[-1]["detail"]
+    assert f"{topic} has 3 partitions, 2 when planned" in record.events[-1]["detail"]
+    assert cluster.describe().partitions[(topic, 0)].replicas == (1, 2)
+    assert no_throttle_left(cluster, topic)
 
 
 def test_a_throttle_of_somebody_else_stays(
