@@ -5,14 +5,12 @@ Reads `group_lag` only of topics that those brokers lead, and only when asked; o
 
 from collections.abc import Iterable
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from assignor_core.lag import LagStatus, PartitionVerdict, brokers_falling_behind
 from assignor_core.live import LiveCluster
 from streaming import tables
 from streaming.lag import COLUMNS, judge, since
-from streaming.schemas import TABLES
 from streaming.settings import Settings
 
 
@@ -28,9 +26,7 @@ def groups_behind(
         & (pc.field("window_start") >= since(tables.utc(now_ms), settings))
         & pc.field("topic").isin(sorted({topic for topic, _ in leaders}))
     )
-    rows = tables.read(settings.storage.tables, "group_lag", columns=list(COLUMNS), where=where)
-    schema = pa.schema([field for field in tables.arrow_schema(TABLES["group_lag"]) if field.name in COLUMNS])
-    picture = judge(pa.Table.from_pylist(rows, schema=schema), settings)
+    picture = judge(tables.read_arrow(settings.storage.tables, "group_lag", columns=COLUMNS, where=where), settings)
     if picture is None or now_ms - picture.newest_event_ms > stale_after_ms:
         return {}
     columns = picture.partitions.select(["group_id", "topic", "partition", "status", "lag_records"]).to_pylist()
