@@ -103,7 +103,7 @@ def broker_down(cluster: EmbeddedCluster, pipeline: Supervised, seconds: int) ->
 def disk_full(pipeline: Supervised, folder: Path) -> dict[str, Any]:
     """No byte free below tables and checkpoints while records come in; then there is room again."""
     ballast = folder / "ballast"
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + DEADLINE_S
     for chunk in range(CHUNKS):
         if chunk == CHUNKS // 3:
             while samples_counted(pipeline.settings) == 0 and time.monotonic() < deadline:
