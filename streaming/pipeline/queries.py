@@ -4,6 +4,7 @@ Two topics in one query would share a watermark: an idle one would hold back the
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -133,18 +134,18 @@ class WindowWriter:
             if span is None or not span["rows"]:
                 return
             query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._name
-            audited = _audited(rows, batch_id, query_id)
+            audit = {"is_final": False, "updated_at": datetime.now(UTC), "batch_id": batch_id, "query_id": query_id}
             # From here on Spark drops what is older than the newest event less the delay.
             watermark = utc(span["newest"] - self._watermark_ms)
             fits_driver = span["rows"] <= DRIVER_ROWS_MAX
-            collected = audited.drop("window").toArrow() if fits_driver else None
+            collected = _with_constants(rows.drop("window").toArrow(), audit) if fits_driver else None
             gained: list[int | None] = []
             for target, location, window_table in self._targets:
                 transaction = (f"{query_id}:{target.table.name}", batch_id)
                 if collected is not None:
                     gained.append(window_table.upsert(target.arrow_of(collected), transaction, watermark))
                 else:
-                    chosen = target.rows_of(audited)
+                    chosen = target.rows_of(rows.withColumns({name: f.lit(value) for name, value in audit.items()}))
                     upsert_spark(chosen, location, target.table, transaction, span["oldest"])
                     finalize_spark(batch.sparkSession, location, watermark)
                     window_table.forget()
@@ -158,13 +159,13 @@ class WindowWriter:
             maintenance.run_if_due(now_ms=time.time_ns() // 1_000_000)
 
 
-def _audited(rows: DataFrame, batch_id: int, query_id: str) -> DataFrame:
-    return (
-        rows.withColumn("is_final", f.lit(False))
-        .withColumn("updated_at", f.lit(datetime.now(UTC)))
-        .withColumn("batch_id", f.lit(batch_id))
-        .withColumn("query_id", f.lit(query_id))
-    )
+def _with_constants(rows: pa.Table, values: Mapping[str, object]) -> pa.Table:
+    """The same value in every row. Not as Spark's literals: they would be part of its generated code, made anew, and
+    compiled anew, for each batch.
+    """
+    for name, value in values.items():
+        rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
+    return rows
 
 
 def _start_rejects(session: SparkSession, settings: Settings, windows: list[StreamingQuery]) -> StreamingQuery:

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from streaming.pipeline.offsets import Offsets, offsets_of, planned
 from streaming.pipeline.records import ACCEPTED_ROWS, REJECTED_ROWS
 
-EARLIEST = -1
-"""Of a partition whose first batch began at the earliest record there was."""
+EARLIEST = 0
+"""Stands for the beginning of a partition's first batch, which is the earliest record there was."""
 POLL_INTERVAL_S = 0.2
 
 

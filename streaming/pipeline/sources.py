@@ -28,6 +28,13 @@ from streaming.pipeline.records import (
 )
 from streaming.settings import Settings
 
+FETCH_OPTIONS = {
+    # Kafka's 1 MiB is some thousand records: the executors would wait for the next fetch as long as they work.
+    "max.partition.fetch.bytes": str(8 * 1_048_576),
+    "max.poll.records": "5000",
+    "receive.buffer.bytes": str(1_048_576),
+}
+
 _ROW = StructType([StructField(name, StringType()) for name in ("payload", "reason", "field")])
 Adapted = list[tuple[str | None, str | None, str | None]]
 
@@ -67,7 +74,7 @@ def rejected_rows(session: SparkSession, settings: Settings) -> DataFrame:
 def raw_rows(session: SparkSession, settings: Settings, *topics: str) -> DataFrame:
     """Kafka's columns, from each topic's start where there is no checkpoint yet."""
     reader = session.readStream.format("kafka").option("subscribe", ",".join(topics))
-    for key, value in spark_options(settings.kafka).items():
+    for key, value in (spark_options(settings.kafka) | FETCH_OPTIONS).items():
         reader = reader.option(f"kafka.{key}", value)
     return (
         reader.option("startingOffsets", "earliest")

@@ -139,7 +139,8 @@ def _execution(events: list[dict[str, Any]]) -> Figures:
         **_figures(last),
         "started_ms": _started_ms(events),
         "ended_ms": None if ended is None else tables.to_ms(ended["event_time"]),
-        "under_way": ended is None and any(row["event"] in UNDER_WAY for row in events),
+        # One that pauses until its hours come has nothing on the cluster, and isn't stuck.
+        "under_way": ended is None and last["event"] != "paused" and any(row["event"] in UNDER_WAY for row in events),
     }
 
 
