@@ -59,6 +59,13 @@ def arrow_schema(table: Table) -> pa.Schema:
     )
 
 
+def row_schema(table: Table) -> pa.Schema:
+    """The same without comments, for rows that are written: where those of the table are others, of an earlier version,
+    delta-rs would refuse the rows.
+    """
+    return pa.schema(field.remove_metadata() for field in arrow_schema(table))
+
+
 def table_uri(root: str, name: str) -> str:
     """Where table `name` lies below the settings' folder or URI."""
     return f"{root.rstrip('/')}/{name}"
@@ -77,14 +84,16 @@ def open_table(root: str, name: str) -> DeltaTable | None:
 
 
 def create_table(root: str, name: str) -> DeltaTable:
-    """The table, made with its schema and comments where it isn't there yet; raises TableUnavailable."""
+    """The table, made with its schema and comments where it isn't there yet, and with the columns that are new where an
+    earlier version has made it; raises TableUnavailable.
+    """
     table = TABLES[name]
     uri = table_uri(root, name)
     _check_folder(root)
     try:
         if "://" not in uri:
             Path(uri).mkdir(parents=True, exist_ok=True)
-        return DeltaTable.create(
+        delta = DeltaTable.create(
             uri,
             arrow_schema(table),
             mode="ignore",
@@ -92,8 +101,10 @@ def create_table(root: str, name: str) -> DeltaTable:
             description=table.comment,
             configuration={**CONFIGURATION, **table.configuration},
         )
+        _add_new_columns(delta, table)
     except (DeltaError, OSError) as error:
         raise TableUnavailable(f"table {name} at {uri} can't be made: {_first_line(error)}") from None
+    return delta
 
 
 def append(root: str, name: str, rows: Sequence[Row], *, transaction_id: str, transaction_version: int) -> bool:
@@ -132,10 +143,7 @@ def _write(root: str, name: str, rows: Sequence[Row], replaced: str | None, tran
         written = delta.transaction_version(transaction.app_id)
         if written is not None and written >= transaction.version:
             return False
-        _add_new_columns(delta, TABLES[name])
-        # Without comments: where those of the table are others, of an earlier version, delta-rs would refuse the rows.
-        schema = pa.schema(field.remove_metadata() for field in arrow_schema(TABLES[name]))
-        data = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+        data = pa.Table.from_pylist([dict(row) for row in rows], schema=row_schema(TABLES[name]))
         properties = CommitProperties(app_transactions=[transaction])
         if replaced is None:
             write_deltalake(delta, data, mode="append", commit_properties=properties)
@@ -182,7 +190,7 @@ def newest(rows: Iterable[Row], column: str) -> Row | None:
 
 
 def _add_new_columns(delta: DeltaTable, table: Table) -> None:
-    """What an earlier version has made gets the columns that are new; comments that have changed stay as they were."""
+    """Comments that have changed stay as they were."""
     present = {field.name for field in delta.schema().fields}
     missing = [field for field in Schema.from_arrow(arrow_schema(table)).fields if field.name not in present]
     if missing:

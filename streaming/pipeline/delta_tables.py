@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from streaming.schemas import ColumnType, Table
-from streaming.tables import arrow_schema, create_table
+from streaming.tables import create_table, row_schema
 
 TRANSACTION_ID = "spark.databricks.delta.write.txnAppId"
 TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -92,8 +92,8 @@ class WindowTable:
             return 0
         windows = delta.to_pyarrow_dataset()
         since = min(self._open_since or _oldest_open(windows), pc.min(rows["window_start"]).as_py())
-        present = windows.to_table(filter=pc.field("window_start") >= since)
-        schema = arrow_schema(self._table)
+        schema = row_schema(self._table)
+        present = windows.to_table(schema.names, pc.field("window_start") >= since)
         fresh = closed_by(fullest(present.cast(schema), rows.cast(schema), self._table.key), watermark)
         write_deltalake(
             delta,

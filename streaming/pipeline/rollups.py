@@ -27,7 +27,7 @@ from streaming.schemas import (
     Table,
 )
 from streaming.settings import Settings
-from streaming.tables import arrow_schema, create_table, table_uri, to_ms, utc
+from streaming.tables import create_table, row_schema, table_uri, to_ms, utc
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -135,7 +135,7 @@ def rolled_up(windows: ds.Dataset, rollup: Rollup, period_start_ms: int) -> pa.T
         if rows.num_rows:
             part = _part(rows.sort_by("window_start"), rollup)
             parts = part if parts is None else _joined(pa.concat_tables([parts, part]), rollup)
-    schema = arrow_schema(rollup.target)
+    schema = row_schema(rollup.target)
     return schema.empty_table() if parts is None else _finished(parts, rollup, period_start_ms).cast(schema)
 
 

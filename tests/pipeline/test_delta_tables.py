@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ def window(broker: int, samples: int, **columns: Any) -> dict[str, Any]:
 
 
 def arrow(*rows: dict[str, Any]) -> pa.Table:
-    return pa.Table.from_pylist(list(rows), schema=tables.arrow_schema(BROKER_LOAD))
+    return pa.Table.from_pylist(list(rows), schema=tables.row_schema(BROKER_LOAD))
 
 
 def counts(root: Path) -> dict[int, int]:
@@ -46,6 +47,20 @@ def test_a_transaction_is_written_once_and_the_fuller_row_wins(tmp_path: Path) -
     table.upsert(arrow(window(3, 1)), ("q", 2), later)
     assert table.upsert(arrow(window(1, 99)), ("q", 3), later) == 0
     assert counts(tmp_path) == {1: 3, 2: 4, 3: 1}  # final rows stay as they are
+
+
+def test_a_table_of_an_earlier_version_is_written_on(tmp_path: Path) -> None:
+    """Its comments were other ones, and a column of today wasn't there."""
+    columns = [field for field in tables.arrow_schema(BROKER_LOAD) if field.name != "rack"]
+    DeltaTable.create(
+        tables.table_uri(str(tmp_path), "broker_load"),
+        pa.schema([field.with_metadata({"comment": f"once {field.name}"}) for field in columns]),
+    )
+    create_window_table(str(tmp_path), BROKER_LOAD)
+    table = WindowTable(tables.table_uri(str(tmp_path), "broker_load"), BROKER_LOAD)
+    assert table.upsert(arrow(window(1, 3)), ("q", 0), NEVER) == 3
+    assert table.upsert(arrow(window(1, 9, rack="a")), ("q", 1), NEVER) == 6
+    assert [(row["sample_count"], row["rack"]) for row in tables.read(str(tmp_path), "broker_load")] == [(9, "a")]
 
 
 def test_windows_close_whether_their_writer_remembers_them_or_not(tmp_path: Path) -> None:
