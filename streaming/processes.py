@@ -10,9 +10,10 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -34,7 +35,7 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start `command` with its output in `log`; unless `orphan_allowed`, the kernel ends it when this process dies."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output:
+    with log.open("ab") as output, _handlers_wait():
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -45,6 +46,28 @@ def start(
             start_new_session=True,
             preexec_fn=None if orphan_allowed else die_with_parent,
         )
+
+
+@contextmanager
+def _handlers_wait() -> Iterator[None]:
+    """Ctrl-C and SIGTERM are handled once this is over. An exception that a handler raises while Python forks would be
+    printed and forgotten: it runs hooks of its own there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread only
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    replaced = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in replaced:
+        signal.signal(number, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in replaced.items():
+            signal.signal(number, handler)
+        for arrived in came:
+            signal.raise_signal(arrived)
 
 
 def note(processes: Mapping[str, int], file: Path) -> None:

@@ -191,7 +191,7 @@ class EmbeddedCluster:
             command = [
                 jars.java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", jars.class_path("broker"),
                 f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Dbroker.log={broker.folder / 'format.log'}",
-                "kafka.tools.StorageTool", "format", "--cluster-id", self._cluster_id, "--config", str(settings),
+                "kafka.tools.StorageTool", "format", f"--cluster-id={self._cluster_id}", "--config", str(settings),
             ]  # fmt: skip
             formatters.append(processes.start(command, log=broker.folder / "format.log"))
         for broker, formatter in zip(self.brokers, formatters, strict=True):
