@@ -3,10 +3,12 @@
 import json
 import time
 import uuid
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from kafka import KafkaProducer
-from kafka.errors import BrokerResponseError
+from kafka.errors import BrokerResponseError, NoError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streaming.collect.groups import GroupSampler
@@ -103,17 +105,18 @@ def test_a_broker_that_is_down_is_survived(tmp_path_factory: pytest.TempPathFact
         )
         groups = groups_on_all_brokers(own)
         with Collector(own) as collector:
-            collector.sample(now_ms=now_ms())
-            assert seen(collector).groups.keys() == groups
+            look_until(collector, lambda seen: seen.groups.keys() == groups)
             cluster.kill_broker(3)
-            deadline = time.monotonic() + 60
-            while (
-                collector.sample(now_ms=now_ms()) == 0
-                or 3 in seen(collector).racks
-                or seen(collector).groups.keys() != groups  # those that it coordinated are read from who does now
-            ):
-                assert time.monotonic() < deadline, "the collector didn't get over a broker that is down"
-                time.sleep(0.5)
+            # Those that it coordinated are read from who does now.
+            look_until(collector, lambda seen: 3 not in seen.racks and seen.groups.keys() == groups)
+
+
+def look_until(collector: Collector, condition: Callable[[Observation], bool]) -> None:
+    """Look again and again, until a look that gave records fulfils it."""
+    deadline = time.monotonic() + 60
+    while collector.sample(now_ms=now_ms()) == 0 or not condition(seen(collector)):
+        assert time.monotonic() < deadline, f"never seen in 60 s; the newest: {seen(collector)}"
+        time.sleep(0.5)
 
 
 def groups_on_all_brokers(settings: Settings) -> set[str]:
@@ -124,15 +127,20 @@ def groups_on_all_brokers(settings: Settings) -> set[str]:
     admin.wait_for_topics(["read"])
     deadline = time.monotonic() + 60
     for group in sorted(groups):
-        while True:
-            try:
-                admin.alter_group_offsets(group, {TopicPartition("read", 0): OffsetAndMetadata(0, "", -1)})
-                break
-            except BrokerResponseError:  # the topic of offsets is being made
-                assert time.monotonic() < deadline, "no coordinator came up"
-                time.sleep(0.2)
+        while not committed(admin, group):  # the topic of offsets is being made, or its coordinator is loading
+            assert time.monotonic() < deadline, "no coordinator came up"
+            time.sleep(0.2)
     admin.close()
     return groups
+
+
+def committed(admin: Any, group: str) -> bool:
+    """Whether an offset of the group could be committed: refusals are raised, or told per partition."""
+    partition = TopicPartition("read", 0)
+    try:
+        return admin.alter_group_offsets(group, {partition: OffsetAndMetadata(0, "", -1)})[partition] is NoError
+    except BrokerResponseError:
+        return False
 
 
 def seen(collector: Collector) -> Observation:
