@@ -59,37 +59,29 @@ class Executor:
         if record.abort_requested:
             self._journal.write_event(record, "aborted", "a person asked to stop before it began", now_ms=now_ms)
             return False
-        problem = self._problem(approved, now_ms)
+        if now_ms > approved.expires_ms:
+            age_s = (now_ms - approved.created_ms) / 1000
+            return self._refuse(record, f"plan {record.plan_id[:12]} is {age_s:.0f} s old and has expired", now_ms)
+        live = self._cluster.describe()
+        problem = _misfit(approved, live)
         if problem:
-            self._journal.write_event(record, "refused", problem, now_ms=now_ms)
-            log.warning("plan_refused", plan_id=record.plan_id[:12], reason=problem)
-            return False
+            return self._refuse(record, problem, now_ms)
         self._journal.write_event(
             record,
             "started",
             f"plan {approved.plan.plan_id[:12]} with {len(approved.plan.movements)} movements",
             now_ms=now_ms,
             throttle_bytes_per_sec=self._settings.control.throttle_bytes_per_sec,
-            throttled_brokers=self._brokers_to_throttle(record, approved.plan),
+            throttled_brokers=self._brokers_to_throttle(record, approved.plan, live),
             produce_p99_ms_before=self._latency.highest_ms(),
         )
         self._set_throttle(record, approved.plan, now_ms)
         return True
 
-    def _problem(self, approved: PlanRecord, now_ms: int) -> str | None:
-        """What speaks against carrying out this plan now; None if nothing does."""
-        plan = approved.plan
-        if now_ms > approved.expires_ms:
-            return f"plan {plan.plan_id[:12]} is {(now_ms - approved.created_ms) / 1000:.0f} s old and has expired"
-        live = self._cluster.describe()
-        found = approved.misfits(live)
-        if found:
-            return f"the cluster has changed since the plan was made: {'; '.join(found[:5])}"
-        ours = {(movement.topic, movement.partition) for movement in plan.movements}
-        foreign = sorted(live.reassigning() - ours)
-        if foreign:
-            return f"{len(foreign)} other partitions are being reassigned, first {foreign[0][0]}-{foreign[0][1]}"
-        return None
+    def _refuse(self, record: ExecutionRecord, problem: str, now_ms: int) -> bool:
+        self._journal.write_event(record, "refused", problem, now_ms=now_ms)
+        log.warning("plan_refused", plan_id=record.plan_id[:12], reason=problem)
+        return False
 
     def resume(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> None:
         """Go on with an execution of a process that is gone: its throttle may not have been set yet."""
@@ -161,7 +153,7 @@ class Executor:
 
     def _go_on(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> None:
         columns = {
-            "throttled_brokers": self._brokers_to_throttle(record, plan),
+            "throttled_brokers": self._brokers_to_throttle(record, plan, live),
             "produce_p99_ms_before": self._latency.highest_ms(),
         }
         self._record(record, plan, live, RESUMED, "its time has come", now_ms, **columns)
@@ -183,12 +175,11 @@ class Executor:
             record.events[-1]["throttled_brokers"] or (), scope.leaders, scope.followers
         )
 
-    def _brokers_to_throttle(self, record: ExecutionRecord, plan: Plan) -> list[int]:
+    def _brokers_to_throttle(self, record: ExecutionRecord, plan: Plan, live: LiveCluster) -> list[int]:
         """A rate that somebody else has set is respected and not ours to remove; a broker that is gone takes none."""
         owed = set(record.events[-1].get("throttled_brokers") or ())
         foreign = self._cluster.throttle_rates().keys() - owed
-        alive = self._cluster.describe().broker_racks.keys()
-        return sorted(((throttle_scope(plan).brokers & alive) - foreign) | owed)
+        return sorted(((throttle_scope(plan).brokers & live.broker_racks.keys()) - foreign) | owed)
 
     def _set_throttle(self, record: ExecutionRecord, plan: Plan, now_ms: int) -> None:
         scope = throttle_scope(plan)
@@ -254,6 +245,18 @@ class Executor:
                 held = sum(sizes.get((broker, key), 0) for broker in receiving)
                 total += min(round(movement.bytes_to_move), held)
         return total
+
+
+def _misfit(approved: PlanRecord, live: LiveCluster) -> str | None:
+    """What of the live cluster speaks against carrying out this plan; None if nothing does."""
+    found = approved.misfits(live)
+    if found:
+        return f"the cluster has changed since the plan was made: {'; '.join(found[:5])}"
+    ours = {(movement.topic, movement.partition) for movement in approved.plan.movements}
+    foreign = sorted(live.reassigning() - ours)
+    if foreign:
+        return f"{len(foreign)} other partitions are being reassigned, first {foreign[0][0]}-{foreign[0][1]}"
+    return None
 
 
 def _moving(plan: Plan, live: LiveCluster) -> list[PartitionKey]:
