@@ -105,7 +105,10 @@ class PipelineSettings(Section):
     trigger_interval_ms: Milliseconds = Field(5_000, description="Time between micro-batches")
     clock_skew_max_ms: Milliseconds = Field(60_000, description="A sample further in the future is rejected")
     shuffle_partitions: int = Field(2, ge=1, le=10_000, description="Frozen into the checkpoint at the first start")
-    records_per_batch_max: int = Field(500_000, ge=1, description="Most records read in one micro-batch and topic")
+    records_per_batch_max: int = Field(1_000_000, ge=1, description="Most records read in one micro-batch and topic")
+    python_on_executors: bool = Field(
+        True, description="Our records are parsed and summed in Python with Arrow; false: in the JVM alone, slower"
+    )
     driver_memory: str = Field("2g", pattern=r"^\d+[kmgt]$", description="Heap of the driver")
     retention_ms: int = Field(90 * 86_400_000, ge=60_000, description="How long window rows are kept")
     rollup_retention_ms: int = Field(

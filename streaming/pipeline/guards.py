@@ -18,7 +18,7 @@ from streaming.pipeline.offsets import newest_planned
 from streaming.settings import Settings
 
 FINGERPRINT = "fingerprint.json"
-WINDOWS_VERSION = 1
+WINDOWS_VERSION = 2
 """To be raised with any change of keys, aggregates or sources that an older checkpoint's state can't be read with."""
 
 TWO_WAYS_OUT = (

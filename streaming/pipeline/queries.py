@@ -28,7 +28,7 @@ from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
 from streaming.pipeline.sound_ranges import Range, wait_until_read
-from streaming.pipeline.sources import BYTE_RATES, LAGS, accepted_rows, rejected_rows
+from streaming.pipeline.sources import BYTE_RATES, LAGS, accepted_rows, rejected_rows, summed_rows
 from streaming.pipeline.windows import lag_windows, load_windows
 from streaming.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
 from streaming.settings import Settings
@@ -73,11 +73,11 @@ def start_queries(
     """
     replicas, totals = Target(PARTITION_LOAD, with_topic=True), Target(BROKER_LOAD, with_topic=False)
     lags = Target(GROUP_LAG, with_topic=None)
-    of_loads, of_lags = load_windows, lag_windows
+    of_loads, of_lags, rows = load_windows, lag_windows, summed_rows
     if settings.topics.foreign:
-        of_loads, of_lags = mixed_load_windows, mixed_lag_windows
-    load = of_loads(accepted_rows(session, settings, BYTE_RATES), settings.pipeline)
-    lag = of_lags(accepted_rows(session, settings, LAGS), settings.pipeline)
+        of_loads, of_lags, rows = mixed_load_windows, mixed_lag_windows, accepted_rows
+    load = of_loads(rows(session, settings, BYTE_RATES), settings.pipeline)
+    lag = of_lags(rows(session, settings, LAGS), settings.pipeline)
     context = session.sparkContext
     context.setLocalProperty("spark.scheduler.pool", "windows")
     queries = [

@@ -24,13 +24,19 @@ REJECTED_ROWS, ACCEPTED_ROWS = "rejected_rows", "accepted_rows"
 VALUE_BYTES_MAX = 1_048_576
 EVENT_TIME_MIN_MS = 1_000_000_000_000
 """September 2001: what is older was not meant in milliseconds."""
+RATE_MAX = 1e15
+"""A petabyte a second. Sums over a window must never become infinite or overflow: the query would die of them, at each
+start again.
+"""
+INTERVAL_MAX_MS = 30 * 86_400_000
 
 _STRING, _LONG, _INTEGER, _DOUBLE = StringType(), LongType(), IntegerType(), DoubleType()
 
 
 @dataclass(frozen=True, slots=True)
 class RecordShape:
-    """Fields of one topic's records; `required` must be there, `not_negative` must not be below zero.
+    """Fields of one topic's records; `required` must be there, `not_negative` must not be below zero, `greatest` tells
+    the most that some may be.
 
     Of `together` all must be there or none: a replica without its partition is no row of any table.
     """
@@ -39,6 +45,7 @@ class RecordShape:
     required: tuple[str, ...]
     not_negative: tuple[str, ...]
     together: tuple[str, ...] = ()
+    greatest: tuple[tuple[str, float], ...] = ()
 
 
 _BYTE_RATES = (
@@ -57,6 +64,7 @@ BYTE_RATE = RecordShape(
     required=("v", "kafka_cluster", "broker", "event_time_ms", "interval_ms"),
     not_negative=("broker", "partition", "event_time_ms", "interval_ms", *_BYTE_RATES, *_BYTE_SIZES),
     together=("topic", "partition", "role"),
+    greatest=(("interval_ms", INTERVAL_MAX_MS), *((name, RATE_MAX) for name in _BYTE_RATES)),
 )  # fmt: skip
 
 CONSUMER_LAG = RecordShape(
@@ -77,6 +85,7 @@ FOREIGN_BYTE_RATE = RecordShape(
     required=BYTE_RATE.required,
     not_negative=(*BYTE_RATE.not_negative, *COUNTERS),
     together=BYTE_RATE.together,
+    greatest=BYTE_RATE.greatest,
 )
 """What the adapters make of other tools' samples."""
 
@@ -93,30 +102,40 @@ class Rule:
     fields: tuple[tuple[str, SparkColumn], ...] = ()
 
 
-def judged(raw: DataFrame, shape: RecordShape, *, clock_skew_max_ms: int, name: str = "judged") -> DataFrame:
-    """Columns in: Kafka's, and of adapted records `payload` (one of ours) and `misfit` (struct of reason and field).
+def schema_of(shape: RecordShape) -> StructType:
+    """The fields in Spark's types."""
+    return StructType([StructField(field, kind) for field, kind in shape.fields.items()])
 
-    Out: `kafka` (struct of Kafka's columns), `payload`, `misfit`, `record` (struct of the fields) and `reason` (null =
-    fits). The batch's progress tells under `name` how many fit and how many don't.
+
+def judged(raw: DataFrame, shape: RecordShape, *, clock_skew_max_ms: int, name: str = "judged") -> DataFrame:
+    """Columns in: Kafka's, or of them `timestamp` and `value` at least; of adapted records `payload` (one of ours) and
+    `misfit` (struct of reason and field); `samples`, how many records that fit a row stands for, null where it is one
+    record to be judged.
+
+    Out: `kafka` (struct of Kafka's columns), `payload`, `misfit`, `record` (struct of the fields), `reason` (null =
+    fits) and what else came in. The batch's progress tells under `name` how many fit and how many don't.
     """
-    fields = [StructField(field, kind) for field, kind in shape.fields.items()]
-    schema = StructType([*fields, StructField(CORRUPT, _STRING)])
+    schema = schema_of(shape).add(CORRUPT, _STRING)
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-    adapted = "misfit" in raw.columns
+    adapted, some_known = "misfit" in raw.columns, "samples" in raw.columns
     payload = f.col("payload" if adapted else "value")
     parsed = raw.select(
-        f.struct(*KAFKA_COLUMNS).alias("kafka"),
+        f.struct(*(column for column in KAFKA_COLUMNS if column in raw.columns)).alias("kafka"),
         payload.alias("payload"),
         (f.col("misfit") if adapted else f.lit(None).cast(MISFIT)).alias("misfit"),
         f.from_json(payload.cast("string"), schema, options).alias("record"),
+        *(column for column in raw.columns if column not in (*KAFKA_COLUMNS, "payload", "misfit")),
     )
     rules = _rules(shape, clock_skew_max_ms)
     reason = f.coalesce("misfit.reason", *(f.when(rule.condition, f.lit(rule.reason)) for rule in rules))
+    if some_known:
+        reason = f.when(f.col("samples").isNull(), reason)
+    samples = f.coalesce("samples", f.lit(1)) if some_known else f.lit(1)
     # Counting is also a barrier: a filter moved below it would parse the record anew for each mention of a field.
     return parsed.withColumn("reason", reason).observe(
         name,
         f.count("reason").alias(REJECTED_ROWS),
-        f.count_if(f.col("reason").isNull()).alias(ACCEPTED_ROWS),
+        f.coalesce(f.sum(f.when(f.col("reason").isNull(), samples)), f.lit(0)).alias(ACCEPTED_ROWS),
     )
 
 
@@ -167,6 +186,7 @@ def _rules(shape: RecordShape, clock_skew_max_ms: int) -> list[Rule]:
         Rule("unknown_version", _field("v") != RECORD_VERSION, (("v", f.lit(True)),)),
         *_negative(numbers, "double"),
         *_negative(whole, "long"),
+        *_too_great(shape.greatest),
         Rule("past", _field("event_time_ms") < EVENT_TIME_MIN_MS, (("event_time_ms", f.lit(True)),)),
         Rule("future", _field("event_time_ms") > latest, (("event_time_ms", f.lit(True)),)),
     ]
@@ -206,3 +226,7 @@ def _negative(names: list[str], kind: str) -> list[Rule]:
         return []
     fields = [(name, _field(name) < 0) for name in names]
     return [Rule("negative", f.least(*(_field(name).cast(kind) for name in names)) < 0, tuple(fields))]
+
+
+def _too_great(limits: tuple[tuple[str, float], ...]) -> list[Rule]:
+    return [_any_of("out_of_range", [(name, _field(name) > most) for name, most in limits])] if limits else []

@@ -49,6 +49,9 @@ def _options(settings: PipelineSettings) -> dict[str, str]:
         # The default of 50 made each commit to a small table take 10 s and more on 2 cores.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.adaptive.enabled": "false",
+        # What Python sums at a time: many records give few sums, and of values of 1 MiB so many would not fit.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
         # HotSpot leaves methods above this interpreted for good; Spark then splits them (windows: 53,000 to 270,000/s).
         "spark.sql.codegen.hugeMethodLimit": "8000",
         "spark.sql.streaming.stateStore.providerClass": (

@@ -6,18 +6,24 @@ executors: they need this package, and our own topic never pays for it.
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
+import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from streaming.kafka_clients import spark_options
+from streaming.pipeline import sums
 from streaming.pipeline.adapters import PARSERS, Context, Misfit, Record
 from streaming.pipeline.records import (
     BYTE_RATE,
     CONSUMER_LAG,
+    EVENT_TIME_MIN_MS,
     FOREIGN_BYTE_RATE,
     KAFKA_COLUMNS,
     VALUE_BYTES_MAX,
@@ -25,8 +31,11 @@ from streaming.pipeline.records import (
     accepted,
     judged,
     rejected,
+    schema_of,
 )
-from streaming.settings import Settings
+from streaming.pipeline.windows import LAG_SUMS, LOAD_SUMS, sums_of_one
+from streaming.schemas import RECORD_VERSION
+from streaming.settings import PipelineSettings, Settings
 
 FETCH_OPTIONS = {
     # Kafka's 1 MiB is some thousand records: the executors would wait for the next fetch as long as they work.
@@ -46,19 +55,55 @@ class Side:
     mark: str
     shape: RecordShape
     foreign_shape: RecordShape
+    sums: sums.Sums
     tells_misfits: bool
     """What can't be read is of neither kind: one of the two tells it."""
 
 
-BYTE_RATES = Side("broker", BYTE_RATE, FOREIGN_BYTE_RATE, tells_misfits=True)
-LAGS = Side("group", CONSUMER_LAG, CONSUMER_LAG, tells_misfits=False)
+BYTE_RATES = Side("broker", BYTE_RATE, FOREIGN_BYTE_RATE, LOAD_SUMS, tells_misfits=True)
+LAGS = Side("group", CONSUMER_LAG, CONSUMER_LAG, LAG_SUMS, tells_misfits=False)
+# Sent with the job, so that executors need Python and pyarrow, but not this package.
+cloudpickle.register_pickle_by_value(sums)  # type: ignore[no-untyped-call]
+
+
+def summed_rows(session: SparkSession, settings: Settings, side: Side) -> DataFrame:
+    """Sums of our topic's records."""
+    return sums_of(_own_raw(session, settings, side), settings, side)
+
+
+def sums_of(raw: DataFrame, settings: Settings, side: Side) -> DataFrame:
+    """Of Kafka's records those that fit: the columns of the side's sums, each row of one window and key.
+
+    Records beyond doubt come summed from Arrow, the others one by one from Spark's own parser and rules.
+    """
+    raw = raw.select("timestamp", "value")
+    if settings.pipeline.python_on_executors:
+        columns = from_arrow_schema(side.sums.schema(to_arrow_schema(schema_of(side.shape))))
+        some_summed = raw.mapInArrow(summing(settings.pipeline, side), StructType(raw.schema.fields + columns.fields))
+        raw = some_summed.select(
+            "timestamp", "value", f.struct(*columns.names).alias("sums"), f.col("sample_count").alias("samples")
+        )
+    told = _judged_own(raw, settings, side).where(f.col("reason").isNull())
+    found = sums_of_one(side.sums)
+    if settings.pipeline.python_on_executors:
+        is_one = f.col("samples").isNull()
+        found = {name: f.when(is_one, one).otherwise(f.col(f"sums.{name}")) for name, one in found.items()}
+    return told.select(*(column.alias(name) for name, column in found.items()))
+
+
+def summing(settings: PipelineSettings, side: Side) -> "partial[Iterator[pa.RecordBatch]]":
+    """What is done with Arrow's batches of `timestamp` and `value` on the executors."""
+    shape, of_side, window_ms = side.shape, side.sums, settings.window_ms
+    fitting = sums.Fitting(
+        to_arrow_schema(schema_of(shape)), shape.required, shape.together, shape.not_negative, shape.greatest,
+        RECORD_VERSION, EVENT_TIME_MIN_MS, settings.clock_skew_max_ms,
+    )  # fmt: skip
+    return partial(sums.summed, fitting=fitting, sums=of_side, window_ms=window_ms)
 
 
 def accepted_rows(session: SparkSession, settings: Settings, side: Side) -> DataFrame:
-    """Rows of one kind that fit; with foreign topics a column `foreign` tells whose they are."""
+    """Our rows of one kind that fit and those of foreign topics, record by record; `foreign` tells whose they are."""
     own = accepted(_own(session, settings, side))
-    if not settings.topics.foreign:
-        return own
     foreign = accepted(_foreign(session, settings, side)).withColumn("foreign", f.lit(True))
     return own.withColumn("foreign", f.lit(False)).unionByName(foreign, allowMissingColumns=True)
 
@@ -111,11 +156,18 @@ def _items(value: bytes | None, name: str, context: Context) -> list[Record | Mi
     return PARSERS[name](value, context)
 
 
-def _own(session: SparkSession, settings: Settings, side: Side) -> DataFrame:
+def _own_raw(session: SparkSession, settings: Settings, side: Side) -> DataFrame:
     topic = settings.topics.byte_rate if side is BYTE_RATES else settings.topics.consumer_lag
-    raw = raw_rows(session, settings, topic)
+    return raw_rows(session, settings, topic)
+
+
+def _judged_own(raw: DataFrame, settings: Settings, side: Side) -> DataFrame:
     skew = settings.pipeline.clock_skew_max_ms
     return judged(raw, side.shape, clock_skew_max_ms=skew, name=f"judged_{side.mark}")
+
+
+def _own(session: SparkSession, settings: Settings, side: Side) -> DataFrame:
+    return _judged_own(_own_raw(session, settings, side), settings, side)
 
 
 def _foreign(session: SparkSession, settings: Settings, side: Side) -> DataFrame:

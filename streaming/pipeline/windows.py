@@ -1,13 +1,14 @@
-"""Tumbling event-time windows: accepted rows in, rows of the window tables out. Pure DataFrame to DataFrame.
+"""Tumbling event-time windows: sums of samples in, rows of the window tables out. Pure DataFrame to DataFrame.
 
 A rate of a window is weighted by time: sum(rate x interval) / sum(interval) over the samples whose rate is known; null
 where none is. What is a state (size, offset, role) is the newest sample's.
 """
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, GroupedData
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from streaming.pipeline.sums import AUDIT, TIME, Sums, first, known_ms, maximum, weight
 from streaming.settings import PipelineSettings
 
 RATES = (
@@ -20,50 +21,61 @@ NEWEST_LAG = (
     "generation_id",
 )  # fmt: skip
 
+LOAD_SUMS = Sums(
+    keys=("kafka_cluster", "broker", "topic", "partition"),
+    weighted=RATES, maxima=("bytes_in_per_sec",), newest=NEWEST_LOAD, oldest=(),
+)  # fmt: skip
+"""Of byte rates; broker totals are the groups whose topic is null."""
+LAG_SUMS = Sums(
+    keys=("kafka_cluster", "group", "topic", "partition"),
+    weighted=(), maxima=("lag_records",), newest=NEWEST_LAG, oldest=("committed_offset", "log_end_offset"),
+)  # fmt: skip
+
+
+def sums_of_one(sums: Sums) -> dict[str, SparkColumn]:
+    """The columns of `sums`, of a single record that is the struct column `record`."""
+    field = {name: f.col(f"record.{name}") for name in (*sums.keys, *sums.weighted, *sums.newest, *sums.oldest)}
+    field |= {name: f.col(f"record.{name}") for name in (*sums.maxima, TIME)}
+    interval = f.col(f"record.{sums.interval}") if sums.weighted else f.lit(None)
+    return (
+        {name: field[name] for name in sums.keys}
+        | {weight(name): field[name] * interval for name in sums.weighted}
+        | {known_ms(name): f.when(field[name].isNotNull(), interval) for name in sums.weighted}
+        | {maximum(name): field[name] for name in sums.maxima}
+        | {name: field[name] for name in sums.newest}
+        | {first(name): field[name] for name in sums.oldest}
+        | dict(zip(AUDIT, (f.lit(1).cast("long"), field[TIME], field[TIME]), strict=True))
+    )
+
 
 def load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
-    """Byte-rate rows by window, broker and replica; broker totals are the groups whose topic is null."""
-    grouped = _windowed(rows, settings, "broker", "topic", "partition")
-    return grouped.agg(
-        *(_weighted_mean(name).alias(name) for name in RATES),
-        f.max("bytes_in_per_sec").alias("bytes_in_per_sec_max"),
-        f.coalesce(f.sum(f.when(f.col("bytes_in_per_sec").isNotNull(), f.col("interval_ms"))), f.lit(0)).alias(
-            "covered_ms"
-        ),
-        *_newest(NEWEST_LOAD),
-        *_audit(),
-    ).select("*", f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end"))
+    """Sums of byte rates by window, broker and replica."""
+    found = _windowed(rows, LOAD_SUMS, settings)
+    means = {name: f.try_divide(f.col(weight(name)), f.col(known_ms(name))) for name in RATES}
+    covered = f.coalesce(known_ms("bytes_in_per_sec"), f.lit(0)).alias("covered_ms")
+    with_means = found.select("*", *(mean.alias(name) for name, mean in means.items()), covered)
+    return with_means.drop(*(of(name) for name in RATES for of in (weight, known_ms)))
 
 
 def lag_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
-    """Consumer-lag rows by window, group and partition."""
-    grouped = _windowed(rows.withColumnRenamed("group", "group_id"), settings, "group_id", "topic", "partition")
-    return grouped.agg(
-        *_newest(NEWEST_LAG),
-        f.max("lag_records").alias("lag_records_max"),
-        *(f.min_by(name, "event_time_ms").alias(f"{name}_first") for name in ("committed_offset", "log_end_offset")),
-        *_audit(),
-    ).select("*", f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end"))
+    """Sums of consumer lag by window, group and partition."""
+    return _windowed(rows, LAG_SUMS, settings).withColumnRenamed("group", "group_id")
 
 
-def _windowed(rows: DataFrame, settings: PipelineSettings, *keys: str) -> GroupedData:
+def _windowed(rows: DataFrame, sums: Sums, settings: PipelineSettings) -> DataFrame:
+    """The columns of `sums` by window and key, with the window's start and end."""
+    newest, oldest = "last_event_time_ms", "first_event_time_ms"
+    # All samples of a row are of one window, so its newest stands for them, before the watermark too.
+    timed = rows.withColumn("event_time", f.timestamp_millis(newest))
     late = f"{settings.watermark_ms} milliseconds"
     length = f.window("event_time", f"{settings.window_ms} milliseconds")
-    return rows.withWatermark("event_time", late).groupBy(length, "kafka_cluster", *keys)
-
-
-def _weighted_mean(name: str) -> SparkColumn:
-    known = f.when(f.col(name).isNotNull(), f.col("interval_ms"))
-    return f.try_divide(f.sum(f.col(name) * f.col("interval_ms")), f.sum(known))
-
-
-def _newest(names: tuple[str, ...]) -> list[SparkColumn]:
-    return [f.max_by(name, "event_time_ms").alias(name) for name in names]
-
-
-def _audit() -> list[SparkColumn]:
-    return [
-        f.count("*").alias("sample_count"),
-        f.min("event_time_ms").alias("first_event_time_ms"),
-        f.max("event_time_ms").alias("last_event_time_ms"),
-    ]
+    added = [of(name) for name in sums.weighted for of in (weight, known_ms)]
+    grouped = timed.withWatermark("event_time", late).groupBy(length, *sums.keys)
+    return grouped.agg(
+        *(f.sum(name).alias(name) for name in (*added, "sample_count")),
+        *(f.max(name).alias(name) for name in map(maximum, sums.maxima)),
+        *(f.max_by(name, newest).alias(name) for name in sums.newest),
+        *(f.min_by(name, oldest).alias(name) for name in map(first, sums.oldest)),
+        f.min(oldest).alias(oldest),
+        f.max(newest).alias(newest),
+    ).select("*", f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end"))

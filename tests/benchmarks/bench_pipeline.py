@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import sys
 import tempfile
 import threading
 import time
@@ -27,7 +28,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 from deltalake import write_deltalake
 from kafka import TopicPartition as AssignedPartition
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from streaming import kafka_clients, tables
 from streaming.demo.brokers import EmbeddedCluster
@@ -35,6 +36,7 @@ from streaming.pipeline.queries import start_queries
 from streaming.pipeline.records import BYTE_RATE, accepted, judged
 from streaming.pipeline.run import stop_queries
 from streaming.pipeline.session import build_session
+from streaming.pipeline.sources import BYTE_RATES, FETCH_OPTIONS, sums_of
 from streaming.settings import Settings
 from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
 from tests.pipeline.test_kill import kill_and_compare
@@ -105,8 +107,9 @@ def measure(cluster: EmbeddedCluster, folder: Path, records: int, latency_second
     own = settings_of(cluster, folder, "drain")
     fill(own, records)
     result: dict[str, Any] = {"records": records}
-    result["spark_raw_read_per_s"] = records / seconds(lambda: to_nothing(session, own, parse=False))
-    result["spark_read_and_parse_per_s"] = records / seconds(lambda: to_nothing(session, own, parse=True))
+    result["spark_raw_read_per_s"] = records / seconds(lambda: to_nothing(raw(session, own)))
+    result["spark_read_and_parse_per_s"] = records / seconds(lambda: to_nothing(parsed(session, own)))
+    result["read_and_summed_per_s"] = records / seconds(lambda: to_nothing(summed(session, own)))
     result["drain_per_s"] = records / seconds(lambda: drain(session, own, records))
     tenfold = settings_of(cluster, folder, "tenfold")
     fill(tenfold, records, partitions_of_a_broker=500)
@@ -153,16 +156,28 @@ def drain(session: SparkSession, settings: Settings, records: int) -> None:
         stop_queries(queries)
 
 
-def to_nothing(session: SparkSession, settings: Settings, *, parse: bool) -> None:
-    """Read the whole topic, parsed and judged or not, into Spark's sink that keeps nothing."""
-    raw = (
-        session.read.format("kafka")
-        .option("kafka.bootstrap.servers", ",".join(settings.kafka.bootstrap_servers))
-        .option("subscribe", settings.topics.byte_rate)
-        .load()
-    )
-    rows = accepted(judged(raw, BYTE_RATE, clock_skew_max_ms=settings.pipeline.clock_skew_max_ms)) if parse else raw
+def to_nothing(rows: DataFrame) -> None:
+    """Evaluate into Spark's sink that keeps nothing."""
     rows.write.format("noop").mode("overwrite").save()
+
+
+def raw(session: SparkSession, settings: Settings) -> DataFrame:
+    """The whole topic of byte rates."""
+    reader = session.read.format("kafka").option("subscribe", settings.topics.byte_rate)
+    for key, value in (kafka_clients.spark_options(settings.kafka) | FETCH_OPTIONS).items():
+        reader = reader.option(f"kafka.{key}", value)
+    return reader.load()
+
+
+def parsed(session: SparkSession, settings: Settings) -> DataFrame:
+    """The same, parsed and judged by Spark."""
+    skew = settings.pipeline.clock_skew_max_ms
+    return accepted(judged(raw(session, settings), BYTE_RATE, clock_skew_max_ms=skew))
+
+
+def summed(session: SparkSession, settings: Settings) -> DataFrame:
+    """The same, summed as the pipeline does it, without windows over batches and without tables."""
+    return sums_of(raw(session, settings), settings, BYTE_RATES)
 
 
 def bare_loop(settings: Settings, records: int) -> None:
@@ -273,6 +288,7 @@ def soak(settings: Settings, folder: Path, duration_s: int) -> dict[str, Any]:
             look = look_at(settings, process.pid)
             if look is not None and (not looks or look[0] > looks[-1][0]):
                 looks.append(look)
+                print(f"{now - began:6.0f} s, batches, bytes, files, ms: {look}", file=sys.stderr, flush=True)
             time.sleep(max(0.0, now + 1.0 - time.time()))
     finally:
         kill(process)
@@ -297,8 +313,16 @@ def look_at(settings: Settings, pid: int) -> tuple[int, float, int, int] | None:
     if newest is None or table is None:
         return None
     family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    memory = float(sum(member.memory_info().rss for member in family))
+    memory = float(sum(map(resident_bytes, family)))
     return newest["batches_total"], memory, len(table.file_uris()), newest["duration_ms"]
+
+
+def resident_bytes(process: psutil.Process) -> int:
+    """Memory of a process; 0 where it has ended meanwhile, as Spark's short-lived helpers do."""
+    try:
+        return int(process.memory_info().rss)
+    except psutil.NoSuchProcess:
+        return 0
 
 
 def wait_for_samples(settings: Settings, samples: int) -> None:

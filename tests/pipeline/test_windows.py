@@ -123,11 +123,22 @@ def recount(records: list[Record]) -> dict[tuple[int, int, int | None], tuple[fl
     return result
 
 
-@pytest.mark.parametrize("driver_rows_max", [queries_module.DRIVER_ROWS_MAX, 0], ids=["by the driver", "by MERGE"])
+def in_the_jvm(settings: Settings) -> Settings:
+    """The same without Python on the executors."""
+    pipeline = settings.pipeline.model_copy(update={"python_on_executors": False})
+    return settings.model_copy(update={"pipeline": pipeline})
+
+
+@pytest.mark.parametrize(
+    ("driver_rows_max", "python"),
+    [(queries_module.DRIVER_ROWS_MAX, True), (0, True), (queries_module.DRIVER_ROWS_MAX, False)],
+    ids=["by the driver", "by MERGE", "summed in the JVM"],
+)
 def test_windows_equal_a_recount_whatever_the_order(
-    session: SparkSession, own: Settings, monkeypatch: pytest.MonkeyPatch, driver_rows_max: int
+    session: SparkSession, own: Settings, monkeypatch: pytest.MonkeyPatch, driver_rows_max: int, python: bool
 ) -> None:
     monkeypatch.setattr(queries_module, "DRIVER_ROWS_MAX", driver_rows_max)
+    own = own if python else in_the_jvm(own)
     chance = random.Random(7)
     records = [
         load_record(
@@ -171,8 +182,10 @@ def test_a_restart_goes_on_and_late_samples_correct_their_window(session: SparkS
     late = load_record(1, 0, 3_000, bytes_in_per_sec=300.0)
     send(own, own.topics.byte_rate, encode([late, load_record(1, 0, 65_000)]))
     counted = CountedSamples()
-    queries = start_queries(session, own, counted)
+    queries = start_queries(session, in_the_jvm(own), counted)  # on the same state
     drain(queries)
+    stop(queries)
+    queries = start_queries(session, own, counted)
     too_late = [load_record(1, 0, offset_ms, bytes_in_per_sec=9e9) for offset_ms in (4_000, 4_001, 4_002)]
     send(own, own.topics.byte_rate, encode([*too_late, load_record(1, 0, 66_000)]))
     drain(queries)

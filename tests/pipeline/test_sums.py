@@ -1,0 +1,176 @@
+"""Records summed in Arrow against Spark's own parser and rules, and against a recount in plain Python."""
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from streaming.pipeline import sums
+from streaming.pipeline.records import BYTE_RATE, CONSUMER_LAG, RecordShape, judged
+from streaming.pipeline.sources import BYTE_RATES, LAGS, Side, summing
+from streaming.settings import Settings
+from tests.pipeline.test_records import KAFKA_SCHEMA, KAFKA_TIME, LOADS, SKEW_MS, value
+from tests.pipeline.test_records import LAGS as LAG_CASES
+from tests.pipeline.test_windows import BASE_MS, WINDOW_MS, Record, lag_record, load_record, recount, session
+
+__all__ = ["session"]  # the fixture
+
+PIPELINE = Settings.model_validate({"pipeline": {"window_ms": WINDOW_MS, "clock_skew_max_ms": SKEW_MS}}).pipeline
+ODD = (
+    "NaN", "-Infinity", "Inf", "1e400", "-0", "-0.0", "1e3", "1.0", "01", "9223372036854775807", "9223372036854775808",
+    "2147483648", "1E15", "1.0000000000000001e15", "0.1000000000000000055511151231257827", "4.9e-324", "null", "true",
+    '"1"', '""', '"NaN"', "[]", "[1]", "{}", '{"a":{"b":[null]}}', '"\\ud83d\\ude00"', '"\\ud83d"', '"\\u0000"',
+    '"\\x"', '"a\tb"', "'x'", "tru", "+1", ".5", "1.", "0x1", "\u00e9", '"\u00e9"',
+    '"' + "x" * 900 + '"', "[" * 300 + "]" * 300,
+)  # fmt: skip
+
+
+def batch(values: list[bytes | None]) -> pa.RecordBatch:
+    times = pa.array([BASE_MS * 1_000] * len(values), pa.timestamp("us", "UTC"))
+    return pa.record_batch({"timestamp": times, "value": pa.array(values, pa.binary())})
+
+
+def run(values: list[bytes | None], side: Side = BYTE_RATES) -> tuple[list[Record], list[bytes | None]]:
+    """Rows of sums, and what was handed back."""
+    rows = [row for one in summing(PIPELINE, side)(iter([batch(values)])) for row in one.to_pylist()]
+    summed = [row for row in rows if row["sample_count"] is not None]
+    return summed, [row["value"] for row in rows if row["sample_count"] is None]
+
+
+def odd_values(shape: RecordShape, plain: Record, chance: random.Random) -> Iterator[bytes]:
+    """Records with an odd word as the value of a field, twice the same field, odd bytes or ends."""
+    fields = [*shape.fields, "added_later"]
+    for name in fields:
+        for word in ODD:
+            rest = {key: kept for key, kept in plain.items() if key != name}
+            text = json.dumps(rest)[:-1] + f', "{name}": {word}}}'
+            yield text.encode("utf-8", "surrogatepass")
+    whole = json.dumps(plain).encode()
+    for _ in range(600):
+        cut = chance.randrange(len(whole))
+        yield (
+            whole[:cut]
+            + chance.choice([b"", b"\n", b"\0", b"\xff", b"}", b"{", b'"', b",", b" ", b"/", b"\\"])
+            + (whole[cut + chance.randrange(3) :])
+        )
+    yield whole[:-1] + b', "v": 1}'
+    yield whole[:-1] + b', "broker": 9}' if "broker" in plain else whole[:-1] + b', "group": "h"}'
+    yield from (whole + end for end in (b"\n", b" ", b"\r\n", b"}", b"{}", b"\n" + whole, b"//", b"/**/", b"\0"))
+    yield from (begin + whole for begin in (b"\n", b" ", b"\xef\xbb\xbf", b"{}", b"[", b'{"r":', b"null", b",", b"\0"))
+    yield from (b"null", b"[]", b"{}", b'"x"', b" ", b"\n", b'{"a":1}}\n{"r":{"a":1}', b'1}{"r":1')
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("side", "cases", "plain"),
+    [(BYTE_RATES, LOADS, load_record(1, 0, 0, rack="r")), (LAGS, LAG_CASES, lag_record(0, 0, 1, 7))],
+    ids=["loads", "lags"],
+)
+def test_what_is_sure_fits_in_spark_too_and_reads_the_same(
+    session: SparkSession, side: Side, cases: list[Any], plain: Record
+) -> None:
+    values = [case[0] for case in cases] + list(odd_values(side.shape, plain, random.Random(5)))
+    rows = [("in", 0, offset, KAFKA_TIME, b"k", one) for offset, one in enumerate(values)]
+    told = judged(session.createDataFrame(rows, KAFKA_SCHEMA), side.shape, clock_skew_max_ms=SKEW_MS)
+    answers = told.select("kafka.offset", "reason", f.struct("record.*").alias("record")).collect()
+    by_spark = {row["offset"]: row for row in answers}
+    fitting = summing(PIPELINE, side).keywords["fitting"]
+    sure = 0
+    for offset, one in enumerate(values):
+        samples, doubtful = sums.sure(pa.array([one], pa.binary()), pa.array([BASE_MS]), fitting)
+        assert samples.num_rows + len(doubtful) == 1
+        for sample in samples.to_pylist():
+            sure += 1
+            assert by_spark[offset]["reason"] is None, one
+            assert sample == {name: by_spark[offset]["record"][name] for name in side.shape.fields}, one
+    fit_in_spark = sum(row["reason"] is None for row in by_spark.values())
+    assert fit_in_spark * 0.6 < sure <= fit_in_spark
+
+
+samples = st.builds(
+    load_record,
+    st.integers(1, 3),
+    st.sampled_from([None, 0, 1]),
+    st.integers(0, 45_000),
+    bytes_in_per_sec=st.none() | st.floats(0, 1e9),
+    interval_ms=st.integers(0, 60_000),
+    rack=st.none() | st.text(max_size=4),
+)
+
+
+@given(st.lists(samples, max_size=60))
+def test_sums_equal_a_recount(records: list[Record]) -> None:
+    rows, back = run([json.dumps(record).encode() for record in records])
+    assert back == []
+    found = {(row["last_event_time_ms"] // WINDOW_MS * WINDOW_MS, row["broker"], row["partition"]): row for row in rows}
+    wanted = recount(records)
+    assert found.keys() == wanted.keys()
+    assert len(found) == len(rows)
+    for key, (mean, covered_ms, count, _) in wanted.items():
+        row = found[key]
+        known_ms = row["bytes_in_per_sec_known_ms"] or 0
+        assert (known_ms, row["sample_count"]) == (covered_ms, count)
+        assert (row["bytes_in_per_sec_weighted"] / known_ms if known_ms else None) == (mean and pytest.approx(mean))
+        of_key = [one for one in records if (one["broker"], one["partition"]) == key[1:]]
+        of_key = [one for one in of_key if one["event_time_ms"] // WINDOW_MS * WINDOW_MS == key[0]]
+        last = max(one["event_time_ms"] for one in of_key)
+        assert row["first_event_time_ms"] == min(one["event_time_ms"] for one in of_key)
+        assert row["last_event_time_ms"] == last
+        # Of samples of one instant any is the newest.
+        assert row["rack"] in [one["rack"] for one in of_key if one["event_time_ms"] == last]
+        rates = [one["bytes_in_per_sec"] for one in of_key if one["bytes_in_per_sec"] is not None]
+        assert row["bytes_in_per_sec_max"] == max(rates, default=None)
+
+
+def test_lag_sums_hold_first_newest_and_worst() -> None:
+    records = [lag_record(0, 5_000, 80, 100), lag_record(0, 1_000, None, 50), lag_record(0, 3_000, 20, 90)]
+    (row,), back = run([json.dumps(record).encode() for record in records], LAGS)
+    assert back == []
+    assert (row["committed_offset_first"], row["log_end_offset_first"]) == (None, 50)
+    assert (row["committed_offset"], row["log_end_offset"], row["lag_records"]) == (80, 100, 20)
+    assert (row["lag_records_max"], row["sample_count"], row["group"]) == (70, 3, "g")
+
+
+@pytest.mark.parametrize("misfit", [None, b"", b"{", b" ", value(broker=-1), value(note="x" * 2_000), value(v=2)])
+@pytest.mark.parametrize("position", [0, 57, 99])
+def test_a_misfit_is_handed_back_and_most_of_the_others_are_summed(misfit: bytes | None, position: int) -> None:
+    values: list[bytes | None] = [value(event_time_ms=BASE_MS + number) for number in range(100)]
+    values[position] = misfit
+    rows, back = run(values)
+    assert misfit in back
+    assert sum(row["sample_count"] for row in rows) + len(back) == 100
+    assert len(back) <= 100 // sums.PORTIONS + 1
+    assert {one for one in back if one != misfit} <= set(values)
+
+
+def test_batches_without_a_sound_record_and_without_any() -> None:
+    assert run([b"{", None]) == ([], [b"{", None])
+    assert list(summing(PIPELINE, BYTE_RATES)(iter([batch([])]))) == []
+
+
+def test_executors_need_nothing_of_this_package() -> None:
+    code = (
+        "import pickle, sys; sys.modules['streaming'] = None; import pyarrow as pa\n"
+        "work, batches = pickle.load(sys.stdin.buffer)\n"
+        "print(sum(len(rows) for rows in work(iter(batches))))"
+    )
+    sent = cloudpickle.dumps((summing(PIPELINE, LAGS), [batch([value(), b"{"])]))  # type: ignore[no-untyped-call]
+    done = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True, check=False)
+    assert done.stdout.split() == [b"2"], done.stderr.decode()
+
+
+def test_the_shapes_are_what_arrow_is_told() -> None:
+    for side, shape in ((BYTE_RATES, BYTE_RATE), (LAGS, CONSUMER_LAG)):
+        fitting = summing(PIPELINE, side).keywords["fitting"]
+        assert fitting.schema.names == list(shape.fields)
+        assert fitting.required == shape.required
