@@ -8,13 +8,13 @@ checkpoints and topic ids, not what the queries compute.
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.locks import exclusive
-from streaming.pipeline.offsets import newest_planned
+from streaming.pipeline.offsets import Offsets, newest_planned
 from streaming.settings import Settings
 
 FINGERPRINT = "fingerprint.json"
@@ -63,8 +63,10 @@ def check_fingerprint(settings: Settings, topic_ids: Mapping[str, str]) -> None:
     check_topic_ids(settings, topic_ids)
 
 
-def check_topic_ids(settings: Settings, topic_ids: Mapping[str, str]) -> None:
-    """Raises RefusedForSafety where a topic was deleted and made again, and says what may be lost."""
+def check_topic_ids(settings: Settings, topic_ids: Mapping[str, str], last_good: Offsets | None = None) -> None:
+    """Raises RefusedForSafety where a topic was deleted and made again, and says what may be lost. `last_good`: what
+    had been read when the ids were last right; what came after may be of either topic.
+    """
     file = Path(settings.storage.checkpoints) / FINGERPRINT
     if "://" in settings.storage.checkpoints or not file.exists():
         return
@@ -73,8 +75,8 @@ def check_topic_ids(settings: Settings, topic_ids: Mapping[str, str]) -> None:
         if topic in noted and topic in topic_ids and noted[topic] != topic_ids[topic]:
             raise RefusedForSafety(
                 f"topic {topic} was deleted and made again (id {noted[topic]}, now {topic_ids[topic]}). Read of the "
-                f"old one: {_read_up_to(settings, topic)}; what it held after that is lost. To read the new "
-                "one from its start name a new folder in storage.checkpoints"
+                f"old one: {_read_up_to(settings, topic, last_good)}; what it held after that is lost. To read "
+                "the new one from its start name a new folder in storage.checkpoints"
             )
 
 
@@ -107,12 +109,24 @@ def topics_read(settings: Settings) -> tuple[str, ...]:
     return settings.topics.byte_rate, settings.topics.consumer_lag, *sorted(settings.topics.foreign)
 
 
-def _read_up_to(settings: Settings, topic: str) -> str:
-    """Partition and next offset of the newest batch that Spark planned, for the message."""
-    query = "consumer_lag" if topic == settings.topics.consumer_lag else "byte_rate"
-    read = newest_planned(Path(settings.storage.checkpoints) / query)
-    offsets = sorted((partition, offset) for (name, partition), offset in read.items() if name == topic)
-    return ", ".join(f"partition {partition} up to offset {offset}" for partition, offset in offsets) or "nothing"
+def offsets_read(settings: Settings) -> Offsets:
+    """Next offsets of the newest batches that Spark planned; what can't be read, as on an object store, is left out."""
+    found: Offsets = {}
+    for query in ("byte_rate", "consumer_lag"):
+        with suppress(OSError, ValueError):
+            found |= newest_planned(Path(settings.storage.checkpoints) / query)
+    return found
+
+
+def _read_up_to(settings: Settings, topic: str, last_good: Offsets | None) -> str:
+    """Partition and next offset, for the message."""
+    found = []
+    for (name, partition), offset in sorted(offsets_read(settings).items()):
+        if name == topic:
+            sure = offset if last_good is None else last_good.get((name, partition), 0)
+            since = f" (up to {offset} since, perhaps of the new one)" if sure < offset else ""
+            found.append(f"partition {partition} up to offset {sure}{since}")
+    return ", ".join(found) or "nothing"
 
 
 def _read(file: Path) -> dict[str, Any]:

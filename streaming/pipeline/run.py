@@ -4,6 +4,7 @@ One dead query ends the process with an exit code of its own, so that a supervis
 batch under way finish. What it remembers is in the checkpoints and the tables.
 """
 
+import os
 import signal
 import threading
 import time
@@ -15,9 +16,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.errors import ClusterUnreachable
 from streaming.kafka_clients import admin_client
-from streaming.pipeline.guards import check_fingerprint, check_topic_ids, only_pipeline, topic_ids, topics_read
+from streaming.pipeline.guards import (
+    check_fingerprint,
+    check_topic_ids,
+    offsets_read,
+    only_pipeline,
+    topic_ids,
+    topics_read,
+)
 from streaming.pipeline.heartbeat import Heartbeat
 from streaming.pipeline.lateness import CountedSamples
+from streaming.pipeline.offsets import Offsets
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.session import build_session
 from streaming.settings import Settings
@@ -35,7 +44,9 @@ def run_pipeline(settings: Settings) -> int:
     """Run until SIGTERM or SIGINT (0) or until a query dies (4); raises RefusedForSafety before it does harm."""
     stopping = threading.Event()
 
-    def stop(_signal: int, _frame: FrameType | None) -> None:
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if stopping.is_set():  # told twice: at once. What was half done is repeated at the next start.
+            os._exit(128 + number)
         stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -93,16 +104,22 @@ def _topic_ids(settings: Settings) -> dict[str, str]:
         admin.close()
 
 
-def _check_topics(settings: Settings) -> None:
-    """Again while running: a topic made again may hold more than was read, and then Spark notices nothing."""
+def _check_topics(settings: Settings, last_good: Offsets) -> Offsets:
+    """Again while running: a topic made again may hold more than was read, and then Spark notices nothing. What had
+    been read for sure of the topics that were checked.
+    """
+    read = offsets_read(settings)
     try:
-        check_topic_ids(settings, _topic_ids(settings))
+        check_topic_ids(settings, _topic_ids(settings), last_good)
     except ClusterUnreachable as error:
         log.warning("topic_check_skipped", error=str(error))
+        return last_good
+    return read
 
 
 def _watch(queries: list[StreamingQuery], heartbeat: Heartbeat, settings: Settings, stopping: threading.Event) -> int:
     checked_ms = _now_ms()
+    last_good = offsets_read(settings)
     while not stopping.wait(POLL_INTERVAL_S):
         for query in queries:
             if not query.isActive:
@@ -112,7 +129,7 @@ def _watch(queries: list[StreamingQuery], heartbeat: Heartbeat, settings: Settin
         heartbeat.beat(now_ms=now_ms)
         if now_ms - checked_ms >= TOPIC_CHECK_INTERVAL_MS:
             checked_ms = now_ms
-            _check_topics(settings)
+            last_good = _check_topics(settings, last_good)
     stop_queries(queries)
     log.info("pipeline_stopped")
     return 0

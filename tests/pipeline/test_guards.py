@@ -40,6 +40,8 @@ def test_a_topic_made_again_is_named_with_what_had_been_read(tmp_path: Path) -> 
     again = IDS | {"rebalancer.byte-rate": "c"}
     with pytest.raises(RefusedForSafety, match=r"deleted and made again.*partition 0 up to offset 42"):
         check_topic_ids(settings, again)
+    with pytest.raises(RefusedForSafety, match=r"up to offset 7 \(up to 42 since, perhaps of the new one\)"):
+        check_topic_ids(settings, again, {("rebalancer.byte-rate", "0"): 7})
     with pytest.raises(RefusedForSafety, match="deleted and made again"):
         check_fingerprint(settings, again)
 
