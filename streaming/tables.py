@@ -38,6 +38,11 @@ CONFIGURATION = {
     "delta.checkpointInterval": "50",
 }
 
+PARTITIONED_BY = ("is_final",)
+"""Where a table has such a column, rows of each value lie in files of their own. Each batch writes the open windows
+anew, and what shares a file with them would be written anew too: all of a day, in the end.
+"""
+
 
 def utc(time_ms: int) -> datetime:
     """Milliseconds since 1970 as the tables' timestamps."""
@@ -97,6 +102,7 @@ def create_table(root: str, name: str) -> DeltaTable:
             uri,
             arrow_schema(table),
             mode="ignore",
+            partition_by=[name for name in table.column_names() if name in PARTITIONED_BY] or None,
             name=table.name,
             description=table.comment,
             configuration={**CONFIGURATION, **table.configuration},

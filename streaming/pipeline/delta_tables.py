@@ -36,6 +36,8 @@ TRANSACTION_ID = "spark.databricks.delta.write.txnAppId"
 TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
 KEEPS_FULLER = "s.sample_count >= t.sample_count AND NOT t.is_final"
 
+IS_OPEN = "is_final = false"
+
 CONSTRAINTS = {
     "window_ends_after_start": "window_end > window_start",
     "has_samples": "sample_count >= 1",
@@ -90,9 +92,12 @@ class WindowTable:
             return None
         if rows.num_rows == 0:
             return 0
-        windows = delta.to_pyarrow_dataset()
-        since = min(self._open_since or _oldest_open(windows), pc.min(rows["window_start"]).as_py())
+        # A dataset of all files costs a millisecond a file, whatever is read of them.
+        open_since = self._open_since or _oldest_open(delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN))
+        since = min(open_since, pc.min(rows["window_start"]).as_py())
+        not_before = f"window_start >= {_arrow_literal(since)}"
         schema = row_schema(self._table)
+        windows = delta.to_pyarrow_dataset(file_pruning_predicate=not_before)
         present = windows.to_table(schema.names, pc.field("window_start") >= since)
         fresh = closed_by(fullest(present.cast(schema), rows.cast(schema), self._table.key), watermark)
         write_deltalake(
@@ -100,7 +105,7 @@ class WindowTable:
             # In the order of time, so that a reader of some windows skips files and parts of files by their statistics.
             fresh.sort_by(self._table.time_column),
             mode="overwrite",
-            predicate=f"window_start >= {_arrow_literal(since)}",
+            predicate=not_before,
             commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),
         )
         self._open_since = _oldest_open(fresh)

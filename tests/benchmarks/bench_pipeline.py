@@ -48,7 +48,9 @@ WARM_UP_RECORDS = 2_000_000
 RECOVERY_RECORDS = 50_000
 LATENCY_RATE = 500
 PEER_COMMIT_RECORDS = 100_000
-SOAK = {"trigger_interval_ms": 100, "maintenance_interval_ms": 30_000, "retention_ms": 600_000}
+SOAK = {"driver_memory": "1g", "trigger_interval_ms": 100, "maintenance_interval_ms": 30_000, "retention_ms": 600_000}
+HELPER_AGE_MAX_S = 10.0
+"""Spark's short-lived helpers (rm, chmod) are left out: until they have begun they share all memory of the JVM."""
 SOAK_SPEED = 60
 """Event time runs as many times faster than the clock: windows close and expire as in a day of 24 minutes."""
 
@@ -318,9 +320,10 @@ def look_at(settings: Settings, pid: int) -> tuple[int, float, int, int] | None:
 
 
 def resident_bytes(process: psutil.Process) -> int:
-    """Memory of a process; 0 where it has ended meanwhile, as Spark's short-lived helpers do."""
+    """Memory of a process; 0 where it is a helper or has ended meanwhile."""
     try:
-        return int(process.memory_info().rss)
+        is_helper = time.time() - process.create_time() < HELPER_AGE_MAX_S
+        return 0 if is_helper else int(process.memory_info().rss)
     except psutil.NoSuchProcess:
         return 0
 

@@ -33,6 +33,7 @@ __all__ = ["own", "session"]  # the fixtures
 FIRST: list[Record] = [load_record(1, partition, offset_ms) for partition in (0, 1) for offset_ms in (1_000, 9_000)]
 SECOND: list[Record] = [load_record(1, 0, 9_500), load_record(1, 0, 12_000)]
 THIRD: list[Record] = [load_record(1, 1, 9_700)]
+FOURTH: list[Record] = [load_record(1, 0, 12_500)]
 
 
 def newest(folder: Path, pattern: str = "[0-9]*") -> Path:
@@ -63,6 +64,29 @@ def cut_offsets(checkpoint: Path) -> None:
     file = newest(checkpoint / "offsets")
     file.write_text(file.read_text()[:20])
     (checkpoint / "offsets" / f".{file.name}.crc").unlink()
+
+
+def cut_changelogs(checkpoint: Path) -> None:
+    """Every change of the state cut in half, and nothing of it left in memory."""
+    state = SparkSession.active()._jvm.org.apache.spark.sql.execution.streaming.state  # type: ignore[union-attr]
+    state.StateStore.stop()
+    for file in (checkpoint / "state" / "0").glob("[0-9]*/*.changelog"):
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+        (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
+
+
+def lose_newest_plan(checkpoint: Path) -> None:
+    """Commits are ahead of plans."""
+    file = newest(checkpoint / "offsets")
+    file.unlink()
+    (checkpoint / "offsets" / f".{file.name}.crc").unlink()
+
+
+def lose_plan_in_the_middle(checkpoint: Path) -> None:
+    """A gap before the newest plan."""
+    number = int(newest(checkpoint / "offsets").name) - 1
+    (checkpoint / "offsets" / str(number)).unlink()
+    (checkpoint / "offsets" / f".{number}.crc").unlink()
 
 
 def run(session: SparkSession, settings: Settings, records: list[Record]) -> None:
@@ -114,6 +138,9 @@ def test_what_is_read_again_changes_nothing(
         (lose_state, "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"),
         (lose_metadata, "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"),
         (cut_offsets, "STREAM_FAILED"),
+        (cut_changelogs, "STREAM_FAILED"),
+        (lose_newest_plan, "CONCURRENT_STREAM_LOG_UPDATE"),
+        (lose_plan_in_the_middle, "batch 0 doesn't exist"),
     ],
 )
 def test_what_cannot_be_gone_on_with_ends_the_query_and_a_new_checkpoint_goes_on(
@@ -121,13 +148,14 @@ def test_what_cannot_be_gone_on_with_ends_the_query_and_a_new_checkpoint_goes_on
 ) -> None:
     make_topics(own)
     run(session, own, FIRST)
+    run(session, own, SECOND)
     damage(Path(own.storage.checkpoints) / "byte_rate")
     with pytest.raises(PySparkException, match=told):
-        run(session, own, SECOND)
-    check(own, FIRST)
+        run(session, own, THIRD)
+    check(own, FIRST + SECOND)
     storage = own.storage.model_copy(update={"checkpoints": own.storage.checkpoints + "-new"})
-    run(session, own.model_copy(update={"storage": storage}), THIRD)
-    check(own, FIRST + SECOND + THIRD)
+    run(session, own.model_copy(update={"storage": storage}), FOURTH)
+    check(own, FIRST + SECOND + THIRD + FOURTH)
 
 
 def test_records_deleted_before_they_were_read_are_told_and_not_passed_over(

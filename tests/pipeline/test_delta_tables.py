@@ -1,5 +1,6 @@
 """The upsert without Spark: idempotent, fuller rows win, final rows stay, and Delta refuses what makes no sense."""
 
+import itertools
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,24 @@ def test_of_each_key_the_final_one_stays_else_the_fuller_else_the_newer(
     for broker, count, _ in fresh:
         kept = broker in before and (before[broker][1] or before[broker][0] > count)
         assert found[broker]["batch_id"] == (0 if kept else 1)
+
+
+def test_what_is_closed_is_not_written_again_with_each_batch(tmp_path: Path) -> None:
+    create_window_table(str(tmp_path), BROKER_LOAD)
+    uri = tables.table_uri(str(tmp_path), "broker_load")
+    table, step_ms = WindowTable(uri, BROKER_LOAD), 60_000
+    written: list[set[str]] = []
+    for batch in range(6):
+        starts = [START_MS + (batch + ahead) * step_ms for ahead in (0, 1)]
+        rows = [
+            window(1, 1 + batch, window_start=tables.utc(start), window_end=tables.utc(start + step_ms))
+            for start in starts
+        ]
+        table.upsert(arrow(*rows), ("q", batch), watermark=tables.utc(starts[0]))
+        written.append(set(DeltaTable(uri).file_uris()))
+    for before, after in itertools.pairwise(written):
+        (rewritten,) = before - after  # the open windows' one; all else stays
+        assert "is_final=false" in rewritten
+    rows_now = tables.read(str(tmp_path), "broker_load")
+    assert sorted(row["sample_count"] for row in rows_now if row["is_final"]) == [1, 2, 3, 4, 5]
+    assert len(rows_now) == 7

@@ -65,7 +65,23 @@ def odd_values(shape: RecordShape, plain: Record, chance: random.Random) -> Iter
         )
     yield whole[:-1] + b', "v": 1}'
     yield whole[:-1] + b', "broker": 9}' if "broker" in plain else whole[:-1] + b', "group": "h"}'
-    yield from (whole + end for end in (b"\n", b" ", b"\r\n", b"}", b"{}", b"\n" + whole, b"//", b"/**/", b"\0"))
+    yield from (
+        whole + end
+        for end in (
+            b"\n",
+            b" ",
+            b"\r\n",
+            b"}",
+            b"{}",
+            b"\n" + whole,
+            b"//",
+            b"/**/",
+            b"\0",
+            b',"x":2',
+            b',"x":{}',
+            b',"r":{}',
+        )
+    )
     yield from (begin + whole for begin in (b"\n", b" ", b"\xef\xbb\xbf", b"{}", b"[", b'{"r":', b"null", b",", b"\0"))
     yield from (b"null", b"[]", b"{}", b'"x"', b" ", b"\n", b'{"a":1}}\n{"r":{"a":1}', b'1}{"r":1')
 
