@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -276,47 +277,79 @@ def recovery(settings: Settings, folder: Path) -> float:
         kill(process)
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at the pipeline of the soak."""
+
+    seconds: float
+    batches: int
+    driver_bytes: int
+    jvm_bytes: int
+    workers_bytes: int
+    files: int
+    batch_ms: int
+
+
 def soak(settings: Settings, folder: Path, duration_s: int) -> dict[str, Any]:
-    """A steady stream with time pressed together; what grows: memory of the process, files, duration of a batch."""
+    """A steady stream with time pressed together; what grows: memory of the processes, files, duration of a batch."""
     make_topics(settings)
     process = start_pipeline(settings, folder)
-    looks: list[tuple[int, float, int, int]] = []
+    looks: list[Look] = []
     began = time.time()
     try:
         while (now := time.time()) < began + duration_s:
             event_ms = int((now - began) * 1000 * SOAK_SPEED)
             rows = [load_record(1 + index % 12, index // 12 % 50, event_ms) for index in range(600)]
             produce(settings, settings.topics.byte_rate, rows, partitions=PARTITIONS)
-            look = look_at(settings, process.pid)
-            if look is not None and (not looks or look[0] > looks[-1][0]):
+            look = look_at(settings, process.pid, now - began)
+            if look is not None and (not looks or look.batches > looks[-1].batches):
                 looks.append(look)
-                print(f"{now - began:6.0f} s, batches, bytes, files, ms: {look}", file=sys.stderr, flush=True)
+                print(look, file=sys.stderr, flush=True)
             time.sleep(max(0.0, now + 1.0 - time.time()))
     finally:
         kill(process)
     warm = looks[len(looks) // 3 :]  # the JVM's heap has its size by then
-    slope, _ = np.polyfit([look[0] for look in warm], [look[1] for look in warm], 1)
     half = len(warm) // 2
+    last = warm[-1]
     return {
-        "batches": looks[-1][0],
-        "rss_mb": warm[-1][1] / 1e6,
-        "rss_slope_mb_per_1000_batches": slope * 1000 / 1e6,
-        "files_max": max(look[2] for look in looks),
-        "batch_p50_ms_first_half": float(np.median([look[3] for look in warm[:half]])),
-        "batch_p50_ms_second_half": float(np.median([look[3] for look in warm[half:]])),
+        "batches": last.batches,
+        "mb": {"driver": last.driver_bytes / 1e6, "jvm": last.jvm_bytes / 1e6, "workers": last.workers_bytes / 1e6},
+        "mb_per_1000_batches": {
+            "driver": slope_mb(warm, [look.driver_bytes for look in warm]),
+            "jvm": slope_mb(warm, [look.jvm_bytes for look in warm]),
+            "workers": slope_mb(warm, [look.workers_bytes for look in warm]),
+        },
+        "files_max": max(look.files for look in looks),
+        "batch_p50_ms_first_half": float(np.median([look.batch_ms for look in warm[:half]])),
+        "batch_p50_ms_second_half": float(np.median([look.batch_ms for look in warm[half:]])),
     }
 
 
-def look_at(settings: Settings, pid: int) -> tuple[int, float, int, int] | None:
-    """Batches so far, bytes of memory of driver and JVM, files of partition_load, ms of the newest batch."""
+def slope_mb(looks: list[Look], sizes: list[int]) -> float:
+    """Growth by 1,000 batches."""
+    slope, _ = np.polyfit([look.batches for look in looks], sizes, 1)
+    return float(slope) * 1000 / 1e6
+
+
+def look_at(settings: Settings, pid: int, seconds: float) -> Look | None:
+    """None before the first heartbeat."""
     beats = [row for row in tables.read(settings.storage.tables, "pipeline_batch") if row["query_name"] == "byte_rate"]
     table = tables.open_table(settings.storage.tables, "partition_load")
     newest = tables.newest(beats, "batches_total")
     if newest is None or table is None:
         return None
-    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    memory = float(sum(map(resident_bytes, family)))
-    return newest["batches_total"], memory, len(table.file_uris()), newest["duration_ms"]
+    driver = psutil.Process(pid)
+    children = driver.children()
+    workers = [worker for child in children for worker in child.children(recursive=True)]
+    return Look(
+        seconds,
+        newest["batches_total"],
+        resident_bytes(driver),
+        sum(map(resident_bytes, children)),
+        sum(map(resident_bytes, workers)),
+        len(table.file_uris()),
+        newest["duration_ms"],
+    )
 
 
 def resident_bytes(process: psutil.Process) -> int:
