@@ -49,6 +49,11 @@ def utc(time_ms: int) -> datetime:
     return datetime.fromtimestamp(time_ms / 1000, tz=UTC)
 
 
+def instant(time: datetime) -> str:
+    """A time as delta-rs's SQL: it compares timestamps only with literals of exactly the column's type."""
+    return f"""arrow_cast('{time.astimezone(UTC).isoformat()}', 'Timestamp(Microsecond, Some("UTC"))')"""
+
+
 def to_ms(time: datetime) -> int:
     """The reverse of `utc`."""
     return round(time.timestamp() * 1000)

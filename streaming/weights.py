@@ -13,7 +13,8 @@ import httpx
 import structlog
 
 from streaming.errors import TableUnavailable
-from streaming.serve.reading import TableReader, instant, text
+from streaming.serve.reading import TableReader, text
+from streaming.tables import instant
 
 log = structlog.get_logger()
 

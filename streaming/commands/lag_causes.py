@@ -9,8 +9,9 @@ from assignor_core.lag.diagnosis import Cause, Finding, GroupReading, Reading, d
 from assignor_core.lag.members import MembersAdvice, advise_members
 from streaming import tables
 from streaming.serve.load import LoadPart, read_load
-from streaming.serve.reading import TableReader, instant, text
+from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
+from streaming.tables import instant
 
 REBALANCES_OVER_MS = 3_600_000
 

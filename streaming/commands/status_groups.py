@@ -9,9 +9,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from assignor_core.group.events import GroupAdvice, GroupEvent, GroupLook, advice, group_events
-from streaming.serve.reading import TableReader, instant, text
+from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
-from streaming.tables import utc
+from streaming.tables import instant, utc
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from streaming.schemas import ColumnType, Table
-from streaming.tables import create_table, row_schema
+from streaming.tables import create_table, instant, row_schema
 
 TRANSACTION_ID = "spark.databricks.delta.write.txnAppId"
 TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -95,7 +95,7 @@ class WindowTable:
         # A dataset of all files costs a millisecond a file, whatever is read of them.
         open_since = self._open_since or _oldest_open(delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN))
         since = min(open_since, pc.min(rows["window_start"]).as_py())
-        not_before = f"window_start >= {_arrow_literal(since)}"
+        not_before = f"window_start >= {instant(since)}"
         schema = row_schema(self._table)
         windows = delta.to_pyarrow_dataset(file_pruning_predicate=not_before)
         present = windows.to_table(schema.names, pc.field("window_start") >= since)
@@ -186,8 +186,3 @@ def _matching(table: Table, oldest: datetime) -> str:
 
 def _spark_literal(time: datetime) -> str:
     return f"TIMESTAMP '{time.astimezone(UTC).isoformat()}'"
-
-
-def _arrow_literal(time: datetime) -> str:
-    """delta-rs compares timestamps only with literals of exactly the column's type."""
-    return f"""arrow_cast('{time.astimezone(UTC).isoformat()}', 'Timestamp(Microsecond, Some("UTC"))')"""

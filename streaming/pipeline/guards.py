@@ -112,7 +112,7 @@ def topics_read(settings: Settings) -> tuple[str, ...]:
 def offsets_read(settings: Settings) -> Offsets:
     """Next offsets of the newest batches that Spark planned; what can't be read, as on an object store, is left out."""
     found: Offsets = {}
-    for query in ("byte_rate", "consumer_lag"):
+    for query in ("consumer_lag", "byte_rate"):  # of a foreign topic, which both read, the latter tells
         with suppress(OSError, ValueError):
             found |= newest_planned(Path(settings.storage.checkpoints) / query)
     return found

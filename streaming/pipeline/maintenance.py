@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError
 from streaming.pipeline.rollups import ROLLUPS, RollingUp, rollups_of
 from streaming.schemas import Table
 from streaming.settings import Settings
-from streaming.tables import table_uri, utc
+from streaming.tables import instant, table_uri, utc
 
 log = structlog.get_logger()
 
@@ -77,7 +77,7 @@ class Maintenance:
             oldest_kept = min(oldest_kept, self._kept_since)
         column = self._table.time_column
         if any(_older(action[f"min.{column}"], oldest_kept) for action in _file_statistics(delta, column)):
-            delta.delete(f"{column} < arrow_cast('{oldest_kept.isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')")
+            delta.delete(f"{column} < {instant(oldest_kept)}")
 
     def _compact(self, delta: DeltaTable, _now_ms: int) -> None:
         """Join small files; readers of older versions keep theirs until these are removed."""

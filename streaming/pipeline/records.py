@@ -104,7 +104,7 @@ class Rule:
 
 def schema_of(shape: RecordShape) -> StructType:
     """The fields in Spark's types."""
-    return StructType([StructField(field, kind) for field, kind in shape.fields.items()])
+    return StructType([StructField(name, kind) for name, kind in shape.fields.items()])
 
 
 def judged(raw: DataFrame, shape: RecordShape, *, clock_skew_max_ms: int, name: str = "judged") -> DataFrame:
@@ -168,7 +168,7 @@ def rejected(judged_rows: DataFrame, shape: RecordShape) -> DataFrame:
 def _rules(shape: RecordShape, clock_skew_max_ms: int) -> list[Rule]:
     value = f.col("payload")
     text = value.cast("string")
-    corrupt = _field(CORRUPT).isNotNull()
+    corrupt = record_field(CORRUPT).isNotNull()
     latest = f.unix_millis("kafka.timestamp") + f.lit(clock_skew_max_ms)
     numbers = [name for name in shape.not_negative if shape.fields[name] == _DOUBLE]
     whole = [name for name in shape.not_negative if shape.fields[name] != _DOUBLE]
@@ -181,18 +181,19 @@ def _rules(shape: RecordShape, clock_skew_max_ms: int) -> list[Rule]:
         # Parsed a second time only where the first has failed: it would cost as much as all the rest.
         Rule("not_json", ~f.trim(text).startswith("{") | (corrupt & f.get_json_object(text, "$").isNull())),
         Rule("wrong_type", corrupt),
-        _any_of("missing_field", [(name, _field(name).isNull()) for name in shape.required]),
+        _any_of("missing_field", [(name, record_field(name).isNull()) for name in shape.required]),
         *_alone(shape.together),
-        Rule("unknown_version", _field("v") != RECORD_VERSION, (("v", f.lit(True)),)),
+        Rule("unknown_version", record_field("v") != RECORD_VERSION, (("v", f.lit(True)),)),
         *_negative(numbers, "double"),
         *_negative(whole, "long"),
         *_too_great(shape.greatest),
-        Rule("past", _field("event_time_ms") < EVENT_TIME_MIN_MS, (("event_time_ms", f.lit(True)),)),
-        Rule("future", _field("event_time_ms") > latest, (("event_time_ms", f.lit(True)),)),
+        Rule("past", record_field("event_time_ms") < EVENT_TIME_MIN_MS, (("event_time_ms", f.lit(True)),)),
+        Rule("future", record_field("event_time_ms") > latest, (("event_time_ms", f.lit(True)),)),
     ]
 
 
-def _field(name: str) -> SparkColumn:
+def record_field(name: str) -> SparkColumn:
+    """Of the parsed record."""
     return f.col(f"record.{name}")
 
 
@@ -205,9 +206,9 @@ def _alone(names: tuple[str, ...]) -> list[Rule]:
     """Some of these fields are there and others are not."""
     if not names:
         return []
-    missing = [(name, _field(name).isNull()) for name in names]
-    together = f.concat(*(_field(name).cast("string") for name in names)).isNotNull()
-    any_there = f.coalesce(*(_field(name).cast("string") for name in names)).isNotNull()
+    missing = [(name, record_field(name).isNull()) for name in names]
+    together = f.concat(*(record_field(name).cast("string") for name in names)).isNotNull()
+    any_there = f.coalesce(*(record_field(name).cast("string") for name in names)).isNotNull()
     return [Rule("missing_field", any_there & ~together, tuple(missing))]
 
 
@@ -215,8 +216,8 @@ def _not_finite(names: list[str]) -> list[Rule]:
     """NaN or infinite, of doubles; to Spark NaN is greater than all numbers."""
     if not names:
         return []
-    fields = [(name, f.isnan(_field(name)) | (f.abs(_field(name)) == float("inf"))) for name in names]
-    greatest, least = f.greatest(*map(_field, names)), f.least(*map(_field, names))
+    fields = [(name, f.isnan(record_field(name)) | (f.abs(record_field(name)) == float("inf"))) for name in names]
+    greatest, least = f.greatest(*map(record_field, names)), f.least(*map(record_field, names))
     condition = f.isnan(greatest) | (greatest == float("inf")) | (least == float("-inf"))
     return [Rule("not_a_number", condition, tuple(fields))]
 
@@ -224,9 +225,9 @@ def _not_finite(names: list[str]) -> list[Rule]:
 def _negative(names: list[str], kind: str) -> list[Rule]:
     if not names:
         return []
-    fields = [(name, _field(name) < 0) for name in names]
-    return [Rule("negative", f.least(*(_field(name).cast(kind) for name in names)) < 0, tuple(fields))]
+    fields = [(name, record_field(name) < 0) for name in names]
+    return [Rule("negative", f.least(*(record_field(name).cast(kind) for name in names)) < 0, tuple(fields))]
 
 
 def _too_great(limits: tuple[tuple[str, float], ...]) -> list[Rule]:
-    return [_any_of("out_of_range", [(name, _field(name) > most) for name, most in limits])] if limits else []
+    return [_any_of("out_of_range", [(name, record_field(name) > most) for name, most in limits])] if limits else []

@@ -1,8 +1,8 @@
-"""The input topics as judged rows: ours as they are, other tools' through an adapter. Knows no windows and no tables.
+"""The input topics as judged rows, or sums of them: ours as they are, other tools' through an adapter. Knows no tables.
 
 Each query reads our topic; if `topics.foreign` names any, all of these in a second source of the same query. Both meet
-before the watermark, so there is one, and neither holds back the other. Parsing of foreign formats is Python on the
-executors: they need this package, and our own topic never pays for it.
+before the watermark, so there is one, and neither holds back the other. Both are Python on the executors: ours, summed
+in Arrow, is sent with the job, while foreign formats need this package there.
 """
 
 import json
@@ -77,17 +77,16 @@ def sums_of(raw: DataFrame, settings: Settings, side: Side) -> DataFrame:
     Records beyond doubt come summed from Arrow, the others one by one from Spark's own parser and rules.
     """
     raw = raw.select("timestamp", "value")
+    found = sums_of_one(side.sums)
     if settings.pipeline.python_on_executors:
         columns = from_arrow_schema(side.sums.schema(to_arrow_schema(schema_of(side.shape))))
         some_summed = raw.mapInArrow(summing(settings.pipeline, side), StructType(raw.schema.fields + columns.fields))
         raw = some_summed.select(
             "timestamp", "value", f.struct(*columns.names).alias("sums"), f.col("sample_count").alias("samples")
         )
-    told = _judged_own(raw, settings, side).where(f.col("reason").isNull())
-    found = sums_of_one(side.sums)
-    if settings.pipeline.python_on_executors:
         is_one = f.col("samples").isNull()
         found = {name: f.when(is_one, one).otherwise(f.col(f"sums.{name}")) for name, one in found.items()}
+    told = _judged_own(raw, settings, side).where(f.col("reason").isNull())
     return told.select(*(column.alias(name) for name, column in found.items()))
 
 
@@ -118,15 +117,20 @@ def rejected_rows(session: SparkSession, settings: Settings) -> DataFrame:
 
 def raw_rows(session: SparkSession, settings: Settings, *topics: str) -> DataFrame:
     """Kafka's columns, from each topic's start where there is no checkpoint yet."""
-    reader = session.readStream.format("kafka").option("subscribe", ",".join(topics))
-    for key, value in (spark_options(settings.kafka) | FETCH_OPTIONS).items():
-        reader = reader.option(f"kafka.{key}", value)
     return (
-        reader.option("startingOffsets", "earliest")
+        session.readStream.format("kafka")
+        .options(**kafka_options(settings, *topics))
+        .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")
         .option("maxOffsetsPerTrigger", settings.pipeline.records_per_batch_max)
         .load()
     )
+
+
+def kafka_options(settings: Settings, *topics: str) -> dict[str, str]:
+    """Of Spark's Kafka source, for streams and for batches: what to read and how."""
+    of_client = {f"kafka.{key}": value for key, value in (spark_options(settings.kafka) | FETCH_OPTIONS).items()}
+    return {"subscribe": ",".join(topics), **of_client}
 
 
 def adapt(topic: str, value: bytes | None, formats: dict[str, str], context: Context, side: Side) -> Adapted:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import compute as pc
 from pyarrow import json as arrow_json
 
-VALUE_BYTES_MAX = 1_000
+SURE_BYTES_MAX = 1_000
 """Longer values are handed back. Within so few bytes neither numbers nor nesting reach the limits of Spark's parser,
 which this parser doesn't share.
 """
@@ -55,6 +55,10 @@ class Sums:
     newest: tuple[str, ...]
     oldest: tuple[str, ...]
     interval: str = "interval_ms"
+
+    def added(self) -> tuple[str, ...]:
+        """Columns of the weighted fields, which are added up."""
+        return tuple(of(name) for name in self.weighted for of in (weight, known_ms))
 
     def schema(self, of_records: pa.Schema) -> pa.Schema:
         """Arrow's types of the columns."""
@@ -109,7 +113,7 @@ def summed(batches: Iterable[pa.RecordBatch], fitting: Fitting, sums: Sums, wind
 def sure(values: pa.Array, kafka_ms: pa.Array, fitting: Fitting) -> tuple[pa.Table, pa.Array]:
     """Records that fit beyond doubt, with their fields as columns, and the positions of all others."""
     lengths = pc.fill_null(pc.binary_length(values), 0)
-    short = pc.and_(pc.greater(lengths, 0), pc.less_equal(lengths, VALUE_BYTES_MAX))
+    short = pc.and_(pc.greater(lengths, 0), pc.less_equal(lengths, SURE_BYTES_MAX))
     positions = pc.indices_nonzero(short)
     found = [fitting.schema.empty_table().append_column("_position", pa.array([], pa.uint64()))]
     for start, samples in _parsed(values.filter(short), fitting.schema):
@@ -136,9 +140,8 @@ def windows(samples: pa.Table, sums: Sums, window_ms: int) -> pa.Table:
         columns[known_ms(name)] = pc.if_else(known, interval, pa.scalar(None, pa.int64()))
     columns |= {maximum(name): samples[name] for name in sums.maxima}
     columns |= {"_row": pa.array(np.arange(samples.num_rows)), TIME: time}
-    added = [(of(name), "sum") for name in sums.weighted for of in (weight, known_ms)]
-    asked = [*added, *((maximum(name), "max") for name in sums.maxima), ("_row", "first"), ("_row", "last"),
-             (TIME, "min"), (TIME, "max"), (TIME, "count")]  # fmt: skip
+    asked = [*((name, "sum") for name in sums.added()), *((maximum(name), "max") for name in sums.maxima),
+             ("_row", "first"), ("_row", "last"), (TIME, "min"), (TIME, "max"), (TIME, "count")]  # fmt: skip
     grouped = pa.table(columns).group_by(["_window", *sums.keys], use_threads=False).aggregate(asked)
     oldest, newest = samples.take(grouped["_row_first"]), samples.take(grouped["_row_last"])
     return pa.table(

@@ -8,6 +8,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from streaming.pipeline.records import record_field
 from streaming.pipeline.sums import AUDIT, TIME, Sums, first, known_ms, maximum, weight
 from streaming.settings import PipelineSettings
 
@@ -34,17 +35,14 @@ LAG_SUMS = Sums(
 
 def sums_of_one(sums: Sums) -> dict[str, SparkColumn]:
     """The columns of `sums`, of a single record that is the struct column `record`."""
-    field = {name: f.col(f"record.{name}") for name in (*sums.keys, *sums.weighted, *sums.newest, *sums.oldest)}
-    field |= {name: f.col(f"record.{name}") for name in (*sums.maxima, TIME)}
-    interval = f.col(f"record.{sums.interval}") if sums.weighted else f.lit(None)
+    interval = record_field(sums.interval)
     return (
-        {name: field[name] for name in sums.keys}
-        | {weight(name): field[name] * interval for name in sums.weighted}
-        | {known_ms(name): f.when(field[name].isNotNull(), interval) for name in sums.weighted}
-        | {maximum(name): field[name] for name in sums.maxima}
-        | {name: field[name] for name in sums.newest}
-        | {first(name): field[name] for name in sums.oldest}
-        | dict(zip(AUDIT, (f.lit(1).cast("long"), field[TIME], field[TIME]), strict=True))
+        {name: record_field(name) for name in (*sums.keys, *sums.newest)}
+        | {weight(name): record_field(name) * interval for name in sums.weighted}
+        | {known_ms(name): f.when(record_field(name).isNotNull(), interval) for name in sums.weighted}
+        | {maximum(name): record_field(name) for name in sums.maxima}
+        | {first(name): record_field(name) for name in sums.oldest}
+        | dict(zip(AUDIT, (f.lit(1).cast("long"), record_field(TIME), record_field(TIME)), strict=True))
     )
 
 
@@ -54,7 +52,7 @@ def load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
     means = {name: f.try_divide(f.col(weight(name)), f.col(known_ms(name))) for name in RATES}
     covered = f.coalesce(known_ms("bytes_in_per_sec"), f.lit(0)).alias("covered_ms")
     with_means = found.select("*", *(mean.alias(name) for name, mean in means.items()), covered)
-    return with_means.drop(*(of(name) for name in RATES for of in (weight, known_ms)))
+    return with_means.drop(*LOAD_SUMS.added())
 
 
 def lag_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
@@ -69,10 +67,9 @@ def _windowed(rows: DataFrame, sums: Sums, settings: PipelineSettings) -> DataFr
     timed = rows.withColumn("event_time", f.timestamp_millis(newest))
     late = f"{settings.watermark_ms} milliseconds"
     length = f.window("event_time", f"{settings.window_ms} milliseconds")
-    added = [of(name) for name in sums.weighted for of in (weight, known_ms)]
     grouped = timed.withWatermark("event_time", late).groupBy(length, *sums.keys)
     return grouped.agg(
-        *(f.sum(name).alias(name) for name in (*added, "sample_count")),
+        *(f.sum(name).alias(name) for name in (*sums.added(), "sample_count")),
         *(f.max(name).alias(name) for name in map(maximum, sums.maxima)),
         *(f.max_by(name, newest).alias(name) for name in sums.newest),
         *(f.min_by(name, oldest).alias(name) for name in map(first, sums.oldest)),

@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import Any
 
 from streaming import tables
-from streaming.serve.reading import TableReader, instant, text
+from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
+from streaming.tables import instant
 
 UNDER_WAY = frozenset({"started", "submitted", "progress", "electing", "abort_requested"})
 FAILED = frozenset({"aborted", "refused"})

@@ -14,8 +14,9 @@ from pyarrow import compute as pc
 
 from assignor_core.lag import LagStatus
 from streaming.lag import COLUMNS, LagPicture, judge, reason_of, since
-from streaming.serve.reading import TableReader, instant, text
+from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
+from streaming.tables import instant
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from pyarrow import compute as pc
 
 from assignor_core.skew import Skew, skew_of
 from streaming import tables
-from streaming.serve.reading import TableReader, instant, text
+from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
+from streaming.tables import instant
 
 HISTORY_WINDOWS = 60
 LEFT_OUT_OF_STATUS = {"status": False}

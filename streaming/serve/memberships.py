@@ -15,8 +15,9 @@ from pyarrow import compute as pc
 from assignor_core.group.states import GroupState
 from streaming import tables
 from streaming.lag import CURRENT_WINDOWS
-from streaming.serve.reading import TableReader, instant, text
+from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
+from streaming.tables import instant
 
 COUNTED_MS = 7 * 86_400_000
 """Totals begin anew so often: see `counted_since`."""

@@ -110,11 +110,6 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def instant(time: datetime) -> str:
-    """A time as SQL, in the tables' own unit."""
-    return f"arrow_cast('{time.isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
-
-
 def _schema(name: str, columns: Sequence[str]) -> pa.Schema:
     """Types as the product knows them, without NOT NULL and comments: a query's answer has neither."""
     known = tables.arrow_schema(TABLES[name])

@@ -10,8 +10,9 @@ from pyarrow import compute as pc
 
 from streaming import tables
 from streaming.schemas import TABLES
-from streaming.serve.reading import TableReader, TableState, instant
+from streaming.serve.reading import TableReader, TableState
 from streaming.settings import Settings
+from streaming.tables import instant
 
 HEARTBEAT_LOOKBACK_MS = 600_000
 """A query whose last row is this much older than the newest row of all is still shown: longer, and it is gone."""

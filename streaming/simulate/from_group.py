@@ -11,8 +11,9 @@ from typing import Any
 
 from assignor_core.group.events import identity
 from streaming.errors import UsageProblem
-from streaming.serve.reading import TableReader, instant, text
+from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
+from streaming.tables import instant
 
 WINDOWS_BACK = 5
 """A group that has no sample in the newest windows is gone."""

@@ -37,7 +37,7 @@ from streaming.pipeline.queries import start_queries
 from streaming.pipeline.records import BYTE_RATE, accepted, judged
 from streaming.pipeline.run import stop_queries
 from streaming.pipeline.session import build_session
-from streaming.pipeline.sources import BYTE_RATES, FETCH_OPTIONS, sums_of
+from streaming.pipeline.sources import BYTE_RATES, kafka_options, sums_of
 from streaming.settings import Settings
 from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
 from tests.pipeline.test_kill import kill_and_compare
@@ -166,10 +166,7 @@ def to_nothing(rows: DataFrame) -> None:
 
 def raw(session: SparkSession, settings: Settings) -> DataFrame:
     """The whole topic of byte rates."""
-    reader = session.read.format("kafka").option("subscribe", settings.topics.byte_rate)
-    for key, value in (kafka_clients.spark_options(settings.kafka) | FETCH_OPTIONS).items():
-        reader = reader.option(f"kafka.{key}", value)
-    return reader.load()
+    return session.read.format("kafka").options(**kafka_options(settings, settings.topics.byte_rate)).load()
 
 
 def parsed(session: SparkSession, settings: Settings) -> DataFrame:
@@ -283,9 +280,7 @@ class Look:
 
     seconds: float
     batches: int
-    driver_bytes: int
-    jvm_bytes: int
-    workers_bytes: int
+    resident_bytes: dict[str, int]
     files: int
     batch_ms: int
 
@@ -313,20 +308,17 @@ def soak(settings: Settings, folder: Path, duration_s: int) -> dict[str, Any]:
     last = warm[-1]
     return {
         "batches": last.batches,
-        "mb": {"driver": last.driver_bytes / 1e6, "jvm": last.jvm_bytes / 1e6, "workers": last.workers_bytes / 1e6},
-        "mb_per_1000_batches": {
-            "driver": slope_mb(warm, [look.driver_bytes for look in warm]),
-            "jvm": slope_mb(warm, [look.jvm_bytes for look in warm]),
-            "workers": slope_mb(warm, [look.workers_bytes for look in warm]),
-        },
+        "mb": {name: size / 1e6 for name, size in last.resident_bytes.items()},
+        "mb_per_1000_batches": {name: slope_mb(warm, name) for name in last.resident_bytes},
         "files_max": max(look.files for look in looks),
         "batch_p50_ms_first_half": float(np.median([look.batch_ms for look in warm[:half]])),
         "batch_p50_ms_second_half": float(np.median([look.batch_ms for look in warm[half:]])),
     }
 
 
-def slope_mb(looks: list[Look], sizes: list[int]) -> float:
-    """Growth by 1,000 batches."""
+def slope_mb(looks: list[Look], name: str) -> float:
+    """Growth of one of the memories by 1,000 batches."""
+    sizes = [look.resident_bytes[name] for look in looks]
     slope, _ = np.polyfit([look.batches for look in looks], sizes, 1)
     return float(slope) * 1000 / 1e6
 
@@ -344,9 +336,11 @@ def look_at(settings: Settings, pid: int, seconds: float) -> Look | None:
     return Look(
         seconds,
         newest["batches_total"],
-        resident_bytes(driver),
-        sum(map(resident_bytes, children)),
-        sum(map(resident_bytes, workers)),
+        {
+            "driver": resident_bytes(driver),
+            "jvm": sum(map(resident_bytes, children)),
+            "workers": sum(map(resident_bytes, workers)),
+        },
         len(table.file_uris()),
         newest["duration_ms"],
     )

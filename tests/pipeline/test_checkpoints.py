@@ -11,19 +11,17 @@ from pyspark.sql import SparkSession
 
 from streaming import tables
 from streaming.kafka_clients import admin_client
-from streaming.pipeline.queries import start_queries
 from streaming.settings import Settings
 from tests.pipeline.test_windows import (
     Record,
-    drain,
     encode,
     load_record,
     make_topics,
     own,
+    read_everything,
     recount,
     send,
     session,
-    stop,
 )
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -40,10 +38,19 @@ def newest(folder: Path, pattern: str = "[0-9]*") -> Path:
     return max(folder.glob(pattern), key=lambda path: int(path.name.partition(".")[0]))
 
 
+def lose_checksum(file: Path) -> None:
+    """What Hadoop would find the damage by."""
+    (file.parent / f".{file.name}.crc").unlink()
+
+
+def lose(file: Path) -> None:
+    file.unlink()
+    lose_checksum(file)
+
+
 def lose_last_commit(checkpoint: Path) -> None:
     """As after a crash between the table's commit and Spark's: the batch comes twice."""
-    newest(checkpoint / "commits").unlink()
-    (checkpoint / "commits" / f".{newest(checkpoint / 'offsets').name}.crc").unlink()
+    lose(newest(checkpoint / "commits"))
 
 
 def lose_everything(checkpoint: Path) -> None:
@@ -63,7 +70,7 @@ def cut_offsets(checkpoint: Path) -> None:
     """The newest plan of a batch cut short, as on a disk that was full."""
     file = newest(checkpoint / "offsets")
     file.write_text(file.read_text()[:20])
-    (checkpoint / "offsets" / f".{file.name}.crc").unlink()
+    lose_checksum(file)
 
 
 def cut_changelogs(checkpoint: Path) -> None:
@@ -72,31 +79,24 @@ def cut_changelogs(checkpoint: Path) -> None:
     state.StateStore.stop()
     for file in (checkpoint / "state" / "0").glob("[0-9]*/*.changelog"):
         file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-        (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
+        lose_checksum(file)
 
 
 def lose_newest_plan(checkpoint: Path) -> None:
     """Commits are ahead of plans."""
-    file = newest(checkpoint / "offsets")
-    file.unlink()
-    (checkpoint / "offsets" / f".{file.name}.crc").unlink()
+    lose(newest(checkpoint / "offsets"))
 
 
 def lose_plan_in_the_middle(checkpoint: Path) -> None:
     """A gap before the newest plan."""
     number = int(newest(checkpoint / "offsets").name) - 1
-    (checkpoint / "offsets" / str(number)).unlink()
-    (checkpoint / "offsets" / f".{number}.crc").unlink()
+    lose(checkpoint / "offsets" / str(number))
 
 
 def run(session: SparkSession, settings: Settings, records: list[Record]) -> None:
     """Start, read everything, stop."""
     send(settings, settings.topics.byte_rate, encode(records))
-    queries = start_queries(session, settings)
-    try:
-        drain(queries)
-    finally:
-        stop(queries)
+    read_everything(session, settings)
 
 
 def check(settings: Settings, records: list[Record]) -> None:

@@ -1,6 +1,5 @@
 """What happens to topics while the pipeline runs: silence, more partitions, other records, deleted and made again."""
 
-import json
 import re
 import signal
 import time
@@ -8,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient
 from pyspark.sql import SparkSession
 
 from streaming import tables
@@ -25,6 +24,7 @@ from tests.pipeline.test_windows import (
     load_record,
     make_topics,
     own,
+    read_everything,
     send,
     session,
     stop,
@@ -40,11 +40,7 @@ REFUSED, AT_ONCE = 3, 128 + signal.SIGTERM
 
 def send_to(settings: Settings, partition: int, records: list[Record]) -> None:
     """Into one partition of the topic of byte rates."""
-    producer = KafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers, acks="all")
-    for record in records:
-        producer.send(settings.topics.byte_rate, json.dumps(record).encode(), partition=partition)
-    producer.flush()
-    producer.close()
+    send(settings, settings.topics.byte_rate, encode(records), partition)
 
 
 def windows(settings: Settings, table: str = "partition_load") -> dict[int, tuple[int, bool]]:
@@ -99,11 +95,7 @@ def test_records_of_other_versions_of_the_collector(session: SparkSession, own: 
     values = [plain, plain | {"added": {"deep": [1]}}, fewer, plain | {"size_bytes": 2**40}, renamed,
               plain | {"partition": 2**40}, plain | {"interval_ms": "2000"}]  # fmt: skip
     send(own, own.topics.byte_rate, encode(values))
-    queries = start_queries(session, own)
-    try:
-        drain(queries)
-    finally:
-        stop(queries)
+    read_everything(session, own)
     assert windows(own) == {0: (4, False)}
     rejected = tables.read(own.storage.tables, "rejected_record")
     assert sorted((row["reason"], row["field"]) for row in rejected if row["reason"] == "missing_field") == [

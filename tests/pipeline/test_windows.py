@@ -76,10 +76,10 @@ def lag_record(partition: int, offset_ms: int, committed: int | None, end: int) 
     }  # fmt: skip
 
 
-def send(settings: Settings, topic: str, values: list[bytes | None]) -> None:
+def send(settings: Settings, topic: str, values: list[bytes | None], partition: int | None = None) -> None:
     producer = KafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers, acks="all")
     for value in values:
-        producer.send(topic, value=value, key=b"k")
+        producer.send(topic, value=value, key=b"k", partition=partition)
     producer.flush()
     producer.close()
 
@@ -101,6 +101,15 @@ def drain(queries: list[StreamingQuery]) -> None:
 def stop(queries: list[StreamingQuery]) -> None:
     for query in queries:
         query.stop()
+
+
+def read_everything(session: SparkSession, settings: Settings) -> None:
+    """Start, read what is in the topics, stop."""
+    queries = start_queries(session, settings)
+    try:
+        drain(queries)
+    finally:
+        stop(queries)
 
 
 def encode(records: list[Record]) -> list[bytes | None]:
@@ -151,11 +160,7 @@ def test_windows_equal_a_recount_whatever_the_order(
     chance.shuffle(records)
     make_topics(own)
     send(own, own.topics.byte_rate, encode(records))
-    queries = start_queries(session, own)
-    try:
-        drain(queries)
-    finally:
-        stop(queries)
+    read_everything(session, own)
     wanted = recount(records)
     found = {
         (tables.to_ms(row["window_start"]), row["broker"], row.get("partition")): row
@@ -208,9 +213,7 @@ def test_lag_windows_hold_first_last_and_worst(session: SparkSession, own: Setti
         lag_record(1, 2_000, None, 7),
     ]  # fmt: skip
     send(own, own.topics.consumer_lag, encode(records))
-    queries = start_queries(session, own)
-    drain(queries)
-    stop(queries)
+    read_everything(session, own)
     rows = {row["partition"]: row for row in tables.read(own.storage.tables, "group_lag")}
     first = rows[0]
     assert (first["committed_offset_first"], first["committed_offset"], first["log_end_offset"]) == (10, 80, 100)
@@ -281,9 +284,7 @@ def test_the_tables_carry_comments_and_are_read_by_another_engine(session: Spark
 
     make_topics(own)
     send(own, own.topics.byte_rate, encode([load_record(1, 0, 1_000), load_record(2, 0, 1_000)]))
-    queries = start_queries(session, own)
-    drain(queries)
-    stop(queries)
+    read_everything(session, own)
     query = "SELECT broker, bytes_in_per_sec FROM partition_load WHERE role = 'leader' ORDER BY broker"
     assert run_query(query, own.storage.tables)[1] == [(1, 100.0), (2, 200.0)]
     by_spark = session.read.format("delta").load(tables.table_uri(own.storage.tables, "partition_load"))
