@@ -6,9 +6,10 @@ that fails is told and left for the next run: an unkept table is slower, not wro
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import structlog
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -22,6 +23,10 @@ log = structlog.get_logger()
 
 BUDGET_MS = 20_000
 """No further step is begun after this; those left out come first next time."""
+
+TIERS_BYTES = (100_000_000, 10_000_000, 1_000_000)
+"""Files are joined up to these sizes, a larger one only once there are enough of the tier below."""
+FILES_OF_TIER = 8
 
 
 class Maintenance:
@@ -81,7 +86,8 @@ class Maintenance:
 
     def _compact(self, delta: DeltaTable, _now_ms: int) -> None:
         """Join small files; readers of older versions keep theirs until these are removed."""
-        delta.optimize.compact()
+        sizes = pa.table(delta.get_add_actions())["size_bytes"].to_pylist()
+        delta.optimize.compact(target_size=tier_due(sizes))
 
     def _remove_old_files(self, delta: DeltaTable, _now_ms: int) -> None:
         """Files and log entries that no version within the table's own retention needs."""
@@ -89,9 +95,20 @@ class Maintenance:
         delta.cleanup_metadata()
 
 
-def _file_statistics(delta: DeltaTable, column: str) -> list[dict[str, datetime | None]]:
-    import pyarrow as pa
+def tier_due(sizes: Sequence[int]) -> int:
+    """Up to which size, bytes, files of these sizes are to be joined. One target for all would write what it has joined
+    anew at each run, up to 100 MB, and what is replaced stays for the days of time travel: 5 GB a day.
 
+    >>> tier_due([2_000_000] * 7 + [50_000] * 100), tier_due([2_000_000] * 8), tier_due([])
+    (1000000, 10000000, 1000000)
+    """
+    for tier in TIERS_BYTES:
+        if sum(tier // 10 <= size < tier for size in sizes) >= FILES_OF_TIER:
+            return tier
+    return TIERS_BYTES[-1]
+
+
+def _file_statistics(delta: DeltaTable, column: str) -> list[dict[str, datetime | None]]:
     actions = pa.table(delta.get_add_actions(flatten=True))
     name = f"min.{column}"
     return actions.select([name]).to_pylist() if name in actions.column_names else []

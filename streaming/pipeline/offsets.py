@@ -27,6 +27,14 @@ def planned(checkpoint: Path, batch_id: int) -> Offsets:
     return {key: end for line in lines[_LINES_BEFORE_SOURCES:] for key, end in offsets_of(json.loads(line)).items()}
 
 
+def records_planned(checkpoint: Path, batch_id: int) -> int:
+    """At most so many records are in the batch; offsets that Kafka skips, and in the first batch those before the
+    earliest record, are counted too. Raises OSError where it isn't noted.
+    """
+    before = planned(checkpoint, batch_id - 1) if batch_id else {}
+    return sum(end - before.get(key, 0) for key, end in planned(checkpoint, batch_id).items())
+
+
 def newest_planned(checkpoint: Path) -> Offsets:
     """Where the newest batch ends; empty where there has been none."""
     batches = [int(path.name) for path in (checkpoint / "offsets").glob("[0-9]*")]

@@ -4,35 +4,23 @@ Two topics in one query would share a watermark: an idle one would hold back the
 """
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
-from pyarrow import compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.pipeline.delta_tables import (
-    WindowTable,
-    append_spark,
-    create_window_table,
-    finalize_spark,
-    shaped,
-    upsert_spark,
-)
-from streaming.pipeline.group_events import GroupEventKeeper
+from streaming.pipeline.delta_tables import append_spark, create_window_table, shaped
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
 from streaming.pipeline.sound_ranges import Range, wait_until_read
 from streaming.pipeline.sources import BYTE_RATES, LAGS, accepted_rows, rejected_rows, summed_rows
+from streaming.pipeline.window_writer import Target, WindowWriter
 from streaming.pipeline.windows import lag_windows, load_windows
-from streaming.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
+from streaming.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD
 from streaming.settings import Settings
-from streaming.tables import append, create_table, table_uri, utc
+from streaming.tables import append, create_table, table_uri
 
 LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Spark's default starts a process (readlink) for each look at a file: some forty a batch, a fifth of a small batch's
@@ -44,28 +32,6 @@ REJECTS_PATIENCE_S = 15.0
 """So long a batch of rejects waits for the window queries to tell that all of its records fit; then it reads them."""
 REJECTS_DRIVER_BYTES_MAX = 32_000_000
 """Of raw values; a topic full of rubbish is written on the executors."""
-DRIVER_ROWS_MAX = 500_000
-"""Batches of up to this many window rows are written from the driver: 70 MB as Arrow, 1 GB of Python at the most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A window table, and which of a query's rows go there: those with a topic, those without, or (None) all."""
-
-    table: Table
-    with_topic: bool | None
-
-    def rows_of(self, rows: DataFrame) -> DataFrame:
-        """Its rows, in the table's columns."""
-        topic = f.col("topic")
-        of_table = {True: topic.isNotNull(), False: topic.isNull(), None: f.lit(True)}[self.with_topic]
-        return shaped(rows.where(of_table), self.table)
-
-    def arrow_of(self, rows: pa.Table) -> pa.Table:
-        """The same on the driver."""
-        if self.with_topic is not None:
-            rows = rows.filter(pc.is_valid(rows["topic"]) if self.with_topic else pc.is_null(rows["topic"]))
-        return rows.select(self.table.column_names())
 
 
 def start_queries(
@@ -108,70 +74,6 @@ def _start_windows(
         .foreachBatch(WindowWriter(name, targets, settings, counted).write)
         .start()
     )
-
-
-class WindowWriter:
-    """Writes the batches of one query into its tables: the only writer of those tables while the pipeline runs."""
-
-    def __init__(
-        self, name: str, targets: tuple[Target, ...], settings: Settings, counted: CountedSamples | None
-    ) -> None:
-        self._name = name
-        self._counted = counted if counted is not None else CountedSamples()
-        places = [table_uri(settings.storage.tables, target.table.name) for target in targets]
-        self._targets = [
-            (target, place, WindowTable(place, target.table)) for target, place in zip(targets, places, strict=True)
-        ]
-        self._maintenance = [Maintenance(settings, target.table) for target in targets]
-        of_groups = any(target.table is GROUP_LAG for target in targets)
-        self._group_events = GroupEventKeeper(settings) if of_groups else None
-        self._watermark_ms = settings.pipeline.watermark_ms
-
-    def write(self, batch: DataFrame, batch_id: int) -> None:
-        """Upsert the batch's windows and mark those that are closed by it."""
-        # Read once: every further action would fetch from Kafka and load the state again.
-        rows = batch.persist()
-        try:
-            span = rows.agg(
-                f.count("*").alias("rows"),
-                f.min("window_start").alias("oldest"),
-                f.max("last_event_time_ms").alias("newest"),
-            ).first()
-            if span is None or not span["rows"]:
-                return
-            query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._name
-            audit = {"is_final": False, "updated_at": datetime.now(UTC), "batch_id": batch_id, "query_id": query_id}
-            # From here on Spark drops what is older than the newest event less the delay.
-            watermark = utc(span["newest"] - self._watermark_ms)
-            fits_driver = span["rows"] <= DRIVER_ROWS_MAX
-            collected = _with_constants(rows.drop("window").toArrow(), audit) if fits_driver else None
-            gained: list[int | None] = []
-            for target, location, window_table in self._targets:
-                transaction = (f"{query_id}:{target.table.name}", batch_id)
-                if collected is not None:
-                    gained.append(window_table.upsert(target.arrow_of(collected), transaction, watermark))
-                else:
-                    chosen = target.rows_of(rows.withColumns({name: f.lit(value) for name, value in audit.items()}))
-                    upsert_spark(chosen, location, target.table, transaction, span["oldest"])
-                    finalize_spark(batch.sparkSession, location, watermark)
-                    window_table.forget()
-                    gained.append(None)
-            self._counted.note(query_id, batch_id, gained)
-        finally:
-            rows.unpersist()
-        if self._group_events is not None:
-            self._group_events.keep_if_due(now_ms=time.time_ns() // 1_000_000)
-        for maintenance in self._maintenance:
-            maintenance.run_if_due(now_ms=time.time_ns() // 1_000_000)
-
-
-def _with_constants(rows: pa.Table, values: Mapping[str, object]) -> pa.Table:
-    """The same value in every row. Not as Spark's literals: they would be part of its generated code, made anew, and
-    compiled anew, for each batch.
-    """
-    for name, value in values.items():
-        rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
-    return rows
 
 
 def _start_rejects(session: SparkSession, settings: Settings, windows: list[StreamingQuery]) -> StreamingQuery:

@@ -52,8 +52,10 @@ PEER_COMMIT_RECORDS = 100_000
 SOAK = {"driver_memory": "1g", "trigger_interval_ms": 100, "maintenance_interval_ms": 30_000, "retention_ms": 600_000}
 HELPER_AGE_MAX_S = 10.0
 """Spark's short-lived helpers (rm, chmod) are left out: until they have begun they share all memory of the JVM."""
-SOAK_SPEED = 60
-"""Event time runs as many times faster than the clock: windows close and expire as in a day of 24 minutes."""
+SOAK_SPEED = 600
+"""Event time runs as many times faster than the clock, and catches up with it at the end: windows close, are rolled up
+and expire as in days of 144 seconds.
+"""
 
 
 Sums = dict[tuple[int, int, str, int], list[float]]
@@ -293,8 +295,10 @@ def soak(settings: Settings, folder: Path, duration_s: int) -> dict[str, Any]:
     began = time.time()
     try:
         while (now := time.time()) < began + duration_s:
-            event_ms = int((now - began) * 1000 * SOAK_SPEED)
-            rows = [load_record(1 + index % 12, index // 12 % 50, event_ms) for index in range(600)]
+            event_time_ms = int((now - (began + duration_s - now) * SOAK_SPEED) * 1000)
+            rows = [
+                load_record(1 + index % 12, index // 12 % 50, 0, event_time_ms=event_time_ms) for index in range(600)
+            ]
             produce(settings, settings.topics.byte_rate, rows, partitions=PARTITIONS)
             look = look_at(settings, process.pid, now - began)
             if look is not None and (not looks or look.batches > looks[-1].batches):

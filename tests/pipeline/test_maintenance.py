@@ -1,9 +1,13 @@
 """Maintenance on real tables, without Spark: what goes, what stays, and that nothing happens where nothing is due."""
 
+import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from streaming import tables
+from streaming.pipeline import maintenance as maintenance_module
 from streaming.pipeline.maintenance import Maintenance
 from streaming.schemas import PIPELINE_BATCH
 from streaming.settings import Settings
@@ -74,3 +78,21 @@ def test_a_reader_of_the_version_before_still_reads_it(tmp_path: Path) -> None:
 def test_a_table_that_cannot_be_kept_is_told_and_stops_nothing(tmp_path: Path) -> None:
     settings = Settings.model_validate({"storage": {"tables": str(tmp_path / "nowhere")}})
     assert Maintenance(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
+
+
+def test_what_was_joined_is_not_written_anew_at_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance_module, "TIERS_BYTES", (1_000_000, 100_000))
+    settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}})
+    maintenance = Maintenance(settings, PIPELINE_BATCH)
+    names = random.Random(1)
+    for batch_id in range(80):
+        rows = [beat(batch_id * 100 + index, NOW_MS) | {"query_id": names.randbytes(150).hex()} for index in range(50)]
+        tables.append(str(tmp_path), "pipeline_batch", rows, transaction_id="t", transaction_version=batch_id)
+        if batch_id % 2:
+            maintenance.run_if_due(now_ms=NOW_MS + batch_id * settings.pipeline.maintenance_interval_ms)
+    table = tables.open_table(str(tmp_path), "pipeline_batch")
+    assert table is not None
+    live = {Path(uri).name: Path(uri).stat().st_size for uri in table.file_uris()}
+    written = sum(path.stat().st_size for path in (tmp_path / "pipeline_batch").glob("*.parquet"))
+    assert written < 6 * sum(live.values()), "each run writes everything anew: 20 times"
+    assert len(live) < 3 * maintenance_module.FILES_OF_TIER

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming import tables
 from streaming.kafka_clients import admin_client
 from streaming.pipeline import queries as queries_module
+from streaming.pipeline import window_writer
 from streaming.pipeline.heartbeat import Heartbeat
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.queries import start_queries
@@ -140,13 +141,13 @@ def in_the_jvm(settings: Settings) -> Settings:
 
 @pytest.mark.parametrize(
     ("driver_rows_max", "python"),
-    [(queries_module.DRIVER_ROWS_MAX, True), (0, True), (queries_module.DRIVER_ROWS_MAX, False)],
+    [(window_writer.DRIVER_ROWS_MAX, True), (0, True), (window_writer.DRIVER_ROWS_MAX, False)],
     ids=["by the driver", "by MERGE", "summed in the JVM"],
 )
 def test_windows_equal_a_recount_whatever_the_order(
     session: SparkSession, own: Settings, monkeypatch: pytest.MonkeyPatch, driver_rows_max: int, python: bool
 ) -> None:
-    monkeypatch.setattr(queries_module, "DRIVER_ROWS_MAX", driver_rows_max)
+    monkeypatch.setattr(window_writer, "DRIVER_ROWS_MAX", driver_rows_max)
     own = own if python else in_the_jvm(own)
     chance = random.Random(7)
     records = [

@@ -1,0 +1,141 @@
+"""Writes the batches of a window query into its tables, from the driver where their rows fit there. Knows no topics."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from streaming.pipeline.delta_tables import WindowTable, finalize_spark, shaped, upsert_spark
+from streaming.pipeline.group_events import GroupEventKeeper
+from streaming.pipeline.lateness import CountedSamples
+from streaming.pipeline.maintenance import Maintenance
+from streaming.pipeline.offsets import records_planned
+from streaming.schemas import GROUP_LAG, Table
+from streaming.settings import Settings
+from streaming.tables import table_uri, utc
+
+DRIVER_ROWS_MAX = 500_000
+"""Batches of up to this many window rows are written from the driver: 70 MB as Arrow, 1 GB of Python at the most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A window table, and which of a query's rows go there: those with a topic, those without, or (None) all."""
+
+    table: Table
+    with_topic: bool | None
+
+    def rows_of(self, rows: DataFrame) -> DataFrame:
+        """Its rows, in the table's columns."""
+        topic = f.col("topic")
+        of_table = {True: topic.isNotNull(), False: topic.isNull(), None: f.lit(True)}[self.with_topic]
+        return shaped(rows.where(of_table), self.table)
+
+    def arrow_of(self, rows: pa.Table) -> pa.Table:
+        """The same on the driver."""
+        if self.with_topic is not None:
+            rows = rows.filter(pc.is_valid(rows["topic"]) if self.with_topic else pc.is_null(rows["topic"]))
+        return rows.select(self.table.column_names())
+
+
+class WindowWriter:
+    """Writes the batches of one query into its tables: the only writer of those tables while the pipeline runs."""
+
+    def __init__(
+        self, name: str, targets: tuple[Target, ...], settings: Settings, counted: CountedSamples | None
+    ) -> None:
+        self._name = name
+        self._counted = counted if counted is not None else CountedSamples()
+        places = [table_uri(settings.storage.tables, target.table.name) for target in targets]
+        self._targets = [
+            (target, place, WindowTable(place, target.table)) for target, place in zip(targets, places, strict=True)
+        ]
+        self._maintenance = [Maintenance(settings, target.table) for target in targets]
+        of_groups = any(target.table is GROUP_LAG for target in targets)
+        self._group_events = GroupEventKeeper(settings) if of_groups else None
+        self._watermark_ms = settings.pipeline.watermark_ms
+        self._checkpoint = Path(settings.storage.checkpoints) / name
+        self._one_row_a_record = not settings.topics.foreign
+
+    def write(self, batch: DataFrame, batch_id: int) -> None:
+        """Upsert the batch's windows and mark those that are closed by it."""
+        query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._name
+        audit = {"is_final": False, "updated_at": datetime.now(UTC), "batch_id": batch_id, "query_id": query_id}
+        if self._surely_fits_driver(batch_id):
+            gained = self._write_collected(batch.drop("window").toArrow(), audit)
+        else:
+            gained = self._write_counted(batch, audit)
+        if not gained:
+            return
+        self._counted.note(query_id, batch_id, gained)
+        if self._group_events is not None:
+            self._group_events.keep_if_due(now_ms=time.time_ns() // 1_000_000)
+        for maintenance in self._maintenance:
+            maintenance.run_if_due(now_ms=time.time_ns() // 1_000_000)
+
+    def _surely_fits_driver(self, batch_id: int) -> bool:
+        """From the offsets alone: to count the rows takes one more Spark job and a copy of them."""
+        if not self._one_row_a_record:
+            return False
+        try:
+            return records_planned(self._checkpoint, batch_id) <= DRIVER_ROWS_MAX
+        except (OSError, ValueError):  # on another storage
+            return False
+
+    def _write_counted(self, batch: DataFrame, audit: Mapping[str, Any]) -> list[int | None]:
+        """From the driver where the rows fit there, else on the executors."""
+        # Read once: every further action would fetch from Kafka and load the state again.
+        rows = batch.persist()
+        try:
+            span = rows.agg(
+                f.count("*").alias("rows"),
+                f.min("window_start").alias("oldest"),
+                f.max("last_event_time_ms").alias("newest"),
+            ).first()
+            if span is None or not span["rows"]:
+                return []
+            if span["rows"] <= DRIVER_ROWS_MAX:
+                return self._write_collected(rows.drop("window").toArrow(), audit)
+            for target, location, window_table in self._targets:
+                chosen = target.rows_of(rows.withColumns({name: f.lit(value) for name, value in audit.items()}))
+                upsert_spark(chosen, location, target.table, _transaction(target, audit), span["oldest"])
+                finalize_spark(batch.sparkSession, location, self._watermark(span["newest"]))
+                window_table.forget()
+            return [None] * len(self._targets)
+        finally:
+            rows.unpersist()
+
+    def _write_collected(self, collected: pa.Table, audit: Mapping[str, Any]) -> list[int | None]:
+        """From the driver; how many samples each table gained, nothing where there are no rows."""
+        if collected.num_rows == 0:
+            return []
+        rows = _with_constants(collected, audit)
+        watermark = self._watermark(pc.max(rows["last_event_time_ms"]).as_py())
+        return [
+            window_table.upsert(target.arrow_of(rows), _transaction(target, audit), watermark)
+            for target, _, window_table in self._targets
+        ]
+
+    def _watermark(self, newest_ms: int) -> datetime:
+        """From here on Spark drops what is older than the newest event less the delay."""
+        return utc(newest_ms - self._watermark_ms)
+
+
+def _transaction(target: Target, audit: Mapping[str, Any]) -> tuple[str, int]:
+    return f"{audit['query_id']}:{target.table.name}", audit["batch_id"]
+
+
+def _with_constants(rows: pa.Table, values: Mapping[str, object]) -> pa.Table:
+    """The same value in every row. Not as Spark's literals: they would be part of its generated code, made anew, and
+    compiled anew, for each batch.
+    """
+    for name, value in values.items():
+        rows = rows.append_column(name, pa.repeat(pa.scalar(value), rows.num_rows))
+    return rows
