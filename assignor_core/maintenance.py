@@ -67,11 +67,13 @@ def window_of(text: str) -> MaintenanceWindow:
         raise InputError(f"maintenance window {text!r}: allowed is a form like 'Mon-Fri 01:00-05:00' (UTC)")
     begin = _minute(text, found["from_hour"], found["from_minute"])
     end = _minute(text, found["to_hour"], found["to_minute"])
+    if begin == DAY_MINUTES:
+        raise InputError(f"maintenance window {text!r}: begins at 24:00, write 00:00 and the day after")
     if begin == end:
         raise InputError(f"maintenance window {text!r}: begins and ends at the same time")
     return MaintenanceWindow(
         _days(text, found["first"], found["last"]),
-        begin % DAY_MINUTES,
+        begin,
         (end - begin) % DAY_MINUTES or DAY_MINUTES,
         text,
     )

@@ -4,7 +4,7 @@ import numpy as np
 
 from assignor_core.assignors.contract import GroupAssignment, GroupSpec
 from assignor_core.assignors.indexed import UNASSIGNED, IndexedGroup
-from assignor_core.assignors.ownership import Ownership, settle_claims
+from assignor_core.assignors.ownership import Bools, Ownership, settle_claims
 from assignor_core.assignors.partition_list import Ints, PartitionList
 from assignor_core.assignors.sticky import place_sticky
 
@@ -24,8 +24,16 @@ def assign_cooperative(spec: GroupSpec) -> GroupAssignment:
 
 
 def withhold(group: IndexedGroup, ownership: Ownership, codes: Ints, owners: Ints) -> GroupAssignment:
-    """Leave out what another live member holds, and what two members claim: neither has to be believed."""
-    holders = ownership.holder[codes]
-    transferring = ((holders != UNASSIGNED) & (holders != owners)) | ownership.contested[codes]
+    """The assignment without what is withheld, which is told apart."""
+    by_code = np.empty_like(owners)
+    by_code[codes] = owners
+    transferring = withheld(ownership, by_code)[codes]
     given = group.lists_of(codes[~transferring], owners[~transferring])
     return GroupAssignment(given, PartitionList(group.index, np.sort(codes[transferring])))
+
+
+def withheld(ownership: Ownership, owner: Ints) -> Bools:
+    """By code: what another live member than the new `owner` holds, and what two members claim: neither has to be
+    believed."""
+    found: Bools = ((ownership.holder != UNASSIGNED) & (ownership.holder != owner)) | ownership.contested
+    return found

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from assignor_core.assignors.contract import GroupAssignment, GroupSpec, TopicPartition
+from assignor_core.assignors.fair_shares import Floats, effective_weights, fair_shares
 from assignor_core.assignors.indexed import UNASSIGNED, IndexedGroup
-from assignor_core.assignors.load_aware import Floats, effective_weights
 from assignor_core.assignors.ownership import settle_claims
 
 EVEN = 1.05
@@ -16,7 +16,8 @@ EVEN = 1.05
 
 @dataclass(frozen=True, slots=True)
 class LoadFigures:
-    """Weights as given; ratios per fair share, which is the weight of all partitions in proportion to capacity."""
+    """Weights as given; ratios per fair share, which is the weight of all that a member reads with those that read the
+    same, also over others, in proportion to capacity. Members that read nothing are left out; without any all is 0."""
 
     heaviest_before: float
     """Most that a member owned when it joined, per its fair share."""
@@ -43,7 +44,10 @@ def load_figures(spec: GroupSpec, result: GroupAssignment) -> LoadFigures:
     """
     group = IndexedGroup.of(spec)
     weights = effective_weights(spec, group)
-    shares = _shares(group, weights)
+    if not len(weights):
+        return LoadFigures(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    fair = fair_shares(group, weights)
+    shares = fair.of_member
     ownership = settle_claims(group)
     before = np.where(ownership.keepable, ownership.holder, UNASSIGNED)
     after = np.full(len(weights), UNASSIGNED)
@@ -51,19 +55,13 @@ def load_figures(spec: GroupSpec, result: GroupAssignment) -> LoadFigures:
         after[_codes(group, result.assignment[member_id])] = number
     left = (before != UNASSIGNED) & (after != before)
     return LoadFigures(
-        heaviest_before=float(np.max(_loads(before, weights, len(shares)) / shares)),
-        heaviest_after=float(np.max(_loads(after, weights, len(shares)) / shares)),
-        bound=float(np.max(weights) / np.max(shares)),
+        heaviest_before=float(np.max(fair.used(_loads(before, weights, len(shares))))),
+        heaviest_after=float(np.max(fair.used(_loads(after, weights, len(shares))))),
+        bound=float(np.max(weights / fair.highest(shares)[fair.circle_of_code])),
         moved_weight=float(weights[left].sum()),
-        r_score=float(weights[left].sum() / shares.mean()),
+        r_score=float(weights[left].sum() / shares[shares > 0].mean()),
         moved_weight_least=_least(before, weights, shares),
     )
-
-
-def _shares(group: IndexedGroup, weights: Floats) -> Floats:
-    capacities = np.array([member.capacity for member in group.members])
-    shares: Floats = capacities * (weights.sum() / capacities.sum())
-    return shares
 
 
 def _codes(group: IndexedGroup, partitions: Sequence[TopicPartition]) -> list[int]:

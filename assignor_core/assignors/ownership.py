@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assignor_core.assignors.contract import TopicPartition
+from assignor_core.assignors.contract import PARTITIONS_MAX, TopicPartition
 from assignor_core.assignors.indexed import UNASSIGNED, IndexedGroup
 from assignor_core.assignors.partition_list import Ints, PartitionList, TopicIndex
 
@@ -60,8 +60,12 @@ def _codes(index: TopicIndex, owned: Sequence[TopicPartition]) -> Ints:
         topics, partitions = number_of_theirs[theirs], owned.codes - owned.topic_index.starts[theirs]
     else:
         number_of = index.number_of
+        numbers = [number for _, number in owned]
+        if min(numbers) < 0 or max(numbers) >= PARTITIONS_MAX:
+            # No partition can have such a number, and it may be too large for an array.
+            return _codes(index, [claim for claim in owned if 0 <= claim[1] < PARTITIONS_MAX])
         topics = np.array([number_of.get(topic, -1) for topic, _ in owned])
-        partitions = np.array([partition for _, partition in owned])
+        partitions = np.array(numbers)
     counts = np.append(np.diff(index.starts), 0)
     exists = (partitions >= 0) & (partitions < counts[topics])
     found: Ints = index.starts[topics[exists]] + partitions[exists]

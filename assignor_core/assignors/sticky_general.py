@@ -12,7 +12,7 @@ import numpy as np
 from assignor_core.assignors.indexed import UNASSIGNED, IndexedGroup
 from assignor_core.assignors.ownership import Ownership
 from assignor_core.assignors.partition_list import Ints
-from assignor_core.assignors.racks import PartitionRacks, matches
+from assignor_core.assignors.racks import PartitionRacks, Racks, matches
 from assignor_core.assignors.sticky_racks import StickyRacks
 
 
@@ -94,17 +94,28 @@ class _Filling:
         free = np.flatnonzero(self.owner == UNASSIGNED)
         readers = np.array([len(readers) for readers in self.group.readers_by_topic])
         in_order = free[np.argsort(readers[self.group.index.topic_numbers(free)], kind="stable")]
-        for code in in_order.tolist():
-            topic = int(self.group.index.topic_numbers(np.array([code]))[0])
-            matching = [
-                (int(self.counts[reader]), reader)
-                for reader in self.group.readers_by_topic[topic].tolist()
-                if matches(racks.members[reader], racks.partitions[code])
-            ]
-            if matching:
-                taker = min(matching)[1]
+        topics = self.group.index.topic_numbers(in_order)
+        counts = self.counts.tolist()
+        # One queue for all partitions of a topic with the same racks.
+        queues: dict[tuple[int, Racks], list[tuple[int, int]]] = {}
+        for code, topic in zip(in_order.tolist(), topics.tolist(), strict=True):
+            key = topic, racks.partitions[code]
+            if key not in queues:
+                readers = self.group.readers_by_topic[topic].tolist()
+                queues[key] = [(counts[reader], reader) for reader in readers if matches(racks.members[reader], key[1])]
+                heapq.heapify(queues[key])
+            taker = _least_loaded(queues[key], counts)
+            if taker is not None:
                 self.owner[code] = taker
-                self.counts[taker] += 1
+                counts[taker] += 1
+        self.counts[:] = counts
+
+
+def _least_loaded(queue: list[tuple[int, int]], counts: list[int]) -> int | None:
+    """The member of the lowest (count, member); entries are renewed where another queue has given more since."""
+    while queue and queue[0][0] != counts[queue[0][1]]:
+        heapq.heapreplace(queue, (counts[queue[0][1]], queue[0][1]))
+    return queue[0][1] if queue else None
 
 
 @dataclass(slots=True)

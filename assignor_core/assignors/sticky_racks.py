@@ -55,6 +55,9 @@ class RackFill:
         self._extra = extra
         self._below = np.flatnonzero(counts < quota).tolist()
         self._next = 0
+        # How many members of each rack are among both, so that nobody looks through all of them in vain.
+        self._racks_below = Counter(racks.members[member] for member in self._below)
+        self._racks_waiting = Counter(racks.members[member] for member in waiting)
 
     def deal(self, codes: Ints) -> tuple[Ints, Ints, Ints]:
         """Codes that found a member, those members, and the codes that are left, each in order."""
@@ -64,25 +67,25 @@ class RackFill:
         return codes[found], dealt_to[found], codes[~found]
 
     def _taker(self, racks: Racks) -> int | None:
-        position = self._position(self._below, racks, self._next)
-        if position is not None:
-            return self._take_below(position)
-        position = self._position(self.waiting, racks, 0)
-        return None if position is None else self._take_waiting(position)
+        if any(self._racks_below[rack] for rack in racks):
+            return self._take_below(self._position(self._below, racks, self._next))
+        if any(self._racks_waiting[rack] for rack in racks):
+            return self._take_waiting(self._position(self.waiting, racks, 0))
+        return None
 
-    def _position(self, members: list[int], racks: Racks, first: int) -> int | None:
-        if not racks:
-            return None
+    def _position(self, members: list[int], racks: Racks, first: int) -> int:
         positions = (position % len(members) for position in range(first, first + len(members)))
-        return next((position for position in positions if self._racks.members[members[position]] in racks), None)
+        return next(position for position in positions if self._racks.members[members[position]] in racks)
 
     def _take_below(self, position: int) -> int:
         member = self._below[position]
         self.counts[member] += 1
         if self.counts[member] == self._quota:
             del self._below[position]
+            self._racks_below[self._racks.members[member]] -= 1
             if self._extra:
                 self.waiting.append(member)
+                self._racks_waiting[self._racks.members[member]] += 1
         else:
             position += 1
         self._next = position % len(self._below) if self._below else 0
@@ -90,8 +93,10 @@ class RackFill:
 
     def _take_waiting(self, position: int) -> int:
         member = self.waiting.pop(position)
+        self._racks_waiting[self._racks.members[member]] -= 1
         self.counts[member] += 1
         self._extra -= 1
         if not self._extra:
             self.waiting.clear()
+            self._racks_waiting.clear()
         return member

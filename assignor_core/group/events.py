@@ -159,10 +159,10 @@ def _between(before: GroupLook, after: GroupLook) -> Iterator[GroupEvent]:
 
 
 def _generations(before: GroupLook, after: GroupLook) -> int | None:
-    """Generations gone by; None where one is unknown. A group that was deleted begins again at 0."""
-    if before.generation_id is None or after.generation_id is None:
+    """Generations gone by; None where one is unknown, or the group was deleted between and began again at 0."""
+    if before.generation_id is None or after.generation_id is None or after.generation_id < before.generation_id:
         return None
-    return max(0, after.generation_id - before.generation_id)
+    return after.generation_id - before.generation_id
 
 
 def _moved(before: str | None, after: str | None) -> bool:

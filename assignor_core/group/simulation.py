@@ -79,12 +79,15 @@ class _Simulation:
             self._queue.add(at_ms, self._happen, event)
         last_ms = max(scenario.events[-1][0], scenario.end_ms)
         settled = self._queue.run_until(last_ms + SETTLE_MAX_MS)
-        end_ms = max([scenario.end_ms, *(entry.at_ms for entry in self._accounts.trace[-1:])])
-        totals = self._accounts.ledger.totals(end_ms)
+        ledger = self._accounts.ledger
+        # A member that gets nothing leaves no entry, and may be the one that a rebalance ends with.
+        ends = [rebalance.ended_ms for rebalance in ledger.rebalances if rebalance.ended_ms is not None]
+        end_ms = max([scenario.end_ms, *ends[-1:], *(entry.at_ms for entry in self._accounts.trace[-1:])])
+        totals = ledger.totals(end_ms)
         return Run(
             scenario,
             self._accounts.trace,
-            self._accounts.ledger.rebalances,
+            ledger.rebalances,
             totals,
             end_ms,
             self._consumers.group.generation_id,

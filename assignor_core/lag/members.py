@@ -4,6 +4,7 @@ Bin packing: members are bins that read so many records a second at most; each n
 load-aware assignor, so what is advised is what a group that uses it would get. Pure.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from assignor_core.errors import InputError
 
 FILL_MAX = 0.8
 """A member is full at this share of what it can read: the rest is for catching up."""
+ROUNDING = 1e-9
+"""What fits but for this part of it fits: sums of rates are off in their last bits."""
 OPTIONS_MAX = 4
 MEMBERS_MAX = 512
 """No more are tried: a packing of thousands says nothing that its lower bound doesn't."""
@@ -56,14 +59,14 @@ def advise_members(
     if not capacity_per_sec > 0:
         raise InputError(f"capacity of a member must be above 0 records/s, found {capacity_per_sec}")
     heaviest = max(rates.values(), default=0.0) / capacity_per_sec
-    bound = max(1, -int(-sum(rates.values()) // (FILL_MAX * capacity_per_sec)))
+    bound = max(1, math.ceil(sum(rates.values()) / (FILL_MAX * capacity_per_sec) * (1 - ROUNDING)))
     most = min(len(rates), MEMBERS_MAX)
     options: list[MembersOption] = []
     for count in range(bound, most + 1):
         option = _option(rates, owners, capacity_per_sec, count)
-        if options or option.heaviest_ratio <= FILL_MAX + 1e-9:
+        if options or option.heaviest_ratio <= FILL_MAX * (1 + ROUNDING):
             options.append(option)
-        if len(options) == OPTIONS_MAX or heaviest > FILL_MAX:
+        if len(options) == OPTIONS_MAX or heaviest > FILL_MAX * (1 + ROUNDING):
             break
     return MembersAdvice(options[0].members if options else None, bound, heaviest, tuple(options))
 

@@ -36,12 +36,13 @@ def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
     crowded = problem.crowded(placement)
     _balance(Search(problem, placement))
     movements, waves, left_out = movements_of(problem, placement, crowded)
+    still_crowded = bool(problem.crowded(placement).any())
     return Plan(
         cluster_id=cluster.cluster_id,
         movements=movements,
         skew_before=_figures(skew_of_arrays(arrays)),
         skew_after=_figures(skew_of_arrays(arrays, placement.replicas)),
-        lower_bound=MappingProxyType(lower_bounds(arrays, placement, problem.share)),
+        lower_bound=MappingProxyType(lower_bounds(arrays, placement, problem.share, crowded=still_crowded)),
         diagnosis=(*left_out, *diagnose(problem, placement)),
         problems=unmended(problem, placement),
         waves=waves,

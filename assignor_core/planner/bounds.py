@@ -1,6 +1,7 @@
 """Proven lower bounds: how even a placement can be at best, and what stands in the way of better.
 
-Each bound holds for every placement that keeps the hard rules, whatever a search finds. The module moves nothing.
+Each bound holds for every placement that keeps the hard rules, whatever a search finds. Where a rule can't be kept,
+what rests on it is not claimed. The module moves nothing.
 """
 
 import numpy as np
@@ -38,15 +39,26 @@ def forced_share(arrays: ClusterArrays, placement: Placement, share: Floats) -> 
     return forced
 
 
-def lower_bounds(arrays: ClusterArrays, placement: Placement, share: Floats) -> dict[str, float]:
-    """Resource: the least max over mean that any placement can have; of several windows, the highest."""
+def lower_bounds(arrays: ClusterArrays, placement: Placement, share: Floats, *, crowded: bool) -> dict[str, float]:
+    """Resource: the least max over mean that any placement can have; of several windows, the highest.
+
+    `crowded`: `placement` leaves racks that are not spread, so they force nothing.
+    """
     bounds: dict[str, float] = {}
-    forced = forced_share(arrays, placement, share)
+    left = strands(arrays, placement)
+    forced = np.zeros_like(share) if left or crowded else forced_share(arrays, placement, share)
     for column, resource in enumerate(arrays.column_resource):
         name = RESOURCES[resource]
-        bound = max(1.0, _heaviest(arrays, placement, share, column), _from_racks(forced, share, column))
+        heaviest = 1.0 if left else _heaviest(arrays, placement, share, column)
+        bound = max(1.0, heaviest, _from_racks(forced, share, column))
         bounds[name] = max(bound, bounds.get(name, 1.0))
     return bounds
+
+
+def strands(arrays: ClusterArrays, placement: Placement) -> bool:
+    """Whether `placement` leaves replicas on brokers that must end empty: what they carry is in nobody's share, and the
+    heaviest may be among it."""
+    return any(len(placement.held_by(int(broker))) for broker in np.flatnonzero(~arrays.alive))
 
 
 def _heaviest(arrays: ClusterArrays, placement: Placement, share: Floats, column: int) -> float:

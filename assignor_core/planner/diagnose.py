@@ -6,7 +6,7 @@ Looks at bounds and at the result; changes nothing.
 import numpy as np
 
 from assignor_core.load import RESOURCES, Floats
-from assignor_core.planner.bounds import FOLLOWED, forced_share
+from assignor_core.planner.bounds import FOLLOWED, forced_share, strands
 from assignor_core.planner.explain import WORDS
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Problem
@@ -16,10 +16,14 @@ HEAVY_MAX = 5
 
 
 def diagnose(problem: Problem, placement: Placement) -> tuple[str, ...]:
-    """One line for each cause."""
+    """One line for each cause; none that takes for granted what `placement` could not keep."""
     if not problem.arrays.alive.any() or not problem.arrays.partitions:
         return ()
-    return (*_heavy_partitions(problem, placement), *_small_racks(problem, placement), *_left_over(problem, placement))
+    lines = _left_over(problem, placement)
+    if strands(problem.arrays, placement):
+        return tuple(lines)
+    small_racks = [] if problem.crowded(placement).any() else _small_racks(problem, placement)
+    return (*_heavy_partitions(problem, placement), *small_racks, *lines)
 
 
 def _heavy_partitions(problem: Problem, placement: Placement) -> list[str]:

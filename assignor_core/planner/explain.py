@@ -63,20 +63,22 @@ def _told(
         new = tuple(ids[broker] for broker in placement.replicas[shift.partition] if broker != NO_BROKER)
         copied = len(set(new) - set(partition.replicas)) * float(placement.disk_bytes[shift.partition])
         before = loads[shift.brokers]
-        reason = _reason(problem, shift, before, crowded=bool(crowded[shift.partition]))
+        reason = _reason(problem, placement, shift, before, crowded=bool(crowded[shift.partition]))
         gain = _cost(problem, shift, before) - _cost(problem, shift, before + shift.change)
         loads[shift.brokers] += shift.change
         yield Movement(partition.topic, partition.partition, partition.replicas, new, copied, reason, gain, number)
 
 
-def _reason(problem: Problem, shift: Shift, before: Floats, *, crowded: bool) -> str:
+def _reason(problem: Problem, placement: Placement, shift: Shift, before: Floats, *, crowded: bool) -> str:
     """Why, in one line: a hard rule where there is one, else who is relieved of what."""
     arrays = problem.arrays
-    gone = [broker for broker in shift.brokers if not arrays.alive[broker] and broker in problem.leaving]
+    old, new = placement.original[shift.partition], placement.replicas[shift.partition]
+    gone = [broker for broker in shift.brokers if broker in problem.leaving and broker not in new]
     if gone:
-        state = "dead" if arrays.dead[gone[0]] else "draining"
-        return f"empties broker {arrays.broker_ids[gone[0]]}, which is {state}"
-    if crowded:
+        return f"empties {_leaver(problem, int(gone[0]))}"
+    if old[0] in problem.leaving and old[0] != new[0]:
+        return f"takes leadership from {_leaver(problem, int(old[0]))}"
+    if crowded and shift.arriving.any():
         return "spreads replicas over racks: two were in one"
     share = problem.share[shift.brokers]
     share = np.where(share > 0, share, 1.0)
@@ -91,6 +93,11 @@ def _reason(problem: Problem, shift: Shift, before: Floats, *, crowded: bool) ->
         for at, verb in ((giver, "goes"), (taker, "takes it"))
     ]
     return f"{WORDS[RESOURCES[arrays.column_resource[column]]]} by fair shares: {told[0]}, {told[1]}"
+
+
+def _leaver(problem: Problem, broker: int) -> str:
+    state = "dead" if problem.arrays.dead[broker] else "draining"
+    return f"broker {problem.arrays.broker_ids[broker]}, which is {state}"
 
 
 def _cost(problem: Problem, shift: Shift, loads: Floats) -> float:

@@ -112,13 +112,25 @@ class Problem:
         return room
 
     def crowded(self, placement: Placement) -> Flags:
-        """P: replicas are less evenly spread over racks than the alive brokers of the racks allow."""
+        """P: replicas are less evenly spread over racks than the alive brokers of the racks allow.
+
+        With fewer brokers alive than replicas no spread is possible at all: that is no matter of racks.
+        """
         sizes = np.bincount(self.arrays.racks[self.arrays.alive])
-        counts = self.rack_counts(placement.replicas, NO_BROKER)
         replication = (placement.replicas != NO_BROKER).sum(axis=1)
         least = np.array([_least_spread(factor, sizes.tolist()) for factor in range(placement.replicas.shape[1] + 1)])
-        crowded: Flags = (counts * counts).sum(axis=1) > least[replication]
+        crowded: Flags = (self._squares(placement.replicas) > least[replication]) & (replication <= sizes.sum())
         return crowded
+
+    def _squares(self, replicas: NDArray[np.int32]) -> NDArray[np.int64]:
+        """P: sum of squared replicas by rack. That is how many ordered pairs of replicas are in one rack, so counting
+        pairs needs no column for each rack: without racks there are as many as brokers."""
+        held, racks = replicas != NO_BROKER, self.arrays.racks[replicas]
+        squares: NDArray[np.int64] = held.sum(axis=1)
+        for slot in range(1, replicas.shape[1]):
+            for other in range(slot):
+                squares += 2 * (held[:, slot] & held[:, other] & (racks[:, slot] == racks[:, other]))
+        return squares
 
     def rack_counts(self, replicas: NDArray[np.int32], source: int) -> NDArray[np.int64]:
         """N x racks: replicas of each partition in each rack, that on `source` left out."""

@@ -31,6 +31,8 @@ def _empty(search: Search, broker: int) -> None:
     placement = search.placement
     held = placement.held_by(broker).copy()
     held = held[search.problem.movable[held]]
+    # With too few brokers alive, none may take most of them: asking one by one would take seconds in each round.
+    held = held[search.problem.hold_none(placement, held).any(axis=1)]
     weight = weighted(placement.loads_at(held, placement.slots_of(held, broker)), search.problem.weight)
     for partition in held[np.lexsort((held, -weight))]:
         change = _best_target(search, int(partition), broker, improving=False)

@@ -45,12 +45,8 @@ def explained_answer(line: Mapping[str, Any]) -> Mapping[str, Any]:
     """The same, with one entry under "moves" for each partition that changes hands, and figures where load counts."""
     strategy, spec = group_of(line)
     result = assign_group(strategy, spec)
-    figures = {"load": asdict(load_figures(spec, result))} if _by_load(strategy, spec) else {}
+    figures = {"load": asdict(load_figures(spec, result))} if strategy.endswith("load-aware") else {}
     return {**assignment_answer(line), "moves": _moves(spec, result), **figures}
-
-
-def _by_load(strategy: str, spec: GroupSpec) -> bool:
-    return strategy.endswith("load-aware") and bool(spec.members) and any(spec.partitions_per_topic.values())
 
 
 def group_of(line: Mapping[str, Any]) -> tuple[str, GroupSpec]:

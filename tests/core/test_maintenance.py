@@ -70,6 +70,8 @@ def test_of_several_windows_the_open_one_and_the_next_one_are_named() -> None:
         ("Mon 01:00-25:00", "found time 25:00"),
         ("Mon 01:60-05:00", "found time 01:60"),
         ("Mon 01:00-01:00", "begins and ends at the same time"),
+        ("Sat 24:00-02:00", "begins at 24:00, write 00:00 and the day after"),
+        ("24:00-00:00", "begins at 24:00"),
     ],
 )
 def test_what_is_no_window_is_named(text: str, named: str) -> None:

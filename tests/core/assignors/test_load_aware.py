@@ -2,12 +2,105 @@
 
 import math
 import random
+import time
+from dataclasses import astuple, replace
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from assignor_core.assignors import GroupSpec, MemberSpec, assign
+from assignor_core.assignors import GroupSpec, MemberSpec, TopicPartition, assign
 from assignor_core.assignors.invariants import violations
 from assignor_core.assignors.load_figures import load_figures
+
+ROUNDS_MAX = 10
+
+
+def rebalanced(spec: GroupSpec, rounds: int) -> list[int]:
+    """How many partitions were revoked in each of so many cooperative rounds, each on the result of the one before."""
+    revoked = []
+    for generation in range(1, rounds + 1):
+        result = assign("cooperative-load-aware", spec)
+        assert violations(spec, result, cooperative=True) == []
+        owned = {member_id: set(member.owned_partitions) for member_id, member in spec.members.items()}
+        revoked.append(sum(len(owned[member_id] - set(result.assignment[member_id])) for member_id in owned))
+        members = {
+            member_id: replace(member, owned_partitions=result.assignment[member_id], generation_id=generation)
+            for member_id, member in spec.members.items()
+        }
+        spec = replace(spec, members=members)
+    return revoked
+
+
+def random_group(seed: int) -> GroupSpec:
+    """Any subscriptions, capacities and weights; idle members; owned as if dealt by chance."""
+    draws = random.Random(seed)
+    topics = {f"t{n}": draws.randint(1, draws.choice((3, 12, 30))) for n in range(draws.randint(1, 5))}
+    members = {}
+    for n in range(draws.randint(1, 10)):
+        read = draws.choice(([name for i, name in enumerate(topics) if i % 2 == n % 2], sorted(topics)))
+        read = draws.sample(read, draws.randint(0, len(read)))
+        members[f"c{n}"] = MemberSpec(read, capacity=draws.choice((1.0, 1.0, 2.0, 0.3)))
+    owned: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
+    for topic, count in topics.items():
+        readers = [member_id for member_id, member in members.items() if topic in member.topics]
+        for partition in range(count if readers else 0):
+            owned[draws.choice(readers)].append((topic, partition))
+    weights = {
+        topic: [draws.choice((draws.random(), draws.paretovariate(1.0), float(draws.randint(0, 5)))) for _ in range(n)]
+        for topic, n in topics.items()
+    }
+    members = {name: replace(member, owned_partitions=owned[name]) for name, member in members.items()}
+    return GroupSpec(topics, members, partition_weights=weights)
+
+
+@given(st.integers(0, 2**32 - 1))
+@example(81)
+@settings(max_examples=150, deadline=None)
+def test_any_group_comes_to_rest_and_stays(seed: int) -> None:
+    revoked = rebalanced(random_group(seed), 2 * ROUNDS_MAX)
+    assert not any(revoked[ROUNDS_MAX:])
+
+
+def test_readers_of_another_topic_take_no_part_in_a_fair_share() -> None:
+    """With the share of all three members the two readers of t were above it for good, and t moved for ever."""
+    weights = {"t": [3.0, 8.0, 3.0, 9.0, 1.0, 4.0, 3.0, 2.0, 3.0, 2.0, 7.0, 1.0], "u": [1.0]}
+    members = {"m0": MemberSpec(["t"]), "m1": MemberSpec(["t"]), "x": MemberSpec(["u"])}
+    spec = GroupSpec({"t": 12, "u": 1}, members, partition_weights=weights)
+    assert rebalanced(spec, ROUNDS_MAX) == [0] * ROUNDS_MAX
+    owned = assign("load-aware", spec).assignment
+    spec = replace(spec, members={name: replace(members[name], owned_partitions=owned[name]) for name in members})
+    figures = load_figures(spec, assign("load-aware", spec))
+    assert (figures.moved_weight, figures.moved_weight_least, figures.heaviest_after) == (0.0, 0.0, 1.0)
+
+
+def test_a_topic_that_can_be_evened_out_is_beside_one_that_can_not() -> None:
+    """The only reader of a heavy topic is no measure for what others read."""
+    members = {"a": MemberSpec(["t"], [("t", p) for p in range(6)], 1), "b": MemberSpec(["t"]), "x": MemberSpec(["u"])}
+    spec = GroupSpec({"t": 6, "u": 2}, members, partition_weights={"t": [1.0, 1.5] * 3, "u": [900.0, 100.0]})
+    assert sorted(loads(spec, "load-aware").values()) == [3.5, 4.0, 1000.0]
+
+
+def test_subscriptions_that_keep_a_group_from_being_even_move_nothing() -> None:
+    """All read u, one of them t as well: that one is above any fair share, and can give nothing that helps."""
+    members = {"a": MemberSpec(["t", "u"]), "b": MemberSpec(["u"]), "c": MemberSpec(["u"])}
+    spec = GroupSpec({"t": 4, "u": 4}, members, partition_weights={"t": [5.0] * 4, "u": [1.0, 2.0, 1.0, 2.0]})
+    assert rebalanced(spec, ROUNDS_MAX) == [0] * ROUNDS_MAX
+
+
+def test_idle_members_change_no_figure() -> None:
+    owned = [("t", 0), ("t", 1), ("t", 2)]
+    members = {"a": MemberSpec(["t"], owned, 1), "b": MemberSpec(["t"])}
+    spec = GroupSpec({"t": 3}, members, partition_weights={"t": [4.0, 2.0, 2.0]})
+    idle = replace(spec, members={**members, "idle": MemberSpec([]), "lost": MemberSpec(["gone"], capacity=7.0)})
+    figures = [load_figures(one, assign("load-aware", one)) for one in (spec, idle)]
+    assert figures[0] == figures[1]
+    assert figures[0].r_score == 1.0
+
+
+def test_figures_of_a_group_without_partitions_are_zeros() -> None:
+    for spec in (GroupSpec({}, {}), GroupSpec({"t": 3}, {}), GroupSpec({"t": 3}, {"a": MemberSpec(["u"])})):
+        assert set(astuple(load_figures(spec, assign("load-aware", spec)))) == {0.0}
 
 
 def zipf(partitions: int, exponent: float, seed: int) -> list[float]:
@@ -93,6 +186,20 @@ def test_figures_are_those_of_a_recount(seed: int, strategy: str) -> None:
     assert figures.moved_weight == pytest.approx(sum(weights[p] for name in names for p in held[name] - after[name]))
     assert figures.r_score == pytest.approx(figures.moved_weight / mean)
     assert 0 < figures.moved_weight_least <= figures.moved_weight
+
+
+def test_a_free_partition_costs_the_same_however_many_read_it() -> None:
+    """All readers of a topic were hashed for each of its partitions: 18 times as slow with 10,000 as with 100."""
+    seconds = []
+    for members in (100, 10_000):
+        names = [f"c{n}" for n in range(members)]
+        spec = GroupSpec(
+            {"t": 40_000}, {n: MemberSpec(["t"]) for n in names}, partition_weights={"t": zipf(40_000, 0.3, 1)}
+        )
+        started = time.process_time()
+        assign("load-aware", spec)
+        seconds.append(time.process_time() - started)
+    assert seconds[1] < 8 * seconds[0]
 
 
 def test_unknown_weights_count_as_the_mean_of_the_known() -> None:

@@ -55,6 +55,12 @@ def test_generations_tell_of_rebalances_that_changed_nothing() -> None:
     assert (event.cause, event.rebalances, event.partitions_moved) == (Cause.REASSIGNED, 3, 0)
 
 
+def test_a_group_that_was_deleted_and_formed_anew_has_rebalanced_though_its_generation_fell() -> None:
+    event = only(look(0, PAIR, generation=9), look(1, dict.fromkeys(range(4), C), generation=1))
+    assert (event.cause, event.rebalances, event.members_in) == (Cause.CHANGED, 1, (C,))
+    assert group_events([look(0, PAIR, generation=9), look(1, PAIR, generation=9)]) == ()
+
+
 def test_groups_form_and_empty() -> None:
     nobody = dict.fromkeys(range(4))
     assert only(look(0, nobody, state="Empty"), look(1, PAIR)).cause is Cause.FORMED

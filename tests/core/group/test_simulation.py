@@ -49,6 +49,16 @@ def test_no_partition_has_two_owners_generations_grow_and_every_run_ends(seed: i
     assert violations(run.trace) == []
     assert run.settled
     assert run.totals.unsettled == 0
+    assert all(rebalance.ended_ms is None or rebalance.ended_ms <= run.end_ms for rebalance in run.rebalances)
+    assert min(run.totals.idle_partition_ms, run.totals.overlap_partition_ms, run.totals.lag_records) >= 0
+
+
+def test_a_run_lasts_until_its_last_rebalance_has_ended() -> None:
+    """The only member gets nothing, so nothing is noted at the end: what nobody reads was idle for less than 0 ms."""
+    specs = {"a": spec_of("a", (EAGER,), topics=("u",)), "b": spec_of("b", (EAGER,))}
+    run = simulate(Scenario("nothing for a", {"t": TopicSpec(4, 10.0), "u": TopicSpec(0)}, specs, ((0, Start("a")),)))
+    assert run.end_ms == run.rebalances[0].ended_ms
+    assert (run.totals.idle_partition_ms, run.totals.lag_records) == (0, 0.0)
 
 
 @settings(max_examples=100)

@@ -25,6 +25,13 @@ def test_a_member_that_can_read_nothing_is_refused() -> None:
         advise_members({("t", 0): 1.0}, {}, capacity_per_sec=0.0)
 
 
+@pytest.mark.parametrize(("rate", "capacity_per_sec"), [(0.1, 0.125), (0.3, 0.375), (0.7, 0.875)])
+def test_what_fills_members_to_the_last_bit_still_fits(rate: float, capacity_per_sec: float) -> None:
+    """Three times 0.1 is more than 0.3: that asked for a fourth member, which three partitions can't have."""
+    advice = advise_members({("t", p): rate for p in range(3)}, {}, capacity_per_sec)
+    assert (advice.needed, advice.bound) == (3, 3)
+
+
 @given(st.lists(st.integers(0, 80), min_size=1, max_size=24), st.integers(1, 4))
 def test_needed_holds_the_work_and_is_not_below_the_bound(written: list[int], members: int) -> None:
     rates = {("t", p): float(rate) for p, rate in enumerate(written)}

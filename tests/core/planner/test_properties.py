@@ -1,12 +1,15 @@
 """Any cluster, any policy: hard rules hold, promises are kept, the same input gives the same bytes."""
 
 import json
+from collections import Counter
+from collections.abc import Iterable
+from itertools import combinations
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.load import RESOURCES, broker_loads, cluster_arrays
+from assignor_core.load import NO_BROKER, RESOURCES, broker_loads, cluster_arrays
 from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
@@ -78,6 +81,22 @@ def test_scaling_all_loads_changes_nothing(seed: int, factor: float) -> None:
     assert propose(scaled(factor)).plan_id == propose(scaled(1.0)).plan_id
 
 
+@given(clusters())
+@settings(max_examples=60, deadline=None)
+def test_crowded_is_what_alive_brokers_could_spread_better(cluster: ClusterState) -> None:
+    arrays = cluster_arrays(cluster)
+    placement = Placement(arrays)
+    found = problem_of(arrays, PlannerPolicy(), placement).crowded(placement)
+    alive = arrays.racks[arrays.alive].tolist()
+
+    def squares(racks: Iterable[int]) -> int:
+        return sum(count * count for count in Counter(racks).values())
+
+    for row, crowded in zip(arrays.replicas.tolist(), found.tolist(), strict=True):
+        held = [int(arrays.racks[broker]) for broker in row if broker != NO_BROKER]
+        assert crowded == any(squares(held) > squares(others) for others in combinations(alive, len(held)))
+
+
 @given(clusters(all_alive=True), st.data())
 @settings(max_examples=40, deadline=None)
 def test_loads_and_ledger_stay_true_through_changes_and_back(cluster: ClusterState, data: st.DataObject) -> None:
@@ -108,7 +127,7 @@ def test_no_placement_beats_the_lower_bound(cluster: ClusterState, data: st.Data
     plan = propose(cluster, policy)
     arrays = cluster_arrays(cluster)
     placement = Placement(arrays)
-    bounds = lower_bounds(arrays, placement, problem_of(arrays, policy, placement).share)
+    bounds = lower_bounds(arrays, placement, problem_of(arrays, policy, placement).share, crowded=False)
     if plan.feasible:
         for name in RESOURCES:
             assert plan.skew_after[name]["max_over_mean"] >= bounds[name] - 1e-9
