@@ -1,26 +1,29 @@
 """Reads consumer groups: which there are, who owns what, what they committed. In batches, and no more than needed.
 
-Groups without members aren't described, and once nothing moves in one its offsets are fetched more rarely; a group that
-can't be read costs its own figures, not those of the batch it is in.
+Groups without members aren't described, and once nothing moves in one its offsets are fetched more rarely. A group that
+can't be read costs its own figures, not those of the batch it is in; a broker, those of the groups it coordinates.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import structlog
 from kafka import KafkaAdminClient
-from kafka.errors import BrokerResponseError, KafkaError
+from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
+from streaming.collect.look import Look, unanswered
 from streaming.collect.observation import GroupView, PartitionKey
 from streaming.settings import CollectSettings
 
 log = structlog.get_logger()
 
 BATCH = 200
-"""Groups asked about in one call; the client makes one request a coordinator of it."""
+"""Groups asked about in one call, all of one coordinator."""
 IDLE_LOOKS = 6
 """The offsets of a group without members that stood still are fetched at every so-manieth look."""
 NOTHING_COMMITTED = -1
@@ -41,19 +44,21 @@ class GroupSampler:
     _seen_empty: dict[str, GroupView] = field(default_factory=dict)
     """Groups without members as they were at the look before."""
 
-    def read(self, admin: KafkaAdminClient, settings: CollectSettings) -> dict[str, GroupView]:
-        """Groups that the settings select, at most `groups_max`; which were left out for number is logged."""
-        try:
-            states = _chosen(admin.list_groups(), settings)
-        except KafkaError as error:
-            log.warning("groups_unread", error=type(error).__name__)
-            return {}
+    def read(
+        self, admin: KafkaAdminClient, settings: CollectSettings, look: Look | None = None
+    ) -> dict[str, GroupView]:
+        """Groups that the settings select, at most `groups_max`; which were left out for number is logged.
+
+        `look` is the sample that this is a part of; alone it is one of its own. Raises KafkaError without any metadata.
+        """
+        look = look or Look.begin(admin)
+        listed = _listed(admin, look)
+        states = _chosen([row for rows in listed.values() for row in rows], settings)
         kept = {name: self._idle[name] for name, state in states.items() if state == EMPTY and name in self._idle}
         known = {name: view for name, (looks, view) in kept.items() if looks + 1 < IDLE_LOOKS}
-        asked = [name for name in states if name not in known]
-        described = _batched(admin.describe_groups, [name for name in asked if states[name] != EMPTY])
-        offsets = _batched(admin.list_group_offsets, asked)
-        found = {name: _view(states[name], described.get(name, {}), offsets[name]) for name in asked if name in offsets}
+        found: dict[str, GroupView] = {}
+        for broker, names in _batches(listed, [name for name in states if name not in known]):
+            found |= _views(admin, look, broker, {name: states[name] for name in names})
         self._idle = {name: (kept[name][0] + 1, view) for name, view in known.items()}
         # A group is idle once two fetches found the same; a reader that assigns its partitions itself is Empty too.
         before = self._seen_empty
@@ -62,6 +67,17 @@ class GroupSampler:
         }
         self._seen_empty = {name: view for name, view in (known | found).items() if view.state == EMPTY}
         return dict(sorted((known | found).items()))
+
+
+def _listed(admin: KafkaAdminClient, look: Look) -> dict[int, Sequence[Mapping[str, Any]]]:
+    """Rows of the groups that each broker coordinates; a broker that can't be asked, or still loads them, has none."""
+    found: dict[int, Sequence[Mapping[str, Any]]] = {}
+    for broker in sorted(look.racks):
+        try:
+            found[broker] = look.ask(broker, partial(admin.list_groups, broker_ids=[broker]))
+        except KafkaError as error:
+            log.warning("groups_unread", broker=broker, error=type(error).__name__)
+    return found
 
 
 def _chosen(rows: Sequence[Mapping[str, Any]], settings: CollectSettings) -> dict[str, str | None]:
@@ -78,29 +94,52 @@ def _chosen(rows: Sequence[Mapping[str, Any]], settings: CollectSettings) -> dic
     return {name: states[name] for name in names[: settings.groups_max]}
 
 
-def _batched(ask: Callable[[list[str]], Answers], names: Sequence[str]) -> Answers:
-    """Answers by group; those that could not be had are left out, and logged."""
-    found: Answers = {}
-    for start in range(0, len(names), BATCH):
-        found.update(_asked(ask, names[start : start + BATCH]))
-    return found
+def _batches(
+    listed: Mapping[int, Sequence[Mapping[str, Any]]], names: Sequence[str]
+) -> Iterator[tuple[int, Sequence[str]]]:
+    """(Coordinator, some of its groups); one that was handed over meanwhile, and told by two brokers, in one batch."""
+    coordinators = {str(row["group_id"]): broker for broker, rows in listed.items() for row in rows}
+    by_broker: dict[int, list[str]] = defaultdict(list)
+    for name in names:
+        by_broker[coordinators[name]].append(name)
+    for broker, own in sorted(by_broker.items()):
+        for start in range(0, len(own), BATCH):
+            yield broker, own[start : start + BATCH]
 
 
-def _asked(ask: Callable[[list[str]], Answers], names: Sequence[str]) -> Answers:
+def _views(admin: KafkaAdminClient, look: Look, broker: int, states: Mapping[str, str | None]) -> dict[str, GroupView]:
+    """Of one batch of groups, given with their states; those whose offsets can't be had are left out, and logged."""
+    with_members = [name for name, state in states.items() if state != EMPTY]
+    described = _asked(look, broker, admin.describe_groups, with_members)
+    offsets = _asked(look, broker, admin.list_group_offsets, list(states))
+    now_ms = look.now_ms()
+    return {
+        name: _view(state, described.get(name, {}), offsets[name], now_ms)
+        for name, state in states.items()
+        if name in offsets
+    }
+
+
+def _asked(look: Look, broker: int, ask: Callable[[list[str]], Answers], names: list[str]) -> Answers:
     """Of one batch; a broker that refuses one group refuses them all, so the batch is halved until it stands alone."""
+    if not names:
+        return {}
     try:
-        return ask(list(names))
-    except BrokerResponseError as error:
+        return look.ask(broker, partial(ask, names))
+    except KafkaError as error:
+        if unanswered(error):  # a smaller batch would wait as long
+            log.warning("groups_unread", broker=broker, count=len(names), error=type(error).__name__)
+            return {}
         if len(names) > 1:
             half = len(names) // 2
-            return _asked(ask, names[:half]) | _asked(ask, names[half:])
+            return _asked(look, broker, ask, names[:half]) | _asked(look, broker, ask, names[half:])
         log.warning("group_unread", group=names[0], error=type(error).__name__)
-    except KafkaError as error:
-        log.warning("groups_unread", count=len(names), error=type(error).__name__)
-    return {}
+        return {}
 
 
-def _view(state: str | None, described: Mapping[str, Any], committed: Mapping[TopicPartition, Any]) -> GroupView:
+def _view(
+    state: str | None, described: Mapping[str, Any], committed: Mapping[TopicPartition, Any], read_ms: int
+) -> GroupView:
     owners: dict[PartitionKey, tuple[str, str]] = {}
     for member in described.get("members", ()):
         assignment = member.get("member_assignment")
@@ -112,7 +151,7 @@ def _view(state: str | None, described: Mapping[str, Any], committed: Mapping[To
     # The older description calls a group of the newer protocol (KIP-848) Dead: the list knows better.
     told = described.get("group_state") or None
     state = (state if told in (None, DEAD) else told) or "Unknown"
-    return GroupView(state, offsets, owners, _generation(described.get("members", ())))
+    return GroupView(state, offsets, owners, _generation(described.get("members", ())), read_ms)
 
 
 def _generation(members: Sequence[Mapping[str, Any]]) -> int | None:

@@ -2,10 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 PartitionKey = tuple[str, int]
 ReplicaKey = tuple[int, PartitionKey]
 """(broker, (topic, partition))."""
+Part = Literal["offsets", "sizes", "counters"]
+"""What is read from each broker: offsets of what it leads, log sizes, JMX counters."""
+
+NO_LEADER = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +56,13 @@ class GroupView:
     owners: Mapping[PartitionKey, tuple[str, str]]
     """(member id, client id)."""
     generation_id: int | None = None
+    read_ms: int | None = field(default=None, compare=False)
+    """When the offsets were fetched: of an idle group, some looks ago."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything that was read at one moment."""
+    """Everything that was read in one sample, which began at `time_ms`."""
 
     time_ms: int
     racks: Mapping[int, str | None]
@@ -64,3 +71,9 @@ class Observation:
     log_dirs: Mapping[int, LogDirs]
     counters: Mapping[int, BrokerCounters]
     groups: Mapping[str, GroupView]
+    read_ms: Mapping[tuple[Part, int], int] = field(default_factory=dict)
+    """When a part was read from a broker."""
+
+    def when_ms(self, part: Part, broker: int) -> int:
+        """When this part was read from the broker; when the sample began, where that isn't known."""
+        return self.read_ms.get((part, broker), self.time_ms)

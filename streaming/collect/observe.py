@@ -1,6 +1,12 @@
-"""Reads one observation through one admin client: a handful of batched requests, whatever the number of partitions."""
+"""Reads one observation through one admin client: a few batched requests a broker, whatever the number of partitions.
 
+What one broker leads, holds or coordinates is asked of it alone, so one that hangs or refuses costs only that.
+"""
+
+import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import httpx
@@ -12,7 +18,9 @@ from kafka.structs import TopicPartition
 
 from streaming.collect.groups import GroupSampler
 from streaming.collect.jmx import read_counters
+from streaming.collect.look import Clock, Look
 from streaming.collect.observation import (
+    NO_LEADER,
     BrokerCounters,
     LogDirs,
     Observation,
@@ -24,30 +32,45 @@ from streaming.settings import CollectSettings
 
 log = structlog.get_logger()
 
-NO_LEADER = -1
-
 
 def observe(
-    admin: KafkaAdminClient, http: httpx.Client, groups: GroupSampler, settings: CollectSettings, *, now_ms: int
+    admin: KafkaAdminClient,
+    http: httpx.Client,
+    groups: GroupSampler,
+    settings: CollectSettings,
+    *,
+    now_ms: int,
+    monotonic: Clock = time.monotonic,
 ) -> Observation:
-    """Read everything; a part that can't be read is left out (and logged). Raises KafkaError without any metadata."""
-    brokers = [row for row in admin.describe_cluster()["brokers"] if not row.get("is_fenced", False)]
-    racks = {row["broker_id"]: row["rack"] or None for row in brokers}
-    partitions = _partitions(admin)
-    sizes, log_dirs = _log_dirs(admin, racks)
-    counters = _counters(http, settings.jmx_endpoints)
-    return Observation(now_ms, racks, partitions, sizes, log_dirs, counters, groups.read(admin, settings))
+    """Read everything; a part that can't be read is left out (and logged). Raises KafkaError without any metadata.
+
+    `now_ms` is the time it begins; how much later each part is read `monotonic` tells, in seconds.
+    """
+    look = Look.begin(admin, now_ms=now_ms, monotonic=monotonic)
+    partitions = _partitions(admin, look)
+    sizes, log_dirs = _log_dirs(admin, look)
+    counters = _counters(http, settings.jmx_endpoints, look)
+    views = groups.read(admin, settings, look)
+    return Observation(now_ms, look.racks, partitions, sizes, log_dirs, counters, views, look.read_ms)
 
 
-def _partitions(admin: KafkaAdminClient) -> dict[PartitionKey, PartitionView]:
+def _partitions(admin: KafkaAdminClient, look: Look) -> dict[PartitionKey, PartitionView]:
     moving = admin.list_partition_reassignments()
     rows = {
         (topic["name"], row["partition_index"]): (str(topic.get("topic_id")), row)
         for topic in admin.describe_topics()
         for row in topic["partitions"]
     }
-    led = [TopicPartition(*key) for key, (_, row) in rows.items() if row["leader_id"] != NO_LEADER]
-    ends, starts = _offsets(admin, led, OffsetSpec.LATEST), _offsets(admin, led, OffsetSpec.EARLIEST)
+    led: dict[int, list[TopicPartition]] = defaultdict(list)
+    for key, (_, row) in rows.items():
+        led[row["leader_id"]].append(TopicPartition(*key))
+    led.pop(NO_LEADER, None)
+    ends: dict[PartitionKey, int] = {}
+    starts: dict[PartitionKey, int] = {}
+    for broker, own in sorted(led.items()):
+        ends |= _offsets(admin, look, broker, own, OffsetSpec.LATEST)
+        look.note("offsets", broker)
+        starts |= _offsets(admin, look, broker, own, OffsetSpec.EARLIEST)
     return {
         key: PartitionView(
             topic_id=topic_id,
@@ -61,29 +84,36 @@ def _partitions(admin: KafkaAdminClient) -> dict[PartitionKey, PartitionView]:
     }
 
 
-def _offsets(admin: KafkaAdminClient, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[PartitionKey, int]:
-    if not partitions:
-        return {}
+def _offsets(
+    admin: KafkaAdminClient, look: Look, broker: int, led: list[TopicPartition], spec: OffsetSpec
+) -> dict[PartitionKey, int]:
+    """Of those of the partitions that the broker still leads."""
     try:
-        found = admin.list_partition_offsets(dict.fromkeys(partitions, spec))
+        found, refused = look.ask(broker, partial(admin.leader_offsets, broker, led, spec))
     except KafkaError as error:
-        log.warning("offsets_unread", error=type(error).__name__)
+        log.warning("offsets_unread", broker=broker, error=type(error).__name__)
         return {}
-    return {(tp.topic, tp.partition): row.offset for tp, row in found.items()}
+    if refused:
+        log.warning("offsets_unread", broker=broker, partitions=len(refused), error=min(refused.values()))
+    return {(tp.topic, tp.partition): offset for tp, offset in found.items()}
 
 
-def _log_dirs(admin: KafkaAdminClient, brokers: Iterable[int]) -> tuple[dict[ReplicaKey, int], dict[int, LogDirs]]:
+def _log_dirs(admin: KafkaAdminClient, look: Look) -> tuple[dict[ReplicaKey, int], dict[int, LogDirs]]:
     sizes: dict[ReplicaKey, int] = {}
     disks: dict[int, LogDirs] = {}
-    for broker in sorted(brokers):
+    for broker in sorted(look.racks):
         try:
-            answer = admin.describe_log_dirs(brokers=[broker])[0]
+            rows = look.ask(broker, partial(admin.describe_log_dirs, brokers=[broker]))[0]["log_dirs"]
         except KafkaError as error:
             log.warning("log_dirs_unread", broker=broker, error=type(error).__name__)
             continue
-        replicas = _replica_sizes(answer["log_dirs"])
+        if not rows:  # refused, which the client doesn't raise: a broker has one at least
+            log.warning("log_dirs_unread", broker=broker, error="refused")
+            continue
+        look.note("sizes", broker)
+        replicas = _replica_sizes(rows)
         sizes.update({(broker, key): size for key, size in replicas.items()})
-        usable = [row["usable_bytes"] for row in answer["log_dirs"] if row.get("usable_bytes", -1) >= 0]
+        usable = [row["usable_bytes"] for row in rows if row.get("usable_bytes", -1) >= 0]
         disks[broker] = LogDirs(sum(replicas.values()), sum(usable) if usable else None)
     return sizes, disks
 
@@ -99,6 +129,11 @@ def _replica_sizes(log_dirs: Iterable[Mapping[str, Any]]) -> dict[PartitionKey, 
     }
 
 
-def _counters(http: httpx.Client, endpoints: Mapping[int, str]) -> dict[int, BrokerCounters]:
-    found = {broker: read_counters(http, broker, url) for broker, url in sorted(endpoints.items())}
-    return {broker: counters for broker, counters in found.items() if counters is not None}
+def _counters(http: httpx.Client, endpoints: Mapping[int, str], look: Look) -> dict[int, BrokerCounters]:
+    found = {}
+    for broker, url in sorted(endpoints.items()):
+        counters = read_counters(http, broker, url)
+        if counters is not None:
+            look.note("counters", broker)
+            found[broker] = counters
+    return found

@@ -2,14 +2,22 @@
 
 Growth of the leader's log is exact where nothing was deleted in the interval. Where retention, compaction, a new leader
 or a re-created topic spoilt it, offsets x mean record size is the next best. A replica that a reassignment is adding
-copies old data: its growth is no load. All rates are per second over the interval between the two observations.
+copies old data: its growth is no load. All rates are per second between the two moments at which the broker itself
+was read: one that hangs makes those read after it late.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from streaming.collect.observation import BrokerCounters, Observation, PartitionKey, PartitionView, ReplicaKey
+from streaming.collect.observation import (
+    NO_LEADER,
+    BrokerCounters,
+    Observation,
+    PartitionKey,
+    PartitionView,
+    ReplicaKey,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +44,16 @@ class BrokerRates:
     reassignment_bytes_out: float | None
 
 
+COUNTED = tuple(field.name for field in fields(BrokerRates))
+"""What brokers count themselves, by the same names."""
+
+
 def replica_rates(before: Observation, after: Observation) -> dict[ReplicaKey, ReplicaRates]:
     """Rates of every replica that `after` shows."""
-    seconds = (after.time_ms - before.time_ms) / 1000
-    if seconds <= 0:
+    if after.time_ms <= before.time_ms:
         return {}
-    written = {key: _written(key, before, after, seconds) for key in after.partitions}
-    read = _bytes_out(before, after, seconds, written)
+    written = {key: _written(key, before, after) for key in after.partitions}
+    read = _bytes_out(before, after, written)
     rates = {}
     for (broker, key), size in after.sizes.items():
         partition = after.partitions.get(key)
@@ -55,7 +66,7 @@ def replica_rates(before: Observation, after: Observation) -> dict[ReplicaKey, R
             # In sync, a follower takes in what its leader is given.
             bytes_in=None if adding else written[key],
             bytes_out=read.get(key) if leads else None,
-            messages_in=_messages(key, before, after, seconds) if leads else None,
+            messages_in=_messages(key, before, after) if leads else None,
             size_bytes=size,
         )
     return rates
@@ -65,12 +76,15 @@ def broker_rates(
     before: Observation, after: Observation, replicas: Mapping[ReplicaKey, ReplicaRates]
 ) -> dict[int, BrokerRates]:
     """Totals of every broker alive: from its own counters where both looks have them, else summed from its replicas."""
-    seconds = (after.time_ms - before.time_ms) / 1000
-    totals = {}
-    for broker in after.racks:
-        counted = _counted(before.counters.get(broker), after.counters.get(broker), seconds)
-        totals[broker] = counted or _summed(broker, replicas)
-    return totals
+    led: dict[int, list[ReplicaRates | None]] = defaultdict(list)
+    followed: dict[int, list[ReplicaRates | None]] = defaultdict(list)
+    for key, partition in after.partitions.items():
+        led[partition.leader].append(replicas.get((partition.leader, key)))
+        for broker in partition.replicas:
+            # Without a leader there is nobody to follow.
+            if partition.leader not in (broker, NO_LEADER):
+                followed[broker].append(replicas.get((broker, key)))
+    return {broker: _counted(broker, before, after) or _summed(led[broker], followed[broker]) for broker in after.racks}
 
 
 def mean_record_bytes(key: PartitionKey, observation: Observation) -> float | None:
@@ -86,19 +100,18 @@ def mean_record_bytes(key: PartitionKey, observation: Observation) -> float | No
     return size / records if size and records > 0 else None
 
 
-def _written(key: PartitionKey, before: Observation, after: Observation, seconds: float) -> float | None:
+def _written(key: PartitionKey, before: Observation, after: Observation) -> float | None:
     """Bytes/s that clients wrote to one partition."""
     earlier, later = before.partitions.get(key), after.partitions[key]
     if earlier is None or earlier.topic_id != later.topic_id:
         return None
     grown = _growth(key, earlier, later, before, after)
     if grown is not None:
-        return grown / seconds
-    appended = _appended(earlier, later)
-    size = mean_record_bytes(key, after) or mean_record_bytes(key, before)
-    if appended == 0:
+        return _per_second(grown, before.when_ms("sizes", later.leader), after.when_ms("sizes", later.leader))
+    messages, size = _messages(key, before, after), mean_record_bytes(key, after) or mean_record_bytes(key, before)
+    if messages == 0:
         return 0.0
-    return appended * size / seconds if appended is not None and size is not None else None
+    return messages * size if messages is not None and size is not None else None
 
 
 def _growth(
@@ -120,32 +133,31 @@ def _appended(earlier: PartitionView, later: PartitionView) -> int | None:
     return appended if appended >= 0 else None
 
 
-def _messages(key: PartitionKey, before: Observation, after: Observation, seconds: float) -> float | None:
+def _messages(key: PartitionKey, before: Observation, after: Observation) -> float | None:
     earlier, later = before.partitions.get(key), after.partitions[key]
     if earlier is None or earlier.topic_id != later.topic_id:
         return None
     appended = _appended(earlier, later)
-    return None if appended is None else appended / seconds
+    if appended is None:
+        return None
+    return _per_second(appended, before.when_ms("offsets", earlier.leader), after.when_ms("offsets", later.leader))
 
 
 def _bytes_out(
-    before: Observation, after: Observation, seconds: float, written: Mapping[PartitionKey, float | None]
+    before: Observation, after: Observation, written: Mapping[PartitionKey, float | None]
 ) -> dict[PartitionKey, float | None]:
     """Bytes/s that consumers read, by partition: an estimate, as no broker counts it.
 
     Progress of committed offsets x mean record size; scaled to the topic's own byte counter of the leader's broker
     where there is one. A topic that is read without commits is split in proportion to what is written.
     """
-    consumed = _consumed(before, after, seconds)
-    measured = _topic_bytes_out(before, after, seconds)
+    consumed = _consumed(before, after)
     by_place: dict[tuple[int, str], list[PartitionKey]] = defaultdict(list)
     for key, partition in after.partitions.items():
         by_place[(partition.leader, key[0])].append(key)
     rates: dict[PartitionKey, float | None] = {}
     for (broker, topic), keys in by_place.items():
-        total = measured.get((broker, topic))
-        if broker in after.counters and broker in before.counters and total is None:
-            total = 0.0  # a topic without a series was never read on that broker
+        total = _topic_bytes_out(broker, topic, before, after)
         weights = {key: consumed.get(key) or 0.0 for key in keys}
         if not any(weights.values()):
             weights = {key: written[key] or 0.0 for key in keys}
@@ -158,39 +170,43 @@ def _bytes_out(
     return rates
 
 
-def _consumed(before: Observation, after: Observation, seconds: float) -> dict[PartitionKey, float]:
+def _consumed(before: Observation, after: Observation) -> dict[PartitionKey, float]:
     """Bytes/s by the progress of committed offsets, summed over groups; partitions without any commit are left out."""
     rates: dict[PartitionKey, float] = defaultdict(float)
     for name, group in after.groups.items():
         earlier = before.groups.get(name)
+        if earlier is None:
+            continue
+        first_ms, last_ms = earlier.read_ms or before.time_ms, group.read_ms or after.time_ms
         for key, offset in group.committed.items():
-            size = mean_record_bytes(key, after)
-            first = earlier.committed.get(key) if earlier else None
-            if first is not None and size is not None and offset >= first:
-                rates[key] += (offset - first) * size / seconds
+            size, first = mean_record_bytes(key, after), earlier.committed.get(key)
+            if first is None or size is None or offset < first:
+                continue
+            # An idle group's offsets may be the same fetch in both looks.
+            rate = 0.0 if offset == first else _per_second((offset - first) * size, first_ms, last_ms)
+            if rate is not None:
+                rates[key] += rate
     return dict(rates)
 
 
-def _topic_bytes_out(before: Observation, after: Observation, seconds: float) -> dict[tuple[int, str], float]:
-    rates = {}
-    for broker, counters in after.counters.items():
-        earlier = before.counters.get(broker)
-        for topic, count in counters.topic_bytes_out.items():
-            first = earlier.topic_bytes_out.get(topic, 0.0) if earlier else None
-            if first is not None and count >= first:
-                rates[(broker, topic)] = (count - first) / seconds
-    return rates
+def _topic_bytes_out(broker: int, topic: str, before: Observation, after: Observation) -> float | None:
+    """Bytes/s by a broker's counter of one topic, which it has none of until that is read; None as in `_counted`."""
+    earlier, later = before.counters.get(broker), after.counters.get(broker)
+    if earlier is None or later is None or _restarted(earlier, later):
+        return None
+    grown = later.topic_bytes_out.get(topic, 0.0) - earlier.topic_bytes_out.get(topic, 0.0)
+    first_ms, last_ms = before.when_ms("counters", broker), after.when_ms("counters", broker)
+    return _per_second(grown, first_ms, last_ms) if grown >= 0 else None
 
 
-def _counted(before: BrokerCounters | None, after: BrokerCounters | None, seconds: float) -> BrokerRates | None:
+def _counted(broker: int, before: Observation, after: Observation) -> BrokerRates | None:
     """Rates from a broker's own counters; None without them or after a restart, which resets them."""
-    if before is None or after is None or seconds <= 0:
+    earlier, later = before.counters.get(broker), after.counters.get(broker)
+    first_ms, last_ms = before.when_ms("counters", broker), after.when_ms("counters", broker)
+    if earlier is None or later is None or last_ms <= first_ms or _restarted(earlier, later):
         return None
-    names = [field.name for field in fields(BrokerRates)]
-    grown = {name: getattr(after, name) - getattr(before, name) for name in names}
-    if any(value < 0 for value in grown.values()):
-        return None
-    rates = {name: value / seconds for name, value in grown.items()}
+    seconds = (last_ms - first_ms) / 1000
+    rates = {name: (getattr(later, name) - getattr(earlier, name)) / seconds for name in COUNTED}
     # Kafka counts reassignment traffic among replication too; here it stands apart.
     for side in ("in", "out"):
         apart = rates[f"replication_bytes_{side}"] - rates[f"reassignment_bytes_{side}"]
@@ -198,20 +214,31 @@ def _counted(before: BrokerCounters | None, after: BrokerCounters | None, second
     return BrokerRates(**rates)
 
 
-def _summed(broker: int, replicas: Mapping[ReplicaKey, ReplicaRates]) -> BrokerRates:
-    """Rates from the replicas; one unknown leader makes the sum unknown. Reassignment can't be told this way."""
-    own = [rates for (host, _), rates in replicas.items() if host == broker]
-    led = [rates for rates in own if rates.role == "leader"]
-    followed = [rates for rates in own if rates.role == "follower"]
+def _restarted(earlier: BrokerCounters, later: BrokerCounters) -> bool:
+    return any(getattr(later, name) < getattr(earlier, name) for name in COUNTED)
+
+
+def _summed(led: Sequence[ReplicaRates | None], followed: Sequence[ReplicaRates | None]) -> BrokerRates:
+    """Rates from what a broker leads and follows, None for a replica that was not read: its sum is unknown then.
+
+    Where none at all was read the broker has told nothing: that it leads nothing is no figure of its load either, and
+    it must not count as one that has reported. Reassignment can't be told this way.
+    """
+    hosted = (*led, *followed)
+    silent = bool(hosted) and all(rates is None for rates in hosted)
     return BrokerRates(
-        bytes_in=_sum(rates.bytes_in for rates in led),
-        bytes_out=_sum(rates.bytes_out for rates in led),
-        messages_in=_sum(rates.messages_in for rates in led),
-        replication_bytes_in=_sum(rates.bytes_in for rates in followed),
+        bytes_in=None if silent else _sum(rates.bytes_in if rates else None for rates in led),
+        bytes_out=None if silent else _sum(rates.bytes_out if rates else None for rates in led),
+        messages_in=None if silent else _sum(rates.messages_in if rates else None for rates in led),
+        replication_bytes_in=_sum(rates.bytes_in if rates else None for rates in followed),
         replication_bytes_out=None,
         reassignment_bytes_in=None,
         reassignment_bytes_out=None,
     )
+
+
+def _per_second(amount: float, first_ms: int, last_ms: int) -> float | None:
+    return amount * 1000 / (last_ms - first_ms) if last_ms > first_ms else None
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

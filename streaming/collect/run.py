@@ -6,20 +6,22 @@ Whatever fails makes one sample late or an interval unknown, never the loop end;
 import signal
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 import httpx
 import structlog
 from kafka import KafkaAdminClient, KafkaProducer
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import AuthorizationError, KafkaError, NoError, TopicAlreadyExistsError, for_code
 
 from streaming.collect.groups import GroupSampler
+from streaming.collect.look import brokers_alive, unanswered
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.records import byte_rate_records, consumer_lag_records
-from streaming.errors import ClusterUnreachable
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable, RebalancerError
 from streaming.kafka_clients import admin_client, producer
 from streaming.settings import Settings
 
@@ -31,7 +33,10 @@ FAILURES_BEFORE_RECONNECT = 3
 
 
 def run_collect(settings: Settings) -> int:
-    """Sample until SIGTERM or SIGINT; returns the exit code. Raises ClusterUnreachable if the first contact fails."""
+    """Sample until SIGTERM or SIGINT; returns the exit code.
+
+    Raises ClusterUnreachable if the first contact fails, ClusterRequestFailed if the topics can't be made.
+    """
     stopping = threading.Event()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -61,7 +66,11 @@ class Collector:
         self._groups = GroupSampler()
         self._before: Observation | None = None
         self._failures = 0
-        ensure_topics(self._admin, settings)
+        try:
+            ensure_topics(self._admin, settings)
+        except RebalancerError:
+            self.__exit__()
+            raise
 
     def __enter__(self) -> "Collector":
         return self
@@ -108,7 +117,7 @@ class Collector:
         """A fresh client: the old one may hold on to brokers that are gone."""
         try:
             fresh = admin_client(self._settings.kafka)
-        except ClusterUnreachable as error:
+        except RebalancerError as error:
             log.warning("reconnect_failed", error=str(error))
             return
         self._admin.close()
@@ -116,10 +125,14 @@ class Collector:
 
 
 def ensure_topics(admin: KafkaAdminClient, settings: Settings) -> None:
-    """Create the input topics where they are missing, with as many replicas as wished or as there are brokers."""
+    """Create the input topics where they are missing, with as many replicas as wished or as there are brokers.
+
+    Raises ClusterRequestFailed where that is refused, ClusterUnreachable without an answer.
+    """
     topics = settings.topics
-    alive = len(admin.describe_cluster()["brokers"])
-    existing = set(admin.list_topics())
+    with _translated("list brokers and topics"):
+        alive = len(brokers_alive(admin))
+        existing = set(admin.list_topics())
     for name in (topics.byte_rate, topics.consumer_lag):
         if name in existing:
             continue
@@ -128,8 +141,29 @@ def ensure_topics(admin: KafkaAdminClient, settings: Settings) -> None:
             "replication_factor": min(topics.replication_factor, alive),
             "configs": {"retention.ms": str(topics.retention_ms), "cleanup.policy": "delete"},
         }
-        try:
-            admin.create_topics({name: wanted})
-        except TopicAlreadyExistsError:
+        with _translated(f"create topic {name}"):
+            answer = admin.create_topics({name: wanted}, raise_errors=False)["topics"][0]
+        error = for_code(answer["error_code"])
+        if error is TopicAlreadyExistsError:
             continue
+        if error is not NoError:
+            raise _refusal(f"create topic {name}", error, answer.get("error_message"))
         log.info("topic_created", topic=name)
+
+
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (KafkaError, OSError) as error:
+        if unanswered(error):
+            raise ClusterUnreachable(f"no answer when asked to {what} ({type(error).__name__})") from None
+        raise _refusal(what, type(error), None) from None
+
+
+def _refusal(what: str, error: type[Exception], message: str | None) -> ClusterRequestFailed:
+    told = " ".join((message or "").split()).rstrip(".")
+    hint = (
+        "; `rebalancer check --role collect` names the rights it needs" if issubclass(error, AuthorizationError) else ""
+    )
+    return ClusterRequestFailed(f"the cluster refused to {what}: {error.__name__}{told and f' ({told})'}{hint}")

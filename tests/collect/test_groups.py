@@ -6,37 +6,53 @@ from typing import Any, cast
 
 import pytest
 from kafka import KafkaAdminClient
-from kafka.errors import GroupAuthorizationFailedError, KafkaError
+from kafka.errors import (
+    CoordinatorLoadInProgressError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    RequestTimedOutError,
+)
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streaming.collect.groups import BATCH, IDLE_LOOKS, GroupSampler
+from streaming.collect.look import Look
 from streaming.settings import CollectSettings
 
 
 @dataclass
 class Brokers:
-    """As much of an admin client as is used; `offsets` by group, all on partition 0 of one topic."""
+    """As much of an admin client as is used; `offsets` by group, all on partition 0 of one topic.
+
+    Broker 1 coordinates all groups but those of `elsewhere`, which broker 2 does.
+    """
 
     offsets: dict[str, int]
     states: dict[str, str] = field(default_factory=dict)
     refused: frozenset[str] = frozenset()
-    down: bool = False
+    elsewhere: frozenset[str] = frozenset()
+    unlisted: dict[int, KafkaError] = field(default_factory=dict)
+    """What a broker says when its groups are asked for, instead of an answer."""
+    hung: bool = False
+    """Whether broker 1 lists its groups and then answers nothing more."""
     joined_with: Sequence[object] = (b"",)
     """What each member's description has for its metadata."""
     described: list[list[str]] = field(default_factory=list)
     fetched: list[list[str]] = field(default_factory=list)
 
-    def list_groups(self) -> list[dict[str, Any]]:
-        if self.down:
-            raise KafkaError
+    def list_groups(self, broker_ids: Sequence[int]) -> list[dict[str, Any]]:
+        (broker,) = broker_ids
+        if broker in self.unlisted:
+            raise self.unlisted[broker]
         other = [{"group_id": "workers", "protocol_type": "connect", "group_state": "Stable"}]
         return other + [
             {"group_id": name, "protocol_type": "consumer", "group_state": self.states.get(name, "Stable")}
             for name in self.offsets
+            if (broker == 2) == (name in self.elsewhere)
         ]
 
     def describe_groups(self, names: Sequence[str]) -> dict[str, Any]:
         self.described.append(list(names))
+        self._hang(names)
         assignment = {"assigned_partitions": [{"topic": "t", "partitions": [0]}]}
         member = {"member_id": "m", "client_id": "c", "member_assignment": assignment}
         members = [{**member, "member_metadata": metadata} for metadata in self.joined_with]
@@ -44,14 +60,20 @@ class Brokers:
 
     def list_group_offsets(self, names: Sequence[str]) -> dict[str, Any]:
         self.fetched.append(list(names))
+        self._hang(names)
         if self.refused & set(names):
             raise GroupAuthorizationFailedError
         row = {name: OffsetAndMetadata(self.offsets[name], "", -1) for name in names}
         return {name: {TopicPartition("t", 0): row[name]} for name in names}
 
+    def _hang(self, names: Sequence[str]) -> None:
+        if self.hung and not self.elsewhere.issuperset(names):
+            raise RequestTimedOutError
+
 
 def read(sampler: GroupSampler, brokers: Brokers, **settings: Any) -> dict[str, Any]:
-    return dict(sampler.read(cast(KafkaAdminClient, brokers), CollectSettings(**settings)))
+    look = Look({1: None, 2: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
+    return dict(sampler.read(cast(KafkaAdminClient, brokers), CollectSettings(**settings), look))
 
 
 def test_groups_are_asked_about_in_batches() -> None:
@@ -103,8 +125,18 @@ def test_settings_choose_the_groups(settings: dict[str, Any]) -> None:
     assert read(GroupSampler(), Brokers({"a": 1, "b": 1}), **settings).keys() == {"a"}
 
 
-def test_without_an_answer_there_are_no_groups() -> None:
-    assert read(GroupSampler(), Brokers({"a": 1}, down=True)) == {}
+@pytest.mark.parametrize("error", [RequestTimedOutError(), CoordinatorLoadInProgressError()])
+def test_a_broker_that_does_not_list_its_groups_costs_no_others(error: KafkaError) -> None:
+    brokers = Brokers({"a": 1, "b": 2}, elsewhere=frozenset({"b"}), unlisted={1: error})
+    assert read(GroupSampler(), brokers).keys() == {"b"}
+    assert brokers.fetched == [["b"]]
+
+
+def test_a_coordinator_that_hangs_is_waited_for_once_and_costs_no_others() -> None:
+    brokers = Brokers({f"g{number:04}": 1 for number in range(BATCH + 2)}, elsewhere=frozenset({"g0007"}), hung=True)
+    assert read(GroupSampler(), brokers).keys() == {"g0007"}
+    assert [len(names) for names in brokers.described] == [BATCH, 1]  # not halved, and not asked the next batch
+    assert brokers.fetched == [["g0007"]]
 
 
 @pytest.mark.parametrize(

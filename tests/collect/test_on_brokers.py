@@ -1,18 +1,24 @@
 """The collector on real brokers: its rates sum to what the brokers count; a broker that is down is survived."""
 
 import json
+import os
+import signal
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import httpx
 import pytest
-from kafka import KafkaProducer
-from kafka.errors import BrokerResponseError, NoError
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import OffsetSpec
+from kafka.errors import BrokerResponseError, KafkaError, NoError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streaming.collect.groups import GroupSampler
-from streaming.collect.observation import Observation
+from streaming.collect.observation import Observation, Part
+from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.run import Collector
 from streaming.demo.brokers import EmbeddedCluster
@@ -51,10 +57,21 @@ def test_partition_rates_sum_to_the_brokers_own_counters(settings: Settings) -> 
     for broker, counted in totals.items():
         led = [r.bytes_in or 0.0 for (host, _), r in replicas.items() if host == broker and r.role == "leader"]
         assert counted.bytes_in is not None
-        # The two looks at log sizes and counters are some milliseconds apart, while our own topics are written.
-        assert sum(led) == pytest.approx(counted.bytes_in, rel=0.03, abs=20_000)
-    rates = {key[1]: r.bytes_in or 0.0 for (_, key), r in replicas.items() if key[0] == topic}
-    assert rates[0] / rates[1] == pytest.approx(7.0, rel=0.1)  # the hot partition is told from its siblings
+        # Each by the time between its own readings: what came in one burst differs as a rate, not as bytes. They are
+        # some milliseconds apart, while our own topics are written.
+        by_growth = sum(led) * seconds(before, after, "sizes", broker)
+        by_counter = counted.bytes_in * seconds(before, after, "counters", broker)
+        assert by_growth == pytest.approx(by_counter, rel=0.03, abs=20_000)
+    grown = {
+        key[1]: (rates.bytes_in or 0.0) * seconds(before, after, "sizes", broker)
+        for (broker, key), rates in replicas.items()
+        if key[0] == topic and rates.role == "leader"
+    }
+    assert grown[0] / grown[1] == pytest.approx(7.0, rel=0.1)  # the hot partition is told from its siblings
+
+
+def seconds(before: Observation, after: Observation, part: Part, broker: int) -> float:
+    return (after.when_ms(part, broker) - before.when_ms(part, broker)) / 1000
 
 
 def test_the_topics_are_made_and_carry_the_contracts_records(settings: Settings) -> None:
@@ -93,6 +110,88 @@ def test_java_members_tell_the_generation(kafka_cluster: EmbeddedCluster, settin
     finally:
         members.close()
         admin.close()
+
+
+def test_our_own_requests_give_what_kafka_pythons_give(kafka_cluster: EmbeddedCluster, settings: Settings) -> None:
+    topic = f"requests-{uuid.uuid4().hex[:8]}"
+    ours, theirs = admin_client(settings.kafka), KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers)
+    ours.create_topics({topic: {"assignments": {0: [1], 1: [2], 2: [1]}}})
+    ours.wait_for_topics([topic])
+    producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers, acks="all")
+    for partition, count in ((0, 3), (1, 5), (2, 7)):
+        for _ in range(count):
+            producer.send(topic, b"x" * 500, partition=partition)
+    producer.flush()
+    producer.close()
+    partitions = [TopicPartition(topic, index) for index in range(3)]
+    stock = theirs.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    offsets, refused = ours.leader_offsets(1, partitions, OffsetSpec.LATEST)
+    assert offsets == {tp: stock[tp].offset for tp in (partitions[0], partitions[2])}
+    assert refused == {partitions[1]: "NotLeaderForPartitionError"}
+    assert ours.leader_offsets(2, [partitions[1]], OffsetSpec.EARLIEST)[0] == {partitions[1]: 0}
+    assert sizes_of(ours, topic) == sizes_of(theirs, topic) != {}
+    for client in (ours, theirs):
+        client.close()
+
+
+def test_a_broker_that_is_frozen_costs_only_what_it_leads_and_coordinates(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    # It stays a member of the cluster, as one would that only the collector can't reach.
+    member = {"broker.session.timeout.ms": "120000"}
+    with EmbeddedCluster(tmp_path_factory.mktemp("kafka-frozen"), broker_settings=member) as cluster:
+        kafka = {"bootstrap_servers": cluster.bootstrap_servers, "request_timeout_ms": 5_000}
+        own = Settings.model_validate({"kafka": kafka})
+        groups = groups_on_all_brokers(own)
+        admin = admin_client(own.kafka)
+        admin.create_topics({"led": {"assignments": {0: [1], 1: [2], 2: [3]}}})
+        admin.wait_for_topics(["led"])
+        before = look_that(admin, own, lambda seen: seen.groups.keys() == groups and seen.log_dirs.keys() == {1, 2, 3})
+        with frozen(cluster.process_ids()[3]):
+            # On a busy machine a broker that is well may be late, too.
+            after = look_that(admin, own, lambda seen: bool(seen.groups) and seen.log_dirs.keys() == {1, 2})
+        admin.close()
+    assert 3 in after.racks
+    ends = {index: after.partitions[("led", index)].log_end_offset for index in range(3)}
+    assert ends == {0: 0, 1: 0, 2: None}
+    assert after.groups.keys() < groups
+    totals = broker_rates(before, after, replica_rates(before, after))
+    assert totals[1].messages_in == totals[2].messages_in == 0.0
+    assert totals[3].messages_in is None
+
+
+def look_that(admin: Any, settings: Settings, condition: Callable[[Observation], bool]) -> Observation:
+    """The first look that fulfils it; one may fail, as metadata may be asked of a broker that doesn't answer."""
+    deadline = time.monotonic() + 90
+    seen = None
+    with httpx.Client() as http:
+        while True:
+            with suppress(KafkaError):
+                seen = observe(admin, http, GroupSampler(), settings.collect, now_ms=now_ms())
+                if condition(seen):
+                    return seen
+            assert time.monotonic() < deadline, f"never seen in 90 s; the newest: {seen}"
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """The process stands still: its sockets still take connections, and nothing is answered."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def sizes_of(admin: Any, topic: str) -> dict[tuple[int, int], int]:
+    return {
+        (answer["broker"], row["partition_index"]): row["partition_size"]
+        for answer in admin.describe_log_dirs(brokers=[1, 2, 3])
+        for log_dir in answer["log_dirs"]
+        for found in log_dir["topics"]
+        if found["name"] == topic
+        for row in found["partitions"]
+    }
 
 
 def test_a_broker_that_is_down_is_survived(tmp_path_factory: pytest.TempPathFactory) -> None:

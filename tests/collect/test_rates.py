@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.collect.observation import BrokerCounters, GroupView, Observation, PartitionView
+from streaming.collect.observation import (
+    NO_LEADER,
+    BrokerCounters,
+    GroupView,
+    Observation,
+    PartitionKey,
+    PartitionView,
+    ReplicaKey,
+)
 from streaming.collect.rates import broker_rates, mean_record_bytes, replica_rates
 from streaming.collect.records import byte_rate_records, consumer_lag_records
 
@@ -98,6 +106,106 @@ def test_one_unknown_leader_makes_a_summed_total_unknown() -> None:
     before, after = look(0, 1_000, 10), look(1_000, 50, 1, topic_id="other")
     assert broker_rates(before, after, replica_rates(before, after))[1].bytes_in is None
     assert broker_rates(before, after, replica_rates(before, after))[2].bytes_in == 0.0  # it leads nothing
+
+
+def placed(time_ms: int, leaders: dict[str, int], replicas: dict[str, tuple[int, ...]], *unread: int) -> Observation:
+    """Topics of one partition each, written at 1,000 bytes/s, on brokers 1 to 3; the log dirs of some are `unread`."""
+    keys: dict[str, PartitionKey] = {topic: (topic, 0) for topic in leaders}
+    views = {
+        keys[topic]: PartitionView(topic, leader, replicas[topic], frozenset(), 0, time_ms // 100)
+        for topic, leader in leaders.items()
+    }
+    sizes: dict[ReplicaKey, int] = {
+        (broker, keys[topic]): time_ms for topic, hosts in replicas.items() for broker in hosts if broker not in unread
+    }
+    return Observation(time_ms, dict.fromkeys((1, 2, 3)), views, sizes, {}, {}, {})
+
+
+def test_a_broker_whose_log_dirs_were_not_read_is_unknown_and_not_idle() -> None:
+    leaders = {"a": 1, "b": 2, "c": 3}
+    replicas = {"a": (1, 2), "b": (2, 3), "c": (3, 1)}
+    before, after = placed(1_000, leaders, replicas), placed(2_000, leaders, replicas, 2)
+    totals = broker_rates(before, after, replica_rates(before, after))
+    assert [(totals[broker].bytes_in, totals[broker].replication_bytes_in) for broker in (1, 2, 3)] == [
+        (1_000.0, 1_000.0), (None, None), (1_000.0, 1_000.0),
+    ]  # fmt: skip
+    records = byte_rate_records("c", before, after, replica_rates(before, after), totals)
+    of_broker_2 = [value for key, value in records if key == b"2"]
+    assert len(of_broker_2) == 1
+    assert b'"bytes_in_per_sec":null' in of_broker_2[0]  # so it doesn't count as a broker that has reported
+
+
+def test_a_broker_that_leads_nothing_and_told_nothing_has_not_reported() -> None:
+    leaders, replicas = {"a": 1}, {"a": (1, 2)}
+    before, after = placed(1_000, leaders, replicas), placed(2_000, leaders, replicas, 2)
+    totals = broker_rates(before, after, replica_rates(before, after))
+    assert (totals[2].bytes_in, totals[2].messages_in, totals[2].replication_bytes_in) == (None, None, None)
+    assert (totals[3].bytes_in, totals[3].messages_in, totals[3].replication_bytes_in) == (0.0, 0.0, 0.0)  # empty
+
+
+def test_a_replica_whose_log_is_not_there_yet_makes_its_sums_unknown() -> None:
+    before = placed(1_000, {"a": 1, "b": 2}, {"a": (1, 2), "b": (2, 1)})
+    after = placed(2_000, {"a": 1, "b": 2, "new": 1}, {"a": (1, 2), "b": (2, 1), "new": (1, 2)})
+    after = replace(after, sizes={key: size for key, size in after.sizes.items() if key[1] != ("new", 0)})
+    totals = broker_rates(before, after, replica_rates(before, after))
+    assert (totals[1].bytes_in, totals[1].replication_bytes_in) == (None, 1_000.0)
+    assert (totals[2].bytes_in, totals[2].replication_bytes_in) == (1_000.0, None)
+
+
+def test_a_partition_without_a_leader_is_nobodys_load() -> None:
+    replicas = {"a": (1, 2), "offline": (1, 3)}
+    before = placed(1_000, {"a": 1, "offline": NO_LEADER}, replicas)
+    after = placed(2_000, {"a": 1, "offline": NO_LEADER}, replicas, 3)
+    totals = broker_rates(before, after, replica_rates(before, after))
+    assert [(totals[broker].bytes_in, totals[broker].replication_bytes_in) for broker in (1, 2, 3)] == [
+        (1_000.0, 0.0), (0.0, 1_000.0), (0.0, 0.0),
+    ]  # fmt: skip
+
+
+def reads(count: float, **topics: float) -> dict[int, BrokerCounters]:
+    return {1: BrokerCounters(count, count, 0, 0, 0, 0, 0, topics)}
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "bytes_out"),
+    [
+        (reads(0, t=100), reads(9, t=2_100), 2_000.0),  # the broker's own count wins over what commits tell, 500
+        (reads(0), reads(9), 0.0),  # never read there
+        (reads(0), reads(9, t=300), 300.0),  # read for the first time
+        (reads(0, t=9_000), reads(9, t=100), 500.0),  # fell: by commits
+        (reads(0, t=9_000), reads(9), 500.0),  # gone: by commits
+        (reads(9, t=100), reads(0, t=2_100), 500.0),  # above what it was, but the broker has restarted
+        (reads(9), reads(0), 500.0),  # not read since the restart; before it, nobody knows
+    ],
+)
+def test_bytes_out_by_the_topics_counter_and_by_commits_where_it_can_not_tell(
+    earlier: dict[int, BrokerCounters], later: dict[int, BrokerCounters], bytes_out: float
+) -> None:
+    before = look(0, 1_000, 10, counters=earlier, committed=0)
+    after = look(1_000, 2_000, 20, counters=later, committed=5)
+    assert replica_rates(before, after)[(1, KEY)].bytes_out == pytest.approx(bytes_out)
+
+
+def test_a_counter_that_fell_is_unknown_where_nobody_commits() -> None:
+    before, after = look(0, 1_000, 10, counters=reads(9, t=9)), look(1_000, 2_000, 20, counters=reads(0))
+    assert replica_rates(before, after)[(1, KEY)].bytes_out is None
+
+
+def test_each_part_is_divided_by_the_time_between_its_own_readings() -> None:
+    # The looks began 10 s apart; broker 1 was read at once, and 15 s late.
+    before = look(0, 0, 0, counters=reads(0, t=0))
+    after = look(10_000, 25_000, 250, counters=reads(25_000, t=25_000))
+    after = replace(after, read_ms={(part, 1): 25_000 for part in ("offsets", "sizes", "counters")})
+    rates = replica_rates(before, after)
+    assert rates[(1, KEY)].bytes_in == rates[(1, KEY)].bytes_out == 1_000.0
+    assert rates[(1, KEY)].messages_in == 10.0
+    assert broker_rates(before, after, rates)[1].bytes_in == 1_000.0
+
+
+def test_an_idle_groups_offsets_from_one_fetch_are_no_reads_and_not_unknown() -> None:
+    group = {"g": GroupView("Empty", {KEY: 5}, {}, read_ms=500)}
+    before, after = replace(look(0, 1_000, 10), groups=group), replace(look(1_000, 2_000, 20), groups=group)
+    assert replica_rates(before, after)[(1, KEY)].bytes_out == 0.0
 
 
 def test_consumers_are_seen_by_their_commits() -> None:

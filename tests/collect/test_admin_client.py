@@ -1,0 +1,91 @@
+"""Our admin client's own requests, on kafka-python's code with nothing but the wire replaced."""
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from kafka.admin import OffsetSpec
+from kafka.errors import NotControllerError, NotLeaderForPartitionError, UnknownBrokerIdError
+from kafka.structs import TopicPartition
+
+from streaming.kafka_clients import _AdminClient
+
+
+class Wire:
+    """kafka-python's connections: answers by `answer`, which may raise; `refreshed` counts requests for metadata."""
+
+    broker_version = (4, 0)
+
+    def __init__(self, answer: Callable[[Any], Any]) -> None:
+        self._answer = answer
+        self.cluster = SimpleNamespace(request_update=self._update)
+        self.sent: list[Any] = []
+        self.refreshed = 0
+
+    async def send(self, request: Any, node_id: int | None = None) -> Any:
+        self.sent.append((type(request).__name__, node_id))
+        return self._answer(request)
+
+    def run(self, coroutine: Callable[..., Any], *arguments: Any) -> Any:
+        return asyncio.run(coroutine(*arguments))
+
+    def _update(self) -> None:
+        self.refreshed += 1
+
+
+def client(wire: Wire) -> Any:
+    made = cast(Any, object.__new__(_AdminClient))
+    made._manager, made._controller_id = wire, 1
+    return made
+
+
+def offsets_answer(request: Any) -> Any:
+    """The even partitions' offsets; the odd ones are led elsewhere by now."""
+    return SimpleNamespace(topics=[
+        SimpleNamespace(name=topic.name, partitions=[
+            SimpleNamespace(
+                partition_index=row.partition_index, offset=100 + row.partition_index,
+                error_code=NotLeaderForPartitionError.errno if row.partition_index % 2 else 0,
+            )
+            for row in topic.partitions
+        ])
+        for topic in request.topics
+    ])  # fmt: skip
+
+
+def test_a_partition_that_has_left_its_leader_costs_no_others_offsets() -> None:
+    wire = Wire(offsets_answer)
+    first, second, third = (TopicPartition("t", index) for index in range(3))
+    offsets, refused = client(wire).leader_offsets(2, [first, second, third], OffsetSpec.LATEST)
+    assert offsets == {first: 100, third: 102}
+    assert refused == {second: "NotLeaderForPartitionError"}
+    assert wire.sent == [("ListOffsetsRequest", 2)]  # of the leader alone, and no metadata
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda admin: admin.leader_offsets(3, [TopicPartition("t", 0)], OffsetSpec.LATEST),
+        lambda admin: admin.list_groups(broker_ids=[3]),
+        lambda admin: admin.describe_log_dirs(brokers=[3]),
+    ],
+    ids=["offsets", "groups", "log dirs"],
+)
+def test_a_broker_it_does_not_know_makes_it_ask_for_metadata(ask: Callable[[Any], Any]) -> None:
+    def unknown(_request: Any) -> Any:
+        raise UnknownBrokerIdError(3)
+
+    wire = Wire(unknown)
+    with pytest.raises(UnknownBrokerIdError):
+        ask(client(wire))
+    assert wire.refreshed == 1
+
+
+def test_a_controller_that_can_not_be_found_is_an_error_of_kafkas_and_looked_for_again() -> None:
+    wire = Wire(lambda _request: SimpleNamespace(controller_id=2))
+    made = client(wire)
+    with pytest.raises(NotControllerError, match="Failed to find active controller"):
+        wire.run(made._send_request_to_controller, object(), lambda _response: [NotControllerError])
+    assert made._controller_id is None

@@ -1,0 +1,87 @@
+"""JMX endpoints that are mistyped or answer with something else: a clear word at the start, later only a warning."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from streaming.collect.jmx import PREFIX, read_counters
+from streaming.config import load_effective
+from streaming.control.latency import LatencyPressure
+from streaming.errors import UsageProblem
+from streaming.settings import Settings
+
+SCRAPE = f"""# TYPE {PREFIX}bytesin_total untyped
+{PREFIX}bytesin_total 300
+{PREFIX}bytesout_total 200
+{PREFIX}bytesout_total{{topic="t"}} 150
+{PREFIX}messagesin_total 3
+"""
+OTHERWISE_WRONG = "http://" + "a" * 70_000
+"""What only the HTTP client finds out."""
+
+
+def counters(answer: str, url: str = "http://b:7071/metrics") -> Any:
+    with httpx.Client(transport=httpx.MockTransport(lambda _request: httpx.Response(200, text=answer))) as http:
+        return read_counters(http, 1, url)
+
+
+def test_counters_are_read_from_a_scrape() -> None:
+    found = counters(SCRAPE)
+    assert (found.bytes_in, found.bytes_out, found.messages_in, found.topic_bytes_out) == (300, 200, 3, {"t": 150})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<html><body>Please log in</body></html>",
+        '{"error": "not found"}',
+        "",
+        "up 1\n",
+        SCRAPE.replace("300", "NaN"),
+        SCRAPE + "torn",
+    ],
+)
+def test_an_answer_without_sound_counters_is_none(answer: str) -> None:
+    assert counters(answer) is None
+
+
+def test_a_url_that_the_http_client_refuses_is_no_endpoint() -> None:
+    assert counters(SCRAPE, OTHERWISE_WRONG) is None
+
+
+def test_latencies_are_read_past_a_url_that_the_http_client_refuses() -> None:
+    settings = Settings()
+    collect = settings.collect.model_copy(update={"jmx_endpoints": {1: OTHERWISE_WRONG}})
+    assert LatencyPressure(settings.model_copy(update={"collect": collect})).highest_ms() is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://broker-1:7071/metrics", "https://10.0.0.1/metrics", "http://[::1]:7071", "http://user:word@b_1:1/m?x=y"],
+)
+def test_urls_of_endpoints(url: str) -> None:
+    assert Settings.model_validate({"collect": {"jmx_endpoints": {"1": url}}}).collect.jmx_endpoints == {1: url}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "broker-1:7071/metrics",
+        "http//broker-1:7071",
+        "http://:7071/metrics",
+        "http://broker-1:7O71/metrics",
+        "http://broker-1:70711/metrics",
+        "http://broker-1:0/metrics",
+        "http://[::1:7071/metrics",
+        "http://broker 1:7071/metrics",
+        "http://broker-1:7071/metrics\n",
+        "http://broker..1:7071/metrics",
+        "ftp://broker-1/metrics",
+    ],
+)
+def test_a_mistyped_url_is_refused_in_one_line(url: str) -> None:
+    with pytest.raises(UsageProblem) as caught:
+        load_effective(None, {"collect.jmx_endpoints": {"2": url}}, {})
+    assert str(caught.value) == f"collect.jmx_endpoints.2: must be like http://host:port/path, found {url!r} (flag)"

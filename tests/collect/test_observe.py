@@ -1,0 +1,202 @@
+"""A look at a cluster in which a broker hangs or refuses: only what that broker knows is unknown, and it waits once."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import httpx
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import OffsetSpec
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    CoordinatorLoadInProgressError,
+    KafkaError,
+    RequestTimedOutError,
+    UnknownBrokerIdError,
+)
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from streaming.collect.groups import GroupSampler
+from streaming.collect.jmx import FIELDS, PREFIX
+from streaming.collect.observation import Observation
+from streaming.collect.observe import observe
+from streaming.collect.rates import broker_rates, replica_rates
+from streaming.settings import CollectSettings
+
+TIMEOUT_S = 15.0
+RECORD_BYTES = 100
+RECORDS_PER_SECOND = 10
+
+
+@dataclass
+class Cluster:
+    """Brokers 1 to 3, each with topic `t<id>` of one partition and group `g<id>` that reads it; as an admin client.
+
+    Each topic is written, and read, at 1,000 bytes/s by the clock `now_s`, which stands still but while a broker hangs.
+    """
+
+    now_s: float = 1_000.0
+    hung: set[int] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
+    failing: dict[tuple[str, int], KafkaError] = field(default_factory=dict)
+    """What a broker says to a request by name, instead of an answer."""
+    asked: list[tuple[str, int]] = field(default_factory=list)
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    @property
+    def records(self) -> int:
+        return round(self.now_s * RECORDS_PER_SECOND)
+
+    def describe_cluster(self) -> dict[str, Any]:
+        return {"brokers": [{"broker_id": broker, "rack": "r"} for broker in (1, 2, 3)]}
+
+    def list_partition_reassignments(self) -> dict[TopicPartition, Any]:
+        return {}
+
+    def describe_topics(self) -> list[dict[str, Any]]:
+        return [
+            {"name": f"t{broker}", "topic_id": broker, "partitions": [
+                {"partition_index": 0, "leader_id": broker, "replica_nodes": [broker]}
+            ]}
+            for broker in (1, 2, 3)
+        ]  # fmt: skip
+
+    def leader_offsets(
+        self, broker: int, partitions: Iterable[TopicPartition], spec: OffsetSpec
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+        self._reach("offsets", broker)
+        offset = self.records if spec is OffsetSpec.LATEST else 0
+        kept = {tp: offset for tp in partitions if tp.topic not in self.deleted}
+        return kept, {tp: "UnknownTopicOrPartitionError" for tp in partitions if tp.topic in self.deleted}
+
+    def describe_log_dirs(self, brokers: Sequence[int]) -> list[dict[str, Any]]:
+        (broker,) = brokers
+        self._reach("log dirs", broker)
+        replica = {"partition_index": 0, "partition_size": self.records * RECORD_BYTES, "is_future_key": False}
+        rows = [{"topics": [{"name": f"t{broker}", "partitions": [replica]}], "usable_bytes": 1}]
+        return [{"broker": broker, "log_dirs": rows}]
+
+    def list_groups(self, broker_ids: Sequence[int]) -> list[dict[str, Any]]:
+        (broker,) = broker_ids
+        self._reach("groups", broker)
+        return [{"group_id": f"g{broker}", "protocol_type": "consumer", "group_state": "Stable"}]
+
+    def describe_groups(self, names: Sequence[str]) -> dict[str, Any]:
+        for name in names:
+            self._reach("members", int(name[1:]))
+        return {name: {"group_state": "Stable", "members": []} for name in names}
+
+    def list_group_offsets(self, names: Sequence[str]) -> dict[str, Any]:
+        for name in names:
+            self._reach("commits", int(name[1:]))
+        return {name: {TopicPartition(f"t{name[1:]}", 0): OffsetAndMetadata(self.records, "", -1)} for name in names}
+
+    def scrape(self, request: httpx.Request) -> httpx.Response:
+        """The JMX endpoint of broker `b<id>`: every counter has counted all bytes."""
+        count = self.records * RECORD_BYTES
+        topic = request.url.host.replace("b", "t")
+        series = [*FIELDS, f'bytesout_total{{topic="{topic}"}}']
+        return httpx.Response(200, text="".join(f"{PREFIX}{name} {count}\n" for name in series))
+
+    def _reach(self, what: str, broker: int) -> None:
+        self.asked.append((what, broker))
+        if broker in self.hung:
+            self.now_s += TIMEOUT_S
+            raise RequestTimedOutError("Request timed out after 15000 ms")
+        if (what, broker) in self.failing:
+            raise self.failing[(what, broker)]
+
+
+def look(cluster: Cluster, *, jmx: bool = False) -> Observation:
+    endpoints = {broker: f"http://b{broker}:7071/metrics" for broker in (1, 2, 3)}
+    settings = CollectSettings(jmx_endpoints=endpoints if jmx else {})
+    with httpx.Client(transport=httpx.MockTransport(cluster.scrape)) as http:
+        admin = cast(KafkaAdminClient, cluster)
+        now_ms = round(cluster.now_s * 1000)
+        return observe(admin, http, GroupSampler(), settings, now_ms=now_ms, monotonic=cluster.monotonic)
+
+
+def ends_known(seen: Observation) -> set[str]:
+    return {topic for (topic, _), view in seen.partitions.items() if view.log_end_offset is not None}
+
+
+def test_a_broker_that_hangs_costs_what_it_knows_and_one_timeout() -> None:
+    cluster = Cluster(hung={2})
+    began_s = cluster.now_s
+    seen = look(cluster)
+    assert ends_known(seen) == {"t1", "t3"}
+    assert {broker for broker, _ in seen.sizes} == seen.log_dirs.keys() == {1, 3}
+    assert seen.groups.keys() == {"g1", "g3"}
+    assert seen.racks.keys() == {1, 2, 3}
+    assert [what for what, broker in cluster.asked if broker == 2] == ["offsets"]
+    assert cluster.now_s - began_s == TIMEOUT_S
+
+
+def test_it_is_asked_again_at_the_next_look() -> None:
+    cluster = Cluster(hung={2})
+    look(cluster)
+    cluster.hung.clear()
+    assert ends_known(look(cluster)) == {"t1", "t2", "t3"}
+
+
+def test_a_broker_the_client_does_not_know_yet_costs_only_what_it_knows() -> None:
+    seen = look(Cluster(failing={("offsets", 1): UnknownBrokerIdError(1)}))
+    assert ends_known(seen) == seen.log_dirs.keys() ^ {2, 3} ^ {"t2", "t3"}
+    assert seen.groups.keys() == {"g2", "g3"}
+
+
+def test_a_topic_deleted_meanwhile_costs_its_own_offsets() -> None:
+    seen = look(Cluster(deleted={"t3"}))
+    assert ends_known(seen) == {"t1", "t2"}
+    assert seen.log_dirs.keys() == {1, 2, 3}
+
+
+@pytest.mark.parametrize("what", ["log dirs", "groups", "commits"])
+def test_a_request_that_is_refused_costs_its_own_answer(what: str) -> None:
+    error = ClusterAuthorizationFailedError() if what == "log dirs" else CoordinatorLoadInProgressError()
+    seen = look(Cluster(failing={(what, 1): error}))
+    assert ends_known(seen) == {"t1", "t2", "t3"}
+    assert seen.log_dirs.keys() == ({2, 3} if what == "log dirs" else {1, 2, 3})
+    assert seen.groups.keys() == ({"g1", "g2", "g3"} if what == "log dirs" else {"g2", "g3"})
+
+
+def test_log_dirs_that_the_client_reports_as_none_are_unknown_and_not_empty() -> None:
+    class Refusing(Cluster):
+        def describe_log_dirs(self, brokers: Sequence[int]) -> list[dict[str, Any]]:
+            return [{"broker": brokers[0], "log_dirs": []}]
+
+    assert look(Refusing()).log_dirs == {}
+
+
+@pytest.mark.parametrize("jmx", [False, True])
+def test_a_broker_that_hangs_makes_no_other_look_busier(jmx: bool) -> None:
+    cluster = Cluster()
+    before = look(cluster, jmx=jmx)
+    cluster.now_s += 10
+    cluster.hung = {1}  # asked first, so that 2 and 3 are read after 25 s
+    after = look(cluster, jmx=jmx)
+    replicas = replica_rates(before, after)
+    rates = replicas[(2, ("t2", 0))]
+    assert (rates.bytes_in, rates.bytes_out, rates.messages_in) == (1_000.0, 1_000.0, 10.0)
+    totals = broker_rates(before, after, replicas)
+    assert totals[1].bytes_in == (1_000.0 if jmx else None)  # its endpoint still answers
+    assert totals[2].bytes_in == totals[2].bytes_out == 1_000.0
+    assert (after.time_ms - before.time_ms) == 10_000  # the record bears the time at which the look began
+
+
+def test_offsets_and_sizes_are_each_judged_by_their_own_time() -> None:
+    cluster = Cluster()
+    before = look(cluster)
+    cluster.now_s += 10
+    cluster.failing[("log dirs", 2)] = ClusterAuthorizationFailedError()
+    between = look(cluster)
+    cluster.now_s += 10
+    del cluster.failing[("log dirs", 2)]
+    cluster.hung = {1}
+    after = look(cluster)
+    assert replica_rates(before, between).keys() == {(1, ("t1", 0)), (3, ("t3", 0))}
+    # Without a size before, by offsets: 25 s lie between the two, not the 10 s between the looks.
+    assert replica_rates(between, after)[(2, ("t2", 0))].bytes_in == pytest.approx(1_000.0)
