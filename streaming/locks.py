@@ -3,24 +3,25 @@
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from streaming.errors import TableUnavailable
+from streaming.places import local_folder
 
 
 @contextmanager
 def exclusive(folder: str, name: str) -> Iterator[bool]:
     """True while this process alone holds `name` in `folder`; False where another does. Raises TableUnavailable.
 
-    An object store (a URI) has no such lock: there it is always granted, and Delta's own conflict check refuses the
-    second writer.
+    An object store has no such lock: there it is always granted, and Delta's own conflict check refuses the second
+    writer.
     """
-    if "://" in folder:
+    place = local_folder(folder)
+    if place is None:
         yield True
         return
     try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        file = (Path(folder) / f".{name}.lock").open("w")
+        place.mkdir(parents=True, exist_ok=True)
+        file = (place / f".{name}.lock").open("w")
     except OSError as error:
         raise TableUnavailable(f"folder {folder} can't be written: {error.strerror}") from None
     with file:

@@ -3,8 +3,10 @@
 Unknown keys are refused. This module reads nothing: `streaming.config` loads settings from file, environment, flags.
 """
 
+import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
@@ -12,8 +14,32 @@ from assignor_core.errors import InputError
 from assignor_core.maintenance import window_of
 
 Milliseconds = Annotated[int, Field(ge=1, le=30 * 86_400_000)]
+RETENTION_MAX_MS = 100 * 365 * 86_400_000
+HOUR_MS = 3_600_000
 Port = Annotated[int, Field(ge=0, le=65535)]
+PathOrText = TypeVar("PathOrText", str, Path)
 Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+def _regular_expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    return text
+
+
+RegularExpression = Annotated[str, AfterValidator(_regular_expression)]
+
+
+def _no_home(path: PathOrText) -> PathOrText:
+    if str(path).startswith("~"):
+        raise ValueError("a leading ~ is not read as a home: write the whole path")
+    return path
+
+
+Location = Annotated[str, AfterValidator(_no_home)]
+File = Annotated[Path, AfterValidator(_no_home)]
 
 
 class Section(BaseModel):
@@ -46,10 +72,10 @@ class KafkaSettings(Section):
     )
     sasl_username: str | None = Field(None, description="With SASL_*: the user")
     sasl_password: SecretStr | None = Field(None, description="With SASL_*: better through the environment or a file")
-    sasl_password_file: Path | None = Field(None, description="File whose first line is the password")
-    ssl_ca_file: Path | None = Field(None, description="CA certificates, PEM")
-    ssl_certificate_file: Path | None = Field(None, description="Client certificate, PEM (mTLS)")
-    ssl_key_file: Path | None = Field(None, description="Key of the client certificate, PEM (mTLS)")
+    sasl_password_file: File | None = Field(None, description="File whose first line is the password")
+    ssl_ca_file: File | None = Field(None, description="CA certificates, PEM")
+    ssl_certificate_file: File | None = Field(None, description="Client certificate, PEM (mTLS)")
+    ssl_key_file: File | None = Field(None, description="Key of the client certificate, PEM (mTLS)")
 
     @model_validator(mode="after")
     def _sasl_is_whole(self) -> Self:
@@ -76,23 +102,50 @@ class TopicSettings(Section):
         default={}, description="With foreign: broker id of each host or agent address that their samples name"
     )
 
+    @model_validator(mode="after")
+    def _two_topics(self) -> Self:
+        if self.byte_rate == self.consumer_lag:
+            raise ValueError(f"byte_rate and consumer_lag must be two topics, both are {self.byte_rate!r}")
+        return self
+
 
 class StorageSettings(Section):
     """Where tables and checkpoints lie."""
 
-    tables: str = Field("data/tables", min_length=1, description="Folder (or URI) of the Delta tables")
-    checkpoints: str = Field("data/checkpoints", min_length=1, description="Folder (or URI) of Spark's checkpoints")
+    tables: Location = Field("data/tables", min_length=1, description="Folder (or URI) of the Delta tables")
+    checkpoints: Location = Field(
+        "data/checkpoints", min_length=1, description="Folder (or URI) of Spark's checkpoints"
+    )
+
+
+def _http_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and (parts.hostname or "").encode("idna") and parts.port != 0
+    except ValueError:  # no number between 0 and 65535, brackets that don't match, a host that can't be one
+        sound = False
+    if not sound or " " in url or not url.isprintable():
+        raise ValueError("must be like http://host:port/path")
+    return url
+
+
+def _part_of_an_hour(window_ms: int) -> int:
+    if HOUR_MS % window_ms:
+        raise ValueError(
+            f"must divide an hour ({HOUR_MS} ms) without remainder: hours and days are made of whole windows"
+        )
+    return window_ms
 
 
 class CollectSettings(Section):
     """The sampler of brokers and groups."""
 
     sample_interval_ms: Milliseconds = Field(10_000, description="Time between two samples")
-    jmx_endpoints: dict[int, str] = Field(
+    jmx_endpoints: dict[int, Annotated[str, AfterValidator(_http_url)]] = Field(
         default={}, description="broker id: URL of its jmx_exporter /metrics; optional, makes broker totals exact"
     )
-    groups_include: str = Field(".*", description="Regular expression: groups sampled")
-    groups_exclude: str = Field("^$", description="Regular expression: groups left out")
+    groups_include: RegularExpression = Field(".*", description="Regular expression: groups sampled")
+    groups_exclude: RegularExpression = Field("^$", description="Regular expression: groups left out")
     groups_max: int = Field(1_000, ge=1, le=100_000, description="Most groups sampled at a time; the rest is counted")
 
 
@@ -100,7 +153,9 @@ class PipelineSettings(Section):
     """The Spark job."""
 
     master: str = Field("local[2]", min_length=1, description="Spark master; spark-submit's wins where it is used")
-    window_ms: Milliseconds = Field(60_000, description="Length of the tumbling windows; part of the checkpoint")
+    window_ms: Annotated[Milliseconds, AfterValidator(_part_of_an_hour)] = Field(
+        60_000, description="Length of the tumbling windows, a whole part of an hour; part of the checkpoint"
+    )
     watermark_ms: Milliseconds = Field(30_000, description="How late a sample may come and still correct its window")
     trigger_interval_ms: Milliseconds = Field(5_000, description="Time between micro-batches")
     clock_skew_max_ms: Milliseconds = Field(60_000, description="A sample further in the future is rejected")
@@ -110,9 +165,14 @@ class PipelineSettings(Section):
         True, description="Our records are parsed and summed in Python with Arrow; false: in the JVM alone, slower"
     )
     driver_memory: str = Field("2g", pattern=r"^\d+[kmgt]$", description="Heap of the driver")
-    retention_ms: int = Field(90 * 86_400_000, ge=60_000, description="How long window rows are kept")
+    retention_ms: int = Field(
+        90 * 86_400_000, ge=60_000, le=RETENTION_MAX_MS, description="How long window rows are kept"
+    )
     rollup_retention_ms: int = Field(
-        5 * 365 * 86_400_000, ge=86_400_000, description="How long the hours and days made of them are kept"
+        5 * 365 * 86_400_000,
+        ge=86_400_000,
+        le=RETENTION_MAX_MS,
+        description="How long the hours and days made of them are kept",
     )
     maintenance_interval_ms: Milliseconds = Field(900_000, description="Time between maintenance runs (OPTIMIZE)")
 
@@ -162,7 +222,7 @@ class PlannerSettings(Section):
     movements_max: int | None = Field(None, ge=1, description="Most partitions changed by one plan")
     bytes_max: int | None = Field(None, ge=1, description="Most bytes copied by one plan")
     windows: int = Field(5, ge=1, le=1000, description="Newest closed windows whose mean load is planned on")
-    excluded_topics: str = Field("^__", description="Regular expression: topics that are never moved")
+    excluded_topics: RegularExpression = Field("^__", description="Regular expression: topics that are never moved")
     capacities: dict[int, CapacitySettings] = Field(default={}, description="broker id: capacity")
     plan_ttl_ms: Milliseconds = Field(3_600_000, description="A plan older than this is refused")
 
@@ -191,7 +251,9 @@ class ControlSettings(Section):
         True, description="Lower it where planner.capacities leave less headroom, and while consumer groups fall behind"
     )
     throttle_min_bytes_per_sec: int = Field(1_000_000, ge=1_000, description="An adapted throttle goes no lower")
-    lag_groups: str = Field(".*", description="Regular expression: groups whose growing lag holds movements back")
+    lag_groups: RegularExpression = Field(
+        ".*", description="Regular expression: groups whose growing lag holds movements back"
+    )
     lag_growth_max: float = Field(
         2.0, ge=1.0, description="Movements wait while a group's lag is above this many times that at the start"
     )

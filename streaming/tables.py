@@ -6,9 +6,9 @@ writer of the window tables; this module is the writer of the rest.
 """
 
 import os
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import compute as pc
 
 from streaming.errors import TableUnavailable
+from streaming.places import local_folder
 from streaming.schemas import TABLES, ColumnType, Table
 
 Row = Mapping[str, Any]
@@ -33,10 +34,16 @@ ARROW_TYPES: dict[ColumnType, pa.DataType] = {
 }
 
 CONFIGURATION = {
-    "delta.logRetentionDuration": "interval 7 days",
-    "delta.deletedFileRetentionDuration": "interval 2 days",
+    # A little longer than replaced files stay: time travel needs both.
+    "delta.logRetentionDuration": "interval 50 hours",
+    "delta.deletedFileRetentionDuration": "interval 48 hours",
     "delta.checkpointInterval": "50",
+    # Upkeep removes old log entries: as a part of each commit it lists the whole log, tens of thousands of files.
+    "delta.enableExpiredLogCleanup": "false",
 }
+TIERS_BYTES = (100_000_000, 10_000_000, 1_000_000)
+"""Files are joined up to these sizes, a larger one only once there are enough of the tier below."""
+FILES_OF_TIER = 8
 
 PARTITIONED_BY = ("is_final",)
 """Where a table has such a column, rows of each value lie in files of their own. Each batch writes the open windows
@@ -90,7 +97,7 @@ def open_table(root: str, name: str) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        raise TableUnavailable(f"table {name} at {uri} can't be read: {_first_line(error)}") from None
+        raise TableUnavailable(f"table {name} at {uri} can't be read: {first_line(error)}") from None
 
 
 def create_table(root: str, name: str) -> DeltaTable:
@@ -101,8 +108,9 @@ def create_table(root: str, name: str) -> DeltaTable:
     uri = table_uri(root, name)
     _check_folder(root)
     try:
-        if "://" not in uri:
-            Path(uri).mkdir(parents=True, exist_ok=True)
+        folder = local_folder(uri)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
         delta = DeltaTable.create(
             uri,
             arrow_schema(table),
@@ -112,9 +120,10 @@ def create_table(root: str, name: str) -> DeltaTable:
             description=table.comment,
             configuration={**CONFIGURATION, **table.configuration},
         )
+        _set_properties(delta, {**CONFIGURATION, **table.configuration})
         _add_new_columns(delta, table)
     except (DeltaError, OSError) as error:
-        raise TableUnavailable(f"table {name} at {uri} can't be made: {_first_line(error)}") from None
+        raise TableUnavailable(f"table {name} at {uri} can't be made: {first_line(error)}") from None
     return delta
 
 
@@ -139,11 +148,37 @@ def tidy(root: str, name: str) -> None:
     delta = open_table(root, name)
     try:
         if delta is not None:
-            delta.optimize.compact()
-            delta.vacuum(dry_run=False)
-            delta.cleanup_metadata()
+            join_small_files(delta)
+            remove_old_files(delta)
     except (DeltaError, OSError) as error:
-        raise TableUnavailable(f"table {name} can't be tidied: {_first_line(error)}") from None
+        raise TableUnavailable(f"table {name} can't be tidied: {first_line(error)}") from None
+
+
+def join_small_files(delta: DeltaTable) -> None:
+    """Readers of older versions keep theirs until `remove_old_files` takes them. No commit where nothing is to join."""
+    sizes = pa.table(delta.get_add_actions())["size_bytes"].to_pylist()
+    delta.optimize.compact(target_size=tier_due(sizes))
+
+
+def tier_due(sizes: Sequence[int]) -> int:
+    """Up to which size, bytes, files of these sizes are to be joined. One target for all would write what it has joined
+    anew at each run, up to 100 MB, and what is replaced stays for the days of time travel: 5 GB a day.
+
+    >>> tier_due([2_000_000] * 7 + [50_000] * 100), tier_due([2_000_000] * 8), tier_due([])
+    (1000000, 10000000, 1000000)
+    """
+    for tier in TIERS_BYTES:
+        if sum(tier // 10 <= size < tier for size in sizes) >= FILES_OF_TIER:
+            return tier
+    return TIERS_BYTES[-1]
+
+
+def remove_old_files(delta: DeltaTable) -> None:
+    """Files and log entries that no version within the table's own retention needs."""
+    # By the folder, not by the log: its checkpoints forget replaced files when their time is over, mostly before a run
+    # of upkeep would have seen them. What killed writers have left goes too.
+    delta.vacuum(dry_run=False, full=True)
+    delta.cleanup_metadata()
 
 
 def _write(root: str, name: str, rows: Sequence[Row], replaced: str | None, transaction: Transaction) -> bool:
@@ -161,7 +196,7 @@ def _write(root: str, name: str, rows: Sequence[Row], replaced: str | None, tran
         else:
             write_deltalake(delta, data, mode="overwrite", predicate=replaced, commit_properties=properties)
     except (DeltaError, OSError, pa.ArrowException) as error:
-        raise TableUnavailable(f"table {name} can't be written: {_first_line(error)}") from None
+        raise TableUnavailable(f"table {name} can't be written: {first_line(error)}") from None
     return True
 
 
@@ -192,12 +227,20 @@ def read_arrow(
     try:
         return delta.to_pyarrow_dataset().to_table(columns=list(columns) if columns else None, filter=where)
     except (DeltaError, OSError, pa.ArrowException) as error:
-        raise TableUnavailable(f"table {name} can't be read: {_first_line(error)}") from None
+        raise TableUnavailable(f"table {name} can't be read: {first_line(error)}") from None
 
 
 def newest(rows: Iterable[Row], column: str) -> Row | None:
     """The row with the greatest `column`; None of none."""
     return max(rows, key=lambda row: row[column], default=None)
+
+
+def _set_properties(delta: DeltaTable, wanted: Mapping[str, str]) -> None:
+    """An earlier version may have made the table with others."""
+    present = delta.metadata().configuration
+    other = {name: value for name, value in wanted.items() if present.get(name) != value}
+    if other:
+        delta.alter.set_table_properties(other)
 
 
 def _add_new_columns(delta: DeltaTable, table: Table) -> None:
@@ -209,12 +252,23 @@ def _add_new_columns(delta: DeltaTable, table: Table) -> None:
 
 
 def _check_folder(root: str) -> None:
-    """A file in the place of the folder, or one that can't be entered, must not look like tables yet to come."""
-    if "://" in root or not Path(root).exists():
+    """A file in the place of the folder, or one that can't be reached or entered, must not pass for tables to come.
+
+    Nothing at all in its place may be a first start, or a disk that isn't mounted: which of the two can't be told here.
+    """
+    folder = local_folder(root)
+    if folder is None:
         return
-    if not Path(root).is_dir() or not os.access(root, os.R_OK | os.X_OK):
+    try:
+        is_folder = stat.S_ISDIR(folder.stat().st_mode)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise TableUnavailable(f"tables folder {root} can't be reached: {error.strerror or error}") from None
+    if not is_folder or not os.access(folder, os.R_OK | os.X_OK):
         raise TableUnavailable(f"tables folder {root} is not a folder that can be read: is storage.tables right?")
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What the error says, or else its kind."""
     return (str(error).splitlines() or [type(error).__name__])[0]

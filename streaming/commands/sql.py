@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import click
 import duckdb
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import PyFileSystem
 
 from streaming import tables
 from streaming.commands.options import settings_from, settings_options
@@ -41,6 +44,9 @@ def sql(
 
     \b
     rebalancer sql "SELECT broker, avg(bytes_in_per_sec) FROM broker_load GROUP BY broker"
+
+    Bytes (rejected_record.value) are shown as UTF-8, what is none as U+FFFD; SELECT to_base64(value) has them whole.
+    In JSON a number that is none (NaN, infinite) is null.
     """
     if list_tables:
         return _list_tables()
@@ -48,7 +54,7 @@ def sql(
         raise UsageProblem("sql: no query given; try `rebalancer sql --tables`")
     root = tables_dir or settings_from(config_file, assignments).storage.tables
     columns, rows = run_query(query, root, _moment(at_text))
-    _print(columns, rows, output_format)
+    _print(columns, [tuple(map(_readable, row)) for row in rows], output_format)
     return 0
 
 
@@ -64,30 +70,50 @@ def run_query(query: str, root: str, at: datetime | None = None) -> tuple[list[s
             table = tables.open_table(root, name)
             if table is not None:
                 # Registered as a lazy dataset: only the columns and files that the query needs are read.
-                connection.register(f"_{name}", _as_of(table, at).to_pyarrow_dataset())
-                connection.execute(_view(name))
+                kept_since = None if at is None else _go_back(table, at)
+                connection.register(f"_{name}", table.to_pyarrow_dataset())
+                connection.execute(_view(name, kept_since))
                 found.append(name)
         if not found:
             raise UsageProblem(f"sql: no tables in {root}: is storage.tables right?")
         result = connection.execute(query)
         return [column[0] for column in result.description or ()], result.fetchall()
-    except (duckdb.Error, DeltaError) as error:
+    except (duckdb.Error, DeltaError, OSError) as error:
         raise UsageProblem(f"sql: {str(error).splitlines()[0]}") from None
     finally:
         connection.close()
 
 
-def _view(name: str) -> str:
-    """Times as UTC without a zone: DuckDB's functions on zoned times need an extension that it would download."""
+def _view(name: str, kept_since: datetime | None) -> str:
+    """Times as UTC without a zone: DuckDB's functions on zoned times need an extension that it would download.
+
+    With `kept_since` it is a view that fails: only who asks this very table must be told that it doesn't reach so far.
+    """
     times = [column.name for column in TABLES[name].columns if column.type is ColumnType.TIMESTAMP]
     casts = ", ".join(f"{column}::TIMESTAMP AS {column}" for column in times)
-    return f"CREATE VIEW {name} AS SELECT * REPLACE ({casts}) FROM _{name}"  # noqa: S608 - names of our own
+    view = f"CREATE VIEW {name} AS SELECT * REPLACE ({casts}) FROM _{name}"  # noqa: S608 - names of our own
+    if kept_since is None:
+        return view
+    oldest = kept_since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{view} WHERE error('--at: the oldest version of table {name} that is kept is of {oldest}')"
 
 
-def _as_of(table: DeltaTable, at: datetime | None) -> DeltaTable:
-    if at is not None:
-        table.load_as_version(at)
-    return table
+def _go_back(table: DeltaTable, at: datetime) -> datetime | None:
+    """Open the version of that time. Where none is kept that is so old: the time of the oldest that is.
+
+    delta-rs then opens the oldest, which is what is asked only where the table was made later, empty.
+    """
+    table.load_as_version(at)
+    noted_at = _noted_at(table)
+    made_later = table.version() == 0 and not table.file_uris()
+    return None if noted_at <= at or made_later else noted_at
+
+
+def _noted_at(table: DeltaTable) -> datetime:
+    """When the open version was written, as delta-rs judges it: the time of the log's file."""
+    files = PyFileSystem(DeltaStorageHandler.from_table(table._table))
+    noted: datetime = files.get_file_info(f"_delta_log/{table.version():020d}.json").mtime
+    return noted
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -102,7 +128,8 @@ def _moment(text: str | None) -> datetime | None:
 
 def _print(columns: list[str], rows: list[tuple[Any, ...]], output_format: str) -> None:
     if output_format == "json":
-        click.echo(json.dumps([dict(zip(columns, row, strict=True)) for row in rows], default=str))
+        numbers = [dict(zip(columns, map(_json_number, row), strict=True)) for row in rows]
+        click.echo(json.dumps(numbers, default=str, allow_nan=False))
         return
     if output_format == "csv":
         text = io.StringIO()
@@ -111,15 +138,28 @@ def _print(columns: list[str], rows: list[tuple[Any, ...]], output_format: str) 
         writer.writerows(rows)
         click.echo(text.getvalue(), nl=False)
         return
-    from rich.console import Console
-    from rich.table import Table
+    from streaming.commands.console import print_whole
 
-    table = Table(*columns, box=None, pad_edge=False)
-    for row in rows[:ROWS_SHOWN_MAX]:
-        table.add_row(*(_shown(value) for value in row))
-    Console(soft_wrap=True).print(table)
+    print_whole(columns, [[_shown(value) for value in row] for row in rows[:ROWS_SHOWN_MAX]])
     if len(rows) > ROWS_SHOWN_MAX:
         click.echo(f"... {len(rows) - ROWS_SHOWN_MAX} more rows; --format csv shows all")
+
+
+def _readable(value: Any) -> Any:
+    """Bytes as text, in lists and structs too."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    if isinstance(value, dict):
+        return {key: _readable(inner) for key, inner in value.items()}
+    return [_readable(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _json_number(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _json_number(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_json_number(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _shown(value: Any) -> str:

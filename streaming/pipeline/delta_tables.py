@@ -70,21 +70,28 @@ def shaped(rows: DataFrame, table: Table) -> DataFrame:
     return rows.select(*(f.col(column.name).cast(SPARK_TYPES[column.type]) for column in table.columns))
 
 
+class TooManyRows(Exception):
+    """The windows that a batch meets are more than the driver should hold; nothing was written."""
+
+
 class WindowTable:
     """One window table as its only writer sees it: it remembers which windows are open, and reads no others again."""
 
-    def __init__(self, location: str, table: Table) -> None:
+    def __init__(self, location: str, table: Table, *, rows_max: int) -> None:
         self._location = location
         self._table = table
+        self._rows_max = rows_max
         self._open_since: datetime | None = None
 
     def upsert(self, rows: pa.Table, transaction: tuple[str, int], watermark: datetime) -> int | None:
         """Upsert from the driver in one commit; how many samples the table gained by it. None where this (application
         id, version) had been written, or where another checkpoint's windows are met, which this one counts anew.
 
-        The rows of all windows that are still open are read, brought up to date and put back in place of themselves;
-        windows that `watermark` has passed become final with it. (delta-rs's own merge writes strings as views, which
-        the filters of other Arrow readers can't compare.)
+        The rows of all windows that are still open, up to the newest of the batch, are read, brought up to date and put
+        back in place of themselves; windows that `watermark` has passed become final with it. (delta-rs's own merge
+        writes strings as views, which the filters of other Arrow readers can't compare.)
+
+        Raises TooManyRows where that may be more than `rows_max`: a new checkpoint reads old records again.
         """
         delta = DeltaTable(self._location)
         written = delta.transaction_version(transaction[0])
@@ -94,27 +101,45 @@ class WindowTable:
             return 0
         # A dataset of all files costs a millisecond a file, whatever is read of them.
         open_since = self._open_since or _oldest_open(delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN))
-        since = min(open_since, pc.min(rows["window_start"]).as_py())
-        not_before = f"window_start >= {instant(since)}"
+        span = pc.min_max(rows["window_start"]).as_py()
+        since, until = min(open_since, span["min"]), span["max"]
+        if _rows_between(delta, since, until) > self._rows_max:
+            raise TooManyRows
+        # Nothing newer than the batch can be closed by it.
+        met = f"window_start >= {instant(since)} AND window_start <= {instant(until)}"
         schema = row_schema(self._table)
-        windows = delta.to_pyarrow_dataset(file_pruning_predicate=not_before)
-        present = windows.to_table(schema.names, pc.field("window_start") >= since)
+        windows = delta.to_pyarrow_dataset(file_pruning_predicate=met)
+        is_met = (pc.field("window_start") >= since) & (pc.field("window_start") <= until)
+        present = windows.to_table(schema.names, is_met)
         fresh = closed_by(fullest(present.cast(schema), rows.cast(schema), self._table.key), watermark)
         write_deltalake(
             delta,
             # In the order of time, so that a reader of some windows skips files and parts of files by their statistics.
             fresh.sort_by(self._table.time_column),
             mode="overwrite",
-            predicate=not_before,
+            predicate=met,
             commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),
         )
-        self._open_since = _oldest_open(fresh)
+        open_since = _oldest_open(fresh)
+        self._open_since = open_since if open_since <= until else None  # else there may be newer ones, not met
         by_others = set(pc.unique(present["query_id"]).to_pylist()) - set(pc.unique(rows["query_id"]).to_pylist())
         return None if by_others else _samples(fresh) - _samples(present)
 
     def forget(self) -> None:
         """Somebody else has written: look anew which windows are open."""
         self._open_since = None
+
+
+def _rows_between(delta: DeltaTable, since: datetime, until: datetime) -> int:
+    """At most so many rows are of windows that start then, by the files' statistics."""
+    files = pa.table(delta.get_add_actions(flatten=True))
+    if not files.num_rows:
+        return 0
+    least, most = (files[f"{which}.window_start"].cast(pa.timestamp("us", tz="UTC")) for which in ("min", "max"))
+    met = pc.and_(
+        pc.less_equal(least, pa.scalar(until, least.type)), pc.greater_equal(most, pa.scalar(since, most.type))
+    )
+    return pc.sum(files["num_records"].filter(met)).as_py() or 0
 
 
 def _samples(windows: pa.Table) -> int:

@@ -76,6 +76,7 @@ class GroupEventKeeper:
             rows = self._rows(start)
             if not all(row["is_final"] for row in rows):
                 break
+            looks = self._lately_seen(looks, start)
             events += self._compare(looks, rows)
             compared, start = start, start + window
         fresh = events if self._compared else self._not_kept(events)
@@ -92,6 +93,11 @@ class GroupEventKeeper:
         where = (pc.field("kafka_cluster") == self._cluster) & (pc.field("window_start") == start)
         rows = tables.read(self._root, GROUP_LAG.name, columns=_COLUMNS, where=where)
         return sorted(rows, key=lambda row: str(row["group_id"]))
+
+    def _lately_seen(self, looks: dict[str, GroupLook], start: datetime) -> dict[str, GroupLook]:
+        """Without groups last seen too long before this window: names come and go, and would be kept for good."""
+        oldest_ms = tables.to_ms(start) - LOOK_BACK_WINDOWS * self._window_ms
+        return {group: look for group, look in looks.items() if look.at_ms >= oldest_ms}
 
     def _compare(self, looks: dict[str, GroupLook], window: Sequence[Row]) -> Iterator[Row]:
         """Events of one window; `looks` becomes what was seen in it."""

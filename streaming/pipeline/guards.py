@@ -2,19 +2,28 @@
 
 Beside the checkpoints lies one file with what they were made with. Spark itself notices none of these changes (window
 length, a topic deleted and made again with more records than were read), it goes on and is wrong. This module knows
-checkpoints and topic ids, not what the queries compute.
+checkpoints, topic ids and how long the tables' windows are, not what the queries compute.
 """
 
 import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
-from streaming.errors import RefusedForSafety, UsageProblem
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyarrow import compute as pc
+
+from streaming import tables
+from streaming.errors import RefusedForSafety, TableUnavailable, UsageProblem
 from streaming.locks import exclusive
 from streaming.pipeline.offsets import Offsets, newest_planned
+from streaming.places import local_folder
+from streaming.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD
 from streaming.settings import Settings
 
 FINGERPRINT = "fingerprint.json"
@@ -24,6 +33,10 @@ WINDOWS_VERSION = 2
 TWO_WAYS_OUT = (
     "set it back, or name a new folder in storage.checkpoints: it reads the topics from their start, and a window that "
     "is fuller in the tables stays as it is"
+)
+WAYS_OUT_OF_WINDOWS = (
+    "set it back, or name new folders in storage.checkpoints and storage.tables both: windows of two lengths in one "
+    "table would count everything twice"
 )
 
 
@@ -45,9 +58,9 @@ def only_pipeline(settings: Settings) -> Iterator[None]:
 
 def check_fingerprint(settings: Settings, topic_ids: Mapping[str, str]) -> None:
     """Compare with what the checkpoints were made with, or note it at the first start; raises RefusedForSafety."""
-    if "://" in settings.storage.checkpoints:
+    file = _fingerprint_file(settings)
+    if file is None:
         return  # no file of ours there; Spark's own checks remain
-    file = Path(settings.storage.checkpoints) / FINGERPRINT
     wanted = fingerprint(settings)
     if not file.exists():
         _write(file, {"made_with": wanted, "topic_ids": dict(topic_ids)})
@@ -58,17 +71,19 @@ def check_fingerprint(settings: Settings, topic_ids: Mapping[str, str]) -> None:
         if found != value:
             raise RefusedForSafety(
                 f"{key} is {value!r}, the checkpoints in {settings.storage.checkpoints} were made with {found!r}: "
-                + TWO_WAYS_OUT
+                + (WAYS_OUT_OF_WINDOWS if key == "pipeline.window_ms" else TWO_WAYS_OUT)
             )
     check_topic_ids(settings, topic_ids)
+    if topic_ids.keys() - noted["topic_ids"].keys():  # not known at an earlier version's start
+        _write(file, noted | {"topic_ids": {**topic_ids, **noted["topic_ids"]}})
 
 
 def check_topic_ids(settings: Settings, topic_ids: Mapping[str, str], last_good: Offsets | None = None) -> None:
     """Raises RefusedForSafety where a topic was deleted and made again, and says what may be lost. `last_good`: what
     had been read when the ids were last right; what came after may be of either topic.
     """
-    file = Path(settings.storage.checkpoints) / FINGERPRINT
-    if "://" in settings.storage.checkpoints or not file.exists():
+    file = _fingerprint_file(settings)
+    if file is None or not file.exists():
         return
     noted = _read(file)["topic_ids"]
     for topic in topics_read(settings):
@@ -77,6 +92,22 @@ def check_topic_ids(settings: Settings, topic_ids: Mapping[str, str], last_good:
                 f"topic {topic} was deleted and made again (id {noted[topic]}, now {topic_ids[topic]}). Read of the "
                 f"old one: {_read_up_to(settings, topic, last_good)}; what it held after that is lost. To read "
                 "the new one from its start name a new folder in storage.checkpoints"
+            )
+
+
+def check_window_lengths(settings: Settings) -> None:
+    """Raises RefusedForSafety where the newest window of a table is of another length than `pipeline.window_ms`.
+
+    A new checkpoint reads the topics again. Of the same length its windows would meet those that are there; of another
+    they would stand beside them, as the key has only their start.
+    """
+    for table in (PARTITION_LOAD, BROKER_LOAD, GROUP_LAG):
+        delta = tables.open_table(settings.storage.tables, table.name)
+        length = None if delta is None else _newest_length(delta)
+        if length is not None and length != timedelta(milliseconds=settings.pipeline.window_ms):
+            raise RefusedForSafety(
+                f"pipeline.window_ms is {settings.pipeline.window_ms}, the newest window of table {table.name} in "
+                f"{settings.storage.tables} is {length // timedelta(milliseconds=1)} ms long: {WAYS_OUT_OF_WINDOWS}"
             )
 
 
@@ -112,10 +143,34 @@ def topics_read(settings: Settings) -> tuple[str, ...]:
 def offsets_read(settings: Settings) -> Offsets:
     """Next offsets of the newest batches that Spark planned; what can't be read, as on an object store, is left out."""
     found: Offsets = {}
+    folder = local_folder(settings.storage.checkpoints)
+    if folder is None:
+        return found
     for query in ("consumer_lag", "byte_rate"):  # of a foreign topic, which both read, the latter tells
         with suppress(OSError, ValueError):
-            found |= newest_planned(Path(settings.storage.checkpoints) / query)
+            found |= newest_planned(folder / query)
     return found
+
+
+def _newest_length(delta: DeltaTable) -> timedelta | None:
+    """Of the newest window, from the newest file by the statistics; None of an empty table."""
+    try:
+        actions = pa.table(delta.get_add_actions(flatten=True))
+        newest = pc.max(actions["max.window_start"]).as_py() if "max.window_start" in actions.column_names else None
+        if newest is None:
+            return None
+        since = newest.replace(tzinfo=newest.tzinfo or UTC)  # statistics may come without their zone
+        windows = delta.to_pyarrow_dataset(file_pruning_predicate=f"window_start >= {tables.instant(since)}")
+        where = pc.field("window_start") >= since
+        rows = windows.scanner(columns=["window_start", "window_end"], filter=where).head(1).to_pylist()
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise TableUnavailable(f"table {delta.table_uri} can't be read: {tables.first_line(error)}") from None
+    return rows[0]["window_end"] - rows[0]["window_start"] if rows else None
+
+
+def _fingerprint_file(settings: Settings) -> Path | None:
+    folder = local_folder(settings.storage.checkpoints)
+    return None if folder is None else folder / FINGERPRINT
 
 
 def _read_up_to(settings: Settings, topic: str, last_good: Offsets | None) -> str:

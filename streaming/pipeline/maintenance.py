@@ -6,7 +6,7 @@ that fails is told and left for the next run: an unkept table is slower, not wro
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -17,16 +17,12 @@ from deltalake.exceptions import DeltaError
 from streaming.pipeline.rollups import ROLLUPS, RollingUp, rollups_of
 from streaming.schemas import Table
 from streaming.settings import Settings
-from streaming.tables import instant, table_uri, utc
+from streaming.tables import first_line, instant, join_small_files, remove_old_files, table_uri, utc
 
 log = structlog.get_logger()
 
 BUDGET_MS = 20_000
 """No further step is begun after this; those left out come first next time."""
-
-TIERS_BYTES = (100_000_000, 10_000_000, 1_000_000)
-"""Files are joined up to these sizes, a larger one only once there are enough of the tier below."""
-FILES_OF_TIER = 8
 
 
 class Maintenance:
@@ -44,7 +40,7 @@ class Maintenance:
         self._rollups = [RollingUp(settings, rollup) for rollup in rollups_of(table)]
         self._kept_since: datetime | None = None
         self._steps: list[Callable[[DeltaTable, int], None]] = [
-            self._roll_up, self._expire, self._compact, self._remove_old_files,
+            self._roll_up, self._expire, _join_small_files, _remove_old_files,
         ]  # fmt: skip
         self._of_rollups = [Maintenance(settings, rollup.target) for rollup in rollups_of(table)]
 
@@ -61,8 +57,8 @@ class Maintenance:
                     break
                 step(delta, now_ms)
                 self._steps = [*self._steps[1:], step]
-        except (DeltaError, OSError) as error:
-            log.warning("maintenance_failed", table=self._table.name, error=str(error).splitlines()[0])
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            log.warning("maintenance_failed", table=self._table.name, error=first_line(error))
             return True
         elapsed_ms = round((time.monotonic() - started) * 1000)
         log.info("maintained", table=self._table.name, files=len(delta.file_uris()), elapsed_ms=elapsed_ms)
@@ -84,28 +80,13 @@ class Maintenance:
         if any(_older(action[f"min.{column}"], oldest_kept) for action in _file_statistics(delta, column)):
             delta.delete(f"{column} < {instant(oldest_kept)}")
 
-    def _compact(self, delta: DeltaTable, _now_ms: int) -> None:
-        """Join small files; readers of older versions keep theirs until these are removed."""
-        sizes = pa.table(delta.get_add_actions())["size_bytes"].to_pylist()
-        delta.optimize.compact(target_size=tier_due(sizes))
 
-    def _remove_old_files(self, delta: DeltaTable, _now_ms: int) -> None:
-        """Files and log entries that no version within the table's own retention needs."""
-        delta.vacuum(dry_run=False)
-        delta.cleanup_metadata()
+def _join_small_files(delta: DeltaTable, _now_ms: int) -> None:
+    join_small_files(delta)
 
 
-def tier_due(sizes: Sequence[int]) -> int:
-    """Up to which size, bytes, files of these sizes are to be joined. One target for all would write what it has joined
-    anew at each run, up to 100 MB, and what is replaced stays for the days of time travel: 5 GB a day.
-
-    >>> tier_due([2_000_000] * 7 + [50_000] * 100), tier_due([2_000_000] * 8), tier_due([])
-    (1000000, 10000000, 1000000)
-    """
-    for tier in TIERS_BYTES:
-        if sum(tier // 10 <= size < tier for size in sizes) >= FILES_OF_TIER:
-            return tier
-    return TIERS_BYTES[-1]
+def _remove_old_files(delta: DeltaTable, _now_ms: int) -> None:
+    remove_old_files(delta)
 
 
 def _file_statistics(delta: DeltaTable, column: str) -> list[dict[str, datetime | None]]:

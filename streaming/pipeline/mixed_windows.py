@@ -62,7 +62,8 @@ def mixed_lag_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
         f.min("event_time_ms").alias("first_event_time_ms"),
         f.max("event_time_ms").alias("last_event_time_ms"),
     )
-    end = f.coalesce("log_end_offset", f.col("committed_offset") + f.col("lag_records"))
+    # Not +, which fails on overflow, at each start again: records are bounded, but a checkpoint may hold older ones.
+    end = f.coalesce("log_end_offset", f.try_add("committed_offset", "lag_records"))
     return found.withColumn("log_end_offset", end).select(
         "*", f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end")
     )

@@ -18,6 +18,7 @@ from streaming.pipeline.sound_ranges import Range, wait_until_read
 from streaming.pipeline.sources import BYTE_RATES, LAGS, accepted_rows, rejected_rows, summed_rows
 from streaming.pipeline.window_writer import Target, WindowWriter
 from streaming.pipeline.windows import lag_windows, load_windows
+from streaming.places import local_folder
 from streaming.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD
 from streaming.settings import Settings
 from streaming.tables import append, create_table, table_uri
@@ -31,7 +32,9 @@ REJECTS_TRIGGERS = 3
 REJECTS_PATIENCE_S = 15.0
 """So long a batch of rejects waits for the window queries to tell that all of its records fit; then it reads them."""
 REJECTS_DRIVER_BYTES_MAX = 32_000_000
-"""Of raw values; a topic full of rubbish is written on the executors."""
+"""Of raw keys and values; a topic full of rubbish is written on the executors."""
+REJECT_BYTES = 1_000
+"""What each record costs in Python besides: a million of `{}` would take gigabytes."""
 
 
 def start_queries(
@@ -48,7 +51,7 @@ def start_queries(
         of_loads, of_lags, rows = mixed_load_windows, mixed_lag_windows, accepted_rows
     load = of_loads(rows(session, settings, BYTE_RATES), settings.pipeline)
     lag = of_lags(rows(session, settings, LAGS), settings.pipeline)
-    if "://" not in settings.storage.checkpoints:
+    if local_folder(settings.storage.checkpoints) is not None:
         session.conf.set("spark.sql.streaming.checkpointFileManagerClass", LOCAL_CHECKPOINTS)
     context = session.sparkContext
     context.setLocalProperty("spark.scheduler.pool", "windows")
@@ -80,12 +83,13 @@ def _start_rejects(session: SparkSession, settings: Settings, windows: list[Stre
     create_table(settings.storage.tables, REJECTED_RECORD.name)
     maintenance = Maintenance(settings, REJECTED_RECORD)
     checkpoint = f"{settings.storage.checkpoints}/rejects"
+    offsets_noted = (local_folder(settings.storage.checkpoints) or Path(settings.storage.checkpoints)) / "rejects"
 
     def write(batch: DataFrame, batch_id: int) -> None:
         # In a sound set-up there are none, and to find that out would cost as much as the windows. (Of foreign records
         # not every misfit is known to the window queries.)
         if not settings.topics.foreign:
-            known = wait_until_read(windows, Path(checkpoint), batch_id, patience_s=REJECTS_PATIENCE_S)
+            known = wait_until_read(windows, offsets_noted, batch_id, patience_s=REJECTS_PATIENCE_S)
             if known is Range.SOUND:
                 return
         rows = batch.persist()
@@ -109,12 +113,13 @@ def _start_rejects(session: SparkSession, settings: Settings, windows: list[Stre
 
 def _write_rejects(rows: DataFrame, batch_id: int, settings: Settings) -> bool:
     """False where there are none: then there is no commit either."""
-    size = rows.agg(f.count("*").alias("rows"), f.sum(f.octet_length("value")).alias("bytes")).first()
-    if size is None or not size["rows"]:
+    raw = [f.coalesce(f.octet_length(name), f.lit(0)) for name in ("key", "value")]
+    size = rows.agg(f.sum(raw[0] + raw[1] + REJECT_BYTES).alias("bytes")).first()
+    if size is None or not size["bytes"]:
         return False
     query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or "rejects"
     transaction = (f"{query_id}:{REJECTED_RECORD.name}", batch_id)
-    if (size["bytes"] or 0) > REJECTS_DRIVER_BYTES_MAX:
+    if size["bytes"] > REJECTS_DRIVER_BYTES_MAX:
         one_of_each = rows.dropDuplicates(list(REJECTED_RECORD.key))
         append_spark(one_of_each, table_uri(settings.storage.tables, REJECTED_RECORD.name), transaction)
         return True

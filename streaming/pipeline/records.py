@@ -29,6 +29,10 @@ RATE_MAX = 1e15
 start again.
 """
 INTERVAL_MAX_MS = 30 * 86_400_000
+COUNTER_MAX = 1e21
+"""A petabyte a second for ten days. A counter's growth is multiplied before it is divided by its time."""
+OFFSET_MAX = 10**18
+"""Offsets and lags: one is added to the other, and daily means add up a day of them."""
 
 _STRING, _LONG, _INTEGER, _DOUBLE = StringType(), LongType(), IntegerType(), DoubleType()
 
@@ -75,6 +79,7 @@ CONSUMER_LAG = RecordShape(
     },
     required=("v", "kafka_cluster", "group", "topic", "partition", "event_time_ms"),
     not_negative=("partition", "event_time_ms", *_OFFSETS),
+    greatest=tuple((name, OFFSET_MAX) for name in _OFFSETS),
 )  # fmt: skip
 
 COUNTERS = tuple(f"{name.removesuffix('_per_sec')}_total" for name in _BYTE_RATES)
@@ -85,7 +90,7 @@ FOREIGN_BYTE_RATE = RecordShape(
     required=BYTE_RATE.required,
     not_negative=(*BYTE_RATE.not_negative, *COUNTERS),
     together=BYTE_RATE.together,
-    greatest=BYTE_RATE.greatest,
+    greatest=(*BYTE_RATE.greatest, *((name, COUNTER_MAX) for name in COUNTERS)),
 )
 """What the adapters make of other tools' samples."""
 
@@ -159,7 +164,7 @@ def rejected(judged_rows: DataFrame, shape: RecordShape) -> DataFrame:
         f.col("kafka.timestamp").alias("record_time"),
         "reason",
         f.when(f.col("misfit").isNotNull(), f.col("misfit.field")).otherwise(f.coalesce(*at_fault)).alias("field"),
-        f.col("kafka.key").alias("key"),
+        f.substring("kafka.key", 1, VALUE_BYTES_MAX).alias("key"),
         f.substring("kafka.value", 1, VALUE_BYTES_MAX).alias("value"),
         f.current_timestamp().alias("rejected_at"),
     )

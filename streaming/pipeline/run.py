@@ -8,17 +8,18 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from types import FrameType
 
 import structlog
-from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.errors import ClusterUnreachable
-from streaming.kafka_clients import admin_client
+from streaming.kafka_clients import admin_client, reaching
 from streaming.pipeline.guards import (
     check_fingerprint,
     check_topic_ids,
+    check_window_lengths,
     offsets_read,
     only_pipeline,
     topic_ids,
@@ -28,7 +29,7 @@ from streaming.pipeline.heartbeat import Heartbeat
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.offsets import Offsets
 from streaming.pipeline.queries import start_queries
-from streaming.pipeline.session import build_session
+from streaming.pipeline.session import JVM_FAILED, build_session, check_file_systems, reason
 from streaming.settings import Settings
 
 log = structlog.get_logger()
@@ -52,20 +53,24 @@ def run_pipeline(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     with only_pipeline(settings):
-        if not _wait_for_topics(settings, stopping):
+        ids = _wait_for_topics(settings, stopping)
+        if ids is None:
             return 0
-        check_fingerprint(settings, _topic_ids(settings))
+        check_window_lengths(settings)  # before the next notes the length
+        check_fingerprint(settings, ids)
         session = build_session(settings.pipeline)
         try:
+            check_file_systems(session, settings.storage)
             counted = CountedSamples()
             queries = start_queries(session, settings, counted)
             log.info("pipeline_started", queries=[query.name for query in queries])
             return _watch(queries, Heartbeat(queries, settings, counted), settings, stopping)
-        except PySparkException as error:  # a checkpoint that Spark won't begin with
-            log.error("query_failed", error=_first_line(error))
+        except JVM_FAILED as error:  # a checkpoint that Spark won't begin with, or a JVM that was killed
+            log.error("query_failed", error=reason(error))
             return EXIT_QUERY_FAILED
         finally:
-            session.stop()
+            with suppress(*JVM_FAILED):  # of a JVM that is gone
+                session.stop()
 
 
 def stop_queries(queries: list[StreamingQuery]) -> None:
@@ -77,31 +82,37 @@ def stop_queries(queries: list[StreamingQuery]) -> None:
         query.stop()
 
 
-def _wait_for_topics(settings: Settings, stopping: threading.Event) -> bool:
-    """Until all topics are there (the collector makes our two); False when told to stop first."""
+def _wait_for_topics(settings: Settings, stopping: threading.Event) -> dict[str, str] | None:
+    """Ids of all topics, once all are there (the collector makes our two); None when told to stop first.
+
+    A topic just made may be listed before it can be described: without its id it isn't there yet.
+    """
     wanted = set(topics_read(settings))
-    admin = admin_client(settings.kafka)
-    try:
-        told = False
-        while not stopping.is_set():
-            missing = sorted(wanted - set(admin.list_topics()))
-            if not missing:
-                return True
-            if not told:
-                log.info("waiting_for_topics", missing=missing, hint="`rebalancer collect` makes them")
-                told = True
-            stopping.wait(TOPIC_POLL_S)
-    finally:
-        admin.close()
-    return False
+    ids = _topic_ids(settings)  # a cluster that was never reached isn't waited for: the address may be wrong
+    told: list[str] = []
+    while not stopping.is_set():
+        missing = sorted(wanted - ids.keys())
+        if not missing:
+            return ids
+        if missing != told:
+            log.info("waiting_for_topics", missing=missing, hint="`rebalancer collect` makes them")
+            told = missing
+        stopping.wait(TOPIC_POLL_S)
+        try:
+            ids = _topic_ids(settings)
+        except ClusterUnreachable as error:
+            log.warning("still_waiting_for_topics", error=str(error))
+    return None
 
 
 def _topic_ids(settings: Settings) -> dict[str, str]:
     admin = admin_client(settings.kafka)
     try:
-        return topic_ids(admin, settings)
+        with reaching(settings.kafka):
+            return topic_ids(admin, settings)
     finally:
-        admin.close()
+        with reaching(settings.kafka):
+            admin.close()
 
 
 def _check_topics(settings: Settings, last_good: Offsets) -> Offsets:
@@ -123,7 +134,7 @@ def _watch(queries: list[StreamingQuery], heartbeat: Heartbeat, settings: Settin
     while not stopping.wait(POLL_INTERVAL_S):
         for query in queries:
             if not query.isActive:
-                log.error("query_failed", query=query.name, error=_first_line(query.exception()))
+                log.error("query_failed", query=query.name, error=reason(query.exception()))
                 return EXIT_QUERY_FAILED
         now_ms = _now_ms()
         heartbeat.beat(now_ms=now_ms)
@@ -133,10 +144,6 @@ def _watch(queries: list[StreamingQuery], heartbeat: Heartbeat, settings: Settin
     stop_queries(queries)
     log.info("pipeline_stopped")
     return 0
-
-
-def _first_line(error: object) -> str:
-    return (str(error).splitlines() or [""])[0]
 
 
 def _now_ms() -> int:

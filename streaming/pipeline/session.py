@@ -5,23 +5,69 @@ speed on small tables depends on.
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from streaming.errors import SetUpIncomplete, UsageProblem
 from streaming.jars import jar_paths, java_command
-from streaming.settings import PipelineSettings
+from streaming.places import scheme_of
+from streaming.settings import PipelineSettings, StorageSettings
 
 APPLICATION = "kafka-load-rebalancer"
 LOOPBACK = "127.0.0.1"
 POOLS = Path(__file__).resolve().with_name("pools.xml")
 """Shares of the cores, by query."""
+JVM_FAILED = (PySparkException, Py4JError, ConnectionError)
+"""What Spark's calls raise: a query's failure, one of the JVM, and that of a JVM that is gone."""
+MASTER = re.compile(r"local(\[(\*|\d+)(, *(\*|\d+))?\])?|local-cluster\[[\d ,]+\]|spark://.+|k8s://.+|yarn")
 
 
 def build_session(settings: PipelineSettings) -> SparkSession:
-    """The session of this process; raises SetUpIncomplete where Java or a jar is missing."""
+    """The session of this process; raises SetUpIncomplete where Java or a jar is missing, or where Spark doesn't start,
+    UsageProblem where it knows no such master.
+    """
     java_command()
+    if "SPARK_ENV_LOADED" not in os.environ and not MASTER.fullmatch(settings.master):
+        # Spark's own word for it comes from another process, amid its help.
+        raise UsageProblem(
+            f"pipeline.master: {settings.master!r} is no Spark master: local[2], spark://host:port, yarn, k8s://..."
+        )
+    try:
+        return _started(settings)
+    except JVM_FAILED as error:
+        raise SetUpIncomplete(f"Spark doesn't start (pipeline.master {settings.master}): {reason(error)}") from None
+
+
+def check_file_systems(session: SparkSession, storage: StorageSettings) -> None:
+    """Raises UsageProblem where Spark can't write to one of these. Small batches would not tell: they are written
+    without Spark, which needs Hadoop's file system of the scheme for the first large one.
+    """
+    context = session.sparkContext
+    assert context._jvm is not None
+    systems = context._jvm.org.apache.hadoop.fs.FileSystem
+    for name, place in (("storage.tables", storage.tables), ("storage.checkpoints", storage.checkpoints)):
+        try:
+            systems.getFileSystemClass(scheme_of(place), context._jsc.hadoopConfiguration())
+        except Py4JJavaError as error:
+            raise UsageProblem(
+                f"{name}: Spark can't write to {place} ({reason(error)}): name a folder, or add Hadoop's file system "
+                "of this scheme to Spark's jars, see docs/pipeline.md"
+            ) from None
+
+
+def reason(error: object) -> str:
+    """One line of what Spark or Java tells."""
+    if isinstance(error, Py4JJavaError):
+        error = error.java_exception.getMessage() or error.java_exception.toString()
+    return (str(error).splitlines() or [""])[0]
+
+
+def _started(settings: PipelineSettings) -> SparkSession:
     builder = SparkSession.Builder().appName(APPLICATION)
     for key, value in _options(settings).items():
         builder = builder.config(key, value)

@@ -4,25 +4,27 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 from pyarrow import compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from streaming.pipeline.delta_tables import WindowTable, finalize_spark, shaped, upsert_spark
+from streaming.pipeline.delta_tables import TooManyRows, WindowTable, finalize_spark, shaped, upsert_spark
 from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.offsets import records_planned
+from streaming.places import local_folder
 from streaming.schemas import GROUP_LAG, Table
 from streaming.settings import Settings
 from streaming.tables import table_uri, utc
 
 DRIVER_ROWS_MAX = 500_000
-"""Batches of up to this many window rows are written from the driver: 70 MB as Arrow, 1 GB of Python at the most."""
+"""Batches of up to this many window rows, which meet no more in the table, are written from the driver: 70 MB as Arrow,
+1 GB of Python at the most.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,31 @@ class Target:
         return rows.select(self.table.column_names())
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the rows of a target go."""
+
+    target: Target
+    location: str
+    window_table: WindowTable
+
+    @classmethod
+    def of(cls, target: Target, settings: Settings) -> Self:
+        """Its table below the settings' folder."""
+        location = table_uri(settings.storage.tables, target.table.name)
+        return cls(target, location, WindowTable(location, target.table, rows_max=DRIVER_ROWS_MAX))
+
+    def transaction(self, audit: Mapping[str, Any]) -> tuple[str, int]:
+        """Of a batch's write: made twice, the second does nothing."""
+        return f"{audit['query_id']}:{self.target.table.name}", audit["batch_id"]
+
+    def merge(self, rows: DataFrame, audit: Mapping[str, Any], oldest: datetime, watermark: datetime) -> None:
+        """On the executors; `oldest` is the first window start in `rows`, which have the table's columns."""
+        upsert_spark(rows, self.location, self.target.table, self.transaction(audit), oldest)
+        finalize_spark(rows.sparkSession, self.location, watermark)
+        self.window_table.forget()
+
+
 class WindowWriter:
     """Writes the batches of one query into its tables: the only writer of those tables while the pipeline runs."""
 
@@ -53,27 +80,23 @@ class WindowWriter:
     ) -> None:
         self._name = name
         self._counted = counted if counted is not None else CountedSamples()
-        places = [table_uri(settings.storage.tables, target.table.name) for target in targets]
-        self._targets = [
-            (target, place, WindowTable(place, target.table)) for target, place in zip(targets, places, strict=True)
-        ]
+        self._places = [Place.of(target, settings) for target in targets]
         self._maintenance = [Maintenance(settings, target.table) for target in targets]
         of_groups = any(target.table is GROUP_LAG for target in targets)
         self._group_events = GroupEventKeeper(settings) if of_groups else None
         self._watermark_ms = settings.pipeline.watermark_ms
-        self._checkpoint = Path(settings.storage.checkpoints) / name
-        self._one_row_a_record = not settings.topics.foreign
+        checkpoints = local_folder(settings.storage.checkpoints)
+        # A record of ours is a sample of one window; one of another tool may hold many.
+        self._offsets_noted = checkpoints / name if checkpoints and not settings.topics.foreign else None
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
         """Upsert the batch's windows and mark those that are closed by it."""
         query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._name
         audit = {"is_final": False, "updated_at": datetime.now(UTC), "batch_id": batch_id, "query_id": query_id}
         if self._surely_fits_driver(batch_id):
-            gained = self._write_collected(batch.drop("window").toArrow(), audit)
+            gained = self._write_collected(batch.sparkSession, batch.drop("window").toArrow(), audit)
         else:
             gained = self._write_counted(batch, audit)
-        if not gained:
-            return
         self._counted.note(query_id, batch_id, gained)
         if self._group_events is not None:
             self._group_events.keep_if_due(now_ms=time.time_ns() // 1_000_000)
@@ -82,11 +105,11 @@ class WindowWriter:
 
     def _surely_fits_driver(self, batch_id: int) -> bool:
         """From the offsets alone: to count the rows takes one more Spark job and a copy of them."""
-        if not self._one_row_a_record:
+        if self._offsets_noted is None:
             return False
         try:
-            return records_planned(self._checkpoint, batch_id) <= DRIVER_ROWS_MAX
-        except (OSError, ValueError):  # on another storage
+            return records_planned(self._offsets_noted, batch_id) <= DRIVER_ROWS_MAX
+        except (OSError, ValueError):  # the plan of the batch before is no longer there
             return False
 
     def _write_counted(self, batch: DataFrame, audit: Mapping[str, Any]) -> list[int | None]:
@@ -99,37 +122,37 @@ class WindowWriter:
                 f.min("window_start").alias("oldest"),
                 f.max("last_event_time_ms").alias("newest"),
             ).first()
-            if span is None or not span["rows"]:
-                return []
-            if span["rows"] <= DRIVER_ROWS_MAX:
-                return self._write_collected(rows.drop("window").toArrow(), audit)
-            for target, location, window_table in self._targets:
-                chosen = target.rows_of(rows.withColumns({name: f.lit(value) for name, value in audit.items()}))
-                upsert_spark(chosen, location, target.table, _transaction(target, audit), span["oldest"])
-                finalize_spark(batch.sparkSession, location, self._watermark(span["newest"]))
-                window_table.forget()
-            return [None] * len(self._targets)
+            if span is None or span["rows"] <= DRIVER_ROWS_MAX:
+                return self._write_collected(batch.sparkSession, rows.drop("window").toArrow(), audit)
+            stamped = rows.withColumns({name: f.lit(value) for name, value in audit.items()})
+            watermark = self._watermark(span["newest"])
+            for place in self._places:
+                place.merge(place.target.rows_of(stamped), audit, span["oldest"], watermark)
+            return [None] * len(self._places)
         finally:
             rows.unpersist()
 
-    def _write_collected(self, collected: pa.Table, audit: Mapping[str, Any]) -> list[int | None]:
-        """From the driver; how many samples each table gained, nothing where there are no rows."""
+    def _write_collected(
+        self, session: SparkSession, collected: pa.Table, audit: Mapping[str, Any]
+    ) -> list[int | None]:
+        """From the driver; how many samples each table gained, as `upsert` tells."""
         if collected.num_rows == 0:
-            return []
+            return [0] * len(self._places)
         rows = _with_constants(collected, audit)
         watermark = self._watermark(pc.max(rows["last_event_time_ms"]).as_py())
-        return [
-            window_table.upsert(target.arrow_of(rows), _transaction(target, audit), watermark)
-            for target, _, window_table in self._targets
-        ]
+        gained: list[int | None] = []
+        for place in self._places:
+            own = place.target.arrow_of(rows)
+            try:
+                gained.append(place.window_table.upsert(own, place.transaction(audit), watermark))
+            except TooManyRows:
+                place.merge(session.createDataFrame(own), audit, pc.min(own["window_start"]).as_py(), watermark)
+                gained.append(None)
+        return gained
 
     def _watermark(self, newest_ms: int) -> datetime:
         """From here on Spark drops what is older than the newest event less the delay."""
         return utc(newest_ms - self._watermark_ms)
-
-
-def _transaction(target: Target, audit: Mapping[str, Any]) -> tuple[str, int]:
-    return f"{audit['query_id']}:{target.table.name}", audit["batch_id"]
 
 
 def _with_constants(rows: pa.Table, values: Mapping[str, object]) -> pa.Table:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming import tables
-from streaming.pipeline.delta_tables import WindowTable, create_window_table, fullest
+from streaming.pipeline.delta_tables import TooManyRows, WindowTable, create_window_table, fullest
 from streaming.schemas import BROKER_LOAD
 from tests.serve.synthetic import Synthetic
 
@@ -37,7 +37,7 @@ def counts(root: Path) -> dict[int, int]:
 def test_a_transaction_is_written_once_and_the_fuller_row_wins(tmp_path: Path) -> None:
     create_window_table(str(tmp_path), BROKER_LOAD)
     create_window_table(str(tmp_path), BROKER_LOAD)  # at every start
-    table = WindowTable(tables.table_uri(str(tmp_path), "broker_load"), BROKER_LOAD)
+    table = WindowTable(tables.table_uri(str(tmp_path), "broker_load"), BROKER_LOAD, rows_max=1_000)
     assert table.upsert(arrow(window(1, 3), window(2, 3)), ("q", 0), NEVER) == 6
     assert table.upsert(arrow(window(1, 9)), ("q", 0), NEVER) is None
     assert counts(tmp_path) == {1: 3, 2: 3}
@@ -58,7 +58,7 @@ def test_a_table_of_an_earlier_version_is_written_on(tmp_path: Path) -> None:
         pa.schema([field.with_metadata({"comment": f"once {field.name}"}) for field in columns]),
     )
     create_window_table(str(tmp_path), BROKER_LOAD)
-    table = WindowTable(tables.table_uri(str(tmp_path), "broker_load"), BROKER_LOAD)
+    table = WindowTable(tables.table_uri(str(tmp_path), "broker_load"), BROKER_LOAD, rows_max=1_000)
     assert table.upsert(arrow(window(1, 3)), ("q", 0), NEVER) == 3
     assert table.upsert(arrow(window(1, 9, rack="a")), ("q", 1), NEVER) == 6
     assert [(row["sample_count"], row["rack"]) for row in tables.read(str(tmp_path), "broker_load")] == [(9, "a")]
@@ -67,7 +67,7 @@ def test_a_table_of_an_earlier_version_is_written_on(tmp_path: Path) -> None:
 def test_windows_close_whether_their_writer_remembers_them_or_not(tmp_path: Path) -> None:
     create_window_table(str(tmp_path), BROKER_LOAD)
     uri = tables.table_uri(str(tmp_path), "broker_load")
-    table = WindowTable(uri, BROKER_LOAD)
+    table = WindowTable(uri, BROKER_LOAD, rows_max=1_000)
     step_ms = 60_000
 
     def write(writer: WindowTable, version: int, starts: list[int], watermark_ms: int) -> dict[int, bool]:
@@ -81,7 +81,7 @@ def test_windows_close_whether_their_writer_remembers_them_or_not(tmp_path: Path
 
     assert write(table, 0, [0, step_ms], step_ms) == {0: True, step_ms: False}
     assert write(table, 1, [2 * step_ms], step_ms) == {0: True, step_ms: False, 2 * step_ms: False}
-    assert write(WindowTable(uri, BROKER_LOAD), 2, [3 * step_ms], 2 * step_ms) == {
+    assert write(WindowTable(uri, BROKER_LOAD, rows_max=1_000), 2, [3 * step_ms], 2 * step_ms) == {
         0: True, step_ms: True, 2 * step_ms: False, 3 * step_ms: False,
     }  # fmt: skip
     assert all(write(table, 3, [3 * step_ms], 4 * step_ms).values())
@@ -99,7 +99,7 @@ def test_windows_close_whether_their_writer_remembers_them_or_not(tmp_path: Path
 )
 def test_delta_refuses_rows_that_make_no_sense(tmp_path: Path, broken: dict[str, Any]) -> None:
     create_window_table(str(tmp_path), BROKER_LOAD)
-    table = WindowTable(tables.table_uri(str(tmp_path), "broker_load"), BROKER_LOAD)
+    table = WindowTable(tables.table_uri(str(tmp_path), "broker_load"), BROKER_LOAD, rows_max=1_000)
     with pytest.raises((DeltaError, ValueError)):
         table.upsert(arrow(window(1, 3) | broken), ("q", 0), NEVER)
     assert counts(tmp_path) == {}
@@ -127,7 +127,7 @@ def test_of_each_key_the_final_one_stays_else_the_fuller_else_the_newer(
 def test_what_is_closed_is_not_written_again_with_each_batch(tmp_path: Path) -> None:
     create_window_table(str(tmp_path), BROKER_LOAD)
     uri = tables.table_uri(str(tmp_path), "broker_load")
-    table, step_ms = WindowTable(uri, BROKER_LOAD), 60_000
+    table, step_ms = WindowTable(uri, BROKER_LOAD, rows_max=1_000), 60_000
     written: list[set[str]] = []
     for batch in range(6):
         starts = [START_MS + (batch + ahead) * step_ms for ahead in (0, 1)]
@@ -143,3 +143,35 @@ def test_what_is_closed_is_not_written_again_with_each_batch(tmp_path: Path) -> 
     rows_now = tables.read(str(tmp_path), "broker_load")
     assert sorted(row["sample_count"] for row in rows_now if row["is_final"]) == [1, 2, 3, 4, 5]
     assert len(rows_now) == 7
+
+
+def at(step: int, samples: int = 1) -> dict[str, Any]:
+    start_ms = START_MS + step * 60_000
+    return window(1, samples, window_start=tables.utc(start_ms), window_end=tables.utc(start_ms + 60_000))
+
+
+def test_old_records_read_again_meet_their_own_windows_only(tmp_path: Path) -> None:
+    create_window_table(str(tmp_path), BROKER_LOAD)
+    uri = tables.table_uri(str(tmp_path), "broker_load")
+    table = WindowTable(uri, BROKER_LOAD, rows_max=1_000)
+    table.upsert(arrow(*map(at, range(4))), ("q", 0), tables.utc(START_MS + 2 * 60_000))
+    again = WindowTable(uri, BROKER_LOAD, rows_max=2)
+    assert (
+        again.upsert(arrow(at(0, samples=9)), ("new", 0), NEVER) == 0
+    )  # final: two rows are met, the open ones aren't
+    assert again.upsert(arrow(at(2, samples=9)), ("new", 1), NEVER) == 8
+    again.upsert(arrow(at(4)), ("new", 2), tables.utc(START_MS + 4 * 60_000))
+    found = sorted(tables.read(str(tmp_path), "broker_load"), key=lambda row: row["window_start"])
+    assert [(row["sample_count"], row["is_final"]) for row in found] == [
+        (1, True), (1, True), (9, True), (1, True), (1, False),
+    ]  # fmt: skip
+
+
+def test_more_windows_than_the_driver_should_hold_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    create_window_table(str(tmp_path), BROKER_LOAD)
+    table = WindowTable(tables.table_uri(str(tmp_path), "broker_load"), BROKER_LOAD, rows_max=3)
+    table.upsert(arrow(*map(at, range(5))), ("q", 0), tables.utc(START_MS + 5 * 60_000))
+    with pytest.raises(TooManyRows):
+        table.upsert(arrow(at(2, samples=9)), ("q", 1), NEVER)
+    assert {row["sample_count"] for row in tables.read(str(tmp_path), "broker_load")} == {1}
+    assert table.upsert(arrow(at(7)), ("q", 1), NEVER) == 1

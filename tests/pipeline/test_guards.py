@@ -7,9 +7,18 @@ from typing import Any
 
 import pytest
 
+from streaming import tables
 from streaming.errors import RefusedForSafety, UsageProblem
-from streaming.pipeline.guards import FINGERPRINT, check_fingerprint, check_topic_ids, only_pipeline, topic_ids
+from streaming.pipeline.guards import (
+    FINGERPRINT,
+    check_fingerprint,
+    check_topic_ids,
+    check_window_lengths,
+    only_pipeline,
+    topic_ids,
+)
 from streaming.settings import Settings
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
 
 IDS = {"rebalancer.byte-rate": "a", "rebalancer.consumer-lag": "b"}
 
@@ -46,6 +55,48 @@ def test_a_topic_made_again_is_named_with_what_had_been_read(tmp_path: Path) -> 
         check_fingerprint(settings, again)
 
 
+def test_an_id_that_was_not_known_at_the_first_start_is_noted_at_the_next(tmp_path: Path) -> None:
+    settings = own(tmp_path)
+    check_fingerprint(settings, {"rebalancer.byte-rate": "a"})
+    check_fingerprint(settings, IDS)
+    with pytest.raises(RefusedForSafety, match=r"consumer-lag was deleted and made again \(id b, now c\)"):
+        check_fingerprint(settings, IDS | {"rebalancer.consumer-lag": "c"})
+
+
+def test_a_window_length_that_changed_asks_for_new_tables_too(tmp_path: Path) -> None:
+    check_fingerprint(own(tmp_path), IDS)
+    with pytest.raises(RefusedForSafety, match=r"storage\.checkpoints and storage\.tables both"):
+        check_fingerprint(own(tmp_path, window_ms=10_000), IDS)
+
+
+@pytest.mark.parametrize("table", ["broker_load", "partition_load", "group_lag"])
+def test_windows_of_another_length_are_not_put_beside_those_of_a_table(tmp_path: Path, table: str) -> None:
+    """As with the way out taken by half: new checkpoints and the old tables."""
+    made = Synthetic(str(tmp_path))
+    for start_ms in (NOW_MS, NOW_MS + WINDOW_MS):
+        if table == "broker_load":
+            made.broker_load(start_ms, {1: 1.0})
+        elif table == "partition_load":
+            made.partition_load(start_ms, [(1, "t", 0, "leader", 1.0)])
+        else:
+            made.group_lag(start_ms, [("g", "t", 0, 1, 2)])
+    storage = {"tables": str(tmp_path)}
+    same, other = (
+        Settings.model_validate({"storage": storage, "pipeline": {"window_ms": length_ms}})
+        for length_ms in (WINDOW_MS, 2 * WINDOW_MS)
+    )
+    check_window_lengths(same)
+    with pytest.raises(RefusedForSafety, match=rf"{table} .* is {WINDOW_MS} ms long.*storage\.tables both"):
+        check_window_lengths(other)
+
+
+def test_tables_that_are_not_there_or_empty_take_windows_of_any_length(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}})
+    check_window_lengths(settings)
+    tables.create_table(str(tmp_path), "broker_load")
+    check_window_lengths(settings)
+
+
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     settings = own(tmp_path)
     check_fingerprint(settings, IDS)
@@ -60,6 +111,19 @@ def test_a_second_pipeline_is_refused_until_the_first_has_ended(tmp_path: Path) 
         pass
     with only_pipeline(settings):
         pass
+
+
+def test_a_folder_named_by_a_uri_is_the_same_folder(tmp_path: Path) -> None:
+    plain = own(tmp_path)
+    storage = plain.storage.model_copy(update={"checkpoints": f"file://{plain.storage.checkpoints}"})
+    by_uri = plain.model_copy(update={"storage": storage})
+    check_fingerprint(by_uri, IDS)
+    for first, second in ((plain, by_uri), (by_uri, by_uri)):
+        with only_pipeline(first), pytest.raises(RefusedForSafety, match="another pipeline"), only_pipeline(second):
+            pass
+    for settings in (plain, by_uri):
+        with pytest.raises(RefusedForSafety, match="deleted and made again"):
+            check_fingerprint(settings, IDS | {"rebalancer.byte-rate": "c"})
 
 
 @pytest.mark.kafka

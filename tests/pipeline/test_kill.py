@@ -5,6 +5,7 @@ import signal
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from streaming.settings import Settings
@@ -22,6 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 __all__ = ["own"]  # the fixture
 
+EXIT_QUERY_FAILED = 4
 SAMPLES = 20_000
 KILLS = 2
 DEADLINE_S = 180.0
@@ -29,6 +31,23 @@ DEADLINE_S = 180.0
 
 def test_killed_at_random_instants_nothing_is_lost_or_doubled(own: Settings, tmp_path: Path) -> None:
     assert kill_and_compare(own, tmp_path, samples=SAMPLES, kills=KILLS, chance=random.Random(11)) >= 1
+
+
+def test_when_its_jvm_is_killed_the_process_ends_as_with_a_dead_query(own: Settings, tmp_path: Path) -> None:
+    """Folders by URI, as Spark itself would name them: all of the pipeline takes them."""
+    storage = {name: f"file://{folder}" for name, folder in own.storage.model_dump().items()}
+    by_uri = own.model_copy(update={"storage": own.storage.model_copy(update=storage)})
+    make_topics(own)
+    produce(own, own.topics.byte_rate, numbered_records(100), partitions=2)
+    process = start_pipeline(by_uri, tmp_path)
+    try:
+        wait_for_more(own, than=0, enough=100)
+        (java,) = psutil.Process(process.pid).children()
+        java.kill()
+        assert process.wait(timeout=120) == EXIT_QUERY_FAILED
+    finally:
+        kill(process)
+    assert "query_failed" in (tmp_path / "pipeline.log").read_text()
 
 
 def kill_and_compare(own: Settings, folder: Path, *, samples: int, kills: int, chance: random.Random) -> int:

@@ -1,16 +1,19 @@
 """Maintenance on real tables, without Spark: what goes, what stays, and that nothing happens where nothing is due."""
 
 import random
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from streaming import tables
-from streaming.pipeline import maintenance as maintenance_module
+from streaming.pipeline.delta_tables import WindowTable, create_window_table
 from streaming.pipeline.maintenance import Maintenance
-from streaming.schemas import PIPELINE_BATCH
+from streaming.schemas import BROKER_LOAD, PIPELINE_BATCH
 from streaming.settings import Settings
+from tests.pipeline.test_delta_tables import NEVER, arrow, window
 
 NOW_MS = 1_795_236_000_000
 HOUR_MS = 3_600_000
@@ -81,7 +84,7 @@ def test_a_table_that_cannot_be_kept_is_told_and_stops_nothing(tmp_path: Path) -
 
 
 def test_what_was_joined_is_not_written_anew_at_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance_module, "TIERS_BYTES", (1_000_000, 100_000))
+    monkeypatch.setattr(tables, "TIERS_BYTES", (1_000_000, 100_000))
     settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}})
     maintenance = Maintenance(settings, PIPELINE_BATCH)
     names = random.Random(1)
@@ -95,4 +98,38 @@ def test_what_was_joined_is_not_written_anew_at_each_run(tmp_path: Path, monkeyp
     live = {Path(uri).name: Path(uri).stat().st_size for uri in table.file_uris()}
     written = sum(path.stat().st_size for path in (tmp_path / "pipeline_batch").glob("*.parquet"))
     assert written < 6 * sum(live.values()), "each run writes everything anew: 20 times"
-    assert len(live) < 3 * maintenance_module.FILES_OF_TIER
+    assert len(live) < 3 * tables.FILES_OF_TIER
+
+
+def test_replaced_files_and_old_log_entries_go_though_checkpoints_have_forgotten_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = "interval 1 seconds"
+    short = {"delta.logRetentionDuration": second, "delta.deletedFileRetentionDuration": second}
+    monkeypatch.setattr(tables, "CONFIGURATION", {**tables.CONFIGURATION, **short, "delta.checkpointInterval": "5"})
+    create_window_table(str(tmp_path), BROKER_LOAD)
+    folder = tmp_path / "broker_load"
+    writer = WindowTable(str(folder), BROKER_LOAD, rows_max=1_000)
+    for version in range(12):
+        if version == 6:
+            time.sleep(1.1)
+        writer.upsert(arrow(window(1, 1 + version)), ("q", version), NEVER)  # in the place of the one before
+    assert len(list((folder / "_delta_log").glob("*.json"))) > 12, "no commit removes entries"
+    time.sleep(1.1)
+    settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}})
+    Maintenance(settings, BROKER_LOAD).run_if_due(now_ms=NOW_MS)
+    live = {Path(uri).name for uri in DeltaTable(folder).file_uris()}
+    assert {path.name for path in folder.rglob("part-*.parquet")} == live
+    assert len(list((folder / "_delta_log").glob("*.json"))) < 12
+
+
+def test_a_table_of_an_earlier_version_gets_the_properties_of_today(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(tables, "CONFIGURATION", {"delta.logRetentionDuration": "interval 7 days"})
+        tables.create_table(str(tmp_path), "decision")
+    tables.create_table(str(tmp_path), "decision")
+    table = tables.create_table(str(tmp_path), "decision")
+    assert table.version() == 1
+    assert table.metadata().configuration | tables.CONFIGURATION == table.metadata().configuration

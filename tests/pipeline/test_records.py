@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.pipeline.records import BYTE_RATE, CONSUMER_LAG, VALUE_BYTES_MAX, accepted, judged, rejected
+from streaming.pipeline.records import (
+    BYTE_RATE,
+    CONSUMER_LAG,
+    COUNTER_MAX,
+    FOREIGN_BYTE_RATE,
+    VALUE_BYTES_MAX,
+    accepted,
+    judged,
+    rejected,
+)
 from tests.pipeline.test_windows import BASE_MS, lag_record, load_record, session
 
 pytestmark = pytest.mark.spark
@@ -69,10 +78,21 @@ LAGS: list[tuple[bytes | None, str | None, str | None]] = [
     (json.dumps(lag_record(0, 0, None, 7)).encode(), None, None),
     (json.dumps({**lag_record(0, 0, 1, 7), "group": None}).encode(), "missing_field", "group"),
     (json.dumps({**lag_record(0, 0, 1, 7), "lag_records": -1}).encode(), "negative", "lag_records"),
+    (json.dumps({**lag_record(0, 0, 1, 7), "committed_offset": 2**62}).encode(), "out_of_range", "committed_offset"),
+    (json.dumps({**lag_record(0, 0, 1, 7), "lag_records": 2**63 - 1}).encode(), "out_of_range", "lag_records"),
+]
+FOREIGN: list[tuple[bytes | None, str | None, str | None]] = [
+    (value(bytes_in_total=COUNTER_MAX), None, None),
+    (value(bytes_in_total=1e306), "out_of_range", "bytes_in_total"),
+    (value(replication_bytes_out_total=1.1 * COUNTER_MAX), "out_of_range", "replication_bytes_out_total"),
 ]
 
 
-@pytest.mark.parametrize(("shape", "cases"), [(BYTE_RATE, LOADS), (CONSUMER_LAG, LAGS)], ids=["loads", "lags"])
+@pytest.mark.parametrize(
+    ("shape", "cases"),
+    [(BYTE_RATE, LOADS), (CONSUMER_LAG, LAGS), (FOREIGN_BYTE_RATE, FOREIGN)],
+    ids=["loads", "lags", "foreign loads"],
+)
 def test_each_misfit_has_its_reason(session: SparkSession, shape: Any, cases: list[Any]) -> None:
     rows = [("in", 0, offset, KAFKA_TIME, b"k", case[0]) for offset, case in enumerate(cases)]
     told = judged(session.createDataFrame(rows, KAFKA_SCHEMA), shape, clock_skew_max_ms=SKEW_MS)
@@ -83,3 +103,10 @@ def test_each_misfit_has_its_reason(session: SparkSession, shape: Any, cases: li
         if row and raw is not None:
             assert row["value"] == raw[:VALUE_BYTES_MAX]
     assert accepted(told).count() == len([case for case in cases if case[1] is None])
+
+
+def test_raw_keys_and_values_are_cut(session: SparkSession) -> None:
+    long = b"k" * (VALUE_BYTES_MAX + 1)
+    raw = session.createDataFrame([("in", 0, 0, KAFKA_TIME, long, long)], KAFKA_SCHEMA)
+    (row,) = rejected(judged(raw, BYTE_RATE, clock_skew_max_ms=SKEW_MS), BYTE_RATE).collect()
+    assert (len(row["key"]), len(row["value"])) == (VALUE_BYTES_MAX, VALUE_BYTES_MAX)

@@ -17,11 +17,13 @@ from streaming import tables
 from streaming.kafka_clients import admin_client
 from streaming.pipeline import queries as queries_module
 from streaming.pipeline import window_writer
+from streaming.pipeline.delta_tables import WindowTable
 from streaming.pipeline.heartbeat import Heartbeat
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.records import ACCEPTED_ROWS
 from streaming.pipeline.session import build_session
+from streaming.schemas import Table
 from streaming.settings import Settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -205,6 +207,27 @@ def test_a_restart_goes_on_and_late_samples_correct_their_window(session: SparkS
     assert (rows[60_000]["sample_count"], rows[60_000]["is_final"]) == (2, False)
     beats = {row["query_name"]: row for row in tables.read(own.storage.tables, "pipeline_batch")}
     assert beats["byte_rate"]["late_rows_total"] == 3  # records, not groups
+
+
+def test_a_batch_that_meets_more_windows_than_the_driver_should_hold_is_merged(
+    session: SparkSession, own: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def small_table(location: str, table: Table, *, rows_max: int) -> WindowTable:
+        assert rows_max == window_writer.DRIVER_ROWS_MAX
+        return WindowTable(location, table, rows_max=0)
+
+    monkeypatch.setattr(window_writer, "WindowTable", small_table)
+    records = [load_record(1, 0, offset_ms, bytes_in_per_sec=float(offset_ms)) for offset_ms in range(0, 9_000, 1_000)]
+    make_topics(own)
+    for part in (records[:4], records[4:]):
+        send(own, own.topics.byte_rate, encode(part))
+        read_everything(session, own)
+    wanted = {(start, broker): samples for (start, broker, _), (_, _, samples, _) in recount(records).items()}
+    rows = tables.read(own.storage.tables, "partition_load")
+    assert {(tables.to_ms(row["window_start"]), row["broker"]): row["sample_count"] for row in rows} == wanted
+    merged = tables.open_table(own.storage.tables, "partition_load")
+    assert merged is not None
+    assert "MERGE" in {commit["operation"] for commit in merged.history()}
 
 
 def test_lag_windows_hold_first_last_and_worst(session: SparkSession, own: Settings) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from streaming import tables
 from streaming.commands.sql import run_query
-from streaming.pipeline.group_events import GroupEventKeeper
+from streaming.pipeline.group_events import LOOK_BACK_WINDOWS, GroupEventKeeper
 from streaming.settings import Settings
 from tests.simulate.group_windows import START_MS, WINDOW_MS, member, window
 
@@ -65,6 +65,17 @@ def test_a_group_that_was_away_is_compared_with_what_it_was(tmp_path: Path) -> N
     assert (row["cause"], row["partitions_moved"], row["members"]) == ("members joined and left", 1, 2)
     assert (row["after_ms"], row["until_ms"]) == (START_MS + 30_000, START_MS + 7 * WINDOW_MS + 30_000)
     assert (row["members_in_json"], row["members_out_json"]) == (f'["{member("c", 0)}"]', f'["{member("b", 0)}"]')
+
+
+def test_a_group_that_was_away_for_too_long_begins_anew(tmp_path: Path) -> None:
+    """As it does for a process that was started meanwhile; and what was seen of it is kept in memory no longer."""
+    keeper = GroupEventKeeper(settings_of(tmp_path))
+    window(tmp_path, 0, "billing", pair(0))
+    assert keeper.keep_if_due(now_ms=0) == 0
+    window(tmp_path, LOOK_BACK_WINDOWS + 1, "billing", pair(1))
+    assert keeper.keep_if_due(now_ms=WINDOW_MS) == 0
+    window(tmp_path, LOOK_BACK_WINDOWS + 2, "billing", pair(2))
+    assert keeper.keep_if_due(now_ms=2 * WINDOW_MS) == 1
 
 
 def test_without_windows_nothing_is_kept_and_nothing_breaks(tmp_path: Path) -> None:

@@ -1,0 +1,36 @@
+"""Where a setting's folder lies: in the file system of this machine, under whatever spelling, or elsewhere."""
+
+import re
+from pathlib import Path
+
+from streaming.errors import UsageProblem
+
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<rest>/.*)")
+_LOCAL = re.compile(r"(//(localhost)?)?(?P<path>/(?!/).*)")
+
+
+def scheme_of(place: str) -> str:
+    """The URI's scheme; `file` of a plain folder.
+
+    >>> scheme_of("s3://bucket/tables"), scheme_of("data/tables"), scheme_of("file:///data/tables")
+    ('s3', 'file', 'file')
+    """
+    uri = _URI.fullmatch(place)
+    return uri["scheme"].lower() if uri else "file"
+
+
+def local_folder(place: str) -> Path | None:
+    """The folder, None where it lies on an object store; raises UsageProblem for a file URI that names none.
+
+    >>> [str(local_folder(place)) for place in ("data/cp", "/data/cp", "file:///data/cp", "s3://bucket/cp")]
+    ['data/cp', '/data/cp', '/data/cp', 'None']
+    """
+    if scheme_of(place) != "file":
+        return None
+    uri = _URI.fullmatch(place)
+    if uri is None:
+        return Path(place)
+    local = _LOCAL.fullmatch(uri["rest"])
+    if local is None:
+        raise UsageProblem(f"{place} names no folder of this machine: write file:///absolute/path, or the path alone")
+    return Path(local["path"])

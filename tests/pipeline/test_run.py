@@ -1,0 +1,95 @@
+"""The process around the queries: waiting for topics, brokers that are away, a Spark that can't start."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kafka.errors import KafkaConnectionError
+
+from streaming.errors import ClusterUnreachable, UsageProblem
+from streaming.pipeline import run
+from streaming.pipeline.session import build_session
+from streaming.settings import Settings
+
+NAMES = ("rebalancer.byte-rate", "rebalancer.consumer-lag")
+LEADER_NOT_AVAILABLE = 5
+Answer = dict[str, int] | Exception
+"""Error codes of the topics by name, or what the request fails with."""
+
+
+class Brokers:
+    """Answers requests for metadata, each from the list, the last one for good."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self._answers = list(answers)
+        self.requests = 0
+
+    def describe_topics(self, topics: list[str]) -> list[dict[str, Any]]:
+        answer = self._answers[min(self.requests, len(self._answers) - 1)]
+        self.requests += 1
+        if isinstance(answer, Exception):
+            raise answer
+        return [
+            {"name": name, "topic_id": f"id of {name}", "error_code": answer[name]} for name in topics if name in answer
+        ]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+Reach = Callable[..., Brokers]
+
+
+@pytest.fixture
+def reach(monkeypatch: pytest.MonkeyPatch) -> Reach:
+    def answering(*answers: Answer) -> Brokers:
+        brokers = Brokers(*answers)
+        monkeypatch.setattr(run, "admin_client", lambda _settings: brokers)
+        monkeypatch.setattr(run, "TOPIC_POLL_S", 0.0)
+        return brokers
+
+    return answering
+
+
+BOTH: Answer = dict.fromkeys(NAMES, 0)
+IDS = {name: f"id of {name}" for name in NAMES}
+
+
+def test_a_topic_that_can_not_be_described_yet_is_waited_for(reach: Reach) -> None:
+    """Else it would be noted without its id, and nobody would see when it is made again."""
+    brokers = reach({}, {NAMES[0]: 0, NAMES[1]: LEADER_NOT_AVAILABLE}, BOTH)
+    assert run._wait_for_topics(Settings(), threading.Event()) == IDS
+    assert brokers.requests == 3
+
+
+def test_brokers_that_are_away_while_topics_are_waited_for_are_waited_for_too(reach: Reach) -> None:
+    reach({}, KafkaConnectionError("away"), ConnectionResetError("away"), BOTH)
+    assert run._wait_for_topics(Settings(), threading.Event()) == IDS
+
+
+def test_brokers_that_were_never_reached_are_not_waited_for(reach: Reach) -> None:
+    reach(KafkaConnectionError("nobody there"))
+    with pytest.raises(ClusterUnreachable):
+        run._wait_for_topics(Settings(), threading.Event())
+
+
+def test_told_to_stop_it_waits_no_longer(reach: Reach) -> None:
+    reach({})
+    stopping = threading.Event()
+    stopping.set()
+    assert run._wait_for_topics(Settings(), stopping) is None
+
+
+@pytest.mark.parametrize("error", [KafkaConnectionError("away"), ConnectionResetError("away")])
+def test_brokers_that_are_away_when_topics_are_checked_again_end_nothing(reach: Reach, error: Exception) -> None:
+    reach(error)
+    last_good = {("t", "0"): 7}
+    assert run._check_topics(Settings(), last_good) == last_good
+
+
+@pytest.mark.parametrize("master", ["bogus", "local[many]", "local[2", "http://host"])
+def test_a_master_that_spark_does_not_know_is_named(master: str) -> None:
+    settings = Settings.model_validate({"pipeline": {"master": master}})
+    with pytest.raises(UsageProblem, match=r"pipeline\.master: .* is no Spark master"):
+        build_session(settings.pipeline)
