@@ -1,4 +1,4 @@
-"""The control part of a snapshot: newest decision, newest plan, newest execution, and totals of all there were.
+"""The control part of a snapshot: newest decision, newest plan, the execution under way, and totals of all there were.
 
 Totals are counts of table rows, so they survive restarts of every process. Only rows newer than those already counted
 are read again; deciding and acting is control's own business.
@@ -6,7 +6,7 @@ are read again; deciding and acting is control's own business.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -45,20 +45,31 @@ Figures = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ControlPart:
-    """What control did last, and how often it did what."""
+    """What control did last, and how often it did what; totals are None where they are unknown."""
 
     decision: Figures | None = None
     plan: Figures | None = None
     execution: Figures | None = None
-    """Newest event of the newest execution, with `started_ms`, `ended_ms` and `under_way` besides."""
+    """Newest event of the execution that is under way, else of the newest, with `started_ms`, `ended_ms` and
+    `under_way` besides."""
     events: tuple[Figures, ...] = ()
     """Newest events of that execution, newest first."""
-    decisions: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    decisions: Mapping[tuple[str, str, str], int] | None = None
     """(verdict, reason, resource) -> evaluations; resource is "" where none decided."""
-    failures: int = 0
+    failures: int | None = None
     last_success_ms: int | None = None
-    planning_seconds: tuple[float, ...] = ()
-    execution_seconds: tuple[float, ...] = ()
+    planning_seconds: tuple[float, ...] | None = None
+    execution_seconds: tuple[float, ...] | None = None
+
+    def from_zero(self) -> "ControlPart":
+        """The same with totals at 0 where they are unknown, for tables that are sure to be yet to come."""
+        return replace(
+            self,
+            decisions=self.decisions or {},
+            failures=self.failures or 0,
+            planning_seconds=self.planning_seconds or (),
+            execution_seconds=self.execution_seconds or (),
+        )
 
 
 class ControlReader:
@@ -81,24 +92,28 @@ class ControlReader:
         self._read_decisions()
         self._read_plans()
         self._read_events()
-        order = sorted(self._events, key=lambda name: _first_time(self._events[name]))
-        newest = _ordered(self._events[order[-1]]) if order else []
-        finished = [_ordered(events) for events in self._events.values()]
+        executions = sorted(map(_ordered, self._events.values()), key=lambda events: events[0]["event_time"])
+        shown = _shown(executions)
+        durations = tuple(
+            (done - start) / 1000
+            for events in executions
+            if (done := _done_ms(events)) is not None and (start := _started_ms(events)) is not None
+        )
+        failures = sum(any(row["event"] in FAILED for row in events) for events in executions)
         return ControlPart(
             decision=self._decision,
             plan=self._plan,
-            execution=_execution(newest) if newest else None,
-            events=tuple(_figures(row) for row in newest[::-1][:RECENT_EVENTS]),
-            decisions=dict(self._decisions),
-            failures=sum(any(row["event"] in FAILED for row in events) for events in finished),
-            last_success_ms=max((ms for events in finished if (ms := _done_ms(events)) is not None), default=None),
-            planning_seconds=tuple(self._planning),
-            execution_seconds=tuple(
-                (done - start) / 1000
-                for events in finished
-                if (done := _done_ms(events)) is not None and (start := _started_ms(events)) is not None
-            ),
+            execution=_execution(shown) if shown else None,
+            events=tuple(_figures(row) for row in shown[::-1][:RECENT_EVENTS]),
+            decisions=dict(self._decisions) if self._there("decision") else None,
+            failures=failures if self._there("execution") else None,
+            last_success_ms=max((ms for events in executions if (ms := _done_ms(events)) is not None), default=None),
+            planning_seconds=tuple(self._planning) if self._there("plan") else None,
+            execution_seconds=durations if self._there("execution") else None,
         )
+
+    def _there(self, name: str) -> bool:
+        return self._reader.version(name) is not None
 
     def _read_decisions(self) -> None:
         # Identifiers, not only the time, would be needed if control wrote out of order; it is a single writer.
@@ -133,16 +148,30 @@ class ControlReader:
         return self._reader.rows(name, columns=columns, where=where)
 
 
+def _shown(executions: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Events of the execution that is under way, else of the newest: one approved after it only waits for its turn."""
+    begun = (events for events in reversed(executions) if _started_ms(events) is not None and _under_way(events))
+    return next(begun, executions[-1] if executions else [])
+
+
 def _execution(events: list[dict[str, Any]]) -> Figures:
-    last = events[-1]
-    ended = next((row for row in events if row["event"] == "done" or row["event"] in FAILED), None)
+    ended = _ended(events)
     return {
-        **_figures(last),
+        **_figures(events[-1]),
         "started_ms": _started_ms(events),
         "ended_ms": None if ended is None else tables.to_ms(ended["event_time"]),
-        # One that pauses until its hours come has nothing on the cluster, and isn't stuck.
-        "under_way": ended is None and last["event"] != "paused" and any(row["event"] in UNDER_WAY for row in events),
+        "under_way": _under_way(events),
     }
+
+
+def _under_way(events: list[dict[str, Any]]) -> bool:
+    # One that pauses until its hours come has nothing on the cluster, and isn't stuck.
+    at_work = _ended(events) is None and events[-1]["event"] != "paused"
+    return at_work and any(row["event"] in UNDER_WAY for row in events)
+
+
+def _ended(events: list[dict[str, Any]]) -> dict[str, Any] | None:
+    return next((row for row in events if row["event"] == "done" or row["event"] in FAILED), None)
 
 
 def _figures(row: Mapping[str, Any]) -> Figures:
@@ -161,11 +190,6 @@ def _figures(row: Mapping[str, Any]) -> Figures:
 def _ordered(events: Mapping[int, dict[str, Any]]) -> list[dict[str, Any]]:
     """By time: a request to abort stands outside the numbering."""
     return sorted(events.values(), key=lambda row: (row["event_time"], row["sequence"]))
-
-
-def _first_time(events: Mapping[int, dict[str, Any]]) -> datetime:
-    first: datetime = min(row["event_time"] for row in events.values())
-    return first
 
 
 def _started_ms(events: list[dict[str, Any]]) -> int | None:

@@ -46,11 +46,25 @@ SNAPSHOT = (
     _gauge("build_info", "1; versions of the product, of Spark and of Delta", "version", "spark", "delta"),
     _gauge("snapshot_timestamp_seconds", "When the tables were last read"),
     _gauge("snapshot_read_seconds", "How long reading the tables took"),
-    _gauge("snapshot_part_up", "1 if this part could be read now; at 0 its figures are the last known ones", "part"),
+    _gauge(
+        "snapshot_part_up",
+        "1 if this part could be read now; at 0 its figures are the last known ones, absent where there are none",
+        "part",
+    ),
 )
 STREAMS = (
     _gauge("stream_active", "1 if the query's newest heartbeat is younger than 3 trigger intervals and 60 s", "query"),
     _gauge("stream_last_progress_timestamp_seconds", "Newest heartbeat of the streaming query", "query"),
+    _gauge(
+        "stream_last_change_timestamp_seconds",
+        "Since when its heartbeats tell nothing new; those of an idle query do, those of a batch that hangs don't",
+        "query",
+    ),
+    _gauge(
+        "stream_first_batch",
+        "Number of the micro-batch that the query's process began with: another number is another process",
+        "query",
+    ),
     _gauge("stream_trigger_interval_seconds", "Time between micro-batches, from the settings", "query"),
     _gauge("stream_watermark_timestamp_seconds", "Watermark of the query; absent before the first event", "query"),
     _gauge("stream_last_batch_duration_seconds", "Duration of the newest kept micro-batch", "query"),
@@ -131,7 +145,28 @@ TABLES = (
 )
 HOT = (_gauge("hot_partition_in_bytes_per_second", "Hottest leaders only", "broker", "topic", "partition"),)
 GROUPS = (
+    # Those that alerts rest on come first: what is beyond the limit must cost details, not verdicts.
     _gauge("consumergroup_lag_records", "Records behind, all partitions of the topic", "consumergroup", "topic"),
+    _gauge(
+        "consumergroup_partitions",
+        "Partitions that have this verdict; verdicts that none has are left out: see docs/lag.md",
+        "consumergroup",
+        "topic",
+        "status",
+    ),
+    _gauge(
+        "consumergroup_lag_retention_ratio",
+        "Worst lag per records retained: at 1 unread records are being deleted, or all were; absent while nothing was",
+        "consumergroup",
+        "topic",
+    ),
+    _gauge(
+        "consumergroup_lag_seconds",
+        "How long the worst partition's next record has been waiting; at least that beyond 30 minutes",
+        "consumergroup",
+        "topic",
+    ),
+    _counter("consumergroup_rebalances_total", "Rebalances seen this week, at least: see above", "consumergroup"),
     _gauge(
         "consumergroup_status",
         "1 for the verdict on the group, its worst partition's, 0 for the others: see docs/lag.md",
@@ -140,31 +175,17 @@ GROUPS = (
     ),
     _gauge("consumergroup_lag_max_records", "Records behind of the worst partition", "consumergroup", "topic"),
     _gauge(
-        "consumergroup_lag_seconds",
-        "How long the worst partition's next record has been waiting; at least that beyond 30 minutes",
-        "consumergroup",
-        "topic",
-    ),
-    _gauge(
         "consumergroup_last_commit_timestamp_seconds",
         "Newest commit on the topic, as seen in the windows of the last 30 minutes; at the latest then",
         "consumergroup",
         "topic",
     ),
-    _gauge(
-        "consumergroup_lag_retention_ratio",
-        "Worst lag per records retained: at 1 unread records are being deleted; absent while nothing ever was",
-        "consumergroup",
-        "topic",
-    ),
-    _counter("consumergroup_rebalances_total", "Rebalances seen this week, at least: see above", "consumergroup"),
     _gauge("consumergroup_members", "Members that own partitions at the newest sample", "consumergroup"),
     _gauge(
         "consumergroup_rebalance_duration_seconds",
         "How long the newest rebalance took at most: see above; absent where none was seen",
         "consumergroup",
     ),
-    _gauge("consumergroup_partitions", "Partitions by verdict", "consumergroup", "topic", "status"),
 )
 EXPORT = (_gauge("export_dropped_series", "Series that were cut because there were too many", "family"),)
 

@@ -34,8 +34,8 @@ class GroupTopic:
     lag_seconds: float | None
     """Age of the oldest unread record's write, worst partition; at least that where the look-back is too short."""
     retention_ratio: float | None
-    """Worst share of the retained records that is still to be read: at 1 records are being lost. None where nothing was
-    ever deleted: all that was written is retained."""
+    """Worst share of the retained records that is still to be read: at 1 records are being lost, or all were. None
+    where nothing was ever deleted: all that was written is retained."""
     last_commit_ms: int | None
     """Newest commit of any partition; at the latest then, where none was seen in the look-back."""
 
@@ -151,11 +151,13 @@ def _by_topic(rows: pa.Table) -> tuple[GroupTopic, ...]:
 
 
 def _retention_ratio(rows: pa.Table) -> pa.ChunkedArray:
-    """Lag per records retained; null where nothing was deleted yet, as a group that has read nothing of a young topic
-    has all of it before it and loses none."""
+    """Lag per records retained, 1 where all that was still to be read is deleted; null where nothing was deleted yet:
+    a group that has read nothing of a young topic has all of it before it and loses none."""
+    lag = pc.cast(rows["lag_records"], pa.float64())
     retained = pc.cast(pc.subtract(rows["log_end_offset"], rows["log_start_offset"]), pa.float64())
-    told = pc.and_(pc.greater(rows["log_start_offset"], 0), pc.greater(retained, 0))
-    return pc.if_else(told, pc.divide(pc.cast(rows["lag_records"], pa.float64()), retained), None)
+    of_nothing = pc.cast(pc.greater(lag, 0), pa.float64())
+    ratio = pc.if_else(pc.greater(retained, 0), pc.divide(lag, retained), of_nothing)
+    return pc.if_else(pc.greater(rows["log_start_offset"], 0), ratio, None)
 
 
 def _statuses(rows: pa.Table, *key: str) -> dict[tuple[str, ...], dict[str, int]]:

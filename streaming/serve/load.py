@@ -91,7 +91,7 @@ class LoadPart:
     window_start_ms: int | None = None
     window_end_ms: int | None = None
     brokers: tuple[BrokerLoad, ...] = ()
-    brokers_reporting: int = 0
+    brokers_reporting: int | None = None
     skew: Mapping[str, Skew] = field(default_factory=dict)
     hot_partitions: tuple[HotPartition, ...] = ()
     history: tuple[WindowSkew, ...] = ()

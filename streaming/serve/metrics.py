@@ -143,8 +143,9 @@ def _filled(family: Family, cluster: str, rows: list[Sample]) -> Metric:
 def _histogram(family: Family, snapshot: Snapshot) -> Metric:
     plans = family.name == "rebalancer_rebalance_plan_duration_seconds"
     values = snapshot.control.planning_seconds if plans else snapshot.control.execution_seconds
-    counts = tally(values, PLAN_SECONDS if plans else EXECUTION_SECONDS)
-    buckets = [*((str(bound), float(count)) for bound, count in counts.items()), ("+Inf", float(len(values)))]
     metric = HistogramMetricFamily(family.name, family.help, labels=["kafka_cluster"])
-    metric.add_metric([snapshot.kafka_cluster], buckets, sum(values))
+    if values is not None:
+        counts = tally(values, PLAN_SECONDS if plans else EXECUTION_SECONDS)
+        buckets = [*((str(bound), float(count)) for bound, count in counts.items()), ("+Inf", float(len(values)))]
+        metric.add_metric([snapshot.kafka_cluster], buckets, sum(values))
     return metric

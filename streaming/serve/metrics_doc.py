@@ -17,7 +17,9 @@ Generated from `streaming/serve/families.py` by `python -m streaming.serve.metri
 Every series bears the label `kafka_cluster` (`kafka.cluster_name` in the settings) besides those in the table. What is
 unknown is absent, never 0 and never NaN. Load figures are means over the newest **closed** window, so they change once
 a window. Counters of decisions and executions count rows of the Delta tables: they go on where they were after any
-restart, and fall only if rows are removed; counters of the stream begin anew with the process of the pipeline.
+restart, and fall only if rows are removed; counters of the stream begin anew with the process of the pipeline. Of
+tables that were never read there are none: a total that began at 0 only since its volume was mounted late would look
+like a rise. A streaming query that has fallen silent keeps its series for a day.
 
 Fixed label values:
 
@@ -25,13 +27,23 @@ Fixed label values:
 - `part`: {parts}
 - `reason` of `rebalancer_rebalance_suppressed_total`: {reasons}
 - `kind`: `leader` (only the leader changes), `replica`
-- `source`: `byte_rate`, `consumer_lag`; `query` adds `rejects`
+- `source`: `byte_rate`, which `topics.foreign` count to, and `consumer_lag`; for rejected records also `other`, topics
+  that are read no more; `query` adds `rejects`
 - `status`: `ok`, `unknown`, `warn`, `stop`, `stall`, `rewind`, in order of severity (docs/lag.md)
 - `mode`: `observe`, `propose`, `apply`
 
 At most `serve.series_max` series are exported. The sections stand in order of importance: what is beyond the limit is
-cut from the end, and `rebalancer_export_dropped_series` says how many of which family. Consumer groups stand with most
-lag first (where it is about rebalances, with most of them first), so that those cut have least.
+cut from the end, and `rebalancer_export_dropped_series` says how many of which family. Of the metrics of consumer
+groups those that alerts rest on come first, and groups stand with most lag first (where it is about rebalances, with
+most of them first), so that those cut have least. At the default limit 1,000 groups on three topics each lose nothing
+that an alert needs.
+
+Two figures of a query come from comparing its heartbeats, which every process writes in the same way:
+
+- `rebalancer_stream_first_batch` is the number of batches that were done before its process began, so it changes with
+  each start that follows a batch, also where a process dies after its first. It lags behind by one heartbeat.
+- `rebalancer_stream_last_change_timestamp_seconds` stands still while a batch is under way. An idle query reports every
+  10 s how many ms it took to look for records, so its heartbeats differ, if not each from the one before.
 
 Rebalances of consumer groups are told from `group_event`, that is by comparing the newest sample of each window
 (`pipeline.window_ms`, a minute) with that of the window before:

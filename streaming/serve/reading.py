@@ -15,6 +15,7 @@ from pyarrow import compute as pc
 
 from streaming import tables
 from streaming.errors import TableUnavailable
+from streaming.places import local_folder
 from streaming.schemas import TABLES
 
 
@@ -35,6 +36,18 @@ class TableReader:
         self._root = root
         self._open: dict[str, DeltaTable] = {}
         self._states: dict[str, TableState] = {}
+
+    def check_folder(self) -> None:
+        """Raises TableUnavailable where the tables' folder isn't there: a volume that is not mounted must not look like
+        tables yet to come."""
+        folder = local_folder(self._root)
+        if folder is None:
+            return
+        try:
+            folder.stat()
+        except OSError as error:
+            problem = f"tables folder {self._root}: {error.strerror or error}"
+            raise TableUnavailable(f"{problem}; is its volume mounted, is storage.tables right?") from None
 
     def version(self, name: str) -> int | None:
         """Newest version of the table, None where it isn't there yet; raises TableUnavailable."""

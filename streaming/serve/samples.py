@@ -68,6 +68,8 @@ def _query(query: StreamQuery, now_ms: int) -> Iterator[Sample]:
     patience_ms = max(ACTIVE_MIN_MS, ACTIVE_INTERVALS * query.trigger_interval_ms)
     yield Sample("stream_active", (name,), now_ms - query.finished_ms < patience_ms)
     yield from _some("stream_last_progress_timestamp_seconds", query.finished_ms, name, per=1000)
+    yield from _some("stream_last_change_timestamp_seconds", query.changed_ms, name, per=1000)
+    yield Sample("stream_first_batch", (name,), query.first_batch)
     yield from _some("stream_trigger_interval_seconds", query.trigger_interval_ms, name, per=1000)
     yield from _some("stream_watermark_timestamp_seconds", query.watermark_ms or None, name, per=1000)
     yield from _some("stream_last_batch_duration_seconds", query.duration_ms, name, per=1000)
@@ -88,8 +90,8 @@ def _window(snapshot: Snapshot) -> Iterator[Sample]:
     yield Sample("window_seconds", (), snapshot.window_ms / 1000)
     yield from _some("window_end_timestamp_seconds", snapshot.load.window_end_ms, per=1000)
     yield from _some("window_completeness_ratio", snapshot.completeness)
-    yield Sample("brokers_expected", (), snapshot.brokers_expected)
-    yield Sample("brokers_reporting", (), snapshot.load.brokers_reporting)
+    yield from _some("brokers_expected", snapshot.brokers_expected)
+    yield from _some("brokers_reporting", snapshot.load.brokers_reporting)
 
 
 def _skew(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
@@ -102,7 +104,8 @@ def _skew(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
         yield Sample("skew_threshold_ratio", (label,), settings.trigger.enter_ratio)
         yield Sample("skew_exit_threshold_ratio", (label,), settings.trigger.exit_ratio)
         breached = decision is not None and bool(decision["breached"]) and decision["resource"] == resource
-        yield Sample("skew_breached", (label,), breached)
+        if snapshot.control.decisions is not None:
+            yield Sample("skew_breached", (label,), breached)
         if breached and decision is not None:
             yield from _some("skew_breach_started_timestamp_seconds", decision["breach_started_ms"], label, per=1000)
 
@@ -110,10 +113,18 @@ def _skew(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
 def _decisions(snapshot: Snapshot) -> Iterator[Sample]:
     control = snapshot.control
     yield Sample("rebalance_mode_info", (snapshot.mode,), 1)
-    yield Sample("rebalance_evaluations_total", (), sum(control.decisions.values()))
-    triggers = dict.fromkeys((RESOURCE_LABELS[resource] for resource in snapshot.trigger_resources), 0)
+    if control.decision is not None:
+        yield from _some("rebalance_cooldown_end_timestamp_seconds", control.decision["cooldown_end_ms"], per=1000)
+        yield from _some("rebalance_last_decision_timestamp_seconds", control.decision["decided_ms"], per=1000)
+    if control.decisions is not None:
+        yield from _evaluations(control.decisions, snapshot.trigger_resources)
+
+
+def _evaluations(decisions: Mapping[tuple[str, str, str], int], trigger_resources: tuple[str, ...]) -> Iterator[Sample]:
+    yield Sample("rebalance_evaluations_total", (), sum(decisions.values()))
+    triggers = dict.fromkeys((RESOURCE_LABELS[resource] for resource in trigger_resources), 0)
     suppressed = dict.fromkeys(SUPPRESSING, 0)
-    for (verdict, reason, resource), count in control.decisions.items():
+    for (verdict, reason, resource), count in decisions.items():
         if verdict == "plan":
             # A broker that has failed is the reason of its own, whatever is skewed besides.
             trigger = reason if reason == Reason.BROKER_FAILED else RESOURCE_LABELS.get(resource, "none")
@@ -124,19 +135,17 @@ def _decisions(snapshot: Snapshot) -> Iterator[Sample]:
         yield Sample("rebalance_triggers_total", (trigger,), count)
     for reason, count in suppressed.items():
         yield Sample("rebalance_suppressed_total", (reason,), count)
-    if control.decision is not None:
-        yield from _some("rebalance_cooldown_end_timestamp_seconds", control.decision["cooldown_end_ms"], per=1000)
-        yield from _some("rebalance_last_decision_timestamp_seconds", control.decision["decided_ms"], per=1000)
 
 
 def _execution(snapshot: Snapshot) -> Iterator[Sample]:
     control = snapshot.control
     execution = control.execution
-    under_way = execution is not None and execution["under_way"]
-    yield Sample("rebalance_failures_total", (), control.failures)
-    yield Sample("rebalance_in_progress", (), under_way)
-    pending = execution["movements_total"] - execution["movements_done"] if execution and under_way else 0
-    yield Sample("rebalance_moves_pending", (), pending)
+    if control.failures is not None:
+        under_way = execution is not None and execution["under_way"]
+        yield Sample("rebalance_failures_total", (), control.failures)
+        yield Sample("rebalance_in_progress", (), under_way)
+        pending = execution["movements_total"] - execution["movements_done"] if execution and under_way else 0
+        yield Sample("rebalance_moves_pending", (), pending)
     yield from _some("rebalance_last_success_timestamp_seconds", control.last_success_ms, per=1000)
     if execution is not None:
         yield Sample("rebalance_moved_bytes", (), execution["bytes_moved"])
@@ -207,8 +216,8 @@ def _groups(snapshot: Snapshot) -> Iterator[Sample]:
         yield from _some("consumergroup_lag_seconds", row.lag_seconds, *labels)
         yield from _some("consumergroup_last_commit_timestamp_seconds", row.last_commit_ms, *labels, per=1000)
         yield from _some("consumergroup_lag_retention_ratio", row.retention_ratio, *labels)
-        for status in LagStatus:
-            yield Sample("consumergroup_partitions", (*labels, status.label), row.statuses.get(status.label, 0))
+        for verdict, count in row.statuses.items():
+            yield Sample("consumergroup_partitions", (*labels, verdict), count)
     for membership in snapshot.memberships:
         name = membership.group
         yield from _some("consumergroup_members", membership.members, name)

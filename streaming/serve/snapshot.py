@@ -27,7 +27,7 @@ PARTS = ("load", "groups", "memberships", "control", "streams", "tables")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything as the tables were at `read_at_ms`; parts whose table isn't there yet are empty."""
+    """Everything as the tables were at `read_at_ms`; parts whose table isn't there, or was never read, are empty."""
 
     kafka_cluster: str
     mode: str
@@ -47,16 +47,16 @@ class Snapshot:
     """Part -> why it couldn't be read now."""
 
     @property
-    def brokers_expected(self) -> int:
-        """Brokers alive as control saw them; without control, those seen lately."""
+    def brokers_expected(self) -> int | None:
+        """Brokers alive as control saw them; without control, those seen lately; None where none was."""
         decision = self.control.decision
         known = decision["brokers_expected"] if decision else None
-        return len(self.load.brokers) if known is None else int(known)
+        return (len(self.load.brokers) or None) if known is None else int(known)
 
     @property
     def completeness(self) -> float | None:
         """Share of the expected brokers that reported in the newest closed window; None before there is one."""
-        if self.load.window_end_ms is None or not self.brokers_expected:
+        if self.load.brokers_reporting is None or not self.brokers_expected:
             return None
         return min(1.0, self.load.brokers_reporting / self.brokers_expected)
 
@@ -76,13 +76,14 @@ class SnapshotReader:
         control = ControlReader(self._reader, settings)
         streams = StreamReader(self._reader, settings)
         self._failures: Mapping[str, str] = {}
+        # Tables first: were their volume mounted between the two looks, control would seem to have done nothing yet.
         self._parts: dict[str, _Part] = {
+            "tables": _Part((), lambda: read_table_states(self._reader), ()),
             "load": _Part(("broker_load", "partition_load"), lambda: read_load(self._reader, settings), LoadPart()),
             "groups": _Part(("group_lag",), lambda: read_groups(self._reader, settings), GroupPart()),
             "memberships": _Part(("group_lag", "group_event"), memberships.read, ()),
             "control": _Part(("decision", "plan", "execution"), control.read, ControlPart()),
             "streams": _Part(("pipeline_batch", "rejected_record"), streams.read, StreamPart()),
-            "tables": _Part((), lambda: read_table_states(self._reader), ()),
         }
 
     def read(self, now_ms: int) -> Snapshot:
@@ -95,6 +96,11 @@ class SnapshotReader:
             except TableUnavailable as error:
                 failures[name] = str(error)
         self._tell(failures)
+        values = {name: part.value for name, part in self._parts.items()}
+        # In a folder with others, a table of control's that isn't there yet says that nothing has happened. Of an empty
+        # one nothing is known: it may be where a volume is to be mounted, and totals would then jump from 0.
+        if values["tables"] and "control" not in failures:
+            values["control"] = values["control"].from_zero()
         settings = self._settings
         return Snapshot(
             kafka_cluster=settings.kafka.cluster_name,
@@ -105,16 +111,20 @@ class SnapshotReader:
             window_ms=settings.pipeline.window_ms,
             read_at_ms=now_ms,
             read_seconds=time.perf_counter() - began,
-            **{name: part.value for name, part in self._parts.items()},
+            **values,
             failures=failures,
         )
 
     def _tell(self, failures: Mapping[str, str]) -> None:
-        """Log what has changed: a part that stays broken is not told every two seconds."""
-        for name in sorted(failures.keys() - self._failures.keys()):
-            log.warning("snapshot_part_failed", part=name, error=failures[name])
-        for name in sorted(self._failures.keys() - failures.keys()):
-            log.info("snapshot_part_recovered", part=name)
+        """Log what has changed: a part that stays broken is not told every two seconds, nor a reason once a part."""
+        broken = [name for name in PARTS if name in failures and name not in self._failures]
+        for error in dict.fromkeys(failures[name] for name in broken):
+            log.warning(
+                "snapshot_part_failed", part=", ".join(name for name in broken if failures[name] == error), error=error
+            )
+        recovered = [name for name in PARTS if name in self._failures and name not in failures]
+        if recovered:
+            log.info("snapshot_part_recovered", part=", ".join(recovered))
         self._failures = failures
 
 
@@ -128,6 +138,7 @@ class _Part:
     versions: tuple[int | None, ...] | None = None
 
     def refresh(self, reader: TableReader) -> None:
+        reader.check_folder()
         versions = tuple(reader.version(name) for name in self.tables)
         if not self.tables or versions != self.versions:
             self.value = self.read()

@@ -5,17 +5,20 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 from pyarrow import compute as pc
 
 from streaming import tables
 from streaming.schemas import TABLES
+from streaming.serve.heartbeats import TIME, Beats, first_beat
 from streaming.serve.reading import TableReader, TableState
 from streaming.settings import Settings
 from streaming.tables import instant
 
-HEARTBEAT_LOOKBACK_MS = 600_000
-"""A query whose last row is this much older than the newest row of all is still shown: longer, and it is gone."""
+HEARTBEAT_LOOKBACK_MS = 86_400_000
+"""A query whose last row is this much older than the newest row of all is still shown: longer, and it is gone. It must
+outlast a night, as what is gone is not told any more, though the query is as silent as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,10 @@ class StreamQuery:
 
     query: str
     finished_ms: int
+    changed_ms: int
+    """Since when its rows tell nothing new."""
+    first_batch: int
+    """Batch that its process began with."""
     duration_ms: int
     trigger_interval_ms: int
     batches_total: int
@@ -49,9 +56,14 @@ class StreamReader:
 
     def __init__(self, reader: TableReader, settings: Settings) -> None:
         self._reader = reader
-        self._sources = {settings.topics.byte_rate: "byte_rate", settings.topics.consumer_lag: "consumer_lag"}
+        # Both window queries read foreign topics; of a record that is neither's, byte_rate tells.
+        foreign = dict.fromkeys(settings.topics.foreign, "byte_rate")
+        own = {settings.topics.byte_rate: "byte_rate", settings.topics.consumer_lag: "consumer_lag"}
+        self._sources = {**foreign, **own}
         self._rejected: Counter[tuple[str, str]] = Counter()
         self._rejected_at: datetime | None = None
+        self._beats: dict[str, Beats] = {}
+        self._newest_beat: datetime | None = None
 
     def read(self) -> StreamPart:
         """The part as the tables are now."""
@@ -59,30 +71,23 @@ class StreamReader:
         return StreamPart(self._queries(), dict(self._rejected))
 
     def _queries(self) -> tuple[StreamQuery, ...]:
-        newest = self._reader.newest("pipeline_batch", "finished_at")
+        newest = self._reader.newest("pipeline_batch", TIME)
         if newest is None:
             return ()
-        since = newest - timedelta(milliseconds=HEARTBEAT_LOOKBACK_MS)
+        self._read_beats(newest)
+        return tuple(_query(name, beats) for name, beats in sorted(self._beats.items()))
+
+    def _read_beats(self, newest: datetime) -> None:
+        oldest = newest - timedelta(milliseconds=HEARTBEAT_LOOKBACK_MS)
+        if self._newest_beat is None or newest < self._newest_beat:  # the first look, or the table was made anew
+            self._beats, self._newest_beat = {}, oldest
         columns = TABLES["pipeline_batch"].column_names()
-        rows = self._reader.rows("pipeline_batch", columns=columns, where=f"finished_at >= {instant(since)}")
-        by_query = {row["query_name"]: row for row in sorted(rows, key=lambda row: row["finished_at"])}
-        return tuple(
-            StreamQuery(
-                query=name,
-                finished_ms=tables.to_ms(row["finished_at"]),
-                duration_ms=row["duration_ms"],
-                trigger_interval_ms=row["trigger_interval_ms"],
-                batches_total=row["batches_total"],
-                input_rows_total=row["input_rows_total"],
-                late_rows_total=row["late_rows_total"],
-                watermark_ms=None if row["watermark"] is None else tables.to_ms(row["watermark"]),
-                source_lag_records=row["source_lag_records"],
-                state_rows=row["state_rows"],
-                state_memory_bytes=row["state_memory_bytes"],
-                phases_ms=json.loads(row["phases_json"] or "{}"),
-            )
-            for name, row in sorted(by_query.items())
-        )
+        where = f"{TIME} >= {instant(max(oldest, self._newest_beat))}"
+        for row in sorted(self._reader.rows("pipeline_batch", columns=columns, where=where), key=itemgetter(TIME)):
+            known = self._beats.get(row["query_name"])
+            self._beats[row["query_name"]] = first_beat(row) if known is None else known.followed_by(row)
+        self._newest_beat = newest
+        self._beats = {name: beats for name, beats in self._beats.items() if beats.row[TIME] >= oldest}
 
     def _count_rejected(self) -> None:
         where = "true" if self._rejected_at is None else f"rejected_at > {instant(self._rejected_at)}"
@@ -94,6 +99,26 @@ class StreamReader:
             source = self._sources.get(row["source_topic"], "other")
             self._rejected[(source, row["reason"])] += row["rejected_at_count"]
         self._rejected_at = pc.max(found["rejected_at"]).as_py()
+
+
+def _query(name: str, beats: Beats) -> StreamQuery:
+    row = beats.row
+    return StreamQuery(
+        query=name,
+        finished_ms=tables.to_ms(row[TIME]),
+        changed_ms=tables.to_ms(beats.changed_at),
+        first_batch=beats.first_batch,
+        duration_ms=row["duration_ms"],
+        trigger_interval_ms=row["trigger_interval_ms"],
+        batches_total=row["batches_total"],
+        input_rows_total=row["input_rows_total"],
+        late_rows_total=row["late_rows_total"],
+        watermark_ms=None if row["watermark"] is None else tables.to_ms(row["watermark"]),
+        source_lag_records=row["source_lag_records"],
+        state_rows=row["state_rows"],
+        state_memory_bytes=row["state_memory_bytes"],
+        phases_ms=json.loads(row["phases_json"] or "{}"),
+    )
 
 
 def read_table_states(reader: TableReader) -> tuple[TableState, ...]:

@@ -1,4 +1,4 @@
-"""When each alert must fire, what it must then say, and when it must stay silent: one case a rule.
+"""When each alert must fire, what it must then say, and when it must stay silent: one case a rule, and further ones.
 
 Series are promtool's, times minutes after 0; `100+60x30` is 100, 160, ... one value a minute, `_` is a gap.
 """
@@ -71,8 +71,8 @@ CASES = (
         "RebalancerAbsent", 7,
         # Two clusters, one of them with an exporter that has gone.
         {f'up{{{TARGET_A}}}': "1 0x10", f'up{{{TARGET_B}}}': "1x10",
-         f'rebalancer_window_seconds{{{MAIN},{TARGET_A}}}': "60 _x10",
-         f'rebalancer_window_seconds{{kafka_cluster="other",{TARGET_B}}}': "60x10"},
+         f'rebalancer_snapshot_timestamp_seconds{{{MAIN},{TARGET_A}}}': "60 _x10",
+         f'rebalancer_snapshot_timestamp_seconds{{kafka_cluster="other",{TARGET_B}}}': "60x10"},
         {**CLUSTER, "job": "rebalancer", "instance": "a:9464"},
         "Prometheus gets no answer from a:9464, which watches cluster main. Until it does, no other alert of the "
         "rebalancer can fire.",
@@ -83,17 +83,19 @@ CASES = (
         {**moving("stream_last_progress_timestamp_seconds", "0+60x10 600x60", BYTE_RATE),
          **steady("stream_trigger_interval_seconds", 5, BYTE_RATE)},
         {**CLUSTER, "query": "byte_rate"},
-        "Query byte_rate of cluster main wrote its last heartbeat 20m 0s ago. Load and skew are as old as that.",
+        "Query byte_rate of cluster main has told nothing new for 20m 0s. Load and skew are as old as that.",
         silent={**moving("stream_last_progress_timestamp_seconds", NOW, BYTE_RATE),
                 **steady("stream_trigger_interval_seconds", 5, BYTE_RATE)},
     ),
     Case(
         "RebalancerStreamRestarting", 30,
-        moving("stream_batches_total", "5 6 1 2 3 1 2 3 1 2 3 4x30", BYTE_RATE),
+        # Each life leaves one heartbeat: the counters are the same in all of them.
+        {**moving("stream_first_batch", "5x5 6x3 7x3 8x30", BYTE_RATE), **steady("stream_batches_total", 1, BYTE_RATE)},
         {**CLUSTER, "query": "byte_rate"},
         "Query byte_rate of cluster main began anew 3 times in 30 minutes. Windows come late or not at all meanwhile; "
         "the log of the pipeline says what it died of.",
-        silent=moving("stream_batches_total", "5 6 7 1 2 3 4+1x30", BYTE_RATE),
+        # Two updates; and a process of which nothing could be read for a while.
+        silent=moving("stream_first_batch", "5x5 7x3 _x3 7x3 9x30", BYTE_RATE),
     ),
     Case(
         "RebalancerStreamBehind", 60,
@@ -110,6 +112,16 @@ CASES = (
         "The newest closed window of cluster main ended 30m 0s ago. Either the collector sends nothing or the"
         " pipeline writes nothing; the pipeline's last sign of life was 0s ago.",
         silent=FRESH,
+    ),
+    Case(
+        "RebalancerDataMissing", 45,
+        WINDOW,
+        CLUSTER,
+        "The tables of cluster main hold no closed window, though one lasts 1m 0s. Either nothing was ever collected "
+        "and processed, or these are not its tables, as where a volume is not mounted. Nothing about load can be told "
+        "meanwhile.",
+        # The first window takes a while; an old one is another alert's business.
+        silent={**WINDOW, **moving("window_end_timestamp_seconds", "_x25 1200x60")},
     ),
     Case(
         "RebalancerInputSilent", 60,
@@ -170,7 +182,8 @@ CASES = (
         "RebalancerTableUnreadable", 10,
         steady("snapshot_part_up", 0, 'part="load"'),
         {**CLUSTER, "part": "load"},
-        "Part load of cluster main shows its last known figures; /readyz of the serve process says why.",
+        "Part load of cluster main shows its last known figures, none where it was never read; /readyz of the serve "
+        "process says why.",
         silent=steady("snapshot_part_up", 1, 'part="load"'),
     ),
     Case(
@@ -335,3 +348,63 @@ CASES = (
         silent={**WINDOW, **moving("consumergroup_rebalances_total", "90x40 0x30 0+1x12 12x600", MEMBERS_OF)},
     ),
 )  # fmt: skip
+
+FURTHER = (
+    Case(
+        "RebalancerAbsent", 20,
+        # The cluster was renamed within a day, then the exporter went: one target, two clusters.
+        {f'up{{{TARGET_A}}}': "1x10 0x20",
+         f'rebalancer_snapshot_timestamp_seconds{{kafka_cluster="before",{TARGET_A}}}': "0+60x5 _x30",
+         f'rebalancer_snapshot_timestamp_seconds{{{MAIN},{TARGET_A}}}': "_x6 360+60x4 _x30"},
+        {**CLUSTER, "job": "rebalancer", "instance": "a:9464"},
+        "Prometheus gets no answer from a:9464, which watches cluster main. Until it does, no other alert of the "
+        "rebalancer can fire.",
+        silent={f'up{{{TARGET_A}}}': "1x30",
+                f'rebalancer_snapshot_timestamp_seconds{{kafka_cluster="before",{TARGET_A}}}': "0+60x5 _x30",
+                f'rebalancer_snapshot_timestamp_seconds{{{MAIN},{TARGET_A}}}': "_x6 360+60x30"},
+    ),
+    Case(
+        "RebalancerStreamStalled", 90,
+        # Heartbeats come, but tell the same again and again.
+        {**moving("stream_last_progress_timestamp_seconds", NOW, BYTE_RATE), **steady("stream_active", 1, BYTE_RATE),
+         **moving("stream_last_change_timestamp_seconds", "0+60x10 600x90", BYTE_RATE),
+         **steady("stream_trigger_interval_seconds", 5, BYTE_RATE)},
+        {**CLUSTER, "query": "byte_rate"},
+        "Query byte_rate of cluster main has told nothing new for 1h 20m 0s, though its process lives, so a batch "
+        "hangs. Load and skew are as old as that.",
+        # One long batch.
+        silent={**moving("stream_last_progress_timestamp_seconds", NOW, BYTE_RATE),
+                **moving("stream_last_change_timestamp_seconds", "0+60x40 2400x45 5160+60x60", BYTE_RATE),
+                **steady("stream_trigger_interval_seconds", 5, BYTE_RATE)},
+    ),
+    Case(
+        "RebalancerRebalanceFailing", 30,
+        moving("rebalance_failures_total", "0x15 1x60"),
+        CLUSTER,
+        "Executions of cluster main that were refused or aborted within the hour: 1. Table execution tells "
+        "why.",
+        # Tables that come to be seen, with all that they have counted.
+        silent=moving("rebalance_failures_total", "_x15 40x60"),
+    ),
+    Case(
+        "RebalancerConsumerGroupDataLossRisk", 60,
+        # All that was unread is deleted: it doesn't end there.
+        {**moving("consumergroup_lag_retention_ratio", "0.9x20 1x60", *GROUP),
+         **steady("consumergroup_lag_max_records", 45_000, *GROUP)},
+        {**CLUSTER, "consumergroup": "billing", "topic": "t"},
+        "Group billing on topic t of cluster main: its worst partition is 100% of all retained records behind, "
+        "45k records. At 100 % unread records are deleted.",
+        silent={**moving("consumergroup_lag_retention_ratio", "0.9x5 0x80", *GROUP)},
+    ),
+    Case(
+        "RebalancerConsumerGroupFallingBehind", 90,
+        {**moving("consumergroup_lag_seconds", "0+15x90", *GROUP),
+         **steady("consumergroup_partitions", 4, *GROUP, 'status="warn"')},
+        {**CLUSTER, "consumergroup": "billing", "topic": "t"},
+        "Group billing is 22m 30s behind on topic t of cluster main and does not catch up, on 4 partitions.",
+        # Verdicts that none has are left out.
+        silent={**moving("consumergroup_lag_seconds", "3000-15x90", *GROUP),
+                **moving("consumergroup_partitions", "4x20 _x80", *GROUP, 'status="warn"')},
+    ),
+)  # fmt: skip
+"""Cases that were once missed, or told falsely."""

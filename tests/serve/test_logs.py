@@ -2,10 +2,13 @@
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,3 +79,22 @@ def test_documented_events_are_logged_at_that_level() -> None:
     documented = set(re.findall(r"^\| `(\w+)` \| (\w+) \|", (ROOT / "docs" / "logs.md").read_text(), re.MULTILINE))
     assert documented
     assert {(level, event) for event, level in documented} <= logged_events
+
+
+TERMINAL = """
+import io, sys
+class Terminal(io.StringIO):
+    def isatty(self): return True
+sys.stderr = Terminal()
+{script}
+print(repr(sys.stderr.getvalue()))
+"""
+
+
+@pytest.mark.parametrize(("wish", "coloured"), [("1", False), ("", True)])
+def test_no_color_is_kept_to(wish: str, coloured: bool) -> None:
+    script = TERMINAL.format(script=SCRIPT.format(format="console", level="info"))
+    environment = {**os.environ, "NO_COLOR": wish}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    assert "connecting" in done.stdout
+    assert ("x1b[" in done.stdout) is coloured

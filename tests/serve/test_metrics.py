@@ -5,8 +5,10 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,10 +18,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from assignor_core.trigger import Reason
 from streaming.serve.families import FAMILIES
+from streaming.serve.groups import GroupPart, GroupTopic, GroupVerdict
+from streaming.serve.memberships import GroupMembership
 from streaming.serve.metrics import FORMS_MAX, Exposition, bounded, registry_of
 from streaming.serve.metrics_doc import render
-from streaming.serve.samples import Sample
-from streaming.serve.snapshot import read_snapshot
+from streaming.serve.samples import Sample, samples
+from streaming.serve.snapshot import PARTS, read_snapshot
 from streaming.settings import Settings
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for, skewed_cluster
 
@@ -106,12 +110,46 @@ def test_a_failed_broker_is_a_trigger_and_every_reason_not_to_plan_is_counted(tm
     assert reasons == {reason.value for reason in Reason} - {"skewed", "broker_failed", "balanced"}
 
 
-def test_without_tables_the_exporter_says_so_and_nothing_else(tmp_path: Path) -> None:
-    found = series_of(generate_latest(registry_now(settings_for(tmp_path))).decode())
-    assert value(found, "brokers_reporting") == 0
-    assert value(found, "rebalance_evaluations_total") == 0
-    assert value(found, "window_end_timestamp_seconds") is None
-    assert not [name for name, _ in found if name.startswith("rebalancer_broker_")]
+SETTINGS = {"build_info", "window_seconds", "rebalance_mode_info", "skew_threshold_ratio", "skew_exit_threshold_ratio"}
+ITSELF = {"snapshot_timestamp_seconds", "snapshot_read_seconds", "snapshot_part_up", "export_dropped_series"}
+"""What the exporter knows without any table."""
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+def test_without_tables_the_exporter_says_so_and_nothing_else(tmp_path: Path, mounted: bool) -> None:
+    """A counter that began at a false 0 would be taken for a rise, once the tables are there."""
+    settings = settings_for(tmp_path)
+    if mounted:
+        Path(settings.storage.tables).mkdir()
+    found = series_of(generate_latest(registry_now(settings)).decode())
+    ours = {name.removeprefix("rebalancer_") for name, _ in found if name.startswith("rebalancer_")}
+    assert ours == SETTINGS | ITSELF
+    assert {value(found, "snapshot_part_up", part=part) for part in PARTS} == {float(mounted)}
+
+
+def test_before_control_makes_its_tables_it_has_done_nothing(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    Synthetic(settings.storage.tables).heartbeat(NOW_MS)
+    found = series_of(generate_latest(registry_now(settings)).decode())
+    for name in ("rebalance_evaluations_total", "rebalance_failures_total", "rebalance_in_progress"):
+        assert value(found, name) == 0, name
+    assert value(found, "rebalance_triggers_total", trigger="network_in") == 0
+
+
+def test_a_part_that_was_never_read_counts_nothing(skewed: Settings) -> None:
+    ruin(skewed, "execution")
+    snapshot = read_snapshot(skewed, NOW_MS)
+    found = series_of(generate_latest(registry_of(lambda: snapshot, skewed)).decode())
+    assert value(found, "snapshot_part_up", part="control") == 0
+    rebalances = {name for name, _ in found if name.startswith(("rebalancer_rebalance_", "rebalancer_skew_breach"))}
+    assert rebalances == {"rebalancer_rebalance_mode_info"}
+    assert value(found, "brokers_reporting") == 3, "other parts are as ever"
+
+
+def ruin(settings: Settings, table: str) -> None:
+    """Make every data file of a table one that can't be read."""
+    for file in (Path(settings.storage.tables) / table).rglob("*.parquet"):
+        file.write_bytes(b"no parquet")
 
 
 def test_a_broken_part_is_0_and_its_figures_stay(skewed: Settings) -> None:
@@ -192,6 +230,39 @@ def test_whoever_names_versions_without_end_makes_no_more_work(skewed: Settings)
     names = [f"application/openmetrics-text;version=1.0.{number}" for number in range(10)]
     assert all(exposition.answer(name)[0].endswith(b"# EOF\n") for name in names)
     assert sum(exposition.ready(name) is not None for name in names) == FORMS_MAX - 1, "and the plain text"
+
+
+def test_what_alerts_on_groups_rest_on_is_kept_before_details_of_any(tmp_path: Path) -> None:
+    """1,000 groups on three topics each, at the default limit, beside a cluster of 50 brokers."""
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, dict.fromkeys(range(50), 1.0))
+    snapshot = replace(read_snapshot(settings, NOW_MS), **crowd(1_000, 3))
+    kept, dropped = bounded(samples(snapshot, settings, ("", "", "")), settings.serve.series_max)
+    assert sum(dropped.values()) > 1_000
+    needed = {
+        name
+        for rule in yaml.safe_load((ROOT / "deploy/prometheus/alerts.yml").read_text())["groups"]
+        for name in re.findall(r"rebalancer_consumergroup_\w+", " ".join(row["expr"] for row in rule["rules"]))
+    }
+    assert len(needed) == 5
+    assert {name: dropped[name] for name in needed} == dict.fromkeys(needed, 0)
+    stopped = [row for row in kept["rebalancer_consumergroup_partitions"] if row.labels[2] == "stop"]
+    assert [(row.labels, row.value) for row in stopped] == [(("group-999", "topic-2", "stop"), 1)]
+
+
+def crowd(groups: int, topics: int) -> dict[str, Any]:
+    """Parts of a snapshot: each topic has two partitions, all are well but one of the very last."""
+    verdicts, lags = [], []
+    for group in range(groups):
+        name = f"group-{group}"
+        well = {"ok": 2 * topics} if group < groups - 1 else {"stop": 1, "ok": 2 * topics - 1}
+        verdicts.append(GroupVerdict(name, next(iter(well)), "", "Stable", 2 * topics, well, 6_000, 9.0))
+        for topic in range(topics):
+            statuses = {"ok": 2} if (group, topic) < (groups - 1, topics - 1) else {"stop": 1, "ok": 1}
+            lags.append(GroupTopic(name, f"topic-{topic}", "Stable", 2, statuses, 2_000, 1_000, 9.0, 0.1, NOW_MS))
+    memberships = tuple(GroupMembership(verdict.group, 2, 3, 60_000) for verdict in verdicts)
+    return {"groups": GroupPart(tuple(verdicts), tuple(lags)), "memberships": memberships}
 
 
 def test_the_cap_cuts_the_least_important_and_counts_it(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def test_the_page_needs_nothing_from_elsewhere(app: Starlette) -> None:
 
 def test_ready_says_why_not(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
+    Path(settings.storage.tables).mkdir()
     now_ms = time.time_ns() // 1_000_000
     fresh = read_snapshot(settings, now_ms)
     assert get(app_of(fresh, settings), "/readyz").status_code == 200
@@ -101,7 +102,8 @@ def serving(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     process = start(tmp_path, port)
     try:
         assert process.stderr is not None
-        assert json.loads(process.stderr.readline())["event"] == "serve_started"
+        told = [json.loads(process.stderr.readline())["event"] for _ in range(2)]
+        assert told == ["snapshot_part_failed", "serve_started"], "there is no folder of tables yet"
         yield process, f"http://127.0.0.1:{port}"
     finally:
         process.kill()
@@ -114,12 +116,14 @@ def test_it_starts_without_tables_sees_them_come_and_ends_on_a_signal(
 ) -> None:
     process, url = serving
     assert httpx.get(f"{url}/api/status").json()["load"]["brokers"] == []
+    assert httpx.get(f"{url}/readyz").status_code == 503
     now_ms = time.time_ns() // 1_000_000
     skewed_cluster(Synthetic(str(tmp_path / "tables")), now_ms)
     deadline = time.monotonic() + DEADLINE_S
     while not httpx.get(f"{url}/api/status").json()["control"]["execution"]:
         assert time.monotonic() < deadline, "the tables were never seen"
         time.sleep(0.1)
+    assert httpx.get(f"{url}/readyz").status_code == 200
     process.send_signal(number)
     assert process.wait(DEADLINE_S) == 0
     assert process.stderr is not None

@@ -4,10 +4,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from assignor_core.skew import skew_of
 from streaming import tables
-from streaming.serve.snapshot import SnapshotReader, read_snapshot, to_json
+from streaming.serve.control_rows import ControlPart
+from streaming.serve.snapshot import PARTS, SnapshotReader, read_snapshot, to_json
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for, skewed_cluster
 
 START_MS = NOW_MS - 10 * WINDOW_MS
@@ -18,12 +20,49 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_without_tables_everything_is_empty(folder: Path) -> None:
+def test_without_tables_everything_is_empty_and_no_total_is_known(folder: Path) -> None:
+    (folder / "tables").mkdir()
     snapshot = read_snapshot(settings_for(folder), NOW_MS)
     assert snapshot.load.window_end_ms is None
     assert snapshot.completeness is None
+    assert snapshot.brokers_expected is None
     assert not snapshot.failures
     assert not snapshot.groups.topics
+    assert snapshot.control == ControlPart(), "a volume may be yet to be mounted there"
+
+
+def test_of_tables_that_control_has_yet_to_make_nothing_was_counted(folder: Path) -> None:
+    settings = settings_for(folder)
+    Synthetic(settings.storage.tables).broker_load(START_MS, {1: 10.0})
+    control = read_snapshot(settings, NOW_MS).control
+    assert (control.decisions, control.failures, control.planning_seconds) == ({}, 0, ())
+
+
+def test_a_folder_that_is_not_there_is_told_of_every_part_in_one_line(folder: Path) -> None:
+    settings = settings_for(folder)
+    reader = SnapshotReader(settings)
+    with capture_logs() as logged:
+        away = reader.read(NOW_MS)
+        reader.read(NOW_MS)
+    assert away.failures.keys() == set(PARTS)
+    assert "is its volume mounted" in away.failures["load"]
+    assert (away.control, away.brokers_expected) == (ControlPart(), None)
+    assert [row["event"] for row in logged] == ["snapshot_part_failed"]
+    skewed_cluster(Synthetic(settings.storage.tables), NOW_MS)
+    with capture_logs() as logged:
+        assert not reader.read(NOW_MS).failures
+    assert [(row["event"], row["part"]) for row in logged] == [("snapshot_part_recovered", ", ".join(PARTS))]
+
+
+def test_a_folder_that_goes_away_is_told_and_its_figures_stay(folder: Path) -> None:
+    settings = settings_for(folder)
+    skewed_cluster(Synthetic(settings.storage.tables), NOW_MS)
+    reader = SnapshotReader(settings)
+    whole = reader.read(NOW_MS)
+    (folder / "tables").rename(folder / "elsewhere")
+    away = reader.read(NOW_MS)
+    assert away.failures.keys() == set(PARTS)
+    assert (away.load, away.control, away.streams) == (whole.load, whole.control, whole.streams)
 
 
 def test_figures_are_those_of_the_newest_closed_window(folder: Path) -> None:
@@ -98,6 +137,16 @@ def test_of_retained_records_only_where_some_were_deleted(folder: Path) -> None:
     assert ratios == {"young": None, "old": pytest.approx(40 / 50), "unknown": None}
 
 
+def test_when_retention_has_removed_all_that_was_unread_all_is_lost(folder: Path) -> None:
+    settings = settings_for(folder)
+    synthetic = Synthetic(settings.storage.tables)
+    rows = [("lost", "t", 0, 60, 100), ("in time", "t", 0, 100, 100), ("unknown", "t", 0, None, 100)]
+    synthetic.group_lag(START_MS, rows, log_start_offset=100)
+    synthetic.group_lag(START_MS, [("unused", "u", 0, 0, 0)], log_start_offset=0)
+    ratios = {row.group: row.retention_ratio for row in read_snapshot(settings, NOW_MS).groups.topics}
+    assert ratios == {"lost": 1.0, "in time": 0.0, "unknown": None, "unused": None}
+
+
 def test_totals_are_counted_once_and_survive_a_restart(folder: Path) -> None:
     settings = settings_for(folder)
     synthetic = Synthetic(settings.storage.tables)
@@ -141,6 +190,33 @@ def test_an_execution_is_under_way_until_it_is_done(folder: Path) -> None:
     assert third.execution_seconds == (5.0,)
     synthetic.event(NOW_MS + 9_000, 0, "refused", execution_id="e-2")
     assert reader.read(NOW_MS).control.failures == 1
+
+
+def test_a_plan_that_waits_for_its_turn_does_not_hide_the_one_that_is_carried_out(folder: Path) -> None:
+    settings = settings_for(folder)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.event(NOW_MS - 90_000, 0, "started", execution_id="e-0")
+    synthetic.event(NOW_MS - 80_000, 1, "done", execution_id="e-0")
+    synthetic.event(NOW_MS, 0, "started")
+    synthetic.event(NOW_MS + 1_000, 0, "approved", execution_id="e-2")
+    synthetic.event(NOW_MS + 2_000, 1_000_000, "abort_requested", execution_id="e-2")
+    shown = read_snapshot(settings, NOW_MS).control
+    assert shown.execution is not None
+    assert (shown.execution["execution_id"], shown.execution["under_way"]) == ("e-1", True)
+    assert [row["execution_id"] for row in shown.events] == ["e-1"]
+    synthetic.event(NOW_MS + 3_000, 1, "done")
+    newest = read_snapshot(settings, NOW_MS).control.execution
+    assert newest is not None
+    assert newest["execution_id"] == "e-2"
+
+
+def test_rejected_records_of_a_foreign_topic_are_those_of_a_query_that_reads_it(folder: Path) -> None:
+    settings = settings_for(folder, topics={"foreign": {"telegraf": "telegraf-json"}})
+    synthetic = Synthetic(settings.storage.tables)
+    for topic in ("rebalancer.byte-rate", "rebalancer.consumer-lag", "telegraf", "read-no-more"):
+        synthetic.rejected(NOW_MS, ["not_json"], topic)
+    counts = {("byte_rate", "not_json"): 2, ("consumer_lag", "not_json"): 1, ("other", "not_json"): 1}
+    assert read_snapshot(settings, NOW_MS).streams.rejected == counts
 
 
 def test_a_part_that_breaks_keeps_its_figures_and_is_named(folder: Path) -> None:
