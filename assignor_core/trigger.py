@@ -100,11 +100,14 @@ class TriggerState:
     """Plan that waits for a maintenance window; the caller's to set and clear."""
     waiting_load: float = 0.0
     """Mean load it was made at: a plan made at a higher one takes its place."""
+    waiting_failed: tuple[int, ...] = ()
+    """Brokers whose replicas it makes anew since they have failed; none where it is for skew."""
 
     def __post_init__(self) -> None:
         # JSON, in which the state is kept, knows lists only.
         pairs = tuple((int(broker), int(since_ms)) for broker, since_ms in self.missing_since_ms)
         object.__setattr__(self, "missing_since_ms", pairs)
+        object.__setattr__(self, "waiting_failed", tuple(self.waiting_failed))
 
 
 @dataclass(frozen=True, slots=True)

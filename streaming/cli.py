@@ -1,9 +1,11 @@
 """The command `rebalancer`: which commands there are, and how errors become one line and an exit code.
 
 Commands are loaded when they are called, so that `rebalancer assign` starts without Spark, Kafka or Delta. Exit codes:
-0 done, 1 failed, 2 wrong use or bad input, 3 refused for safety. `sys.exit` occurs nowhere else.
+0 done, 1 failed, 2 wrong use or bad input, 3 refused for safety. Commands return them; none ends the process itself.
 """
 
+import atexit
+import errno
 import importlib
 import os
 import signal
@@ -26,7 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lag": ("streaming.commands.lag:lag", "Consumer groups by verdict, worst first, and why."),
     "plan": ("streaming.commands.plan:plan", "A plan from the newest windows, or from a cluster model."),
     "apply": ("streaming.commands.apply:apply", "Carry out exactly that plan."),
-    "abort": ("streaming.commands.apply:abort", "Stop the execution under way and restore."),
+    "abort": ("streaming.commands.apply:abort", "Stop the execution under way; finished moves stay."),
     "drain": ("streaming.commands.lifecycle:drain", "Empty a broker, and keep it empty."),
     "add": ("streaming.commands.lifecycle:add", "Give a new or drained broker its share."),
     "backtest": ("streaming.commands.backtest:backtest", "The trigger over the load of the past, under any settings."),
@@ -37,6 +39,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sql": ("streaming.commands.sql:sql", "SELECT over the Delta tables, no Spark needed."),
     "config": ("streaming.commands.config:config", "Effective settings and where each came from."),
 }
+
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What standard output answers where a file is behind it that takes no more."""
 
 
 class LazyCommands(click.Group):
@@ -68,6 +74,7 @@ def rebalancer() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; returns the exit code and prints errors as one line on standard error."""
+    stdout = sys.stdout
     try:
         result = rebalancer.main(list(arguments), prog_name="rebalancer", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -77,17 +84,22 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _fail(error.format_message(), 2)
     except (click.Abort, KeyboardInterrupt):
-        return _fail("interrupted; what was started has been ended", 128 + signal.SIGINT)
+        return _fail("interrupted", 128 + signal.SIGINT)
     except InputError as error:
         return _fail(str(error), 2)
     except RebalancerError as error:
         return _fail(str(error), error.exit_code)
     except CoreError as error:
         return _fail(str(error), 1)
-    except BrokenPipeError:
-        # The reader (head, less) has gone; Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except SystemExit as leaving:
+        # A reader that has gone (head, less) has all it wanted. click leaves with 1 then, and with a stream of its own
+        # in the place of standard output; rich while it handles the broken pipe.
+        gone = sys.stdout is not stdout or isinstance(leaving.__context__, BrokenPipeError)
+        return 0 if gone else int(leaving.code or 0)
+    except OSError as error:
+        if error.errno not in NO_ROOM or error.filename is not None:
+            raise
+        return _fail(f"output can't be written: {error.strerror}", 1)
 
 
 def _fail(message: str, code: int) -> int:
@@ -96,5 +108,22 @@ def _fail(message: str, code: int) -> int:
 
 
 def main() -> None:
-    """Entry point of the console script."""
-    sys.exit(run(sys.argv[1:]))
+    """Entry point of the console script. Ends the process without Python's own end.
+
+    Threads of Arrow and delta-rs may still run then, and on a busy machine now and then one of them is torn down in a
+    way that aborts the process (134) after all was done. What asked to be called at exit is; a command that has ended
+    has nothing else left, its brokers, JVM and child processes are ended by itself.
+    """
+    # Whoever closes them (`>&-`) wants nothing printed; to Python and the libraries it would be an error.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    code = run(sys.argv[1:])
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            pass
+        except OSError as error:
+            code = code or _fail(f"output can't be written: {error.strerror}", 1)
+    os._exit(code)

@@ -21,6 +21,7 @@ LEADER_RATE = "leader.replication.throttled.rate"
 FOLLOWER_RATE = "follower.replication.throttled.rate"
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+EVERY_REPLICA = "*"
 
 PREFERRED = 0
 ALREADY_DONE = ("NoReassignmentInProgressError",)
@@ -118,7 +119,7 @@ class Cluster:
     def set_throttled_replicas(
         self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
-        """Name replicas whose copying is throttled; entries of others stay."""
+        """Name replicas whose copying is throttled; entries of others stay. Topics that are gone are left out."""
         self._change_replica_lists("APPEND", leaders, followers)
 
     def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
@@ -146,21 +147,20 @@ class Cluster:
         alive = {broker["broker_id"] for broker in self._brokers()}
         deleted = {LEADER_RATE: ("DELETE", None), FOLLOWER_RATE: ("DELETE", None)}
         self._alter(ConfigResourceType.BROKER, {str(broker): dict(deleted) for broker in brokers if broker in alive})
-        with _translated("list topics"):
-            existing = set(self._admin.list_topics())
-        kept = [
-            {topic: entries for topic, entries in side.items() if topic in existing} for side in (leaders, followers)
-        ]
-        self._change_replica_lists("SUBTRACT", *kept)
+        self._change_replica_lists("SUBTRACT", leaders, followers)
         return sorted(set(brokers) - alive)
 
     def _change_replica_lists(
         self, operation: str, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
+        """A list that somebody has set to `*` stays: it names ours too, and Kafka refuses any entry beside it."""
+        with _translated("list topics"):
+            existing = set(self._admin.list_topics())
+        present = self.throttled_replicas(existing & {*leaders, *followers})
         changes: dict[str, dict[str, tuple[str, str | None]]] = defaultdict(dict)
         for setting, side in ((LEADER_REPLICAS, leaders), (FOLLOWER_REPLICAS, followers)):
             for topic, entries in side.items():
-                if entries:
+                if entries and topic in existing and present.get((topic, setting)) != EVERY_REPLICA:
                     text = ",".join(f"{partition}:{broker}" for partition, broker in sorted(entries))
                     changes[topic][setting] = (operation, text)
         self._alter(ConfigResourceType.TOPIC, changes)

@@ -2,19 +2,21 @@
 
 The file is YAML (JSON is YAML too). An environment variable is `REBALANCER_` and the path joined by two underscores:
 `REBALANCER_KAFKA__BOOTSTRAP_SERVERS=broker-1:9092,broker-2:9092`. A variable without two underscores is nobody's:
-Kubernetes sets `REBALANCER_PORT` and the like for a service of that name. Keys that don't exist are refused, wherever
-they come from. What is allowed stands in `streaming.settings`.
+Kubernetes sets `REBALANCER_PORT` and the like for a service of that name. It is refused only where it is a setting but
+for the second underscore. Keys that don't exist are refused, wherever they come from. `null`, or nothing, unsets what
+may be without a value. What is allowed stands in `streaming.settings`.
 """
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from streaming.errors import UsageProblem
@@ -43,7 +45,7 @@ class Effective:
 
 
 def load_settings(file: Path | None, flags: Mapping[str, object] | None = None) -> Settings:
-    """Effective settings; `flags` by dotted key (None values don't count). Raises UsageProblem in one line."""
+    """Effective settings; `flags` by dotted key, text as it was typed. Raises UsageProblem in one line."""
     return load_effective(file, flags, os.environ).settings
 
 
@@ -54,12 +56,16 @@ def load_effective(file: Path | None, flags: Mapping[str, object] | None, enviro
     if file is not None:
         _merge(merged, _read_file(file), origins, f"file {file}")
     for name, value in sorted(environment.items()):
-        if name.startswith(ENVIRONMENT_PREFIX) and NESTING in name[len(ENVIRONMENT_PREFIX) :]:
+        if not name.startswith(ENVIRONMENT_PREFIX):
+            continue
+        if NESTING in name[len(ENVIRONMENT_PREFIX) :]:
             path = name[len(ENVIRONMENT_PREFIX) :].lower().split(NESTING)
             _merge(merged, _nest(path, _from_text(path, value)), origins, f"environment {name}")
+        else:
+            _check_underscores(name, value)
     for key, flag in (flags or {}).items():
-        if flag is not None:
-            _merge(merged, _nest(key.split("."), flag), origins, "flag")
+        path = key.split(".")
+        _merge(merged, _nest(path, _from_flag(path, flag) if isinstance(flag, str) else flag), origins, "flag")
     try:
         return Effective(Settings.model_validate(merged), origins)
     except ValidationError as error:
@@ -88,6 +94,8 @@ class _StrictLoader(yaml.SafeLoader):
         seen: set[object] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                raise yaml.constructor.ConstructorError(None, None, f"{key!r} can't be a key", key_node.start_mark)
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} stands twice", key_node.start_mark)
             seen.add(key)
@@ -101,6 +109,8 @@ def _read_file(file: Path) -> Nested:
         raise UsageProblem(f"settings file {file}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UsageProblem(f"settings file {file}: is not UTF-8 text") from None
+    except (ValueError, RecursionError) as error:  # a day like 2026-02-30, brackets without end
+        raise UsageProblem(f"settings file {file}: {error}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
@@ -129,24 +139,52 @@ def _merge(into: Nested, new: Nested, origins: dict[str, str], origin: str, pref
             origins[path] = origin
 
 
+def _check_underscores(name: str, value: str) -> None:
+    """Refuse the one slip that would go unseen: a setting's own name with one underscore too few."""
+    meant = {key.replace(".", "_").upper(): key for key in flatten(Settings())}.get(name[len(ENVIRONMENT_PREFIX) :])
+    # REBALANCER_SERVE_PORT=tcp://… is set by Kubernetes for a service called rebalancer-serve.
+    if meant is not None and "://" not in value:
+        right = ENVIRONMENT_PREFIX + meant.replace(".", NESTING).upper()
+        raise UsageProblem(f"environment {name}: is no setting; did you mean {right}?")
+
+
 def _from_text(path: list[str], value: str) -> object:
     """A list's value may be given as `a,b`; JSON is taken as such; the rest is for pydantic to convert."""
-    if value[:1] in "[{" and value:
-        try:
-            return yaml.safe_load(value)
-        except yaml.YAMLError:
-            return value
-    annotation = _annotation(path)
-    return [part.strip() for part in value.split(",")] if get_origin(annotation) is list else value
+    types = _types(path)
+    if value in ("", "null") and NoneType in types:
+        return None
+    if value[:1] in ("[", "{"):
+        return _from_yaml(value)
+    if list in types:
+        return [part.strip() for part in value.split(",")] if value.strip() else []
+    return value
 
 
-def _annotation(path: list[str]) -> object:
-    model: object = Settings
+def _from_flag(path: list[str], value: str) -> object:
+    """The same, but YAML counts: `"a"` and `[1, 2]`. A number in the place of a text is a text: a name, a password."""
+    found = _from_text(path, value)
+    if found != value or (_types(path) & {str, SecretStr, Path} and value[:1] not in ('"', "'")):
+        return found
+    return _from_yaml(value)
+
+
+def _from_yaml(value: str) -> object:
+    try:
+        return yaml.safe_load(value)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError):
+        return value
+
+
+def _types(path: list[str]) -> set[object]:
+    """Types that the setting takes, without what they hold; none where there is no such setting."""
+    annotation: object = Settings
     for part in path:
-        field = model.model_fields.get(part) if isinstance(model, type) and issubclass(model, BaseModel) else None
-        model = field.annotation if field else None
-    arguments = get_args(model)
-    return arguments[0] if arguments and get_origin(arguments[0]) is list else model
+        known = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+        field = annotation.model_fields.get(part) if known else None  # type: ignore[attr-defined]
+        annotation = field.annotation if field else None
+    options = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    bare = (get_args(option)[0] if get_origin(option) is Annotated else option for option in options)
+    return {get_origin(option) or option for option in bare}
 
 
 def _message(error: ValidationError, effective: Effective) -> str:

@@ -4,6 +4,7 @@ Owns how events look, not what is logged. docs/logs.md lists the events.
 """
 
 import logging
+import os
 import re
 import sys
 from collections.abc import MutableMapping
@@ -29,7 +30,7 @@ def configure_logging(settings: LogSettings) -> None:
     rendering: list[structlog.typing.Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if settings.format == "json"
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))]
     )
     structlog.configure(
         processors=[*common, *rendering],
@@ -66,5 +67,5 @@ def _adopt_libraries(
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(max(level, logging.WARNING))
-    # The client tells of every refused connection several times a second; we tell once what it means.
-    logging.getLogger("kafka").setLevel(logging.ERROR if level > logging.DEBUG else logging.DEBUG)
+    # The client tells of every refused connection several times a second, as errors too; we tell once what it means.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL if level > logging.DEBUG else logging.DEBUG)

@@ -1,10 +1,10 @@
 """`rebalancer apply PLAN` and `rebalancer abort`: a person acts.
 
 `apply` writes the approval into the journal. Where a control is running it carries the plan out, and this command
-follows; where none is (or it has died), this command takes the lease and does it itself.
+follows; where none is (or it has died), this command takes the lease and does what control would: what is open has its
+turn, one after the other. A command that ends before its execution says so.
 """
 
-import json
 import signal
 import threading
 import time
@@ -14,16 +14,20 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
+import structlog
 
-from streaming.commands.options import settings_from, settings_options
-from streaming.errors import UsageProblem
+from streaming.commands.options import in_use, settings_from, settings_options
+from streaming.errors import LeaseLost, UsageProblem
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
     from streaming.cluster import Cluster
+    from streaming.control.carrier import Carrier
     from streaming.control.journal import Journal
     from streaming.control.lease import Lease
-    from streaming.control.records import ExecutionRecord, PlanRecord
+    from streaming.control.records import ExecutionRecord
+
+log = structlog.get_logger()
 
 POLL_INTERVAL_S = 1.0
 
@@ -36,6 +40,7 @@ POLL_INTERVAL_S = 1.0
 def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes: bool, revalidate: bool) -> int:
     """Carry out exactly that plan: PLAN is a plan's id (or its beginning), or a file that `rebalancer plan` wrote."""
     from streaming.cluster import Cluster
+    from streaming.commands.tables_there import check_tables
     from streaming.control.journal import Journal, owner
     from streaming.control.lease import Lease
     from streaming.control.policies import may_act, next_opening
@@ -45,8 +50,20 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
     settings = settings_from(config_file, assignments)
     configure_logging(settings.log)
     journal = Journal(settings)
-    approved = journal.plan(_import_plan(plan, journal) if Path(plan).is_file() else plan)
+    from_file = Path(plan).is_file()
+    if not from_file:
+        check_tables(settings)
+    approved = journal.plan(_import_plan(plan, journal, settings) if from_file else plan)
     _show(approved.json)
+    for other in journal.open_executions(now_ms=_now_ms()):
+        turn = (
+            "it goes on"
+            if other.plan_id == approved.plan.plan_id
+            else "this plan waits for its end, which rebalancer abort brings"
+        )
+        click.echo(
+            f"Execution {other.execution_id} is open ({other.last_event}: {other.events[-1]['detail']}): {turn}."
+        )
     if not may_act(settings, _now_ms()):
         click.echo(f"No maintenance window is open: this plan does not wait for {next_opening(settings, _now_ms())}.")
     if not yes and not click.confirm("Carry out this plan on the live cluster?"):
@@ -56,28 +73,35 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
     try:
         with lease.kept():
             cluster = Cluster(admin, lease.check)
-            record = journal.approve(approved, f"a person ({owner()})", now_ms=_now_ms())
-            _Following(cluster, journal, lease, settings).to_the_end(record, approved)
-        if record.last_event == "refused" and revalidate:
+            following = _Following(cluster, journal, lease, settings)
+            # A second one for the same plan would take the throttle of the first for somebody else's.
+            own = (row for row in journal.open_executions(now_ms=_now_ms()) if row.plan_id == approved.plan.plan_id)
+            record = next(own, None) or journal.approve(approved, f"a person ({owner()})", now_ms=_now_ms())
+            end = following.to_the_end(record)
+        if end["event"] == "refused" and revalidate:
             _propose_again(cluster, journal, settings)
     finally:
         admin.close()
-    click.echo(f"{record.last_event}: {record.events[-1]['detail']}")
-    return {"done": 0, "measured": 0, "refused": 3}.get(record.last_event, 1)
+    click.echo(f"{end['event']}: {end['detail']}")
+    return {"done": 0, "refused": 3}.get(end["event"], 1)
 
 
 @click.command()
 @settings_options
 def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
-    """Stop the execution under way, cancel its moves in flight and take its throttles away."""
+    """Stop what is being carried out: cancel moves in flight, take throttles away. Finished moves stay."""
     from streaming.cluster import Cluster
+    from streaming.commands.tables_there import check_tables
     from streaming.control.journal import Journal
     from streaming.control.lease import Lease
     from streaming.kafka_clients import admin_client
+    from streaming.logs import configure_logging
 
     settings = settings_from(config_file, assignments)
+    configure_logging(settings.log)
+    check_tables(settings)
     journal = Journal(settings)
-    running = [record for record in journal.executions(now_ms=_now_ms()) if not record.ended]
+    running = journal.open_executions(now_ms=_now_ms())
     if not running:
         click.echo("nothing is being executed")
         return 0
@@ -88,58 +112,78 @@ def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
             following = _Following(Cluster(admin, lease.check), journal, lease, settings)
             for record in running:
                 journal.request_abort(record, now_ms=_now_ms())
-                following.to_the_end(record, journal.plan(record.plan_id))
-                click.echo(f"{record.execution_id}: {record.last_event}: {record.events[-1]['detail']}")
+            for record in running:
+                end = following.to_the_end(record)
+                click.echo(f"{record.execution_id}: {end['event']}: {end['detail']}")
     finally:
         admin.close()
-    return 0 if all(record.ended for record in running) else 1
+    return 0
 
 
 class _Following:
-    """Watches an execution to its end; carries it out where no control does, or the one that did is gone."""
+    """Watches executions to their ends; carries out what is open where no control does, or the one that did is gone.
+
+    From its making on Ctrl-C asks for an abort of what is watched, a second one leaves.
+    """
 
     def __init__(self, cluster: "Cluster", journal: "Journal", lease: "Lease", settings: Settings) -> None:
-        from streaming.control.executor import Executor
-
-        self._executor = Executor(cluster, journal, settings)
+        self._cluster = cluster
         self._journal = journal
         self._lease = lease
+        self._settings = settings
+        self._carrier: Carrier | None = None
         self._interrupted = threading.Event()
+        self._worked_s = time.monotonic()
         self._shown = -1
-
-    def to_the_end(self, record: "ExecutionRecord", approved: "PlanRecord") -> None:
-        """Ctrl-C asks for an abort, a second one leaves; raises what the cluster and the tables raise."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
-        ours = False
-        while not record.ended:
-            self._read(record)
-            if not ours and self._lease.try_acquire():
-                ours = True
-                self._read(record)
-                if not record.ended and record.last_event != "approved":
-                    self._executor.resume(record, approved.plan, now_ms=_now_ms())
-            if ours and not record.ended:
-                self._act(record, approved)
-            self._show_progress(record)
+
+    def to_the_end(self, record: "ExecutionRecord") -> Mapping[str, Any]:
+        """The event that ends it. Whoever leaves before, by an error or a second Ctrl-C, is told that it stays open."""
+        from streaming.control.records import ENDED
+
+        try:
+            while not record.ended:
+                self._poll(record)
+        finally:
             if not record.ended:
-                time.sleep(POLL_INTERVAL_S)
+                hint = f"to stop it: rebalancer abort{in_use()}"
+                click.echo(f"execution {record.execution_id} stays open ({record.last_event}); {hint}", err=True)
+        return next(event for event in record.events if event["event"] in ENDED)
 
-    def _act(self, record: "ExecutionRecord", approved: "PlanRecord") -> None:
-        if record.last_event == "approved":
-            self._executor.begin(record, approved, now_ms=_now_ms())
-        else:
-            self._executor.tick(record, approved.plan, now_ms=_now_ms())
+    def _poll(self, record: "ExecutionRecord") -> None:
+        """One step. What fails is tried again, as by control, for as long as an execution may last; then it raises."""
+        from streaming.control.carrier import TRIED_AGAIN
 
-    def _read(self, record: "ExecutionRecord") -> None:
-        """What the journal says now; a wish to stop is written there, whoever carries it out."""
-        known = next(
-            row for row in self._journal.executions(now_ms=_now_ms()) if row.execution_id == record.execution_id
-        )
-        if self._interrupted.is_set() and not known.abort_requested:
-            self._journal.request_abort(known, now_ms=_now_ms())
-        record.abort_requested = known.abort_requested or self._interrupted.is_set()
-        record.events[:] = known.events
+        try:
+            self._step(record)
+            self._worked_s = time.monotonic()
+        except (LeaseLost, *TRIED_AGAIN) as error:
+            self._carrier = None  # the next one finds in the journal what has come of it
+            if time.monotonic() - self._worked_s > self._settings.control.execution_deadline_ms / 1000:
+                raise
+            log.warning("tick_failed", error=str(error))
+        if not record.ended:
+            time.sleep(POLL_INTERVAL_S)
+
+    def _step(self, record: "ExecutionRecord") -> None:
+        if self._interrupted.is_set() and not record.abort_requested:
+            self._journal.request_abort(record, now_ms=_now_ms())
+        if not self._lease.held:
+            self._carrier = None
+            self._lease.try_acquire()
+        if self._lease.held:
+            self._carrier = self._carrier or self._new_carrier()
+            self._carrier.tick(now_ms=_now_ms())
+        known = self._journal.execution(record.execution_id)
+        record.events[:], record.abort_requested = known.events, known.abort_requested
+        self._show_progress(record)
+
+    def _new_carrier(self) -> "Carrier":
+        from streaming.control.carrier import Carrier
+        from streaming.control.executor import Executor
+
+        return Carrier(Executor(self._cluster, self._journal, self._settings), self._journal)
 
     def _show_progress(self, record: "ExecutionRecord") -> None:
         last = record.events[-1]
@@ -153,17 +197,23 @@ class _Following:
         self._interrupted.set()
 
 
-def _import_plan(file: str, journal: "Journal") -> str:
-    """Put a plan from a file into the tables; its content must match its id."""
-    from assignor_core.plan import plan_from_json
+def _import_plan(file: str, journal: "Journal", settings: Settings) -> str:
+    """Put a plan from a file into the tables, once all of it is checked; returns its id."""
+    from streaming.commands.plan_file import read_plan_file
 
-    try:
-        content = json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageProblem(f"plan file {file}: {error}") from None
-    plan_id = plan_from_json(content).plan_id
-    journal.write_plan(content, decision=None, window=None, now_ms=_now_ms())
+    content = read_plan_file(file, settings.kafka.cluster_name)
+    plan_id: str = content["plan_id"]
+    if not _is_kept(content, journal):
+        journal.write_plan(content, decision=None, window=None, now_ms=_now_ms())
     return plan_id
+
+
+def _is_kept(content: Mapping[str, Any], journal: "Journal") -> bool:
+    """Whether this very plan was made on the live cluster and kept then: it has its age, which a file doesn't tell."""
+    try:
+        return "observed" in content and journal.plan(content["plan_id"]).json == content
+    except UsageProblem:
+        return False
 
 
 def _propose_again(cluster: "Cluster", journal: "Journal", settings: Settings) -> None:
@@ -171,15 +221,16 @@ def _propose_again(cluster: "Cluster", journal: "Journal", settings: Settings) -
 
     proposal = propose_now(cluster, cluster.describe(), settings, now_ms=_now_ms())
     journal.write_plan(proposal.json, decision=None, window=None, now_ms=_now_ms())
-    click.echo(f"a new plan was made; to carry it out: rebalancer apply {proposal.plan.plan_id[:12]}")
+    click.echo(f"a new plan was made; to carry it out: rebalancer apply {proposal.plan.plan_id[:12]}{in_use()}")
     _show(proposal.json)
 
 
 def _show(plan: Mapping[str, Any]) -> None:
-    before, after = plan["skew_before"]["bytes_in"]["max_over_mean"], plan["skew_after"]["bytes_in"]["max_over_mean"]
+    before, after = (plan[when].get("bytes_in", {}).get("max_over_mean") for when in ("skew_before", "skew_after"))
+    known = before is not None and after is not None
     click.echo(
         f"plan {plan['plan_id'][:12]}: {len(plan['movements'])} movements, {plan['bytes_to_move']:,.0f} bytes, "
-        f"bytes_in max/mean {before:.3f} -> {after:.3f}"
+        + (f"bytes_in max/mean {before:.3f} -> {after:.3f}" if known else "which doesn't say what it does to the skew")
     )
 
 

@@ -1,6 +1,7 @@
 """`rebalancer backtest`: the trigger over the load that the tables have kept, under these settings or others."""
 
 import json
+import math
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -12,11 +13,16 @@ from streaming.errors import UsageProblem
 from streaming.settings import Settings
 
 HOUR_MS = 3_600_000
+HOURS_MAX = 24 * 366 * 10
 
 
 @click.command()
 @click.option(
-    "--hours", type=click.FloatRange(min=0, min_open=True), default=168.0, show_default=True, help="So far back."
+    "--hours",
+    type=click.FloatRange(min=0, min_open=True, max=HOURS_MAX),
+    default=168.0,
+    show_default=True,
+    help="So far back.",
 )
 @settings_options
 @json_option
@@ -30,6 +36,8 @@ def backtest(hours: float, config_file: Path | None, assignments: tuple[str, ...
     from streaming.control.policies import trigger_policy
     from streaming.control.replaying import recorded_trace
 
+    if math.isnan(hours):
+        raise UsageProblem(f"--hours {hours}: is no number, allowed is above 0 to {HOURS_MAX}")
     settings = settings_from(config_file, assignments)
     trace = recorded_trace(settings, since_ms=time.time_ns() // 1_000_000 - round(hours * HOUR_MS))
     if not trace.window_end_ms:

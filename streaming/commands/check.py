@@ -18,6 +18,7 @@ from streaming.errors import RebalancerError
 from streaming.jars import class_path, java_command
 from streaming.kafka_clients import admin_client
 from streaming.permissions import ROLES, missing_permissions
+from streaming.places import local_folder
 from streaming.schemas import TABLES
 from streaming.settings import Settings
 
@@ -97,9 +98,9 @@ def _guarded(name: str, run: Callable[[], tuple[bool, str]]) -> Finding:
 
 
 def _writable(root: str) -> tuple[bool, str]:
-    if "://" in root:
+    folder = local_folder(root)
+    if folder is None:
         return True, f"{root} is not a local folder: not tried"
-    folder = Path(root)
     existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     probe = existing / f".rebalancer-check-{time.time_ns()}"
     try:

@@ -22,12 +22,9 @@ def config(config_file: Path | None, assignments: tuple[str, ...], as_json: bool
             json.dumps([{"key": key, "value": value, "origin": origin} for key, value, origin in rows], indent=2)
         )
         return 0
-    from rich.console import Console
-    from rich.table import Table
+    from streaming.commands.console import print_whole
 
-    table = Table("setting", "value", "from", box=None, pad_edge=False)
-    for key, value, origin in rows:
-        style = None if origin == "default" else "bold"
-        table.add_row(key, "" if value is None else str(value), origin, style=style)
-    Console(soft_wrap=True).print(table)
+    shown = [(key, "" if value is None else str(value), origin) for key, value, origin in rows]
+    styles = ["" if origin == "default" else "bold" for _, _, origin in rows]
+    print_whole(("setting", "value", "from"), shown, styles)
     return 0

@@ -22,8 +22,7 @@ def demo(home: Path, records: int, rate: float, topics: str, keep: bool) -> int:
     \b
     Exit code 0: balanced within 1.05 as measured on the brokers, and no acknowledged record lost.
     """
-    from rich.console import Console
-
+    from streaming.commands.console import console
     from streaming.demo.run import Demo, DemoOrder
     from streaming.demo.scenario import Scenario
 
@@ -31,4 +30,4 @@ def demo(home: Path, records: int, rate: float, topics: str, keep: bool) -> int:
     if len(names) != 2 or not all(names) or names[0] == names[1]:
         raise click.BadParameter(f"{topics!r} is not two different names, like topic-A,topic-B", param_hint="--topics")
     scenario = Scenario(topic_a=names[0], topic_b=names[1], records_per_sec=rate)
-    return Demo(DemoOrder(home, scenario, records, keep), Console()).run()
+    return Demo(DemoOrder(home, scenario, records, keep), console()).run()

@@ -17,9 +17,6 @@ from streaming.settings import Settings
 if TYPE_CHECKING:
     from streaming.lag import LagPicture
 
-WIDTH_IN_FILES = 240
-"""One line a group stays one line where no terminal folds it."""
-
 Row = Mapping[str, Any]
 
 
@@ -41,19 +38,19 @@ def lag(
     as_json: bool,
 ) -> int:
     """Consumer groups by verdict, worst first, and why. Reads the tables; needs neither Spark nor the cluster."""
+    from streaming.commands.tables_there import check_tables
+
     settings = settings_from(config_file, assignments)
-    found = read_lag(settings, group_id=group_id, matches=_pattern(pattern), burrow=compat is not None)
+    matches = _pattern(pattern)
+    check_tables(settings)
+    found = read_lag(settings, group_id=group_id, matches=matches, burrow=compat is not None)
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return 0
-    from rich.console import Console
-
+    from streaming.commands.console import console
     from streaming.commands.lag_view import drawn
 
-    console = Console()
-    if not console.is_terminal:
-        console.width = WIDTH_IN_FILES
-    console.print(drawn(found, now_ms=time.time_ns() // 1_000_000))
+    console().print(drawn(found, now_ms=time.time_ns() // 1_000_000))
     return 0
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming.commands.apply import apply
-from streaming.commands.options import json_option, settings_from, settings_options
+from streaming.commands.options import in_use, json_option, settings_from, settings_options
 from streaming.commands.plan_model import show
 from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.settings import Settings
@@ -77,7 +77,7 @@ def _run(
     show(result, out_file=None, as_json=as_json or not sys.stdout.isatty())
     moves, problems = len(result["movements"]), result["problems"]
     if not carry_out:
-        _tell(f"nothing has been changed; to carry it out: rebalancer {context.info_name} {broker} --apply")
+        _tell(f"nothing has been changed; to carry it out: rebalancer {context.info_name} {broker} --apply{in_use()}")
         return 0
     if problems and policy is not None:
         raise RefusedForSafety(f"broker {broker} can't be emptied: {problems[0]}")

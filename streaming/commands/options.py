@@ -1,10 +1,12 @@
 """Options that several commands share."""
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from streaming.config import load_settings
 from streaming.settings import Settings
@@ -26,7 +28,8 @@ set_option = click.option(
     "assignments",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Override one setting, for instance --set control.mode=observe; wins over file and environment.",
+    help="Override one setting, for instance --set control.mode=observe; wins over file and environment. "
+    "Lists as a,b; null or nothing unsets what may be without a value.",
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text for people.")
@@ -38,21 +41,28 @@ def settings_options(command: Command) -> Command:
 
 
 def flags_of(assignments: tuple[str, ...]) -> dict[str, object]:
-    """`--set` assignments by dotted key; values are read as YAML, so numbers and lists can be given."""
-    import yaml
-
+    """`--set` assignments by dotted key, values as they were typed."""
     flags: dict[str, object] = {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals or not key:
             raise click.BadParameter(f"{assignment!r} is not KEY=VALUE", param_hint="--set")
-        try:
-            flags[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            flags[key] = value
+        flags[key] = value
     return flags
 
 
 def settings_from(config_file: Path | None, assignments: tuple[str, ...] = ()) -> Settings:
     """Effective settings of a command line; raises UsageProblem in one line."""
     return load_settings(config_file, flags_of(assignments))
+
+
+def in_use() -> str:
+    """Settings that this command was given, as options for the next that it tells of: " --config FILE", or nothing."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return ""
+    file, assignments = context.params.get("config_file"), context.params.get("assignments") or ()
+    given = file is not None and context.get_parameter_source("config_file") is not ParameterSource.ENVIRONMENT
+    told = (one for one in assignments if not one.startswith("kafka.sasl_password="))
+    options = [*(("--config", str(file)) if given else ()), *(part for one in told for part in ("--set", one))]
+    return f" {shlex.join(options)}" if options else ""

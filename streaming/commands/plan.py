@@ -1,14 +1,21 @@
 """`rebalancer plan`: a plan from a cluster model, or from the newest windows and the live cluster."""
 
+import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming.commands.options import settings_from, settings_options
+from assignor_core.planner import PlannerPolicy
+from streaming.commands.options import flags_of, settings_from, settings_options
 from streaming.commands.plan_model import plan_from_model, policy_from, policy_options, read_model, show
+from streaming.config import load_effective
+from streaming.settings import Settings
+
+if TYPE_CHECKING:
+    from streaming.cluster import Cluster
 
 
 @click.command()
@@ -31,34 +38,54 @@ def plan(
 
     A plan from the live cluster is kept in the tables: `rebalancer apply PLAN_ID` carries it out.
     """
-    policy = policy_from(knobs)
+    policy_from(knobs)  # a wrong option is told before anything is read
     if model_file is not None:
-        result = plan_from_model(read_model(model_file), policy)
+        result = _plan_model(model_file, config_file, assignments, knobs)
     else:
         result = _plan_live(config_file, assignments, knobs)
     show(result, out_file=out_file, as_json=as_json or not sys.stdout.isatty())
     return 0
 
 
+def _plan_model(
+    model_file: str, config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]
+) -> dict[str, Any]:
+    """Limits of the settings count here too, which has none by default. Topics that are never moved do only where
+    somebody has named them: the default is the internal ones, and whoever puts those into a model means them.
+    """
+    from streaming.control.policies import planner_policy
+
+    effective = load_effective(config_file, flags_of(assignments), os.environ)
+    named = effective.origin("planner.excluded_topics") != "default"
+
+    def policy_for(topics: frozenset[str]) -> PlannerPolicy:
+        return policy_from(knobs, planner_policy(effective.settings, topics if named else ()), topics)
+
+    return plan_from_model(read_model(model_file), policy_for)
+
+
 def _plan_live(config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]) -> dict[str, Any]:
     from streaming.cluster import Cluster
-    from streaming.control.deciding import propose_now
-    from streaming.control.journal import Journal
-    from streaming.control.policies import planner_policy
     from streaming.kafka_clients import admin_client
 
     settings = settings_from(config_file, assignments)
-    now_ms = time.time_ns() // 1_000_000
     admin = admin_client(settings.kafka)
     try:
-        cluster = Cluster(admin)
-        live = cluster.describe()
-        topics = {topic for topic, _ in live.partitions}
-        excluded = planner_policy(settings, topics).excluded_topics | frozenset(knobs["excluded_topics"])
-        policy = policy_from({**knobs, "excluded_topics": excluded})
-        proposal = propose_now(cluster, live, settings, policy=policy, now_ms=now_ms)
+        return plan_on(Cluster(admin), settings, knobs, now_ms=time.time_ns() // 1_000_000)
     finally:
         admin.close()
+
+
+def plan_on(cluster: "Cluster", settings: Settings, knobs: dict[str, Any], *, now_ms: int) -> dict[str, Any]:
+    """The plan for the live `cluster` that control would make, but for what the options say; kept in the tables."""
+    from streaming.control.deciding import propose_now
+    from streaming.control.journal import Journal
+    from streaming.control.policies import planner_policy
+
+    live = cluster.describe()
+    topics = {topic for topic, _ in live.partitions}
+    policy = policy_from(knobs, planner_policy(settings, topics), topics)
+    proposal = propose_now(cluster, live, settings, policy=policy, now_ms=now_ms)
     if proposal.plan.movements:
         span = (proposal.windows[0].start_ms, proposal.windows[-1].end_ms)
         Journal(settings).write_plan(proposal.json, decision=None, window=span, now_ms=now_ms)

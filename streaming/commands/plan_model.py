@@ -3,11 +3,12 @@
 Knows no cluster and no table: only JSON in, JSON or text out, and the core in between. Imports stay light.
 """
 
+import difflib
 import gc
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from assignor_core.planner import PlannerPolicy, Statistic, propose
 
 STANDARD_INPUT = "-"
 ROWS_SHOWN = 20
+NO_SETTINGS = PlannerPolicy()
 
 Command = Callable[..., Any]
 
@@ -31,28 +33,69 @@ def policy_options(command: Command) -> Command:
     return command
 
 
-def policy_from(knobs: dict[str, Any]) -> PlannerPolicy:
-    """The policy of the options of `policy_options`.
+def policy_from(
+    knobs: dict[str, Any], settings: PlannerPolicy = NO_SETTINGS, topics: Collection[str] | None = None
+) -> PlannerPolicy:
+    """The policy of the options of `policy_options`; where they say nothing, that of the `settings`. Raises InputError
+    for options that contradict each other, and for one that names none of `topics`, where those are known.
 
     With --drain alone only the drained brokers' replicas move: a small plan, not a whole rebalance.
     """
+    _check_options(knobs)
+    if topics is not None:
+        _check_topics(knobs, settings, topics)
     drain = frozenset(knobs["drain"])
+    movements_max, bytes_max = knobs["movements_max"], knobs["bytes_max"]
     return PlannerPolicy(
         band=knobs["band"],
         statistic=Statistic(knobs["statistic"]),
         leaders_only=knobs["leaders_only"],
         only_brokers=frozenset(knobs["only_brokers"]) | drain,
         only_topics=frozenset(knobs["only_topics"]),
-        excluded_topics=frozenset(knobs["excluded_topics"]),
+        excluded_topics=frozenset(knobs["excluded_topics"]) | settings.excluded_topics,
         excluded_brokers=frozenset(knobs["excluded_brokers"]),
         drain=drain,
         add=frozenset(knobs["add"]),
-        movements_max=knobs["movements_max"],
-        bytes_max=knobs["bytes_max"],
+        movements_max=settings.movements_max if movements_max is None else movements_max,
+        bytes_max=settings.bytes_max if bytes_max is None else bytes_max,
         inflow_max=knobs["inflow_max"],
         throttle_bytes_per_sec=knobs["throttle_bytes_per_sec"],
     )
 
+
+def _check_options(knobs: dict[str, Any]) -> None:
+    """A plan that nothing may be moved by would look like a cluster that needs none."""
+    for one, other in CONTRADICTIONS:
+        both = sorted(set(knobs[one]) & set(knobs[other]))
+        if both:
+            raise InputError(f"{OPTIONS[one]} {both[0]} and {OPTIONS[other]} {both[0]} contradict each other")
+
+
+def _check_topics(knobs: dict[str, Any], settings: PlannerPolicy, topics: Collection[str]) -> None:
+    for name in ("only_topics", "excluded_topics"):
+        for topic in sorted(set(knobs[name]) - set(topics)):
+            close = difflib.get_close_matches(topic, topics, n=1, cutoff=0.6)
+            meant = f"; did you mean {close[0]!r}?" if close else ""
+            raise InputError(f"{OPTIONS[name]}: there is no topic {topic!r}{meant}")
+    for topic in sorted(set(knobs["only_topics"]) & settings.excluded_topics):
+        raise InputError(f"{OPTIONS['only_topics']} {topic}: planner.excluded_topics says that it is never moved")
+
+
+OPTIONS = {
+    "only_topics": "--only-topic",
+    "excluded_topics": "--exclude-topic",
+    "only_brokers": "--only-broker",
+    "excluded_brokers": "--exclude-broker",
+    "drain": "--drain",
+    "add": "--add",
+}
+CONTRADICTIONS = (
+    ("only_topics", "excluded_topics"),
+    ("only_brokers", "excluded_brokers"),
+    ("drain", "excluded_brokers"),
+    ("add", "excluded_brokers"),
+    ("drain", "add"),
+)
 
 _POLICY_OPTIONS = (
     click.option("--band", type=float, default=0.03, show_default=True, help="Most above a fair share, as a fraction."),
@@ -60,7 +103,12 @@ _POLICY_OPTIONS = (
         "--only-broker", "only_brokers", type=int, multiple=True, help="Relieve only this broker; repeatable."
     ),
     click.option("--only-topic", "only_topics", multiple=True, help="Move only this topic; repeatable."),
-    click.option("--exclude-topic", "excluded_topics", multiple=True, help="Never touch this topic; repeatable."),
+    click.option(
+        "--exclude-topic",
+        "excluded_topics",
+        multiple=True,
+        help="Never touch this topic, besides planner.excluded_topics; repeatable.",
+    ),
     click.option("--exclude-broker", "excluded_brokers", type=int, multiple=True, help="Leave it alone; repeatable."),
     click.option("--drain", type=int, multiple=True, help="Empty this broker, and move nothing else; repeatable."),
     click.option("--add", type=int, multiple=True, help="Move replicas only to this broker; repeatable."),
@@ -72,8 +120,10 @@ _POLICY_OPTIONS = (
         help="Of loads by window: plan on each of them, or on one figure.",
     ),
     click.option("--leaders-only", is_flag=True, help="Change leadership only: no bytes are copied."),
-    click.option("--max-movements", "movements_max", type=int, help="Most partitions changed."),
-    click.option("--max-bytes", "bytes_max", type=float, help="Most bytes copied."),
+    click.option(
+        "--max-movements", "movements_max", type=int, help="Most partitions changed.  [default: planner.movements_max]"
+    ),
+    click.option("--max-bytes", "bytes_max", type=float, help="Most bytes copied.  [default: planner.bytes_max]"),
     click.option("--max-inflow", "inflow_max", type=float, help="Most bytes copied to any one broker."),
     click.option("--throttle", "throttle_bytes_per_sec", type=float, help="Bytes/s per broker, to estimate durations."),
 )
@@ -88,8 +138,8 @@ def read_model(model_file: str) -> str:
         raise InputError(f"model {model_file}: {error}") from None
 
 
-def plan_from_model(text: str, policy: PlannerPolicy) -> dict[str, Any]:
-    """The contract's "Result of plan" for a model in JSON; raises InputError in one line."""
+def plan_from_model(text: str, policy_for: Callable[[frozenset[str]], PlannerPolicy]) -> dict[str, Any]:
+    """The contract's "Result of plan" for a model in JSON, by the policy of its topics; raises InputError."""
     # Millions of small objects that all stay alive: walking them again and again takes longer than making them.
     collecting = gc.isenabled()
     gc.disable()
@@ -100,6 +150,7 @@ def plan_from_model(text: str, policy: PlannerPolicy) -> dict[str, Any]:
             raise InputError(f"model: found no valid JSON: {error}") from None
         cluster = cluster_from_json(obj)
         del obj
+        policy = policy_for(frozenset(partition.topic for partition in cluster.partitions))
         began = time.perf_counter()
         plan = propose(cluster, policy)
         elapsed_ms = (time.perf_counter() - began) * 1000
@@ -123,28 +174,29 @@ def show(result: dict[str, Any], *, out_file: Path | None, as_json: bool) -> Non
 
 
 def _print_text(result: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from streaming.commands.console import console
+
+    to = console()
     skew = Table("resource", "max/mean before", "after", "no less than", title=f"Plan {result['plan_id'][:12]}")
     for name, before in result["skew_before"].items():
         after = result["skew_after"][name]["max_over_mean"]
         figures = (before["max_over_mean"], after, result["lower_bound"].get(name, 1.0))
         skew.add_row(name, *(f"{figure:.3f}" for figure in figures))
-    console.print(skew)
+    to.print(skew)
     moved = Table("partition", "from", "to", "MB", "why")
     for movement in result["movements"][:ROWS_SHOWN]:
         name = f"{movement['topic']}-{movement['partition']}"
         megabytes = f"{movement['bytes_to_move'] / 1e6:.1f}"
         moved.add_row(name, str(movement["old_replicas"]), str(movement["new_replicas"]), megabytes, movement["reason"])
-    console.print(moved)
+    to.print(moved)
     hidden = len(result["movements"]) - ROWS_SHOWN
     if hidden > 0:
-        console.print(f"... and {hidden} more (--json shows all)")
-    console.print(
+        to.print(f"... and {hidden} more (--json shows all)")
+    to.print(
         f"{len(result['movements'])} movements, {result['bytes_to_move'] / 1e9:.2f} GB to copy, "
         f"{len(result['waves'])} waves, planned in {result['elapsed_ms'] / 1000:.2f} s"
     )
     for line in (*result["problems"], *result["diagnosis"]):
-        console.print(f"- {line}")
+        to.print(f"- {line}")

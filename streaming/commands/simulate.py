@@ -41,6 +41,8 @@ def simulate(
 
     A file may hold several variants, such as eager, cooperative and static; they are shown beside each other.
     """
+    if as_json and as_trace:
+        raise UsageProblem("simulate: --json and --trace can't go together: both say what is printed")
     variants = _variants(file, group, out_file, config_file, assignments)
     # A run keeps all that it makes: looking through it for garbage again and again takes a tenth of the time.
     collecting = gc.isenabled()
@@ -67,9 +69,9 @@ def simulate(
                 f"# {variant.name}\n{trace_text(run.trace)}" if variant.name else trace_text(run.trace), nl=False
             )
     else:
-        from rich.console import Console
+        from streaming.commands.console import console
 
-        Console().print(summary_text(runs))
+        console().print(summary_text(runs))
     return 0
 
 
@@ -79,6 +81,8 @@ def _variants(
     if (file is None) == (group is None):
         raise UsageProblem("simulate needs a scenario file or --group NAME, and not both")
     if file is not None:
+        if out_file is not None:
+            raise UsageProblem("simulate: --out writes the scenario of --group; there is one in a file already")
         return load_scenarios(file)
     import yaml
 

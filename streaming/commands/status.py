@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming.commands.options import json_option, settings_from, settings_options
+from streaming.errors import UsageProblem
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,7 +26,12 @@ BAR_WIDTH = 30
 @click.option("--watch", is_flag=True, help="Draw again every two seconds, until Ctrl-C.")
 def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool, of_groups: bool, watch: bool) -> int:
     """Brokers, load, skew, last decision, plan and execution. Reads the tables; needs neither Spark nor the cluster."""
+    from streaming.commands.tables_there import check_tables
+
+    if as_json and watch:
+        raise UsageProblem("status: --json and --watch can't go together: a program asks again itself")
     settings = settings_from(config_file, assignments)
+    check_tables(settings)
 
     def read() -> Any:
         from streaming.commands.status_groups import read_groups_status
@@ -35,17 +41,16 @@ def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool
     if as_json:
         click.echo(json.dumps(read(), indent=2, default=str))
         return 0
-    from rich.console import Console
     from rich.live import Live
 
+    from streaming.commands.console import console
     from streaming.commands.status_groups import drawn_groups
 
     draw: Callable[[Any], RenderableType] = drawn_groups if of_groups else _drawn
-    console = Console()
     if not watch:
-        console.print(draw(read()))
+        console().print(draw(read()))
         return 0
-    with Live(console=console, auto_refresh=False) as live:
+    with Live(console=console(), auto_refresh=False) as live:
         while True:
             live.update(draw(read()), refresh=True)
             time.sleep(WATCH_INTERVAL_S)
@@ -54,7 +59,9 @@ def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool
 def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
     """Everything that is shown, as plain data; parts that don't exist yet are None or empty."""
     from assignor_core.skew import skew_of
+    from streaming.commands.status_plan import waiting_plan
     from streaming.control.journal import RESOURCES, WHEN, Journal
+    from streaming.control.records import APPROVED
     from streaming.control.windows import closed_windows
 
     journal = Journal(settings)
@@ -63,7 +70,10 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
     executions = journal.executions(now_ms=now_ms)
     newest = windows[-1] if windows else None
     loads = newest.values("bytes_in") if newest else {}
-    execution = executions[-1].events[-1] if executions else None
+    # One that was approved after it only waits for its turn.
+    under_way = [row for row in executions if not row.ended and not row.paused and row.last_event != APPROVED]
+    shown = under_way or executions
+    execution = shown[-1].events[-1] if shown else None
     return {
         "kafka_cluster": settings.kafka.cluster_name,
         "mode": settings.control.mode,
@@ -80,6 +90,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "bytes_in_max_over_mean": skew_of(loads).max_over_mean if loads else None,
         "threshold_enter": settings.trigger.enter_ratio,
         "decision": _chosen(decision, "decided_at", "verdict", "reason", "detail", "plan_id"),
+        "plan": waiting_plan(settings, executions, now_ms=now_ms),
         "execution": _chosen(execution, "execution_id", "event_time", "event", "detail", "movements_done",
                              "movements_total", "bytes_moved", "bytes_total"),
         "execution_max_over_mean": execution and {
@@ -93,6 +104,8 @@ def _drawn(found: dict[str, Any]) -> "RenderableType":
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
+
+    from streaming.commands.status_plan import told_plan
 
     table = Table("broker", "bytes in/s", "bytes out/s", "disk", "", box=None, pad_edge=False)
     rates = [row["bytes_in_per_sec"] or 0.0 for row in found["brokers"].values()]
@@ -123,6 +136,8 @@ def _drawn(found: dict[str, Any]) -> "RenderableType":
     ]
     if told:
         lines.append(f"promised max/mean: {', '.join(told)}")
+    if found["plan"]:
+        lines.append(told_plan(found["plan"]))
     return Group(Text("\n".join(lines)), Text(), table)
 
 

@@ -173,16 +173,20 @@ class Decider:
         self._state = after_plan(self._policy, self._state, now_ms)
         span = (proposal.windows[0].start_ms, proposal.windows[-1].end_ms)
         self._journal.write_plan(proposal.json, decision=self._decision_id(window), window=span, now_ms=now_ms)
-        return self._now_or_later(Outcome(evaluation, proposal, may_act=True), window, now_ms)
+        return self._now_or_later(Outcome(evaluation, proposal, may_act=True), window, lost, now_ms)
 
-    def _now_or_later(self, planned: "Outcome", window: SkewWindow, now_ms: int) -> "Outcome":
+    def _now_or_later(self, planned: "Outcome", window: SkewWindow, lost: frozenset[int], now_ms: int) -> "Outcome":
         """In mode apply a plan made outside the maintenance windows waits for the next one."""
         assert planned.proposal is not None
         if self._settings.control.mode != "apply" or may_act(self._settings, now_ms):
-            self._state = replace(self._state, waiting_plan_id=None, waiting_load=0.0)
+            self._state = _waiting_for_nothing(self._state)
             return planned
-        load = _load(window, planned.evaluation)
-        self._state = replace(self._state, waiting_plan_id=planned.proposal.plan.plan_id, waiting_load=load)
+        self._state = replace(
+            self._state,
+            waiting_plan_id=planned.proposal.plan.plan_id,
+            waiting_load=_load(window, planned.evaluation),
+            waiting_failed=tuple(sorted(lost)),
+        )
         evaluation = planned.evaluation
         detail = f"{evaluation.detail}; the plan waits for {next_opening(self._settings, now_ms)}"
         return Outcome(replace(evaluation, reason=Reason.MAINTENANCE_WINDOW, detail=detail), planned.proposal)
@@ -200,10 +204,11 @@ class Decider:
 
     def _due(self, live: LiveCluster, window: SkewWindow, now_ms: int) -> "Outcome | None":
         """The plan that waited, once its time has come and it still fits the cluster; None otherwise."""
-        waiting = self._state.waiting_plan_id
+        self._drop_if_back(live)
+        waiting, failed = self._state.waiting_plan_id, self._state.waiting_failed
         if waiting is None or not may_act(self._settings, now_ms) or live.reassigning():
             return None
-        self._state = replace(self._state, waiting_plan_id=None, waiting_load=0.0)
+        self._state = _waiting_for_nothing(self._state)
         if self._settings.control.mode != "apply":
             return None
         try:
@@ -223,8 +228,20 @@ class Decider:
         detail = f"{name}: plan {waiting[:12]}, made {(now_ms - kept.created_ms) / 3_600_000:.1f} h ago, is carried out"
         resource = self._state.breached_resource
         ratio = window.max_over_mean(resource) if resource else None
-        evaluation = Evaluation(Verdict.PLAN, Reason.SKEWED, detail, resource, ratio)
+        reason = Reason.BROKER_FAILED if failed else Reason.SKEWED
+        evaluation = Evaluation(Verdict.PLAN, reason, detail, resource, ratio)
         return Outcome(evaluation, Proposal(kept.plan, content, ()), may_act=True)
+
+    def _drop_if_back(self, live: LiveCluster) -> None:
+        """Drop a plan that waits to replace failed brokers once one of them is back: it would empty a sound broker.
+
+        Its replicas still lie where they lay, so that nothing else tells that the plan no longer fits. If others are
+        still away the trigger plans for those anew.
+        """
+        back = sorted(set(self._state.waiting_failed) - missing_brokers(live))
+        if back:
+            waiting, self._state = self._state.waiting_plan_id or "", _waiting_for_nothing(self._state)
+            log.info("waiting_plan_dropped", plan_id=waiting[:12], reason=f"broker {back[0]} is no longer missing")
 
     def _decision_id(self, window: SkewWindow) -> str:
         return decision_id(self._settings.kafka.cluster_name, window.window_end_ms)
@@ -249,6 +266,10 @@ class Decider:
 def brokers_counted(live: LiveCluster, settings: Settings) -> frozenset[int]:
     """Brokers whose balance counts: those that are alive and not being drained."""
     return frozenset(live.broker_racks) - drained_brokers(settings)
+
+
+def _waiting_for_nothing(state: TriggerState) -> TriggerState:
+    return replace(state, waiting_plan_id=None, waiting_load=0.0, waiting_failed=())
 
 
 def _check_known(model: Model) -> None:

@@ -2,7 +2,8 @@
 
 Order that makes it safe to kill anywhere: the journal names the throttled brokers before a throttle is set; throttles
 are cleared before the journal says done, or paused. The next start finds the open execution and goes on, or clears up.
-Only partitions of the plan are ever reassigned, elected or cancelled.
+Nothing is submitted before this process has set the throttle. Only partitions of the plan are ever reassigned, elected
+or cancelled.
 """
 
 from typing import Any
@@ -52,13 +53,11 @@ class Executor:
         self._latency = LatencyPressure(settings)
         self._rates = AdaptiveRates(settings)
         self._abort_looks = 0
+        self._throttled = False
         self._last_progress_ms = 0
 
     def begin(self, record: ExecutionRecord, approved: PlanRecord, *, now_ms: int) -> bool:
-        """Check the approved plan against the live cluster and start it; False where it was refused or called off."""
-        if record.abort_requested:
-            self._journal.write_event(record, "aborted", "a person asked to stop before it began", now_ms=now_ms)
-            return False
+        """Check the approved plan against the live cluster and start it; False where it was refused."""
         if now_ms > approved.expires_ms:
             age_s = (now_ms - approved.created_ms) / 1000
             return self._refuse(record, f"plan {record.plan_id[:12]} is {age_s:.0f} s old and has expired", now_ms)
@@ -66,6 +65,7 @@ class Executor:
         problem = _misfit(approved, live)
         if problem:
             return self._refuse(record, problem, now_ms)
+        self.resume()
         self._journal.write_event(
             record,
             "started",
@@ -75,7 +75,6 @@ class Executor:
             throttled_brokers=self._brokers_to_throttle(record, approved.plan, live),
             produce_p99_ms_before=self._latency.highest_ms(),
         )
-        self._set_throttle(record, approved.plan, now_ms)
         return True
 
     def _refuse(self, record: ExecutionRecord, problem: str, now_ms: int) -> bool:
@@ -83,10 +82,10 @@ class Executor:
         log.warning("plan_refused", plan_id=record.plan_id[:12], reason=problem)
         return False
 
-    def resume(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> None:
-        """Go on with an execution of a process that is gone: its throttle may not have been set yet."""
-        if not record.paused:
-            self._set_throttle(record, plan, now_ms)
+    def resume(self) -> None:
+        """From now on `tick` is for another execution: nothing is known of it, not even whether it is throttled."""
+        self._abort_looks = 0
+        self._throttled = False
 
     def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
         """Take the one next step; True once the execution has ended and nothing of it is left on the cluster."""
@@ -102,7 +101,6 @@ class Executor:
             self._go_on(record, plan, live, now_ms)
             return False
         pressure = self._pressure(record, now_ms)
-        self._adapt_throttle(record, plan, pressed=pressure is not None, now_ms=now_ms)
         held_back = closed or (f"held back: {pressure}" if pressure else None)
         worked_ms = record.worked_ms(now_ms)
         step = next_step(plan, live, limits(self._settings), worked_ms=worked_ms, held_back=held_back)
@@ -110,6 +108,8 @@ class Executor:
         if closed is not None and isinstance(step, Wait) and not _moving(plan, live):
             self._pause(record, plan, live, step.reason, now_ms)
             return False
+        if not isinstance(step, Abort | Done):  # those must not wait for a throttle that can't be set
+            self._throttle(record, plan, pressed=pressure is not None, now_ms=now_ms)
         return self._take(step, record, plan, live, now_ms)
 
     def _take(self, step: Step, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> bool:
@@ -157,7 +157,6 @@ class Executor:
             "produce_p99_ms_before": self._latency.highest_ms(),
         }
         self._record(record, plan, live, RESUMED, "its time has come", now_ms, **columns)
-        self._set_throttle(record, plan, now_ms)
 
     def sweep(self, record: ExecutionRecord, *, now_ms: int) -> bool:
         """Take away what brokers that were down kept of an ended execution's throttle; True once nothing is left."""
@@ -170,6 +169,7 @@ class Executor:
 
     def _clear_throttle(self, record: ExecutionRecord, plan: Plan) -> list[int]:
         """Take away the throttle that the journal names as ours; safe to repeat. Brokers that are down keep theirs."""
+        self._throttled = False  # before, so that what fails half-way is set anew where the execution goes on
         scope = throttle_scope(plan)
         return self._cluster.clear_throttle(
             record.events[-1]["throttled_brokers"] or (), scope.leaders, scope.followers
@@ -181,17 +181,15 @@ class Executor:
         foreign = self._cluster.throttle_rates().keys() - owed
         return sorted(((throttle_scope(plan).brokers & live.broker_racks.keys()) - foreign) | owed)
 
-    def _set_throttle(self, record: ExecutionRecord, plan: Plan, now_ms: int) -> None:
-        scope = throttle_scope(plan)
-        if scope.brokers:
-            ours = frozenset(record.events[-1]["throttled_brokers"])
+    def _throttle(self, record: ExecutionRecord, plan: Plan, *, pressed: bool, now_ms: int) -> None:
+        """Set the throttle where this process hasn't yet, and adapt it from then on."""
+        ours = frozenset(record.events[-1]["throttled_brokers"] or ())
+        if not self._throttled:
+            scope = throttle_scope(plan)
             self._cluster.set_throttled_replicas(scope.leaders, scope.followers)
             self._cluster.set_throttle_rates(self._rates.initial(ours, now_ms=now_ms))
-
-    def _adapt_throttle(self, record: ExecutionRecord, plan: Plan, *, pressed: bool, now_ms: int) -> None:
-        ours = frozenset(record.events[-1]["throttled_brokers"] or ())
-        rates = self._rates.changed(ours, pressed=pressed, now_ms=now_ms) if ours else None
-        if rates:
+            self._throttled = True
+        elif rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):
             self._cluster.set_throttle_rates(rates)
             log.info("throttle_adapted", plan_id=plan.plan_id[:12], rates=rates)
 

@@ -18,8 +18,8 @@ from assignor_core.caution import Outcome, judged_by
 from assignor_core.plan import plan_from_json
 from assignor_core.trigger import Evaluation, SkewWindow, TriggerPolicy, TriggerState
 from streaming import tables
-from streaming.control.records import ABORT_REQUESTED, APPROVED, MEASURED, ExecutionRecord, PlanRecord
-from streaming.errors import LeaseLost, UsageProblem
+from streaming.control.records import ABORT_REQUESTED, APPROVED, ENDED, MEASURED, ExecutionRecord, PlanRecord
+from streaming.errors import LeaseLost, TableUnavailable, UsageProblem
 from streaming.settings import Settings
 
 TABLES_WRITTEN = ("decision", "plan", "movement", "execution")
@@ -34,6 +34,8 @@ CARRIED = (
     *(f"{resource}_max_over_mean_{when}" for resource in RESOURCES for when in WHEN[:2]),
 )  # fmt: skip
 """Figures of an event that stand in the next one too, unless it gives its own."""
+PLAN_ID_CHARACTERS_MIN = 6
+PLANS_NAMED = 5
 SEARCH_MS = 30 * 86_400_000
 """How far back unfinished work is looked for: bounds what a start reads."""
 
@@ -137,11 +139,14 @@ class Journal:
 
     def plan(self, plan_id: str) -> PlanRecord:
         """The plan with this id (or a beginning of it that is unique); raises UsageProblem."""
+        if len(plan_id) < PLAN_ID_CHARACTERS_MIN:
+            raise UsageProblem(f"plan {plan_id!r}: at least {PLAN_ID_CHARACTERS_MIN} characters of its id are needed")
         rows = tables.read(self._root, "plan", where=pc.field("kafka_cluster") == self._cluster)
         found = [row for row in rows if row["plan_id"].startswith(plan_id)]
         ids = sorted({row["plan_id"] for row in found})
         if len(ids) != 1:
-            known = ", ".join(sorted({row["plan_id"][:12] for row in rows})[-5:]) or "none"
+            by_age = sorted(rows, key=lambda row: row["created_at"], reverse=True)
+            known = ", ".join(list(dict.fromkeys(row["plan_id"][:12] for row in by_age))[:PLANS_NAMED]) or "none"
             problem = "is not unique" if ids else "is unknown"
             raise UsageProblem(f"plan {plan_id!r} {problem}; the newest are {known}")
         row = tables.newest(found, "created_at")
@@ -152,29 +157,61 @@ class Journal:
         )
 
     def approve(self, approved: PlanRecord, by: str, *, now_ms: int, in_windows_only: bool = False) -> ExecutionRecord:
-        """Ask for `approved` to be carried out, by whoever holds the executor's lock, now or after a restart."""
+        """Ask for `approved` to be carried out, by whoever holds the lease, now or after a restart."""
+        detail = f"plan {approved.plan.plan_id[:12]} approved by {by}"
+        return self._first_event(approved, APPROVED, detail, now_ms, in_windows_only=in_windows_only)
+
+    def refuse(self, approved: PlanRecord, reason: str, *, now_ms: int) -> ExecutionRecord:
+        """Note that a plan is not carried out; in one row, as an approval not yet taken back would be begun."""
+        return self._first_event(approved, "refused", reason, now_ms)
+
+    def _first_event(
+        self, approved: PlanRecord, event: str, detail: str, now_ms: int, **columns: Any
+    ) -> ExecutionRecord:
         plan = approved.plan
         record = ExecutionRecord(f"{plan.plan_id[:12]}-{uuid.uuid4().hex[:8]}", plan.plan_id)
-        self.write_event(
-            record,
-            APPROVED,
-            f"plan {plan.plan_id[:12]} approved by {by}",
-            now_ms=now_ms,
-            movements_total=len(plan.movements),
-            movements_done=0,
-            bytes_total=round(approved.json["bytes_to_move"]),
-            bytes_moved=0,
-            in_windows_only=in_windows_only,
+        figures = {
+            **columns,
+            "movements_total": len(plan.movements),
+            "movements_done": 0,
+            "bytes_total": round(approved.json["bytes_to_move"]),
+            "bytes_moved": 0,
             **_ratio_columns(approved.json["skew_before"], "before"),
             **_ratio_columns(approved.json["skew_after"], "predicted"),
-        )
+        }
+        self.write_event(record, event, detail, now_ms=now_ms, **figures)
         return record
 
-    def executions(self, *, now_ms: int, within_ms: int = SEARCH_MS) -> list[ExecutionRecord]:
-        """Executions with an event in the last `within_ms`, oldest first, with the events in that time."""
-        where = (pc.field("kafka_cluster") == self._cluster) & (
-            pc.field("event_time") >= tables.utc(max(0, now_ms - within_ms))
+    def executions(self, *, now_ms: int) -> list[ExecutionRecord]:
+        """Executions with an event in the last 30 days, oldest first, with the events in that time."""
+        return self._records(self._recent(now_ms))
+
+    def open_executions(self, *, now_ms: int) -> list[ExecutionRecord]:
+        """Those that have not ended, in their turn: what has begun, then approvals, the oldest first.
+
+        Asked at every tick: of what has ended, which may be 10,000s of events, it reads two columns.
+        """
+        rows = tables.read(self._root, "execution", columns=["execution_id", "event"], where=self._recent(now_ms))
+        ended = {row["execution_id"] for row in rows if row["event"] in ENDED}
+        open_ids = sorted({row["execution_id"] for row in rows} - ended)
+        found = self._records(pc.field("execution_id").isin(open_ids)) if open_ids else []
+        return sorted((row for row in found if not row.ended), key=lambda record: record.last_event == APPROVED)
+
+    def execution(self, execution_id: str) -> ExecutionRecord:
+        """One that was there before, as it is now; raises TableUnavailable where there is nothing of it any more."""
+        found = self._records(pc.field("execution_id") == execution_id)
+        if not found:
+            raise TableUnavailable(
+                f"execution {execution_id} is gone from the tables at {self._root}: are they mounted?"
+            )
+        return found[0]
+
+    def _recent(self, now_ms: int) -> pc.Expression:
+        return (pc.field("kafka_cluster") == self._cluster) & (
+            pc.field("event_time") >= tables.utc(max(0, now_ms - SEARCH_MS))
         )
+
+    def _records(self, where: pc.Expression) -> list[ExecutionRecord]:
         rows = tables.read(self._root, "execution", where=where)
         rows.sort(key=lambda row: (row["event_time"], row["sequence"]))
         found: dict[str, ExecutionRecord] = {}
@@ -216,7 +253,7 @@ class Journal:
             "kafka_cluster": self._cluster,
             "event_time": tables.utc(now_ms),
             "event": ABORT_REQUESTED,
-            "detail": "a person asked to stop and restore",
+            "detail": "a person asked to stop",
             "owner": owner(),
         }
         self._append("execution", [row], f"abort:{record.execution_id}", 0)

@@ -55,7 +55,7 @@ def _told(slowest: tuple[int, float], before_ms: float) -> str:
 def _produce_p99_ms(url: str) -> float | None:
     try:
         answer = httpx.get(url, timeout=TIMEOUT_S).raise_for_status()
-    except httpx.HTTPError:
+    except (httpx.HTTPError, httpx.InvalidURL):
         return None  # the collector tells of it at every sample
     line = next((line for line in answer.text.splitlines() if line.startswith(SERIES)), None)
     value = float(line.rpartition(" ")[2]) if line else math.nan

@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 import pyarrow.compute as pc
 import structlog
 
@@ -28,7 +27,6 @@ RENEWALS_PER_TTL = 3
 TAKE_OVER_MARGIN_MS = 2_000
 """A lease that stood still for its length and this much longer may be taken."""
 RENEWALS_PER_TIDY = 500
-START_SLACK_MS = 1_000
 
 
 def clock_ms() -> int:
@@ -48,6 +46,7 @@ class Lease:
     _sequence: int = 0
     _valid_until_ms: int | None = None
     _watched: tuple[int, int] = (-1, 0)
+    _seen: bool = False
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -122,18 +121,35 @@ class Lease:
                 log.error("lease_lost", reason=str(error))
             except TableUnavailable as error:
                 log.warning("lease_not_renewed", error=str(error))
+            except Exception as error:  # noqa: BLE001 - a keeper that ends would leave a control that can't act again
+                log.warning("lease_not_renewed", error=repr(error))
 
     def _row(self) -> tables.Row | None:
         where = pc.field("kafka_cluster") == self.kafka_cluster
-        return tables.newest(tables.read(self.root, TABLE, where=where), "sequence")
+        row = tables.newest(tables.read(self.root, TABLE, where=where), "sequence")
+        if row is None and self._seen:
+            raise self._gone()
+        self._seen = row is not None
+        return row
+
+    def _gone(self) -> TableUnavailable:
+        return TableUnavailable(
+            f"the lease on {self.kafka_cluster} was in the tables at {self.root} and is gone: is the folder mounted? "
+            "Where it was removed on purpose, start again"
+        )
 
     def _write(self, sequence: int, asked_ms: int, *, released: bool = False) -> bool:
+        # Only who has never seen the table may make it: in the place of a folder that is not mounted any more it would
+        # be a lease of our own, while another process takes over the real one.
+        if self._seen and tables.open_table(self.root, TABLE) is None:
+            raise self._gone()
+        namespace = _namespace()
         row = {
             "kafka_cluster": self.kafka_cluster,
             "sequence": sequence,
             "owner": owner(),
-            "owner_namespace": _namespace(),
-            "owner_started_ms": _started_ms(os.getpid()),
+            "owner_namespace": namespace,
+            "owner_started_ms": _started_ms(os.getpid()) if namespace else None,
             "renewed_at": tables.utc(time.time_ns() // 1_000_000),
             "ttl_ms": self.ttl_ms,
             "released": released,
@@ -142,6 +158,7 @@ class Lease:
             self.root, TABLE, [row], kafka_cluster=self.kafka_cluster,
             transaction_id=f"lease:{self.kafka_cluster}", transaction_version=sequence,
         )  # fmt: skip
+        self._seen = True
         if written:
             self._sequence = sequence
             # Counted from before the write: a slow commit must not lengthen the lease.
@@ -153,22 +170,51 @@ def _has_died(row: tables.Row) -> bool:
     """True only where it can be known: the holder ran among the processes this one sees, and is no longer there."""
     if row["owner_namespace"] is None or row["owner_namespace"] != _namespace():
         return False
-    started_ms = _started_ms(int(row["owner"].rpartition("/")[2]))
-    return started_ms is None or abs(started_ms - row["owner_started_ms"]) > START_SLACK_MS
+    pid = int(row["owner"].rpartition("/")[2])
+    try:
+        started_ms = _started_ms(pid)
+    except OSError:
+        return not _is_there(pid)
+    return started_ms is None or started_ms != row["owner_started_ms"]
 
 
 def _started_ms(pid: int) -> int | None:
+    """When a process started, ms since the boot; None of one that has ended and waits to be reaped. Raises OSError.
+
+    psutil tells it since 1970, by a boot time that moves whenever the clock is set: a live holder would look like
+    another process that got its id. The kernel's own figure stands still.
+    """
+    # The second field is the name, in parentheses, and may hold anything; the third is the state, the 22nd the start.
+    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    return None if fields[0] in (b"Z", b"X") else int(fields[19]) * 1000 // os.sysconf("SC_CLK_TCK")
+
+
+def _is_there(pid: int) -> bool:
+    """Whether there is such a process, though it may be another user's and hidden from this one (hidepid)."""
     try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else round(process.create_time() * 1000)
-    except psutil.NoSuchProcess:
-        return None
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _namespace() -> str | None:
-    """Names the set of processes whose ids this process can compare: a boot and a pid namespace; None off Linux."""
+    """Names the set of processes whose ids and starts this one can compare: a boot, a pid and a time namespace.
+
+    None off Linux. Rows of earlier versions name no time namespace and so match none: their starts count from 1970.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}/{_time_namespace()}"
     except OSError:
         return None
+
+
+def _time_namespace() -> str:
+    """Starts are told since the boot as the reader's time namespace counts it; kernels before 5.6 know one only."""
+    try:
+        return os.readlink("/proc/self/ns/time")
+    except FileNotFoundError:
+        return "time:none"

@@ -12,20 +12,15 @@ import structlog
 
 from assignor_core.caution import bad_plans_in_a_row
 from streaming.cluster import Cluster
+from streaming.control.carrier import TRIED_AGAIN, Carrier
 from streaming.control.deciding import Decider
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
 from streaming.control.lease import Lease
 from streaming.control.measuring import measured_skew
-from streaming.control.records import APPROVED, ExecutionRecord, PlanRecord
+from streaming.control.records import ExecutionRecord
 from streaming.control.windows import closed_windows
-from streaming.errors import (
-    ClusterRequestFailed,
-    ClusterUnreachable,
-    LeaseExpired,
-    LeaseLost,
-    TableUnavailable,
-)
+from streaming.errors import LeaseLost
 from streaming.kafka_clients import admin_client
 from streaming.settings import Settings
 from streaming.tables import to_ms
@@ -82,7 +77,7 @@ def _run_as_holder_or_stand_by(cluster: Cluster, lease: Lease, settings: Setting
         except LeaseLost as error:
             log.error("lease_lost", reason=str(error))
             loop = None
-        except (ClusterUnreachable, ClusterRequestFailed, TableUnavailable, LeaseExpired) as error:
+        except TRIED_AGAIN as error:
             log.warning("tick_failed", error=str(error))
             wait_ms = settings.control.tick_interval_ms
         stopping.wait(wait_ms / 1000)
@@ -98,20 +93,23 @@ class ControlLoop:
         self._journal.make_tables()
         self._decider = Decider(cluster, self._journal, settings)
         self._executor = Executor(cluster, self._journal, settings)
-        self._active: tuple[ExecutionRecord, PlanRecord] | None = None
-        self._unmeasured: ExecutionRecord | None = None
-        self._owing: list[ExecutionRecord] = []
+        self._carrier = Carrier(self._executor, self._journal)
+        # What an earlier process left: a result not measured, throttles of late. The carrier finds what is open.
+        executions = self._journal.executions(now_ms=now_ms)
+        self._unmeasured = executions[-1] if executions and executions[-1].to_be_measured else None
+        self._owing = [record for record in executions if record.owes]
         self._tidied_ms = now_ms
-        self._recover(now_ms)
 
     def tick(self, *, now_ms: int) -> bool:
         """One bounded step; True while an execution is under way that does not wait for its time."""
-        if self._active is None:
-            self._owing = [record for record in self._owing if not self._executor.sweep(record, now_ms=now_ms)]
-            self._begin_approved(now_ms=now_ms)
-        if self._active is not None:
-            self._continue(*self._active, now_ms=now_ms)
-            return self._active is not None and not self._active[0].paused
+        under_way = self._carrier.tick(now_ms=now_ms)
+        if under_way is not None:
+            if under_way.ended:
+                self._owing += [under_way] if under_way.owes else []
+                self._unmeasured = under_way if under_way.last_event == "done" else None
+            return not (under_way.ended or under_way.paused)
+        # Not before: a rate that an ended execution has left on a broker throttles the one under way, too.
+        self._owing = [record for record in self._owing if not self._executor.sweep(record, now_ms=now_ms)]
         if self._unmeasured is not None:
             self._measure(self._unmeasured, now_ms=now_ms)
         if now_ms - self._tidied_ms >= self._settings.pipeline.maintenance_interval_ms:
@@ -121,26 +119,13 @@ class ControlLoop:
         if proposal is None or self._settings.control.mode != "apply":
             return False
         approved = self._journal.plan(proposal.plan.plan_id)
-        record = self._journal.approve(approved, "mode apply", now_ms=now_ms, in_windows_only=True)
         distrust = self._distrust(now_ms)
         if distrust:
-            self._journal.write_event(record, "refused", distrust, now_ms=now_ms)
-            log.error("automatic_mode_stopped", plan_id=record.plan_id[:12], reason=distrust)
+            self._journal.refuse(approved, distrust, now_ms=now_ms)
+            log.error("automatic_mode_stopped", plan_id=approved.plan.plan_id[:12], reason=distrust)
             return False
+        self._journal.approve(approved, "mode apply", now_ms=now_ms, in_windows_only=True)
         return True
-
-    def _recover(self, now_ms: int) -> None:
-        """Find what an earlier process left: an execution under way, a result not measured, throttles of late."""
-        executions = self._journal.executions(now_ms=now_ms)
-        for record in executions:
-            if not record.ended and record.last_event != APPROVED:
-                plan = self._journal.plan(record.plan_id)
-                log.info("execution_resumed", execution_id=record.execution_id, plan_id=record.plan_id[:12])
-                self._executor.resume(record, plan.plan, now_ms=now_ms)
-                self._active = (record, plan)
-        self._owing = [record for record in executions if record.owes]
-        if executions and executions[-1].to_be_measured:
-            self._unmeasured = executions[-1]
 
     def _distrust(self, now_ms: int) -> str | None:
         """Why plans are no longer carried out without a person, or None. A plan that delivers restores the trust."""
@@ -151,28 +136,6 @@ class ControlLoop:
             f"the last {bad} plans brought less than half of what they promised: automatic mode waits until a plan "
             "that a person applied delivers"
         )
-
-    def _begin_approved(self, *, now_ms: int) -> None:
-        """Start the oldest plan that was approved and has not ended; one that has expired is refused by `begin`."""
-        recent = self._journal.executions(now_ms=now_ms, within_ms=2 * self._settings.planner.plan_ttl_ms)
-        record = next((record for record in recent if not record.ended), None)
-        if record is None:
-            return
-        plan = self._journal.plan(record.plan_id)
-        if record.last_event != APPROVED:
-            # Its start was written, and then the cluster did not answer.
-            self._executor.resume(record, plan.plan, now_ms=now_ms)
-            self._active = (record, plan)
-        elif self._executor.begin(record, plan, now_ms=now_ms):
-            self._active = (record, plan)
-
-    def _continue(self, record: ExecutionRecord, plan: PlanRecord, *, now_ms: int) -> None:
-        known = {row.execution_id: row for row in self._journal.executions(now_ms=now_ms)}
-        record.abort_requested = known[record.execution_id].abort_requested
-        if self._executor.tick(record, plan.plan, now_ms=now_ms):
-            self._active = None
-            self._owing += [record] if record.owes else []
-            self._unmeasured = record if record.last_event == "done" else None
 
     def _measure(self, record: ExecutionRecord, *, now_ms: int) -> None:
         """Once enough windows have closed after the end, write down what the brokers really carry."""

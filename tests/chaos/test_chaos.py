@@ -88,7 +88,7 @@ def test_a_broker_that_is_down_at_the_end_loses_its_throttle_once_it_is_back(
         executor, approved = Executor(cluster, journal, run.settings), journal.plan(record.plan_id)
         if record.last_event == "approved":
             assert executor.begin(record, approved, now_ms=_now_ms())
-        executor.resume(record, approved.plan, now_ms=_now_ms())
+        executor.resume()
         assert not executor.tick(record, approved.plan, now_ms=_now_ms())
         wait_for(lambda: cluster.describe().partitions[(run.topic, 0)].replicas == (1, 3))
         four_brokers.kill_broker(2)

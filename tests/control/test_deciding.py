@@ -3,6 +3,7 @@
 Time is what a test says. Eight partitions of two replicas on brokers 1 to 4; partitions 0 to 3 are led by broker 1.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from assignor_core.errors import InputError
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
 from streaming import tables
 from streaming.cluster import Cluster
+from streaming.commands.plan import plan as plan_command
+from streaming.commands.plan import plan_on
 from streaming.control.deciding import Decider, Proposal, brokers_counted, propose_now
 from streaming.control.intents import Intent, say
 from streaming.control.journal import Journal
@@ -81,6 +85,10 @@ def with_control(settings: Settings, **control: Any) -> Settings:
     )
 
 
+def with_planner(settings: Settings, **planner: Any) -> Settings:
+    return Settings.model_validate({**settings.model_dump(), "planner": settings.model_dump()["planner"] | planner})
+
+
 def decide(settings: Settings, cluster: DescribedCluster, now_ms: int, **given: Any) -> Proposal | None:
     """One evaluation by a control that has just started, on windows that end now."""
     write_windows(settings, cluster.live, end_ms=now_ms, **given)
@@ -107,6 +115,25 @@ def test_without_maintenance_windows_a_plan_may_be_carried_out_at_once(settings:
     assert proposal is not None
     assert (last(settings)["verdict"], last(settings)["reason"]) == ("plan", "skewed")
     assert last(settings)["plan_id"] == proposal.plan.plan_id
+
+
+def test_a_person_gets_the_plan_that_control_would_make_unless_options_say_otherwise(settings: Settings) -> None:
+    own = with_planner(settings, movements_max=1)
+    cluster = crowded()
+    write_windows(own, cluster.live, end_ms=NOON_MS)
+
+    def asked(*options: str) -> dict[str, Any]:
+        with plan_command.make_context("plan", list(options)) as context:
+            return plan_on(cluster, own, context.params, now_ms=NOON_MS)
+
+    ours = propose_now(cluster, cluster.live, own, now_ms=NOON_MS)
+    assert len(ours.plan.movements) == 1
+    assert asked()["plan_id"] == ours.plan.plan_id
+    assert len(asked("--max-movements", "2")["movements"]) == 2
+    assert asked("--max-bytes", "0")["bytes_to_move"] == 0
+    assert Journal(own).plan(ours.plan.plan_id).plan == ours.plan
+    with pytest.raises(InputError, match="--exclude-topic: there is no topic 'tt'; did you mean 't'"):
+        asked("--exclude-topic", "tt")
 
 
 def test_a_plan_waits_for_the_maintenance_window_and_is_then_carried_out(settings: Settings) -> None:
@@ -210,6 +237,57 @@ def test_replicas_of_a_failed_broker_are_made_anew_after_the_grace_time(settings
         assert 4 not in row.new_replicas
 
 
+def after_brokers_failed(settings: Settings, *brokers: int) -> tuple[Settings, str]:
+    """A plan that replaces these brokers waits for ten in the evening; its id."""
+    own = with_control(settings, maintenance_windows=["Mon-Fri 22:00-23:00"])
+    cluster = skewed()
+    for broker in brokers:
+        without(cluster, broker)
+    for now_ms in (NOON_MS, NOON_MS + 31 * MINUTE_MS):
+        assert decide(own, cluster, now_ms) is None
+    assert last(own)["reason"] == "maintenance_window"
+    return own, last(own)["plan_id"]
+
+
+EVENING_MS = NOON_MS + 10 * 60 * MINUTE_MS
+
+
+def test_a_plan_for_a_failed_broker_waits_and_is_carried_out_while_it_is_away(settings: Settings) -> None:
+    own, waiting = after_brokers_failed(settings, 4)
+    cluster = skewed()
+    without(cluster, 4)
+    due = decide(own, cluster, EVENING_MS)
+    assert due is not None
+    assert due.plan.plan_id == waiting
+    assert last(own)["reason"] == "broker_failed"
+    assert last(own)["detail"].startswith("maintenance window Mon-Fri 22:00-23:00 is open: plan")
+
+
+@pytest.mark.parametrize("back_ms", [EVENING_MS - 60 * MINUTE_MS, EVENING_MS], ids=["before it opens", "as it opens"])
+def test_a_broker_that_came_back_is_not_emptied(settings: Settings, back_ms: int) -> None:
+    own, _ = after_brokers_failed(settings, 4)
+    # It follows again, and leads nothing yet: replicas and leaders are those that the plan was made on.
+    cluster = skewed()
+    for now_ms in (back_ms, EVENING_MS):
+        found = decide(own, cluster, now_ms)
+        assert found is None or all(4 in row.new_replicas for row in found.plan.movements if 4 in row.old_replicas)
+        assert json.loads(last(own)["state_json"])["waiting_failed"] == []
+        assert "is carried out" not in last(own)["detail"]
+
+
+def test_of_two_failed_brokers_one_comes_back_and_the_other_is_planned_for_anew(settings: Settings) -> None:
+    own, waiting = after_brokers_failed(settings, 3, 4)
+    cluster = skewed()
+    without(cluster, 4)
+    found = decide(own, cluster, EVENING_MS)
+    assert found is not None
+    assert found.plan.plan_id != waiting
+    assert last(own)["reason"] == "broker_failed"
+    # What broker 3 holds stays there.
+    for row in found.plan.movements:
+        assert set(row.old_replicas) - set(row.new_replicas) == {4}
+
+
 def test_a_broker_that_is_drained_gets_nothing_and_does_not_count_as_skew(settings: Settings) -> None:
     cluster = skewed()
     partitions = {
@@ -304,4 +382,4 @@ def test_other_lag_is_no_reason_to_hurry(settings: Settings, key: tuple[str, int
 
 def test_an_unknown_plan_is_named(settings: Settings) -> None:
     with pytest.raises(UsageProblem, match="is unknown"):
-        Journal(settings).plan("0000")
+        Journal(settings).plan("000000")

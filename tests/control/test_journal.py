@@ -12,6 +12,7 @@ from streaming import tables
 from streaming.commands.status import read_status
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
+from streaming.errors import UsageProblem
 from streaming.schemas import TABLES
 from streaming.settings import Settings
 
@@ -35,6 +36,25 @@ def approved(journal: Journal, *, in_windows_only: bool = False) -> ExecutionRec
     content = {**plan_to_json(plan), "elapsed_ms": 0.0}
     journal.write_plan(content, decision=None, window=None, now_ms=1_000)
     return journal.approve(journal.plan(plan.plan_id), "a test", now_ms=1_000, in_windows_only=in_windows_only)
+
+
+@pytest.mark.parametrize("beginning", ["", "1", "12345"])
+def test_too_little_of_an_id_is_no_id(settings: Settings, beginning: str) -> None:
+    journal = Journal(settings)
+    approved(journal)
+    with pytest.raises(UsageProblem, match=f"plan '{beginning}': at least 6 characters of its id are needed"):
+        journal.plan(beginning)
+
+
+def test_the_newest_plans_are_named_first(settings: Settings) -> None:
+    journal, ids = Journal(settings), []
+    for number in range(7):
+        plan = Plan("c", (Movement("t", number, (1,), (2,), 5.0),))
+        journal.write_plan({**plan_to_json(plan), "elapsed_ms": 0.0}, decision=None, window=None, now_ms=number)
+        ids.append(plan.plan_id[:12])
+    with pytest.raises(UsageProblem) as caught:
+        journal.plan("no-such-plan")
+    assert str(caught.value).endswith(f"is unknown; the newest are {', '.join(ids[:1:-1])}")
 
 
 def test_pauses_are_no_work_and_survive_a_restart(settings: Settings) -> None:

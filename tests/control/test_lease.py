@@ -1,14 +1,18 @@
 """The lease: one holder at a time, taken over from the dead at once and from the silent in time, never doubled."""
 
+import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from streaming import tables
 from streaming.cluster import Cluster
-from streaming.control.lease import TABLE, TAKE_OVER_MARGIN_MS, Lease
+from streaming.control.lease import TABLE, TAKE_OVER_MARGIN_MS, Lease, clock_ms
 from streaming.errors import LeaseExpired, LeaseLost, TableUnavailable
 
 TTL_MS = 15_000
@@ -97,6 +101,41 @@ def test_a_holder_that_was_killed_needs_no_waiting(tmp_path: Path, clock: Clock)
     assert lease(tmp_path, clock).try_acquire()
 
 
+def rewrite(root: Path, **changes: object) -> None:
+    """The next row of the lease, as another process would write it."""
+    row = {**tables.read(str(root), TABLE)[0], **changes}
+    row["sequence"] += 1
+    version = row["sequence"]
+    assert tables.replace(
+        str(root), TABLE, [row], kafka_cluster="main", transaction_id="lease:main", transaction_version=version
+    )
+
+
+def test_when_a_holder_started_is_told_by_a_clock_that_nobody_sets(tmp_path: Path, clock: Clock) -> None:
+    lease(tmp_path, clock).try_acquire()
+    row = tables.read(str(tmp_path), TABLE)[0]
+    # By the clock on the wall a live holder would look like another process after each step of it.
+    assert 0 < row["owner_started_ms"] <= clock_ms()
+    assert not lease(tmp_path, clock).try_acquire()
+
+
+def test_another_process_with_the_id_of_the_holder_is_not_the_holder(tmp_path: Path, clock: Clock) -> None:
+    lease(tmp_path, clock).try_acquire()
+    started_ms = tables.read(str(tmp_path), TABLE)[0]["owner_started_ms"]
+    rewrite(tmp_path, owner_started_ms=started_ms - 10)
+    assert lease(tmp_path, clock).try_acquire()
+
+
+def test_a_holder_of_an_earlier_version_is_waited_for(tmp_path: Path, clock: Clock) -> None:
+    lease(tmp_path, clock).try_acquire()
+    namespace = tables.read(str(tmp_path), TABLE)[0]["owner_namespace"].rpartition("/")[0]
+    rewrite(tmp_path, owner_namespace=namespace, owner_started_ms=time.time_ns() // 1_000_000)
+    second = lease(tmp_path, clock)
+    assert not second.try_acquire()
+    clock.now_ms += TTL_MS + TAKE_OVER_MARGIN_MS + 1
+    assert second.try_acquire()
+
+
 RIVAL = """
 import sys
 from streaming.control.lease import Lease
@@ -145,6 +184,75 @@ def test_a_folder_that_cannot_be_written_costs_the_lease_only_in_time(tmp_path: 
     first.renew()
 
 
+@pytest.mark.parametrize("in_its_place", ["nothing", "an empty folder"])
+def test_tables_that_have_gone_are_not_begun_anew(tmp_path: Path, clock: Clock, in_its_place: str) -> None:
+    root, away = tmp_path / "tables", tmp_path / "away"
+    first, second = lease(root, clock), lease(root, clock)
+    assert first.try_acquire()  # at a first start the folder is made
+    assert not second.try_acquire()
+    root.rename(away)
+    if in_its_place == "an empty folder":
+        root.mkdir()
+    clock.now_ms += TTL_MS + TAKE_OVER_MARGIN_MS + 1
+    # Were it made anew here, another machine, where it is still mounted, would take over the real one.
+    with pytest.raises(TableUnavailable, match="is the folder mounted"):
+        first.renew()
+    with pytest.raises(TableUnavailable, match="is the folder mounted"):
+        second.try_acquire()
+    with pytest.raises(LeaseExpired):
+        first.check()
+    assert not root.exists() or not list(root.iterdir())
+    if root.exists():
+        root.rmdir()
+    away.rename(root)
+    first.renew()
+    first.check()
+    root.rename(away)
+    first.release()
+    assert not root.exists()
+
+
+@contextmanager
+def nobody_may_enter(folder: Path) -> Iterator[None]:
+    """For a while this process can't enter `folder`; root, whom nothing stops, becomes somebody else."""
+    folder.chmod(0o000)
+    mine = os.geteuid()
+    if mine == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(mine)
+        folder.chmod(0o700)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_it_is_renewed_again_once_its_folder_can_be_reached_again(tmp_path: Path) -> None:
+    parent = tmp_path / "parent"
+    first = Lease(str(parent / "tables"), "main", 500)
+
+    def acts() -> bool:
+        try:
+            first.check()
+        except LeaseExpired:
+            return False
+        return True
+
+    with first.kept():
+        assert first.try_acquire()
+        with nobody_may_enter(parent):
+            with pytest.raises(TableUnavailable, match="can't be reached: Permission denied"):
+                first.renew()
+            until(lambda: not acts())
+        until(acts)
+
+
 def test_its_files_are_kept_few(tmp_path: Path, clock: Clock) -> None:
     first = lease(tmp_path, clock)
     first.try_acquire()
@@ -156,13 +264,19 @@ def test_its_files_are_kept_few(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_no_change_of_the_cluster_is_sent_without_it(tmp_path: Path, clock: Clock) -> None:
-    class Refusing:
-        """An admin client that must not be called."""
+    class Reading:
+        """An admin client that may be asked and must not be told."""
+
+        def list_topics(self) -> list[str]:
+            return ["t"]
+
+        def describe_configs(self, _resources: object) -> dict[str, object]:
+            return {}
 
         def __getattr__(self, name: str) -> object:
             raise AssertionError(f"{name} was called")
 
-    cluster = Cluster(Refusing(), lease(tmp_path, clock).check)
+    cluster = Cluster(Reading(), lease(tmp_path, clock).check)
     with pytest.raises(LeaseLost):
         cluster.reassign({("t", 0): (1,)})
     with pytest.raises(LeaseLost):

@@ -178,5 +178,5 @@ def test_while_a_broker_may_come_back_skew_is_no_reason_to_plan() -> None:
 
 @given(st.integers(1, 10**12), st.lists(st.tuples(st.integers(0, 9), st.integers(0, 10**12)), max_size=3))
 def test_the_state_survives_its_json(now_ms: int, missing: list[tuple[int, int]]) -> None:
-    state = TriggerState(now_ms, "bytes_in", 3, now_ms, tuple(missing), "plan", 1.5)
+    state = TriggerState(now_ms, "bytes_in", 3, now_ms, tuple(missing), "plan", 1.5, (4, 7))
     assert TriggerState(**json.loads(json.dumps(asdict(state)))) == state

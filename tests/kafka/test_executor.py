@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from assignor_core.plan import Movement, Plan, plan_to_json
 from assignor_core.reconcile import observed
@@ -20,6 +21,7 @@ from streaming.control.executor import Executor
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
 from streaming.control.records import ExecutionRecord, PlanRecord
+from streaming.control.run import ControlLoop
 from streaming.control.throttle import throttle_scope
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.kafka_clients import admin_client, consumer
@@ -164,7 +166,7 @@ def test_a_killed_executor_is_followed_by_another(settings: Settings, admin: Kaf
     journal = Journal(settings)
     found = next(row for row in journal.executions(now_ms=time.time_ns() // 1_000_000) if not row.ended)
     second = Executor(cluster, journal, settings)
-    second.resume(found, approved.plan, now_ms=time.time_ns() // 1_000_000)
+    second.resume()
     carry_out(second, found, approved.plan)
     assert eventually(lambda: cluster.describe().partitions[(topic, 0)].replicas == (3,))
     assert eventually(lambda: no_throttle_left(cluster, topic))
@@ -225,6 +227,44 @@ def test_a_throttle_of_somebody_else_stays(
         assert eventually(lambda: no_throttle_left(cluster, topic))
 
 
+def test_a_list_that_somebody_has_set_to_every_replica_stays(settings: Settings, admin: KafkaAdminClient) -> None:
+    topic = make_topic(admin, settings, {0: [1]})
+    every = {"leader.replication.throttled.replicas": ("SET", "*")}
+    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, every)], incremental=True)
+    cluster, journal = Cluster(admin), Journal(settings)
+    kept = {(topic, "leader.replication.throttled.replicas"): "*"}
+    assert eventually(lambda: cluster.throttled_replicas([topic]) == kept)
+    record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 1.0)])
+    executor = Executor(cluster, journal, settings)
+    assert executor.begin(record, approved, now_ms=time.time_ns() // 1_000_000)
+    assert not executor.tick(record, approved.plan, now_ms=time.time_ns() // 1_000_000)
+    followers = {(topic, "follower.replication.throttled.replicas"): "0:2"}
+    assert eventually(lambda: cluster.throttled_replicas([topic]) == kept | followers)
+    carry_out(executor, record, approved.plan)
+    assert record.last_event == "done"
+    assert eventually(lambda: cluster.throttled_replicas([topic]) == kept)
+    assert eventually(lambda: cluster.throttle_rates() == {})
+
+
+def test_a_topic_that_is_gone_takes_no_throttle_and_stops_nothing(settings: Settings, admin: KafkaAdminClient) -> None:
+    topic, gone = (make_topic(admin, settings, {0: [1]}) for _ in range(2))
+    cluster, journal = Cluster(admin), Journal(settings)
+    record, approved = approve(journal, [Movement(name, 0, (1,), (2,), 1.0) for name in (topic, gone)])
+    assert Executor(cluster, journal, settings).begin(record, approved, now_ms=time.time_ns() // 1_000_000)
+    admin.delete_topics([gone])
+    assert eventually(lambda: (gone, 0) not in cluster.describe().partitions)
+    loop = ControlLoop(cluster, settings, now_ms=time.time_ns() // 1_000_000)  # as after a kill
+    found = journal.execution(record.execution_id)
+    deadline = time.monotonic() + 60.0
+    while not found.ended:
+        assert time.monotonic() < deadline, found.events[-1]
+        loop.tick(now_ms=time.time_ns() // 1_000_000)
+        found = journal.execution(record.execution_id)
+    assert found.events[-1]["detail"] == "1 movements made, 1 partitions are gone"
+    assert eventually(lambda: cluster.describe().partitions[(topic, 0)].replicas == (2,))
+    assert eventually(lambda: no_throttle_left(cluster, topic))
+
+
 def test_movements_wait_while_a_group_falls_behind_and_go_on_by_themselves(
     settings: Settings, admin: KafkaAdminClient
 ) -> None:
@@ -272,11 +312,12 @@ def test_what_mode_apply_began_pauses_when_its_window_closes_and_goes_on_in_the_
     # A control that starts meanwhile waits, too.
     found = next(row for row in Journal(own).executions(now_ms=next_ms) if not row.ended)
     executor = Executor(cluster, journal, own)
-    executor.resume(found, approved.plan, now_ms=next_ms - 120_000)
+    executor.resume()
     assert not executor.tick(found, approved.plan, now_ms=next_ms - 120_000)
     assert (found.last_event, no_throttle_left(cluster, topic)) == ("paused", True)
     # 20 hours do not count as work: the deadline is ten minutes.
     carry_out(executor, found, approved.plan, now_ms=next_ms, until="resumed")
+    carry_out(executor, found, approved.plan, now_ms=next_ms, until="submitted")
     assert eventually(lambda: cluster.throttle_rates().keys() == {1, 2})
     carry_out(executor, found, approved.plan, now_ms=next_ms)
     assert (found.last_event, found.events[-1]["movements_done"]) == ("done", 2)
@@ -337,7 +378,7 @@ def test_movements_wait_while_a_broker_answers_producers_slowly(settings: Settin
         # Less than the same factor above, and a control that has just started knows from the journal what it was.
         latency["ms"] = 159.0
         executor = Executor(cluster, journal, own)
-        executor.resume(record, approved.plan, now_ms=now_ms + 30_000)
+        executor.resume()
         assert not executor.tick(record, approved.plan, now_ms=now_ms + 40_000)
         assert record.last_event == "submitted"
         carry_out(executor, record, approved.plan)
@@ -386,11 +427,12 @@ def test_the_throttle_follows_headroom_and_pressure(settings: Settings, admin: K
     record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 600_000.0)])
     executor = Executor(cluster, journal, own)
     try:
-        assert executor.begin(record, approved, now_ms=now_ms)
-        # Four fifths of what is left below 10 MB/s.
-        assert eventually(lambda: leader_rates(cluster) == {1: 4_000_000, 2: 6_400_000})
         write_lag(own, topic, now_ms - 1_000, 10)
         write_lag(own, topic, now_ms + 1_000, 10 + own.control.lag_min_records)
+        assert executor.begin(record, approved, now_ms=now_ms)
+        executor.tick(record, approved.plan, now_ms=now_ms)
+        # Four fifths of what is left below 10 MB/s.
+        assert eventually(lambda: leader_rates(cluster) == {1: 4_000_000, 2: 6_400_000})
         executor.tick(record, approved.plan, now_ms=now_ms + 20_000)
         assert eventually(lambda: leader_rates(cluster) == {1: 2_000_000, 2: 3_200_000})
     finally:

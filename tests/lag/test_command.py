@@ -8,6 +8,7 @@ import pytest
 
 from assignor_core.lag import LagStatus
 from assignor_core.lag.diagnosis import Cause, Finding
+from streaming import tables
 from streaming.cli import run
 from streaming.commands.lag_causes import advice_of
 from streaming.serve.snapshot import read_snapshot
@@ -84,7 +85,9 @@ def test_a_group_that_is_not_there_is_told_from_no_groups_at_all(
     assert "group 'stuk' is not among the 5 seen lately: did you mean 'stuck'?" in capsys.readouterr().err
     assert command(settings, "--group", "zzz") == 2
     assert "group 'zzz' is not among the 5 seen lately: `rebalancer lag` lists them" in capsys.readouterr().err
-    assert command(settings_for(tmp_path / "elsewhere"), "--group", "stuck") == 2
+    elsewhere = settings_for(tmp_path / "elsewhere")
+    tables.create_table(elsewhere.storage.tables, "group_lag")
+    assert command(elsewhere, "--group", "stuck") == 2
     assert "no group of cluster test is in the tables yet" in capsys.readouterr().err
 
 
@@ -113,8 +116,10 @@ def test_only_what_matches_and_a_bad_pattern_is_told(settings: Settings, capsys:
     assert "is no regular expression" in capsys.readouterr().err
 
 
-def test_without_tables_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(settings_for(tmp_path)) == 0
+def test_before_the_first_window_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = settings_for(tmp_path)
+    tables.create_table(settings.storage.tables, "group_lag")
+    assert command(settings) == 0
     assert "no consumer group in the tables yet" in capsys.readouterr().out
 
 

@@ -1,6 +1,7 @@
 """The command line: one line and an exit code for whatever goes wrong, and nothing heavy imported by light commands."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 
 from streaming.cli import COMMANDS, run
 
+ROOT = Path(__file__).resolve().parents[2]
+SCENARIO = ROOT / "conf" / "scenarios" / "rolling-restart.yaml"
 MODEL = {
     "cluster_id": "m", "observed_at_ms": 0, "brokers": [{"broker_id": 1}, {"broker_id": 2}],
     "partitions": [
@@ -39,6 +42,16 @@ def test_every_command_can_be_loaded_and_has_help(capsys: pytest.CaptureFixture[
         (["plan", "--model", "no-such.json"], "no-such.json"),
         (["sql", "DROP TABLE decision"], "exactly one SELECT"),
         (["demo", "--topics", "a"], "'a' is not two different names"),
+        (["status", "--json", "--watch"], "--json and --watch can't go together"),
+        (["simulate", str(SCENARIO), "--json", "--trace"], "--json and --trace can't go together"),
+        (["simulate", str(SCENARIO), "--out", "x"], "--out writes the scenario of --group"),
+        (["backtest", "--hours", "nan"], "--hours nan: is no number"),
+        (["backtest", "--hours", "1e300"], "1e+300 is not in the range"),
+        (["plan", "--only-topic", "a", "--exclude-topic", "a"], "--only-topic a and --exclude-topic a contradict"),
+        (["plan", "--only-broker", "1", "--exclude-broker", "1"], "--only-broker 1 and --exclude-broker 1 contradict"),
+        (["plan", "--drain", "1", "--exclude-broker", "1"], "--drain 1 and --exclude-broker 1 contradict"),
+        (["plan", "--add", "1", "--exclude-broker", "1"], "--add 1 and --exclude-broker 1 contradict"),
+        (["plan", "--drain", "1", "--add", "1"], "--drain 1 and --add 1 contradict"),
     ],
 )
 def test_wrong_use_gives_one_line_and_exit_code_2(
@@ -68,6 +81,12 @@ def test_a_file_in_the_place_of_the_tables_is_named(
     assert f"tables folder {file} is not a folder that can be read" in capsys.readouterr().err
 
 
+def test_tables_that_cannot_be_reached_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / ("long" * 100)
+    assert run(["status", "--set", f"storage.tables={folder}"]) == 1
+    assert f"tables folder {folder} can't be reached: File name too long" in capsys.readouterr().err
+
+
 def test_a_home_that_is_not_a_demos_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.txt").write_text("precious")
     assert run(["demo", "--home", str(tmp_path)]) == 2
@@ -84,6 +103,72 @@ def test_plan_of_a_model_is_the_contracts_json(tmp_path: Path, capsys: pytest.Ca
     assert result["skew_after"]["bytes_in"]["max_over_mean"] == 1.0
     assert result["reassignment"]["partitions"][0]["replicas"] == [2]
     assert result["elapsed_ms"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--exclude-topic", "tt"], "--exclude-topic: there is no topic 'tt'; did you mean 't'?"),
+        (["--only-topic", "oders"], "--only-topic: there is no topic 'oders'"),
+        (
+            ["--only-topic", "t", "--set", "planner.excluded_topics=^t$"],
+            "planner.excluded_topics says that it is never",
+        ),
+    ],
+)
+def test_a_topic_that_would_be_passed_over_in_silence_is_refused(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "model.json"
+    file.write_text(json.dumps(MODEL))
+    assert run(["plan", "--model", str(file), *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def process(*command: str, stdout: object, unbuffered: str) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = (sys.executable, "-m", "streaming", *command)
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT
+    )  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", [["config"], ["config", "--json"], ["config", "--help"]], ids=" ".join)
+def test_standard_output_that_takes_no_more_is_one_line(command: list[str], unbuffered: str) -> None:
+    with open("/dev/full", "w") as full:
+        found = process(*command, stdout=full, unbuffered=unbuffered)
+        _, err = found.communicate()
+    assert (found.returncode, err) == (1, "error: output can't be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", [["config"], ["config", "--json"], ["config", "--help"]], ids=" ".join)
+def test_a_reader_that_has_gone_is_no_failure(command: list[str], unbuffered: str) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    found = process(*command, stdout=write, unbuffered=unbuffered)
+    os.close(write)
+    _, err = found.communicate()
+    assert (found.returncode, err) == (0, "")
+
+
+def test_a_command_that_has_ended_waits_for_no_thread_and_keeps_its_exit_code() -> None:
+    code = (
+        "import atexit, sys, threading, time; from streaming import cli;"
+        "threading.Thread(target=time.sleep, args=(600,)).start(); atexit.register(print, 'at exit');"
+        "sys.stdout.reconfigure(line_buffering=False); sys.argv = ['rebalancer', 'sql']; cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "at exit\n")
+    assert done.stderr.startswith("error: sql: no query given")
+
+
+def test_brokers_that_are_down_are_one_line() -> None:
+    unreachable = ["--set", "kafka.bootstrap_servers=127.0.0.1:1", "--set", "kafka.request_timeout_ms=1000"]
+    _, err = process("collect", *unreachable, stdout=subprocess.DEVNULL, unbuffered="").communicate()
+    assert err.count("\n") == 1
+    assert err.startswith("error: no broker reached at 127.0.0.1:1")
 
 
 def test_config_shows_where_values_came_from(capsys: pytest.CaptureFixture[str]) -> None:

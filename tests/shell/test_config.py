@@ -49,6 +49,16 @@ WRONG = {
     "a: 1\na: 2": "settings file {file}, line 2: key 'a' stands twice",
     "- 1": "settings file {file}: holds a list, must hold sections like 'kafka:'",
     "kafka: [": "settings file {file}, line 1: ",
+    "? [a]\n: b": "settings file {file}, line 1: ['a'] can't be a key",
+    "a: 2026-02-30": "settings file {file}: day is out of range for month",
+    "planner: {excluded_topics: '('}": "planner.excluded_topics: is no regular expression: missing ), ",
+    "collect: {groups_include: '*'}": "collect.groups_include: is no regular expression: nothing to repeat ",
+    "collect: {groups_exclude: '[a'}": "collect.groups_exclude: is no regular expression: unterminated ",
+    "control: {lag_groups: '(?P<'}": "control.lag_groups: is no regular expression: ",
+    "topics: {byte_rate: a, consumer_lag: a}": "topics: byte_rate and consumer_lag must be two topics, both are 'a' ",
+    "storage: {tables: ~/t}": "storage.tables: a leading ~ is not read as a home: write the whole path, found '~/t' ",
+    "storage: {checkpoints: ~me}": "storage.checkpoints: a leading ~ is not read as a home",
+    "kafka: {ssl_ca_file: ~/ca.pem}": "kafka.ssl_ca_file: a leading ~ is not read as a home",
 }
 
 
@@ -69,6 +79,54 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_mistyped_variable_is_refused() -> None:
     with pytest.raises(UsageProblem, match=r"serve\.prot: unknown key .environment REBALANCER_SERVE__PROT"):
         load_effective(None, None, {"REBALANCER_SERVE__PROT": "1"})
+
+
+@pytest.mark.parametrize("key", ["CONTROL_MODE", "PLANNER_MOVEMENTS_MAX", "KAFKA_SASL_PASSWORD"])
+def test_one_underscore_too_few_is_told(key: str) -> None:
+    right = key.replace("_", "__", 1)
+    with pytest.raises(UsageProblem, match=rf"REBALANCER_{key}: is no setting; did you mean REBALANCER_{right}\?"):
+        load_effective(None, None, {f"REBALANCER_{key}": "apply"})
+
+
+def test_what_others_set_is_nobodys() -> None:
+    others = {"REBALANCER_SERVE_PORT": "tcp://10.0.0.1:9464", "REBALANCER_CONFIG": "x", "CONTROL_MODE": "apply"}
+    assert load_effective(None, None, others).origins == {}
+
+
+@pytest.mark.parametrize("text", ["null", ""])
+def test_what_may_be_without_a_value_can_be_unset(tmp_path: Path, text: str) -> None:
+    file = write(tmp_path, "planner: {movements_max: 3}\nkafka: {sasl_username: me, cluster_name: c}")
+    for environment, flags in (
+        ({"REBALANCER_PLANNER__MOVEMENTS_MAX": text, "REBALANCER_KAFKA__SASL_USERNAME": text}, {}),
+        ({}, {"planner.movements_max": text, "kafka.sasl_username": text}),
+    ):
+        settings = load_effective(file, flags, environment).settings
+        assert (settings.planner.movements_max, settings.kafka.sasl_username) == (None, None)
+    with pytest.raises(UsageProblem, match=r"serve\.port: input should be a valid integer"):
+        load_effective(file, {"serve.port": text}, {})
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("kafka.bootstrap_servers", "a:1,b:2", ["a:1", "b:2"]),
+        ("kafka.bootstrap_servers", "[a:1, b:2]", ["a:1", "b:2"]),
+        ("kafka.bootstrap_servers", "a:1", ["a:1"]),
+        ("control.maintenance_windows", "", []),
+        ("trigger.resources", "disk,bytes_in", ["disk", "bytes_in"]),
+        ("kafka.cluster_name", "2024", "2024"),
+        ("kafka.cluster_name", "null", "null"),
+        ("kafka.cluster_name", '"x"', "x"),
+        ("collect.groups_include", "[a-z]+", "[a-z]+"),
+        ("control.staged_moves", "true", True),
+        ("serve.port", "1234", 1234),
+    ],
+)
+def test_flags_are_read_as_the_environment_is(key: str, text: str, value: object) -> None:
+    assert flatten(load_effective(None, {key: text}, {}).settings)[key] == value
+    variable = f"REBALANCER_{key.replace('.', '__').upper()}"
+    if '"' not in text:
+        assert flatten(load_effective(None, None, {variable: text}).settings)[key] == value
 
 
 def test_a_password_is_never_shown() -> None:

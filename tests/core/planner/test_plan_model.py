@@ -46,6 +46,28 @@ def test_options_reach_the_policy() -> None:
     assert {movement["new_replicas"][0] for movement in run(model, "--add", "2")["movements"]} == {2}
 
 
+def test_what_no_option_says_the_settings_say(tmp_path: Path) -> None:
+    model = cluster_to_json(founding())
+    assert len(run(model)["movements"]) == 4
+    one, two = ("--set", "planner.movements_max=1"), ("--max-movements", "2")
+    assert len(run(model, *one)["movements"]) == 1
+    assert len(run(model, *one, *two)["movements"]) == 2
+    file = tmp_path / "rebalancer.yaml"
+    file.write_text("planner: {bytes_max: 300, excluded_topics: B$}")
+    limited = run(model, "--config", str(file))
+    assert 0 < limited["bytes_to_move"] <= 300
+    assert {movement["topic"] for movement in limited["movements"]} == {"topic-A"}
+    assert run(model, "--config", str(file), "--exclude-topic", "topic-A")["movements"] == []
+
+
+def test_internal_topics_of_a_model_may_be_moved_unless_somebody_says_otherwise() -> None:
+    model = cluster_to_json(founding())
+    for partition in model["partitions"]:
+        partition["topic"] = f"__{partition['topic']}"
+    assert len(run(model, "--set", "planner.movements_max=10")["movements"]) == 4
+    assert run(model, "--set", "planner.excluded_topics=^__")["movements"] == []
+
+
 def test_a_statistic_of_the_windows_can_be_planned_on() -> None:
     model = cluster_to_json(founding())
     for partition in model["partitions"]:

@@ -1,0 +1,220 @@
+"""Executions one after the other, and what of them survives a request that fails: real tables, a cluster that is only
+described. Time is what a test says.
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from streaming import tables
+from streaming.cluster import Cluster
+from streaming.control.carrier import Carrier
+from streaming.control.executor import ABORT_CONFIRMATIONS, Executor
+from streaming.control.journal import Journal
+from streaming.control.records import ExecutionRecord
+from streaming.control.run import ControlLoop
+from streaming.errors import ClusterRequestFailed, LeaseLost, TableUnavailable
+from streaming.settings import Settings
+from tests.control.noted_cluster import NOON_MS, NotedCluster, approve, plan
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
+
+
+def begun(settings: Settings, cluster: Cluster, partition: int, *, now_ms: int = NOON_MS) -> ExecutionRecord:
+    """One whose start was written by a process that was killed right after."""
+    journal = Journal(settings)
+    record = approve(journal, partition, now_ms=now_ms)
+    assert Executor(cluster, journal, settings).begin(record, journal.plan(record.plan_id), now_ms=now_ms)
+    return record
+
+
+def carrier(settings: Settings, cluster: Cluster) -> Carrier:
+    journal = Journal(settings)
+    return Carrier(Executor(cluster, journal, settings), journal)
+
+
+def events(settings: Settings, record: ExecutionRecord) -> list[str]:
+    return [event["event"] for event in Journal(settings).execution(record.execution_id).events]
+
+
+def twice_a_day(settings: Settings) -> Settings:
+    return Settings.model_validate(
+        {**settings.model_dump(), "control": {"maintenance_windows": ["12:00-13:00", "14:00-15:00"]}}
+    )
+
+
+def tick_while_it_fails(loop: ControlLoop, *, now_ms: int) -> None:
+    with pytest.raises(ClusterRequestFailed):
+        loop.tick(now_ms=now_ms)
+
+
+def test_an_abort_is_heard_where_the_throttle_cannot_be_set(settings: Settings) -> None:
+    cluster = NotedCluster(throttles_refused=True)
+    journal = Journal(settings)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
+    record = approve(journal, 0)
+    tick_while_it_fails(loop, now_ms=NOON_MS)
+    tick_while_it_fails(loop, now_ms=NOON_MS + 1_000)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)  # a start doesn't fail of it either
+    tick_while_it_fails(loop, now_ms=NOON_MS + 2_000)
+    journal.request_abort(record, now_ms=NOON_MS)
+    assert not loop.tick(now_ms=NOON_MS + 3_000)
+    assert events(settings, record) == ["approved", "started", "aborted"]
+    assert cluster.changes == ["clear"]
+
+
+def test_the_deadline_is_kept_where_the_throttle_cannot_be_set(settings: Settings) -> None:
+    cluster = NotedCluster(throttles_refused=True)
+    record = begun(settings, cluster, 0)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
+    late_ms = NOON_MS + settings.control.execution_deadline_ms
+    tick_while_it_fails(loop, now_ms=late_ms)
+    for look in range(ABORT_CONFIRMATIONS):
+        loop.tick(now_ms=late_ms + 1_000 + look)
+    assert events(settings, record) == ["approved", "started", "aborted"]
+    assert cluster.changes == ["clear"]
+
+
+def test_nothing_is_submitted_after_a_pause_before_the_throttle_is_set(settings: Settings) -> None:
+    own = twice_a_day(settings)
+    cluster = NotedCluster()
+    journal = Journal(own)
+    executor = Executor(cluster, journal, own)
+    approved = plan(journal, 0)
+    record = journal.approve(approved, "a test", now_ms=NOON_MS, in_windows_only=True)
+    assert executor.begin(record, approved, now_ms=NOON_MS)
+    assert not executor.tick(record, approved.plan, now_ms=NOON_MS + HOUR_MS)
+    assert (record.last_event, cluster.changes) == ("paused", ["clear"])
+    cluster.throttles_refused = True
+    next_ms = NOON_MS + 2 * HOUR_MS
+    assert not executor.tick(record, approved.plan, now_ms=next_ms)
+    for _ in range(2):
+        with pytest.raises(ClusterRequestFailed):
+            executor.tick(record, approved.plan, now_ms=next_ms)
+    cluster.throttles_refused = False
+    assert not executor.tick(record, approved.plan, now_ms=next_ms)
+    assert cluster.changes == ["clear", "throttle", "move t-0"]
+
+
+def test_a_pause_that_could_not_be_written_leaves_nothing_unthrottled(settings: Settings, tmp_path: Path) -> None:
+    own = twice_a_day(settings)
+    cluster = NotedCluster()
+    journal = Journal(own)
+    executor = Executor(cluster, journal, own)
+    approved = plan(journal, 0)
+    record = journal.approve(approved, "a test", now_ms=NOON_MS, in_windows_only=True)
+    assert executor.begin(record, approved, now_ms=NOON_MS)
+    assert not executor.tick(record, approved.plan, now_ms=NOON_MS)
+    cluster.changes.clear()
+    (tmp_path / "tables" / "execution").rename(tmp_path / "away")
+    (tmp_path / "tables" / "execution").write_text("in the place of the table")
+    with pytest.raises(TableUnavailable):
+        executor.tick(record, approved.plan, now_ms=NOON_MS + HOUR_MS)
+    (tmp_path / "tables" / "execution").unlink()
+    (tmp_path / "away").rename(tmp_path / "tables" / "execution")
+    assert not executor.tick(record, approved.plan, now_ms=NOON_MS + 2 * HOUR_MS)
+    assert cluster.changes == ["clear", "throttle", "move t-0"]
+
+
+def test_an_approval_that_waited_for_longer_than_plans_live_is_refused(settings: Settings) -> None:
+    cluster, journal = NotedCluster(), Journal(settings)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
+    first, second = approve(journal, 0), approve(journal, 1, now_ms=NOON_MS + 1)
+    loop.tick(now_ms=NOON_MS)
+    later_ms = NOON_MS + 3 * settings.planner.plan_ttl_ms
+    loop.tick(now_ms=later_ms)
+    cluster.replicas["t", 0] = (2,)
+    loop.tick(now_ms=later_ms)
+    assert events(settings, first)[-1] == "done"
+    loop.tick(now_ms=later_ms)
+    assert events(settings, second) == ["approved", "refused"]
+
+
+def test_who_is_called_off_while_another_is_under_way_ends_at_once(settings: Settings) -> None:
+    cluster, journal = NotedCluster(), Journal(settings)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
+    first, second = approve(journal, 0), approve(journal, 1, now_ms=NOON_MS + 1)
+    assert loop.tick(now_ms=NOON_MS)
+    journal.request_abort(second, now_ms=NOON_MS)
+    assert loop.tick(now_ms=NOON_MS)
+    assert events(settings, second) == ["approved", "aborted"]
+    assert events(settings, first)[-1] == "submitted"
+
+
+def test_what_has_begun_goes_on_before_an_older_approval_begins(settings: Settings) -> None:
+    cluster, journal = NotedCluster(), Journal(settings)
+    older = approve(journal, 0)
+    record = begun(settings, cluster, 1, now_ms=NOON_MS + 1)
+    one = carrier(settings, cluster)
+    one.tick(now_ms=NOON_MS + 2)
+    assert cluster.changes == ["throttle", "move t-1"]
+    cluster.replicas["t", 1] = (2,)
+    ended = one.tick(now_ms=NOON_MS + 3)
+    assert ended is not None
+    assert (ended.execution_id, ended.last_event) == (record.execution_id, "done")
+    one.tick(now_ms=NOON_MS + 4)
+    assert events(settings, older) == ["approved", "started", "submitted"]
+
+
+def test_each_execution_is_looked_at_three_times_before_it_is_given_up(settings: Settings) -> None:
+    cluster = NotedCluster()
+    one = carrier(settings, cluster)
+    for partition in (0, 1):
+        record = begun(settings, cluster, partition, now_ms=NOON_MS + partition)
+        cluster.replicas["t", partition] = (3,)
+        looks = 1
+        while "aborted" not in events(settings, record):
+            one.tick(now_ms=NOON_MS + looks)
+            looks += 1
+        assert looks - 1 == ABORT_CONFIRMATIONS
+
+
+@pytest.mark.parametrize("gone", ["tables", "tables/execution"])
+def test_an_execution_whose_tables_are_gone_changes_nothing_more(settings: Settings, tmp_path: Path, gone: str) -> None:
+    cluster = NotedCluster()
+    begun(settings, cluster, 0)
+    one = carrier(settings, cluster)
+    one.tick(now_ms=NOON_MS)
+    cluster.changes.clear()
+    shutil.rmtree(tmp_path / gone)
+    with pytest.raises(TableUnavailable):
+        one.tick(now_ms=NOON_MS + 1)
+    assert cluster.changes == []
+    assert not (tmp_path / "tables" / "execution").exists()
+
+
+def test_an_execution_that_somebody_else_has_ended_is_left_alone(settings: Settings) -> None:
+    cluster, journal = NotedCluster(), Journal(settings)
+    record = begun(settings, cluster, 0)
+    one = carrier(settings, cluster)
+    one.tick(now_ms=NOON_MS)
+    cluster.changes.clear()
+    journal.write_event(journal.execution(record.execution_id), "aborted", "by another control", now_ms=NOON_MS)
+    with pytest.raises(LeaseLost):
+        one.tick(now_ms=NOON_MS)
+    assert cluster.changes == []
+
+
+def test_what_is_open_is_told_from_what_has_ended(settings: Settings) -> None:
+    journal = Journal(settings)
+    ended, waiting = approve(journal, 0), approve(journal, 1, now_ms=NOON_MS + 1)
+    journal.write_event(ended, "done", "every movement has been made", now_ms=NOON_MS)
+    assert [row.execution_id for row in journal.open_executions(now_ms=NOON_MS)] == [waiting.execution_id]
+    # Its end is too old to be looked for, an event after it is not.
+    journal.write_event(ended, "swept", "throttle taken away", now_ms=NOON_MS + HOUR_MS)
+    later_ms = NOON_MS + 30 * 24 * HOUR_MS + 1_000
+    assert journal.open_executions(now_ms=later_ms) == []
+
+
+def test_a_plan_that_is_not_trusted_is_refused_in_one_row(settings: Settings) -> None:
+    journal = Journal(settings)
+    record = journal.refuse(plan(journal, 0), "the last 2 plans brought nothing", now_ms=NOON_MS)
+    assert [row["event"] for row in tables.read(settings.storage.tables, "execution")] == ["refused"]
+    assert Journal(settings).open_executions(now_ms=NOON_MS) == []
+    assert record.ended

@@ -1,0 +1,78 @@
+"""What `apply` and `abort` do where no control runs: real tables and lease, a cluster that is only described."""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streaming.commands.apply import _Following
+from streaming.control.executor import Executor
+from streaming.control.journal import Journal
+from streaming.control.lease import Lease
+from streaming.errors import ClusterUnreachable
+from streaming.settings import Settings
+from tests.control.noted_cluster import NotedCluster, approve
+
+
+@pytest.fixture(autouse=True)
+def _handlers() -> Iterator[None]:
+    """Those of the test run come back."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
+
+
+def following(settings: Settings, cluster: NotedCluster) -> _Following:
+    lease = Lease(settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms)
+    return _Following(cluster, Journal(settings), lease, settings)
+
+
+def test_a_request_that_fails_is_tried_again(settings: Settings) -> None:
+    cluster = NotedCluster(moves=True, unanswered=1)
+    record = approve(Journal(settings), 0, now_ms=now_ms())
+    assert following(settings, cluster).to_the_end(record)["event"] == "done"
+    assert cluster.changes == ["throttle", "move t-0", "clear"]
+
+
+def test_who_gives_up_says_what_stays_open(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    own = Settings.model_validate({**settings.model_dump(), "control": {"execution_deadline_ms": 1}})
+    cluster = NotedCluster(unanswered=1_000)
+    record = approve(Journal(own), 0, now_ms=now_ms())
+    with pytest.raises(ClusterUnreachable):
+        following(own, cluster).to_the_end(record)
+    told = f"execution {record.execution_id} stays open (approved); to stop it: rebalancer abort\n"
+    assert capsys.readouterr().err.endswith(told)
+
+
+def test_every_open_execution_is_stopped_in_any_order(settings: Settings) -> None:
+    cluster, journal = NotedCluster(), Journal(settings)
+    records = [approve(journal, number, now_ms=now_ms() + number) for number in range(3)]
+    for record in records[:2]:  # two at a time, as an `apply` of before could leave them
+        Executor(cluster, journal, settings).begin(record, journal.plan(record.plan_id), now_ms=now_ms())
+    for record in records:
+        journal.request_abort(record, now_ms=now_ms())
+    watched = following(settings, cluster)
+    assert [watched.to_the_end(record)["event"] for record in reversed(records)] == ["aborted"] * 3
+    assert journal.open_executions(now_ms=now_ms()) == []
+    assert cluster.changes == ["clear", "clear"]
+
+
+def test_what_a_dead_control_has_left_is_carried_out_first(settings: Settings) -> None:
+    cluster, journal = NotedCluster(moves=True), Journal(settings)
+    left = approve(journal, 0, now_ms=now_ms())
+    Executor(cluster, journal, settings).begin(left, journal.plan(left.plan_id), now_ms=now_ms())
+    record = approve(journal, 1, now_ms=now_ms())
+    assert following(settings, cluster).to_the_end(record)["event"] == "done"
+    assert cluster.changes == ["throttle", "move t-0", "clear", "throttle", "move t-1", "clear"]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

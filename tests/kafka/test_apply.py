@@ -1,0 +1,185 @@
+"""`rebalancer apply` and `abort` as processes on real brokers, with no control beside them, interrupted and killed."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+
+from assignor_core.plan import Movement, Plan, plan_to_json
+from streaming.cluster import Cluster
+from streaming.control.journal import Journal
+from streaming.control.records import ExecutionRecord
+from streaming.kafka_clients import admin_client
+from streaming.settings import Settings
+
+pytestmark = pytest.mark.kafka
+
+RECORDS = 1_500
+VALUE = b"x" * 2_000
+"""3 MB a topic: Kafka's first fetch, of up to 1 MB, is not slowed by any throttle."""
+SLOWLY = 20_000
+"""Bytes/s at which the rest takes longer than a test."""
+DEADLINE_S = 90.0
+SKEW = {"bytes_in": {"max_over_mean": 2.0}, "bytes_out": {}, "disk": {}, "leaders": {}, "replicas": {}}
+
+
+@pytest.fixture
+def admin(settings: Settings) -> Iterator[KafkaAdminClient]:
+    client = admin_client(settings.kafka)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def file(settings: Settings, tmp_path: Path) -> Path:
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps(settings.model_dump(mode="json", include={"kafka", "storage"})))
+    return path
+
+
+def make_topic(admin: KafkaAdminClient, settings: Settings) -> str:
+    """One partition on broker 1, with records."""
+    topic = f"apply-{uuid.uuid4().hex[:8]}"
+    admin.create_topics({topic: {"assignments": {0: [1]}}})
+    admin.wait_for_topics([topic])
+    producer = KafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers, acks="all")
+    for _ in range(RECORDS):
+        producer.send(topic, VALUE)
+    producer.flush()
+    producer.close()
+    return topic
+
+
+def write_plan(journal: Journal, *topics: str) -> str:
+    """To move these topics from broker 1 to 2."""
+    plan = Plan("test", tuple(Movement(topic, 0, (1,), (2,), len(VALUE) * RECORDS) for topic in topics))
+    content = {**plan_to_json(plan), "skew_before": SKEW, "skew_after": SKEW, "elapsed_ms": 1.0}
+    journal.write_plan(content, decision=None, window=None, now_ms=now_ms())
+    return plan.plan_id
+
+
+def start(file: Path, *arguments: str, throttle: int = 50_000_000) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "streaming", *arguments, "--config", str(file)]
+    command += ["--set", f"control.throttle_bytes_per_sec={throttle}"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    out, err = process.communicate(timeout=DEADLINE_S)
+    return process.returncode, out, err
+
+
+def begun(
+    journal: Journal, file: Path, *topics: str, throttle: int = SLOWLY
+) -> "tuple[subprocess.Popen[str], ExecutionRecord]":
+    """An `apply` that copies slowly."""
+    process = start(file, "apply", write_plan(journal, *topics), "--yes", throttle=throttle)
+
+    def found() -> list[ExecutionRecord]:
+        return [row for row in journal.open_executions(now_ms=now_ms()) if row.last_event in ("submitted", "progress")]
+
+    wait_for(lambda: bool(found()))
+    return process, found()[0]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def assert_left_nothing(cluster: Cluster, *topics: str) -> None:
+    wait_for(lambda: cluster.throttle_rates() == {} and cluster.throttled_replicas(topics) == {})
+    assert not cluster.describe().reassigning()
+
+
+def replicas(cluster: Cluster, topic: str) -> tuple[int, ...]:
+    return cluster.describe().partitions[(topic, 0)].replicas
+
+
+def test_a_killed_apply_is_gone_on_with_by_the_next(settings: Settings, admin: KafkaAdminClient, file: Path) -> None:
+    topic, cluster, journal = make_topic(admin, settings), Cluster(admin), Journal(settings)
+    first, record = begun(journal, file, topic)
+    first.kill()
+    first.communicate()
+    wait_for(lambda: cluster.throttle_rates().keys() == {1, 2})
+    code, out, _ = finish(start(file, "apply", record.plan_id, "--yes"))
+    assert (code, f"Execution {record.execution_id} is open (submitted:" in out) == (0, True)
+    assert [row.execution_id for row in journal.executions(now_ms=now_ms())] == [record.execution_id]
+    wait_for(lambda: replicas(cluster, topic) == (2,))
+    assert_left_nothing(cluster, topic)
+
+
+def test_a_second_ctrl_c_leaves_and_says_what_stays(settings: Settings, admin: KafkaAdminClient, file: Path) -> None:
+    topic, cluster, journal = make_topic(admin, settings), Cluster(admin), Journal(settings)
+    process, record = begun(journal, file, topic)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process.send_signal(number)
+    code, _, err = finish(process)
+    assert code == 128 + signal.SIGINT
+    told = f"execution {record.execution_id} stays open (submitted); to stop it: rebalancer abort --config {file} "
+    assert (told in err, err.endswith("error: interrupted\n")) == (True, True)
+    code, out, _ = finish(start(file, "abort"))
+    assert (code, f"{record.execution_id}: aborted: a person asked to stop; 1 moves" in out) == (0, True)
+    wait_for(lambda: replicas(cluster, topic) == (1,))
+    assert_left_nothing(cluster, topic)
+
+
+def test_one_ctrl_c_stops_and_restores(settings: Settings, admin: KafkaAdminClient, file: Path) -> None:
+    topic, cluster, journal = make_topic(admin, settings), Cluster(admin), Journal(settings)
+    process, _ = begun(journal, file, topic)
+    process.send_signal(signal.SIGINT)
+    code, out, err = finish(process)
+    assert (code, "aborted: a person asked to stop; 1 moves in flight cancelled" in out) == (1, True)
+    assert "stays open" not in err
+    wait_for(lambda: replicas(cluster, topic) == (1,))
+    assert_left_nothing(cluster, topic)
+
+
+def test_abort_ends_what_has_begun_and_what_waits_though_a_topic_is_gone(
+    settings: Settings, admin: KafkaAdminClient, file: Path
+) -> None:
+    topic, gone, other = (make_topic(admin, settings) for _ in range(3))
+    cluster, journal = Cluster(admin), Journal(settings)
+    process, record = begun(journal, file, topic, gone)
+    process.kill()
+    process.communicate()
+    admin.delete_topics([gone])
+    waiting = journal.approve(journal.plan(write_plan(journal, other)), "a test", now_ms=now_ms())
+    code, out, _ = finish(start(file, "abort"))
+    assert code == 0
+    ends = dict(
+        line.split(": ", 1) for line in out.splitlines() if line.startswith((record.plan_id[:12], waiting.plan_id[:12]))
+    )
+    assert ends[record.execution_id].startswith("aborted: a person asked to stop; ")
+    assert ends[waiting.execution_id] == "aborted: a person asked to stop before it began"
+    wait_for(lambda: replicas(cluster, topic) == (1,))
+    assert_left_nothing(cluster, topic, other)
+
+
+def test_tables_that_are_away_for_a_while_end_nothing(settings: Settings, admin: KafkaAdminClient, file: Path) -> None:
+    topic, cluster, journal = make_topic(admin, settings), Cluster(admin), Journal(settings)
+    process, _ = begun(journal, file, topic, throttle=10 * SLOWLY)
+    folder = Path(settings.storage.tables)
+    away = folder.rename(folder.with_name("away"))
+    folder.write_text("in the place of the folder")
+    time.sleep(3.0)
+    folder.unlink()
+    away.rename(folder)
+    code, out, err = finish(process)
+    assert (code, "tick_failed" in err) == (0, True)
+    assert out.endswith("done: every movement has been made\n")
+    assert_left_nothing(cluster, topic)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,89 @@
+"""What commands print: names as they are, whatever rich would make of them, and whole where no terminal folds them."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.cli import run
+from streaming.commands.plan_model import show
+from streaming.commands.sql import run_query
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
+
+NAMES = ("[dev]billing", "pay/[/b]", ":key:", "[a-z]+")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    """Groups with names that are markup, a plan, a record that was rejected."""
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    for index in range(3):
+        rows: list[tuple[str, str, int, int | None, int]] = [(name, "t", 0, 10, 10 + index) for name in NAMES]
+        synthetic.group_lag(NOW_MS - (3 - index) * WINDOW_MS, rows)
+    synthetic.plan(NOW_MS)
+    synthetic.rejected(NOW_MS, ["not_json"])
+    return settings.storage.tables
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["lag", "--set", "kafka.cluster_name=test"],
+        ["status", "--groups", "--set", "kafka.cluster_name=test"],
+        ["sql", "SELECT DISTINCT group_id FROM group_lag"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_names_are_no_markup(command: list[str], root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*command, "--set", f"storage.tables={root}"]) == 0
+    out = capsys.readouterr().out
+    assert [name for name in NAMES if name not in out] == []
+
+
+def test_a_regular_expression_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", "--set", "collect.groups_include=^[a-z]+[/b]"]) == 0
+    assert "^[a-z]+[/b]" in capsys.readouterr().out
+
+
+def test_a_plan_names_topics_and_problems_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    ratio = {"bytes_in": {"max_over_mean": 1.5}}
+    moved = {"topic": "[dev]t", "partition": 0, "old_replicas": [1], "new_replicas": [2], "bytes_to_move": 1.0}
+    result: dict[str, Any] = {
+        "plan_id": "a" * 64, "skew_before": ratio, "skew_after": ratio, "lower_bound": {}, "waves": [],
+        "elapsed_ms": 1.0, "movements": [{**moved, "reason": "[/b]"}], "bytes_to_move": 1.0,
+        "problems": ["[red]p[/b]"], "diagnosis": [],
+    }  # fmt: skip
+    show(result, out_file=None, as_json=False)
+    out = capsys.readouterr().out
+    assert ("[dev]t-0" in out, "[red]p[/b]" in out) == (True, True)
+
+
+def test_nothing_is_cut_in_a_pipe(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", "SELECT *, repeat('x', 500) AS long FROM plan", "--set", f"storage.tables={root}"]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert ("a" * 64 in row, "x" * 500 in row, "…" in row) == (True, True, False)
+    assert "movement_count" in header
+    long = f"/{'very-' * 60}long/tables"
+    assert run(["config", "--set", f"storage.tables={long}"]) == 0
+    assert long in capsys.readouterr().out
+
+
+def test_json_of_sql_is_json_and_bytes_are_text(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--set", f"storage.tables={root}", "--format"]
+    query = (
+        "SELECT value, 'nan'::DOUBLE AS ratio, ['inf'::DOUBLE, 1.0] AS both, '\\xFF'::BLOB AS odd FROM rejected_record"
+    )
+    assert run(["sql", query, *options, "json"]) == 0
+
+    def refuse(constant: str) -> float:
+        raise AssertionError(f"{constant} is no JSON")
+
+    found = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert found == [{"value": "{", "ratio": None, "both": [None, 1.0], "odd": "�"}]
+    assert run(["sql", "SELECT value FROM rejected_record", *options, "csv"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["value", "{"]
+    _, rows = run_query(query, root)
+    assert math.isnan(rows[0][1]), "only what is printed is changed"

@@ -1,0 +1,132 @@
+"""`rebalancer apply FILE` up to its question: what is kept of a plan file, what is refused, and what is shown."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from assignor_core.errors import CoreError
+from assignor_core.plan import Movement, Plan, plan_to_json
+from streaming import tables
+from streaming.commands.apply import apply
+from streaming.control.journal import Journal
+from streaming.errors import UsageProblem
+from streaming.settings import Settings
+
+HOUR_MS = 3_600_000
+MOVE = Movement("t", 0, (1, 2), (3, 2), 5.0)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Settings:
+    return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
+
+
+def written(*movements: Movement, cluster_id: str = "main", **besides: object) -> dict[str, Any]:
+    """What the core alone writes of a plan, and what else a file may hold."""
+    return {**plan_to_json(Plan(cluster_id, movements)), **besides}
+
+
+def asked(own: Settings, content: object) -> Result:
+    """`apply` of a file with this content; the answer is no, so that no cluster is needed."""
+    file = Path(own.storage.tables).with_name("plan.json")
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+    arguments = [str(file), "--set", f"storage.tables={own.storage.tables}"]
+    return CliRunner().invoke(apply, arguments, input="n\n", standalone_mode=False, catch_exceptions=False)
+
+
+def kept(own: Settings) -> list[dict[str, Any]]:
+    return [*tables.read(own.storage.tables, "plan"), *tables.read(own.storage.tables, "movement")]
+
+
+@pytest.mark.parametrize("cluster_id", ["main", ""], ids=["ours", "nobody named one"])
+def test_a_plan_of_the_core_alone_is_kept_and_shown(own: Settings, cluster_id: str) -> None:
+    content = written(MOVE, cluster_id=cluster_id)
+    answer = asked(own, content)
+    assert answer.return_value == 3
+    assert "1 movements, 5 bytes, which doesn't say what it does to the skew" in answer.output
+    found = Journal(own).plan(content["plan_id"])
+    assert (found.plan.cluster_id, found.plan.movements) == (cluster_id, (MOVE,))
+    assert [row["planning_ms"] for row in tables.read(own.storage.tables, "plan")] == [0]
+
+
+def test_what_a_plan_promises_is_shown(own: Settings) -> None:
+    before, after = ({"bytes_in": {"max_over_mean": ratio}} for ratio in (2.0, 1.25))
+    answer = asked(own, written(MOVE, skew_before=before, skew_after=after, elapsed_ms=1.5))
+    assert "bytes_in max/mean 2.000 -> 1.250" in answer.output
+
+
+RATIO = {"bytes_in": {"max_over_mean": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (written(MOVE, cluster_id="staging"), "is for cluster 'staging', kafka.cluster_name is 'main'"),
+        (written(Movement("t", 0, (1, 2), (3,), 5.0)), "t-0: replication factor would change from 2 to 1"),
+        (written(Movement("t", 0, (1,), (1, 3), 5.0)), "t-0: replication factor would change from 1 to 2"),
+        (written(Movement("t", 0, (1, 2), (3, 3), 5.0)), "t-0: new replicas [3, 3] name a broker twice"),
+        (written(Movement("t", 0, (), (1,), 5.0)), "partition t-0: found no replicas"),
+        (written(MOVE, Movement("t", 0, (1, 2), (4, 2), 5.0)), "t-0: planned 2 times"),
+        (written(Movement("t", -1, (1,), (3,), 5.0)), "partition number in topic t: found -1"),
+        (written(Movement("t", 0, (1,), (3_000_000_000,), 5.0)), "broker_id: found 3000000000"),
+        (written(Movement("t", 0, (1,), (3,), -5.0)), "found -5.0"),
+        (written(Movement("t", 0, (1,), (3,), float("nan"))), "found nan"),
+        (written(Movement("t", 0, (1,), (3,), 1e20)), "bytes_to_move: found 1e+20"),
+        (written(MOVE, elapsed_ms="soon"), "elapsed_ms: Input should be a valid number"),
+        (written(MOVE, skew_before={"bytes_in": 2.0}), "skew_before.bytes_in: Input should be an object"),
+        (written(MOVE, skew_after={"bytes_in": {"max_over_mean": "2"}}), "skew_after.bytes_in.max_over_mean"),
+        (written(MOVE, lower_bound={"disk": 1.0}, skew_after=RATIO), "lower_bound: names a resource"),
+        (written(MOVE, observed={"leaders": []}), "observed.partition_counts: Field required"),
+        (written(MOVE, observed={"leaders": [["t", 0]], "partition_counts": {}}), "observed.leaders.0.2"),
+        ({"plan_id": "x"}, "found no valid 'cluster_id'"),
+        ([], "found list, allowed is an object"),
+        ({**written(MOVE), "plan_id": "x"}, "the content hashes to"),
+        ("{", "Expecting property name"),
+        pytest.param("[" * 100_000, "recursion", id="deep"),
+        pytest.param(
+            json.dumps(written(MOVE)).replace('"partition": 0', '"partition": 1e999', 1), "infinity", id="inf"
+        ),
+    ],
+)
+def test_what_is_no_plan_for_this_cluster_is_named_and_nothing_of_it_is_kept(
+    own: Settings, content: object, problem: str
+) -> None:
+    with pytest.raises((UsageProblem, CoreError)) as raised:
+        asked(own, content)
+    assert problem in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert kept(own) == []
+
+
+OBSERVED = {"leaders": [["t", 0, 1]], "partition_counts": {"t": 1}}
+
+
+@pytest.mark.parametrize(
+    ("besides", "age_h"),
+    [
+        pytest.param({"observed": OBSERVED, "elapsed_ms": 1.5}, 2, id="made on the live cluster, and kept then"),
+        pytest.param({"elapsed_ms": 1.5}, 0, id="made from a model: no file tells when"),
+    ],
+)
+def test_a_plan_that_was_kept_when_it_was_made_does_not_grow_young_in_a_file(
+    own: Settings, besides: Mapping[str, Any], age_h: int
+) -> None:
+    content = written(MOVE, **besides)
+    began_ms = time.time_ns() // 1_000_000
+    Journal(own).write_plan(content, decision=None, window=None, now_ms=began_ms - 2 * HOUR_MS)
+    asked(own, content)
+    found_h = (began_ms - Journal(own).plan(content["plan_id"]).created_ms) / HOUR_MS
+    assert found_h == pytest.approx(age_h, abs=0.1)
+
+
+def test_a_plan_that_is_made_anew_lives_anew(own: Settings) -> None:
+    began_ms = time.time_ns() // 1_000_000
+    before, after = (written(MOVE, observed=OBSERVED, elapsed_ms=elapsed_ms) for elapsed_ms in (1.5, 1.625))
+    Journal(own).write_plan(before, decision=None, window=None, now_ms=began_ms - 2 * HOUR_MS)
+    asked(own, after)
+    assert Journal(own).plan(after["plan_id"]).created_ms >= began_ms
