@@ -52,6 +52,7 @@ PEER_COMMIT_RECORDS = 100_000
 SOAK = {"driver_memory": "1g", "trigger_interval_ms": 100, "maintenance_interval_ms": 30_000, "retention_ms": 600_000}
 HELPER_AGE_MAX_S = 10.0
 """Spark's short-lived helpers (rm, chmod) are left out: until they have begun they share all memory of the JVM."""
+SOAK_INTERVAL_S = 0.75
 SOAK_SPEED = 600
 """Event time runs as many times faster than the clock, and catches up with it at the end: windows close, are rolled up
 and expire as in days of 144 seconds.
@@ -304,7 +305,7 @@ def soak(settings: Settings, folder: Path, duration_s: int) -> dict[str, Any]:
             if look is not None and (not looks or look.batches > looks[-1].batches):
                 looks.append(look)
                 print(look, file=sys.stderr, flush=True)
-            time.sleep(max(0.0, now + 1.0 - time.time()))
+            time.sleep(max(0.0, now + SOAK_INTERVAL_S - time.time()))
     finally:
         kill(process)
     warm = looks[len(looks) // 3 :]  # the JVM's heap has its size by then
