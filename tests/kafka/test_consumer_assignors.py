@@ -68,7 +68,8 @@ class PythonMember:
         consumer.subscribe([topic], listener=noting)
         try:
             while not self._stop.is_set():
-                consumer.poll(timeout_ms=100)
+                # kafka-python 3.0 forgets a join that a poll gave up waiting for, if what began it were new partitions.
+                consumer.poll(timeout_ms=100 if consumer.assignment() else 2_000)
                 self.owned = {tp.partition for tp in consumer.assignment()}
         finally:
             noting.note("-", consumer.assignment())
