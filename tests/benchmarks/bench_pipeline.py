@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import subprocess
 import sys
 import tempfile
 import threading
@@ -33,6 +34,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streaming import kafka_clients, tables
 from streaming.demo.brokers import EmbeddedCluster
+from streaming.jars import java_command
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.records import BYTE_RATE, accepted, judged
 from streaming.pipeline.run import stop_queries
@@ -50,6 +52,8 @@ RECOVERY_RECORDS = 50_000
 LATENCY_RATE = 500
 PEER_COMMIT_RECORDS = 100_000
 SOAK = {"driver_memory": "1g", "trigger_interval_ms": 100, "maintenance_interval_ms": 30_000, "retention_ms": 600_000}
+SOAK_HEAP = "-Xms1g -XX:+AlwaysPreTouch"
+"""All of the heap is resident from the start: else how much of it the collector happens to use hides what grows."""
 HELPER_AGE_MAX_S = 10.0
 """Spark's short-lived helpers (rm, chmod) are left out: until they have begun they share all memory of the JVM."""
 SOAK_INTERVAL_S = 0.75
@@ -291,8 +295,10 @@ class Look:
 def soak(settings: Settings, folder: Path, duration_s: int) -> dict[str, Any]:
     """A steady stream with time pressed together; what grows: memory of the processes, files, duration of a batch."""
     make_topics(settings)
+    os.environ["SPARK_SUBMIT_OPTS"] = SOAK_HEAP
     process = start_pipeline(settings, folder)
     looks: list[Look] = []
+    live_heap_bytes: list[int] = []
     began = time.time()
     try:
         while (now := time.time()) < began + duration_s:
@@ -305,16 +311,21 @@ def soak(settings: Settings, folder: Path, duration_s: int) -> dict[str, Any]:
             if look is not None and (not looks or look.batches > looks[-1].batches):
                 looks.append(look)
                 print(look, file=sys.stderr, flush=True)
+            if now > began + duration_s / 3 and not live_heap_bytes:
+                live_heap_bytes.append(live_heap(process.pid))
             time.sleep(max(0.0, now + SOAK_INTERVAL_S - time.time()))
+        live_heap_bytes.append(live_heap(process.pid))
     finally:
         kill(process)
-    warm = looks[len(looks) // 3 :]  # the JVM's heap has its size by then
+    warm = [look for look in looks if look.seconds > duration_s / 3]
     half = len(warm) // 2
     last = warm[-1]
     return {
         "batches": last.batches,
         "mb": {name: size / 1e6 for name, size in last.resident_bytes.items()},
         "mb_per_1000_batches": {name: slope_mb(warm, name) for name in last.resident_bytes},
+        "warm_batches": last.batches - warm[0].batches,
+        "live_heap_mb_warm_and_last": [size / 1e6 for size in live_heap_bytes],
         "files_max": max(look.files for look in looks),
         "batch_p50_ms_first_half": float(np.median([look.batch_ms for look in warm[:half]])),
         "batch_p50_ms_second_half": float(np.median([look.batch_ms for look in warm[half:]])),
@@ -326,6 +337,15 @@ def slope_mb(looks: list[Look], name: str) -> float:
     sizes = [look.resident_bytes[name] for look in looks]
     slope, _ = np.polyfit([look.batches for look in looks], sizes, 1)
     return float(slope) * 1000 / 1e6
+
+
+def live_heap(pid: int) -> int:
+    """Bytes of all objects that the JVM of this driver can still reach; it collects them for that."""
+    (jvm,) = (child for child in psutil.Process(pid).children() if child.name() == "java")
+    command = [str(Path(java_command()).resolve().with_name("jcmd")), str(jvm.pid), "GC.class_histogram"]
+    histogram = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    _total, _instances, size = histogram.splitlines()[-1].split()
+    return int(size)
 
 
 def look_at(settings: Settings, pid: int, seconds: float) -> Look | None:
