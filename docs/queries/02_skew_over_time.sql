@@ -1,10 +1,16 @@
 -- How uneven was the load, window by window? 1 is even; the trigger looks at the same figure.
-SELECT window_start,
-       max(bytes_in_per_sec + coalesce(replication_bytes_in_per_sec, 0))
-           / avg(bytes_in_per_sec + coalesce(replication_bytes_in_per_sec, 0)) AS max_over_mean,
-       count(bytes_in_per_sec) AS brokers_reporting
-FROM broker_load
-WHERE is_final
+-- Where some brokers of a window know their replication traffic, one that doesn't has no known load.
+WITH load AS (
+    SELECT window_start, bytes_in_per_sec, replication_bytes_in_per_sec,
+           max(replication_bytes_in_per_sec) OVER (PARTITION BY kafka_cluster, window_start) IS NULL AS clients_alone
+    FROM broker_load
+    WHERE is_final
+), known AS (
+    SELECT window_start, bytes_in_per_sec + CASE WHEN clients_alone THEN 0 ELSE replication_bytes_in_per_sec END AS bytes
+    FROM load
+)
+SELECT window_start, max(bytes) / avg(bytes) AS max_over_mean, count(bytes) AS brokers_reporting
+FROM known
 GROUP BY window_start
-HAVING avg(bytes_in_per_sec) > 0
+HAVING avg(bytes) > 0
 ORDER BY window_start

@@ -81,12 +81,12 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "window_age_s": (now_ms - newest.end_ms) / 1000 if newest else None,
         "brokers": {
             str(broker): {
-                "bytes_in_per_sec": load.bytes_in,
-                "bytes_out_per_sec": load.bytes_out,
-                "disk_bytes": load.disk,
+                "bytes_in_per_sec": newest.values("bytes_in").get(broker),
+                "bytes_out_per_sec": newest.values("bytes_out").get(broker),
+                "disk_bytes": newest.values("disk").get(broker),
             }
-            for broker, load in sorted((newest.brokers if newest else {}).items())
-        },
+            for broker in sorted(newest.brokers)
+        } if newest else {},
         "bytes_in_max_over_mean": skew_of(loads).max_over_mean if loads else None,
         "threshold_enter": settings.trigger.enter_ratio,
         "decision": _chosen(decision, "decided_at", "verdict", "reason", "detail", "plan_id"),

@@ -7,8 +7,9 @@ from collections import Counter
 
 from assignor_core.live import LiveCluster
 from assignor_core.skew import skew_of
+from streaming.broker_windows import RESOURCES, capacities
 from streaming.control.deciding import brokers_counted
-from streaming.control.windows import RESOURCES, ClosedWindow, capacities
+from streaming.control.windows import ClosedWindow
 from streaming.settings import Settings
 
 
@@ -24,7 +25,7 @@ def measured_skew(windows: tuple[ClosedWindow, ...], live: LiveCluster, settings
     loads["leaders"] = {broker: float(leading[broker]) for broker in counted}
     loads["replicas"] = {broker: float(holding[broker]) for broker in counted}
     return {
-        resource: skew_of(values, _capacities(settings, resource, frozenset(values))).max_over_mean
+        resource: skew_of(values, capacities(settings, resource, values)).max_over_mean
         for resource, values in loads.items()
         if values
     }
@@ -34,8 +35,3 @@ def _means(windows: tuple[ClosedWindow, ...], resource: str, brokers: frozenset[
     known = [window.values(resource) for window in windows]
     values = {broker: [row[broker] for row in known if broker in row] for broker in sorted(brokers)}
     return {broker: sum(rates) / len(rates) for broker, rates in values.items() if rates}
-
-
-def _capacities(settings: Settings, resource: str, brokers: frozenset[int]) -> dict[int, float] | None:
-    """Of counts, as in the plan, a broker's share is that of its capacity of bytes in."""
-    return capacities(settings, resource if resource in RESOURCES else "bytes_in", brokers)

@@ -6,7 +6,8 @@ import numpy as np
 
 from assignor_core.load import Floats
 from assignor_core.trigger_simulation import Trace
-from streaming.control.windows import capacities, recorded_windows
+from streaming.broker_windows import capacities
+from streaming.control.windows import recorded_windows
 from streaming.settings import Settings
 
 
@@ -18,7 +19,7 @@ def recorded_trace(settings: Settings, *, since_ms: int) -> Trace:
     for resource in settings.trigger.resources:
         known = [window.values(resource) for window in windows]
         values = np.array([[row.get(broker, np.nan) for broker in brokers] for row in known], dtype=np.float64)
-        given = capacities(settings, resource, frozenset(brokers))
+        given = capacities(settings, resource, brokers)
         if given:
             sizes = np.array([given[broker] for broker in brokers])
             values = values / (sizes / sizes.mean())

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from assignor_core.caution import next_throttle_factor, throttle_rates
 from assignor_core.plan import Plan
+from streaming.broker_windows import capacities
 from streaming.cluster import ThrottledReplicas
-from streaming.control.windows import capacities, closed_windows
+from streaming.control.windows import closed_windows
 from streaming.settings import Settings
 
 ADAPT_INTERVAL_MS = 10_000

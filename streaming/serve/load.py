@@ -1,20 +1,20 @@
 """The load part of a snapshot: brokers, skew and hot partitions of the newest closed window, and the skew before it.
 
-A window is closed once its rows are final or an event later than its end plus the watermark was seen, the same rule
-that the trigger goes by; skew is `assignor_core.skew`, so page, metrics and trigger show one figure.
+Which windows are closed and what a broker's load is says `broker_windows`, what skew is `assignor_core.skew`: so page,
+metrics and trigger show one figure.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
 import pyarrow as pa
 from pyarrow import compute as pc
 
 from assignor_core.skew import Skew, skew_of
 from streaming import tables
+from streaming.broker_windows import RESOURCES, Row, capacities, closed, loads
 from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
 from streaming.tables import instant
@@ -22,7 +22,6 @@ from streaming.tables import instant
 HISTORY_WINDOWS = 60
 LEFT_OUT_OF_STATUS = {"status": False}
 """Metadata of a field that is too large for /api/status."""
-RESOURCES = ("bytes_in", "bytes_out", "disk", "leaders", "replicas")
 
 _RATES = (
     "bytes_in_per_sec", "bytes_out_per_sec", "messages_in_per_sec", "replication_bytes_in_per_sec",
@@ -50,20 +49,6 @@ class BrokerLoad:
     leaders: int | None
     replicas: int | None
     last_sample_ms: int
-
-    def load(self, resource: str) -> float | None:
-        """What skew of `resource` is measured on: client and replication traffic together, bytes, or a count."""
-        match resource:
-            case "bytes_in":
-                return _plus(self.bytes_in_per_sec, self.replication_bytes_in_per_sec)
-            case "bytes_out":
-                return _plus(self.bytes_out_per_sec, self.replication_bytes_out_per_sec)
-            case "disk":
-                return self.log_dir_used_bytes
-            case "leaders":
-                return self.leaders
-            case _:
-                return self.replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,40 +92,28 @@ def read_load(reader: TableReader, settings: Settings) -> LoadPart:
     since = newest - timedelta(milliseconds=HISTORY_WINDOWS * settings.pipeline.window_ms)
     where = f"kafka_cluster = {text(settings.kafka.cluster_name)} and window_start >= {instant(since)}"
     rows = reader.rows("broker_load", columns=_COLUMNS, where=where)
-    closed = _closed(rows, settings.pipeline.watermark_ms)
-    if not closed:
+    windows = closed(rows, settings)
+    if not windows:
         return LoadPart()
-    start_ms = max(closed)
+    start_ms, window = max(windows.items())
     counts, led = _partitions(reader, settings, start_ms)
-    brokers = _brokers(rows, closed[start_ms], counts)
-    history = [_window_skew(window, settings) for _, window in sorted(closed.items())]
+    by_resource = {resource: loads(window, resource) for resource in RESOURCES}
+    by_resource["leaders"] = {broker: float(leaders) for broker, (leaders, _) in counts.items()}
+    by_resource["replicas"] = {broker: float(replicas) for broker, (_, replicas) in counts.items()}
     return LoadPart(
         window_start_ms=start_ms,
-        window_end_ms=tables.to_ms(closed[start_ms][0]["window_end"]),
-        brokers=brokers,
-        brokers_reporting=sum(broker.bytes_in_per_sec is not None for broker in brokers),
-        skew={name: skew for name in RESOURCES if (skew := _skew(brokers, name, settings)) is not None},
+        window_end_ms=tables.to_ms(window[0]["window_end"]),
+        brokers=_brokers(rows, window, counts),
+        brokers_reporting=len(by_resource["bytes_in"]),
+        skew={resource: _skew(known, resource, settings) for resource, known in by_resource.items() if known},
         hot_partitions=_hottest(led, settings.serve.hot_partitions),
-        history=tuple(row for row in history if row is not None),
+        history=tuple(_history(windows.values(), settings)),
         leader_rates=_by_topic(led),
     )
 
 
-def _closed(rows: list[dict[str, Any]], watermark_ms: int) -> dict[int, list[dict[str, Any]]]:
-    newest_event_ms = max((row["last_event_time_ms"] for row in rows), default=0)
-    windows: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        windows[tables.to_ms(row["window_start"])].append(row)
-    return {
-        start_ms: window
-        for start_ms, window in windows.items()
-        if all(row["is_final"] for row in window)
-        or newest_event_ms >= tables.to_ms(window[0]["window_end"]) + watermark_ms
-    }
-
-
 def _brokers(
-    rows: list[dict[str, Any]], window: list[dict[str, Any]], counts: Mapping[int, tuple[int, int]]
+    rows: Sequence[Row], window: Sequence[Row], counts: Mapping[int, tuple[int, int]]
 ) -> tuple[BrokerLoad, ...]:
     """Every broker seen lately; one that is silent in the newest window has no figures but its last sample's time."""
     last_sample: dict[int, int] = defaultdict(int)
@@ -194,33 +167,13 @@ def _by_topic(led: pa.Table) -> dict[str, tuple[float | None, ...]]:
     return {topic: tuple(known.get(p) for p in range(max(known) + 1)) for topic, known in sorted(rates.items())}
 
 
-def _skew(brokers: tuple[BrokerLoad, ...], resource: str, settings: Settings) -> Skew | None:
-    known = {broker.broker: value for broker in brokers if (value := broker.load(resource)) is not None}
-    return skew_of(known, _capacities(settings, resource, known)) if known else None
+def _history(windows: Iterable[Sequence[Row]], settings: Settings) -> Iterator[WindowSkew]:
+    for window in windows:
+        known = loads(window, "bytes_in")
+        if known:
+            skew = _skew(known, "bytes_in", settings)
+            yield WindowSkew(tables.to_ms(window[0]["window_end"]), skew.max_over_mean)
 
 
-def _window_skew(window: list[dict[str, Any]], settings: Settings) -> WindowSkew | None:
-    loads = {row["broker"]: _plus(row["bytes_in_per_sec"], row["replication_bytes_in_per_sec"]) for row in window}
-    known = {broker: value for broker, value in loads.items() if value is not None}
-    if not known:
-        return None
-    skew = skew_of(known, _capacities(settings, "bytes_in", known))
-    return WindowSkew(tables.to_ms(window[0]["window_end"]), skew.max_over_mean)
-
-
-def _capacities(settings: Settings, resource: str, brokers: Mapping[int, float]) -> dict[int, float] | None:
-    """Capacity by broker where every one has one; counts of replicas have none."""
-    attribute = {"bytes_in": "bytes_in_per_sec", "bytes_out": "bytes_out_per_sec", "disk": "disk_bytes"}.get(resource)
-    if attribute is None:
-        return None
-    found = {
-        broker: value
-        for broker, capacity in settings.planner.capacities.items()
-        if broker in brokers and (value := getattr(capacity, attribute)) is not None
-    }
-    return found if len(found) == len(brokers) else None
-
-
-def _plus(client: float | None, replication: float | None) -> float | None:
-    """Client and replication traffic together; without replication figures the client's is the best known."""
-    return None if client is None else client + (replication or 0.0)
+def _skew(known: Mapping[int, float], resource: str, settings: Settings) -> Skew:
+    return skew_of(known, capacities(settings, resource, known))
