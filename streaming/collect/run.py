@@ -139,7 +139,12 @@ def ensure_topics(admin: KafkaAdminClient, settings: Settings) -> None:
         wanted = {
             "num_partitions": topics.partitions,
             "replication_factor": min(topics.replication_factor, alive),
-            "configs": {"retention.ms": str(topics.retention_ms), "cleanup.policy": "delete"},
+            "configs": {
+                "retention.ms": str(topics.retention_ms),
+                "cleanup.policy": "delete",
+                # The future is told by it: a producer whose clock is ahead must not set it.
+                "message.timestamp.type": "LogAppendTime",
+            },
         }
         with _translated(f"create topic {name}"):
             answer = admin.create_topics({name: wanted}, raise_errors=False)["topics"][0]

@@ -28,6 +28,8 @@ from tests.kafka.real_groups import JavaMembers, Told
 
 pytestmark = pytest.mark.kafka
 
+LOG_APPEND_TIME = 1
+
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
@@ -80,8 +82,10 @@ def test_the_topics_are_made_and_carry_the_contracts_records(settings: Settings)
         collector.sample(now_ms=now_ms())
     reader = consumer(settings.kafka, auto_offset_reset="earliest", consumer_timeout_ms=5_000, max_poll_records=5_000)
     reader.subscribe([settings.topics.byte_rate])
-    record = json.loads(next(reader).value)
+    read = next(reader)
     reader.close()
+    assert read.timestamp_type == LOG_APPEND_TIME  # a collector whose clock is ahead is told by the broker's
+    record = json.loads(read.value)
     assert record["v"] == 1
     assert record["kafka_cluster"] == "test"
     assert {"broker", "topic", "partition", "role", "event_time_ms", "interval_ms", "bytes_in_per_sec"} <= record.keys()
