@@ -230,6 +230,22 @@ def read_arrow(
         raise TableUnavailable(f"table {name} can't be read: {first_line(error)}") from None
 
 
+def file_statistics(delta: DeltaTable, column: str) -> pa.Table:
+    """What the log tells of each data file: `num_records`, and `least` and `greatest` of a time column, null where they
+    are not told. Reads no file. Raises DeltaError or OSError.
+    """
+    files = pa.table(delta.get_add_actions(flatten=True))
+    time = ARROW_TYPES[ColumnType.TIMESTAMP]
+    untold = pa.nulls(files.num_rows, time)
+
+    def told(name: str) -> pa.Array | pa.ChunkedArray:
+        # They may come without their zone, which is UTC.
+        return files[name].cast(time) if name in files.column_names else untold
+
+    columns = [told(f"min.{column}"), told(f"max.{column}"), files["num_records"]]
+    return pa.table(columns, ["least", "greatest", "num_records"])
+
+
 def newest(rows: Iterable[Row], column: str) -> Row | None:
     """The row with the greatest `column`; None of none."""
     return max(rows, key=lambda row: row[column], default=None)

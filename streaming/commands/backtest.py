@@ -10,9 +10,8 @@ import click
 
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
-from streaming.settings import Settings
+from streaming.settings import HOUR_MS, Settings
 
-HOUR_MS = 3_600_000
 HOURS_MAX = 24 * 366 * 10
 
 

@@ -79,7 +79,7 @@ def run_query(query: str, root: str, at: datetime | None = None) -> tuple[list[s
         result = connection.execute(query)
         return [column[0] for column in result.description or ()], result.fetchall()
     except (duckdb.Error, DeltaError, OSError) as error:
-        raise UsageProblem(f"sql: {str(error).splitlines()[0]}") from None
+        raise UsageProblem(f"sql: {tables.first_line(error)}") from None
     finally:
         connection.close()
 

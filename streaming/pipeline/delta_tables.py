@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from streaming.schemas import ColumnType, Table
-from streaming.tables import create_table, instant, row_schema
+from streaming.tables import create_table, file_statistics, instant, row_schema
 
 TRANSACTION_ID = "spark.databricks.delta.write.txnAppId"
 TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -132,14 +132,10 @@ class WindowTable:
 
 def _rows_between(delta: DeltaTable, since: datetime, until: datetime) -> int:
     """At most so many rows are of windows that start then, by the files' statistics."""
-    files = pa.table(delta.get_add_actions(flatten=True))
-    if not files.num_rows:
-        return 0
-    least, most = (files[f"{which}.window_start"].cast(pa.timestamp("us", tz="UTC")) for which in ("min", "max"))
-    met = pc.and_(
-        pc.less_equal(least, pa.scalar(until, least.type)), pc.greater_equal(most, pa.scalar(since, most.type))
-    )
-    return pc.sum(files["num_records"].filter(met)).as_py() or 0
+    files = file_statistics(delta, "window_start")
+    begins = pc.less_equal(files["least"], pa.scalar(until, files["least"].type))
+    ends = pc.greater_equal(files["greatest"], pa.scalar(since, files["greatest"].type))
+    return pc.sum(files["num_records"].filter(pc.fill_null(pc.and_(begins, ends), True))).as_py() or 0
 
 
 def _samples(windows: pa.Table) -> int:

@@ -6,11 +6,10 @@ comparing the same windows again writes nothing; a step that fails is told and l
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-import pyarrow as pa
 import structlog
 from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
@@ -55,7 +54,7 @@ class GroupEventKeeper:
         try:
             written = self._keep()
         except (TableUnavailable, DeltaError, OSError) as error:
-            log.warning("group_events_not_kept", error=str(error).splitlines()[0])
+            log.warning("group_events_not_kept", error=tables.first_line(error))
             return 0
         if written:
             self._maintenance.run_if_due(now_ms=now_ms)
@@ -115,13 +114,11 @@ class GroupEventKeeper:
     def _span(self) -> tuple[datetime, datetime] | None:
         """Oldest and newest window by the files' statistics alone; None where there is none yet."""
         delta = tables.open_table(self._root, GROUP_LAG.name)
-        actions = pa.table(delta.get_add_actions(flatten=True)) if delta is not None else None
-        if actions is None or "max.window_start" not in actions.column_names:
+        if delta is None:
             return None
-        oldest, newest = pc.min(actions["min.window_start"]).as_py(), pc.max(actions["max.window_start"]).as_py()
-        if oldest is None or newest is None:
-            return None
-        return _aware(oldest), _aware(newest)
+        files = tables.file_statistics(delta, "window_start")
+        oldest, newest = pc.min(files["least"]).as_py(), pc.max(files["greatest"]).as_py()
+        return None if oldest is None or newest is None else (oldest, newest)
 
     def _not_kept(self, events: Sequence[Row]) -> Sequence[Row]:
         """After a start: events of windows later than the newest that has any."""
@@ -131,11 +128,6 @@ class GroupEventKeeper:
         kept = tables.read(self._root, GROUP_EVENT.name, columns=["window_start"], where=where)
         newest = max((row["window_start"] for row in kept), default=None)
         return [event for event in events if newest is None or event["window_start"] > newest]
-
-
-def _aware(time: datetime) -> datetime:
-    """Statistics may come without their zone, which is UTC."""
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _look(rows: Sequence[Row]) -> GroupLook:

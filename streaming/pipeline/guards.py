@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -155,11 +155,9 @@ def offsets_read(settings: Settings) -> Offsets:
 def _newest_length(delta: DeltaTable) -> timedelta | None:
     """Of the newest window, from the newest file by the statistics; None of an empty table."""
     try:
-        actions = pa.table(delta.get_add_actions(flatten=True))
-        newest = pc.max(actions["max.window_start"]).as_py() if "max.window_start" in actions.column_names else None
-        if newest is None:
+        since = pc.max(tables.file_statistics(delta, "window_start")["greatest"]).as_py()
+        if since is None:
             return None
-        since = newest.replace(tzinfo=newest.tzinfo or UTC)  # statistics may come without their zone
         windows = delta.to_pyarrow_dataset(file_pruning_predicate=f"window_start >= {tables.instant(since)}")
         where = pc.field("window_start") >= since
         rows = windows.scanner(columns=["window_start", "window_end"], filter=where).head(1).to_pylist()

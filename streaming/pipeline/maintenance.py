@@ -7,17 +7,18 @@ that fails is told and left for the next run: an unkept table is slower, not wro
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pyarrow as pa
 import structlog
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from pyarrow import compute as pc
 
 from streaming.pipeline.rollups import ROLLUPS, RollingUp, rollups_of
 from streaming.schemas import Table
 from streaming.settings import Settings
-from streaming.tables import first_line, instant, join_small_files, remove_old_files, table_uri, utc
+from streaming.tables import file_statistics, first_line, instant, join_small_files, remove_old_files, table_uri, utc
 
 log = structlog.get_logger()
 
@@ -77,7 +78,8 @@ class Maintenance:
         if self._kept_since is not None:
             oldest_kept = min(oldest_kept, self._kept_since)
         column = self._table.time_column
-        if any(_older(action[f"min.{column}"], oldest_kept) for action in _file_statistics(delta, column)):
+        oldest = pc.min(file_statistics(delta, column)["least"]).as_py()
+        if oldest is not None and oldest < oldest_kept:
             delta.delete(f"{column} < {instant(oldest_kept)}")
 
 
@@ -87,15 +89,3 @@ def _join_small_files(delta: DeltaTable, _now_ms: int) -> None:
 
 def _remove_old_files(delta: DeltaTable, _now_ms: int) -> None:
     remove_old_files(delta)
-
-
-def _file_statistics(delta: DeltaTable, column: str) -> list[dict[str, datetime | None]]:
-    actions = pa.table(delta.get_add_actions(flatten=True))
-    name = f"min.{column}"
-    return actions.select([name]).to_pylist() if name in actions.column_names else []
-
-
-def _older(oldest: datetime | None, bound: datetime) -> bool:
-    if oldest is None:
-        return False
-    return (oldest if oldest.tzinfo else oldest.replace(tzinfo=UTC)) < bound

@@ -26,10 +26,9 @@ from streaming.schemas import (
     PARTITION_LOAD_DAILY,
     Table,
 )
-from streaming.settings import Settings
+from streaming.settings import HOUR_MS, Settings
 from streaming.tables import create_table, row_schema, table_uri, to_ms, utc
 
-HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
 _MEANS = (

@@ -3,7 +3,8 @@
 Owns which files are looked at; what the rows mean is for the parts of the snapshot.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -61,7 +62,8 @@ class TableReader:
             return None
         known = self._states.get(name)
         if known is None or known.version != delta.version():
-            sizes = _actions(delta)["size_bytes"]
+            with self._told(name):
+                sizes = pa.table(delta.get_add_actions())["size_bytes"]
             known = TableState(name, delta.version(), len(sizes), pc.sum(sizes).as_py() or 0)
             self._states[name] = known
         return known
@@ -71,10 +73,9 @@ class TableReader:
         delta = self._newest(name)
         if delta is None:
             return None
-        actions = _actions(delta)
-        if f"max.{column}" not in actions.schema.names:
-            return None
-        found: datetime | None = pc.max(actions[f"max.{column}"]).as_py()
+        with self._told(name):
+            files = tables.file_statistics(delta, column)
+        found: datetime | None = pc.max(files["greatest"]).as_py()
         return found
 
     def arrow(self, name: str, *, columns: Sequence[str], where: str = "true") -> pa.Table:
@@ -87,12 +88,9 @@ class TableReader:
         delta = self._newest(name)
         if delta is None:
             return schema.empty_table()
-        try:
-            query = f"select {', '.join(columns)} from found where {where}"  # noqa: S608 - literals are quoted below
+        query = f"select {', '.join(columns)} from found where {where}"  # noqa: S608 - literals are quoted below
+        with self._told(name):
             return pa.table(QueryBuilder().register("found", delta).execute(query)).cast(schema)
-        except (DeltaError, OSError, pa.ArrowException) as error:
-            self._open.pop(name, None)
-            raise TableUnavailable(f"table {name} can't be read: {_first_line(error)}") from None
 
     def rows(self, name: str, *, columns: Sequence[str], where: str = "true") -> list[dict[str, Any]]:
         """The same as dicts."""
@@ -106,12 +104,18 @@ class TableReader:
             if delta is not None:
                 self._open[name] = delta
             return delta
-        try:
+        with self._told(name):
             delta.update_incremental()
-        except (DeltaError, OSError) as error:
-            self._open.pop(name, None)
-            raise TableUnavailable(f"table {name} can't be read: {_first_line(error)}") from None
         return delta
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        """What goes wrong as TableUnavailable; the table is opened anew next time."""
+        try:
+            yield
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            self._open.pop(name, None)
+            raise TableUnavailable(f"table {name} can't be read: {tables.first_line(error)}") from None
 
 
 def text(value: str) -> str:
@@ -127,15 +131,3 @@ def _schema(name: str, columns: Sequence[str]) -> pa.Schema:
     """Types as the product knows them, without NOT NULL and comments: a query's answer has neither."""
     known = tables.arrow_schema(TABLES[name])
     return pa.schema([pa.field(column, known.field(column).type) for column in columns])
-
-
-def _actions(delta: DeltaTable) -> pa.Table:
-    """One row per data file, with its size and its columns' least and greatest values."""
-    try:
-        return pa.table(delta.get_add_actions(flatten=True))
-    except (DeltaError, OSError) as error:
-        raise TableUnavailable(f"table at {delta.table_uri} can't be read: {_first_line(error)}") from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
