@@ -9,6 +9,8 @@ import pytest
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
+    from kafka import KafkaAdminClient
+
     from streaming.demo.brokers import EmbeddedCluster
 
 # The same examples in every run, so that a failure can be repeated; no deadline, as machines are shared.
@@ -36,3 +38,13 @@ def settings(kafka_cluster: "EmbeddedCluster", tmp_path_factory: pytest.TempPath
             "collect": {"jmx_endpoints": kafka_cluster.jmx_endpoints},
         }
     )
+
+
+@pytest.fixture
+def admin(settings: Settings) -> Iterator["KafkaAdminClient"]:
+    """An admin client of those brokers."""
+    from streaming.kafka_clients import admin_client
+
+    client = admin_client(settings.kafka)
+    yield client
+    client.close()

@@ -13,7 +13,7 @@ from streaming.control.records import ExecutionRecord, PlanRecord
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 
 NOON_MS = int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1000
-SKEW: dict[str, Any] = {"bytes_in": {"max_over_mean": 2.0}}
+SKEW: dict[str, Any] = {"bytes_in": {"max_over_mean": 2.0}, "bytes_out": {}, "disk": {}, "leaders": {}, "replicas": {}}
 
 
 @dataclass

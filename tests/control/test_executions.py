@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from assignor_core.plan import Plan
 from streaming import tables
 from streaming.cluster import Cluster
 from streaming.control.carrier import Carrier
@@ -43,10 +44,16 @@ def events(settings: Settings, record: ExecutionRecord) -> list[str]:
     return [event["event"] for event in Journal(settings).execution(record.execution_id).events]
 
 
-def twice_a_day(settings: Settings) -> Settings:
-    return Settings.model_validate(
-        {**settings.model_dump(), "control": {"maintenance_windows": ["12:00-13:00", "14:00-15:00"]}}
-    )
+def begun_in_a_window(settings: Settings) -> tuple[NotedCluster, Executor, ExecutionRecord, Plan]:
+    """One that runs from 12 to 13 and from 14 to 15 only, begun at noon."""
+    control = {"maintenance_windows": ["12:00-13:00", "14:00-15:00"]}
+    own = Settings.model_validate({**settings.model_dump(), "control": control})
+    cluster, journal = NotedCluster(), Journal(own)
+    executor = Executor(cluster, journal, own)
+    approved = plan(journal, 0)
+    record = journal.approve(approved, "a test", now_ms=NOON_MS, in_windows_only=True)
+    assert executor.begin(record, approved, now_ms=NOON_MS)
+    return cluster, executor, record, approved.plan
 
 
 def tick_while_it_fails(loop: ControlLoop, *, now_ms: int) -> None:
@@ -82,43 +89,31 @@ def test_the_deadline_is_kept_where_the_throttle_cannot_be_set(settings: Setting
 
 
 def test_nothing_is_submitted_after_a_pause_before_the_throttle_is_set(settings: Settings) -> None:
-    own = twice_a_day(settings)
-    cluster = NotedCluster()
-    journal = Journal(own)
-    executor = Executor(cluster, journal, own)
-    approved = plan(journal, 0)
-    record = journal.approve(approved, "a test", now_ms=NOON_MS, in_windows_only=True)
-    assert executor.begin(record, approved, now_ms=NOON_MS)
-    assert not executor.tick(record, approved.plan, now_ms=NOON_MS + HOUR_MS)
+    cluster, executor, record, made = begun_in_a_window(settings)
+    assert not executor.tick(record, made, now_ms=NOON_MS + HOUR_MS)
     assert (record.last_event, cluster.changes) == ("paused", ["clear"])
     cluster.throttles_refused = True
     next_ms = NOON_MS + 2 * HOUR_MS
-    assert not executor.tick(record, approved.plan, now_ms=next_ms)
+    assert not executor.tick(record, made, now_ms=next_ms)
     for _ in range(2):
         with pytest.raises(ClusterRequestFailed):
-            executor.tick(record, approved.plan, now_ms=next_ms)
+            executor.tick(record, made, now_ms=next_ms)
     cluster.throttles_refused = False
-    assert not executor.tick(record, approved.plan, now_ms=next_ms)
+    assert not executor.tick(record, made, now_ms=next_ms)
     assert cluster.changes == ["clear", "throttle", "move t-0"]
 
 
 def test_a_pause_that_could_not_be_written_leaves_nothing_unthrottled(settings: Settings, tmp_path: Path) -> None:
-    own = twice_a_day(settings)
-    cluster = NotedCluster()
-    journal = Journal(own)
-    executor = Executor(cluster, journal, own)
-    approved = plan(journal, 0)
-    record = journal.approve(approved, "a test", now_ms=NOON_MS, in_windows_only=True)
-    assert executor.begin(record, approved, now_ms=NOON_MS)
-    assert not executor.tick(record, approved.plan, now_ms=NOON_MS)
+    cluster, executor, record, made = begun_in_a_window(settings)
+    assert not executor.tick(record, made, now_ms=NOON_MS)
     cluster.changes.clear()
     (tmp_path / "tables" / "execution").rename(tmp_path / "away")
     (tmp_path / "tables" / "execution").write_text("in the place of the table")
     with pytest.raises(TableUnavailable):
-        executor.tick(record, approved.plan, now_ms=NOON_MS + HOUR_MS)
+        executor.tick(record, made, now_ms=NOON_MS + HOUR_MS)
     (tmp_path / "tables" / "execution").unlink()
     (tmp_path / "away").rename(tmp_path / "tables" / "execution")
-    assert not executor.tick(record, approved.plan, now_ms=NOON_MS + 2 * HOUR_MS)
+    assert not executor.tick(record, made, now_ms=NOON_MS + 2 * HOUR_MS)
     assert cluster.changes == ["clear", "throttle", "move t-0"]
 
 

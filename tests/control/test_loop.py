@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,7 +15,6 @@ from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.windows import closed_windows
-from streaming.kafka_clients import admin_client
 from streaming.settings import Settings
 
 pytestmark = pytest.mark.kafka
@@ -23,13 +22,6 @@ pytestmark = pytest.mark.kafka
 WINDOW_MS = 10_000
 NOW_MS = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
 RATE = 1e6
-
-
-@pytest.fixture
-def admin(settings: Settings) -> Iterator[KafkaAdminClient]:
-    client = admin_client(settings.kafka)
-    yield client
-    client.close()
 
 
 def in_mode(settings: Settings, mode: str) -> Settings:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,8 @@ from assignor_core.plan import Movement, Plan, plan_to_json
 from streaming.cluster import Cluster
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
-from streaming.kafka_clients import admin_client
 from streaming.settings import Settings
+from tests.control.noted_cluster import SKEW
 
 pytestmark = pytest.mark.kafka
 
@@ -27,14 +27,6 @@ VALUE = b"x" * 2_000
 SLOWLY = 20_000
 """Bytes/s at which the rest takes longer than a test."""
 DEADLINE_S = 90.0
-SKEW = {"bytes_in": {"max_over_mean": 2.0}, "bytes_out": {}, "disk": {}, "leaders": {}, "replicas": {}}
-
-
-@pytest.fixture
-def admin(settings: Settings) -> Iterator[KafkaAdminClient]:
-    client = admin_client(settings.kafka)
-    yield client
-    client.close()
 
 
 @pytest.fixture

@@ -24,22 +24,15 @@ from streaming.control.records import ExecutionRecord, PlanRecord
 from streaming.control.run import ControlLoop
 from streaming.control.throttle import throttle_scope
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.kafka_clients import admin_client, consumer
+from streaming.kafka_clients import consumer
 from streaming.settings import Settings
+from tests.control.noted_cluster import SKEW
 
 pytestmark = pytest.mark.kafka
 
 RECORDS = 300
 VALUE = b"x" * 2_000
 DAY_MS = 86_400_000
-SKEW = {"bytes_in": {"max_over_mean": 2.0}, "bytes_out": {}, "disk": {}, "leaders": {}, "replicas": {}}
-
-
-@pytest.fixture
-def admin(settings: Settings) -> Iterator[KafkaAdminClient]:
-    client = admin_client(settings.kafka)
-    yield client
-    client.close()
 
 
 def make_topic(admin: KafkaAdminClient, settings: Settings, assignments: dict[int, list[int]]) -> str:
