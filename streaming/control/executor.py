@@ -187,11 +187,15 @@ class Executor:
         if not self._throttled:
             scope = throttle_scope(plan)
             self._cluster.set_throttled_replicas(scope.leaders, scope.followers)
-            self._cluster.set_throttle_rates(self._rates.initial(ours, now_ms=now_ms))
+            self._set_rates(self._rates.initial(ours, now_ms=now_ms))
             self._throttled = True
         elif rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):
-            self._cluster.set_throttle_rates(rates)
+            self._set_rates(rates)
             log.info("throttle_adapted", plan_id=plan.plan_id[:12], rates=rates)
+
+    def _set_rates(self, rates: dict[int, int]) -> None:
+        self._cluster.set_throttle_rates(rates)
+        self._rates.sent(rates)
 
     def _abort(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, reason: str, now_ms: int) -> bool:
         moving = _moving(plan, live)

@@ -52,16 +52,15 @@ class AdaptiveRates:
         self._settings = settings
         self._factor = 1.0
         self._looked_ms = 0
-        self._rates: dict[int, int] = {}
+        self._sent: dict[int, int] = {}
 
     def initial(self, brokers: frozenset[int], *, now_ms: int) -> dict[int, int]:
         """Rates to begin with, bytes/s by broker."""
         self._factor, self._looked_ms = 1.0, now_ms
-        self._rates = self._wanted(brokers, now_ms)
-        return self._rates
+        return self._wanted(brokers, now_ms)
 
     def changed(self, brokers: frozenset[int], *, pressed: bool, now_ms: int) -> dict[int, int] | None:
-        """New rates, or None where the present ones will do."""
+        """New rates, or None where those that were sent will do."""
         if not self._settings.control.throttle_adaptive or now_ms - self._looked_ms < ADAPT_INTERVAL_MS:
             return None
         self._looked_ms = now_ms
@@ -69,10 +68,13 @@ class AdaptiveRates:
         factor_min = min(1.0, control.throttle_min_bytes_per_sec / control.throttle_bytes_per_sec)
         self._factor = next_throttle_factor(self._factor, pressed=pressed, factor_min=factor_min)
         wanted = self._wanted(brokers, now_ms)
-        if all(abs(rate - self._rates.get(broker, 0)) <= CHANGE_MIN * rate for broker, rate in wanted.items()):
+        if all(abs(rate - self._sent.get(broker, 0)) <= CHANGE_MIN * rate for broker, rate in wanted.items()):
             return None
-        self._rates = wanted
         return wanted
+
+    def sent(self, rates: dict[int, int]) -> None:
+        """Brokers have taken these: what was refused is told again by `changed`."""
+        self._sent = rates
 
     def _wanted(self, brokers: frozenset[int], now_ms: int) -> dict[int, int]:
         control = self._settings.control

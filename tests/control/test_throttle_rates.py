@@ -1,0 +1,23 @@
+"""Rates of the replication throttle as an execution goes on."""
+
+from pathlib import Path
+
+from streaming.control.throttle import ADAPT_INTERVAL_MS, AdaptiveRates
+from streaming.settings import Settings
+
+BROKERS = frozenset({1, 2})
+LOOKS_MAX = 20
+
+
+def test_rates_that_no_broker_took_are_told_again(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}})
+    rates = AdaptiveRates(settings)
+    first = rates.initial(BROKERS, now_ms=0)
+    rates.sent(first)
+    lowest = dict.fromkeys(BROKERS, settings.control.throttle_min_bytes_per_sec)
+    told = first
+    for look in range(1, LOOKS_MAX):
+        told = rates.changed(BROKERS, pressed=True, now_ms=look * ADAPT_INTERVAL_MS) or {}
+    assert told == lowest, "as long as it is refused"
+    rates.sent(told)
+    assert rates.changed(BROKERS, pressed=True, now_ms=LOOKS_MAX * ADAPT_INTERVAL_MS) is None
