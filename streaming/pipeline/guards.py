@@ -40,6 +40,9 @@ WAYS_OUT_OF_WINDOWS = (
 )
 
 
+TABLES_OF_QUERIES = {"consumer_lag": (GROUP_LAG,), "byte_rate": (PARTITION_LOAD, BROKER_LOAD)}
+
+
 class DescribesTopics(Protocol):
     """What is used of an admin client."""
 
@@ -101,13 +104,28 @@ def check_window_lengths(settings: Settings) -> None:
     A new checkpoint reads the topics again. Of the same length its windows would meet those that are there; of another
     they would stand beside them, as the key has only their start.
     """
-    for table in (PARTITION_LOAD, BROKER_LOAD, GROUP_LAG):
+    for table in (GROUP_LAG, PARTITION_LOAD, BROKER_LOAD):
         delta = tables.open_table(settings.storage.tables, table.name)
         length = None if delta is None else _newest_length(delta)
         if length is not None and length != timedelta(milliseconds=settings.pipeline.window_ms):
             raise RefusedForSafety(
                 f"pipeline.window_ms is {settings.pipeline.window_ms}, the newest window of table {table.name} in "
                 f"{settings.storage.tables} is {length // timedelta(milliseconds=1)} ms long: {WAYS_OUT_OF_WINDOWS}"
+            )
+
+
+def check_tables_are_there(settings: Settings) -> None:
+    """Raises RefusedForSafety where checkpoints have read what isn't in any table: tables are made before anything is
+    read, so these are on a disk that isn't mounted, or gone, and new ones would begin in the middle.
+    """
+    read = offsets_by_query(settings)
+    for query, of_query in TABLES_OF_QUERIES.items():
+        missing = [table.name for table in of_query if tables.open_table(settings.storage.tables, table.name) is None]
+        if missing and read[query]:
+            raise RefusedForSafety(
+                f"table {missing[0]} is not in {settings.storage.tables}, and the checkpoints in "
+                f"{settings.storage.checkpoints} have read for it: is its volume mounted, is storage.tables right? To "
+                "make it anew, from the start of the topics, name a new folder in storage.checkpoints"
             )
 
 
@@ -143,12 +161,20 @@ def topics_read(settings: Settings) -> tuple[str, ...]:
 def offsets_read(settings: Settings) -> Offsets:
     """Next offsets of the newest batches that Spark planned; what can't be read, as on an object store, is left out."""
     found: Offsets = {}
+    for offsets in offsets_by_query(settings).values():  # of a foreign topic, which both read, the latter tells
+        found |= offsets
+    return found
+
+
+def offsets_by_query(settings: Settings) -> dict[str, Offsets]:
+    """The same of each query that has window tables."""
+    found: dict[str, Offsets] = {query: {} for query in TABLES_OF_QUERIES}
     folder = local_folder(settings.storage.checkpoints)
     if folder is None:
         return found
-    for query in ("consumer_lag", "byte_rate"):  # of a foreign topic, which both read, the latter tells
+    for query in found:
         with suppress(OSError, ValueError):
-            found |= newest_planned(folder / query)
+            found[query] = newest_planned(folder / query)
     return found
 
 

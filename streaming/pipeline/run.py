@@ -18,6 +18,7 @@ from streaming.errors import ClusterUnreachable
 from streaming.kafka_clients import admin_client, reaching
 from streaming.pipeline.guards import (
     check_fingerprint,
+    check_tables_are_there,
     check_topic_ids,
     check_window_lengths,
     offsets_read,
@@ -56,6 +57,7 @@ def run_pipeline(settings: Settings) -> int:
         ids = _wait_for_topics(settings, stopping)
         if ids is None:
             return 0
+        check_tables_are_there(settings)
         check_window_lengths(settings)  # before the next notes the length
         check_fingerprint(settings, ids)
         session = build_session(settings.pipeline)

@@ -12,6 +12,7 @@ from streaming.errors import RefusedForSafety, UsageProblem
 from streaming.pipeline.guards import (
     FINGERPRINT,
     check_fingerprint,
+    check_tables_are_there,
     check_topic_ids,
     check_window_lengths,
     only_pipeline,
@@ -95,6 +96,28 @@ def test_tables_that_are_not_there_or_empty_take_windows_of_any_length(tmp_path:
     check_window_lengths(settings)
     tables.create_table(str(tmp_path), "broker_load")
     check_window_lengths(settings)
+
+
+@pytest.mark.parametrize(
+    ("query", "needed"), [("byte_rate", ("partition_load", "broker_load")), ("consumer_lag", ("group_lag",))]
+)
+def test_checkpoints_do_not_go_on_without_the_tables_they_have_read_for(
+    tmp_path: Path, query: str, needed: tuple[str, ...]
+) -> None:
+    """A disk that isn't mounted: new tables would hide the ones that are there, and begin in the middle."""
+    settings = Settings.model_validate(
+        {"storage": {"checkpoints": str(tmp_path / "checkpoints"), "tables": str(tmp_path / "tables")}}
+    )
+    check_tables_are_there(settings)  # a first start
+    offsets = tmp_path / "checkpoints" / query / "offsets"
+    offsets.mkdir(parents=True)
+    check_tables_are_there(settings)  # one that was killed before it read anything
+    (offsets / "0").write_text("v1\n{}\n" + json.dumps({"t": {"0": 7}}))
+    for name in needed:
+        with pytest.raises(RefusedForSafety, match=rf"{name} is not in .*mounted.*storage\.checkpoints"):
+            check_tables_are_there(settings)
+        tables.create_table(str(tmp_path / "tables"), name)
+    check_tables_are_there(settings)
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
