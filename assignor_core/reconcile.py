@@ -138,12 +138,15 @@ def differences(plan: Plan, cluster: LiveCluster) -> tuple[str, ...]:
 
 
 def observed(plan: Plan, cluster: LiveCluster) -> dict[str, Any]:
-    """What a plan rests on besides its replicas, as JSON: leaders of its partitions, partitions of its topics."""
+    """What a plan rests on besides its replicas, as JSON: leaders of its partitions, partitions of its topics, and
+    brokers away that it takes replicas from.
+    """
     counts = Counter(topic for topic, _ in cluster.partitions)
     keys = [_key(movement) for movement in plan.movements]
     return {
         "leaders": [[*key, cluster.partitions[key].leader] for key in keys if key in cluster.partitions],
         "partition_counts": {topic: counts[topic] for topic in sorted({topic for topic, _ in keys})},
+        "brokers_missing": sorted(_brokers_left(plan) - cluster.broker_racks.keys()),
     }
 
 
@@ -162,7 +165,18 @@ def changes_since(seen: Mapping[str, Any], plan: Plan, cluster: LiveCluster) -> 
         for topic, count in seen["partition_counts"].items()
         if now["partition_counts"].get(topic) not in (count, 0)
     ]
-    return (*moved, *grown)
+    # Its replicas still lie where they lay, so that nothing else tells that a sound broker would be emptied.
+    back = [
+        f"broker {broker} is alive, was away when planned"
+        for broker in seen.get("brokers_missing", ())  # plans of an earlier version don't say
+        if broker in cluster.broker_racks
+    ]
+    return (*moved, *grown, *back)
+
+
+def _brokers_left(plan: Plan) -> set[int]:
+    """Brokers that lose replicas by the plan."""
+    return {broker for row in plan.movements for broker in set(row.old_replicas) - set(row.new_replicas)}
 
 
 def _progress(movement: Movement, live: LivePartition | None) -> Progress:

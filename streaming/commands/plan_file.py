@@ -23,6 +23,7 @@ class _Ratio(BaseModel):
 class _Observed(BaseModel):
     leaders: list[tuple[str, int, int]]
     partition_counts: dict[str, int]
+    brokers_missing: list[int] = []
 
 
 class _Besides(BaseModel):
@@ -57,7 +58,9 @@ def read_plan_file(file: str, cluster_name: str) -> dict[str, Any]:
     problem = _unsound(plan)
     if problem:
         raise _misfit(file, problem)
-    observed = {} if besides.observed is None else {"observed": besides.observed.model_dump(mode="json")}
+    observed = (
+        {} if besides.observed is None else {"observed": besides.observed.model_dump(mode="json", exclude_unset=True)}
+    )
     return {**written, **observed, "elapsed_ms": besides.elapsed_ms}
 
 

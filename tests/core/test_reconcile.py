@@ -159,6 +159,20 @@ def test_what_a_plan_rests_on_besides_its_replicas_is_compared_too() -> None:
     assert changes_since(seen, wanted, cluster()) == ()
 
 
+def test_a_plan_to_replace_a_broker_no_longer_fits_once_that_is_back() -> None:
+    replacing = plan(((1, 4), (1, 2)), ((2, 4), (4, 2)))
+    away, back = (cluster(at(1, 4), at(2, 4), brokers=brokers) for brokers in ((1, 2, 3), (1, 2, 3, 4)))
+    seen = observed(replacing, away)
+    assert seen["brokers_missing"] == [4]
+    assert changes_since(seen, replacing, away) == ()
+    assert changes_since(seen, replacing, back) == ("broker 4 is alive, was away when planned",)
+    assert observed(replacing, back)["brokers_missing"] == []
+    del seen["brokers_missing"]  # as an earlier version has written it
+    assert changes_since(seen, replacing, back) == ()
+    reordered = plan(((2, 4), (4, 2)))
+    assert observed(reordered, away)["brokers_missing"] == []  # takes nothing from it
+
+
 def test_a_plan_that_only_replaces_lost_replicas_does_not_wait_for_them() -> None:
     lost = LivePartition((1, 4), 1, (1,))
     only_there = LivePartition((4,), -1, ())

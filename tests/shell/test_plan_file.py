@@ -103,13 +103,15 @@ def test_what_is_no_plan_for_this_cluster_is_named_and_nothing_of_it_is_kept(
     assert kept(own) == []
 
 
-OBSERVED = {"leaders": [["t", 0, 1]], "partition_counts": {"t": 1}}
+OBSERVED = {"leaders": [["t", 0, 1]], "partition_counts": {"t": 1}, "brokers_missing": [7]}
+BY_AN_EARLIER_VERSION = {"leaders": [["t", 0, 1]], "partition_counts": {"t": 1}}
 
 
 @pytest.mark.parametrize(
     ("besides", "age_h"),
     [
         pytest.param({"observed": OBSERVED, "elapsed_ms": 1.5}, 2, id="made on the live cluster, and kept then"),
+        pytest.param({"observed": BY_AN_EARLIER_VERSION, "elapsed_ms": 1.5}, 2, id="kept by an earlier version"),
         pytest.param({"elapsed_ms": 1.5}, 0, id="made from a model: no file tells when"),
     ],
 )
