@@ -78,13 +78,18 @@ def broker_rates(
     """Totals of every broker alive: from its own counters where both looks have them, else summed from its replicas."""
     led: dict[int, list[ReplicaRates | None]] = defaultdict(list)
     followed: dict[int, list[ReplicaRates | None]] = defaultdict(list)
+    copying: dict[int, list[ReplicaRates | None]] = defaultdict(list)
     for key, partition in after.partitions.items():
         led[partition.leader].append(replicas.get((partition.leader, key)))
         for broker in partition.replicas:
             # Without a leader there is nobody to follow.
             if partition.leader not in (broker, NO_LEADER):
-                followed[broker].append(replicas.get((broker, key)))
-    return {broker: _counted(broker, before, after) or _summed(led[broker], followed[broker]) for broker in after.racks}
+                side = copying if broker in partition.adding_replicas else followed
+                side[broker].append(replicas.get((broker, key)))
+    return {
+        broker: _counted(broker, before, after) or _summed(led[broker], followed[broker], copying[broker])
+        for broker in after.racks
+    }
 
 
 def mean_record_bytes(key: PartitionKey, observation: Observation) -> float | None:
@@ -218,13 +223,15 @@ def _restarted(earlier: BrokerCounters, later: BrokerCounters) -> bool:
     return any(getattr(later, name) < getattr(earlier, name) for name in COUNTED)
 
 
-def _summed(led: Sequence[ReplicaRates | None], followed: Sequence[ReplicaRates | None]) -> BrokerRates:
+def _summed(
+    led: Sequence[ReplicaRates | None], followed: Sequence[ReplicaRates | None], copying: Sequence[ReplicaRates | None]
+) -> BrokerRates:
     """Rates from what a broker leads and follows, None for a replica that was not read: its sum is unknown then.
 
     Where none at all was read the broker has told nothing: that it leads nothing is no figure of its load either, and
-    it must not count as one that has reported. Reassignment can't be told this way.
+    it must not count as one that has reported. Reassignment can't be told this way: what is being copied is in no sum.
     """
-    hosted = (*led, *followed)
+    hosted = (*led, *followed, *copying)
     silent = bool(hosted) and all(rates is None for rates in hosted)
     return BrokerRates(
         bytes_in=None if silent else _sum(rates.bytes_in if rates else None for rates in led),

@@ -152,6 +152,23 @@ def test_a_replica_whose_log_is_not_there_yet_makes_its_sums_unknown() -> None:
     assert (totals[2].bytes_in, totals[2].replication_bytes_in) == (1_000.0, None)
 
 
+def test_a_replica_that_is_being_copied_leaves_its_brokers_sums_known() -> None:
+    """Else every broker that a plan moves something to would be unknown for as long as that takes."""
+
+    def moving(time_ms: int, *unread: int) -> Observation:
+        look = placed(time_ms, {"a": 1, "b": 2}, {"a": (1, 2), "b": (2, 1, 3)}, *unread)
+        views = {**look.partitions, ("b", 0): replace(look.partitions["b", 0], adding_replicas=frozenset({1, 3}))}
+        return replace(look, partitions=views)
+
+    before = moving(1_000)
+    for unread, of_broker_3 in (((), (0.0, 0.0)), ((3,), (None, 0.0))):
+        after = moving(2_000, *unread)
+        totals = broker_rates(before, after, replica_rates(before, after))
+        assert [(totals[broker].bytes_in, totals[broker].replication_bytes_in) for broker in (1, 2, 3)] == [
+            (1_000.0, 0.0), (1_000.0, 1_000.0), of_broker_3,
+        ]  # fmt: skip
+
+
 def test_a_partition_without_a_leader_is_nobodys_load() -> None:
     replicas = {"a": (1, 2), "offline": (1, 3)}
     before = placed(1_000, {"a": 1, "offline": NO_LEADER}, replicas)
