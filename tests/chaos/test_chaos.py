@@ -16,6 +16,7 @@ from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import RebalancerError
 from tests.chaos.faults import Expectation
 from tests.chaos.harness import BROKERS, Run, run_once
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.e2e]
 
@@ -90,27 +91,27 @@ def test_a_broker_that_is_down_at_the_end_loses_its_throttle_once_it_is_back(
             assert executor.begin(record, approved, now_ms=_now_ms())
         executor.resume()
         assert not executor.tick(record, approved.plan, now_ms=_now_ms())
-        wait_for(lambda: cluster.describe().partitions[(run.topic, 0)].replicas == (1, 3))
+        until("moved", once_asked(lambda: cluster.describe().partitions[(run.topic, 0)].replicas == (1, 3)))
         four_brokers.kill_broker(2)
-        wait_for(lambda: executor.tick(record, approved.plan, now_ms=_now_ms()))
+        until("the end", once_asked(lambda: executor.tick(record, approved.plan, now_ms=_now_ms())))
         assert (record.last_event, record.events[-1]["throttled_brokers"], record.owes) == ("done", [2], True)
         assert not executor.sweep(record, now_ms=_now_ms())
         four_brokers.start_broker(2)
         assert cluster.throttle_rates().keys() == {2}
-        wait_for(lambda: executor.sweep(record, now_ms=_now_ms()))
+        until("swept", once_asked(lambda: executor.sweep(record, now_ms=_now_ms())))
         assert (record.last_event, record.owes) == ("swept", False)
         run.check(record, Expectation())
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    """Until it holds; a broker that has just died refuses requests until the others know."""
-    deadline = time.monotonic() + 90.0
-    while True:
+def once_asked(condition: Callable[[], bool]) -> Callable[[], bool]:
+    """A broker that has just died refuses requests until the others know."""
+
+    def holds() -> bool:
         with suppress(RebalancerError):
-            if condition():
-                return
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+            return condition()
+        return False
+
+    return holds
 
 
 def _now_ms() -> int:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from streaming import tables
 from streaming.cluster import Cluster
 from streaming.control.lease import TABLE, TAKE_OVER_MARGIN_MS, Lease, clock_ms
 from streaming.errors import LeaseExpired, LeaseLost, TableUnavailable
+from tests.waiting import until
 
 TTL_MS = 15_000
 
@@ -226,13 +227,6 @@ def nobody_may_enter(folder: Path) -> Iterator[None]:
         folder.chmod(0o700)
 
 
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_it_is_renewed_again_once_its_folder_can_be_reached_again(tmp_path: Path) -> None:
     parent = tmp_path / "parent"
     first = Lease(str(parent / "tables"), "main", 500)
@@ -249,8 +243,8 @@ def test_it_is_renewed_again_once_its_folder_can_be_reached_again(tmp_path: Path
         with nobody_may_enter(parent):
             with pytest.raises(TableUnavailable, match="can't be reached: Permission denied"):
                 first.renew()
-            until(lambda: not acts())
-        until(acts)
+            until("it acts no more", lambda: not acts(), pause_s=0.02)
+        until("it acts again", acts, pause_s=0.02)
 
 
 def test_its_files_are_kept_few(tmp_path: Path, clock: Clock) -> None:

@@ -3,8 +3,7 @@
 import re
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,14 +93,6 @@ class JavaMembers:
                 continue  # log4j says on standard output that it has no configuration
             at_ms, group, name, what, generation, *partitions = line.split()
             self._told.append(Told(int(at_ms), group, name, what, int(generation), tuple(map(int, partitions))))
-
-
-def wait_until(done: Callable[[], bool], what: str) -> None:
-    """Poll until something is true."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not done():
-        assert time.monotonic() < deadline, f"{what}: not within {DEADLINE_S:.0f} s"
-        time.sleep(0.05)
 
 
 @contextmanager

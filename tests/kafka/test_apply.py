@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.settings import Settings
 from tests.control.noted_cluster import SKEW
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -78,19 +78,12 @@ def begun(
     def found() -> list[ExecutionRecord]:
         return [row for row in journal.open_executions(now_ms=now_ms()) if row.last_event in ("submitted", "progress")]
 
-    wait_for(lambda: bool(found()))
+    until("under way", found)
     return process, found()[0]
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
 def assert_left_nothing(cluster: Cluster, *topics: str) -> None:
-    wait_for(lambda: cluster.throttle_rates() == {} and cluster.throttled_replicas(topics) == {})
+    until("no throttle", lambda: cluster.throttle_rates() == {} and cluster.throttled_replicas(topics) == {})
     assert not cluster.describe().reassigning()
 
 
@@ -103,11 +96,11 @@ def test_a_killed_apply_is_gone_on_with_by_the_next(settings: Settings, admin: K
     first, record = begun(journal, file, topic)
     first.kill()
     first.communicate()
-    wait_for(lambda: cluster.throttle_rates().keys() == {1, 2})
+    until("throttled", lambda: cluster.throttle_rates().keys() == {1, 2})
     code, out, _ = finish(start(file, "apply", record.plan_id, "--yes"))
     assert (code, f"Execution {record.execution_id} is open (submitted:" in out) == (0, True)
     assert [row.execution_id for row in journal.executions(now_ms=now_ms())] == [record.execution_id]
-    wait_for(lambda: replicas(cluster, topic) == (2,))
+    until("moved", lambda: replicas(cluster, topic) == (2,))
     assert_left_nothing(cluster, topic)
 
 
@@ -122,7 +115,7 @@ def test_a_second_ctrl_c_leaves_and_says_what_stays(settings: Settings, admin: K
     assert (told in err, err.endswith("error: interrupted\n")) == (True, True)
     code, out, _ = finish(start(file, "abort"))
     assert (code, f"{record.execution_id}: aborted: a person asked to stop; 1 moves" in out) == (0, True)
-    wait_for(lambda: replicas(cluster, topic) == (1,))
+    until("moved", lambda: replicas(cluster, topic) == (1,))
     assert_left_nothing(cluster, topic)
 
 
@@ -133,7 +126,7 @@ def test_one_ctrl_c_stops_and_restores(settings: Settings, admin: KafkaAdminClie
     code, out, err = finish(process)
     assert (code, "aborted: a person asked to stop; 1 moves in flight cancelled" in out) == (1, True)
     assert "stays open" not in err
-    wait_for(lambda: replicas(cluster, topic) == (1,))
+    until("moved", lambda: replicas(cluster, topic) == (1,))
     assert_left_nothing(cluster, topic)
 
 
@@ -154,7 +147,7 @@ def test_abort_ends_what_has_begun_and_what_waits_though_a_topic_is_gone(
     )
     assert ends[record.execution_id].startswith("aborted: a person asked to stop; ")
     assert ends[waiting.execution_id] == "aborted: a person asked to stop before it began"
-    wait_for(lambda: replicas(cluster, topic) == (1,))
+    until("moved", lambda: replicas(cluster, topic) == (1,))
     assert_left_nothing(cluster, topic, other)
 
 

@@ -24,8 +24,8 @@ from tests.kafka.real_groups import (
     Told,
     coordinators_that_tell,
     group_moves,
-    wait_until,
 )
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 
@@ -211,7 +211,7 @@ class RealGroup:
             quiet = time.time() * 1000 - events[-1].at_ms >= QUIET_S * 1000
             return quiet and not silent and (not running or sorted(read) == list(range(PARTITIONS)))
 
-        wait_until(settled, f"{self._group} with {sorted(running)}")
+        until(f"{self._group} with {sorted(running)}", settled, pause_s=0.05)
 
     def _note(self, name: str, what: str) -> None:
         self._told.append(Told(time.time_ns() // 1_000_000, self._group, name, what, 0, ()))

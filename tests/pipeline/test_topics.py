@@ -29,6 +29,7 @@ from tests.pipeline.test_windows import (
     session,
     stop,
 )
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -148,8 +149,5 @@ def test_told_twice_to_end_it_ends_at_once_and_the_next_start_repeats_the_batch(
 
 
 def wait_until(holds: Callable[[], bool], folder: Path) -> None:
-    """Wait for it; a failure shows the end of the pipeline's log."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, (folder / "pipeline.log").read_text()[-2_000:]
-        time.sleep(0.2)
+    """A failure shows the end of the pipeline's log."""
+    until("it", holds, DEADLINE_S, told=lambda: (folder / "pipeline.log").read_text()[-2_000:])

@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 
 from streaming.config import load_settings
-from tests.prometheus.live import Watch, until, watching
+from tests.prometheus.live import Watch, watching
+from tests.waiting import until
 
 START_DEADLINE_S = 180.0
 STORY_DEADLINE_S = 540.0

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,15 +39,6 @@ needs_servers = pytest.mark.skipif(
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def until(what: str, probe: Callable[[], Any], deadline_s: float = DEADLINE_S) -> Any:
-    """The first true answer of `probe`."""
-    deadline = time.monotonic() + deadline_s
-    while not (found := probe()):
-        assert time.monotonic() < deadline, f"{what}: not within {deadline_s:.0f} s"
-        time.sleep(0.2)
-    return found
 
 
 @dataclass(slots=True)

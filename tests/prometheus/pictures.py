@@ -10,7 +10,7 @@ from pathlib import Path
 from streaming.demo.report import PLOT
 from tests.prometheus.boards import GRAFANA
 from tests.prometheus.demo import CLUSTER, STORY_DEADLINE_S, watched_demo
-from tests.prometheus.live import until
+from tests.waiting import until
 
 FOLDER = Path(__file__).parents[2] / "docs" / "images"
 BEFORE_S = 15.0

@@ -14,7 +14,8 @@ from matplotlib.image import imread
 
 from tests.prometheus.boards import BOARDS, GRAFANA, load, without_numbers
 from tests.prometheus.demo import CLUSTER, STORY_DEADLINE_S, WatchedDemo, watched_demo
-from tests.prometheus.live import needs_servers, until
+from tests.prometheus.live import needs_servers
+from tests.waiting import until
 
 SKEWED = "RebalancerBrokerLoadSkewed"
 STALLED = "RebalancerStreamStalled"

@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from tests.prometheus.boards import BOARDS, GRAFANA, load, panels, without_numbers
-from tests.prometheus.live import Live, live, needs_servers, until
+from tests.prometheus.live import Live, live, needs_servers
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 SKEWED = "RebalancerBrokerLoadSkewed"
