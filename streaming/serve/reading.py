@@ -31,11 +31,12 @@ class TableState:
 
 
 class TableReader:
-    """Tables below one root; not for use by two threads."""
+    """Tables below one root, each in one version until `look_again`; not for use by two threads."""
 
     def __init__(self, root: str) -> None:
         self._root = root
         self._open: dict[str, DeltaTable] = {}
+        self._looked_at: set[str] = set()
         self._states: dict[str, TableState] = {}
 
     def check_folder(self) -> None:
@@ -49,6 +50,10 @@ class TableReader:
         except OSError as error:
             problem = f"tables folder {self._root}: {error.strerror or error}"
             raise TableUnavailable(f"{problem}; is its volume mounted, is storage.tables right?") from None
+
+    def look_again(self) -> None:
+        """From now on tables are read in their newest version."""
+        self._looked_at.clear()
 
     def version(self, name: str) -> int | None:
         """Newest version of the table, None where it isn't there yet; raises TableUnavailable."""
@@ -99,11 +104,32 @@ class TableReader:
 
     def _newest(self, name: str) -> DeltaTable | None:
         delta = self._open.get(name)
+        if delta is not None and name not in self._looked_at:
+            delta = self._brought_up_to_date(name, delta)
         if delta is None:
             delta = tables.open_table(self._root, name)
-            if delta is not None:
-                self._open[name] = delta
-            return delta
+            if delta is None:
+                return None
+            self._open[name] = delta
+        self._looked_at.add(name)
+        return delta
+
+    def _brought_up_to_date(self, name: str, delta: DeltaTable) -> DeltaTable | None:
+        """None where it has to be opened anew: the entry of its version has gone, and maybe the table with it.
+
+        delta-rs lists the whole log, 0.05 s of CPU at the 36,000 entries of two days: it is asked only where the next
+        entry is there.
+        """
+        folder = local_folder(tables.table_uri(self._root, name))
+        if folder is not None:
+            known, following = (
+                folder / "_delta_log" / f"{entry:020d}.json" for entry in (delta.version(), delta.version() + 1)
+            )
+            if not known.exists():
+                del self._open[name]
+                return None
+            if not following.exists():
+                return delta
         with self._told(name):
             delta.update_incremental()
         return delta

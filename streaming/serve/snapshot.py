@@ -89,6 +89,7 @@ class SnapshotReader:
     def read(self, now_ms: int) -> Snapshot:
         """The picture at `now_ms`."""
         began = time.perf_counter()
+        self._reader.look_again()
         failures = {}
         for name, part in self._parts.items():
             try:

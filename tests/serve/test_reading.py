@@ -1,0 +1,53 @@
+"""The reader of tables: one version of each in a look, the newest one in the next."""
+
+from pathlib import Path
+
+from streaming import tables
+from streaming.serve.reading import TableReader
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
+
+START_MS = NOW_MS - 10 * WINDOW_MS
+
+
+def test_what_comes_during_a_look_is_seen_in_the_next(tmp_path: Path) -> None:
+    synthetic, reader = Synthetic(str(tmp_path)), TableReader(str(tmp_path))
+    assert reader.version("broker_load") is None
+    synthetic.broker_load(START_MS, {1: 1.0})  # where there was none it is seen at once
+    first = reader.version("broker_load")
+    synthetic.broker_load(START_MS + WINDOW_MS, {1: 1.0})
+    assert reader.newest("broker_load", "window_start") == tables.utc(START_MS)
+    assert reader.version("broker_load") == first
+    reader.look_again()
+    assert reader.newest("broker_load", "window_start") == tables.utc(START_MS + WINDOW_MS)
+    reader.look_again()  # nothing new
+    assert reader.newest("broker_load", "window_start") == tables.utc(START_MS + WINDOW_MS)
+
+
+def test_a_reader_that_has_slept_while_the_log_was_cut_wakes_up(tmp_path: Path) -> None:
+    synthetic, reader = Synthetic(str(tmp_path)), TableReader(str(tmp_path))
+    synthetic.broker_load(START_MS, {1: 1.0})
+    reader.version("broker_load")
+    for window in range(1, 4):
+        synthetic.broker_load(START_MS + window * WINDOW_MS, {1: 1.0})
+    table = tables.open_table(str(tmp_path), "broker_load")
+    assert table is not None
+    table.create_checkpoint()
+    for entry in (tmp_path / "broker_load" / "_delta_log").glob("*.json"):
+        if int(entry.stem) < table.version():
+            entry.unlink()
+    reader.look_again()
+    assert reader.version("broker_load") == table.version()
+    assert reader.newest("broker_load", "window_start") == tables.utc(START_MS + 3 * WINDOW_MS)
+
+
+def test_a_table_that_has_gone_is_no_longer_there_and_one_made_anew_is(tmp_path: Path) -> None:
+    synthetic, reader = Synthetic(str(tmp_path)), TableReader(str(tmp_path))
+    for window in range(3):
+        synthetic.broker_load(START_MS + window * WINDOW_MS, {1: 1.0})
+    assert reader.version("broker_load") == 3
+    (tmp_path / "broker_load").rename(tmp_path / "away")
+    reader.look_again()
+    assert reader.version("broker_load") is None
+    Synthetic(str(tmp_path)).broker_load(START_MS, {1: 1.0})
+    reader.look_again()
+    assert reader.version("broker_load") == 1
