@@ -109,6 +109,12 @@ def _options(settings: PipelineSettings) -> dict[str, str]:
         "spark.sql.streaming.numRecentProgressUpdates": "20",
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.ui.enabled": "false",
+        # What its pages would show is kept all the same, and grows for hours: plans of 1,000 executions, tasks of 1,000
+        # stages.
+        "spark.sql.ui.retainedExecutions": "20",
+        "spark.ui.retainedJobs": "50",
+        "spark.ui.retainedStages": "50",
+        "spark.ui.retainedTasks": "1000",
         "spark.ui.showConsoleProgress": "false",
         "spark.metrics.namespace": APPLICATION,
     }

@@ -54,6 +54,8 @@ PEER_COMMIT_RECORDS = 100_000
 SOAK = {"driver_memory": "1g", "trigger_interval_ms": 100, "maintenance_interval_ms": 30_000, "retention_ms": 600_000}
 SOAK_HEAP = "-Xms1g -XX:+AlwaysPreTouch"
 """All of the heap is resident from the start: else how much of it the collector happens to use hides what grows."""
+HEAPS = 20
+"""So many times, evenly over the half of the soak that is measured, the live heap is looked at."""
 HELPER_AGE_MAX_S = 10.0
 """Spark's short-lived helpers (rm, chmod) are left out: until they have begun they share all memory of the JVM."""
 SOAK_INTERVAL_S = 0.75
@@ -293,12 +295,15 @@ class Look:
 
 
 def soak(settings: Settings, folder: Path, duration_s: int) -> dict[str, Any]:
-    """A steady stream with time pressed together; what grows: memory of the processes, files, duration of a batch."""
+    """A steady stream with time pressed together; what grows: memory of the processes, files, duration of a batch.
+
+    The second half is measured: until then HotSpot compiles.
+    """
     make_topics(settings)
     os.environ["SPARK_SUBMIT_OPTS"] = SOAK_HEAP
     process = start_pipeline(settings, folder)
     looks: list[Look] = []
-    live_heap_bytes: list[int] = []
+    heaps: list[tuple[int, int]] = []
     began = time.time()
     try:
         while (now := time.time()) < began + duration_s:
@@ -311,31 +316,30 @@ def soak(settings: Settings, folder: Path, duration_s: int) -> dict[str, Any]:
             if look is not None and (not looks or look.batches > looks[-1].batches):
                 looks.append(look)
                 print(look, file=sys.stderr, flush=True)
-            if now > began + duration_s / 3 and not live_heap_bytes:
-                live_heap_bytes.append(live_heap(process.pid))
+            if looks and now > began + duration_s / 2 and len(heaps) < HEAPS * (2 * (now - began) / duration_s - 1):
+                heaps.append((looks[-1].batches, live_heap(process.pid)))
             time.sleep(max(0.0, now + SOAK_INTERVAL_S - time.time()))
-        live_heap_bytes.append(live_heap(process.pid))
     finally:
         kill(process)
-    warm = [look for look in looks if look.seconds > duration_s / 3]
+    warm = [look for look in looks if look.seconds > duration_s / 2]
     half = len(warm) // 2
     last = warm[-1]
+    sizes = {name: [(look.batches, look.resident_bytes[name]) for look in warm] for name in last.resident_bytes}
     return {
         "batches": last.batches,
         "mb": {name: size / 1e6 for name, size in last.resident_bytes.items()},
-        "mb_per_1000_batches": {name: slope_mb(warm, name) for name in last.resident_bytes},
-        "warm_batches": last.batches - warm[0].batches,
-        "live_heap_mb_warm_and_last": [size / 1e6 for size in live_heap_bytes],
+        "live_heap_mb": [size / 1e6 for _, size in heaps],
+        "measured_batches": last.batches - warm[0].batches,
+        "mb_per_1000_batches": {name: slope_mb(rows) for name, rows in {**sizes, "live_heap": heaps}.items()},
         "files_max": max(look.files for look in looks),
         "batch_p50_ms_first_half": float(np.median([look.batch_ms for look in warm[:half]])),
         "batch_p50_ms_second_half": float(np.median([look.batch_ms for look in warm[half:]])),
     }
 
 
-def slope_mb(looks: list[Look], name: str) -> float:
-    """Growth of one of the memories by 1,000 batches."""
-    sizes = [look.resident_bytes[name] for look in looks]
-    slope, _ = np.polyfit([look.batches for look in looks], sizes, 1)
+def slope_mb(sizes: list[tuple[int, int]]) -> float:
+    """Growth by 1,000 batches, of sizes in bytes after so many of them."""
+    slope, _ = np.polyfit(*zip(*sizes, strict=True), 1)
     return float(slope) * 1000 / 1e6
 
 
