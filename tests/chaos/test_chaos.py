@@ -72,8 +72,10 @@ def test_staged_moves_go_on_after_a_kill_and_are_never_below_or_far_above_the_re
     settled = [look.replicas for look in seen if not look.reassigning and len(look.replicas) == 2]
     # Broker 4 is in the rack of broker 1, so that broker 3 has to come first.
     assert list(dict.fromkeys(settled)) in ([(1, 2), (1, 3), (3, 4)], [(1, 2), (3, 4)], [(1, 2), (1, 3)])
-    first = next(look for look in seen if look.reassigning)
-    assert (first.adding_replicas, first.removing_replicas) == ((3,), (2,))
+    steps = [(look.adding_replicas, look.removing_replicas) for look in seen if look.reassigning]
+    by_turns = [((3,), (2,)), ((4,), (1,))]
+    # A step may be over between two looks.
+    assert list(dict.fromkeys(steps)) in (by_turns, by_turns[1:])
 
 
 @pytest.mark.timeout(300)
