@@ -35,19 +35,18 @@ def closed(rows: Sequence[Row], settings: Settings) -> dict[int, list[Row]]:
     }
 
 
-def loads(window: Iterable[Row], resource: str) -> dict[int, float]:
+def loads(window: Sequence[Row], resource: str) -> dict[int, float]:
     """Load of one resource by broker, where it is known: bytes/s of clients and of replication together, or bytes.
 
     Where some brokers of the window know their replication traffic, one that doesn't has an unknown load: what clients
     send alone would pass for a broker with less to do. Where none knows it, clients' traffic is the best there is.
     """
-    rows = list(window)
     if resource == "disk":
-        return {row["broker"]: row["log_dir_used_bytes"] for row in rows if row["log_dir_used_bytes"] is not None}
+        return {row["broker"]: row["log_dir_used_bytes"] for row in window if row["log_dir_used_bytes"] is not None}
     clients, replication = f"{resource}_per_sec", f"replication_{resource}_per_sec"
-    if all(row[replication] is None for row in rows):
-        return {row["broker"]: row[clients] for row in rows if row[clients] is not None}
-    known = (row for row in rows if row[clients] is not None and row[replication] is not None)
+    if all(row[replication] is None for row in window):
+        return {row["broker"]: row[clients] for row in window if row[clients] is not None}
+    known = (row for row in window if row[clients] is not None and row[replication] is not None)
     return {row["broker"]: row[clients] + row[replication] for row in known}
 
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 Answer = TypeVar("Answer")
 
-DEADLINE_S = 90.0
+DEADLINE_S = 60.0
 
 
 def until(

@@ -58,9 +58,7 @@ def read_plan_file(file: str, cluster_name: str) -> dict[str, Any]:
     problem = _unsound(plan)
     if problem:
         raise _misfit(file, problem)
-    observed = (
-        {} if besides.observed is None else {"observed": besides.observed.model_dump(mode="json", exclude_unset=True)}
-    )
+    observed = besides.model_dump(mode="json", include={"observed"}, exclude_unset=True, exclude_none=True)
     return {**written, **observed, "elapsed_ms": besides.elapsed_ms}
 
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,8 +39,6 @@ WAYS_OUT_OF_WINDOWS = (
     "set it back, or name new folders in storage.checkpoints and storage.tables both: windows of two lengths in one "
     "table would count everything twice"
 )
-
-
 TABLES_OF_QUERIES = {"consumer_lag": (GROUP_LAG,), "byte_rate": (PARTITION_LOAD, BROKER_LOAD)}
 
 
@@ -104,7 +103,7 @@ def check_window_lengths(settings: Settings) -> None:
     A new checkpoint reads the topics again. Of the same length its windows would meet those that are there; of another
     they would stand beside them, as the key has only their start.
     """
-    for table in (GROUP_LAG, PARTITION_LOAD, BROKER_LOAD):
+    for table in chain.from_iterable(TABLES_OF_QUERIES.values()):
         delta = tables.open_table(settings.storage.tables, table.name)
         length = None if delta is None else _newest_length(delta)
         if length is not None and length != timedelta(milliseconds=settings.pipeline.window_ms):
@@ -118,12 +117,11 @@ def check_tables_are_there(settings: Settings) -> None:
     """Raises RefusedForSafety where checkpoints have read what isn't in any table: tables are made before anything is
     read, so these are on a disk that isn't mounted, or gone, and new ones would begin in the middle.
     """
-    read = offsets_by_query(settings)
-    for query, of_query in TABLES_OF_QUERIES.items():
-        missing = [table.name for table in of_query if tables.open_table(settings.storage.tables, table.name) is None]
-        if missing and read[query]:
+    read = [query for query, offsets in offsets_by_query(settings).items() if offsets]
+    for table in chain.from_iterable(TABLES_OF_QUERIES[query] for query in read):
+        if tables.open_table(settings.storage.tables, table.name) is None:
             raise RefusedForSafety(
-                f"table {missing[0]} is not in {settings.storage.tables}, and the checkpoints in "
+                f"table {table.name} is not in {settings.storage.tables}, and the checkpoints in "
                 f"{settings.storage.checkpoints} have read for it: is its volume mounted, is storage.tables right? To "
                 "make it anew, from the start of the topics, name a new folder in storage.checkpoints"
             )

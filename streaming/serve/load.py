@@ -14,7 +14,7 @@ from pyarrow import compute as pc
 
 from assignor_core.skew import Skew, skew_of
 from streaming import tables
-from streaming.broker_windows import RESOURCES, Row, capacities, closed, loads
+from streaming.broker_windows import COLUMNS, RESOURCES, Row, capacities, closed, loads
 from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
 from streaming.tables import instant
@@ -28,7 +28,7 @@ _RATES = (
     "replication_bytes_out_per_sec", "reassignment_bytes_in_per_sec", "reassignment_bytes_out_per_sec",
 )  # fmt: skip
 _DISK = ("log_dir_used_bytes", "log_dir_usable_bytes")
-_COLUMNS = ("window_start", "window_end", "broker", "rack", *_RATES, *_DISK, "last_event_time_ms", "is_final")
+_COLUMNS = tuple(dict.fromkeys((*COLUMNS, "rack", *_RATES, *_DISK)))
 
 
 @dataclass(frozen=True, slots=True)

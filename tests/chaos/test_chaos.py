@@ -18,6 +18,8 @@ from tests.chaos.faults import Expectation
 from tests.chaos.harness import BROKERS, Run, run_once
 from tests.waiting import until
 
+REFUSED_MAX_S = 90.0
+
 pytestmark = [pytest.mark.kafka, pytest.mark.e2e]
 
 
@@ -93,14 +95,16 @@ def test_a_broker_that_is_down_at_the_end_loses_its_throttle_once_it_is_back(
             assert executor.begin(record, approved, now_ms=_now_ms())
         executor.resume()
         assert not executor.tick(record, approved.plan, now_ms=_now_ms())
-        until("moved", once_asked(lambda: cluster.describe().partitions[(run.topic, 0)].replicas == (1, 3)))
+        until(
+            "moved", once_asked(lambda: cluster.describe().partitions[(run.topic, 0)].replicas == (1, 3)), REFUSED_MAX_S
+        )
         four_brokers.kill_broker(2)
-        until("the end", once_asked(lambda: executor.tick(record, approved.plan, now_ms=_now_ms())))
+        until("the end", once_asked(lambda: executor.tick(record, approved.plan, now_ms=_now_ms())), REFUSED_MAX_S)
         assert (record.last_event, record.events[-1]["throttled_brokers"], record.owes) == ("done", [2], True)
         assert not executor.sweep(record, now_ms=_now_ms())
         four_brokers.start_broker(2)
         assert cluster.throttle_rates().keys() == {2}
-        until("swept", once_asked(lambda: executor.sweep(record, now_ms=_now_ms())))
+        until("swept", once_asked(lambda: executor.sweep(record, now_ms=_now_ms())), REFUSED_MAX_S)
         assert (record.last_event, record.owes) == ("swept", False)
         run.check(record, Expectation())
 

@@ -243,8 +243,8 @@ def test_it_is_renewed_again_once_its_folder_can_be_reached_again(tmp_path: Path
         with nobody_may_enter(parent):
             with pytest.raises(TableUnavailable, match="can't be reached: Permission denied"):
                 first.renew()
-            until("it acts no more", lambda: not acts(), pause_s=0.02)
-        until("it acts again", acts, pause_s=0.02)
+            until("it acts no more", lambda: not acts(), 20, pause_s=0.02)
+        until("it acts again", acts, 20, pause_s=0.02)
 
 
 def test_its_files_are_kept_few(tmp_path: Path, clock: Clock) -> None:
