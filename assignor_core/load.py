@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignor_core.model import LOAD_KEYS, BrokerState, ClusterState, Partition
+from assignor_core.resources import Resource
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 
-RESOURCES = ("bytes_in", "bytes_out", "disk", "leader_bytes_in", "leaders", "replicas")
+RESOURCES = tuple(Resource)
 """All loads of a broker; the first four may differ by window."""
 
-CAPACITY_OF = {"bytes_in": 0, "bytes_out": 1, "disk": 2, "leader_bytes_in": 0, "leaders": 0, "replicas": 0}
+CAPACITY_OF = {resource: LOAD_KEYS.index(resource.capacity_key) for resource in Resource}
 """Which capacity a resource is measured against: index into `LOAD_KEYS`."""
 
 NO_BROKER = -1
@@ -107,7 +108,7 @@ def shares(arrays: ClusterArrays) -> Floats:
     return np.stack(columns, axis=1)
 
 
-def _share(arrays: ClusterArrays, resource: str) -> Floats:
+def _share(arrays: ClusterArrays, resource: Resource) -> Floats:
     given = arrays.capacity[:, CAPACITY_OF[resource]]
     known = bool(np.isfinite(given[arrays.alive]).all())
     weights = np.where(arrays.alive, given if known else 1.0, 0.0)

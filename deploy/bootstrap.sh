@@ -42,11 +42,11 @@ if [ "$(cat .venv/installed 2>/dev/null)" != "$wanted" ]; then
   echo "$wanted" > .venv/installed
 fi
 
-java_found() { .venv/bin/python -c 'from streaming.jars import java_command; java_command()' 2>/dev/null; }
+java_found() { .venv/bin/python -c 'from streaming.runtime.jars import java_command; java_command()' 2>/dev/null; }
 java_found || { apt_install "Java" openjdk-17-jre-headless && java_found; } \
   || fail "Java 17 or newer is needed: install openjdk-17-jre-headless"
 
-.venv/bin/python -m streaming.jars
+.venv/bin/python -m streaming.runtime.jars
 
 if [ "${1:-}" = tests ]; then
   command -v promtool >/dev/null && command -v amtool >/dev/null \

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
+from assignor_core.deciding.maintenance import window_of
 from assignor_core.errors import InputError
-from assignor_core.maintenance import window_of
 
 Milliseconds = Annotated[int, Field(ge=1, le=30 * 86_400_000)]
 RETENTION_MAX_MS = 100 * 365 * 86_400_000

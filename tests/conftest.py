@@ -43,7 +43,7 @@ def settings(kafka_cluster: "EmbeddedCluster", tmp_path_factory: pytest.TempPath
 @pytest.fixture
 def admin(settings: Settings) -> Iterator["KafkaAdminClient"]:
     """An admin client of those brokers."""
-    from streaming.kafka_clients import admin_client
+    from streaming.cluster.clients import admin_client
 
     client = admin_client(settings.kafka)
     yield client

@@ -18,14 +18,13 @@ NESTING_MAX = 4
 
 ONLY_IN = {
     "pyspark": ("streaming/pipeline/",),
-    "kafka": ("streaming/cluster.py", "streaming/kafka_clients.py", "streaming/permissions.py", "streaming/collect/",
-              "streaming/consumer.py", "streaming/demo/"),
+    "kafka": ("streaming/cluster/", "streaming/collect/", "streaming/client/", "streaming/demo/"),
     "confluent_kafka": ("streaming/demo/",),
     "prometheus_client": ("streaming/serve/", "streaming/collect/jmx.py", "streaming/demo/measure.py"),
     "starlette": ("streaming/serve/",),
     "duckdb": ("streaming/commands/",),
     "matplotlib": ("streaming/demo/report.py", "streaming/simulate/plot.py",),
-    "deltalake": ("streaming/tables.py", "streaming/pipeline/", "streaming/serve/", "streaming/commands/"),
+    "deltalake": ("streaming/tables/", "streaming/pipeline/", "streaming/serve/", "streaming/commands/"),
 }  # fmt: skip
 """A library, and the only places that may import it."""
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from streaming import tables
-from streaming.broker_windows import capacities, closed, loads
 from streaming.settings import Settings
+from streaming.views.broker_windows import capacities, closed, loads
 
 SETTINGS = Settings()
 WATERMARK_MS = SETTINGS.pipeline.watermark_ms

@@ -15,6 +15,7 @@ import structlog
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import AuthorizationError, KafkaError, NoError, TopicAlreadyExistsError, for_code
 
+from streaming.cluster.clients import admin_client, producer
 from streaming.collect.groups import GroupSampler
 from streaming.collect.look import brokers_alive, unanswered
 from streaming.collect.observation import Observation
@@ -22,7 +23,6 @@ from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.records import byte_rate_records, consumer_lag_records
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable, RebalancerError
-from streaming.kafka_clients import admin_client, producer
 from streaming.settings import Settings
 
 log = structlog.get_logger()

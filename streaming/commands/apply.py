@@ -21,7 +21,7 @@ from streaming.errors import LeaseLost, UsageProblem
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
-    from streaming.cluster import Cluster
+    from streaming.cluster.admin import Cluster
     from streaming.control.carrier import Carrier
     from streaming.control.journal import Journal
     from streaming.control.lease import Lease
@@ -39,13 +39,13 @@ POLL_INTERVAL_S = 1.0
 @click.option("--revalidate", is_flag=True, help="Where the plan no longer fits, show a new one.")
 def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes: bool, revalidate: bool) -> int:
     """Carry out exactly that plan: PLAN is a plan's id (or its beginning), or a file that `rebalancer plan` wrote."""
-    from streaming.cluster import Cluster
+    from streaming.cluster.admin import Cluster
+    from streaming.cluster.clients import admin_client
     from streaming.commands.tables_there import check_tables
     from streaming.control.journal import Journal, owner
     from streaming.control.lease import Lease
     from streaming.control.policies import may_act, next_opening
-    from streaming.kafka_clients import admin_client
-    from streaming.logs import configure_logging
+    from streaming.runtime.logs import configure_logging
 
     settings = settings_from(config_file, assignments)
     configure_logging(settings.log)
@@ -90,12 +90,12 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
 @settings_options
 def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Stop what is being carried out: cancel moves in flight, take throttles away. Finished moves stay."""
-    from streaming.cluster import Cluster
+    from streaming.cluster.admin import Cluster
+    from streaming.cluster.clients import admin_client
     from streaming.commands.tables_there import check_tables
     from streaming.control.journal import Journal
     from streaming.control.lease import Lease
-    from streaming.kafka_clients import admin_client
-    from streaming.logs import configure_logging
+    from streaming.runtime.logs import configure_logging
 
     settings = settings_from(config_file, assignments)
     configure_logging(settings.log)

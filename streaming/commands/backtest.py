@@ -31,7 +31,7 @@ def backtest(hours: float, config_file: Path | None, assignments: tuple[str, ...
     Try other settings with --set, for instance --set trigger.enter_ratio=1.2. A plan is taken to even out what it
     rests on; what was really done in that time is part of the load as it was.
     """
-    from assignor_core.trigger_simulation import World, simulate
+    from assignor_core.deciding.simulation import World, simulate
     from streaming.control.policies import trigger_policy
     from streaming.control.replaying import recorded_trace
 

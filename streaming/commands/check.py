@@ -11,16 +11,16 @@ from typing import Any
 import click
 
 from streaming import tables
-from streaming.cluster import Cluster
+from streaming.cluster.admin import Cluster
+from streaming.cluster.clients import admin_client
+from streaming.cluster.permissions import ROLES, missing_permissions
 from streaming.commands.options import json_option, settings_from, settings_options
+from streaming.contract.schemas import TABLES
 from streaming.control.journal import Journal
 from streaming.errors import RebalancerError
-from streaming.jars import class_path, java_command
-from streaming.kafka_clients import admin_client
-from streaming.permissions import ROLES, missing_permissions
-from streaming.places import local_folder
-from streaming.schemas import TABLES
+from streaming.runtime.jars import class_path, java_command
 from streaming.settings import Settings
+from streaming.tables.places import local_folder
 
 DETAIL_CHARACTERS_MAX = 300
 """Kafka's refusals repeat the whole request."""

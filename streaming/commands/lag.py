@@ -15,7 +15,7 @@ from streaming.errors import UsageProblem
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
-    from streaming.lag import LagPicture
+    from streaming.views.group_lag import LagPicture
 
 Row = Mapping[str, Any]
 
@@ -105,7 +105,7 @@ def _unknown_group(picture: "LagPicture | None", group_id: str, settings: Settin
 
 def _partitions(picture: "LagPicture", rows: list[dict[str, Any]], *, burrow: bool) -> list[dict[str, Any]]:
     from assignor_core.lag import LagStatus
-    from streaming.lag import burrow_status_of, figures_of, reason_of
+    from streaming.views.group_lag import burrow_status_of, figures_of, reason_of
 
     order = sorted(rows, key=lambda row: (-row["status"], -(row["lag_records"] or 0), row["topic"], row["partition"]))
     return [
@@ -142,7 +142,7 @@ def _burrow_groups(picture: "LagPicture") -> list[dict[str, Any]]:
     from collections import Counter
 
     from assignor_core.lag import burrow_group_status
-    from streaming.lag import burrow_status_of
+    from streaming.views.group_lag import burrow_status_of
 
     by_group: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
     for row in picture.partitions.to_pylist():

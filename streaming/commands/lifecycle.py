@@ -97,12 +97,12 @@ def _run(
 
 def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> dict[str, Any]:
     """The plan as JSON, kept in the tables; raises UsageProblem for a broker that is not there."""
-    from streaming.cluster import Cluster
+    from streaming.cluster.admin import Cluster
+    from streaming.cluster.clients import admin_client
     from streaming.control.deciding import propose_now
     from streaming.control.intents import drained_brokers
     from streaming.control.journal import Journal
     from streaming.control.policies import planner_policy
-    from streaming.kafka_clients import admin_client
 
     now_ms = _now_ms()
     admin = admin_client(settings.kafka)

@@ -15,7 +15,7 @@ from streaming.config import load_effective
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
-    from streaming.cluster import Cluster
+    from streaming.cluster.admin import Cluster
 
 
 @click.command()
@@ -65,8 +65,8 @@ def _plan_model(
 
 
 def _plan_live(config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]) -> dict[str, Any]:
-    from streaming.cluster import Cluster
-    from streaming.kafka_clients import admin_client
+    from streaming.cluster.admin import Cluster
+    from streaming.cluster.clients import admin_client
 
     settings = settings_from(config_file, assignments)
     admin = admin_client(settings.kafka)

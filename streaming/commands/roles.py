@@ -13,7 +13,7 @@ Assignments = tuple[str, ...]
 
 
 def _role(run: Callable[[Settings], int], config_file: ConfigFile, assignments: Assignments) -> int:
-    from streaming.logs import configure_logging
+    from streaming.runtime.logs import configure_logging
 
     settings = settings_from(config_file, assignments)
     configure_logging(settings.log)
@@ -60,7 +60,7 @@ def serve(config_file: ConfigFile, assignments: Assignments) -> int:
 @settings_options
 def run(config_file: ConfigFile, assignments: Assignments) -> int:
     """All four roles on one machine, each a process; one that ends is started again, until stopped."""
-    from streaming.app import run_all
+    from streaming.runtime.supervisor import run_all
 
     settings = settings_from(config_file, assignments)
     arguments = [*(("--config", str(config_file)) if config_file else ())]

@@ -17,8 +17,8 @@ from pyarrow.fs import PyFileSystem
 
 from streaming import tables
 from streaming.commands.options import settings_from, settings_options
+from streaming.contract.schemas import TABLES, ColumnType
 from streaming.errors import UsageProblem
-from streaming.schemas import TABLES, ColumnType
 
 ROWS_SHOWN_MAX = 1_000
 

@@ -6,8 +6,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from streaming import tables
+from streaming.contract.schemas import TABLES
 from streaming.errors import TableUnavailable, UsageProblem
-from streaming.schemas import TABLES
 from streaming.settings import Settings
 
 CLUSTER = "kafka_cluster"

@@ -11,12 +11,8 @@ from typing import Any
 
 import structlog
 
-from assignor_core.live import LiveCluster
-from assignor_core.maintenance import open_window
-from assignor_core.plan import Plan, plan_to_json
-from assignor_core.planner import PlannerPolicy, propose
-from assignor_core.reconcile import observed
-from assignor_core.trigger import (
+from assignor_core.deciding.maintenance import open_window
+from assignor_core.deciding.trigger import (
     Evaluation,
     Reason,
     SkewWindow,
@@ -28,7 +24,11 @@ from assignor_core.trigger import (
     brokers_over,
     step,
 )
-from streaming.cluster import Cluster
+from assignor_core.execution.reconcile import observed
+from assignor_core.live import LiveCluster
+from assignor_core.plan import Plan, plan_to_json
+from assignor_core.planner import PlannerPolicy, propose
+from streaming.cluster.admin import Cluster
 from streaming.control.cluster_model import Model, build_model, missing_brokers
 from streaming.control.intents import drained_brokers
 from streaming.control.journal import Journal, decision_id

@@ -10,9 +10,7 @@ from typing import Any
 
 import structlog
 
-from assignor_core.live import LiveCluster, PartitionKey
-from assignor_core.plan import Plan
-from assignor_core.reconcile import (
+from assignor_core.execution.reconcile import (
     Abort,
     Done,
     ElectLeaders,
@@ -23,7 +21,9 @@ from assignor_core.reconcile import (
     next_step,
     progress_of,
 )
-from streaming.cluster import Cluster
+from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.plan import Plan
+from streaming.cluster.admin import Cluster
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
 from streaming.control.policies import limits, may_act, next_opening

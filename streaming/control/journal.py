@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from assignor_core.caution import Outcome, judged_by
+from assignor_core.deciding.trigger import Evaluation, SkewWindow, TriggerPolicy, TriggerState
+from assignor_core.execution.caution import Outcome, judged_by
 from assignor_core.plan import plan_from_json
-from assignor_core.trigger import Evaluation, SkewWindow, TriggerPolicy, TriggerState
 from streaming import tables
 from streaming.control.records import ABORT_REQUESTED, APPROVED, ENDED, MEASURED, ExecutionRecord, PlanRecord
 from streaming.errors import LeaseLost, TableUnavailable, UsageProblem

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
-from assignor_core.caution import LatencyBound, brokers_too_slow
+from assignor_core.execution.caution import LatencyBound, brokers_too_slow
 from streaming.settings import Settings
 
 READ_INTERVAL_MS = 5_000

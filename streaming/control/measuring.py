@@ -7,10 +7,10 @@ from collections import Counter
 
 from assignor_core.live import LiveCluster
 from assignor_core.skew import skew_of
-from streaming.broker_windows import RESOURCES, capacities
 from streaming.control.deciding import brokers_counted
 from streaming.control.windows import ClosedWindow
 from streaming.settings import Settings
+from streaming.views.broker_windows import RESOURCES, capacities
 
 
 def measured_skew(windows: tuple[ClosedWindow, ...], live: LiveCluster, settings: Settings) -> dict[str, float]:

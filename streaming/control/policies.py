@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterable
 
-from assignor_core.maintenance import MaintenanceWindow, next_window, open_window, window_of
+from assignor_core.deciding.maintenance import MaintenanceWindow, next_window, open_window, window_of
+from assignor_core.deciding.trigger import TriggerPolicy
+from assignor_core.execution.reconcile import Limits
 from assignor_core.planner.policy import PlannerPolicy
-from assignor_core.reconcile import Limits
-from assignor_core.trigger import TriggerPolicy
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
 

@@ -9,7 +9,7 @@ from collections import defaultdict
 
 import pyarrow.compute as pc
 
-from assignor_core.caution import LagBound, groups_falling_behind
+from assignor_core.execution.caution import LagBound, groups_falling_behind
 from streaming import tables
 from streaming.errors import UsageProblem
 from streaming.settings import Settings

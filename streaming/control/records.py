@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from assignor_core.execution.reconcile import changes_since, differences
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan
-from assignor_core.reconcile import changes_since, differences
 from streaming import tables
 
 APPROVED = "approved"

@@ -4,11 +4,11 @@ from types import MappingProxyType
 
 import numpy as np
 
+from assignor_core.deciding.simulation import Trace
 from assignor_core.load import Floats
-from assignor_core.trigger_simulation import Trace
-from streaming.broker_windows import capacities
 from streaming.control.windows import recorded_windows
 from streaming.settings import Settings
+from streaming.views.broker_windows import capacities
 
 
 def recorded_trace(settings: Settings, *, since_ms: int) -> Trace:

@@ -10,8 +10,9 @@ from types import FrameType
 
 import structlog
 
-from assignor_core.caution import bad_plans_in_a_row
-from streaming.cluster import Cluster
+from assignor_core.execution.caution import bad_plans_in_a_row
+from streaming.cluster.admin import Cluster
+from streaming.cluster.clients import admin_client
 from streaming.control.carrier import TRIED_AGAIN, Carrier
 from streaming.control.deciding import Decider
 from streaming.control.executor import Executor
@@ -21,7 +22,6 @@ from streaming.control.measuring import measured_skew
 from streaming.control.records import ExecutionRecord
 from streaming.control.windows import closed_windows
 from streaming.errors import LeaseLost
-from streaming.kafka_clients import admin_client
 from streaming.settings import Settings
 from streaming.tables import to_ms
 

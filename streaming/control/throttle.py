@@ -1,18 +1,18 @@
 """The replication throttle of one execution: which replicas and brokers it touches, and how high it is right now.
 
-The rate of a broker follows from its measured headroom and from pressure (see `assignor_core.caution`); with
+The rate of a broker follows from its measured headroom and from pressure (see `assignor_core.execution.caution`); with
 `control.throttle_adaptive` off it is the setting, unchanged to the end.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass
 
-from assignor_core.caution import next_throttle_factor, throttle_rates
+from assignor_core.execution.caution import next_throttle_factor, throttle_rates
 from assignor_core.plan import Plan
-from streaming.broker_windows import capacities
-from streaming.cluster import ThrottledReplicas
+from streaming.cluster.admin import ThrottledReplicas
 from streaming.control.windows import closed_windows
 from streaming.settings import Settings
+from streaming.views.broker_windows import capacities
 
 ADAPT_INTERVAL_MS = 10_000
 CHANGE_MIN = 0.05

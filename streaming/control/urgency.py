@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from assignor_core.lag import LagStatus, PartitionVerdict, brokers_falling_behind
 from assignor_core.live import LiveCluster
 from streaming import tables
-from streaming.lag import COLUMNS, judge, since
 from streaming.settings import Settings
+from streaming.views.group_lag import COLUMNS, judge, since
 
 
 def groups_behind(

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from assignor_core.deciding.trigger import SkewWindow
 from assignor_core.skew import skew_of
-from assignor_core.trigger import SkewWindow
 from streaming import tables
-from streaming.broker_windows import COLUMNS, RESOURCES, capacities, closed, loads
 from streaming.settings import Settings
+from streaming.views.broker_windows import COLUMNS, RESOURCES, capacities, closed, loads
 
 LOOKBACK_WINDOWS_EXTRA = 10
 LOOKBACK_MIN_MS = 600_000

@@ -20,8 +20,8 @@ import psutil
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from streaming import jars, processes
 from streaming.errors import RebalancerError
+from streaming.runtime import jars, processes
 
 HOST = "127.0.0.1"
 JMX_RULES = jars.PROJECT_ROOT / "deploy" / "jmx" / "kafka-broker.yaml"

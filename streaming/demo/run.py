@@ -20,9 +20,8 @@ import psutil
 import yaml
 from rich.console import Console
 
-from streaming import processes
-from streaming.app import Supervisor
-from streaming.cluster import Cluster
+from streaming.cluster.admin import Cluster
+from streaming.cluster.clients import admin_client
 from streaming.config import load_settings
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.demo.measure import BrokerProbe, count_records
@@ -33,7 +32,8 @@ from streaming.demo.story import Story, read_story
 from streaming.demo.traffic import TrafficOrder, read_report
 from streaming.demo.view import View
 from streaming.errors import RebalancerError, UsageProblem
-from streaming.kafka_clients import admin_client
+from streaming.runtime import processes
+from streaming.runtime.supervisor import Supervisor
 from streaming.settings import Settings
 
 TICK_S = 1.0

@@ -29,7 +29,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from streaming.schemas import ColumnType, Table
+from streaming.contract.schemas import ColumnType, Table
 from streaming.tables import create_table, file_statistics, instant, row_schema
 
 TRANSACTION_ID = "spark.databricks.delta.write.txnAppId"

@@ -16,9 +16,9 @@ from pyarrow import compute as pc
 
 from assignor_core.group.events import GroupEvent, GroupLook, group_events
 from streaming import tables
+from streaming.contract.schemas import GROUP_EVENT, GROUP_LAG
 from streaming.errors import TableUnavailable
 from streaming.pipeline.maintenance import Maintenance
-from streaming.schemas import GROUP_EVENT, GROUP_LAG
 from streaming.settings import Settings
 
 log = structlog.get_logger()

@@ -20,12 +20,12 @@ from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 
 from streaming import tables
+from streaming.contract.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD
 from streaming.errors import RefusedForSafety, TableUnavailable, UsageProblem
-from streaming.locks import exclusive
 from streaming.pipeline.offsets import Offsets, newest_planned
-from streaming.places import local_folder
-from streaming.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD
+from streaming.runtime.locks import exclusive
 from streaming.settings import Settings
+from streaming.tables.places import local_folder
 
 FINGERPRINT = "fingerprint.json"
 WINDOWS_VERSION = 2

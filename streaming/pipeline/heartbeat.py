@@ -12,12 +12,12 @@ import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import tables
+from streaming.contract.schemas import PIPELINE_BATCH
 from streaming.errors import TableUnavailable
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.offsets import offsets_of
 from streaming.pipeline.records import ACCEPTED_ROWS, REJECTED_ROWS
-from streaming.schemas import PIPELINE_BATCH
 from streaming.settings import Settings
 
 log = structlog.get_logger()

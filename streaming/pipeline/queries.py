@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streaming.contract.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD
 from streaming.pipeline.delta_tables import append_spark, create_window_table, shaped
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
@@ -18,10 +19,9 @@ from streaming.pipeline.sound_ranges import Range, wait_until_read
 from streaming.pipeline.sources import BYTE_RATES, LAGS, accepted_rows, rejected_rows, summed_rows
 from streaming.pipeline.window_writer import Target, WindowWriter
 from streaming.pipeline.windows import lag_windows, load_windows
-from streaming.places import local_folder
-from streaming.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD
 from streaming.settings import Settings
 from streaming.tables import append, create_table, table_uri
+from streaming.tables.places import local_folder
 
 LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Spark's default starts a process (readlink) for each look at a file: some forty a batch, a fifth of a small batch's

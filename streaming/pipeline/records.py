@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructField, StructType
 
-from streaming.schemas import RECORD_VERSION
+from streaming.contract.schemas import RECORD_VERSION
 
 CORRUPT = "_corrupt"
 REJECTED_ROWS, ACCEPTED_ROWS = "rejected_rows", "accepted_rows"

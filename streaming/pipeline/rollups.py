@@ -16,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyarrow import compute as pc
 from pyarrow import dataset as ds
 
-from streaming.schemas import (
+from streaming.contract.schemas import (
     BROKER_LOAD,
     BROKER_LOAD_DAILY,
     BROKER_LOAD_HOURLY,

@@ -14,8 +14,8 @@ from types import FrameType
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streaming.cluster.clients import admin_client, reaching
 from streaming.errors import ClusterUnreachable
-from streaming.kafka_clients import admin_client, reaching
 from streaming.pipeline.guards import (
     check_fingerprint,
     check_tables_are_there,

@@ -14,9 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streaming.errors import SetUpIncomplete, UsageProblem
-from streaming.jars import jar_paths, java_command
-from streaming.places import scheme_of
+from streaming.runtime.jars import jar_paths, java_command
 from streaming.settings import PipelineSettings, StorageSettings
+from streaming.tables.places import scheme_of
 
 APPLICATION = "kafka-load-rebalancer"
 LOOPBACK = "127.0.0.1"

@@ -17,7 +17,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from streaming.kafka_clients import spark_options
+from streaming.cluster.clients import spark_options
+from streaming.contract.schemas import RECORD_VERSION
 from streaming.pipeline import sums
 from streaming.pipeline.adapters import PARSERS, Context, Misfit, Record
 from streaming.pipeline.records import (
@@ -34,7 +35,6 @@ from streaming.pipeline.records import (
     schema_of,
 )
 from streaming.pipeline.windows import LAG_SUMS, LOAD_SUMS, sums_of_one
-from streaming.schemas import RECORD_VERSION
 from streaming.settings import PipelineSettings, Settings
 
 FETCH_OPTIONS = {

@@ -11,15 +11,15 @@ from pyarrow import compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from streaming.contract.schemas import GROUP_LAG, Table
 from streaming.pipeline.delta_tables import TooManyRows, WindowTable, finalize_spark, shaped, upsert_spark
 from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.offsets import records_planned
-from streaming.places import local_folder
-from streaming.schemas import GROUP_LAG, Table
 from streaming.settings import Settings
 from streaming.tables import table_uri, utc
+from streaming.tables.places import local_folder
 
 DRIVER_ROWS_MAX = 500_000
 """Batches of up to this many window rows, which meet no more in the table, are written from the driver: 70 MB as Arrow,

@@ -40,7 +40,7 @@ _EXECUTION = (
 )  # fmt: skip
 
 Figures = Mapping[str, Any]
-"""A row by column name (`streaming.schemas`), its times as `..._ms`, ms since 1970 UTC, instead of timestamps."""
+"""A row by column name (see `streaming.contract`), its times as `..._ms`, ms since 1970 UTC, instead of timestamps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 from assignor_core.lag import LagStatus
-from streaming.lag import COLUMNS, LagPicture, judge, reason_of, since
 from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
 from streaming.tables import instant
+from streaming.views.group_lag import COLUMNS, LagPicture, judge, reason_of, since
 
 
 @dataclass(frozen=True, slots=True)

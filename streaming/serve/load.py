@@ -14,10 +14,10 @@ from pyarrow import compute as pc
 
 from assignor_core.skew import Skew, skew_of
 from streaming import tables
-from streaming.broker_windows import COLUMNS, RESOURCES, Row, capacities, closed, loads
 from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
 from streaming.tables import instant
+from streaming.views.broker_windows import COLUMNS, RESOURCES, Row, capacities, closed, loads
 
 HISTORY_WINDOWS = 60
 LEFT_OUT_OF_STATUS = {"status": False}

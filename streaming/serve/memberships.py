@@ -14,10 +14,10 @@ from pyarrow import compute as pc
 
 from assignor_core.group.states import GroupState
 from streaming import tables
-from streaming.lag import CURRENT_WINDOWS
 from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
 from streaming.tables import instant
+from streaming.views.group_lag import CURRENT_WINDOWS
 
 COUNTED_MS = 7 * 86_400_000
 """Totals begin anew so often: see `counted_since`."""

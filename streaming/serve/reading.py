@@ -15,9 +15,9 @@ from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 
 from streaming import tables
+from streaming.contract.schemas import TABLES
 from streaming.errors import TableUnavailable
-from streaming.places import local_folder
-from streaming.schemas import TABLES
+from streaming.tables.places import local_folder
 
 
 @dataclass(frozen=True, slots=True)

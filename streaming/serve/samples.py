@@ -6,8 +6,8 @@ What is unknown has no sample: an absent series says more than a zero.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from assignor_core.deciding.trigger import Reason
 from assignor_core.lag import LagStatus
-from assignor_core.trigger import Reason
 from streaming.serve.families import RESOURCE_LABELS
 from streaming.serve.snapshot import PARTS, Snapshot
 from streaming.serve.streams import StreamQuery

@@ -26,15 +26,15 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streaming import tables
+from streaming.cluster.clients import admin_client
 from streaming.collect.groups import BATCH, GroupSampler
 from streaming.collect.run import Collector
+from streaming.contract.schemas import TABLES
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.kafka_clients import admin_client
-from streaming.lag import COLUMNS, judge
-from streaming.schemas import TABLES
 from streaming.serve.groups import verdicts_by_group
 from streaming.serve.reading import TableReader
 from streaming.settings import Settings
+from streaming.views.group_lag import COLUMNS, judge
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, settings_for
 
 SEED = 1

@@ -32,14 +32,15 @@ from deltalake import write_deltalake
 from kafka import TopicPartition as AssignedPartition
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming import kafka_clients, tables
+from streaming import tables
+from streaming.cluster import clients as kafka_clients
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.jars import java_command
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.records import BYTE_RATE, accepted, judged
 from streaming.pipeline.run import stop_queries
 from streaming.pipeline.session import build_session
 from streaming.pipeline.sources import BYTE_RATES, kafka_options, sums_of
+from streaming.runtime.jars import java_command
 from streaming.settings import Settings
 from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
 from tests.pipeline.test_kill import kill_and_compare

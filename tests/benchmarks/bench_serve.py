@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import yaml
 
-from streaming import processes
+from streaming.runtime import processes
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, skewed_cluster
 
 BROKERS, GROUPS, TOPICS_PER_GROUP, PARTITIONS_PER_TOPIC, TOPICS = 50, 200, 3, 10, 100

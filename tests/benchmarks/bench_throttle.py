@@ -27,13 +27,13 @@ from confluent_kafka import Producer
 
 from assignor_core.plan import Movement, Plan, plan_to_json
 from streaming import tables
-from streaming.cluster import FOLLOWER_RATE, Cluster
+from streaming.cluster.admin import FOLLOWER_RATE, Cluster
+from streaming.cluster.clients import admin_client
 from streaming.collect.jmx import read_counters
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.kafka_clients import admin_client
 from streaming.settings import Settings
 
 VALUE = b"x" * 1_000

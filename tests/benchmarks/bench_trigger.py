@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 import click
 
-from assignor_core.trigger import TriggerPolicy
-from assignor_core.trigger_simulation import Report, World, generate, simulate
-from assignor_core.trigger_simulation.loads import NOISE
+from assignor_core.deciding.simulation import Report, World, generate, simulate
+from assignor_core.deciding.simulation.loads import NOISE
+from assignor_core.deciding.trigger import TriggerPolicy
 
 SEEDS = (1, 2)
 

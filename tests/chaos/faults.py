@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streaming import jars, tables
+from streaming import tables
+from streaming.runtime import jars
 
 if TYPE_CHECKING:
     from tests.chaos.harness import Run

@@ -25,13 +25,13 @@ from kafka.structs import TopicPartition
 
 from assignor_core import PlannerPolicy, cluster_from_json, plan_to_json, propose
 from assignor_core.plan import Movement, Plan
-from streaming import processes
-from streaming.cluster import Cluster
+from streaming.cluster.admin import Cluster
+from streaming.cluster.clients import admin_client, consumer
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import RebalancerError
-from streaming.kafka_clients import admin_client, consumer
+from streaming.runtime import processes
 from streaming.settings import Settings
 from tests.chaos.faults import FAULTS, Expectation
 

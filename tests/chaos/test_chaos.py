@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assignor_core.live import LivePartition
-from streaming.cluster import Cluster
+from streaming.cluster.admin import Cluster
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
 from streaming.demo.brokers import EmbeddedCluster

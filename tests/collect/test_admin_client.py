@@ -10,7 +10,7 @@ from kafka.admin import OffsetSpec
 from kafka.errors import NotControllerError, NotLeaderForPartitionError, UnknownBrokerIdError
 from kafka.structs import TopicPartition
 
-from streaming.kafka_clients import _AdminClient
+from streaming.cluster.clients import _AdminClient
 
 
 class Wire:

@@ -16,13 +16,13 @@ from kafka.admin import OffsetSpec
 from kafka.errors import BrokerResponseError, KafkaError, NoError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from streaming.cluster.clients import admin_client, consumer
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation, Part
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.run import Collector
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.kafka_clients import admin_client, consumer
 from streaming.settings import Settings
 from tests.kafka.real_groups import JavaMembers, Told
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Movement, Plan, plan_to_json
-from streaming.cluster import Cluster, ThrottledReplicas
+from streaming.cluster.admin import Cluster, ThrottledReplicas
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord, PlanRecord
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable

@@ -15,7 +15,7 @@ import pytest
 from assignor_core.errors import InputError
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
 from streaming import tables
-from streaming.cluster import Cluster
+from streaming.cluster.admin import Cluster
 from streaming.commands.plan import plan as plan_command
 from streaming.commands.plan import plan_on
 from streaming.control.deciding import Decider, Proposal, brokers_counted, propose_now

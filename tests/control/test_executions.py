@@ -9,7 +9,7 @@ import pytest
 
 from assignor_core.plan import Plan
 from streaming import tables
-from streaming.cluster import Cluster
+from streaming.cluster.admin import Cluster
 from streaming.control.carrier import Carrier
 from streaming.control.executor import ABORT_CONFIRMATIONS, Executor
 from streaming.control.journal import Journal

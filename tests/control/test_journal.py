@@ -6,14 +6,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from assignor_core.caution import Outcome
+from assignor_core.execution.caution import Outcome
 from assignor_core.plan import Movement, Plan, plan_to_json
 from streaming import tables
 from streaming.commands.status import read_status
+from streaming.contract.schemas import TABLES
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.errors import UsageProblem
-from streaming.schemas import TABLES
 from streaming.settings import Settings
 
 NEW_COLUMNS = {"in_windows_only", "disk_max_over_mean_predicted"}

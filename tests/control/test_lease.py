@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from streaming import tables
-from streaming.cluster import Cluster
+from streaming.cluster.admin import Cluster
 from streaming.control.lease import TABLE, TAKE_OVER_MARGIN_MS, Lease, clock_ms
 from streaming.errors import LeaseExpired, LeaseLost, TableUnavailable
 from tests.waiting import until

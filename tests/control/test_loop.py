@@ -10,7 +10,7 @@ from kafka import KafkaAdminClient
 
 from assignor_core.live import LiveCluster
 from streaming import tables
-from streaming.cluster import Cluster
+from streaming.cluster.admin import Cluster
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core.caution import (
+from assignor_core.execution.caution import (
     LagBound,
     LatencyBound,
     Outcome,

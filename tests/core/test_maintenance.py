@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core import maintenance
+from assignor_core.deciding import maintenance
+from assignor_core.deciding.maintenance import DAYS, next_window, open_window, window_of
 from assignor_core.errors import InputError
-from assignor_core.maintenance import DAYS, next_window, open_window, window_of
 
 YEAR_MS = 366 * 86_400_000
 TIMES_MS = st.integers(0, 100 * YEAR_MS)

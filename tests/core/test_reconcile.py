@@ -1,8 +1,6 @@
 """What to do next, told from small clusters that a reader can check by head."""
 
-from assignor_core.live import LiveCluster, LivePartition
-from assignor_core.plan import Movement, Plan
-from assignor_core.reconcile import (
+from assignor_core.execution.reconcile import (
     Abort,
     Done,
     ElectLeaders,
@@ -17,6 +15,8 @@ from assignor_core.reconcile import (
     observed,
     progress_of,
 )
+from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.plan import Movement, Plan
 
 LIMITS = Limits(movements_in_flight_max=2, movements_per_broker_max=1, deadline_ms=1000)
 

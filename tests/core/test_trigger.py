@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core import trigger
-from assignor_core.errors import InputError
-from assignor_core.trigger import (
+from assignor_core.deciding import trigger
+from assignor_core.deciding.trigger import (
     Reason,
     SkewWindow,
     Surroundings,
@@ -21,6 +20,7 @@ from assignor_core.trigger import (
     brokers_failed,
     step,
 )
+from assignor_core.errors import InputError
 
 POLICY = TriggerPolicy(enter_ratio=1.3, exit_ratio=1.15, windows_over=2, windows_considered=3, cooldown_ms=100)
 

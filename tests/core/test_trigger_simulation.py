@@ -8,10 +8,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from assignor_core.deciding.simulation import SCENARIOS, Trace, World, generate, loads, replay, simulate
+from assignor_core.deciding.trigger import TriggerPolicy
 from assignor_core.errors import InputError
 from assignor_core.skew import skew_of
-from assignor_core.trigger import TriggerPolicy
-from assignor_core.trigger_simulation import SCENARIOS, Trace, World, generate, loads, replay, simulate
 from tests.benchmarks.bench_trigger import POLICIES, figures_of, row_of
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "trigger.md"

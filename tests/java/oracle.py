@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from streaming.errors import SetUpIncomplete
-from streaming.jars import jar_paths, java_command
+from streaming.runtime.jars import jar_paths, java_command
 
 SOURCE = Path(__file__).with_name("KafkaOracle.java")
 

@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.jars import class_path, java_command
+from streaming.runtime.jars import class_path, java_command
 
 DEADLINE_S = 90.0
 SESSION_MS, HEARTBEAT_MS = 6_000, 1_000

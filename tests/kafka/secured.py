@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.jars import class_path, java_command
+from streaming.runtime.jars import class_path, java_command
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 TIMEOUT_S = 120

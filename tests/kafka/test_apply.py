@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
 from assignor_core.plan import Movement, Plan, plan_to_json
-from streaming.cluster import Cluster
+from streaming.cluster.admin import Cluster
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.settings import Settings

@@ -15,7 +15,7 @@ from kafka.admin import NewTopic
 
 from streaming.consumer import CooperativeLoadAware, CooperativeSticky, LoadAware, Sticky
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.jars import class_path, java_command
+from streaming.runtime.jars import class_path, java_command
 from streaming.weights import WeightSource
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]

@@ -12,11 +12,12 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
+from assignor_core.deciding.trigger import TriggerState
+from assignor_core.execution.reconcile import observed
 from assignor_core.plan import Movement, Plan, plan_to_json
-from assignor_core.reconcile import observed
-from assignor_core.trigger import TriggerState
 from streaming import tables
-from streaming.cluster import Cluster
+from streaming.cluster.admin import Cluster
+from streaming.cluster.clients import consumer
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
@@ -24,7 +25,6 @@ from streaming.control.records import ExecutionRecord, PlanRecord
 from streaming.control.run import ControlLoop
 from streaming.control.throttle import throttle_scope
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.kafka_clients import consumer
 from streaming.settings import Settings
 from tests.control.noted_cluster import SKEW
 

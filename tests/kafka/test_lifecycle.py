@@ -13,14 +13,14 @@ from kafka import KafkaAdminClient
 
 from assignor_core.live import LiveCluster
 from streaming import tables
-from streaming.cluster import Cluster
+from streaming.cluster.admin import Cluster
+from streaming.cluster.clients import admin_client
 from streaming.control.deciding import Decider
 from streaming.control.executor import Executor
 from streaming.control.intents import drained_brokers
 from streaming.control.journal import Journal
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterUnreachable
-from streaming.kafka_clients import admin_client
 from streaming.settings import KafkaSettings, Settings
 from tests.control.windows import write_windows
 

@@ -25,13 +25,13 @@ from kafka.admin import (
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from streaming.cluster import Cluster
+from streaming.cluster.admin import Cluster
+from streaming.cluster.clients import admin_client, spark_options
+from streaming.cluster.permissions import NEEDS, ROLES, Need, Resource, missing_permissions
 from streaming.collect.run import Collector, ensure_topics
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterUnreachable
-from streaming.jars import PROJECT_ROOT, class_path, java_command
-from streaming.kafka_clients import admin_client, spark_options
-from streaming.permissions import NEEDS, ROLES, Need, Resource, missing_permissions
+from streaming.runtime.jars import PROJECT_ROOT, class_path, java_command
 from streaming.settings import Settings
 from tests.kafka.secured import kafka_acls, make_certificates, secured_cluster
 

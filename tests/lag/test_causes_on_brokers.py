@@ -19,10 +19,10 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import TopicPartition
 
 from assignor_core.lag.diagnosis import Cause
+from streaming.cluster.clients import admin_client
 from streaming.commands.lag import read_lag
 from streaming.consumer import Range
 from streaming.demo.scenario import A_PER_BROKER, B_PER_BROKER, placement
-from streaming.kafka_clients import admin_client
 from streaming.settings import Settings
 from tests.lag.watch import Watch
 

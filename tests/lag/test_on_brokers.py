@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition
 
 from assignor_core.lag import LagStatus
-from streaming.kafka_clients import admin_client, consumer
+from streaming.cluster.clients import admin_client, consumer
 from streaming.settings import Settings
 from tests.lag.watch import Watch
 

@@ -8,15 +8,15 @@ import httpx
 import pyarrow as pa
 
 from streaming import tables
+from streaming.cluster.clients import admin_client
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.records import byte_rate_records, consumer_lag_records
-from streaming.kafka_clients import admin_client
-from streaming.lag import COLUMNS, judge
-from streaming.schemas import TABLES
+from streaming.contract.schemas import TABLES
 from streaming.settings import Settings
+from streaming.views.group_lag import COLUMNS, judge
 from tests.lag.windows import LoadWindows, Windows
 from tests.serve.synthetic import Synthetic
 

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from streaming.cluster.clients import admin_client
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.kafka_clients import admin_client
 from streaming.settings import Settings
 from tests.pipeline.running import (
     assert_recounted,

@@ -10,7 +10,8 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from streaming import processes, tables
+from streaming import tables
+from streaming.runtime import processes
 from streaming.settings import Settings
 from tests.pipeline.test_windows import Record, load_record, recount
 

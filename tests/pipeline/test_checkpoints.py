@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from streaming import tables
-from streaming.kafka_clients import admin_client
+from streaming.cluster.clients import admin_client
 from streaming.settings import Settings
 from tests.pipeline.test_windows import (
     Record,

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming import tables
+from streaming.contract.schemas import BROKER_LOAD
 from streaming.pipeline.delta_tables import TooManyRows, WindowTable, create_window_table, fullest
-from streaming.schemas import BROKER_LOAD
 from tests.serve.synthetic import Synthetic
 
 START_MS = 1_795_219_200_000

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.jars import PROJECT_ROOT
-from streaming.schemas import TABLES, Table
+from streaming.contract.schemas import TABLES, Table
+from streaming.runtime.jars import PROJECT_ROOT
 
 DOCS = PROJECT_ROOT / "docs"
 PAGE = (DOCS / "tables.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from streaming import tables
-from streaming.kafka_clients import admin_client
+from streaming.cluster.clients import admin_client
 from streaming.pipeline.queries import start_queries
 from streaming.settings import Settings
 from tests.pipeline.test_adapters import sample

@@ -151,7 +151,7 @@ def test_a_folder_named_by_a_uri_is_the_same_folder(tmp_path: Path) -> None:
 
 @pytest.mark.kafka
 def test_kafka_gives_a_topic_made_again_another_id(settings: Settings) -> None:
-    from streaming.kafka_clients import admin_client
+    from streaming.cluster.clients import admin_client
 
     name = "made-again"  # other tests on these brokers make topics of the default name
     topics = settings.topics.model_copy(update={"byte_rate": name})

@@ -9,9 +9,9 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming import tables
+from streaming.contract.schemas import BROKER_LOAD, PIPELINE_BATCH
 from streaming.pipeline.delta_tables import WindowTable, create_window_table
 from streaming.pipeline.maintenance import Maintenance
-from streaming.schemas import BROKER_LOAD, PIPELINE_BATCH
 from streaming.settings import Settings
 from tests.pipeline.test_delta_tables import NEVER, arrow, window
 
@@ -84,7 +84,7 @@ def test_a_table_that_cannot_be_kept_is_told_and_stops_nothing(tmp_path: Path) -
 
 
 def test_what_was_joined_is_not_written_anew_at_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "TIERS_BYTES", (1_000_000, 100_000))
+    monkeypatch.setattr(tables.upkeep, "TIERS_BYTES", (1_000_000, 100_000))
     settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}})
     maintenance = Maintenance(settings, PIPELINE_BATCH)
     names = random.Random(1)
@@ -106,7 +106,7 @@ def test_replaced_files_and_old_log_entries_go_though_checkpoints_have_forgotten
 ) -> None:
     second = "interval 1 seconds"
     short = {"delta.logRetentionDuration": second, "delta.deletedFileRetentionDuration": second}
-    monkeypatch.setattr(tables, "CONFIGURATION", {**tables.CONFIGURATION, **short, "delta.checkpointInterval": "5"})
+    monkeypatch.setattr(tables.store, "CONFIGURATION", {**tables.store.CONFIGURATION, **short, "delta.checkpointInterval": "5"})
     create_window_table(str(tmp_path), BROKER_LOAD)
     folder = tmp_path / "broker_load"
     writer = WindowTable(str(folder), BROKER_LOAD, rows_max=1_000)
@@ -127,7 +127,7 @@ def test_a_table_of_an_earlier_version_gets_the_properties_of_today(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as earlier:
-        earlier.setattr(tables, "CONFIGURATION", {"delta.logRetentionDuration": "interval 7 days"})
+        earlier.setattr(tables.store, "CONFIGURATION", {"delta.logRetentionDuration": "interval 7 days"})
         tables.create_table(str(tmp_path), "decision")
     tables.create_table(str(tmp_path), "decision")
     table = tables.create_table(str(tmp_path), "decision")

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from streaming import tables
 from streaming.commands.sql import run_query
-from streaming.jars import PROJECT_ROOT
+from streaming.contract.schemas import BROKER_LOAD, TABLES
 from streaming.pipeline.maintenance import Maintenance
-from streaming.schemas import BROKER_LOAD, TABLES
+from streaming.runtime.jars import PROJECT_ROOT
 from tests.pipeline.test_windows import session
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 

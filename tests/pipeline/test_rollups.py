@@ -11,9 +11,9 @@ from hypothesis import settings as example_count
 from hypothesis import strategies as st
 
 from streaming import tables
+from streaming.contract.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.rollups import DAY_MS, HOUR_MS, ROLLUPS, rolled_up
-from streaming.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD
 from streaming.settings import Settings
 from tests.serve.synthetic import Synthetic
 

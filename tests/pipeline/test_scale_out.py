@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streaming import tables
-from streaming.kafka_clients import admin_client
+from streaming.cluster.clients import admin_client
 from streaming.settings import Settings
 from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
 from tests.pipeline.test_adapters import ALL_TOPIC_BYTES_IN

@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient
 from pyspark.sql import SparkSession
 
 from streaming import tables
-from streaming.kafka_clients import admin_client
+from streaming.cluster.clients import admin_client
 from streaming.pipeline.queries import start_queries
 from streaming.settings import Settings
 from tests.pipeline.running import kill, produce, samples_counted, start_pipeline

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import tables
-from streaming.kafka_clients import admin_client
+from streaming.cluster.clients import admin_client
+from streaming.contract.schemas import Table
 from streaming.pipeline import queries as queries_module
 from streaming.pipeline import window_writer
 from streaming.pipeline.delta_tables import WindowTable
@@ -23,7 +24,6 @@ from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.records import ACCEPTED_ROWS
 from streaming.pipeline.session import build_session
-from streaming.schemas import Table
 from streaming.settings import Settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -22,7 +22,7 @@ import psutil
 import pytest
 import yaml
 
-from streaming import processes
+from streaming.runtime import processes
 from tests.prometheus.test_rules import ALERTMANAGER, RULES
 from tests.serve.synthetic import WINDOW_MS, Synthetic, skewed_cluster
 

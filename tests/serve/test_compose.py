@@ -11,9 +11,9 @@ import pytest
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from streaming import jars, processes
 from streaming.cli import run
 from streaming.config import load_settings
+from streaming.runtime import jars, processes
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 SCRIPT = """
 import logging, structlog
-from streaming.logs import configure_logging
+from streaming.runtime.logs import configure_logging
 from streaming.settings import LogSettings
 configure_logging(LogSettings(format={format!r}, level={level!r}))
 log = structlog.get_logger()

@@ -16,7 +16,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from assignor_core.trigger import Reason
+from assignor_core.deciding.trigger import Reason
 from streaming.serve.families import FAMILIES
 from streaming.serve.groups import GroupPart, GroupTopic, GroupVerdict
 from streaming.serve.memberships import GroupMembership

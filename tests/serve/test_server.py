@@ -16,7 +16,7 @@ import pytest
 import yaml
 from starlette.applications import Starlette
 
-from streaming.processes import free_port
+from streaming.runtime.processes import free_port
 from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import Snapshot, read_snapshot
 from streaming.serve.web import build_app

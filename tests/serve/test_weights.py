@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assignor_core.assignors import GroupSpec, MemberSpec, assign
-from streaming.processes import free_port
+from streaming.runtime.processes import free_port
 from streaming.serve.snapshot import read_snapshot, to_json
 from streaming.weights import WeightSource, endpoint_weights, table_weights
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for

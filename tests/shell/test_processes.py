@@ -7,7 +7,7 @@ from pathlib import Path
 SCRIPT = """
 import os, signal, sys
 from pathlib import Path
-from streaming import processes
+from streaming.runtime import processes
 
 def stop(number, frame):
     raise KeyboardInterrupt

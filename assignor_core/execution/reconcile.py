@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from assignor_core.execution.staging import is_between, next_replicas
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Movement, Plan
-from assignor_core.staging import is_between, next_replicas
 
 
 class Progress(StrEnum):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from streaming.errors import TableUnavailable
-from streaming.places import local_folder
+from streaming.tables.places import local_folder
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from types import FrameType
 import psutil
 import structlog
 
-from streaming import processes
-from streaming.kafka_clients import admin_client
+from streaming.cluster.clients import admin_client
+from streaming.runtime import processes
 from streaming.settings import Settings
 
 log = structlog.get_logger()

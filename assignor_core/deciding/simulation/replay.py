@@ -13,9 +13,9 @@ from math import isnan
 import numpy as np
 from numpy.typing import NDArray
 
+from assignor_core.deciding.simulation.loads import Trace
+from assignor_core.deciding.trigger import SkewWindow, TriggerPolicy, TriggerState, Verdict, after_plan, step
 from assignor_core.load import Floats
-from assignor_core.trigger import SkewWindow, TriggerPolicy, TriggerState, Verdict, after_plan, step
-from assignor_core.trigger_simulation.loads import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Report:
 def simulate(trace: Trace, policy: TriggerPolicy, world: World | None = None) -> Report:
     """Run `policy` over `trace`, acting on each plan.
 
-    >>> from assignor_core.trigger_simulation.loads import generate
+    >>> from assignor_core.deciding.simulation.loads import generate
     >>> report = simulate(generate("steps", seed=1, windows=700), TriggerPolicy())
     >>> report.triggers, report.false_triggers, report.flaps, report.found_after_windows
     (3, 0, 0, (3, 3, 3))

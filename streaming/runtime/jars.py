@@ -4,7 +4,7 @@ One manifest (`conf/ivy.xml`) pins every version; `conf/jars.sha256` lists the j
 each (of what Ivy resolves for Spark only Delta's and Kafka's: Spark ships the rest itself, in other versions). Ivy
 ships inside pyspark, so Java alone fetches them. The cache lies in the user's cache folder and is shared by all
 clones; a jar that is missing, cut short or changed is fetched again.
-`python -m streaming.jars` is the set-up step of the Makefile.
+`python -m streaming.runtime.jars` is the set-up step of the Makefile.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from streaming.errors import SetUpIncomplete
 
-PROJECT_ROOT = Path(__file__).resolve().parent.parent
+PROJECT_ROOT = Path(__file__).resolve().parent.parent.parent
 IVY_MANIFEST = PROJECT_ROOT / "conf" / "ivy.xml"
 CHECKSUMS = PROJECT_ROOT / "conf" / "jars.sha256"
 JAVA_VERSION_MIN = 17

@@ -1,0 +1,1 @@
+"""What users' consumers import: assignors and the weights they assign by."""

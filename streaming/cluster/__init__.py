@@ -1,0 +1,1 @@
+"""The Kafka side: clients, the one module that changes a cluster, permissions."""

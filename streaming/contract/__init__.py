@@ -1,0 +1,1 @@
+"""What others may rely on: records of the topics and tables, their fields, types, units and comments."""

@@ -1,0 +1,1 @@
+"""What every process of ours runs on: supervisor, processes, locks, logs, jars."""

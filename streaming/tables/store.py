@@ -1,0 +1,106 @@
+"""Creates Delta tables and writes rows, without a JVM, for control and small batches.
+
+Rows are plain dicts by column name; types come from `streaming.contract`. Appends are repeatable: each carries a
+transaction id and version that the table remembers, so the same append given twice is written once.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from streaming.contract.schemas import TABLES, Table
+from streaming.errors import TableUnavailable
+from streaming.tables.arrow import arrow_schema, row_schema
+from streaming.tables.places import local_folder
+from streaming.tables.reader import Row, check_folder, first_line, table_uri
+
+CONFIGURATION = {
+    # A little longer than replaced files stay: time travel needs both.
+    "delta.logRetentionDuration": "interval 50 hours",
+    "delta.deletedFileRetentionDuration": "interval 48 hours",
+    "delta.checkpointInterval": "50",
+    # Upkeep removes old log entries: as a part of each commit it lists the whole log, tens of thousands of files.
+    "delta.enableExpiredLogCleanup": "false",
+}
+
+PARTITIONED_BY = ("is_final",)
+"""Where a table has such a column, rows of each value lie in files of their own. Each batch writes the open windows
+anew, and what shares a file with them would be written anew too: all of a day, in the end.
+"""
+
+
+def create_table(root: str, name: str) -> DeltaTable:
+    """The table, made with its schema and comments where it isn't there yet, and with the columns that are new where an
+    earlier version has made it; raises TableUnavailable.
+    """
+    table = TABLES[name]
+    uri = table_uri(root, name)
+    check_folder(root)
+    try:
+        folder = local_folder(uri)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        delta = DeltaTable.create(
+            uri,
+            arrow_schema(table),
+            mode="ignore",
+            partition_by=[name for name in table.column_names() if name in PARTITIONED_BY] or None,
+            name=table.name,
+            description=table.comment,
+            configuration={**CONFIGURATION, **table.configuration},
+        )
+        _set_properties(delta, {**CONFIGURATION, **table.configuration})
+        _add_new_columns(delta, table)
+    except (DeltaError, OSError) as error:
+        raise TableUnavailable(f"table {name} at {uri} can't be made: {first_line(error)}") from None
+    return delta
+
+
+def append(root: str, name: str, rows: Sequence[Row], *, transaction_id: str, transaction_version: int) -> bool:
+    """Append `rows` once: False where this transaction had been written already. Raises TableUnavailable."""
+    return _write(root, name, rows, None, Transaction(transaction_id, transaction_version))
+
+
+def replace(
+    root: str, name: str, rows: Sequence[Row], *, kafka_cluster: str, transaction_id: str, transaction_version: int
+) -> bool:
+    """Put `rows` in the place of all of one cluster, once, as `append` does."""
+    predicate = f"kafka_cluster = '{kafka_cluster.replace(chr(39), chr(39) * 2)}'"
+    return _write(root, name, rows, predicate, Transaction(transaction_id, transaction_version))
+
+
+def _write(root: str, name: str, rows: Sequence[Row], replaced: str | None, transaction: Transaction) -> bool:
+    """Write `rows` in the place of those for which the SQL predicate `replaced` holds; None appends."""
+    delta = create_table(root, name)
+    try:
+        # A retention shorter than the table's life would let an old duplicate in again, so none is set.
+        written = delta.transaction_version(transaction.app_id)
+        if written is not None and written >= transaction.version:
+            return False
+        data = pa.Table.from_pylist([dict(row) for row in rows], schema=row_schema(TABLES[name]))
+        properties = CommitProperties(app_transactions=[transaction])
+        if replaced is None:
+            write_deltalake(delta, data, mode="append", commit_properties=properties)
+        else:
+            write_deltalake(delta, data, mode="overwrite", predicate=replaced, commit_properties=properties)
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise TableUnavailable(f"table {name} can't be written: {first_line(error)}") from None
+    return True
+
+
+def _set_properties(delta: DeltaTable, wanted: Mapping[str, str]) -> None:
+    """An earlier version may have made the table with others."""
+    present = delta.metadata().configuration
+    other = {name: value for name, value in wanted.items() if present.get(name) != value}
+    if other:
+        delta.alter.set_table_properties(other)
+
+
+def _add_new_columns(delta: DeltaTable, table: Table) -> None:
+    """Comments that have changed stay as they were."""
+    present = {field.name for field in delta.schema().fields}
+    missing = [field for field in Schema.from_arrow(arrow_schema(table)).fields if field.name not in present]
+    if missing:
+        delta.alter.add_columns(missing)
