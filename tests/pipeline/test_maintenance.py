@@ -106,7 +106,8 @@ def test_replaced_files_and_old_log_entries_go_though_checkpoints_have_forgotten
 ) -> None:
     second = "interval 1 seconds"
     short = {"delta.logRetentionDuration": second, "delta.deletedFileRetentionDuration": second}
-    monkeypatch.setattr(tables.store, "CONFIGURATION", {**tables.store.CONFIGURATION, **short, "delta.checkpointInterval": "5"})
+    changed = {**tables.store.CONFIGURATION, **short, "delta.checkpointInterval": "5"}
+    monkeypatch.setattr(tables.store, "CONFIGURATION", changed)
     create_window_table(str(tmp_path), BROKER_LOAD)
     folder = tmp_path / "broker_load"
     writer = WindowTable(str(folder), BROKER_LOAD, rows_max=1_000)
