@@ -3,26 +3,23 @@
 Secrets come from the settings' environment variables or from a file, and never leave this module.
 """
 
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError, NoError, NotControllerError, UnknownBrokerIdError, for_code
-from kafka.structs import TopicPartition
+from kafka.errors import KafkaError
 
+from streaming.cluster.kafka_python_mends import MendedAdminClient
 from streaming.errors import ClusterUnreachable, UsageProblem
 from streaming.settings import KafkaSettings
 
 CLIENT_ID = "kafka-load-rebalancer"
-READ_UNCOMMITTED = 0
 
 
 def admin_client(settings: KafkaSettings) -> KafkaAdminClient:
     """An admin client that has reached a broker; raises ClusterUnreachable."""
     try:
-        client = _AdminClient(**_common(settings))
+        client = MendedAdminClient(**_common(settings))
     except (KafkaError, OSError, ValueError) as error:
         raise _unreachable(settings, error) from None
     try:
@@ -79,79 +76,6 @@ def spark_options(settings: KafkaSettings) -> dict[str, str]:
         key = settings.ssl_key_file.read_text(encoding="utf-8")
         options |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
     return options
-
-
-class _AdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
-    """kafka-python's, which believes for long what it heard: who the controller is, which brokers there are."""
-
-    def leader_offsets(
-        self, broker: int, partitions: Iterable[TopicPartition], spec: OffsetSpec
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """(Offsets, names of the errors) of partitions that one broker leads, or did a moment ago; raises KafkaError.
-
-        kafka-python's `list_partition_offsets` asks for metadata first, then one leader after the other, and gives
-        nothing at all where one of them doesn't answer or one partition is gone.
-        """
-        found: tuple[dict[TopicPartition, int], dict[TopicPartition, str]]
-        found = self._manager.run(self._async_leader_offsets, broker, dict.fromkeys(partitions, spec))
-        return found
-
-    def describe_log_dirs(self, brokers: Iterable[int]) -> list[dict[str, Any]]:
-        """Log dirs of these brokers with all their partitions; kafka-python asks for metadata first which there are."""
-        rows: list[dict[str, Any]] = self._manager.run(self._async_describe_log_dirs, None, brokers)
-        return rows
-
-    async def _async_leader_offsets(
-        self, broker: int, specs: dict[TopicPartition, OffsetSpec]
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        request = self._list_partition_offsets_request(specs, READ_UNCOMMITTED)
-        response = await self._asked(self._sent(request, broker))
-        offsets, refused = {}, {}
-        for topic in response.topics:
-            for row in topic.partitions:
-                tp, error = TopicPartition(topic.name, row.partition_index), for_code(row.error_code)
-                if error is NoError:
-                    offsets[tp] = row.offset
-                else:
-                    refused[tp] = error.__name__
-        return offsets, refused
-
-    async def _sent(self, request: Any, broker: int) -> Any:
-        return await self._manager.send(request, node_id=broker)
-
-    async def _send_request_to_controller(self, *arguments: Any, **options: Any) -> Any:
-        try:
-            return await super()._send_request_to_controller(*arguments, **options)
-        except (KafkaError, OSError):
-            self._controller_id = None  # whoever asks next finds out who it is now
-            raise
-        except RuntimeError as error:  # its word for a second broker that isn't the controller either
-            self._controller_id = None
-            raise NotControllerError(str(error)) from error
-
-    async def _find_coordinator_ids(self, *arguments: Any, **options: Any) -> Any:
-        self._manager.cluster._coordinators.clear()  # kept for good else, though brokers hand groups over
-        return await super()._find_coordinator_ids(*arguments, **options)
-
-    async def _send_alter_configs_requests(self, *arguments: Any, **options: Any) -> Any:
-        return await self._asked(super()._send_alter_configs_requests(*arguments, **options))
-
-    async def _async_describe_configs(self, *arguments: Any, **options: Any) -> Any:
-        return await self._asked(super()._async_describe_configs(*arguments, **options))
-
-    async def _async_list_groups(self, *arguments: Any, **options: Any) -> Any:
-        return await self._asked(super()._async_list_groups(*arguments, **options))
-
-    async def _async_describe_log_dirs(self, *arguments: Any, **options: Any) -> Any:
-        return await self._asked(super()._async_describe_log_dirs(*arguments, **options))
-
-    async def _asked(self, request: Awaitable[Any]) -> Any:
-        """A request to a certain broker: one that was away and is back would else stay unknown for minutes."""
-        try:
-            return await request
-        except UnknownBrokerIdError:
-            self._manager.cluster.request_update()
-            raise
 
 
 def _common(settings: KafkaSettings) -> dict[str, object]:

@@ -6,11 +6,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from kafka import KafkaAdminClient
 from kafka.admin import OffsetSpec
 from kafka.errors import NotControllerError, NotLeaderForPartitionError, UnknownBrokerIdError
 from kafka.structs import TopicPartition
 
-from streaming.cluster.clients import _AdminClient
+from streaming.cluster.kafka_python_mends import MendedAdminClient
 
 
 class Wire:
@@ -36,7 +37,7 @@ class Wire:
 
 
 def client(wire: Wire) -> Any:
-    made = cast(Any, object.__new__(_AdminClient))
+    made = cast(Any, object.__new__(MendedAdminClient))
     made._manager, made._controller_id = wire, 1
     return made
 
@@ -89,3 +90,10 @@ def test_a_controller_that_can_not_be_found_is_an_error_of_kafkas_and_looked_for
     with pytest.raises(NotControllerError, match="Failed to find active controller"):
         wire.run(made._send_request_to_controller, object(), lambda _response: [NotControllerError])
     assert made._controller_id is None
+
+
+def test_every_private_method_that_is_overridden_exists_upstream() -> None:
+    own = {name for name, value in vars(MendedAdminClient).items() if callable(value) and name.startswith("_")}
+    overridden = own - {"_async_leader_offsets", "_sent", "_refreshing_brokers"}
+    assert len(overridden) == 6
+    assert [name for name in sorted(overridden) if not hasattr(KafkaAdminClient, name)] == []
