@@ -15,19 +15,19 @@ from kafka.errors import BrokerResponseError, KafkaError
 from kafka.structs import TopicPartition
 
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.throttles import (
+    EVERY_REPLICA,
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    ThrottledReplicas,
+    entries_text,
+)
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
-
-LEADER_RATE = "leader.replication.throttled.rate"
-FOLLOWER_RATE = "follower.replication.throttled.rate"
-LEADER_REPLICAS = "leader.replication.throttled.replicas"
-FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
-EVERY_REPLICA = "*"
 
 PREFERRED = 0
 ALREADY_DONE = ("NoReassignmentInProgressError",)
-
-ThrottledReplicas = frozenset[tuple[int, int]]
-"""(partition, broker) pairs of one topic."""
 
 
 class Cluster:
@@ -161,8 +161,7 @@ class Cluster:
         for setting, side in ((LEADER_REPLICAS, leaders), (FOLLOWER_REPLICAS, followers)):
             for topic, entries in side.items():
                 if entries and topic in existing and present.get((topic, setting)) != EVERY_REPLICA:
-                    text = ",".join(f"{partition}:{broker}" for partition, broker in sorted(entries))
-                    changes[topic][setting] = (operation, text)
+                    changes[topic][setting] = (operation, entries_text(entries))
         self._alter(ConfigResourceType.TOPIC, changes)
 
     def _brokers(self) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from assignor_core.execution.caution import next_throttle_factor, throttle_rates
 from assignor_core.plan import Plan
-from streaming.cluster.admin import ThrottledReplicas
+from assignor_core.throttles import ThrottledReplicas
 from streaming.control.windows import closed_windows
 from streaming.settings import Settings
 from streaming.views.broker_windows import capacities

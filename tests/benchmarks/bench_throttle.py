@@ -26,8 +26,9 @@ import httpx
 from confluent_kafka import Producer
 
 from assignor_core.plan import Movement, Plan, plan_to_json
+from assignor_core.throttles import FOLLOWER_RATE
 from streaming import tables
-from streaming.cluster.admin import FOLLOWER_RATE, Cluster
+from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.collect.jmx import read_counters
 from streaming.control.executor import Executor

@@ -7,7 +7,8 @@ from typing import Any
 
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Movement, Plan, plan_to_json
-from streaming.cluster.admin import Cluster, ThrottledReplicas
+from assignor_core.throttles import ThrottledReplicas
+from streaming.cluster.admin import Cluster
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord, PlanRecord
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable

@@ -1,0 +1,24 @@
+"""Kafka's replication throttle as it is set: the names of its four settings and its lists of replicas.
+
+A broker has two rates in bytes/s; a topic has two lists of `partition:broker` entries, or `*` for every replica.
+"""
+
+from collections.abc import Iterable
+
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+EVERY_REPLICA = "*"
+
+ThrottledReplicas = frozenset[tuple[int, int]]
+"""(partition, broker) pairs of one topic."""
+
+
+def entries_text(replicas: Iterable[tuple[int, int]]) -> str:
+    """The entries as Kafka writes them.
+
+    >>> entries_text({(1, 3), (0, 2)})
+    '0:2,1:3'
+    """
+    return ",".join(f"{partition}:{broker}" for partition, broker in sorted(replicas))

@@ -1,0 +1,66 @@
+"""What the roles need of a cluster, as Protocols of their users: look, change placement, look at throttles, set them.
+
+`streaming.cluster.admin.Cluster` implements all of them on Kafka, `assignor_core.simulated_cluster` without brokers;
+`tests/conformance` runs the same behaviours on both. A request that the cluster refuses raises ClusterRequestFailed; a
+request without an answer raises ClusterUnreachable, and it may have been carried out all the same.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Protocol
+
+from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.throttles import ThrottledReplicas
+
+
+class ClusterReader(Protocol):
+    """The cluster as one broker's metadata and the controller's list of reassignments show it."""
+
+    def describe(self) -> LiveCluster:
+        """Brokers that are alive and every partition with its reassignment."""
+
+    def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
+        """Log size in bytes by (broker, partition) on brokers that are alive."""
+
+
+class PlacementChanger(Protocol):
+    """Reassignments and elections: the requests that move partitions."""
+
+    def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
+        """Start reassignments; None cancels one. Partitions that are not refused are reassigned even if others are."""
+
+    def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
+        """Make the first replica the leader where it is in sync; elsewhere the leader stays, without an error."""
+
+
+class ThrottleReader(Protocol):
+    """Throttles that are set, by anybody."""
+
+    def throttle_rates(self) -> dict[int, dict[str, int]]:
+        """Rates in bytes/s by broker that is alive and setting."""
+
+    def throttled_replicas(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
+        """Lists of throttled replicas by (topic, setting)."""
+
+
+class ThrottleChanger(Protocol):
+    """Throttles of an execution; entries of others stay."""
+
+    def set_throttled_replicas(
+        self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
+    ) -> None:
+        """Add entries to the lists of topics that exist."""
+
+    def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
+        """Set both rates of brokers that are alive, bytes/s."""
+
+    def clear_throttle(
+        self,
+        brokers: Collection[int],
+        leaders: Mapping[str, ThrottledReplicas],
+        followers: Mapping[str, ThrottledReplicas],
+    ) -> list[int]:
+        """Remove rates and entries; returns the brokers that are down and therefore keep their rates."""
+
+
+class ControlledCluster(ClusterReader, PlacementChanger, ThrottleReader, ThrottleChanger, Protocol):
+    """All that an execution needs."""
