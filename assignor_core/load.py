@@ -1,8 +1,8 @@
 """Placement x load -> load of each broker, as arrays.
 
 Owns the load model: a leader takes what clients write, sends it to each follower and serves consumers; a follower takes
-and stores what the leader does. Columns are resources, one per window where the load changes over time. It knows no
-balance: what is even is `skew`'s.
+and stores what the leader does. `columns` names what each column of a load matrix holds. The module knows no balance:
+what is even is `skew`'s.
 """
 
 from dataclasses import dataclass
@@ -11,17 +11,12 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from assignor_core.columns import Columns
 from assignor_core.model import LOAD_KEYS, BrokerState, ClusterState, Partition
 from assignor_core.resources import Resource
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
-
-RESOURCES = tuple(Resource)
-"""All loads of a broker; the first four may differ by window."""
-
-CAPACITY_OF = {resource: LOAD_KEYS.index(resource.capacity_key) for resource in Resource}
-"""Which capacity a resource is measured against: index into `LOAD_KEYS`."""
 
 NO_BROKER = -1
 
@@ -49,8 +44,13 @@ class ClusterArrays:
     """P x C load on the broker that leads."""
     follower_load: Floats
     """P x C load on each broker that follows."""
-    column_resource: NDArray[np.int64]
-    """C indices into RESOURCES."""
+    columns: Columns
+    """What each of the C columns holds."""
+
+    def capacity_for(self, resource: Resource) -> Floats:
+        """B capacities that `resource` is measured against; NaN where not given."""
+        capacity: Floats = self.capacity[:, LOAD_KEYS.index(resource.capacity_key)]
+        return capacity
 
 
 def cluster_arrays(cluster: ClusterState) -> ClusterArrays:
@@ -75,7 +75,7 @@ def cluster_arrays(cluster: ClusterState) -> ClusterArrays:
         replicas=replicas,
         leader_load=leader_load,
         follower_load=follower_load,
-        column_resource=_columns(cluster.windows),
+        columns=Columns(cluster.windows),
     )
 
 
@@ -104,22 +104,17 @@ def shares(arrays: ClusterArrays) -> Floats:
 
     Brokers that must end empty have 0; a column sums to 1 while any broker is alive.
     """
-    columns = [_share(arrays, RESOURCES[resource]) for resource in arrays.column_resource]
+    columns = [_share(arrays, resource) for resource in arrays.columns.resources]
     return np.stack(columns, axis=1)
 
 
 def _share(arrays: ClusterArrays, resource: Resource) -> Floats:
-    given = arrays.capacity[:, CAPACITY_OF[resource]]
+    given = arrays.capacity_for(resource)
     known = bool(np.isfinite(given[arrays.alive]).all())
     weights = np.where(arrays.alive, given if known else 1.0, 0.0)
     total = weights.sum()
     share: Floats = weights / total if total > 0 else weights
     return share
-
-
-def _columns(windows: int) -> NDArray[np.int64]:
-    varying = [index for index in range(4) for _ in range(windows)]
-    return np.array([*varying, 4, 5], dtype=np.int64)
 
 
 def _replicas(partitions: tuple[Partition, ...], broker_ids: tuple[int, ...]) -> tuple[Ints, NDArray[np.int64]]:

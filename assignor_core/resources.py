@@ -49,6 +49,8 @@ COUNTS = (Resource.LEADERS, Resource.REPLICAS)
 """Counted, not measured: they come true whatever the load does."""
 MEASURED = (Resource.BYTES_IN, Resource.BYTES_OUT, Resource.DISK)
 """Loads that windows of `broker_load` hold and that may trigger."""
+LOADS = (*MEASURED, Resource.LEADER_BYTES_IN)
+"""All that is no count: what may differ from window to window."""
 REPORTED = (*MEASURED, *COUNTS)
 """Resources whose skew stands in plans, executions and metrics; leader bytes in serves the planner alone."""
 _CAPACITY_KEY = {Resource.BYTES_OUT: "bytes_out_per_sec", Resource.DISK: "disk_bytes"}

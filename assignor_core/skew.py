@@ -11,8 +11,9 @@ from types import MappingProxyType
 import numpy as np
 
 from assignor_core.errors import InputError
-from assignor_core.load import NEGLIGIBLE, RESOURCES, ClusterArrays, Floats, Ints, broker_loads, cluster_arrays, shares
+from assignor_core.load import NEGLIGIBLE, ClusterArrays, Floats, Ints, broker_loads, cluster_arrays, shares
 from assignor_core.model import ClusterState
+from assignor_core.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +59,12 @@ def skew_of_arrays(arrays: ClusterArrays, replicas: Ints | None = None) -> dict[
     loads, share = broker_loads(arrays, replicas), shares(arrays)
     brokers = [broker for broker, alive in zip(arrays.broker_ids, arrays.alive, strict=True) if alive]
     if not brokers:
-        return {resource: Skew(1.0, 0.0, MappingProxyType({})) for resource in RESOURCES}
+        return {resource: Skew(1.0, 0.0, MappingProxyType({})) for resource in Resource}
     worst: dict[str, Skew] = {}
-    for column, resource in enumerate(arrays.column_resource):
+    for column, resource in enumerate(arrays.columns.resources):
         skew = _skew(brokers, loads[arrays.alive, column], share[arrays.alive, column])
-        name = RESOURCES[resource]
-        if name not in worst or skew.max_over_mean > worst[name].max_over_mean:
-            worst[name] = skew
+        if resource not in worst or skew.max_over_mean > worst[resource].max_over_mean:
+            worst[resource] = skew
     return worst
 
 

@@ -7,10 +7,11 @@ what rests on it is not claimed. The module moves nothing.
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.load import NO_BROKER, RESOURCES, ClusterArrays, Floats
+from assignor_core.load import NO_BROKER, ClusterArrays, Floats
 from assignor_core.planner.placement import Placement
+from assignor_core.resources import Resource
 
-FOLLOWED = ("bytes_in", "disk", "replicas")
+FOLLOWED = (Resource.BYTES_IN, Resource.DISK, Resource.REPLICAS)
 """Resources that every replica loads alike, leader or not."""
 
 
@@ -28,7 +29,7 @@ def forced_share(arrays: ClusterArrays, placement: Placement, share: Floats) -> 
     lowest, highest = replication // len(racks), -(-replication // len(racks))
     if members.min() < highest.max():
         return forced
-    for column in (c for c, r in enumerate(arrays.column_resource) if RESOURCES[r] in FOLLOWED):
+    for column in arrays.columns.of(*FOLLOWED):
         capacity = np.array([share[arrays.alive & (arrays.racks == rack), column].sum() for rack in racks])
         order = np.argsort(capacity, kind="stable")
         for count in range(1, len(racks) + 1):
@@ -47,11 +48,10 @@ def lower_bounds(arrays: ClusterArrays, placement: Placement, share: Floats, *, 
     bounds: dict[str, float] = {}
     left = strands(arrays, placement)
     forced = np.zeros_like(share) if left or crowded else forced_share(arrays, placement, share)
-    for column, resource in enumerate(arrays.column_resource):
-        name = RESOURCES[resource]
+    for column, resource in enumerate(arrays.columns.resources):
         heaviest = 1.0 if left else _heaviest(arrays, placement, share, column)
         bound = max(1.0, heaviest, _from_racks(forced, share, column))
-        bounds[name] = max(bound, bounds.get(name, 1.0))
+        bounds[resource] = max(bound, bounds.get(resource, 1.0))
     return bounds
 
 

@@ -5,11 +5,11 @@ Looks at bounds and at the result; changes nothing.
 
 import numpy as np
 
-from assignor_core.load import RESOURCES, Floats
+from assignor_core.load import Floats
 from assignor_core.planner.bounds import FOLLOWED, forced_share, strands
-from assignor_core.planner.explain import WORDS
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Problem
+from assignor_core.resources import LOADS
 
 HEAVY_MAX = 5
 """Heavy partitions named, heaviest first."""
@@ -29,15 +29,13 @@ def diagnose(problem: Problem, placement: Placement) -> tuple[str, ...]:
 def _heavy_partitions(problem: Problem, placement: Placement) -> list[str]:
     """Partitions that alone put a broker above the band."""
     found: dict[int, tuple[float, str]] = {}
-    for column, resource in enumerate(problem.arrays.column_resource):
-        name = RESOURCES[resource]
+    for column, resource in enumerate(problem.arrays.columns.resources):
         largest = problem.share[:, column].max()
-        if name in ("leaders", "replicas") or largest <= 0:
+        if resource.is_count or largest <= 0:
             continue
         parts = placement.leading[:, column] / largest
-        band = problem.policy.leader_limit if name == "leader_bytes_in" else problem.policy.band
-        for partition in np.flatnonzero(parts > 1 + band):
-            heaviest = max(found.get(int(partition), (0.0, "")), (float(parts[partition]), WORDS[name]))
+        for partition in np.flatnonzero(parts > 1 + problem.policy.band_of(resource)):
+            heaviest = max(found.get(int(partition), (0.0, "")), (float(parts[partition]), resource.words))
             found[int(partition)] = heaviest
     ranked = sorted(found.items(), key=lambda item: (-item[1][0], item[0]))
     lines = [
@@ -53,7 +51,7 @@ def _small_racks(problem: Problem, placement: Placement) -> list[str]:
     """Racks whose brokers must carry more than a fair share, since each rack holds its part of every partition."""
     arrays = problem.arrays
     forced = forced_share(arrays, placement, problem.share)
-    followed = [column for column, r in enumerate(arrays.column_resource) if RESOURCES[r] in FOLLOWED[:2]]
+    followed = arrays.columns.of(*(resource for resource in FOLLOWED if not resource.is_count))
     lines = []
     for rack in np.unique(arrays.racks[arrays.alive]):
         members = np.flatnonzero(arrays.alive & (arrays.racks == rack))
@@ -74,15 +72,14 @@ def _left_over(problem: Problem, placement: Placement) -> list[str]:
     """Brokers still above their limit, by resource."""
     over = _excess(problem, placement)
     lines = []
-    for name in ("bytes_in", "bytes_out", "disk", "leader_bytes_in"):
-        columns = [column for column, r in enumerate(problem.arrays.column_resource) if RESOURCES[r] == name]
-        excess = over[:, columns].max(axis=1, initial=0.0)
+    for resource in LOADS:
+        excess = over[:, problem.arrays.columns.of(resource)].max(axis=1, initial=0.0)
         brokers = np.flatnonzero(excess > EVEN)
         if len(brokers):
             worst = int(np.argmax(excess))
             broker = problem.arrays.broker_ids[worst]
             lines.append(
-                f"{len(brokers)} brokers stay above the band in {WORDS[name]}, the worst is broker {broker}, "
+                f"{len(brokers)} brokers stay above the band in {resource.words}, the worst is broker {broker}, "
                 f"{excess[worst]:.3f} fair shares above its limit: {_cause(problem)}"
             )
     return lines

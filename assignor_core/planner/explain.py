@@ -7,20 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from assignor_core.load import NO_BROKER, RESOURCES, Floats
+from assignor_core.load import NO_BROKER, Floats
 from assignor_core.plan import Movement, Wave
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Flags, Problem
 from assignor_core.planner.waves import Shift, cut, shift_of
-
-WORDS = {
-    "bytes_in": "bytes in",
-    "bytes_out": "bytes out",
-    "disk": "disk",
-    "leader_bytes_in": "leader bytes in",
-    "leaders": "leaders",
-    "replicas": "replicas",
-}
 
 
 def movements_of(
@@ -92,7 +83,7 @@ def _reason(problem: Problem, placement: Placement, shift: Shift, before: Floats
         f"broker {arrays.broker_ids[shift.brokers[at]]} {verb} {parts[at, column]:.3f} -> {after[at, column]:.3f}"
         for at, verb in ((giver, "goes"), (taker, "takes it"))
     ]
-    return f"{WORDS[RESOURCES[arrays.column_resource[column]]]} by fair shares: {told[0]}, {told[1]}"
+    return f"{arrays.columns.resources[column].words} by fair shares: {told[0]}, {told[1]}"
 
 
 def _leaver(problem: Problem, broker: int) -> str:

@@ -6,7 +6,6 @@ tried on the side and kept only if it is reached.
 
 import numpy as np
 
-from assignor_core.load import RESOURCES
 from assignor_core.planner.candidates import Change, best_leader_change, best_move
 from assignor_core.planner.search import Search
 
@@ -14,13 +13,12 @@ EVEN = 1e-7
 """Shares that differ by less are even: loads are rounded to a grid."""
 WORTH = 1e-3
 """Nobody moves anything for less than this fraction of a fair share."""
-COUNTS = (RESOURCES.index("leaders"), RESOURCES.index("replicas"))
 
 
 def finish(search: Search) -> None:
     """Up to `finish_movements_max` movements that end exactly even in all loads; none if that can't be reached."""
     problem, placement = search.problem, search.placement
-    counted = np.isin(problem.arrays.column_resource, COUNTS)
+    counted = problem.arrays.columns.counts
     loads = placement.loads[problem.takes][:, ~counted] / problem.share[problem.takes][:, ~counted]
     if loads.max(initial=1.0) <= 1 + WORTH:
         return

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignor_core.load import NEGLIGIBLE, NO_BROKER, ClusterArrays, Floats, broker_loads
+from assignor_core.resources import Resource
 
 Indices = NDArray[np.int64]
 
@@ -43,8 +44,9 @@ class Placement:
         self.following = on_grid(arrays.follower_load * scale)
         self.loads = broker_loads(replace(arrays, leader_load=self.leading, follower_load=self.following))
         self.loads_at_first = self.loads.copy()
-        disk = arrays.leader_load[:, arrays.column_resource == 2]
-        self.disk_bytes: Floats = disk.max(axis=1, initial=0.0)
+        disk = arrays.columns.of(Resource.DISK)
+        self.disk_bytes: Floats = arrays.leader_load[:, disk].max(axis=1)
+        self.disk_fraction: Floats = self.following[:, disk].max(axis=1)
         self._index_replicas()
 
     def held_by(self, broker: int) -> Indices:

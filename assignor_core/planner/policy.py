@@ -8,6 +8,10 @@ from dataclasses import dataclass
 
 from assignor_core.errors import InputError
 from assignor_core.planner.statistic import Statistic
+from assignor_core.resources import Resource
+
+LEADER_BAND_MORE = 0.02
+"""By default leadership, which moves in whole partitions and copies nothing, may stay so much further from even."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,11 @@ class PlannerPolicy:
     """Most movements of one wave."""
 
     def __post_init__(self) -> None:
-        bands = {"band": self.band, "leader_band": self.leader_limit, "count_band": self.count_band}
+        bands = {
+            "band": self.band,
+            "leader_band": self.leader_limit,
+            "count_band": self.count_band,
+        }
         for name, value in bands.items():
             if not 0 <= value < math.inf:
                 raise InputError(f"planner policy {name}: found {value}, allowed is 0 or more")
@@ -76,7 +84,20 @@ class PlannerPolicy:
                 f"planner policy throttle_bytes_per_sec: found {self.throttle_bytes_per_sec}, allowed is above 0"
             )
 
+    def band_of(self, resource: Resource) -> float:
+        """The band of `resource`.
+
+        >>> policy = PlannerPolicy(band=0.1)
+        >>> policy.band_of(Resource.DISK), policy.band_of(Resource.LEADERS)
+        (0.1, 0.5)
+        >>> PlannerPolicy(leader_band=0.2).band_of(Resource.LEADER_BYTES_IN)
+        0.2
+        """
+        if resource is Resource.LEADER_BYTES_IN:
+            return self.leader_limit
+        return self.count_band if resource.is_count else self.band
+
     @property
     def leader_limit(self) -> float:
         """The band of leader bytes in that is in force."""
-        return self.band + 0.02 if self.leader_band is None else self.leader_band
+        return self.band + LEADER_BAND_MORE if self.leader_band is None else self.leader_band

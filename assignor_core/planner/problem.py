@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.load import CAPACITY_OF, NO_BROKER, RESOURCES, ClusterArrays, Floats, shares
+from assignor_core.load import NO_BROKER, ClusterArrays, Floats, shares
 from assignor_core.planner.bounds import forced_share
 from assignor_core.planner.placement import Indices, Placement, on_grid
 from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.resources import MEASURED
 
 Flags = NDArray[np.bool_]
 
@@ -51,7 +52,7 @@ class Problem:
 
     def worst_excess(self, loads: Floats) -> float:
         """How far the worst broker is above its limit in the worst load, in fair shares; counts are not looked at."""
-        columns = self.weight > COUNT_WEIGHT
+        columns = ~self.arrays.columns.counts
         share = self.share[self.arrays.alive][:, columns]
         excess = loads[self.arrays.alive][:, columns] - self.limit[self.arrays.alive][:, columns]
         return float((np.maximum(excess, 0.0) / share).max(initial=0.0))
@@ -173,9 +174,8 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         gives &= np.isin(ids, sorted(policy.only_brokers))
     share = shares(arrays)
     ceiling = _ceiling(arrays, policy, placement)
-    band = np.array([_band(policy, RESOURCES[resource]) for resource in arrays.column_resource])
+    band = np.array([policy.band_of(resource) for resource in arrays.columns.resources])
     forced = forced_share(arrays, placement, share) * (1.0 + band * FORCED_BAND)
-    counts = np.isin(arrays.column_resource, (RESOURCES.index("leaders"), RESOURCES.index("replicas")))
     return Problem(
         arrays=arrays,
         policy=policy,
@@ -186,7 +186,7 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         share=share,
         limit=np.minimum(np.maximum(share * (1.0 + band * (1.0 - EDGE)), forced), ceiling),
         ceiling=ceiling,
-        weight=np.where(counts, COUNT_WEIGHT, 1.0),
+        weight=np.where(arrays.columns.counts, COUNT_WEIGHT, 1.0),
     )
 
 
@@ -203,12 +203,6 @@ def _least_spread(factor: int, sizes: list[int]) -> int:
     return sum(count * count for count in held)
 
 
-def _band(policy: PlannerPolicy, resource: str) -> float:
-    if resource == "leader_bytes_in":
-        return policy.leader_limit
-    return policy.count_band if resource in ("leaders", "replicas") else policy.band
-
-
 def _movable(arrays: ClusterArrays, policy: PlannerPolicy) -> Flags:
     only, excluded = policy.only_topics, policy.excluded_topics
     if not only and not excluded:
@@ -219,11 +213,9 @@ def _movable(arrays: ClusterArrays, policy: PlannerPolicy) -> Flags:
 
 def _ceiling(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placement) -> Floats:
     """Capacity in fractions of the total; leadership has no capacity of its own."""
-    ceiling = np.full((len(arrays.broker_ids), len(arrays.column_resource)), np.inf)
-    for column, resource in enumerate(arrays.column_resource):
-        name = RESOURCES[resource]
-        if name not in ("bytes_in", "bytes_out", "disk"):
-            continue
-        given = arrays.capacity[:, CAPACITY_OF[name]] * (1.0 - policy.headroom)
-        ceiling[:, column] = np.where(np.isfinite(given), on_grid(given * placement.scale[column]), np.inf)
+    ceiling = np.full((len(arrays.broker_ids), len(arrays.columns)), np.inf)
+    for resource in MEASURED:
+        usable = arrays.capacity_for(resource) * (1.0 - policy.headroom)
+        for column in arrays.columns.of(resource):
+            ceiling[:, column] = np.where(np.isfinite(usable), on_grid(usable * placement.scale[column]), np.inf)
     return ceiling

@@ -5,12 +5,12 @@ Runs before the search and knows its objective only to choose among targets. Wha
 
 import numpy as np
 
-from assignor_core.load import NO_BROKER, RESOURCES
+from assignor_core.load import NO_BROKER
 from assignor_core.planner.candidates import Change
-from assignor_core.planner.explain import WORDS
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Problem, weighted
 from assignor_core.planner.search import Search
+from assignor_core.resources import Resource
 
 COPY_PRICE = 0.01
 """What a fair share of disk copied weighs against balance where a rack has to be mended."""
@@ -101,11 +101,15 @@ def unmended(problem: Problem, placement: Placement) -> tuple[str, ...]:
 
 def _shortages(problem: Problem, placement: Placement) -> list[str]:
     """What no placement mends: more load than capacity in all, or in one partition."""
-    arrays, lines = problem.arrays, []
-    given = np.isfinite(problem.ceiling[arrays.alive]).all(axis=0) & arrays.alive.any()
-    for resource in np.unique(arrays.column_resource[given]):
-        columns = np.flatnonzero(arrays.column_resource == resource)
-        ceiling, word = problem.ceiling[arrays.alive][:, columns], WORDS[RESOURCES[resource]]
+    arrays = problem.arrays
+    if not arrays.alive.any():
+        return []
+    lines = []
+    for resource in Resource:
+        columns = arrays.columns.of(resource)
+        ceiling, word = problem.ceiling[arrays.alive][:, columns], resource.words
+        if not np.isfinite(ceiling).all():
+            continue
         needed = float((placement.loads[:, columns].sum(axis=0) / ceiling.sum(axis=0)).max())
         if needed > 1 + ROUNDING:
             lines.append(f"{word} needs {needed:.2f} x what all alive brokers can carry: add brokers")

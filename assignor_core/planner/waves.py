@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assignor_core.load import NO_BROKER, RESOURCES, Floats
+from assignor_core.load import NO_BROKER, Floats
 from assignor_core.planner.placement import Indices, Placement
 from assignor_core.planner.problem import Problem
+from assignor_core.resources import Resource
 
 ROUNDING = 1e-12
 SEEDS_MAX = 64
@@ -41,7 +42,7 @@ def shift_of(placement: Placement, partition: int) -> Shift:
         change[np.searchsorted(brokers, row)] += sign * following
         change[np.searchsorted(brokers, row[0])] += sign * (leading - following)
     copied = np.isin(brokers, new) & ~np.isin(brokers, old)
-    disk = float(following[placement.arrays.column_resource == 2].max())
+    disk = float(placement.disk_fraction[partition])
     return Shift(partition, brokers.astype(np.int64), change, np.where(copied, disk, 0.0))
 
 
@@ -75,7 +76,7 @@ class _Road:
     """Loads on the way: what they are after what has entered so far, and what they must not exceed."""
 
     def __init__(self, problem: Problem, placement: Placement, start: Floats) -> None:
-        self._disk = np.flatnonzero(problem.arrays.column_resource == RESOURCES.index("disk"))
+        self._disk = problem.arrays.columns.of(Resource.DISK)
         self._capacity = problem.ceiling + ROUNDING
         self._must_empty = bool(len(problem.leaving))
         ceiling = np.maximum(problem.ceiling[:, self._disk].min(axis=1), start[:, self._disk].max(axis=1))

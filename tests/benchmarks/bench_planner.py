@@ -18,6 +18,7 @@ from typing import Any
 from assignor_core.load import Floats, broker_loads, cluster_arrays, shares
 from assignor_core.model import ClusterState
 from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.resources import Resource
 from tests.benchmarks.models import FURTHER, LARGEST, REFERENCE, Kind, generate
 
 BUILD = Path("build")
@@ -73,7 +74,7 @@ def measure(name: str, kind: Kind, seed: int, band: float) -> dict[str, Any]:
     plan = propose(cluster, PlannerPolicy(band=band))
     seconds = time.process_time() - began
     arrays = cluster_arrays(cluster)
-    disk = broker_loads(arrays)[:, 2]
+    disk = broker_loads(arrays)[:, arrays.columns.of(Resource.DISK)[0]]
     added = (len(set(movement.new_replicas) - set(movement.old_replicas)) for movement in plan.movements)
     return {
         "name": name,
@@ -98,8 +99,9 @@ def least_bytes(cluster: ClusterState, band: float) -> float:
     more; and what dead brokers hold.
     """
     arrays = cluster_arrays(cluster)
-    disk: Floats = broker_loads(arrays)[:, 2]
-    fair = disk.sum() * shares(arrays)[:, 2]
+    (column,) = arrays.columns.of(Resource.DISK)
+    disk: Floats = broker_loads(arrays)[:, column]
+    fair = disk.sum() * shares(arrays)[:, column]
     alive, draining = arrays.alive, ~arrays.alive & ~arrays.dead
     above = (disk - (1 + band) * fair)[alive].clip(0).sum() + disk[draining].sum()
     below = ((1 - band) * fair - disk)[alive].clip(0).sum()

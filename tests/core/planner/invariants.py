@@ -9,6 +9,7 @@ from assignor_core.load import broker_loads, cluster_arrays
 from assignor_core.model import BrokerState, ClusterState
 from assignor_core.plan import Plan, apply_to, plan_from_json, plan_to_json, validate
 from assignor_core.planner import PlannerPolicy
+from assignor_core.resources import Resource
 from assignor_core.skew import measure_skew
 
 ROUNDING = 1e-6
@@ -92,7 +93,8 @@ def check_disks(cluster: ClusterState, plan: Plan) -> None:
     arrays = cluster_arrays(cluster)
     capacity = {broker.broker_id: broker.capacity.disk_bytes or math.inf for broker in cluster.brokers}
     disk = {(p.topic, p.partition): p.load.disk_bytes for p in cluster.partitions}
-    filled = Counter(dict(zip(arrays.broker_ids, broker_loads(arrays)[:, 2].tolist(), strict=True)))
+    on_disk = broker_loads(arrays)[:, arrays.columns.of(Resource.DISK)[0]]
+    filled = Counter(dict(zip(arrays.broker_ids, on_disk.tolist(), strict=True)))
     room = {broker: max(capacity[broker], filled[broker]) * (1 + ROUNDING) + ROUNDING for broker in capacity}
     for wave in range(len(plan.waves)):
         movements = [movement for movement in plan.movements if movement.wave == wave]

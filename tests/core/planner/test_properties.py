@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.load import NO_BROKER, RESOURCES, broker_loads, cluster_arrays
+from assignor_core.load import NO_BROKER, broker_loads, cluster_arrays
 from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
@@ -18,6 +18,7 @@ from assignor_core.planner.candidates import Change
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import problem_of
 from assignor_core.planner.search import Search
+from assignor_core.resources import LOADS, Resource
 from assignor_core.skew import measure_skew
 from tests.core.planner.cases import clusters
 from tests.core.planner.invariants import check_plan
@@ -53,8 +54,8 @@ def test_the_worst_broker_is_never_worse_off_for_balance(cluster: ClusterState) 
     plan = propose(cluster)
     before, after = measure_skew(cluster), measure_skew(check_plan(cluster, PlannerPolicy(), plan))
     if not any(movement.reason.startswith("spreads") for movement in plan.movements):
-        worst_before = max(before[name].max_over_mean for name in RESOURCES[:4])
-        assert max(after[name].max_over_mean for name in RESOURCES[:4]) <= max(worst_before + LEADER_BAND_MORE, 1.05)
+        worst_before = max(before[name].max_over_mean for name in LOADS)
+        assert max(after[name].max_over_mean for name in LOADS) <= max(worst_before + LEADER_BAND_MORE, 1.05)
 
 
 @given(clusters(), policies)
@@ -129,5 +130,5 @@ def test_no_placement_beats_the_lower_bound(cluster: ClusterState, data: st.Data
     placement = Placement(arrays)
     bounds = lower_bounds(arrays, placement, problem_of(arrays, policy, placement).share, crowded=False)
     if plan.feasible:
-        for name in RESOURCES:
+        for name in Resource:
             assert plan.skew_after[name]["max_over_mean"] >= bounds[name] - 1e-9
