@@ -9,6 +9,8 @@
         UnknownStrategy           no assignor has that name
         MalformedBytes            bytes that are not what the protocol says
       PlanTampered          the plan's content is not what its id says; make a new plan
+      SimulatedRefusal      a simulated cluster refuses a request
+      SimulatedSilence      a simulated cluster doesn't answer; retry later
 
 Messages are one line and name the thing, the value found and the value allowed.
 """
@@ -24,6 +26,14 @@ class InputError(CoreError):
 
 class PlanTampered(CoreError):
     """The content of a plan does not hash to its id."""
+
+
+class SimulatedRefusal(CoreError):
+    """A simulated cluster refuses a request, or a part of it; the message names the first part."""
+
+
+class SimulatedSilence(CoreError):
+    """A simulated cluster doesn't answer a request; it may have been carried out all the same."""
 
 
 class InvalidPartitions(InputError):

@@ -37,6 +37,16 @@ class LivePartition:
         """
         return tuple(broker for broker in self.replicas if broker not in self.removing_replicas)
 
+    def with_reassignment(self, moving: "LivePartition | None") -> "LivePartition":
+        """A broker's metadata completed by the controller's list: its replicas count while a reassignment is listed."""
+        return LivePartition(
+            replicas=moving.replicas if moving else self.replicas,
+            leader=self.leader,
+            isr=self.isr,
+            adding_replicas=moving.adding_replicas if moving else (),
+            removing_replicas=moving.removing_replicas if moving else (),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class LiveCluster:

@@ -192,13 +192,11 @@ class Cluster:
 
 
 def _live_partition(partition: Mapping[str, Any], moving: Mapping[str, Any] | None) -> LivePartition:
-    return LivePartition(
-        replicas=tuple(moving["replicas"] if moving else partition["replica_nodes"]),
-        leader=partition["leader_id"],
-        isr=tuple(partition["isr_nodes"]),
-        adding_replicas=tuple(moving["adding_replicas"]) if moving else (),
-        removing_replicas=tuple(moving["removing_replicas"]) if moving else (),
+    leader, isr = partition["leader_id"], tuple(partition["isr_nodes"])
+    listed = moving and LivePartition(
+        tuple(moving["replicas"]), leader, isr, tuple(moving["adding_replicas"]), tuple(moving["removing_replicas"])
     )
+    return LivePartition(tuple(partition["replica_nodes"]), leader, isr).with_reassignment(listed or None)
 
 
 @contextmanager

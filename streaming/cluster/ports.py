@@ -29,7 +29,9 @@ class PlacementChanger(Protocol):
         """Start reassignments; None cancels one. Partitions that are not refused are reassigned even if others are."""
 
     def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
-        """Make the first replica the leader where it is in sync; elsewhere the leader stays, without an error."""
+        """Make the first replica the leader where it is in sync. If it is not in sync anywhere, the request is refused
+        after the others were made.
+        """
 
 
 class ThrottleReader(Protocol):

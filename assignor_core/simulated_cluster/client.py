@@ -1,0 +1,243 @@
+"""A simulated cluster as an admin client shows it: the ports of `streaming.cluster.ports` by their shape.
+
+The core knows no error of the shell, so the caller passes the two that a client raises. Differences from a real client
+are faults: tests/conformance runs the same behaviours here and on real brokers.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from assignor_core.errors import SimulatedRefusal, SimulatedSilence
+from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.simulated_cluster import controller
+from assignor_core.simulated_cluster.cluster import SimulatedCluster
+from assignor_core.simulated_cluster.faults import ClientFaults, Fate, RequestKind
+from assignor_core.throttles import (
+    EVERY_REPLICA,
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    ThrottledReplicas,
+    entries_text,
+)
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientErrors:
+    """Exception types that a client raises: a request that was refused, a request without an answer."""
+
+    refused: type[Exception] = SimulatedRefusal
+    unanswered: type[Exception] = SimulatedSilence
+
+
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    """What one broker knew of the cluster at one time."""
+
+    at_ms: int
+    broker_racks: Mapping[int, str | None]
+    partitions: Mapping[PartitionKey, LivePartition]
+
+
+class SimulatedClient:
+    """One client of a simulated cluster.
+
+    `may_act` is asked right before each change and raises where its owner must not make it.
+    """
+
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        *,
+        errors: ClientErrors = ClientErrors(),
+        may_act: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.cluster = cluster
+        self.faults = ClientFaults()
+        self._errors = errors
+        self._may_act = may_act
+        self._metadata: _Metadata | None = None
+
+    def connect(self, cluster: SimulatedCluster) -> None:
+        """From now on the address leads to another cluster."""
+        self.cluster, self._metadata = cluster, None
+
+    def describe(self) -> LiveCluster:
+        """Brokers in metadata and every partition; reassignments are the controller's, as of now."""
+        return self._send(RequestKind.DESCRIBE, self._described, of_controller=True)
+
+    def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
+        """Log size in bytes by (broker, partition), of log dirs that are online."""
+        return self._send(RequestKind.REPLICA_SIZES, self._sizes)
+
+    def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
+        """Start reassignments, or (None) cancel them; raises after the partitions that are not refused were done."""
+        self._may_act()
+        answers = self._send(RequestKind.REASSIGN, lambda: self._reassigned(targets), of_controller=True)
+        refused = sorted(
+            (key, error)
+            for key, error in answers.items()
+            if error is not None and not (targets[key] is None and error == controller.NOT_IN_PROGRESS)
+        )
+        if refused:
+            (topic, partition), error = refused[0]
+            raise self._errors.refused(f"{len(refused)} reassignments refused, first {topic}-{partition}: {error}")
+
+    def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
+        """Make first replicas the leaders; raises after the others were elected if one of them is not in sync."""
+        keys = list(partitions)
+        self._may_act()
+        answers = self._send(RequestKind.ELECT, lambda: self.cluster.elect_preferred(keys), of_controller=True)
+        refused = sorted((key, error) for key, error in answers.items() if error not in (None, controller.NOT_NEEDED))
+        if refused:
+            raise self._errors.refused(f"the cluster refused to elect preferred leaders: {refused[0][1]}")
+
+    def throttle_rates(self) -> dict[int, dict[str, int]]:
+        """Rates that are set, bytes/s, by broker that is alive and setting."""
+        return self._send(RequestKind.READ_THROTTLES, self._rates)
+
+    def throttled_replicas(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
+        """Lists of throttled replicas that are set, by (topic, setting)."""
+        names = sorted(set(topics))
+        return self._send(RequestKind.READ_THROTTLES, lambda: self._lists(names))
+
+    def set_throttled_replicas(
+        self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
+    ) -> None:
+        """Add entries to the lists of topics that exist; a list that is `*` stays."""
+        self._may_act()
+        self._send(RequestKind.CHANGE_THROTTLES, lambda: self._change_lists(leaders, followers, add=True))
+
+    def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
+        """Set both rates of brokers in metadata."""
+        self._may_act()
+        self._send(RequestKind.CHANGE_THROTTLES, lambda: self._change_rates(rates_bytes_per_sec))
+
+    def clear_throttle(
+        self,
+        brokers: Collection[int],
+        leaders: Mapping[str, ThrottledReplicas],
+        followers: Mapping[str, ThrottledReplicas],
+    ) -> list[int]:
+        """Remove rates and entries; returns the brokers that are down and therefore keep their rates."""
+        self._may_act()
+        return self._send(RequestKind.CHANGE_THROTTLES, lambda: self._clear(brokers, leaders, followers))
+
+    def _send(self, request: RequestKind, action: Callable[[], Answer], *, of_controller: bool = False) -> Answer:
+        """Carry out a request unless a fault strikes it."""
+        fault = self.faults.take(request)
+        away = of_controller and self.cluster.now_ms < self.faults.controller_away_until_ms
+        if away or not any(broker.running for broker in self.cluster.contents.brokers.values()):
+            raise self._errors.unanswered(f"no answer to {request.value}")
+        if fault is not None:
+            if fault.fate is Fate.LATE:
+                self.cluster.plan(fault.delay_ms, lambda: self._carry_out_late(action))
+            elif fault.fate is Fate.ANSWER_LOST:
+                action()
+            raise self._errors.unanswered(f"no answer to {request.value}")
+        return action()
+
+    def _carry_out_late(self, action: Callable[[], object]) -> None:
+        """Nobody waits for the answer any more."""
+        with suppress(self._errors.unanswered):
+            action()
+
+    def _described(self) -> LiveCluster:
+        metadata = self._current_metadata()
+        partitions = {}
+        for key, seen in metadata.partitions.items():
+            if key[0] in self.faults.hidden_topics:
+                continue
+            now = self.cluster.contents.partition(key)
+            partitions[key] = seen.with_reassignment(now.live() if now and now.reassigning else None)
+        return LiveCluster(self.cluster.contents.cluster_id, metadata.broker_racks, partitions)
+
+    def _current_metadata(self) -> _Metadata:
+        """Metadata of the broker that is asked: as it is now, or as it was before, as old as the lag at most."""
+        contents = self.cluster.contents
+        seen = self._metadata
+        if (
+            seen is None
+            or not self.faults.metadata_lag_ms
+            or contents.now_ms - seen.at_ms > self.faults.metadata_lag_ms
+        ):
+            racks = {row.broker_id: row.rack for _, row in sorted(contents.brokers.items()) if not row.fenced}
+            seen = _Metadata(
+                contents.now_ms, racks, {key: partition.live() for key, partition in contents.partitions()}
+            )
+            self._metadata = seen
+        return seen
+
+    def _alive(self) -> list[int]:
+        return sorted(self._current_metadata().broker_racks)
+
+    def _need_answer_of(self, broker_id: int) -> None:
+        """Requests to a certain broker fail while metadata shows it and it doesn't answer."""
+        if not self.cluster.contents.brokers[broker_id].running:
+            raise self._errors.unanswered(f"no answer of broker {broker_id}")
+
+    def _sizes(self) -> dict[tuple[int, PartitionKey], int]:
+        contents, alive = self.cluster.contents, self._alive()
+        for broker_id in alive:
+            self._need_answer_of(broker_id)
+        return {
+            (broker_id, key): partition.size_bytes(broker_id)
+            for key, partition in contents.partitions()
+            for broker_id in sorted(partition.copies.keys() & set(alive))
+            if contents.holds_online(broker_id, partition)
+        }
+
+    def _reassigned(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> dict[PartitionKey, str | None]:
+        allowed = {key: target for key, target in targets.items() if key not in self.faults.refused}
+        refused = {key: self.faults.refused[key] for key in targets.keys() - allowed.keys()}
+        return self.cluster.reassign(allowed) | refused
+
+    def _rates(self) -> dict[int, dict[str, int]]:
+        alive = self._alive()
+        for broker_id in alive:
+            self._need_answer_of(broker_id)
+        rates = self.cluster.contents.throttle_rates
+        return {broker_id: dict(rates[broker_id]) for broker_id in alive if rates.get(broker_id)}
+
+    def _lists(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
+        existing = self.cluster.contents.topics
+        return {
+            (name, setting): existing[name].throttled_replicas[setting]
+            for name in topics
+            if name in existing
+            for setting in (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+            if setting in existing[name].throttled_replicas
+        }
+
+    def _change_lists(
+        self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas], *, add: bool
+    ) -> None:
+        existing = self.cluster.contents.topics
+        change = self.cluster.append_throttled_replicas if add else self.cluster.subtract_throttled_replicas
+        for setting, side in ((LEADER_REPLICAS, leaders), (FOLLOWER_REPLICAS, followers)):
+            for name, entries in sorted(side.items()):
+                if entries and name in existing and existing[name].throttled_replicas.get(setting) != EVERY_REPLICA:
+                    change(name, setting, entries_text(entries))
+
+    def _change_rates(self, rates: Mapping[int, int | None]) -> None:
+        """Broker after broker: those before one that doesn't answer are changed."""
+        alive = self._alive()
+        for broker_id in sorted(rates.keys() & set(alive)):
+            self._need_answer_of(broker_id)
+            for setting in (LEADER_RATE, FOLLOWER_RATE):
+                self.cluster.set_throttle_rate(broker_id, setting, rates[broker_id])
+
+    def _clear(
+        self,
+        brokers: Collection[int],
+        leaders: Mapping[str, ThrottledReplicas],
+        followers: Mapping[str, ThrottledReplicas],
+    ) -> list[int]:
+        self._change_rates(dict.fromkeys(brokers))
+        self._change_lists(leaders, followers, add=False)
+        return sorted(set(brokers) - set(self._alive()))

@@ -1,0 +1,167 @@
+"""Time passes on a simulated cluster: producers write, replicas copy, disks fill, sessions of silent brokers end.
+
+A copy that is out of sync gets the least of its shares of: the leader's and the follower's throttle, the network of
+both, the disk of the follower. Copies that press on the same limit share it evenly. Replicas in sync follow at once.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from assignor_core.live import NO_LEADER, PartitionKey
+from assignor_core.simulated_cluster import controller
+from assignor_core.simulated_cluster.state import BrokerStatus, ClusterContents, SimulatedPartition
+from assignor_core.simulated_cluster.throttling import throttled_on_follower, throttled_on_leader
+from assignor_core.throttles import FOLLOWER_RATE, LEADER_RATE
+
+STEP_MS = 250
+SESSION_TIMEOUT_MS = 9_000
+"""Kafka's default of `broker.session.timeout.ms`."""
+REPLICA_LAG_MAX_MS = 30_000
+"""Kafka's default of `replica.lag.time.max.ms`."""
+
+Limit = tuple[str, int]
+"""What several copies share: a kind of limit, on one broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Copying:
+    """One replica that catches up, and the limits it presses on."""
+
+    key: PartitionKey
+    partition: SimulatedPartition
+    follower: int
+    limits: tuple[Limit, ...]
+
+
+def advance(contents: ClusterContents, duration_ms: int) -> None:
+    """Let `duration_ms` pass, in steps of `STEP_MS` at most."""
+    end_ms = contents.now_ms + duration_ms
+    while contents.now_ms < end_ms:
+        step_ms = min(STEP_MS, end_ms - contents.now_ms)
+        contents.now_ms += step_ms
+        _end_sessions(contents)
+        _produce(contents, step_ms)
+        _copy(contents, step_ms)
+        _fail_full_log_dirs(contents)
+
+
+def _end_sessions(contents: ClusterContents) -> None:
+    """The controller hears running brokers, and fences those that it has not heard for a session."""
+    for broker_id, broker in sorted(contents.brokers.items()):
+        if broker.running:
+            broker.heartbeat_ms = contents.now_ms
+        elif not broker.fenced and contents.now_ms - broker.heartbeat_ms >= SESSION_TIMEOUT_MS:
+            controller.fence(contents, broker_id)
+
+
+def _produce(contents: ClusterContents, step_ms: int) -> None:
+    """Producers with acks=all write where enough replicas are in sync; those in sync follow at once."""
+    for key, partition in contents.partitions():
+        if partition.leader == NO_LEADER or not contents.brokers[partition.leader].running:
+            continue
+        if len(partition.isr) >= min(contents.topics[key[0]].min_insync_replicas, len(partition.replicas)):
+            written = partition.bytes_in_per_sec * step_ms // 1000
+            contents.brokers[partition.leader].bytes_in += written
+            partition.end_bytes += written
+        if partition.retention_bytes is not None:
+            partition.start_bytes = max(partition.start_bytes, partition.end_bytes - partition.retention_bytes)
+        _follow(contents, key, partition)
+
+
+def _follow(contents: ClusterContents, key: PartitionKey, partition: SimulatedPartition) -> None:
+    for broker_id in partition.isr:
+        copy, broker = partition.copies[broker_id], contents.brokers[broker_id]
+        if broker.running and contents.holds_online(broker_id, partition):
+            if broker_id != partition.leader:
+                broker.bytes_in += partition.end_bytes - copy.end_bytes
+                contents.brokers[partition.leader].bytes_out += partition.end_bytes - copy.end_bytes
+            copy.end_bytes, copy.behind_since_ms = partition.end_bytes, None
+        elif copy.end_bytes < partition.end_bytes:
+            copy.behind_since_ms = contents.now_ms if copy.behind_since_ms is None else copy.behind_since_ms
+            if contents.now_ms - copy.behind_since_ms >= REPLICA_LAG_MAX_MS:
+                controller.leave_isr(contents, key, broker_id)
+    partition.acknowledged_bytes = max(
+        partition.acknowledged_bytes, min((partition.copies[row].end_bytes for row in partition.isr), default=0)
+    )
+
+
+def _copy(contents: ClusterContents, step_ms: int) -> None:
+    """Move bytes to replicas that are out of sync; those that have all join the in-sync replicas."""
+    copying = list(_copying(contents))
+    users = Counter(limit for row in copying for limit in row.limits)
+    for row in copying:
+        rate = min(_bytes_per_sec(contents, limit) // users[limit] for limit in row.limits)
+        copy = row.partition.copies.get(row.follower)
+        if copy is None or row.partition.leader == NO_LEADER:
+            continue  # another copy of the partition has ended the reassignment in this step
+        copy.end_bytes = max(copy.end_bytes, row.partition.start_bytes)
+        moved = min(rate * step_ms // 1000, row.partition.end_bytes - copy.end_bytes)
+        copy.end_bytes += moved
+        contents.brokers[row.follower].bytes_in += moved
+        contents.brokers[row.partition.leader].bytes_out += moved
+        if copy.end_bytes >= row.partition.end_bytes:
+            copy.behind_since_ms = None
+            controller.join_isr(contents, row.key, row.follower)
+
+
+def _copying(contents: ClusterContents) -> Iterator[_Copying]:
+    for key, partition in contents.partitions():
+        leader = partition.leader
+        if leader == NO_LEADER or len(partition.isr) == len(partition.replicas) or not contents.brokers[leader].running:
+            continue
+        for follower in partition.replicas:
+            if follower in partition.isr or not contents.brokers[follower].running:
+                continue
+            if contents.holds_online(follower, partition):
+                yield _Copying(key, partition, follower, tuple(_limits(contents, key, leader, follower)))
+
+
+def _limits(contents: ClusterContents, key: PartitionKey, leader: int, follower: int) -> Iterator[Limit]:
+    topic = contents.topics[key[0]]
+    yield from (("sent", leader), ("received", follower), ("written", follower))
+    if LEADER_RATE in contents.throttle_rates.get(leader, {}) and throttled_on_leader(topic, key[1], leader):
+        yield (LEADER_RATE, leader)
+    if FOLLOWER_RATE in contents.throttle_rates.get(follower, {}) and throttled_on_follower(topic, key[1], follower):
+        yield (FOLLOWER_RATE, follower)
+
+
+def _bytes_per_sec(contents: ClusterContents, limit: Limit) -> int:
+    kind, broker_id = limit
+    if kind in (LEADER_RATE, FOLLOWER_RATE):
+        return contents.throttle_rates[broker_id][kind]
+    broker = contents.brokers[broker_id]
+    return broker.disk_bytes_per_sec if kind == "written" else broker.network_bytes_per_sec
+
+
+def take_log_dir_offline(contents: ClusterContents, broker_id: int, index: int) -> None:
+    """A log dir goes offline with its replicas; a broker without an online log dir ends."""
+    broker = contents.brokers[broker_id]
+    broker.log_dirs[index].offline = True
+    for key, partition in contents.partitions():
+        copy = partition.copies.get(broker_id)
+        if copy is not None and copy.log_dir == index:
+            controller.leave_isr(contents, key, broker_id)
+    if all(row.offline for row in broker.log_dirs):
+        broker.status = BrokerStatus.DEAD
+        controller.fence(contents, broker_id)
+
+
+def _fail_full_log_dirs(contents: ClusterContents) -> None:
+    for (broker_id, index), used_bytes in sorted(_used_bytes(contents).items()):
+        broker = contents.brokers[broker_id]
+        log_dir = broker.log_dirs[index]
+        if broker.running and not log_dir.offline and used_bytes >= log_dir.size_bytes:
+            take_log_dir_offline(contents, broker_id, index)
+
+
+def _used_bytes(contents: ClusterContents) -> Counter[tuple[int, int]]:
+    """Bytes used by (broker, log dir)."""
+    used: Counter[tuple[int, int]] = Counter()
+    for broker_id, broker in contents.brokers.items():
+        for index, log_dir in enumerate(broker.log_dirs):
+            used[broker_id, index] = log_dir.other_bytes
+    for _, partition in contents.partitions():
+        for broker_id, copy in partition.copies.items():
+            used[broker_id, copy.log_dir] += partition.size_bytes(broker_id)
+    return used

@@ -1,0 +1,148 @@
+"""What a simulated cluster consists of: brokers, log dirs, topics, partitions, replicas. Data without behaviour.
+
+The state is changed in place, because a story has thousands of steps: `controller` changes placement, `replication`
+moves bytes, `cluster` is the only door for others. Positions are bytes written since the partition was made; a replica
+holds the bytes between the partition's `start_bytes` (retention) and its own `end_bytes`.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from assignor_core.live import NO_LEADER, LivePartition, PartitionKey
+
+
+class BrokerStatus(Enum):
+    """Whether the broker's process answers."""
+
+    RUNNING = "running"
+    FROZEN = "frozen"
+    """Stopped, as by SIGSTOP: its connections stay open, it answers nothing."""
+    DEAD = "dead"
+
+
+@dataclass(slots=True)
+class LogDir:
+    """A disk of a broker. `other_bytes` is used by others than Kafka."""
+
+    size_bytes: int
+    other_bytes: int = 0
+    offline: bool = False
+    cordoned: bool = False
+    """Takes no new replicas."""
+
+
+@dataclass(slots=True)
+class SimulatedBroker:
+    """One broker; rates in bytes/s are what its network and its disks carry in each direction."""
+
+    broker_id: int
+    rack: str | None
+    log_dirs: list[LogDir]
+    network_bytes_per_sec: int
+    disk_bytes_per_sec: int
+    status: BrokerStatus = BrokerStatus.RUNNING
+    fenced: bool = False
+    """Whether the controller has taken it out: no leader, not in sync, not in metadata."""
+    heartbeat_ms: int = 0
+    """When the controller heard of it last."""
+    bytes_in: int = 0
+    bytes_out: int = 0
+    """Counters since its start, replication included."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it answers requests."""
+        return self.status is BrokerStatus.RUNNING
+
+
+@dataclass(slots=True)
+class Replica:
+    """One copy: the log dir it lies in, and the position up to which it holds the partition."""
+
+    log_dir: int
+    end_bytes: int = 0
+    behind_since_ms: int | None = None
+    """Since when it has not held all; None where it does."""
+
+
+@dataclass(slots=True)
+class SimulatedPartition:
+    """Placement as the controller knows it, and the bytes of every replica."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    copies: dict[int, Replica]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    eligible_leaders: tuple[int, ...] = ()
+    """KIP-966: out of sync, yet they hold all that was acknowledged, as nothing is below `min.insync.replicas`."""
+    last_leader: int = NO_LEADER
+    """The last one before the partition went offline."""
+    leader_epoch: int = 0
+    bytes_in_per_sec: int = 0
+    retention_bytes: int | None = None
+    start_bytes: int = 0
+    end_bytes: int = 0
+    """Position up to which the leader has taken records."""
+    acknowledged_bytes: int = 0
+    """Position up to which every in-sync replica held the records once: producers with acks=all rely on these."""
+    lost_bytes: int = 0
+    """Acknowledged bytes that no leader has any more. A cluster that elects cleanly keeps this at 0."""
+
+    @property
+    def reassigning(self) -> bool:
+        """Whether a reassignment is under way."""
+        return bool(self.adding_replicas or self.removing_replicas)
+
+    def size_bytes(self, broker_id: int) -> int:
+        """Bytes of the copy on one broker."""
+        return max(0, self.copies[broker_id].end_bytes - self.start_bytes)
+
+    def live(self) -> LivePartition:
+        """The controller's view of it."""
+        return LivePartition(self.replicas, self.leader, self.isr, self.adding_replicas, self.removing_replicas)
+
+
+@dataclass(slots=True)
+class SimulatedTopic:
+    """A topic; one that is made again under the same name has another id."""
+
+    topic_id: str
+    partitions: dict[int, SimulatedPartition] = field(default_factory=dict)
+    min_insync_replicas: int = 1
+    throttled_replicas: dict[str, str] = field(default_factory=dict)
+    """Lists of throttled replicas as text, by the name of the setting."""
+
+
+@dataclass(slots=True)
+class ClusterContents:
+    """Everything the controller knows, and the bytes on the disks. `now_ms` is the simulation's time."""
+
+    cluster_id: str
+    brokers: dict[int, SimulatedBroker]
+    topics: dict[str, SimulatedTopic] = field(default_factory=dict)
+    throttle_rates: dict[int, dict[str, int]] = field(default_factory=dict)
+    """Rates in bytes/s by broker and setting; they outlive the broker's process."""
+    now_ms: int = 0
+
+    def partition(self, key: PartitionKey) -> SimulatedPartition | None:
+        """The partition, or None where it doesn't exist."""
+        topic = self.topics.get(key[0])
+        return topic.partitions.get(key[1]) if topic else None
+
+    def partitions(self) -> list[tuple[PartitionKey, SimulatedPartition]]:
+        """Every partition, in the order of names and numbers."""
+        return [
+            ((name, number), topic.partitions[number])
+            for name, topic in sorted(self.topics.items())
+            for number in sorted(topic.partitions)
+        ]
+
+    def holds_online(self, broker_id: int, partition: SimulatedPartition) -> bool:
+        """Whether a broker can lead or follow: it is not fenced and the replica's log dir is online."""
+        broker = self.brokers.get(broker_id)
+        copy = partition.copies.get(broker_id)
+        return (
+            broker is not None and not broker.fenced and copy is not None and not broker.log_dirs[copy.log_dir].offline
+        )

@@ -1,0 +1,247 @@
+"""The simulated cluster where real brokers can't judge it: time, disks, and the faults of a client."""
+
+import doctest
+
+import pytest
+
+from assignor_core.errors import InputError, SimulatedRefusal, SimulatedSilence
+from assignor_core.live import NO_LEADER
+from assignor_core.simulated_cluster import Fate, PlannedFault, RequestKind, SimulatedClient, SimulatedCluster
+from assignor_core.simulated_cluster import cluster as cluster_module
+from assignor_core.simulated_cluster.replication import SESSION_TIMEOUT_MS
+from assignor_core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+
+T0 = ("t", 0)
+MB = 1_000_000
+
+
+def cluster(replicas: tuple[int, ...] = (1,), *, size_bytes: int = MB, **options: int) -> SimulatedCluster:
+    made = SimulatedCluster.of({1: "a", 2: "b", 3: "c"}, network_bytes_per_sec=MB, disk_bytes_per_sec=MB)
+    made.create_topic("t", {0: replicas}, size_bytes=size_bytes, **options)
+    return made
+
+
+def moving(target: tuple[int, ...] = (2,)) -> SimulatedCluster:
+    made = cluster()
+    assert made.reassign({T0: target}) == {T0: None}
+    return made
+
+
+def fail(client: SimulatedClient, fate: Fate, request: RequestKind = RequestKind.REASSIGN, delay_ms: int = 0) -> None:
+    client.faults.planned.append(PlannedFault(fate, request, delay_ms))
+
+
+def test_the_example_of_the_module() -> None:
+    assert doctest.testmod(cluster_module).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "broker", "listed"), [(LEADER_RATE, 1, LEADER_REPLICAS), (FOLLOWER_RATE, 2, FOLLOWER_REPLICAS)]
+)
+@pytest.mark.parametrize(("entry", "done_ms"), [("0", 10_000), ("1", 1_000), ("*", 10_000)])
+def test_a_throttle_slows_the_copies_that_its_list_names(
+    setting: str, broker: int, listed: str, entry: str, done_ms: int
+) -> None:
+    made = cluster()
+    made.set_throttle_rate(broker, setting, 100_000)
+    made.set_throttled_replicas("t", listed, entry if entry == "*" else f"{entry}:{broker}")
+    made.reassign({T0: (2,)})
+    made.advance(done_ms - 250)
+    assert made.live_partition(T0).reassigning
+    made.advance(250)
+    assert made.live_partition(T0).replicas == (2,)
+
+
+def test_copies_share_the_limit_they_press_on() -> None:
+    made = cluster()
+    made.create_topic("u", {0: (1,)}, size_bytes=MB)
+    made.reassign({T0: (2,), ("u", 0): (3,)})
+    made.advance(1_750)
+    assert made.live_partition(T0).reassigning
+    made.advance(250)
+    assert [made.live_partition(key).replicas for key in (T0, ("u", 0))] == [(2,), (3,)]
+
+
+def test_a_partition_that_grows_faster_than_it_is_copied_never_gets_there() -> None:
+    made = cluster(bytes_in_per_sec=MB)
+    made.reassign({T0: (2,)})
+    made.advance(60_000)
+    assert made.live_partition(T0).reassigning
+
+
+def test_retention_bounds_what_is_held_and_copied() -> None:
+    made = cluster(size_bytes=0, bytes_in_per_sec=100_000, retention_bytes=500_000)
+    made.advance(60_000)
+    assert SimulatedClient(made).replica_sizes() == {(1, T0): 500_000}
+    made.reassign({T0: (2,)})
+    made.advance(2_000)
+    assert made.live_partition(T0).replicas == (2,)
+
+
+def test_a_full_log_dir_goes_offline_and_takes_its_replicas_along() -> None:
+    made = SimulatedCluster.of({1: None, 2: None}, log_dir_bytes=(3 * MB, 3 * MB))
+    made.create_topic("t", {0: (1, 2)}, size_bytes=MB, bytes_in_per_sec=100_000)
+    made.contents.brokers[1].log_dirs[0].other_bytes = MB
+    made.advance(9_750)
+    assert made.live_partition(T0).leader == 1
+    made.advance(250)
+    assert (made.live_partition(T0).leader, made.live_partition(T0).isr) == (2, (2,))
+    assert not made.contents.brokers[1].fenced
+    assert made.contents.topics["t"].partitions[0].lost_bytes == 0
+
+
+def test_a_broker_without_a_log_dir_is_gone_until_it_is_repaired() -> None:
+    made = cluster((1, 2))
+    made.fail_log_dir(1, 0)
+    client = SimulatedClient(made)
+    assert client.describe().broker_racks.keys() == {2, 3}
+    with pytest.raises(InputError, match="has no log dir that is online"):
+        made.restart_broker(1)
+    made.repair_log_dir(1, 0)
+    made.restart_broker(1)
+    made.advance(1_000)
+    assert set(made.live_partition(T0).isr) == {1, 2}
+
+
+def test_a_cordoned_broker_takes_no_new_replica() -> None:
+    made = cluster()
+    made.contents.brokers[2].log_dirs[0].cordoned = True
+    assert made.reassign({T0: (2,)}) == {T0: "InvalidReplicationAssignmentError"}
+    assert made.live_partition(T0).replicas == (1,)
+
+
+def test_a_frozen_broker_is_fenced_after_its_session_and_catches_up_after_it() -> None:
+    made = cluster((1, 2), bytes_in_per_sec=10_000)
+    made.freeze_broker(1)
+    made.advance(SESSION_TIMEOUT_MS - 250)
+    assert made.live_partition(T0).leader == 1
+    made.advance(250)
+    assert (made.live_partition(T0).leader, made.live_partition(T0).isr) == (2, (2,))
+    made.advance(10_000)
+    made.resume_broker(1)
+    made.advance(1_000)
+    assert set(made.live_partition(T0).isr) == {1, 2}
+    assert made.contents.topics["t"].partitions[0].lost_bytes == 0
+
+
+def test_the_last_in_sync_replica_is_waited_for_and_nothing_is_lost() -> None:
+    made = cluster((1, 2), bytes_in_per_sec=10_000)
+    made.kill_broker(2)
+    made.advance(20_000)
+    made.kill_broker(1)
+    made.advance(20_000)
+    made.restart_broker(2)
+    made.advance(20_000)
+    assert made.live_partition(T0).leader == NO_LEADER
+    made.restart_broker(1)
+    made.advance(1_000)
+    assert made.live_partition(T0).leader == 1
+    assert made.contents.topics["t"].partitions[0].lost_bytes == 0
+
+
+def test_the_way_back_is_refused_where_only_new_replicas_are_in_sync() -> None:
+    made = cluster((1, 2))
+    made.kill_broker(1)
+    made.advance(20_000)
+    made.reassign({T0: (3, 1)})
+    made.advance(20_000)
+    made.kill_broker(2)
+    made.advance(20_000)
+    assert (made.live_partition(T0).leader, made.live_partition(T0).isr) == (3, (3,))
+    assert made.reassign({T0: None}) == {T0: "InvalidReplicationAssignmentError"}
+    assert made.live_partition(T0).adding_replicas == (3,)
+
+
+def test_a_topic_made_again_has_another_id_and_no_throttle() -> None:
+    made = moving()
+    made.append_throttled_replicas("t", LEADER_REPLICAS, "0:1")
+    before = made.contents.topics["t"].topic_id
+    made.delete_topic("t")
+    made.create_topic("t", {0: (3,)})
+    assert made.contents.topics["t"].topic_id != before
+    assert SimulatedClient(made).throttled_replicas(["t"]) == {}
+    made.grow_topic("t", {1: (2, 3)})
+    assert SimulatedClient(made).describe().partitions["t", 1].replicas == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("fate", "at_once", "later"), [(Fate.LOST, False, False), (Fate.ANSWER_LOST, True, True), (Fate.LATE, False, True)]
+)
+def test_a_request_without_an_answer_may_have_been_carried_out(fate: Fate, at_once: bool, later: bool) -> None:
+    client = SimulatedClient(cluster(size_bytes=1_000 * MB))
+    fail(client, fate, delay_ms=60_000)
+    with pytest.raises(SimulatedSilence):
+        client.reassign({T0: (2,)})
+    assert client.describe().partitions[T0].reassigning == at_once
+    client.cluster.advance(60_000)
+    assert client.describe().partitions[T0].reassigning == later
+
+
+def test_a_planned_fault_waits_for_its_kind_of_request() -> None:
+    client = SimulatedClient(cluster())
+    fail(client, Fate.LOST, RequestKind.ELECT)
+    client.reassign({T0: (2,)})
+    with pytest.raises(SimulatedSilence):
+        client.elect_preferred([T0])
+
+
+def test_one_refused_partition_does_not_stop_the_others() -> None:
+    made = cluster()
+    made.grow_topic("t", {1: (1,)})
+    client = SimulatedClient(made)
+    client.faults.refused["t", 0] = "PolicyViolationError"
+    with pytest.raises(SimulatedRefusal, match="1 reassignments refused, first t-0: PolicyViolationError"):
+        client.reassign({T0: (2,), ("t", 1): (3,)})
+    assert made.live_partition(("t", 1)).reassigning
+
+
+def test_metadata_lags_while_the_list_of_reassignments_is_current() -> None:
+    client = SimulatedClient(cluster())
+    client.faults.metadata_lag_ms = 5_000
+    assert client.describe().partitions[T0].replicas == (1,)
+    client.reassign({T0: (2,)})
+    assert client.describe().partitions[T0].replicas == (2, 1)
+    client.cluster.advance(2_000)
+    assert client.describe().partitions[T0].replicas == (1,)  # it has ended, but the broker doesn't know yet
+    client.cluster.advance(5_000)
+    assert client.describe().partitions[T0].replicas == (2,)
+
+
+def test_topics_are_left_out_without_the_right_to_describe_and_another_cluster_answers() -> None:
+    client = SimulatedClient(cluster())
+    client.faults.hidden_topics.add("t")
+    assert client.describe().partitions == {}
+    client.connect(SimulatedCluster.of({7: None}, cluster_id="another"))
+    assert (client.describe().cluster_id, client.describe().broker_racks) == ("another", {7: None})
+
+
+def test_nothing_is_changed_by_who_may_not_act() -> None:
+    class NotAllowedError(Exception):
+        pass
+
+    def refuse() -> None:
+        raise NotAllowedError
+
+    client = SimulatedClient(cluster(), may_act=refuse)
+    for change in (
+        lambda: client.reassign({T0: (2,)}),
+        lambda: client.elect_preferred([T0]),
+        lambda: client.set_throttle_rates({1: 5}),
+        lambda: client.set_throttled_replicas({"t": frozenset({(0, 1)})}, {}),
+        lambda: client.clear_throttle([1], {}, {}),
+    ):
+        with pytest.raises(NotAllowedError):
+            change()
+    assert not client.describe().reassigning()
+
+
+def test_the_same_calls_give_the_same_cluster() -> None:
+    def story() -> object:
+        made = cluster((1, 2), bytes_in_per_sec=33_333)
+        made.plan(2_000, lambda: made.kill_broker(1))
+        made.plan(15_000, lambda: made.restart_broker(1))
+        made.reassign({T0: (3, 2)})
+        made.advance(30_000)
+        return made.contents
+
+    assert story() == story()
