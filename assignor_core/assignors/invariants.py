@@ -13,7 +13,7 @@ def violations(spec: GroupSpec, result: GroupAssignment, *, cooperative: bool = 
         *_members_wrong(spec, result),
         *_partitions_wrong(spec, result),
         *_readers_wrong(spec, result),
-        *(_given_too_early(spec, result) if cooperative else []),
+        *([*_given_too_early(spec, result), *_withheld_for_ever(spec, result)] if cooperative else []),
     ]
 
 
@@ -85,3 +85,9 @@ def _given_too_early(spec: GroupSpec, result: GroupAssignment) -> list[str]:
         for tp in partitions
         if held.get(tp, member_id) != member_id
     ]
+
+
+def _withheld_for_ever(spec: GroupSpec, result: GroupAssignment) -> list[str]:
+    """What is withheld must have somebody who revokes it and joins again: who claims a topic and reads it."""
+    revoked = {tp for member in spec.members.values() for tp in member.owned_partitions if tp[0] in member.topics}
+    return [f"{tp} is withheld and nobody has it" for tp in result.transferring if tp not in revoked]

@@ -51,7 +51,7 @@ def _place(spec: GroupSpec, group: IndexedGroup, ownership: Ownership, *, cooper
     capacities = np.array([member.capacity for member in group.members])
     if len(weights) == 0 or (np.ptp(weights) == 0 and np.ptp(capacities) == 0):
         return place_sticky(spec, group, ownership)
-    owned = np.where(ownership.keepable, ownership.holder, UNASSIGNED)
+    owned = ownership.holder
     fair = fair_shares(group, weights)
     best = _Balance(group, weights, fair, owned.copy())
     best.rebalance(fitting=True)

@@ -49,7 +49,7 @@ def load_figures(spec: GroupSpec, result: GroupAssignment) -> LoadFigures:
     fair = fair_shares(group, weights)
     shares = fair.of_member
     ownership = settle_claims(group)
-    before = np.where(ownership.keepable, ownership.holder, UNASSIGNED)
+    before = ownership.holder
     after = np.full(len(weights), UNASSIGNED)
     for number, member_id in enumerate(group.member_ids):
         after[_codes(group, result.assignment[member_id])] = number

@@ -1,6 +1,7 @@
 """Who owns what before a sticky assignment: claims of all members, with their generations, settled.
 
-The highest generation wins; at the same generation nobody keeps the partition, also where one member lists it twice.
+A claim counts if the partition exists and its member reads the topic. The highest generation wins; at the same
+generation nobody keeps the partition, also where one member lists it twice.
 """
 
 from collections.abc import Sequence
@@ -18,17 +19,29 @@ Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 @dataclass(frozen=True, slots=True)
 class Ownership:
     """By code. `holder`: member with the winning claim, or UNASSIGNED; `contested`: claimed twice at one generation;
-    `keepable`: the holder reads the topic; `earlier_holder`: code -> member whose claim an outbid generation held."""
+    `earlier_holder`: code -> member whose claim an outbid generation held.
+
+    `unread_claims`: whether a member claimed partitions of a topic that it doesn't read.
+    """
 
     holder: Ints
     contested: Bools
-    keepable: Bools
     earlier_holder: dict[int, int]
+    unread_claims: bool
 
 
 def settle_claims(group: IndexedGroup) -> Ownership:
-    """Settle the owned partitions of all members; claims on what doesn't exist are dropped."""
+    """Settle the owned partitions of all members.
+
+    A claim on a topic that its member doesn't read is dropped, in cooperative groups too: the protocol (KIP-429) has a
+    member give up such partitions before it joins. Kafka's own class withholds them, and as their member has nothing
+    to revoke, nobody joins again and nobody reads them.
+    """
     codes, members = _claims(group)
+    claimed = len(codes)
+    if len(group.class_topics) > 1:
+        read = group.reads(members, group.index.topic_numbers(codes))
+        codes, members = codes[read], members[read]
     holder = np.full(group.index.partitions, UNASSIGNED, dtype=np.int64)
     contested = np.zeros(group.index.partitions, dtype=np.bool_)
     earlier_holder: dict[int, int] = {}
@@ -37,14 +50,11 @@ def settle_claims(group: IndexedGroup) -> Ownership:
     if len(codes) and claims.max() > 1:
         disputed = claims[codes] > 1
         _settle_disputed(group, codes[disputed], members[disputed], holder, contested, earlier_holder)
-    keepable = holder != UNASSIGNED
-    if len(group.class_topics) > 1:
-        held = np.flatnonzero(keepable)
-        keepable[held] = group.reads(holder[held], group.index.topic_numbers(held))
-    return Ownership(holder, contested, keepable, earlier_holder)
+    return Ownership(holder, contested, earlier_holder, unread_claims=len(codes) < claimed)
 
 
 def _claims(group: IndexedGroup) -> tuple[Ints, Ints]:
+    """Codes of the partitions that exist and the members beside them."""
     by_member = [_codes(group.index, member.owned_partitions) for member in group.members]
     sizes = [len(codes) for codes in by_member]
     return np.concatenate([*by_member, np.empty(0, np.int64)]), np.repeat(np.arange(len(sizes)), sizes)

@@ -40,7 +40,7 @@ def _keep(
     """Kept codes, their members, kept partitions of every member, places above the quota that are left."""
     members = len(group.members)
     partitions = group.index.partition_of_every_code()
-    owner = np.where(ownership.keepable, ownership.holder, UNASSIGNED)
+    owner = ownership.holder.copy()
     if racks is not None:
         racks.give_up_mismatched(owner)
     if not (owner != UNASSIGNED).any():

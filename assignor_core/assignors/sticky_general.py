@@ -23,8 +23,8 @@ def assign_general(group: IndexedGroup, partition_racks: PartitionRacks, ownersh
     unless somebody has to give up a partition anyway.
     """
     racks = StickyRacks.of(group, partition_racks)
-    owner = np.where(ownership.keepable, ownership.holder, UNASSIGNED)
-    revoking = bool(((ownership.holder != UNASSIGNED) & ~ownership.keepable).any())
+    owner = ownership.holder.copy()
+    revoking = ownership.unread_claims
     if racks is not None:
         held = int((owner != UNASSIGNED).sum())
         racks.give_up_mismatched(owner)

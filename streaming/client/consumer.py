@@ -2,8 +2,9 @@
 
     consumer = KafkaConsumer("orders", group_id="billing", partition_assignment_strategy=[CooperativeSticky()])
 
-Names and bytes are Kafka's, so any member may lead. A plug-in remembers what its member was given last, because the
-member has to say so when it joins again; the assignment itself remembers nothing. One instance serves one consumer.
+Names and bytes are Kafka's, so any member may lead. A plug-in remembers what its member was given last, and since which
+generation, because a member reports this when it joins again; the assignment itself remembers nothing. One instance
+serves one consumer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,13 +14,13 @@ from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, Reba
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from assignor_core.assignors import GroupSpec, MemberSpec, TopicPartition, assign
-from assignor_core.assignors.contract import NO_GENERATION
 from assignor_core.assignors.wire import (
     Subscription,
     cooperative_generation,
     decode_sticky_user_data,
     encode_sticky_user_data,
 )
+from streaming.client.claims import Claims, claims_at_join
 from streaming.client.weights import WeightSource
 
 SUBSCRIPTION_VERSION = 3
@@ -35,28 +36,29 @@ class _CoreAssignor(AbstractPartitionAssignor):  # type: ignore[misc]  # kafka-p
     def __init__(self, *, rack_id: str | None = None, weights: WeightSource | None = None) -> None:
         self._rack_id = rack_id
         self._weight_source = weights
-        self._owned: tuple[TopicPartition, ...] = ()
-        self._generation_id = NO_GENERATION
+        self._assigned = Claims()
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
         """Cooperative strategies can't be mixed with eager ones in one consumer."""
         return [RebalanceProtocol.COOPERATIVE if self.cooperative else RebalanceProtocol.EAGER]
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolSubscription:
-        """What this member joins with: what it still owns (cooperative), its generation and its rack."""
+        """What this member joins with: what its consumer still has (cooperative), since when, and its rack."""
+        topics = frozenset(topics)
+        claims = claims_at_join(self._assigned, topics) if self.cooperative else self._assigned
         return ConsumerProtocolSubscription(
             version=SUBSCRIPTION_VERSION,
             topics=sorted(topics),
             user_data=self._user_data(),
-            owned_partitions=_owned_entries(self._owned if self.cooperative else ()),
-            generation_id=self._generation_id,
+            owned_partitions=_owned_entries(claims.partitions if self.cooperative else ()),
+            generation_id=claims.generation_id,
             rack_id=self._rack_id,
         )
 
     def on_assignment(self, assignment: ConsumerProtocolAssignment, generation: int) -> None:
-        """Keep what this member has to tell at the next rebalance."""
-        self._owned = tuple((tp.topic, tp.partition) for tp in assignment.partitions())
-        self._generation_id = generation
+        """Keep what this member reports at the next rebalance."""
+        owned = tuple((tp.topic, tp.partition) for tp in assignment.partitions())
+        self._assigned = Claims(owned, generation)
 
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, ConsumerProtocolAssignment]:
         """Lead: assign for all members, Java's too."""
@@ -103,7 +105,7 @@ class _EagerSticky(_CoreAssignor):
     """Ownership travels in the user data, as Kafka's StickyAssignor has it."""
 
     def _user_data(self) -> bytes:
-        return encode_sticky_user_data(self._owned, self._generation_id)
+        return encode_sticky_user_data(self._assigned.partitions, self._assigned.generation_id)
 
     def _ownership(self, subscription: Subscription) -> tuple[Sequence[TopicPartition], int]:
         return decode_sticky_user_data(subscription.user_data)

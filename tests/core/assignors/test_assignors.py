@@ -86,6 +86,19 @@ def test_java_defects_are_not_copied() -> None:
         assert violations(spec, assign(strategy, spec), cooperative="cooperative" in strategy) == []
 
 
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "cooperative-load-aware"])
+@pytest.mark.parametrize("generation_id", [4, 5, 6])
+def test_a_claim_on_a_topic_that_is_read_no_longer_withholds_nothing(strategy: str, generation_id: int) -> None:
+    """Nobody would revoke it, so nobody would join again and get it; neither does it contest the claim of a reader."""
+    members = {
+        "a": MemberSpec(["u"], [("t", 0), ("t", 1), ("u", 0)], generation_id),
+        "b": MemberSpec(["t"], [("t", 1)], 5),
+    }
+    result = assign(strategy, GroupSpec({"t": 2, "u": 1}, members, partition_weights={"t": [1.0, 2.0], "u": [1.0]}))
+    assert list(result.transferring) == []
+    assert (list(result.assignment["a"]), list(result.assignment["b"])) == ([("u", 0)], [("t", 0), ("t", 1)])
+
+
 def test_a_tie_is_nobodys_and_the_higher_generation_wins() -> None:
     def claims(one: int, other: int) -> list[list[object]]:
         members = {name: {"topics": ["t"], "owned_partitions": [["t", 0]], "generation_id": generation}

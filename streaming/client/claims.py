@@ -1,0 +1,53 @@
+"""What a kafka-python consumer still has when it joins its group. Owns the one look into kafka-python's coordinator.
+
+kafka-python 3.0 calls `on_assignment` with what a member gets, and nothing with what it loses before it joins again:
+the partitions of a topic that it no longer reads, and all of them when it has lost its membership. Only the
+coordinator knows, and an assignor is not handed it. But the coordinator is who calls `metadata`: so it is looked up
+among the callers.
+"""
+
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from kafka.coordinator.consumer import ConsumerCoordinator
+
+from assignor_core.assignors import TopicPartition
+from assignor_core.assignors.contract import NO_GENERATION
+
+CALLERS_MAX = 16
+"""How far up the coordinator is searched: methods of an assignor that extends ours may come before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Partitions that a member owns, sorted, and the generation that gave them to it."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    generation_id: int = NO_GENERATION
+
+
+def claims_at_join(assigned: Claims, topics: Collection[str]) -> Claims:
+    """What a member may claim that was last `assigned` this and now reads `topics`.
+
+    That is what its consumer has, as in Kafka's own client; a member that lost its membership has no generation. To be
+    called while kafka-python's coordinator waits for `metadata`; without one, whatever the member no longer reads is
+    left out.
+    """
+    coordinator = _calling_coordinator()
+    if coordinator is None:
+        return Claims(tuple(tp for tp in assigned.partitions if tp[0] in topics), assigned.generation_id)
+    owned = sorted((tp.topic, tp.partition) for tp in coordinator._subscription.assigned_partitions())
+    return Claims(tuple(owned), NO_GENERATION if coordinator._generation.is_lost() else assigned.generation_id)
+
+
+def _calling_coordinator() -> ConsumerCoordinator | None:
+    frame = sys._getframe(1)
+    for _ in range(CALLERS_MAX):
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, ConsumerCoordinator):
+            return caller
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return None
