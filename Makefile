@@ -1,6 +1,9 @@
 # Each target works alone on a fresh clone: it sets up what it needs first, and a second run reuses it.
 PYTHON := .venv/bin/python
 
+# Without compiled modules each run of the tests, and each command they start, would compile all of ours anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-fast lint setup lock bench-planner bench-assignors bench-pipeline bench-serve boards-pictures
 
 demo: setup

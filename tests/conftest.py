@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from streaming.demo.brokers import EmbeddedCluster
 
+pytest_plugins = ["tests.lanes"]
+
 # The same examples in every run, so that a failure can be repeated; no deadline, as machines are shared.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")

@@ -1,0 +1,72 @@
+"""A run in two processes reports what a run in one would."""
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+PURE = """
+import os, pytest
+
+@pytest.mark.parametrize("number", range(200))
+def test_passes(number):
+    with open("pids", "a") as pids:
+        print(os.getpid(), file=pids)
+
+def test_fails():
+    print("what it printed")
+    assert 1 == 2, "on purpose"
+
+@pytest.mark.skip(reason="not today")
+def test_is_skipped():
+    pass
+"""
+WITH_JVM = """
+import os, pytest
+from tests.waiting import until
+
+@pytest.mark.kafka
+def test_stays_in_the_first_process():
+    assert os.getpid() == int(open("first").read())
+    until("the second process runs tests meanwhile", lambda: os.path.exists("pids"))
+"""
+DEADLY = """
+import os, pytest
+from tests.waiting import until
+
+@pytest.mark.parametrize("number", range(2))
+def test_ends_the_second_process(number):
+    if os.getpid() != int(open("first").read()):
+        open("died", "w").close()
+        os._exit(7)
+    until("the second process has died", lambda: os.path.exists("died"))
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    """Three files of pure tests and one that would start a JVM."""
+    pytester.makeconftest("import os\npytest_plugins = ['tests.lanes']\nopen('first', 'w').write(str(os.getpid()))")
+    pytester.makeini("[pytest]\nmarkers = kafka: starts a broker")
+    pytester.makepyfile(test_a=PURE, test_b=PURE, test_c=PURE, test_d=WITH_JVM)
+    return pytester
+
+
+def test_both_processes_run_tests_and_one_reports_them(suite: pytest.Pytester) -> None:
+    result = suite.runpytest_subprocess()
+    result.assert_outcomes(passed=601, failed=3, skipped=3)
+    result.stdout.fnmatch_lines(["*AssertionError: on purpose*", "*Captured stdout call*", "what it printed"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert len(set((suite.path / "pids").read_text().split())) == 2
+
+
+def test_a_few_tests_and_those_that_stop_at_a_failure_run_in_one_process(suite: pytest.Pytester) -> None:
+    suite.runpytest_subprocess("test_a.py").assert_outcomes(passed=200, failed=1, skipped=1)
+    suite.runpytest_subprocess("--maxfail=9").assert_outcomes(passed=601, failed=3, skipped=3)
+    assert len(set((suite.path / "pids").read_text().split())) == 2
+
+
+def test_a_second_process_that_dies_fails_the_run(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_c=DEADLY, test_d=DEADLY)
+    result = suite.runpytest_subprocess()
+    result.stdout.fnmatch_lines(["*the second test process ended with 7*"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
