@@ -6,7 +6,7 @@ from typing import Any
 
 from streaming.collect.observation import Observation, ReplicaKey
 from streaming.collect.rates import BrokerRates, ReplicaRates
-from streaming.contract.schemas import RECORD_VERSION
+from streaming.contract import RECORD_VERSION
 
 Record = dict[str, Any]
 

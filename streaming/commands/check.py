@@ -15,7 +15,7 @@ from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.cluster.permissions import ROLES, missing_permissions
 from streaming.commands.options import json_option, settings_from, settings_options
-from streaming.contract.schemas import TABLES
+from streaming.contract import TABLES
 from streaming.control.journal import Journal
 from streaming.errors import RebalancerError
 from streaming.runtime.jars import class_path, java_command

@@ -17,7 +17,7 @@ from pyarrow.fs import PyFileSystem
 
 from streaming import tables
 from streaming.commands.options import settings_from, settings_options
-from streaming.contract.schemas import TABLES, ColumnType
+from streaming.contract import TABLES, ColumnType
 from streaming.errors import UsageProblem
 
 ROWS_SHOWN_MAX = 1_000

@@ -6,7 +6,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from streaming import tables
-from streaming.contract.schemas import TABLES
+from streaming.contract import TABLES
 from streaming.errors import TableUnavailable, UsageProblem
 from streaming.settings import Settings
 

@@ -1,1 +1,67 @@
-"""What others may rely on: records of the topics and tables, their fields, types, units and comments."""
+"""What others may rely on: the records of both topics and all tables, as plain data.
+
+`rates` and `records` hold each field once, with its unit, meaning and range; the `*_tables` make their columns of them.
+Spark (pipeline) and delta-rs (all others) build their own schema objects from these; the docs and the tests compare
+with them. Table and column names are a contract: a change needs a version and a CHANGELOG line. The package knows
+neither Spark nor Arrow nor Delta.
+"""
+
+from streaming.contract.columns import Column, ColumnType, Table
+from streaming.contract.control_tables import BROKER_INTENT, DECISION, EXECUTION, LEASE, MOVEMENT, PLAN
+from streaming.contract.lag_tables import GROUP_EVENT, GROUP_LAG, GROUP_LAG_DAILY
+from streaming.contract.load_tables import (
+    BROKER_LOAD,
+    BROKER_LOAD_DAILY,
+    BROKER_LOAD_HOURLY,
+    PARTITION_LOAD,
+    PARTITION_LOAD_DAILY,
+)
+from streaming.contract.pipeline_tables import PIPELINE_BATCH, REJECTED_RECORD
+from streaming.contract.records import RECORD_VERSION
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        PARTITION_LOAD,
+        BROKER_LOAD,
+        GROUP_LAG,
+        BROKER_LOAD_HOURLY,
+        BROKER_LOAD_DAILY,
+        PARTITION_LOAD_DAILY,
+        GROUP_LAG_DAILY,
+        GROUP_EVENT,
+        REJECTED_RECORD,
+        PIPELINE_BATCH,
+        DECISION,
+        PLAN,
+        MOVEMENT,
+        EXECUTION,
+        LEASE,
+        BROKER_INTENT,
+    )
+}
+"""All of them by name."""
+
+__all__ = [
+    "BROKER_INTENT",
+    "BROKER_LOAD",
+    "BROKER_LOAD_DAILY",
+    "BROKER_LOAD_HOURLY",
+    "DECISION",
+    "EXECUTION",
+    "GROUP_EVENT",
+    "GROUP_LAG",
+    "GROUP_LAG_DAILY",
+    "LEASE",
+    "MOVEMENT",
+    "PARTITION_LOAD",
+    "PARTITION_LOAD_DAILY",
+    "PIPELINE_BATCH",
+    "PLAN",
+    "RECORD_VERSION",
+    "REJECTED_RECORD",
+    "TABLES",
+    "Column",
+    "ColumnType",
+    "Table",
+]

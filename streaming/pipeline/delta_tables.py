@@ -18,18 +18,9 @@ from pyarrow import compute as pc
 from pyarrow import dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampType,
-)
 
-from streaming.contract.schemas import ColumnType, Table
+from streaming.contract import Table
+from streaming.pipeline.spark_types import SPARK_TYPES
 from streaming.tables import create_table, file_statistics, instant, row_schema
 
 TRANSACTION_ID = "spark.databricks.delta.write.txnAppId"
@@ -44,16 +35,6 @@ CONSTRAINTS = {
     "samples_in_order": "last_event_time_ms >= first_event_time_ms",
 }
 """What a row of any window table must fulfil, whoever writes it: Delta refuses the commit otherwise."""
-
-SPARK_TYPES: dict[ColumnType, DataType] = {
-    ColumnType.STRING: StringType(),
-    ColumnType.LONG: LongType(),
-    ColumnType.INTEGER: IntegerType(),
-    ColumnType.DOUBLE: DoubleType(),
-    ColumnType.BOOLEAN: BooleanType(),
-    ColumnType.BINARY: BinaryType(),
-    ColumnType.TIMESTAMP: TimestampType(),
-}
 
 
 def create_window_table(root: str, table: Table) -> None:

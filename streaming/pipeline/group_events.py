@@ -16,7 +16,7 @@ from pyarrow import compute as pc
 
 from assignor_core.group.events import GroupEvent, GroupLook, group_events
 from streaming import tables
-from streaming.contract.schemas import GROUP_EVENT, GROUP_LAG
+from streaming.contract import GROUP_EVENT, GROUP_LAG
 from streaming.errors import TableUnavailable
 from streaming.pipeline.maintenance import Maintenance
 from streaming.settings import Settings

@@ -20,7 +20,7 @@ from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 
 from streaming import tables
-from streaming.contract.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD
+from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD
 from streaming.errors import RefusedForSafety, TableUnavailable, UsageProblem
 from streaming.pipeline.offsets import Offsets, newest_planned
 from streaming.runtime.locks import exclusive

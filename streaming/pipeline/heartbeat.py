@@ -12,7 +12,7 @@ import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import tables
-from streaming.contract.schemas import PIPELINE_BATCH
+from streaming.contract import PIPELINE_BATCH
 from streaming.errors import TableUnavailable
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance

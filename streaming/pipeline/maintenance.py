@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 
-from streaming.contract.schemas import Table
+from streaming.contract import Table
 from streaming.pipeline.rollups import ROLLUPS, RollingUp, rollups_of
 from streaming.settings import Settings
 from streaming.tables import file_statistics, first_line, instant, join_small_files, remove_old_files, table_uri, utc

@@ -10,14 +10,11 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from streaming.pipeline.records import COUNTERS
-from streaming.pipeline.windows import NEWEST_LAG, NEWEST_LOAD, RATES
+from streaming.contract.rates import BYTES_IN, RATES, SAMPLE_MAXIMA, Rate
+from streaming.contract.records import LAG_RECORDS
+from streaming.pipeline.sums import first, maximum
+from streaming.pipeline.windows import NEWEST_LAG, NEWEST_LOAD, OLDEST_LAG
 from streaming.settings import PipelineSettings
-
-_COUNTER_OF = dict(zip(RATES, COUNTERS, strict=True))
-_PARTS_OF = {"replication_bytes_in_per_sec": "reassignment_bytes_in_per_sec",
-             "replication_bytes_out_per_sec": "reassignment_bytes_out_per_sec"}  # fmt: skip
-"""Kafka counts reassignment in both meters; ours keeps it apart."""
 
 
 def mixed_load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
@@ -28,21 +25,21 @@ def mixed_load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame
     inside = f.col("event_time") >= f.col("span.start") + length
     grouped = spread.withColumn("inside", inside).groupBy("span", "kafka_cluster", "broker", "topic", "partition")
     aggregated = grouped.agg(
-        *(part for name in RATES for part in _parts(name)),
-        f.max(f.when(f.col("inside"), f.col("bytes_in_per_sec"))).alias("sampled_max"),
+        *(part for rate in RATES for part in _parts(rate)),
+        *(f.max(f.when(f.col("inside"), f.col(name))).alias(_sampled_max(name)) for name in SAMPLE_MAXIMA),
         *(f.max_by(name, _inside_ms(name)).alias(name) for name in NEWEST_LOAD),
         f.count_if("inside").alias("sample_count"),
         f.min(f.when(f.col("inside"), f.col("event_time_ms"))).alias("first_event_time_ms"),
         f.max(f.when(f.col("inside"), f.col("event_time_ms"))).alias("last_event_time_ms"),
     )
     started = aggregated.where("sample_count > 0").withColumn("window_start", f.col("span.start") + length)
-    counted = started.select("*", *(_grown(name).alias(f"{name}_counted") for name in RATES))
+    counted = started.select("*", *(_grown(rate.name).alias(f"{rate.name}_counted") for rate in RATES))
     return counted.select(
         "kafka_cluster", "broker", "topic", "partition", *NEWEST_LOAD,
         "sample_count", "first_event_time_ms", "last_event_time_ms",
-        *(_rate(name).alias(name) for name in RATES),
-        f.greatest("sampled_max", "bytes_in_per_sec_counted.rate_max").alias("bytes_in_per_sec_max"),
-        _covered("bytes_in_per_sec").cast("long").alias("covered_ms"),
+        *(_rate(rate).alias(rate.name) for rate in RATES),
+        *(f.greatest(_sampled_max(name), f"{name}_counted.rate_max").alias(maximum(name)) for name in SAMPLE_MAXIMA),
+        _covered(BYTES_IN.name).cast("long").alias("covered_ms"),
         "window_start",
         f.col("span.end").alias("window_end"),
     )  # fmt: skip
@@ -56,8 +53,8 @@ def mixed_lag_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
     length = f.window("event_time", f"{settings.window_ms} milliseconds")
     found = renamed.groupBy(length, "kafka_cluster", "group_id", "topic", "partition").agg(
         *(f.max_by(name, _known_ms(name)).alias(name) for name in NEWEST_LAG),
-        f.max("lag_records").alias("lag_records_max"),
-        *(f.min_by(name, _known_ms(name)).alias(f"{name}_first") for name in ("committed_offset", "log_end_offset")),
+        f.max(LAG_RECORDS.name).alias(maximum(LAG_RECORDS.name)),
+        *(f.min_by(name, _known_ms(name)).alias(first(name)) for name in OLDEST_LAG),
         f.count("*").alias("sample_count"),
         f.min("event_time_ms").alias("first_event_time_ms"),
         f.max("event_time_ms").alias("last_event_time_ms"),
@@ -69,6 +66,11 @@ def mixed_lag_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
     )
 
 
+def _sampled_max(name: str) -> str:
+    """Column of the highest rate among the samples that are rates, not counters."""
+    return f"{name}_sampled_max"
+
+
 def _known_ms(name: str) -> SparkColumn:
     return f.when(f.col(name).isNotNull(), f.col("event_time_ms"))
 
@@ -77,11 +79,11 @@ def _inside_ms(name: str) -> SparkColumn:
     return f.when(f.col("inside") & f.col(name).isNotNull(), f.col("event_time_ms"))
 
 
-def _parts(name: str) -> list[SparkColumn]:
+def _parts(rate: Rate) -> list[SparkColumn]:
     """Sums of rate x interval and of intervals, foreign and own apart, and the counter's samples of both windows."""
+    name, counter = rate.name, rate.counter
     known = f.col("inside") & f.col(name).isNotNull()
     weighted = f.col(name) * f.col("interval_ms")
-    counter = _COUNTER_OF[name]
     sample = f.struct(f.col("event_time_ms").alias("time_ms"), f.col(counter).alias("value"))
     return [
         *(
@@ -119,13 +121,13 @@ def _step(seen: SparkColumn, sample: SparkColumn) -> SparkColumn:
     )
 
 
-def _rate(name: str) -> SparkColumn:
+def _rate(rate: Rate) -> SparkColumn:
     """Foreign where known, less the part that ours keeps apart; else our own; else null."""
-    foreign = _foreign_rate(name)
-    if name in _PARTS_OF:
-        part = f.coalesce(_foreign_rate(_PARTS_OF[name]), f.lit(0.0))
+    foreign = _foreign_rate(rate.name)
+    if rate.meter_includes is not None:
+        part = f.coalesce(_foreign_rate(rate.meter_includes), f.lit(0.0))
         foreign = f.when(foreign.isNotNull(), f.greatest(foreign - part, f.lit(0.0)))
-    return f.coalesce(foreign, f.try_divide(f"{name}_own_sum", f"{name}_own_ms"))
+    return f.coalesce(foreign, f.try_divide(f"{rate.name}_own_sum", f"{rate.name}_own_ms"))
 
 
 def _foreign_rate(name: str) -> SparkColumn:

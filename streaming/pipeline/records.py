@@ -14,87 +14,18 @@ from operator import or_
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import DoubleType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
-from streaming.contract.schemas import RECORD_VERSION
+from streaming.contract import RECORD_VERSION, ColumnType
+from streaming.contract.records import EVENT_TIME_MIN_MS, RecordShape
+from streaming.pipeline.spark_types import record_schema
 
 CORRUPT = "_corrupt"
 REJECTED_ROWS, ACCEPTED_ROWS = "rejected_rows", "accepted_rows"
 """Figures of each batch, among the observed metrics of Spark's progress."""
 VALUE_BYTES_MAX = 1_048_576
-EVENT_TIME_MIN_MS = 1_000_000_000_000
-"""September 2001: what is older was not meant in milliseconds."""
-RATE_MAX = 1e15
-"""A petabyte a second. Sums over a window must never become infinite or overflow: the query would die of them, at each
-start again.
-"""
-INTERVAL_MAX_MS = 30 * 86_400_000
-COUNTER_MAX = 1e21
-"""A petabyte a second for ten days. A counter's growth is multiplied before it is divided by its time."""
-OFFSET_MAX = 10**18
-"""Offsets and lags: one is added to the other, and daily means add up a day of them."""
 
-_STRING, _LONG, _INTEGER, _DOUBLE = StringType(), LongType(), IntegerType(), DoubleType()
-
-
-@dataclass(frozen=True, slots=True)
-class RecordShape:
-    """Fields of one topic's records; `required` must be there, `not_negative` must not be below zero, `greatest` tells
-    the most that some may be.
-
-    Of `together` all must be there or none: a replica without its partition is no row of any table.
-    """
-
-    fields: dict[str, StringType | LongType | IntegerType | DoubleType]
-    required: tuple[str, ...]
-    not_negative: tuple[str, ...]
-    together: tuple[str, ...] = ()
-    greatest: tuple[tuple[str, float], ...] = ()
-
-
-_BYTE_RATES = (
-    "bytes_in_per_sec", "bytes_out_per_sec", "messages_in_per_sec", "replication_bytes_in_per_sec",
-    "replication_bytes_out_per_sec", "reassignment_bytes_in_per_sec", "reassignment_bytes_out_per_sec",
-)  # fmt: skip
-_BYTE_SIZES = ("size_bytes", "log_dir_used_bytes", "log_dir_usable_bytes")
-_OFFSETS = ("committed_offset", "log_end_offset", "log_start_offset", "lag_records")
-
-BYTE_RATE = RecordShape(
-    fields={
-        "v": _INTEGER, "kafka_cluster": _STRING, "broker": _INTEGER, "topic": _STRING, "partition": _INTEGER,
-        "role": _STRING, "event_time_ms": _LONG, "interval_ms": _LONG, "rack": _STRING,
-        **dict.fromkeys(_BYTE_RATES, _DOUBLE), **dict.fromkeys(_BYTE_SIZES, _LONG),
-    },
-    required=("v", "kafka_cluster", "broker", "event_time_ms", "interval_ms"),
-    not_negative=("broker", "partition", "event_time_ms", "interval_ms", *_BYTE_RATES, *_BYTE_SIZES),
-    together=("topic", "partition", "role"),
-    greatest=(("interval_ms", INTERVAL_MAX_MS), *((name, RATE_MAX) for name in _BYTE_RATES)),
-)  # fmt: skip
-
-CONSUMER_LAG = RecordShape(
-    fields={
-        "v": _INTEGER, "kafka_cluster": _STRING, "group": _STRING, "topic": _STRING, "partition": _INTEGER,
-        "event_time_ms": _LONG, **dict.fromkeys(_OFFSETS, _LONG), "member_id": _STRING, "client_id": _STRING,
-        "group_state": _STRING, "generation_id": _INTEGER,
-    },
-    required=("v", "kafka_cluster", "group", "topic", "partition", "event_time_ms"),
-    not_negative=("partition", "event_time_ms", *_OFFSETS),
-    greatest=tuple((name, OFFSET_MAX) for name in _OFFSETS),
-)  # fmt: skip
-
-COUNTERS = tuple(f"{name.removesuffix('_per_sec')}_total" for name in _BYTE_RATES)
-"""Counters since the broker's start, in the order of the rates that the windows make of them."""
-
-FOREIGN_BYTE_RATE = RecordShape(
-    fields=BYTE_RATE.fields | dict.fromkeys(COUNTERS, _DOUBLE),
-    required=BYTE_RATE.required,
-    not_negative=(*BYTE_RATE.not_negative, *COUNTERS),
-    together=BYTE_RATE.together,
-    greatest=(*BYTE_RATE.greatest, *((name, COUNTER_MAX) for name in COUNTERS)),
-)
-"""What the adapters make of other tools' samples."""
-
-MISFIT = StructType([StructField("reason", _STRING), StructField("field", _STRING)])
+MISFIT = StructType([StructField("reason", StringType()), StructField("field", StringType())])
 KAFKA_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
@@ -107,11 +38,6 @@ class Rule:
     fields: tuple[tuple[str, SparkColumn], ...] = ()
 
 
-def schema_of(shape: RecordShape) -> StructType:
-    """The fields in Spark's types."""
-    return StructType([StructField(name, kind) for name, kind in shape.fields.items()])
-
-
 def judged(raw: DataFrame, shape: RecordShape, *, clock_skew_max_ms: int, name: str = "judged") -> DataFrame:
     """Columns in: Kafka's, or of them `timestamp` and `value` at least; of adapted records `payload` (one of ours) and
     `misfit` (struct of reason and field); `samples`, how many records that fit a row stands for, null where it is one
@@ -120,7 +46,7 @@ def judged(raw: DataFrame, shape: RecordShape, *, clock_skew_max_ms: int, name: 
     Out: `kafka` (struct of Kafka's columns), `payload`, `misfit`, `record` (struct of the fields), `reason` (null =
     fits) and what else came in. The batch's progress tells under `name` how many fit and how many don't.
     """
-    schema = schema_of(shape).add(CORRUPT, _STRING)
+    schema = record_schema(shape).add(CORRUPT, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     adapted, some_known = "misfit" in raw.columns, "samples" in raw.columns
     payload = f.col("payload" if adapted else "value")
@@ -175,8 +101,8 @@ def _rules(shape: RecordShape, clock_skew_max_ms: int) -> list[Rule]:
     text = value.cast("string")
     corrupt = record_field(CORRUPT).isNotNull()
     latest = f.unix_millis("kafka.timestamp") + f.lit(clock_skew_max_ms)
-    numbers = [name for name in shape.not_negative if shape.fields[name] == _DOUBLE]
-    whole = [name for name in shape.not_negative if shape.fields[name] != _DOUBLE]
+    numbers = [field.name for field in shape.fields if field.not_negative and field.type is ColumnType.DOUBLE]
+    whole = [field.name for field in shape.fields if field.not_negative and field.type is not ColumnType.DOUBLE]
     return [
         Rule("empty", value.isNull() | (f.octet_length(value) == 0)),
         Rule("too_large", f.octet_length(value) > VALUE_BYTES_MAX),

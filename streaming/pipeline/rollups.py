@@ -16,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyarrow import compute as pc
 from pyarrow import dataset as ds
 
-from streaming.contract.schemas import (
+from streaming.contract import (
     BROKER_LOAD,
     BROKER_LOAD_DAILY,
     BROKER_LOAD_HOURLY,
@@ -26,15 +26,12 @@ from streaming.contract.schemas import (
     PARTITION_LOAD_DAILY,
     Table,
 )
+from streaming.contract.rates import RATE_NAMES, RATES, REPLICA_RATES
+from streaming.contract.records import BROKER_STATES, REPLICA_STATES
 from streaming.settings import HOUR_MS, Settings
 from streaming.tables import create_table, row_schema, table_uri, to_ms, utc
 
 DAY_MS = 24 * HOUR_MS
-
-_MEANS = (
-    "bytes_in_per_sec", "bytes_out_per_sec", "messages_in_per_sec", "replication_bytes_in_per_sec",
-    "replication_bytes_out_per_sec", "reassignment_bytes_in_per_sec", "reassignment_bytes_out_per_sec",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +58,11 @@ class Rollup:
 
 def _of_brokers(target: Table, period_ms: int) -> Rollup:
     return Rollup(
-        BROKER_LOAD, target, period_ms, means=_MEANS, sums=("covered_ms",),
-        maxima=(("bytes_in_per_sec_max", "bytes_in_per_sec_max"), ("bytes_out_per_sec_max", "bytes_out_per_sec")),
-        lasts=("rack", "log_dir_used_bytes", "log_dir_usable_bytes"),
+        BROKER_LOAD, target, period_ms, means=RATE_NAMES, sums=("covered_ms",),
+        maxima=tuple(
+            (rate.maximum, rate.maximum if rate.has_sample_max else rate.name) for rate in RATES if rate.has_period_max
+        ),
+        lasts=tuple(field.name for field in BROKER_STATES),
     )  # fmt: skip
 
 
@@ -71,9 +70,10 @@ ROLLUPS = (
     _of_brokers(BROKER_LOAD_HOURLY, HOUR_MS),
     _of_brokers(BROKER_LOAD_DAILY, DAY_MS),
     Rollup(
-        PARTITION_LOAD, PARTITION_LOAD_DAILY, DAY_MS, means=_MEANS[:3], sums=("covered_ms",),
-        maxima=(("bytes_in_per_sec_max", "bytes_in_per_sec"), ("bytes_out_per_sec_max", "bytes_out_per_sec")),
-        lasts=("role", "size_bytes"),
+        PARTITION_LOAD, PARTITION_LOAD_DAILY, DAY_MS,
+        means=tuple(rate.name for rate in REPLICA_RATES), sums=("covered_ms",),
+        maxima=tuple((rate.maximum, rate.name) for rate in REPLICA_RATES if rate.has_period_max),
+        lasts=tuple(field.name for field in REPLICA_STATES),
     ),
     Rollup(
         GROUP_LAG, GROUP_LAG_DAILY, DAY_MS, means=("lag_records_mean",),

@@ -18,22 +18,12 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from streaming.cluster.clients import spark_options
-from streaming.contract.schemas import RECORD_VERSION
+from streaming.contract import RECORD_VERSION
+from streaming.contract.records import BYTE_RATE, CONSUMER_LAG, EVENT_TIME_MIN_MS, FOREIGN_BYTE_RATE, RecordShape
 from streaming.pipeline import sums
 from streaming.pipeline.adapters import PARSERS, Context, Misfit, Record
-from streaming.pipeline.records import (
-    BYTE_RATE,
-    CONSUMER_LAG,
-    EVENT_TIME_MIN_MS,
-    FOREIGN_BYTE_RATE,
-    KAFKA_COLUMNS,
-    VALUE_BYTES_MAX,
-    RecordShape,
-    accepted,
-    judged,
-    rejected,
-    schema_of,
-)
+from streaming.pipeline.records import KAFKA_COLUMNS, VALUE_BYTES_MAX, accepted, judged, rejected
+from streaming.pipeline.spark_types import record_schema
 from streaming.pipeline.windows import LAG_SUMS, LOAD_SUMS, sums_of_one
 from streaming.settings import PipelineSettings, Settings
 
@@ -79,7 +69,7 @@ def sums_of(raw: DataFrame, settings: Settings, side: Side) -> DataFrame:
     raw = raw.select("timestamp", "value")
     found = sums_of_one(side.sums)
     if settings.pipeline.python_on_executors:
-        columns = from_arrow_schema(side.sums.schema(to_arrow_schema(schema_of(side.shape))))
+        columns = from_arrow_schema(side.sums.schema(to_arrow_schema(record_schema(side.shape))))
         some_summed = raw.mapInArrow(summing(settings.pipeline, side), StructType(raw.schema.fields + columns.fields))
         raw = some_summed.select(
             "timestamp", "value", f.struct(*columns.names).alias("sums"), f.col("sample_count").alias("samples")
@@ -94,7 +84,7 @@ def summing(settings: PipelineSettings, side: Side) -> "partial[Iterator[pa.Reco
     """What is done with Arrow's batches of `timestamp` and `value` on the executors."""
     shape, of_side, window_ms = side.shape, side.sums, settings.window_ms
     fitting = sums.Fitting(
-        to_arrow_schema(schema_of(shape)), shape.required, shape.together, shape.not_negative, shape.greatest,
+        to_arrow_schema(record_schema(shape)), shape.required, shape.together, shape.not_negative, shape.greatest,
         RECORD_VERSION, EVENT_TIME_MIN_MS, settings.clock_skew_max_ms,
     )  # fmt: skip
     return partial(sums.summed, fitting=fitting, sums=of_side, window_ms=window_ms)

@@ -11,7 +11,7 @@ from pyarrow import compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from streaming.contract.schemas import GROUP_LAG, Table
+from streaming.contract import GROUP_LAG, Table
 from streaming.pipeline.delta_tables import TooManyRows, WindowTable, finalize_spark, shaped, upsert_spark
 from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.pipeline.lateness import CountedSamples

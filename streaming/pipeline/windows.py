@@ -8,28 +8,31 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from streaming.contract.rates import BYTES_IN, RATE_NAMES, SAMPLE_MAXIMA
+from streaming.contract.records import (
+    BROKER_STATES,
+    COMMITTED_OFFSET,
+    GROUP_STATES,
+    LAG_RECORDS,
+    LOG_END_OFFSET,
+    REPLICA_STATES,
+)
 from streaming.pipeline.records import record_field
 from streaming.pipeline.sums import AUDIT, TIME, Sums, first, known_ms, maximum, weight
 from streaming.settings import PipelineSettings
 
-RATES = (
-    "bytes_in_per_sec", "bytes_out_per_sec", "messages_in_per_sec", "replication_bytes_in_per_sec",
-    "replication_bytes_out_per_sec", "reassignment_bytes_in_per_sec", "reassignment_bytes_out_per_sec",
-)  # fmt: skip
-NEWEST_LOAD = ("role", "size_bytes", "rack", "log_dir_used_bytes", "log_dir_usable_bytes")
-NEWEST_LAG = (
-    "committed_offset", "log_end_offset", "log_start_offset", "lag_records", "member_id", "client_id", "group_state",
-    "generation_id",
-)  # fmt: skip
+NEWEST_LOAD = tuple(field.name for field in (*REPLICA_STATES, *BROKER_STATES))
+NEWEST_LAG = tuple(field.name for field in GROUP_STATES)
+OLDEST_LAG = (COMMITTED_OFFSET.name, LOG_END_OFFSET.name)
 
 LOAD_SUMS = Sums(
     keys=("kafka_cluster", "broker", "topic", "partition"),
-    weighted=RATES, maxima=("bytes_in_per_sec",), newest=NEWEST_LOAD, oldest=(),
+    weighted=RATE_NAMES, maxima=SAMPLE_MAXIMA, newest=NEWEST_LOAD, oldest=(),
 )  # fmt: skip
 """Of byte rates; broker totals are the groups whose topic is null."""
 LAG_SUMS = Sums(
     keys=("kafka_cluster", "group", "topic", "partition"),
-    weighted=(), maxima=("lag_records",), newest=NEWEST_LAG, oldest=("committed_offset", "log_end_offset"),
+    weighted=(), maxima=(LAG_RECORDS.name,), newest=NEWEST_LAG, oldest=OLDEST_LAG,
 )  # fmt: skip
 
 
@@ -49,8 +52,8 @@ def sums_of_one(sums: Sums) -> dict[str, SparkColumn]:
 def load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
     """Sums of byte rates by window, broker and replica."""
     found = _windowed(rows, LOAD_SUMS, settings)
-    means = {name: f.try_divide(f.col(weight(name)), f.col(known_ms(name))) for name in RATES}
-    covered = f.coalesce(known_ms("bytes_in_per_sec"), f.lit(0)).alias("covered_ms")
+    means = {name: f.try_divide(f.col(weight(name)), f.col(known_ms(name))) for name in RATE_NAMES}
+    covered = f.coalesce(known_ms(BYTES_IN.name), f.lit(0)).alias("covered_ms")
     with_means = found.select("*", *(mean.alias(name) for name, mean in means.items()), covered)
     return with_means.drop(*LOAD_SUMS.added())
 

@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 
 from streaming import tables
-from streaming.contract.schemas import TABLES
+from streaming.contract import TABLES
 from streaming.errors import TableUnavailable
 from streaming.tables.places import local_folder
 

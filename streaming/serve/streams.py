@@ -10,7 +10,7 @@ from operator import itemgetter
 from pyarrow import compute as pc
 
 from streaming import tables
-from streaming.contract.schemas import TABLES
+from streaming.contract import TABLES
 from streaming.serve.heartbeats import TIME, Beats, first_beat
 from streaming.serve.reading import TableReader, TableState
 from streaming.settings import Settings

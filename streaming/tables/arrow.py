@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from streaming.contract.schemas import ColumnType, Table
+from streaming.contract import ColumnType, Table
 
 ARROW_TYPES: dict[ColumnType, pa.DataType] = {
     ColumnType.STRING: pa.string(),

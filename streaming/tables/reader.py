@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyarrow import compute as pc
 
-from streaming.contract.schemas import TABLES, ColumnType
+from streaming.contract import TABLES, ColumnType
 from streaming.errors import TableUnavailable
 from streaming.tables.arrow import ARROW_TYPES, arrow_schema
 from streaming.tables.places import local_folder

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from streaming.contract.schemas import TABLES, Table
+from streaming.contract import TABLES, Table
 from streaming.errors import TableUnavailable
 from streaming.tables.arrow import arrow_schema, row_schema
 from streaming.tables.places import local_folder

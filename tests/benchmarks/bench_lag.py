@@ -29,7 +29,7 @@ from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.collect.groups import BATCH, GroupSampler
 from streaming.collect.run import Collector
-from streaming.contract.schemas import TABLES
+from streaming.contract import TABLES
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.serve.groups import verdicts_by_group
 from streaming.serve.reading import TableReader

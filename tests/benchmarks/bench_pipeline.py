@@ -34,9 +34,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from streaming import tables
 from streaming.cluster import clients as kafka_clients
+from streaming.contract.records import BYTE_RATE
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.pipeline.queries import start_queries
-from streaming.pipeline.records import BYTE_RATE, accepted, judged
+from streaming.pipeline.records import accepted, judged
 from streaming.pipeline.run import stop_queries
 from streaming.pipeline.session import build_session
 from streaming.pipeline.sources import BYTE_RATES, kafka_options, sums_of

@@ -10,7 +10,7 @@ from assignor_core.execution.caution import Outcome
 from assignor_core.plan import Movement, Plan, plan_to_json
 from streaming import tables
 from streaming.commands.status import read_status
-from streaming.contract.schemas import TABLES
+from streaming.contract import TABLES
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.errors import UsageProblem

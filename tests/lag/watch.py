@@ -14,7 +14,7 @@ from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.records import byte_rate_records, consumer_lag_records
-from streaming.contract.schemas import TABLES
+from streaming.contract import TABLES
 from streaming.settings import Settings
 from streaming.views.group_lag import COLUMNS, judge
 from tests.lag.windows import LoadWindows, Windows

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming import tables
-from streaming.contract.schemas import BROKER_LOAD
+from streaming.contract import BROKER_LOAD
 from streaming.pipeline.delta_tables import TooManyRows, WindowTable, create_window_table, fullest
 from tests.serve.synthetic import Synthetic
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.contract.schemas import TABLES, Table
+from streaming.contract import TABLES, Table
 from streaming.runtime.jars import PROJECT_ROOT
 
 DOCS = PROJECT_ROOT / "docs"

@@ -9,11 +9,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from streaming import tables
+from streaming.contract.records import COUNTER_MAX, FOREIGN_BYTE_RATE
 from streaming.errors import UsageProblem
 from streaming.pipeline import queries
 from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
-from streaming.pipeline.records import COUNTER_MAX, FOREIGN_BYTE_RATE, schema_of
 from streaming.pipeline.session import check_file_systems
+from streaming.pipeline.spark_types import record_schema
 from streaming.settings import PipelineSettings, Settings, StorageSettings
 from tests.pipeline.test_records import KAFKA_TIME
 from tests.pipeline.test_windows import lag_record, load_record, session
@@ -47,7 +48,7 @@ def test_the_greatest_counters_give_a_rate_that_is_a_number(session: SparkSessio
         load_record(1, None, offset_ms, bytes_in_total=COUNTER_MAX * (offset_ms % 2), bytes_in_per_sec=None)
         for offset_ms in range(1, 1_000)
     ]
-    fields = schema_of(FOREIGN_BYTE_RATE)
+    fields = record_schema(FOREIGN_BYTE_RATE)
     whole = [{name: record.get(name) for name in fields.names} for record in told]
     rows = session.createDataFrame(whole, fields).withColumn("event_time", f.timestamp_millis("event_time_ms"))
     windows = mixed_load_windows(rows.withColumn("foreign", f.lit(True)), PipelineSettings(window_ms=10_000))

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming import tables
-from streaming.contract.schemas import BROKER_LOAD, PIPELINE_BATCH
+from streaming.contract import BROKER_LOAD, PIPELINE_BATCH
 from streaming.pipeline.delta_tables import WindowTable, create_window_table
 from streaming.pipeline.maintenance import Maintenance
 from streaming.settings import Settings

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from streaming import tables
 from streaming.commands.sql import run_query
-from streaming.contract.schemas import BROKER_LOAD, TABLES
+from streaming.contract import BROKER_LOAD, TABLES
 from streaming.pipeline.maintenance import Maintenance
 from streaming.runtime.jars import PROJECT_ROOT
 from tests.pipeline.test_windows import session

@@ -7,16 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from streaming.pipeline.records import (
-    BYTE_RATE,
-    CONSUMER_LAG,
-    COUNTER_MAX,
-    FOREIGN_BYTE_RATE,
-    VALUE_BYTES_MAX,
-    accepted,
-    judged,
-    rejected,
-)
+from streaming.contract.records import BYTE_RATE, CONSUMER_LAG, COUNTER_MAX, FOREIGN_BYTE_RATE
+from streaming.pipeline.records import VALUE_BYTES_MAX, accepted, judged, rejected
 from tests.pipeline.test_windows import BASE_MS, lag_record, load_record, session
 
 pytestmark = pytest.mark.spark

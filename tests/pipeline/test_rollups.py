@@ -11,7 +11,7 @@ from hypothesis import settings as example_count
 from hypothesis import strategies as st
 
 from streaming import tables
-from streaming.contract.schemas import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD
+from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.rollups import DAY_MS, HOUR_MS, ROLLUPS, rolled_up
 from streaming.settings import Settings

@@ -15,8 +15,9 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from streaming.contract.records import BYTE_RATE, CONSUMER_LAG, RecordShape
 from streaming.pipeline import sums
-from streaming.pipeline.records import BYTE_RATE, CONSUMER_LAG, RecordShape, judged
+from streaming.pipeline.records import judged
 from streaming.pipeline.sources import BYTE_RATES, LAGS, Side, summing
 from streaming.settings import Settings
 from tests.pipeline.test_records import KAFKA_SCHEMA, KAFKA_TIME, LOADS, SKEW_MS, value
@@ -49,7 +50,7 @@ def run(values: list[bytes | None], side: Side = BYTE_RATES) -> tuple[list[Recor
 
 def odd_values(shape: RecordShape, plain: Record, chance: random.Random) -> Iterator[bytes]:
     """Records with an odd word as the value of a field, twice the same field, odd bytes or ends."""
-    fields = [*shape.fields, "added_later"]
+    fields = [*shape.field_names(), "added_later"]
     for name in fields:
         for word in ODD:
             rest = {key: kept for key, kept in plain.items() if key != name}
@@ -108,7 +109,7 @@ def test_what_is_sure_fits_in_spark_too_and_reads_the_same(
         for sample in samples.to_pylist():
             sure += 1
             assert by_spark[offset]["reason"] is None, one
-            assert sample == {name: by_spark[offset]["record"][name] for name in side.shape.fields}, one
+            assert sample == {name: by_spark[offset]["record"][name] for name in side.shape.field_names()}, one
     fit_in_spark = sum(row["reason"] is None for row in by_spark.values())
     assert fit_in_spark * 0.59 < sure <= fit_in_spark
 
@@ -188,5 +189,5 @@ def test_executors_need_nothing_of_this_package() -> None:
 def test_the_shapes_are_what_arrow_is_told() -> None:
     for side, shape in ((BYTE_RATES, BYTE_RATE), (LAGS, CONSUMER_LAG)):
         fitting = summing(PIPELINE, side).keywords["fitting"]
-        assert fitting.schema.names == list(shape.fields)
+        assert fitting.schema.names == list(shape.field_names())
         assert fitting.required == shape.required

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import tables
 from streaming.cluster.clients import admin_client
-from streaming.contract.schemas import Table
+from streaming.contract import Table
 from streaming.pipeline import queries as queries_module
 from streaming.pipeline import window_writer
 from streaming.pipeline.delta_tables import WindowTable

@@ -10,7 +10,7 @@ import yaml
 
 from streaming.cli import COMMANDS
 from streaming.commands.sql import run_query
-from streaming.contract.schemas import TABLES
+from streaming.contract import TABLES
 from streaming.settings import Settings
 from streaming.tables import create_table
 from tests.serve.synthetic import NOW_MS, Synthetic, skewed_cluster

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streaming.contract.schemas import RECORD_VERSION
+from streaming.contract import RECORD_VERSION
 
 Record = dict[str, Any]
 

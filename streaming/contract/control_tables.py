@@ -1,0 +1,161 @@
+"""Tables of control: decisions, plans, movements, executions, the lease, and what people want of a broker."""
+
+from assignor_core.resources import REPORTED
+from streaming.contract.columns import CLUSTER, Column, ColumnType, Table, flag, integer, long, number, text, timestamp
+
+
+def _by_resource(**comments: str) -> tuple[Column, ...]:
+    """Ratios of every resource whose balance counts: one column for each suffix, with its comment."""
+    return tuple(
+        number(f"{resource}_{suffix}", f"{resource}: {comment}, ratio")
+        for resource in REPORTED
+        for suffix, comment in comments.items()
+    )
+
+
+DECISION = Table(
+    "decision",
+    "One row per evaluation of the trigger, with its reason, why nothing was done included",
+    ("decision_id",),
+    "decided_at",
+    (
+        text("decision_id", "Id of the evaluation", nullable=False),
+        CLUSTER,
+        timestamp("decided_at", "When it was decided, UTC", nullable=False),
+        timestamp("window_end", "End of the newest closed window looked at, UTC; null where there was none"),
+        text("verdict", "plan or hold", nullable=False),
+        text("reason", "Why, one word of a fixed list", nullable=False),
+        text("detail", "The reason in a sentence with its figures", nullable=False),
+        text("resource", "Resource that decided; null where none did"),
+        number("max_over_mean", "max/mean of that resource in the newest window, ratio"),
+        number("threshold_enter", "Threshold above which skew begins, ratio"),
+        number("threshold_exit", "Threshold below which skew ends, ratio"),
+        flag("breached", "Whether the cluster counts as skewed after this evaluation", nullable=False),
+        timestamp("breach_started_at", "Since when it counts as skewed, UTC; null where it does not"),
+        number("completeness_ratio", "Brokers that reported in the newest window / brokers expected, 0 to 1"),
+        integer("brokers_expected", "Brokers alive in the cluster's metadata"),
+        integer("brokers_reporting", "Brokers with samples in the newest window"),
+        timestamp("cooldown_end_at", "Until when the cooldown runs, UTC; null where none runs"),
+        text("mode", "observe, propose or apply", nullable=False),
+        text("plan_id", "Plan that came of it; null where none did"),
+        text("skew_json", "All skew figures of the newest window, JSON object by resource"),
+        text("state_json", "State of the trigger after this evaluation, JSON", nullable=False),
+    ),
+)
+
+PLAN = Table(
+    "plan",
+    "Plans, content-addressed: what is executed is what stands here",
+    ("plan_id",),
+    "created_at",
+    (
+        text("plan_id", "Hash of the plan's content", nullable=False),
+        CLUSTER,
+        timestamp("created_at", "When it was made, UTC", nullable=False),
+        timestamp("expires_at", "After this it is refused, UTC", nullable=False),
+        text("decision_id", "Evaluation that asked for it; null where a person did"),
+        text("mode", "observe, propose or apply", nullable=False),
+        timestamp("window_start", "Start of the oldest window planned on, UTC"),
+        timestamp("window_end", "End of the newest window planned on, UTC"),
+        integer("movement_count", "Partitions that change", nullable=False),
+        integer("leader_movement_count", "Of those, changes of leader only", nullable=False),
+        long("bytes_to_move", "Bytes to be copied between brokers", nullable=False),
+        long("planning_ms", "Time the planner took, ms", nullable=False),
+        *_by_resource(
+            max_over_mean_before="max/mean over brokers before the plan",
+            max_over_mean_after="max/mean that the plan promises",
+            lower_bound="no placement can have a smaller max/mean",
+        ),
+        text("plan_json", "The whole plan as the command `plan` prints it", nullable=False),
+    ),
+)
+
+MOVEMENT = Table(
+    "movement",
+    "Partitions that a plan changes",
+    ("plan_id", "sequence"),
+    "created_at",
+    (
+        text("plan_id", "Plan", nullable=False),
+        integer("sequence", "Order within the plan, from 0", nullable=False),
+        timestamp("created_at", "When the plan was made, UTC", nullable=False),
+        text("topic", "Topic", nullable=False),
+        integer("partition", "Partition number", nullable=False),
+        text("kind", "leader (order of replicas only) or replica", nullable=False),
+        Column("old_replicas", ColumnType.INTEGER_LIST, "Replicas before, preferred leader first", nullable=False),
+        Column("new_replicas", ColumnType.INTEGER_LIST, "Replicas after, preferred leader first", nullable=False),
+        long("bytes_to_move", "Bytes to be copied", nullable=False),
+        text("reason", "Why it is in the plan", nullable=False),
+    ),
+)
+
+EXECUTION = Table(
+    "execution",
+    "Journal of executions, append only: one row per event",
+    ("execution_id", "sequence"),
+    "event_time",
+    (
+        text("execution_id", "One carrying out of a plan", nullable=False),
+        integer("sequence", "Order of events within the execution, from 0", nullable=False),
+        text("plan_id", "Plan that is carried out", nullable=False),
+        CLUSTER,
+        timestamp("event_time", "When it happened, UTC", nullable=False),
+        text(
+            "event",
+            "approved, refused, started, submitted, progress, electing, paused, resumed, done, swept, measured, "
+            "abort_requested, aborted",
+            nullable=False,
+        ),
+        text("detail", "What happened, in a sentence", nullable=False),
+        integer("movements_total", "Partitions that the plan changes", nullable=False),
+        integer("movements_done", "Partitions that have reached their new replicas", nullable=False),
+        long("bytes_total", "Bytes that the plan copies", nullable=False),
+        long("bytes_moved", "Bytes copied so far", nullable=False),
+        long("throttle_bytes_per_sec", "Replication throttle that is set, bytes/s; null where none"),
+        Column("throttled_brokers", ColumnType.INTEGER_LIST, "Brokers that bear a throttle of ours; null where none"),
+        *_by_resource(
+            max_over_mean_before="max/mean over brokers before the plan",
+            max_over_mean_predicted="max/mean that the plan promises",
+            max_over_mean_measured="max/mean once it has settled, set by the event measured",
+        ),
+        number("produce_p99_ms_before", "Slowest broker's p99 of produce requests at the start, ms; null if unknown"),
+        flag("in_windows_only", "True where movements are submitted in maintenance windows only: by mode apply"),
+        text("owner", "Process that carries it out: host and process id", nullable=False),
+    ),
+)
+
+LEASE = Table(
+    "lease",
+    "Who may change the cluster: one row per cluster, replaced at each renewal",
+    ("kafka_cluster",),
+    "renewed_at",
+    (
+        CLUSTER,
+        long("sequence", "Counts renewals and changes of holder; each number is written once", nullable=False),
+        text("owner", "Process that holds it: host and process id", nullable=False),
+        text("owner_namespace", "Boot, process and time namespace of the owner; null where it can't be told"),
+        long("owner_started_ms", "When that process started, ms since that boot; null where it can't be told"),
+        timestamp("renewed_at", "When it was renewed, by the owner's clock, UTC", nullable=False),
+        long("ttl_ms", "How long it holds without renewal, ms", nullable=False),
+        Column("released", ColumnType.BOOLEAN, "True once its owner has given it back", nullable=False),
+    ),
+    # Renewed every few seconds: its history is of no use and must not grow.
+    {
+        "delta.logRetentionDuration": "interval 1 hours",
+        "delta.deletedFileRetentionDuration": "interval 1 hours",
+    },
+)
+
+BROKER_INTENT = Table(
+    "broker_intent",
+    "What people want of a broker, append only: the newest row of a broker holds",
+    ("kafka_cluster", "broker", "event_time"),
+    "event_time",
+    (
+        CLUSTER,
+        integer("broker", "Broker id", nullable=False),
+        timestamp("event_time", "When it was said, UTC", nullable=False),
+        text("intent", "drain: it must end empty and get nothing; use: it takes its share", nullable=False),
+        text("by", "Who said so: host and process id", nullable=False),
+    ),
+)

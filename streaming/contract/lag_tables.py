@@ -1,0 +1,91 @@
+"""Tables of consumer groups: offsets and lag in windows and by the day, and rebalances."""
+
+from streaming.contract.columns import CLUSTER, Table, integer, long, number, text, timestamp
+from streaming.contract.periods import PERIOD, PERIOD_AUDIT, WINDOW, WINDOW_AUDIT
+from streaming.contract.records import (
+    CLIENT_ID,
+    COMMITTED_OFFSET,
+    GENERATION_ID,
+    GROUP_STATE,
+    LAG_RECORDS,
+    LOG_END_OFFSET,
+    LOG_START_OFFSET,
+    MEMBER_ID,
+    PARTITION_READ,
+    TOPIC_READ,
+)
+
+PARTITION_OF_GROUP = (
+    text("group_id", "Consumer group", nullable=False),
+    TOPIC_READ.column("Topic"),
+    PARTITION_READ.column("Partition number"),
+)
+"""What identifies a partition that a group reads."""
+
+GROUP_LAG = Table(
+    "group_lag",
+    "Offsets and lag of each consumer group and partition in each window",
+    ("kafka_cluster", "window_start", "group_id", "topic", "partition"),
+    "window_start",
+    (
+        CLUSTER,
+        *WINDOW,
+        *PARTITION_OF_GROUP,
+        COMMITTED_OFFSET.column("Committed offset at the newest sample; null where none was committed"),
+        LOG_END_OFFSET.column("Log end offset at the newest sample"),
+        LOG_START_OFFSET.column("Log start offset at the newest sample"),
+        LAG_RECORDS.column("Records behind at the newest sample; null where unknown"),
+        LAG_RECORDS.column("Highest lag of the window, records", suffix="_max"),
+        COMMITTED_OFFSET.column("Committed offset at the oldest sample of the window", suffix="_first"),
+        LOG_END_OFFSET.column("Log end offset at the oldest sample of the window", suffix="_first"),
+        MEMBER_ID.column("Member that owned the partition at the newest sample; null where none"),
+        CLIENT_ID.column("Client id of that member"),
+        GROUP_STATE.column("State of the group at the newest sample, Kafka's name"),
+        GENERATION_ID.column("Generation of the group at the newest sample; null where unknown"),
+        *WINDOW_AUDIT,
+    ),
+)
+
+GROUP_LAG_DAILY = Table(
+    "group_lag_daily",
+    "Offsets and lag of each consumer group and partition by the day (UTC), made of group_lag once the day is over",
+    ("kafka_cluster", "period_start", "group_id", "topic", "partition"),
+    "period_start",
+    (
+        CLUSTER,
+        *PERIOD,
+        *PARTITION_OF_GROUP,
+        COMMITTED_OFFSET.column("Committed offset at the beginning; null where none was committed", suffix="_first"),
+        COMMITTED_OFFSET.column("Committed offset at the end"),
+        LOG_END_OFFSET.column("Log end offset at the beginning", suffix="_first"),
+        LOG_END_OFFSET.column("Log end offset at the end"),
+        LAG_RECORDS.column("Records behind at the end; null where never known"),
+        number("lag_records_mean", "Mean over the windows of the records behind"),
+        LAG_RECORDS.column("Highest lag of the day, records", suffix="_max"),
+        *PERIOD_AUDIT,
+    ),
+)
+
+GROUP_EVENT = Table(
+    "group_event",
+    "Rebalances of consumer groups, told from a closed window of group_lag and the one before",
+    ("kafka_cluster", "window_start", "group_id"),
+    "window_start",
+    (
+        CLUSTER,
+        timestamp("window_start", "Window in which it was seen, start, UTC", nullable=False),
+        text("group_id", "Consumer group", nullable=False),
+        long("after_ms", "Sample before it, ms since 1970 UTC: the rebalance began later", nullable=False),
+        long("until_ms", "Sample after it, ms since 1970 UTC: what it led to was seen then", nullable=False),
+        text("cause", "Why, one of a fixed list, as far as it can be told", nullable=False),
+        GROUP_STATE.column("State of the group at the sample after it, Kafka's name"),
+        GENERATION_ID.column("Generation of the group at the sample after it; null where unknown"),
+        integer("rebalances", "Rebalances between the samples, at least", nullable=False),
+        integer("members", "Members that own partitions at the sample after it", nullable=False),
+        text("members_in_json", "Member ids that came, JSON array", nullable=False),
+        text("members_out_json", "Member ids that went, JSON array", nullable=False),
+        integer("restarts", "Members that went and came back as another process", nullable=False),
+        integer("partitions_moved", "Partitions that went to another member", nullable=False),
+        integer("partitions_unowned", "Partitions without an owner at the sample after it", nullable=False),
+    ),
+)

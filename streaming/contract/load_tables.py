@@ -1,0 +1,124 @@
+"""Tables of load: windows by replica and by broker, and the hours and days made of them."""
+
+from streaming.contract.columns import CLUSTER, Column, Table, long, number
+from streaming.contract.periods import PERIOD, PERIOD_AUDIT, WINDOW, WINDOW_AUDIT
+from streaming.contract.rates import RATES, Rate
+from streaming.contract.records import (
+    BROKER,
+    LOG_DIR_USABLE_BYTES,
+    LOG_DIR_USED_BYTES,
+    PARTITION,
+    RACK,
+    ROLE,
+    SIZE_BYTES,
+    TOPIC,
+)
+
+
+def _period_columns(rate: Rate, comment: str, comment_of_maximum: str) -> tuple[Column, ...]:
+    """Mean of a rate over an hour or a day, and its highest where that is kept."""
+    maximum = (number(rate.maximum, comment_of_maximum),) if rate.has_period_max else ()
+    return number(rate.name, comment), *maximum
+
+
+def _broker_maximum_comment(rate: Rate) -> str:
+    what = "single sample" if rate.has_sample_max else "window"
+    return f"Highest {what} of it, {rate.unit}"
+
+
+REPLICA = (
+    BROKER.column("Broker id that hosts the replica"),
+    TOPIC.column("Topic", required=True),
+    PARTITION.column("Partition number", required=True),
+)
+"""What identifies a replica."""
+
+PARTITION_LOAD = Table(
+    "partition_load",
+    "Load of each replica in each window: what clients write and read on a leader, what a follower replicates",
+    ("kafka_cluster", "window_start", "broker", "topic", "partition"),
+    "window_start",
+    (
+        CLUSTER,
+        *WINDOW,
+        *REPLICA,
+        ROLE.column("leader or follower, as last seen in the window", required=True),
+        *(number(rate.name, rate.of_replica.window) for rate in RATES if rate.of_replica),
+        SIZE_BYTES.column("Log size of the replica at the newest sample, bytes"),
+        long("covered_ms", "Milliseconds of the window for which the write rate is known", nullable=False),
+        *WINDOW_AUDIT,
+    ),
+)
+
+BROKER_LOAD = Table(
+    "broker_load",
+    "Load of each broker in each window, client, replication and reassignment traffic kept apart",
+    ("kafka_cluster", "window_start", "broker"),
+    "window_start",
+    (
+        CLUSTER,
+        *WINDOW,
+        BROKER.column("Broker id"),
+        RACK.column("Rack of the broker; null where none is set"),
+        *(number(rate.name, rate.window_comment) for rate in RATES),
+        *(
+            number(rate.maximum, f"Highest single sample of {rate.name} in the window, {rate.unit}")
+            for rate in RATES
+            if rate.has_sample_max
+        ),
+        LOG_DIR_USED_BYTES.column("Bytes of replica logs on its disks at the newest sample"),
+        LOG_DIR_USABLE_BYTES.column("Bytes still free on its disks at the newest sample; null where unknown"),
+        long("covered_ms", "Milliseconds of the window for which the write rate is known", nullable=False),
+        *WINDOW_AUDIT,
+    ),
+)
+
+_BROKER_PERIOD = (
+    CLUSTER,
+    *PERIOD,
+    BROKER.column("Broker id"),
+    RACK.column("Rack of the broker, as last known; null where none is set"),
+    *(column for rate in RATES for column in _period_columns(rate, rate.period_comment, _broker_maximum_comment(rate))),
+    LOG_DIR_USED_BYTES.column("Bytes of replica logs on its disks at the end"),
+    LOG_DIR_USABLE_BYTES.column("Bytes still free on its disks at the end; null where unknown"),
+    long("covered_ms", "Milliseconds for which the write rate is known", nullable=False),
+    *PERIOD_AUDIT,
+)
+
+BROKER_LOAD_HOURLY = Table(
+    "broker_load_hourly",
+    "Load of each broker by the hour, made of broker_load once the hour is over, kept when the windows are gone",
+    ("kafka_cluster", "period_start", "broker"),
+    "period_start",
+    _BROKER_PERIOD,
+)
+
+BROKER_LOAD_DAILY = Table(
+    "broker_load_daily",
+    "Load of each broker by the day (UTC), made of broker_load once the day is over, kept when the windows are gone",
+    ("kafka_cluster", "period_start", "broker"),
+    "period_start",
+    _BROKER_PERIOD,
+)
+
+PARTITION_LOAD_DAILY = Table(
+    "partition_load_daily",
+    "Load of each replica by the day (UTC), made of partition_load once the day is over",
+    ("kafka_cluster", "period_start", "broker", "topic", "partition"),
+    "period_start",
+    (
+        CLUSTER,
+        *PERIOD,
+        *REPLICA,
+        ROLE.column("leader or follower, as last seen on that day", required=True),
+        *(
+            column
+            for rate in RATES
+            if rate.of_replica
+            for column in _period_columns(rate, rate.of_replica.day, f"Highest window of it, {rate.unit}")
+        ),
+        SIZE_BYTES.column("Log size of the replica at the end of the day, bytes"),
+        long("covered_ms", "Milliseconds for which the write rate is known", nullable=False),
+        *PERIOD_AUDIT,
+    ),
+)

@@ -1,0 +1,149 @@
+"""The records of both input topics: each field once, with its type, its unit, its meaning and its range.
+
+Producers of their own write these; the pipeline checks them by the same fields, and the tables' columns are made of
+them. A field that is not `required` may be null or absent: an unknown figure is null, never 0.
+"""
+
+from dataclasses import dataclass
+
+from streaming.contract.columns import Column, ColumnType
+from streaming.contract.rates import RATES
+
+RECORD_VERSION = 1
+"""`v` of every record on the two input topics."""
+RATE_MAX = 1e15
+"""A petabyte a second. Sums over a window must never become infinite or overflow: the query would die of them, at each
+start again.
+"""
+COUNTER_MAX = 1e21
+"""A petabyte a second for ten days. A counter's growth is multiplied before it is divided by its time."""
+INTERVAL_MAX_MS = 30 * 86_400_000
+OFFSET_MAX = 10**18
+"""Offsets and lags: one is added to the other, and daily means add up a day of them."""
+EVENT_TIME_MIN_MS = 1_000_000_000_000
+"""September 2001: what is older was not meant in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a record; `unit` is empty where it is no quantity."""
+
+    name: str
+    type: ColumnType
+    unit: str
+    meaning: str
+    required: bool = False
+    not_negative: bool = False
+    most: float | None = None
+    """The record is rejected where the value is greater; None: no limit of its own."""
+
+    def column(self, comment: str, *, suffix: str = "", required: bool | None = None) -> Column:
+        """A table's column of the same type; `required` where the table differs from the record."""
+        must_be_there = self.required if required is None else required
+        return Column(f"{self.name}{suffix}", self.type, comment, nullable=not must_be_there)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordShape:
+    """Fields of one topic's records.
+
+    Of `together` all must be there or none: a replica without its partition is no row of any table.
+    """
+
+    fields: tuple[Field, ...]
+    together: tuple[str, ...] = ()
+
+    def field_names(self) -> tuple[str, ...]:
+        """All fields, in order."""
+        return tuple(field.name for field in self.fields)
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Fields that must be there."""
+        return tuple(field.name for field in self.fields if field.required)
+
+    @property
+    def not_negative(self) -> tuple[str, ...]:
+        """Fields that must not be below zero."""
+        return tuple(field.name for field in self.fields if field.not_negative)
+
+    @property
+    def greatest(self) -> tuple[tuple[str, float], ...]:
+        """(field, most that it may be)."""
+        return tuple((field.name, field.most) for field in self.fields if field.most is not None)
+
+
+_STRING, _LONG, _INTEGER, _DOUBLE = ColumnType.STRING, ColumnType.LONG, ColumnType.INTEGER, ColumnType.DOUBLE
+
+VERSION = Field("v", _INTEGER, "", f"Version of the record: {RECORD_VERSION}", required=True)
+KAFKA_CLUSTER = Field("kafka_cluster", _STRING, "", "Name of the Kafka cluster", required=True)
+EVENT_TIME_MS = Field(
+    "event_time_ms", _LONG, "ms since 1970 UTC", "When it was measured", required=True, not_negative=True
+)
+INTERVAL_MS = Field(
+    "interval_ms", _LONG, "ms", "Time before it that the rates are of", required=True, not_negative=True,
+    most=INTERVAL_MAX_MS,
+)  # fmt: skip
+BROKER = Field("broker", _INTEGER, "", "Broker id", required=True, not_negative=True)
+TOPIC = Field("topic", _STRING, "", "Topic; of byte rates null for a broker's totals")
+PARTITION = Field("partition", _INTEGER, "", "Partition number; null with the topic", not_negative=True)
+ROLE = Field("role", _STRING, "", "leader or follower; null with the topic")
+RACK = Field("rack", _STRING, "", "Rack of the broker")
+SIZE_BYTES = Field("size_bytes", _LONG, "bytes", "Log size of the replica", not_negative=True)
+LOG_DIR_USED_BYTES = Field(
+    "log_dir_used_bytes", _LONG, "bytes", "Replica logs on the broker's disks", not_negative=True
+)
+LOG_DIR_USABLE_BYTES = Field("log_dir_usable_bytes", _LONG, "bytes", "Free on the broker's disks", not_negative=True)
+
+REPLICA_STATES = (ROLE, SIZE_BYTES)
+BROKER_STATES = (RACK, LOG_DIR_USED_BYTES, LOG_DIR_USABLE_BYTES)
+"""What is no rate: a window has it as its newest sample has it. The order is part of the checkpoints."""
+
+RATE_FIELDS = tuple(
+    Field(rate.name, _DOUBLE, rate.unit, rate.meaning, not_negative=True, most=RATE_MAX) for rate in RATES
+)
+COUNTER_FIELDS = tuple(
+    Field(rate.counter, _DOUBLE, rate.counter_unit, f"Since the broker's start, {rate.meaning}", not_negative=True,
+          most=COUNTER_MAX)
+    for rate in RATES
+)  # fmt: skip
+"""In the order of the rates that the windows make of them."""
+
+BYTE_RATE = RecordShape(
+    fields=(
+        VERSION, KAFKA_CLUSTER, BROKER, TOPIC, PARTITION, ROLE, EVENT_TIME_MS, INTERVAL_MS, RACK, *RATE_FIELDS,
+        SIZE_BYTES, LOG_DIR_USED_BYTES, LOG_DIR_USABLE_BYTES,
+    ),
+    together=(TOPIC.name, PARTITION.name, ROLE.name),
+)  # fmt: skip
+"""One replica, or where the topic is null one broker, over the `interval_ms` before `event_time_ms`."""
+
+FOREIGN_BYTE_RATE = RecordShape((*BYTE_RATE.fields, *COUNTER_FIELDS), BYTE_RATE.together)
+"""What the adapters make of other tools' samples."""
+
+
+def _offset(name: str, meaning: str) -> Field:
+    return Field(name, _LONG, "records", meaning, not_negative=True, most=OFFSET_MAX)
+
+
+GROUP = Field("group", _STRING, "", "Consumer group", required=True)
+TOPIC_READ = Field("topic", _STRING, "", "Topic that the group reads", required=True)
+PARTITION_READ = Field("partition", _INTEGER, "", "Partition number", required=True, not_negative=True)
+COMMITTED_OFFSET = _offset("committed_offset", "Committed offset; null where none was committed")
+LOG_END_OFFSET = _offset("log_end_offset", "Log end offset")
+LOG_START_OFFSET = _offset("log_start_offset", "Log start offset")
+LAG_RECORDS = _offset("lag_records", "Records behind; null where unknown")
+MEMBER_ID = Field("member_id", _STRING, "", "Member that owns the partition; null where none")
+CLIENT_ID = Field("client_id", _STRING, "", "Client id of that member")
+GROUP_STATE = Field("group_state", _STRING, "", "State of the group, Kafka's name")
+GENERATION_ID = Field("generation_id", _INTEGER, "", "Generation of the group; null where unknown")
+
+GROUP_STATES = (
+    COMMITTED_OFFSET, LOG_END_OFFSET, LOG_START_OFFSET, LAG_RECORDS, MEMBER_ID, CLIENT_ID, GROUP_STATE, GENERATION_ID,
+)  # fmt: skip
+"""A window has them as its newest sample has them. The order is part of the checkpoints."""
+
+CONSUMER_LAG = RecordShape(
+    fields=(VERSION, KAFKA_CLUSTER, GROUP, TOPIC_READ, PARTITION_READ, EVENT_TIME_MS, *GROUP_STATES)
+)
+"""One group and partition at one moment."""
