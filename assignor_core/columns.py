@@ -1,7 +1,7 @@
 """Which resource each column of a load matrix holds, so that nobody counts columns.
 
 A measured load may change over time and has one column per window. A count does not, and has a single column that
-stands for every window. The columns of a resource lie side by side, in the order of `Resource` and then of windows.
+stands for every window. The columns of a resource lie side by side, in the order of `PLANNED` and then of windows.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.resources import Resource
+from assignor_core.resources import PLANNED, Resource
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +32,7 @@ class Columns:
     """C: the column counts leaders or replicas and measures no load."""
 
     def __post_init__(self) -> None:
-        resources = tuple(r for r in Resource for _ in range(1 if r.is_count else self.windows))
+        resources = tuple(r for r in PLANNED for _ in range(1 if r.is_count else self.windows))
         object.__setattr__(self, "resources", resources)
         object.__setattr__(self, "counts", np.array([resource.is_count for resource in resources]))
 

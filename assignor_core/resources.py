@@ -1,8 +1,10 @@
 """What a broker can be loaded with: the one list of resources, with units, capacities and names for people.
 
 Everything that walks over loads, skews, thresholds or columns by resource asks this module; nobody lists them again.
+To add a resource, add a member and its facts (ARCHITECTURE.md, "To add a resource").
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -25,19 +27,26 @@ class Resource(StrEnum):
     @property
     def is_count(self) -> bool:
         """Whether it is counted from metadata instead of measured."""
-        return self in COUNTS
+        return _FACTS[self].is_count
 
     @property
     def unit(self) -> str:
         """Unit of one broker's figure: `bytes/s`, `bytes` or `partitions`."""
-        if self is Resource.DISK:
-            return "bytes"
-        return "partitions" if self.is_count else "bytes/s"
+        return _FACTS[self].unit
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Figures of a broker's window that add up to it: clients' first, then replication's; none where not measured.
+
+        >>> Resource.BYTES_IN.figures, Resource.LEADERS.figures
+        (('bytes_in_per_sec', 'replication_bytes_in_per_sec'), ())
+        """
+        return _FACTS[self].figures
 
     @property
     def capacity_key(self) -> str:
         """Field of a broker's capacity that it is measured against; counts and leadership go by bytes in."""
-        return _CAPACITY_KEY.get(self, "bytes_in_per_sec")
+        return _FACTS[self].capacity_key
 
     @property
     def words(self) -> str:
@@ -45,12 +54,36 @@ class Resource(StrEnum):
         return self.value.replace("_", " ")
 
 
-COUNTS = (Resource.LEADERS, Resource.REPLICAS)
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    unit: str
+    figures: tuple[str, ...] = ()
+    capacity_key: str = "bytes_in_per_sec"
+    is_count: bool = False
+    is_planned: bool = True
+    """Whether the load model knows a partition's part of it, so that a plan can even it out."""
+
+
+_FACTS = {
+    Resource.BYTES_IN: _Facts("bytes/s", ("bytes_in_per_sec", "replication_bytes_in_per_sec")),
+    Resource.BYTES_OUT: _Facts(
+        "bytes/s", ("bytes_out_per_sec", "replication_bytes_out_per_sec"), capacity_key="bytes_out_per_sec"
+    ),
+    Resource.DISK: _Facts("bytes", ("log_dir_used_bytes",), capacity_key="disk_bytes"),
+    Resource.LEADER_BYTES_IN: _Facts("bytes/s"),
+    Resource.LEADERS: _Facts("partitions", is_count=True),
+    Resource.REPLICAS: _Facts("partitions", is_count=True),
+}
+
+COUNTS = tuple(resource for resource in Resource if resource.is_count)
 """Counted, not measured: they come true whatever the load does."""
-MEASURED = (Resource.BYTES_IN, Resource.BYTES_OUT, Resource.DISK)
-"""Loads that windows of `broker_load` hold and that may trigger."""
-LOADS = (*MEASURED, Resource.LEADER_BYTES_IN)
-"""All that is no count: what may differ from window to window."""
+MEASURED = tuple(resource for resource in Resource if resource.figures)
+"""Loads that windows of `broker_load` hold."""
 REPORTED = (*MEASURED, *COUNTS)
 """Resources whose skew stands in plans, executions and metrics; leader bytes in serves the planner alone."""
-_CAPACITY_KEY = {Resource.BYTES_OUT: "bytes_out_per_sec", Resource.DISK: "disk_bytes"}
+PLANNED = tuple(resource for resource in Resource if _FACTS[resource].is_planned)
+"""Resources that the planner evens out: the columns of its loads."""
+LOADS = tuple(resource for resource in PLANNED if not resource.is_count)
+"""Of those all that is no count: what may differ from window to window."""
+TRIGGERING = tuple(resource for resource in MEASURED if resource in PLANNED)
+"""Resources whose skew may trigger a plan. A plan is judged by them too: counts come true whatever the load does."""

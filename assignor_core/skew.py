@@ -13,7 +13,7 @@ import numpy as np
 from assignor_core.errors import InputError
 from assignor_core.load import NEGLIGIBLE, ClusterArrays, Floats, Ints, broker_loads, cluster_arrays, shares
 from assignor_core.model import ClusterState
-from assignor_core.resources import Resource
+from assignor_core.resources import PLANNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def skew_of_arrays(arrays: ClusterArrays, replicas: Ints | None = None) -> dict[
     loads, share = broker_loads(arrays, replicas), shares(arrays)
     brokers = [broker for broker, alive in zip(arrays.broker_ids, arrays.alive, strict=True) if alive]
     if not brokers:
-        return {resource: Skew(1.0, 0.0, MappingProxyType({})) for resource in Resource}
+        return {resource: Skew(1.0, 0.0, MappingProxyType({})) for resource in PLANNED}
     worst: dict[str, Skew] = {}
     for column, resource in enumerate(arrays.columns.resources):
         skew = _skew(brokers, loads[arrays.alive, column], share[arrays.alive, column])

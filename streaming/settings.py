@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
+from pydantic_core import PydanticCustomError
 
 from assignor_core.deciding.maintenance import window_of
 from assignor_core.errors import InputError
+from assignor_core.resources import TRIGGERING, Resource
 
 Milliseconds = Annotated[int, Field(ge=1, le=30 * 86_400_000)]
 RETENTION_MAX_MS = 100 * 365 * 86_400_000
@@ -177,6 +179,14 @@ class PipelineSettings(Section):
     maintenance_interval_ms: Milliseconds = Field(900_000, description="Time between maintenance runs (OPTIMIZE)")
 
 
+def _triggering(name: object) -> Resource:
+    resource = next((resource for resource in TRIGGERING if resource == name), None)
+    if resource is None:
+        *others, last = (f"'{resource}'" for resource in TRIGGERING)
+        raise PydanticCustomError("resource", f"Input should be {', '.join(others)} or {last}")
+    return resource
+
+
 class TriggerSettings(Section):
     """When skew counts: see docs/trigger.md for how the defaults were found."""
 
@@ -195,8 +205,8 @@ class TriggerSettings(Section):
     load_min_bytes_per_sec: float = Field(
         100_000.0, ge=0, description="Below this mean load of a broker, skew isn't worth a move"
     )
-    resources: list[Literal["bytes_in", "bytes_out", "disk"]] = Field(
-        default=["bytes_in", "bytes_out"], min_length=1, description="Resources whose skew may trigger"
+    resources: list[Annotated[Resource, BeforeValidator(_triggering)]] = Field(
+        default=[Resource.BYTES_IN, Resource.BYTES_OUT], min_length=1, description="Resources whose skew may trigger"
     )
 
     @model_validator(mode="after")

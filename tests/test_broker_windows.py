@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from assignor_core.resources import Resource
 from streaming import tables
 from streaming.settings import Settings
 from streaming.views.broker_windows import capacities, closed, loads
@@ -21,22 +22,22 @@ def row(broker: int, client: float | None, replication: float | None, disk: int 
 
 
 def test_a_load_is_clients_and_replication_together() -> None:
-    assert loads([row(1, 5.0, 2.0), row(2, 0.0, 0.0)], "bytes_in") == {1: 7.0, 2: 0.0}
+    assert loads([row(1, 5.0, 2.0), row(2, 0.0, 0.0)], Resource.BYTES_IN) == {1: 7.0, 2: 0.0}
 
 
 def test_a_broker_without_replication_figures_does_not_pass_for_an_idle_one() -> None:
     window = [row(1, 5.0, 2.0), row(2, 5.0, None), row(3, None, 2.0)]
-    assert loads(window, "bytes_in") == {1: 7.0}
+    assert loads(window, Resource.BYTES_IN) == {1: 7.0}
 
 
 def test_where_no_broker_knows_its_replication_clients_traffic_compares() -> None:
-    assert loads([row(1, 5.0, None), row(2, 6.0, None), row(3, None, None)], "bytes_in") == {1: 5.0, 2: 6.0}
+    assert loads([row(1, 5.0, None), row(2, 6.0, None), row(3, None, None)], Resource.BYTES_IN) == {1: 5.0, 2: 6.0}
 
 
 def test_each_resource_goes_by_its_own_figures() -> None:
     window = [row(1, 5.0, 2.0, disk=70), row(2, 5.0, None)]
-    assert loads(window, "bytes_out") == {}
-    assert loads(window, "disk") == {1: 70}
+    assert loads(window, Resource.BYTES_OUT) == {}
+    assert loads(window, Resource.DISK) == {1: 70}
 
 
 @pytest.mark.parametrize(("late_ms", "is_closed"), [(-1, False), (0, True)])
@@ -55,7 +56,7 @@ def test_a_window_is_closed_by_an_event_later_than_its_end_plus_the_watermark(la
 def test_capacities_are_of_all_brokers_or_of_none() -> None:
     some = {1: {"bytes_in_per_sec": 10.0, "disk_bytes": 5}, 2: {"bytes_in_per_sec": 20.0}}
     settings = Settings.model_validate({"planner": {"capacities": some}})
-    assert capacities(settings, "bytes_in", {1, 2}) == {1: 10.0, 2: 20.0}
-    assert capacities(settings, "leaders", {2}) == {2: 20.0}  # counts go by it too
-    assert capacities(settings, "disk", {1, 2}) is None
-    assert capacities(settings, "disk", {1}) == {1: 5}
+    assert capacities(settings, Resource.BYTES_IN, {1, 2}) == {1: 10.0, 2: 20.0}
+    assert capacities(settings, Resource.LEADERS, {2}) == {2: 20.0}  # counts go by it too
+    assert capacities(settings, Resource.DISK, {1, 2}) is None
+    assert capacities(settings, Resource.DISK, {1}) == {1: 5}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import structlog
 
+from assignor_core.resources import Resource
 from streaming.commands.options import in_use, settings_from, settings_options
 from streaming.errors import LeaseLost, UsageProblem
 from streaming.settings import Settings
@@ -226,7 +227,9 @@ def _propose_again(cluster: "Cluster", journal: "Journal", settings: Settings) -
 
 
 def _show(plan: Mapping[str, Any]) -> None:
-    before, after = (plan[when].get("bytes_in", {}).get("max_over_mean") for when in ("skew_before", "skew_after"))
+    before, after = (
+        plan[when].get(Resource.BYTES_IN, {}).get("max_over_mean") for when in ("skew_before", "skew_after")
+    )
     known = before is not None and after is not None
     click.echo(
         f"plan {plan['plan_id'][:12]}: {len(plan['movements'])} movements, {plan['bytes_to_move']:,.0f} bytes, "

@@ -7,6 +7,7 @@ from typing import Any
 from assignor_core.lag import LagStatus
 from assignor_core.lag.diagnosis import Cause, Finding, GroupReading, Reading, diagnose
 from assignor_core.lag.members import MembersAdvice, advise_members
+from assignor_core.resources import Resource
 from streaming import tables
 from streaming.serve.load import LoadPart, read_load
 from streaming.serve.reading import TableReader, text
@@ -21,7 +22,7 @@ def causes_of(
 ) -> tuple[Finding, ...]:
     """Causes of the lag of a group with these partitions of a `LagPicture`; none where it doesn't lag."""
     load = read_load(reader, settings)
-    skew = load.skew.get("bytes_in")
+    skew = load.skew.get(Resource.BYTES_IN)
     reading = GroupReading(
         group=group_id,
         partitions=_readings(rows, _leaders(reader, settings, load)),

@@ -58,9 +58,10 @@ def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool
 
 def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
     """Everything that is shown, as plain data; parts that don't exist yet are None or empty."""
+    from assignor_core.resources import REPORTED, Resource
     from assignor_core.skew import skew_of
     from streaming.commands.status_plan import waiting_plan
-    from streaming.control.journal import RESOURCES, WHEN, Journal
+    from streaming.control.journal import WHEN, Journal
     from streaming.control.records import APPROVED
     from streaming.control.windows import closed_windows
 
@@ -69,7 +70,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
     decision = journal.last_decision()
     executions = journal.executions(now_ms=now_ms)
     newest = windows[-1] if windows else None
-    loads = newest.values("bytes_in") if newest else {}
+    loads = newest.values(Resource.BYTES_IN) if newest else {}
     # One that was approved after it only waits for its turn.
     under_way = [row for row in executions if not row.ended and not row.paused and row.last_event != APPROVED]
     shown = under_way or executions
@@ -81,9 +82,9 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "window_age_s": (now_ms - newest.end_ms) / 1000 if newest else None,
         "brokers": {
             str(broker): {
-                "bytes_in_per_sec": newest.values("bytes_in").get(broker),
-                "bytes_out_per_sec": newest.values("bytes_out").get(broker),
-                "disk_bytes": newest.values("disk").get(broker),
+                "bytes_in_per_sec": newest.values(Resource.BYTES_IN).get(broker),
+                "bytes_out_per_sec": newest.values(Resource.BYTES_OUT).get(broker),
+                "disk_bytes": newest.values(Resource.DISK).get(broker),
             }
             for broker in sorted(newest.brokers)
         } if newest else {},
@@ -95,7 +96,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
                              "movements_total", "bytes_moved", "bytes_total"),
         "execution_max_over_mean": execution and {
             resource: {when: execution.get(f"{resource}_max_over_mean_{when}") for when in WHEN}
-            for resource in RESOURCES
+            for resource in REPORTED
         },
     }  # fmt: skip
 

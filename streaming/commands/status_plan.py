@@ -5,14 +5,14 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from assignor_core.resources import REPORTED, Resource
 from streaming import tables
 from streaming.commands.options import in_use
-from streaming.control.journal import RESOURCES
 from streaming.control.records import APPROVED, MEASURED, SWEPT, ExecutionRecord
 from streaming.settings import Settings
 
 _RATIOS = {
-    resource: {when: f"{resource}_max_over_mean_{when}" for when in ("before", "after")} for resource in RESOURCES
+    resource: {when: f"{resource}_max_over_mean_{when}" for when in ("before", "after")} for resource in REPORTED
 }
 _COLUMNS = (
     "plan_id", "created_at", "expires_at", "movement_count", "leader_movement_count", "bytes_to_move",
@@ -55,7 +55,7 @@ def waiting_plan(settings: Settings, executions: Sequence[ExecutionRecord], *, n
 def told_plan(plan: Mapping[str, Any]) -> str:
     """In one line, with the command that carries it out."""
     short = plan["plan_id"][:12]
-    ratios = plan["max_over_mean"]["bytes_in"]
+    ratios = plan["max_over_mean"][Resource.BYTES_IN]
     known = None not in ratios.values()
     return ", ".join(
         (

@@ -28,6 +28,7 @@ from assignor_core.execution.reconcile import observed
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan, plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.resources import Resource
 from streaming.cluster.admin import Cluster
 from streaming.control.cluster_model import Model, build_model, missing_brokers
 from streaming.control.intents import drained_brokers
@@ -280,7 +281,7 @@ def _check_known(model: Model) -> None:
 
 def _gain(plan: Mapping[str, Any], resource: str | None) -> float:
     """By how much the plan lowers max/mean of `resource`."""
-    name = resource or "bytes_in"
+    name = resource or Resource.BYTES_IN
     return float(plan["skew_before"][name]["max_over_mean"]) - float(plan["skew_after"][name]["max_over_mean"])
 
 
@@ -297,7 +298,7 @@ def _not_worth_it(proposal: Proposal, evaluation: Evaluation) -> str | None:
 
 def _load(window: SkewWindow, evaluation: Evaluation) -> float:
     """Mean load of the resource that decided; of bytes in where none did."""
-    return window.mean_load.get(evaluation.resource or "bytes_in", 0.0)
+    return window.mean_load.get(evaluation.resource or Resource.BYTES_IN, 0.0)
 
 
 def _held(evaluation: Evaluation, reason: Reason, detail: str) -> Outcome:

@@ -17,21 +17,19 @@ import pyarrow.compute as pc
 from assignor_core.deciding.trigger import Evaluation, SkewWindow, TriggerPolicy, TriggerState
 from assignor_core.execution.caution import Outcome, judged_by
 from assignor_core.plan import plan_from_json
+from assignor_core.resources import REPORTED, TRIGGERING
 from streaming import tables
 from streaming.control.records import ABORT_REQUESTED, APPROVED, ENDED, MEASURED, ExecutionRecord, PlanRecord
 from streaming.errors import LeaseLost, TableUnavailable, UsageProblem
 from streaming.settings import Settings
 
 TABLES_WRITTEN = ("decision", "plan", "movement", "execution")
-RESOURCES = ("bytes_in", "bytes_out", "disk", "leaders", "replicas")
 WHEN = ("before", "predicted", "measured")
-JUDGED_RESOURCES = ("bytes_in", "bytes_out", "disk")
-"""A plan is judged by a load: counts come true whatever the load does."""
 ABORT_SEQUENCE = 1_000_000
 CARRIED = (
     "movements_total", "movements_done", "bytes_total", "bytes_moved", "throttle_bytes_per_sec", "throttled_brokers",
     "produce_p99_ms_before", "in_windows_only",
-    *(f"{resource}_max_over_mean_{when}" for resource in RESOURCES for when in WHEN[:2]),
+    *(f"{resource}_max_over_mean_{when}" for resource in REPORTED for when in WHEN[:2]),
 )  # fmt: skip
 """Figures of an event that stand in the next one too, unless it gives its own."""
 PLAN_ID_CHARACTERS_MIN = 6
@@ -237,7 +235,7 @@ class Journal:
         last = record.events[-1]
         told = [
             f"{resource} {measured[resource]:.3f} ({last[f'{resource}_max_over_mean_predicted']:.3f})"
-            for resource in RESOURCES
+            for resource in REPORTED
             if resource in measured and last.get(f"{resource}_max_over_mean_predicted") is not None
         ]
         detail = f"max/mean measured (promised): {', '.join(told)}" if told else "load unknown"
@@ -306,7 +304,7 @@ def _movement_row(plan_id: str, sequence: int, movement: Mapping[str, Any], now_
 def _outcomes(event: tables.Row) -> dict[str, Outcome]:
     """What was promised and measured of each load, where all of it is known."""
     found: dict[str, Outcome] = {}
-    for resource in JUDGED_RESOURCES:
+    for resource in TRIGGERING:
         before, predicted, measured = (event.get(f"{resource}_max_over_mean_{when}") for when in WHEN)
         if before is not None and predicted is not None and measured is not None:
             found[resource] = Outcome(before, predicted, measured)
@@ -314,9 +312,9 @@ def _outcomes(event: tables.Row) -> dict[str, Outcome]:
 
 
 def _ratio_columns(skew: Mapping[str, Any], suffix: str) -> dict[str, float | None]:
-    return {f"{name}_max_over_mean_{suffix}": skew.get(name, {}).get("max_over_mean") for name in RESOURCES}
+    return {f"{name}_max_over_mean_{suffix}": skew.get(name, {}).get("max_over_mean") for name in REPORTED}
 
 
 def _skew_columns(plan: Mapping[str, Any]) -> dict[str, float | None]:
-    bounds = {f"{resource}_lower_bound": plan["lower_bound"].get(resource) for resource in RESOURCES}
+    bounds = {f"{resource}_lower_bound": plan["lower_bound"].get(resource) for resource in REPORTED}
     return {**_ratio_columns(plan["skew_before"], "before"), **_ratio_columns(plan["skew_after"], "after"), **bounds}

@@ -6,11 +6,12 @@ Loads are what the brokers measured, counts what the cluster's metadata says; no
 from collections import Counter
 
 from assignor_core.live import LiveCluster
+from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import skew_of
 from streaming.control.deciding import brokers_counted
 from streaming.control.windows import ClosedWindow
 from streaming.settings import Settings
-from streaming.views.broker_windows import RESOURCES, capacities
+from streaming.views.broker_windows import capacities
 
 
 def measured_skew(windows: tuple[ClosedWindow, ...], live: LiveCluster, settings: Settings) -> dict[str, float]:
@@ -19,11 +20,11 @@ def measured_skew(windows: tuple[ClosedWindow, ...], live: LiveCluster, settings
     Brokers that are gone or must end empty don't count, as in the plan.
     """
     counted = brokers_counted(live, settings)
-    loads = {resource: _means(windows, resource, counted) for resource in RESOURCES}
+    loads = {resource: _means(windows, resource, counted) for resource in MEASURED}
     leading = Counter(partition.leader for partition in live.partitions.values())
     holding = Counter(broker for partition in live.partitions.values() for broker in partition.replicas)
-    loads["leaders"] = {broker: float(leading[broker]) for broker in counted}
-    loads["replicas"] = {broker: float(holding[broker]) for broker in counted}
+    loads[Resource.LEADERS] = {broker: float(leading[broker]) for broker in counted}
+    loads[Resource.REPLICAS] = {broker: float(holding[broker]) for broker in counted}
     return {
         resource: skew_of(values, capacities(settings, resource, values)).max_over_mean
         for resource, values in loads.items()
@@ -31,7 +32,7 @@ def measured_skew(windows: tuple[ClosedWindow, ...], live: LiveCluster, settings
     }
 
 
-def _means(windows: tuple[ClosedWindow, ...], resource: str, brokers: frozenset[int]) -> dict[int, float]:
+def _means(windows: tuple[ClosedWindow, ...], resource: Resource, brokers: frozenset[int]) -> dict[int, float]:
     known = [window.values(resource) for window in windows]
     values = {broker: [row[broker] for row in known if broker in row] for broker in sorted(brokers)}
     return {broker: sum(rates) / len(rates) for broker, rates in values.items() if rates}

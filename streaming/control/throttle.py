@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from assignor_core.execution.caution import next_throttle_factor, throttle_rates
 from assignor_core.plan import Plan
+from assignor_core.resources import Resource
 from assignor_core.throttles import ThrottledReplicas
 from streaming.control.windows import closed_windows
 from streaming.settings import Settings
@@ -92,7 +93,7 @@ class AdaptiveRates:
         """Capacity less load in bytes/s, the lesser of the two directions, where both are known."""
         windows = closed_windows(self._settings, now_ms=now_ms)
         found: dict[int, float] = {}
-        for resource in ("bytes_in", "bytes_out"):
+        for resource in (Resource.BYTES_IN, Resource.BYTES_OUT):
             limits = capacities(self._settings, resource, brokers) or {}
             loads = windows[-1].values(resource) if windows else {}
             for broker in sorted(limits.keys() & loads.keys()):

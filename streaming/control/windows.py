@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow.compute as pc
 
 from assignor_core.deciding.trigger import SkewWindow
+from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import skew_of
 from streaming import tables
 from streaming.settings import Settings
-from streaming.views.broker_windows import COLUMNS, RESOURCES, capacities, closed, loads
+from streaming.views.broker_windows import COLUMNS, capacities, closed, loads
 
 LOOKBACK_WINDOWS_EXTRA = 10
 LOOKBACK_MIN_MS = 600_000
@@ -26,10 +27,10 @@ class ClosedWindow:
     start_ms: int
     end_ms: int
     brokers: frozenset[int]
-    loads: Mapping[str, Mapping[int, float]]
+    loads: Mapping[Resource, Mapping[int, float]]
 
-    def values(self, resource: str) -> Mapping[int, float]:
-        """Known loads of one resource by broker: bytes/s of clients and replication together, or bytes on disk."""
+    def values(self, resource: Resource) -> Mapping[int, float]:
+        """Known loads of one measured resource by broker, clients' and replication's together, in its unit."""
         return self.loads[resource]
 
 
@@ -50,7 +51,7 @@ def recorded_windows(settings: Settings, *, since_ms: int) -> tuple[ClosedWindow
             start_ms,
             tables.to_ms(window[0]["window_end"]),
             frozenset(row["broker"] for row in window),
-            {resource: loads(window, resource) for resource in RESOURCES},
+            {resource: loads(window, resource) for resource in MEASURED},
         )
         for start_ms, window in closed(rows, settings).items()
     )
@@ -66,14 +67,14 @@ def skew_window(window: ClosedWindow, settings: Settings, brokers_alive: frozens
             skew = skew_of(values, capacities(settings, resource, brokers_alive))
             ratios[resource] = {broker: 1.0 + deviation for broker, deviation in skew.deviation.items()}
             means[resource] = sum(values.values()) / len(values)
-    reporting = brokers_alive & window.values("bytes_in").keys()
+    reporting = brokers_alive & window.values(Resource.BYTES_IN).keys()
     return SkewWindow(window.end_ms, ratios, means, len(brokers_alive), len(reporting))
 
 
 def skew_figures(window: ClosedWindow, settings: Settings, brokers: frozenset[int]) -> dict[str, Any]:
     """All figures of one window by resource over the brokers that count, for the decision's row."""
-    figures = {}
-    for resource in RESOURCES:
+    figures: dict[str, Any] = {}
+    for resource in MEASURED:
         values = {broker: value for broker, value in window.values(resource).items() if broker in brokers}
         if values:
             skew = skew_of(values, capacities(settings, resource, brokers))

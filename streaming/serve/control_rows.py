@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from assignor_core.resources import REPORTED
 from streaming import tables
 from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
@@ -26,7 +27,7 @@ _DECISION = (
 )  # fmt: skip
 _PLAN_SKEW = tuple(
     f"{resource}_{suffix}"
-    for resource in ("bytes_in", "bytes_out", "disk", "leaders", "replicas")
+    for resource in REPORTED
     for suffix in ("max_over_mean_before", "max_over_mean_after", "lower_bound")
 )
 _PLAN = (

@@ -5,18 +5,16 @@ Names follow Prometheus' rules: base units, `_total` on counters only, times as 
 Every series bears `kafka_cluster` besides the labels given here.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from assignor_core.resources import REPORTED, Resource
+
 Kind = Literal["gauge", "counter", "histogram"]
 
-RESOURCE_LABELS = {
-    "bytes_in": "network_in",
-    "bytes_out": "network_out",
-    "disk": "disk",
-    "leaders": "leaders",
-    "replicas": "replicas",
-}
+_LABELS = {Resource.BYTES_IN: "network_in", Resource.BYTES_OUT: "network_out"}
+RESOURCE_LABELS: Mapping[str, str] = {resource: _LABELS.get(resource, resource.value) for resource in REPORTED}
 """Resource -> value of the label `resource`."""
 
 

@@ -12,12 +12,13 @@ from datetime import timedelta
 import pyarrow as pa
 from pyarrow import compute as pc
 
+from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import Skew, skew_of
 from streaming import tables
 from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
 from streaming.tables import instant
-from streaming.views.broker_windows import COLUMNS, RESOURCES, Row, capacities, closed, loads
+from streaming.views.broker_windows import COLUMNS, Row, capacities, closed, loads
 
 HISTORY_WINDOWS = 60
 LEFT_OUT_OF_STATUS = {"status": False}
@@ -97,14 +98,14 @@ def read_load(reader: TableReader, settings: Settings) -> LoadPart:
         return LoadPart()
     start_ms, window = max(windows.items())
     counts, led = _partitions(reader, settings, start_ms)
-    by_resource = {resource: loads(window, resource) for resource in RESOURCES}
-    by_resource["leaders"] = {broker: float(leaders) for broker, (leaders, _) in counts.items()}
-    by_resource["replicas"] = {broker: float(replicas) for broker, (_, replicas) in counts.items()}
+    by_resource = {resource: loads(window, resource) for resource in MEASURED}
+    by_resource[Resource.LEADERS] = {broker: float(leaders) for broker, (leaders, _) in counts.items()}
+    by_resource[Resource.REPLICAS] = {broker: float(replicas) for broker, (_, replicas) in counts.items()}
     return LoadPart(
         window_start_ms=start_ms,
         window_end_ms=tables.to_ms(window[0]["window_end"]),
         brokers=_brokers(rows, window, counts),
-        brokers_reporting=len(by_resource["bytes_in"]),
+        brokers_reporting=len(by_resource[Resource.BYTES_IN]),
         skew={resource: _skew(known, resource, settings) for resource, known in by_resource.items() if known},
         hot_partitions=_hottest(led, settings.serve.hot_partitions),
         history=tuple(_history(windows.values(), settings)),
@@ -169,11 +170,11 @@ def _by_topic(led: pa.Table) -> dict[str, tuple[float | None, ...]]:
 
 def _history(windows: Iterable[Sequence[Row]], settings: Settings) -> Iterator[WindowSkew]:
     for window in windows:
-        known = loads(window, "bytes_in")
+        known = loads(window, Resource.BYTES_IN)
         if known:
-            skew = _skew(known, "bytes_in", settings)
+            skew = _skew(known, Resource.BYTES_IN, settings)
             yield WindowSkew(tables.to_ms(window[0]["window_end"]), skew.max_over_mean)
 
 
-def _skew(known: Mapping[int, float], resource: str, settings: Settings) -> Skew:
+def _skew(known: Mapping[int, float], resource: Resource, settings: Settings) -> Skew:
     return skew_of(known, capacities(settings, resource, known))

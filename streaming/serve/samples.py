@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from assignor_core.deciding.trigger import Reason
 from assignor_core.lag import LagStatus
+from assignor_core.resources import Resource
 from streaming.serve.families import RESOURCE_LABELS
 from streaming.serve.snapshot import PARTS, Snapshot
 from streaming.serve.streams import StreamQuery
@@ -151,7 +152,7 @@ def _execution(snapshot: Snapshot) -> Iterator[Sample]:
         yield Sample("rebalance_moved_bytes", (), execution["bytes_moved"])
         yield from _some("rebalance_started_timestamp_seconds", execution["started_ms"], per=1000)
         measured = execution["bytes_in_max_over_mean_measured"]
-        yield from _some("rebalance_measured_max_per_mean_ratio", measured, RESOURCE_LABELS["bytes_in"])
+        yield from _some("rebalance_measured_max_per_mean_ratio", measured, RESOURCE_LABELS[Resource.BYTES_IN])
 
 
 def _plan(snapshot: Snapshot) -> Iterator[Sample]:
