@@ -64,5 +64,9 @@ class ThrottleChanger(Protocol):
         """Remove rates and entries; returns the brokers that are down and therefore keep their rates."""
 
 
-class ControlledCluster(ClusterReader, PlacementChanger, ThrottleReader, ThrottleChanger, Protocol):
+class ReadableCluster(ClusterReader, ThrottleReader, Protocol):
+    """All that can be asked."""
+
+
+class ControlledCluster(ReadableCluster, PlacementChanger, ThrottleChanger, Protocol):
     """All that an execution needs."""

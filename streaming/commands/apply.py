@@ -22,7 +22,7 @@ from streaming.errors import LeaseLost, UsageProblem
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
-    from streaming.cluster.admin import Cluster
+    from streaming.cluster.ports import ClusterReader, ControlledCluster
     from streaming.control.carrier import Carrier
     from streaming.control.journal import Journal
     from streaming.control.lease import Lease
@@ -127,7 +127,7 @@ class _Following:
     From its making on Ctrl-C asks for an abort of what is watched, a second one leaves.
     """
 
-    def __init__(self, cluster: "Cluster", journal: "Journal", lease: "Lease", settings: Settings) -> None:
+    def __init__(self, cluster: "ControlledCluster", journal: "Journal", lease: "Lease", settings: Settings) -> None:
         self._cluster = cluster
         self._journal = journal
         self._lease = lease
@@ -217,7 +217,7 @@ def _is_kept(content: Mapping[str, Any], journal: "Journal") -> bool:
         return False
 
 
-def _propose_again(cluster: "Cluster", journal: "Journal", settings: Settings) -> None:
+def _propose_again(cluster: "ClusterReader", journal: "Journal", settings: Settings) -> None:
     from streaming.control.deciding import propose_now
 
     proposal = propose_now(cluster, cluster.describe(), settings, now_ms=_now_ms())

@@ -14,6 +14,7 @@ from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.cluster.permissions import ROLES, missing_permissions
+from streaming.cluster.ports import ClusterReader, ReadableCluster
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.contract import TABLES
 from streaming.control.journal import Journal
@@ -117,13 +118,13 @@ def _readable(settings: Settings) -> tuple[bool, str]:
     return True, f"{len(found)} tables" + (f", not there yet: {', '.join(missing)}" if missing else "")
 
 
-def _reached(cluster: Cluster) -> tuple[bool, str]:
+def _reached(cluster: ClusterReader) -> tuple[bool, str]:
     live = cluster.describe()
     racks = {rack for rack in live.broker_racks.values() if rack}
     return True, f"{len(live.broker_racks)} brokers, {len(racks)} racks, {len(live.partitions)} partitions"
 
 
-def _healthy(cluster: Cluster) -> tuple[bool, str]:
+def _healthy(cluster: ClusterReader) -> tuple[bool, str]:
     live = cluster.describe()
     short = [key for key, partition in live.partitions.items() if len(partition.isr) < len(partition.replicas)]
     if short:
@@ -131,18 +132,18 @@ def _healthy(cluster: Cluster) -> tuple[bool, str]:
     return True, "every replica is in sync"
 
 
-def _input_topics(cluster: Cluster, settings: Settings) -> tuple[bool, str]:
+def _input_topics(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
     existing = {topic for topic, _ in cluster.describe().partitions}
     missing = [name for name in (settings.topics.byte_rate, settings.topics.consumer_lag) if name not in existing]
     return not missing, f"missing: {', '.join(missing)} (`rebalancer collect` makes them)" if missing else "both there"
 
 
-def _reassignments(cluster: Cluster) -> tuple[bool, str]:
+def _reassignments(cluster: ClusterReader) -> tuple[bool, str]:
     moving = cluster.describe().reassigning()
     return not moving, f"{len(moving)} partitions are being reassigned" if moving else "none runs"
 
 
-def _throttles(cluster: Cluster, settings: Settings) -> tuple[bool, str]:
+def _throttles(cluster: ReadableCluster, settings: Settings) -> tuple[bool, str]:
     """Throttles found, and whether an execution of ours that is under way accounts for them."""
     rates = cluster.throttle_rates()
     replicas = cluster.throttled_replicas({topic for topic, _ in cluster.describe().partitions})

@@ -15,7 +15,7 @@ from streaming.config import load_effective
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
-    from streaming.cluster.admin import Cluster
+    from streaming.cluster.ports import ClusterReader
 
 
 @click.command()
@@ -76,7 +76,7 @@ def _plan_live(config_file: Path | None, assignments: tuple[str, ...], knobs: di
         admin.close()
 
 
-def plan_on(cluster: "Cluster", settings: Settings, knobs: dict[str, Any], *, now_ms: int) -> dict[str, Any]:
+def plan_on(cluster: "ClusterReader", settings: Settings, knobs: dict[str, Any], *, now_ms: int) -> dict[str, Any]:
     """The plan for the live `cluster` that control would make, but for what the options say; kept in the tables."""
     from streaming.control.deciding import propose_now
     from streaming.control.journal import Journal

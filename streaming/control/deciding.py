@@ -29,7 +29,7 @@ from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan, plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.resources import Resource
-from streaming.cluster.admin import Cluster
+from streaming.cluster.ports import ClusterReader
 from streaming.control.cluster_model import Model, build_model, missing_brokers
 from streaming.control.intents import drained_brokers
 from streaming.control.journal import Journal, decision_id
@@ -68,7 +68,7 @@ class Proposal:
 
 
 def propose_now(
-    cluster: Cluster,
+    cluster: ClusterReader,
     live: LiveCluster,
     settings: Settings,
     *,
@@ -109,7 +109,7 @@ class Outcome:
 class Decider:
     """Evaluates each closed window once; what it must remember across restarts it reads from the journal."""
 
-    def __init__(self, cluster: Cluster, journal: Journal, settings: Settings) -> None:
+    def __init__(self, cluster: ClusterReader, journal: Journal, settings: Settings) -> None:
         self._cluster = cluster
         self._journal = journal
         self._settings = settings

@@ -23,7 +23,7 @@ from assignor_core.execution.reconcile import (
 )
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Plan
-from streaming.cluster.admin import Cluster
+from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
 from streaming.control.policies import limits, may_act, next_opening
@@ -45,7 +45,7 @@ LIFE_MAX_MS = 14 * 86_400_000
 class Executor:
     """Carries out one execution; `tick` until it says that it has ended."""
 
-    def __init__(self, cluster: Cluster, journal: Journal, settings: Settings) -> None:
+    def __init__(self, cluster: ControlledCluster, journal: Journal, settings: Settings) -> None:
         self._cluster = cluster
         self._journal = journal
         self._settings = settings

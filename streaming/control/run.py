@@ -13,6 +13,7 @@ import structlog
 from assignor_core.execution.caution import bad_plans_in_a_row
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
+from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import TRIED_AGAIN, Carrier
 from streaming.control.deciding import Decider
 from streaming.control.executor import Executor
@@ -53,7 +54,9 @@ def run_control(settings: Settings) -> int:
     return 0
 
 
-def _run_as_holder_or_stand_by(cluster: Cluster, lease: Lease, settings: Settings, stopping: threading.Event) -> None:
+def _run_as_holder_or_stand_by(
+    cluster: ControlledCluster, lease: Lease, settings: Settings, stopping: threading.Event
+) -> None:
     """Tick while the lease is ours; else stand by. A loop that lost it is thrown away: the journal is its memory."""
     loop: ControlLoop | None = None
     standing_by = False
@@ -86,7 +89,7 @@ def _run_as_holder_or_stand_by(cluster: Cluster, lease: Lease, settings: Setting
 class ControlLoop:
     """What one tick does; everything it must not forget is in the journal."""
 
-    def __init__(self, cluster: Cluster, settings: Settings, *, now_ms: int) -> None:
+    def __init__(self, cluster: ControlledCluster, settings: Settings, *, now_ms: int) -> None:
         self._cluster = cluster
         self._settings = settings
         self._journal = Journal(settings)

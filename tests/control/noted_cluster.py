@@ -1,14 +1,20 @@
-"""A cluster that is only described, and plans for it: for tests of executions without brokers."""
+"""A simulated cluster that notes its changes, and plans for it: for tests of executions without brokers."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan, plan_to_json
+from assignor_core.simulated_cluster import (
+    ClientErrors,
+    Fate,
+    PlannedFault,
+    RequestKind,
+    SimulatedClient,
+    SimulatedCluster,
+)
 from assignor_core.throttles import ThrottledReplicas
-from streaming.cluster.admin import Cluster
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord, PlanRecord
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
@@ -17,49 +23,56 @@ NOON_MS = int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1000
 SKEW: dict[str, Any] = {"bytes_in": {"max_over_mean": 2.0}, "bytes_out": {}, "disk": {}, "leaders": {}, "replicas": {}}
 
 
-@dataclass
-class NotedCluster(Cluster):
-    """Partitions t-0, t-1 and t-2, each on broker 1 until a test says otherwise; changes are noted, and not made but
-    where `moves` says so.
+class NotedCluster(SimulatedClient):
+    """A simulated cluster with empty partitions t-0, t-1 and t-2, each on broker 1; its changes are noted.
+
+    Time passes only where a test lets it, or after each reassignment where `moves` is true.
     """
 
-    replicas: dict[PartitionKey, tuple[int, ...]] = field(
-        default_factory=lambda: {("t", number): (1,) for number in range(3)}
-    )
-    changes: list[str] = field(default_factory=list)
-    throttles_refused: bool = False
-    moves: bool = False
-    unanswered: int = 0
-    """So many questions find no broker."""
+    def __init__(self, *, throttles_refused: bool = False, moves: bool = False, unanswered: int = 0) -> None:
+        cluster = SimulatedCluster.of({1: None, 2: None, 3: None}, cluster_id="c")
+        cluster.create_topic("t", dict.fromkeys(range(3), (1,)))
+        super().__init__(cluster, errors=ClientErrors(ClusterRequestFailed, ClusterUnreachable))
+        self.faults.planned.extend([PlannedFault(Fate.LOST, RequestKind.DESCRIBE)] * unanswered)
+        self.changes: list[str] = []
+        self.throttles_refused = throttles_refused
+        self._moves = moves
 
-    def describe(self) -> LiveCluster:
-        if self.unanswered:
-            self.unanswered -= 1
-            raise ClusterUnreachable("no answer when asked to describe the cluster")
-        partitions = {key: LivePartition(row, row[0], row) for key, row in self.replicas.items()}
-        return LiveCluster("c", {1: None, 2: None, 3: None}, partitions)
+    def settle(self, key: PartitionKey, replicas: tuple[int, ...]) -> None:
+        """The partition comes to lie on these brokers, whoever has asked for it."""
+        self.cluster.reassign({key: replicas})
+        self.cluster.advance(1_000)
+        assert self.describe().partitions[key].replicas == replicas
 
-    def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
-        return {}
+    def cancel(self, key: PartitionKey) -> None:
+        """Somebody else cancels a reassignment."""
+        self.cluster.reassign({key: None})
 
-    def throttle_rates(self) -> dict[int, dict[str, int]]:
-        return {}
-
-    def set_throttled_replicas(self, *_sides: Mapping[str, ThrottledReplicas]) -> None:
+    def set_throttled_replicas(
+        self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
+    ) -> None:
         if self.throttles_refused:
             raise ClusterRequestFailed("throttle of topic t can't be changed")
+        super().set_throttled_replicas(leaders, followers)
 
-    def set_throttle_rates(self, _rates: Mapping[int, int]) -> None:
+    def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
         self.changes.append("throttle")
+        super().set_throttle_rates(rates_bytes_per_sec)
 
-    def clear_throttle(self, *_given: object) -> list[int]:
+    def clear_throttle(
+        self,
+        brokers: Collection[int],
+        leaders: Mapping[str, ThrottledReplicas],
+        followers: Mapping[str, ThrottledReplicas],
+    ) -> list[int]:
         self.changes.append("clear")
-        return []
+        return super().clear_throttle(brokers, leaders, followers)
 
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
         self.changes.append(f"move {', '.join(f'{topic}-{number}' for topic, number in targets)}")
-        if self.moves:
-            self.replicas |= {key: replicas for key, replicas in targets.items() if replicas}
+        super().reassign(targets)
+        if self._moves:
+            self.cluster.advance(1_000)
 
 
 def plan(journal: Journal, partition: int, *, now_ms: int = NOON_MS) -> PlanRecord:

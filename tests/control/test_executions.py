@@ -9,7 +9,7 @@ import pytest
 
 from assignor_core.plan import Plan
 from streaming import tables
-from streaming.cluster.admin import Cluster
+from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import Carrier
 from streaming.control.executor import ABORT_CONFIRMATIONS, Executor
 from streaming.control.journal import Journal
@@ -27,7 +27,7 @@ def settings(tmp_path: Path) -> Settings:
     return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
 
 
-def begun(settings: Settings, cluster: Cluster, partition: int, *, now_ms: int = NOON_MS) -> ExecutionRecord:
+def begun(settings: Settings, cluster: ControlledCluster, partition: int, *, now_ms: int = NOON_MS) -> ExecutionRecord:
     """One whose start was written by a process that was killed right after."""
     journal = Journal(settings)
     record = approve(journal, partition, now_ms=now_ms)
@@ -35,7 +35,7 @@ def begun(settings: Settings, cluster: Cluster, partition: int, *, now_ms: int =
     return record
 
 
-def carrier(settings: Settings, cluster: Cluster) -> Carrier:
+def carrier(settings: Settings, cluster: ControlledCluster) -> Carrier:
     journal = Journal(settings)
     return Carrier(Executor(cluster, journal, settings), journal)
 
@@ -106,6 +106,7 @@ def test_nothing_is_submitted_after_a_pause_before_the_throttle_is_set(settings:
 def test_a_pause_that_could_not_be_written_leaves_nothing_unthrottled(settings: Settings, tmp_path: Path) -> None:
     cluster, executor, record, made = begun_in_a_window(settings)
     assert not executor.tick(record, made, now_ms=NOON_MS)
+    cluster.cancel(("t", 0))
     cluster.changes.clear()
     (tmp_path / "tables" / "execution").rename(tmp_path / "away")
     (tmp_path / "tables" / "execution").write_text("in the place of the table")
@@ -124,7 +125,7 @@ def test_an_approval_that_waited_for_longer_than_plans_live_is_refused(settings:
     loop.tick(now_ms=NOON_MS)
     later_ms = NOON_MS + 3 * settings.planner.plan_ttl_ms
     loop.tick(now_ms=later_ms)
-    cluster.replicas["t", 0] = (2,)
+    cluster.settle(("t", 0), (2,))
     loop.tick(now_ms=later_ms)
     assert events(settings, first)[-1] == "done"
     loop.tick(now_ms=later_ms)
@@ -149,7 +150,7 @@ def test_what_has_begun_goes_on_before_an_older_approval_begins(settings: Settin
     one = carrier(settings, cluster)
     one.tick(now_ms=NOON_MS + 2)
     assert cluster.changes == ["throttle", "move t-1"]
-    cluster.replicas["t", 1] = (2,)
+    cluster.settle(("t", 1), (2,))
     ended = one.tick(now_ms=NOON_MS + 3)
     assert ended is not None
     assert (ended.execution_id, ended.last_event) == (record.execution_id, "done")
@@ -162,7 +163,7 @@ def test_each_execution_is_looked_at_three_times_before_it_is_given_up(settings:
     one = carrier(settings, cluster)
     for partition in (0, 1):
         record = begun(settings, cluster, partition, now_ms=NOON_MS + partition)
-        cluster.replicas["t", partition] = (3,)
+        cluster.settle(("t", partition), (3,))
         looks = 1
         while "aborted" not in events(settings, record):
             one.tick(now_ms=NOON_MS + looks)
