@@ -11,6 +11,7 @@
       PlanTampered          the plan's content is not what its id says; make a new plan
       SimulatedRefusal      a simulated cluster refuses a request
       SimulatedSilence      a simulated cluster doesn't answer; retry later
+      IllegalTransition     an event that can't happen in this state; nothing was changed
 
 Messages are one line and name the thing, the value found and the value allowed.
 """
@@ -34,6 +35,10 @@ class SimulatedRefusal(CoreError):
 
 class SimulatedSilence(CoreError):
     """A simulated cluster doesn't answer a request; it may have been carried out all the same."""
+
+
+class IllegalTransition(CoreError):
+    """A state machine got an event that can't happen in its state; it is as it was."""
 
 
 class InvalidPartitions(InputError):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from assignor_core.execution.events import Event
+
 ROOT = Path(__file__).resolve().parent.parent
 CORE = sorted((ROOT / "assignor_core").rglob("*.py"))
 SHELL = sorted((ROOT / "streaming").rglob("*.py"))
@@ -27,6 +29,14 @@ ONLY_IN = {
     "deltalake": ("streaming/tables/", "streaming/pipeline/", "streaming/serve/", "streaming/commands/"),
 }  # fmt: skip
 """A library, and the only places that may import it."""
+
+EVENT_ROWS = "streaming/views/executions.py"
+"""The one module of the shell that turns rows into events of executions, and back."""
+NO_EVENTS_OF_EXECUTIONS = {
+    ("streaming/collect/observe.py", "refused"): "an answer of a broker",
+    ("streaming/runtime/processes.py", "started"): "a process",
+    ("streaming/demo/result.py", "measured"): "a moment of the demo",
+}
 
 
 def relative(path: Path) -> str:
@@ -77,6 +87,64 @@ def test_no_role_imports_another(path: Path) -> None:
         return
     others = [f"streaming.{role}" for role in ROLES if role != own]
     assert not [name for name in imports(path) if name.startswith(tuple(others))]
+
+
+def logged_names(tree: ast.AST) -> set[ast.AST]:
+    """First arguments of calls like `log.info("started")`: names of log lines."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
+    return {
+        call.args[0]
+        for call in calls
+        if isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id == "log"
+    }
+
+
+def looks_up_event(node: ast.AST) -> bool:
+    """Whether the node is like `row["event"]` or `row.get("event")`."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.slice, ast.Constant) and node.slice.value == "event"
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "get"
+        and any(isinstance(argument, ast.Constant) and argument.value == "event" for argument in node.args)
+    )
+
+
+def interpreted_events(name: str, tree: ast.AST) -> list[str]:
+    """Where a module names an event of an execution, or compares the column `event`, itself."""
+    logged = logged_names(tree)
+    named = [
+        f"{name}:{node.lineno}: {node.value!r}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in set(Event)
+        if node not in logged and (name, node.value) not in NO_EVENTS_OF_EXECUTIONS
+    ]
+    compared = [
+        f"{name}:{node.lineno}: compares an event"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare) and any(looks_up_event(side) for side in (node.left, *node.comparators))
+    ]
+    return named + compared
+
+
+@pytest.mark.parametrize("path", SHELL, ids=relative)
+def test_what_events_of_executions_mean_is_decided_in_the_core(path: Path) -> None:
+    if relative(path) != EVENT_ROWS:
+        assert not interpreted_events(relative(path), ast.parse(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    "line", ['ended = name == "done"', 'row["event"] in names', 'row.get("event") != name', 'FAILED = {"aborted"}']
+)
+def test_a_module_that_interprets_events_is_named(line: str) -> None:
+    assert interpreted_events("streaming/serve/some.py", ast.parse(line))
+
+
+def test_names_of_log_lines_are_no_events_of_executions() -> None:
+    assert not interpreted_events("streaming/serve/some.py", ast.parse('log.info("measured", event_name=name)'))
 
 
 @pytest.mark.parametrize("path", CORE + SHELL, ids=relative)

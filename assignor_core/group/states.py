@@ -7,11 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TypeVar
 
-from assignor_core.errors import CoreError
-
-
-class IllegalTransition(CoreError):
-    """A state machine was told something that can't happen in its state; it is as it was."""
+from assignor_core.errors import IllegalTransition
 
 
 class Named(Enum):

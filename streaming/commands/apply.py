@@ -22,11 +22,12 @@ from streaming.errors import LeaseLost, UsageProblem
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
+    from assignor_core.execution.events import EventRecord
+    from assignor_core.execution.life_cycle import Execution
     from streaming.cluster.ports import ClusterReader, ControlledCluster
     from streaming.control.carrier import Carrier
     from streaming.control.journal import Journal
     from streaming.control.lease import Lease
-    from streaming.control.records import ExecutionRecord
 
 log = structlog.get_logger()
 
@@ -40,6 +41,7 @@ POLL_INTERVAL_S = 1.0
 @click.option("--revalidate", is_flag=True, help="Where the plan no longer fits, show a new one.")
 def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes: bool, revalidate: bool) -> int:
     """Carry out exactly that plan: PLAN is a plan's id (or its beginning), or a file that `rebalancer plan` wrote."""
+    from assignor_core.execution.events import Event
     from streaming.cluster.admin import Cluster
     from streaming.cluster.clients import admin_client
     from streaming.commands.tables_there import check_tables
@@ -62,9 +64,7 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
             if other.plan_id == approved.plan.plan_id
             else "this plan waits for its end, which rebalancer abort brings"
         )
-        click.echo(
-            f"Execution {other.execution_id} is open ({other.last_event}: {other.events[-1]['detail']}): {turn}."
-        )
+        click.echo(f"Execution {other.execution_id} is open ({other.last_event}: {other.last.detail}): {turn}.")
     if not may_act(settings, _now_ms()):
         click.echo(f"No maintenance window is open: this plan does not wait for {next_opening(settings, _now_ms())}.")
     if not yes and not click.confirm("Carry out this plan on the live cluster?"):
@@ -77,14 +77,14 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
             following = _Following(cluster, journal, lease, settings)
             # A second one for the same plan would take the throttle of the first for somebody else's.
             own = (row for row in journal.open_executions(now_ms=_now_ms()) if row.plan_id == approved.plan.plan_id)
-            record = next(own, None) or journal.approve(approved, f"a person ({owner()})", now_ms=_now_ms())
-            end = following.to_the_end(record)
-        if end["event"] == "refused" and revalidate:
+            execution = next(own, None) or journal.approve(approved, f"a person ({owner()})", now_ms=_now_ms())
+            end = following.to_the_end(execution)
+        if end.event is Event.REFUSED and revalidate:
             _propose_again(cluster, journal, settings)
     finally:
         admin.close()
-    click.echo(f"{end['event']}: {end['detail']}")
-    return {"done": 0, "refused": 3}.get(end["event"], 1)
+    click.echo(f"{end.event}: {end.detail}")
+    return {Event.DONE: 0, Event.REFUSED: 3}.get(end.event, 1)
 
 
 @click.command()
@@ -111,11 +111,11 @@ def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     try:
         with lease.kept():
             following = _Following(Cluster(admin, lease.check), journal, lease, settings)
-            for record in running:
-                journal.request_abort(record, now_ms=_now_ms())
-            for record in running:
-                end = following.to_the_end(record)
-                click.echo(f"{record.execution_id}: {end['event']}: {end['detail']}")
+            for execution in running:
+                journal.request_abort(execution, now_ms=_now_ms())
+            for execution in running:
+                end = following.to_the_end(execution)
+                click.echo(f"{execution.execution_id}: {end.event}: {end.detail}")
     finally:
         admin.close()
     return 0
@@ -139,46 +139,46 @@ class _Following:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
 
-    def to_the_end(self, record: "ExecutionRecord") -> Mapping[str, Any]:
-        """The event that ends it. Whoever leaves before, by an error or a second Ctrl-C, is told that it stays open."""
-        from streaming.control.records import ENDED
-
+    def to_the_end(self, execution: "Execution") -> "EventRecord":
+        """The event that ends it. If an error or a second Ctrl-C ends the command before, it prints what stays open."""
         try:
-            while not record.ended:
-                self._poll(record)
+            while not execution.ended:
+                execution = self._poll(execution)
         finally:
-            if not record.ended:
+            if not execution.ended:
                 hint = f"to stop it: rebalancer abort{in_use()}"
-                click.echo(f"execution {record.execution_id} stays open ({record.last_event}); {hint}", err=True)
-        return next(event for event in record.events if event["event"] in ENDED)
+                click.echo(f"execution {execution.execution_id} stays open ({execution.last_event}); {hint}", err=True)
+        assert execution.end is not None
+        return execution.end
 
-    def _poll(self, record: "ExecutionRecord") -> None:
+    def _poll(self, execution: "Execution") -> "Execution":
         """One step. What fails is tried again, as by control, for as long as an execution may last; then it raises."""
         from streaming.control.carrier import TRIED_AGAIN
 
         try:
-            self._step(record)
+            execution = self._step(execution)
             self._worked_s = time.monotonic()
         except (LeaseLost, *TRIED_AGAIN) as error:
             self._carrier = None  # the next one finds in the journal what has come of it
             if time.monotonic() - self._worked_s > self._settings.control.execution_deadline_ms / 1000:
                 raise
             log.warning("tick_failed", error=str(error))
-        if not record.ended:
+        if not execution.ended:
             time.sleep(POLL_INTERVAL_S)
+        return execution
 
-    def _step(self, record: "ExecutionRecord") -> None:
-        if self._interrupted.is_set() and not record.abort_requested:
-            self._journal.request_abort(record, now_ms=_now_ms())
+    def _step(self, execution: "Execution") -> "Execution":
+        if self._interrupted.is_set() and not execution.abort_requested:
+            self._journal.request_abort(execution, now_ms=_now_ms())
         if not self._lease.held:
             self._carrier = None
             self._lease.try_acquire()
         if self._lease.held:
             self._carrier = self._carrier or self._new_carrier()
             self._carrier.tick(now_ms=_now_ms())
-        known = self._journal.execution(record.execution_id)
-        record.events[:], record.abort_requested = known.events, known.abort_requested
-        self._show_progress(record)
+        known = self._journal.execution(execution.execution_id)
+        self._show_progress(known)
+        return known
 
     def _new_carrier(self) -> "Carrier":
         from streaming.control.carrier import Carrier
@@ -186,11 +186,11 @@ class _Following:
 
         return Carrier(Executor(self._cluster, self._journal, self._settings), self._journal)
 
-    def _show_progress(self, record: "ExecutionRecord") -> None:
-        last = record.events[-1]
-        if last["movements_done"] != self._shown:
-            self._shown = last["movements_done"]
-            click.echo(f"{self._shown} of {last['movements_total']} movements, {last['bytes_moved']:,} bytes")
+    def _show_progress(self, execution: "Execution") -> None:
+        figures = execution.figures
+        if figures.movements_done != self._shown:
+            self._shown = figures.movements_done
+            click.echo(f"{self._shown} of {figures.movements_total} movements, {figures.bytes_moved:,} bytes")
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
         if self._interrupted.is_set():

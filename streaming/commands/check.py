@@ -150,7 +150,7 @@ def _throttles(cluster: ReadableCluster, settings: Settings) -> tuple[bool, str]
     if not rates and not replicas:
         return True, "none"
     running = [row for row in Journal(settings).executions(now_ms=time.time_ns() // 1_000_000) if not row.ended]
-    ours = {broker for row in running for broker in row.events[-1]["throttled_brokers"] or ()}
+    ours = {broker for row in running for broker in row.throttled_brokers}
     left = sorted(set(rates) - ours)
     if running and not left:
         return True, f"set by execution {running[-1].execution_id}, which is under way"

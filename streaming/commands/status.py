@@ -15,6 +15,8 @@ from streaming.settings import Settings
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from assignor_core.execution.life_cycle import Execution
+
 WATCH_INTERVAL_S = 2.0
 BAR_WIDTH = 30
 
@@ -58,23 +60,21 @@ def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool
 
 def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
     """Everything that is shown, as plain data; parts that don't exist yet are None or empty."""
-    from assignor_core.resources import REPORTED, Resource
+    from assignor_core.execution.life_cycle import in_focus
+    from assignor_core.resources import Resource
     from assignor_core.skew import skew_of
     from streaming.commands.status_plan import waiting_plan
-    from streaming.control.journal import WHEN, Journal
-    from streaming.control.records import APPROVED
+    from streaming.control.journal import Journal
     from streaming.control.windows import closed_windows
+    from streaming.views.executions import read_executions
 
     journal = Journal(settings)
     windows = closed_windows(settings, now_ms=now_ms)
     decision = journal.last_decision()
-    executions = journal.executions(now_ms=now_ms)
+    executions = read_executions(settings.storage.tables, settings.kafka.cluster_name, now_ms=now_ms)
+    execution = in_focus(executions)
     newest = windows[-1] if windows else None
     loads = newest.values(Resource.BYTES_IN) if newest else {}
-    # One that was approved after it only waits for its turn.
-    under_way = [row for row in executions if not row.ended and not row.paused and row.last_event != APPROVED]
-    shown = under_way or executions
-    execution = shown[-1].events[-1] if shown else None
     return {
         "kafka_cluster": settings.kafka.cluster_name,
         "mode": settings.control.mode,
@@ -92,13 +92,32 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "threshold_enter": settings.trigger.enter_ratio,
         "decision": _chosen(decision, "decided_at", "verdict", "reason", "detail", "plan_id"),
         "plan": waiting_plan(settings, executions, now_ms=now_ms),
-        "execution": _chosen(execution, "execution_id", "event_time", "event", "detail", "movements_done",
-                             "movements_total", "bytes_moved", "bytes_total"),
-        "execution_max_over_mean": execution and {
-            resource: {when: execution.get(f"{resource}_max_over_mean_{when}") for when in WHEN}
-            for resource in REPORTED
-        },
+        "execution": execution and _event_shown(execution),
+        "execution_max_over_mean": execution and _ratios(execution),
     }  # fmt: skip
+
+
+def _event_shown(execution: "Execution") -> dict[str, Any]:
+    from streaming.tables import utc
+
+    record, figures = execution.shown, execution.shown.figures
+    return {
+        "execution_id": execution.execution_id,
+        "event_time": utc(record.at_ms),
+        "event": record.event.value,
+        "detail": record.detail,
+        "movements_done": figures.movements_done,
+        "movements_total": figures.movements_total,
+        "bytes_moved": figures.bytes_moved,
+        "bytes_total": figures.bytes_total,
+    }
+
+
+def _ratios(execution: "Execution") -> dict[str, dict[str, float | None]]:
+    from assignor_core.resources import REPORTED
+
+    ratios = execution.shown.figures.max_over_mean
+    return {resource.value: {when: row.get(resource) for when, row in ratios.items()} for resource in REPORTED}
 
 
 def _drawn(found: dict[str, Any]) -> "RenderableType":

@@ -5,24 +5,22 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from assignor_core.execution.life_cycle import Execution
 from assignor_core.resources import REPORTED, Resource
 from streaming import tables
 from streaming.commands.options import in_use
-from streaming.control.records import APPROVED, MEASURED, SWEPT, ExecutionRecord
 from streaming.settings import Settings
 
 _RATIOS = {
-    resource: {when: f"{resource}_max_over_mean_{when}" for when in ("before", "after")} for resource in REPORTED
+    resource.value: {when: f"{resource}_max_over_mean_{when}" for when in ("before", "after")} for resource in REPORTED
 }
 _COLUMNS = (
     "plan_id", "created_at", "expires_at", "movement_count", "leader_movement_count", "bytes_to_move",
     *(name for columns in _RATIOS.values() for name in columns.values()),
 )  # fmt: skip
-NOTHING_BEGUN = frozenset({APPROVED, "refused"})
-AFTERWARDS = frozenset({MEASURED, SWEPT})
 
 
-def waiting_plan(settings: Settings, executions: Sequence[ExecutionRecord], *, now_ms: int) -> dict[str, Any] | None:
+def waiting_plan(settings: Settings, executions: Sequence[Execution], *, now_ms: int) -> dict[str, Any] | None:
     """The newest plan that has not expired and that no execution has taken, as plain data; None where there is none.
 
     Once an execution has begun, what was planned before it is no longer about the cluster as it is.
@@ -67,8 +65,7 @@ def told_plan(plan: Mapping[str, Any]) -> str:
     )
 
 
-def _supersedes(execution: ExecutionRecord, plan: tables.Row) -> bool:
+def _supersedes(execution: Execution, plan: tables.Row) -> bool:
     taken = execution.plan_id == plan["plan_id"]
-    acts = [event for event in execution.events if event["event"] not in AFTERWARDS]
-    began = any(event["event"] not in NOTHING_BEGUN for event in acts)
-    return bool(acts) and (taken or began) and acts[-1]["event_time"] >= plan["created_at"]
+    started = execution.started_ms is not None
+    return (taken or started) and execution.acted_ms >= tables.to_ms(plan["created_at"])

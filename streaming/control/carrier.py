@@ -1,14 +1,18 @@
 """One execution after the other, for whoever holds the lease: control, or a command where no control runs.
 
-What has begun goes on before anything is begun, so that two executions never share a throttle. A wish to stop is heard
-whatever its turn.
+What has started goes on before anything else starts, so that two executions never share a throttle. A request to abort
+is carried out whatever the turn of its execution.
 """
+
+from collections.abc import Sequence
 
 import structlog
 
+from assignor_core.execution.events import Event
+from assignor_core.execution.life_cycle import Execution
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
-from streaming.control.records import APPROVED, ExecutionRecord, PlanRecord
+from streaming.control.records import ExecutionRecord, PlanRecord
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable, LeaseExpired, LeaseLost, TableUnavailable
 
 log = structlog.get_logger()
@@ -18,7 +22,7 @@ TRIED_AGAIN = (ClusterUnreachable, ClusterRequestFailed, TableUnavailable, Lease
 
 
 class Carrier:
-    """Carries out what the journal holds open; which execution is under way it finds there again after a restart."""
+    """Carries out what the journal holds open; after a restart the journal shows which execution is under way."""
 
     def __init__(self, executor: Executor, journal: Journal) -> None:
         self._executor = executor
@@ -27,15 +31,15 @@ class Carrier:
 
     def tick(self, *, now_ms: int) -> ExecutionRecord | None:
         """One bounded step of the execution whose turn it is, which is returned; None where none is under way."""
-        found = self._journal.open_executions(now_ms=now_ms)
-        for record in found:
-            if record.abort_requested and record.last_event == APPROVED:
-                self._journal.write_event(record, "aborted", "a person asked to stop before it began", now_ms=now_ms)
-        turns = [record for record in found if not record.ended]
+        open_executions = self._journal.open_executions(now_ms=now_ms)
+        for execution in (row for row in open_executions if row.waiting and row.abort_requested):
+            detail = "a person asked to stop before it began"
+            self._journal.write_event(ExecutionRecord(execution), Event.ABORTED, detail, now_ms=now_ms)
+        turns = [row for row in open_executions if not (row.waiting and row.abort_requested)]
         if self._active is not None:
-            self._heed(self._active[0], turns)
+            self._adopt_request(self._active[0], turns)
         elif turns:
-            self._take_up(turns[0], now_ms)
+            self._take_up(ExecutionRecord(turns[0]), now_ms)
         if self._active is None:
             return None
         record, plan = self._active
@@ -43,19 +47,22 @@ class Carrier:
             self._active = None
         return record
 
-    def _heed(self, record: ExecutionRecord, found: list[ExecutionRecord]) -> None:
-        """What others have written of the execution under way."""
-        known = next((row for row in found if row.execution_id == record.execution_id), None)
-        known = known or self._journal.execution(record.execution_id)
+    def _adopt_request(self, record: ExecutionRecord, open_executions: Sequence[Execution]) -> None:
+        """Take over a request to abort that somebody wrote; raises LeaseLost where another process has ended it."""
+        ours = record.execution
+        known = next((row for row in open_executions if row.execution_id == ours.execution_id), None)
+        known = known or self._journal.execution(ours.execution_id)
         if known.ended:
-            raise LeaseLost(f"execution {record.execution_id} has been ended by another process")
-        record.abort_requested = known.abort_requested
+            raise LeaseLost(f"execution {ours.execution_id} has been ended by another process")
+        if known.abort_request is not None:
+            record.execution = ours.after(known.abort_request)
 
     def _take_up(self, record: ExecutionRecord, now_ms: int) -> None:
-        """Go on with what has begun; else begin, where nothing speaks against it."""
-        plan = self._journal.plan(record.plan_id)
-        if record.last_event != APPROVED:
-            log.info("execution_resumed", execution_id=record.execution_id, plan_id=record.plan_id[:12])
+        """Go on with what has started; else start it, where nothing speaks against it."""
+        execution = record.execution
+        plan = self._journal.plan(execution.plan_id)
+        if not execution.waiting:
+            log.info("execution_resumed", execution_id=execution.execution_id, plan_id=execution.plan_id[:12])
             self._executor.resume()
         elif not self._executor.begin(record, plan, now_ms=now_ms):
             return

@@ -9,33 +9,26 @@ import os
 import socket
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow.compute as pc
 
 from assignor_core.deciding.trigger import Evaluation, SkewWindow, TriggerPolicy, TriggerState
-from assignor_core.execution.caution import Outcome, judged_by
+from assignor_core.execution.caution import Outcome
+from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, Figures
+from assignor_core.execution.life_cycle import Execution, begin
 from assignor_core.plan import plan_from_json
-from assignor_core.resources import REPORTED, TRIGGERING
+from assignor_core.resources import REPORTED, Resource
 from streaming import tables
-from streaming.control.records import ABORT_REQUESTED, APPROVED, ENDED, MEASURED, ExecutionRecord, PlanRecord
-from streaming.errors import LeaseLost, TableUnavailable, UsageProblem
+from streaming.control.records import ExecutionRecord, PlanRecord
+from streaming.errors import LeaseLost, UsageProblem
 from streaming.settings import Settings
+from streaming.views import executions as view
 
 TABLES_WRITTEN = ("decision", "plan", "movement", "execution")
-WHEN = ("before", "predicted", "measured")
-ABORT_SEQUENCE = 1_000_000
-CARRIED = (
-    "movements_total", "movements_done", "bytes_total", "bytes_moved", "throttle_bytes_per_sec", "throttled_brokers",
-    "produce_p99_ms_before", "in_windows_only",
-    *(f"{resource}_max_over_mean_{when}" for resource in REPORTED for when in WHEN[:2]),
-)  # fmt: skip
-"""Figures of an event that stand in the next one too, unless it gives its own."""
 PLAN_ID_CHARACTERS_MIN = 6
 PLANS_NAMED = 5
-SEARCH_MS = 30 * 86_400_000
-"""How far back unfinished work is looked for: bounds what a start reads."""
 
 
 def owner() -> str:
@@ -154,127 +147,85 @@ class Journal:
             plan_from_json(content), content, tables.to_ms(row["created_at"]), tables.to_ms(row["expires_at"])
         )
 
-    def approve(self, approved: PlanRecord, by: str, *, now_ms: int, in_windows_only: bool = False) -> ExecutionRecord:
+    def approve(self, approved: PlanRecord, by: str, *, now_ms: int, in_windows_only: bool = False) -> Execution:
         """Ask for `approved` to be carried out, by whoever holds the lease, now or after a restart."""
         detail = f"plan {approved.plan.plan_id[:12]} approved by {by}"
-        return self._first_event(approved, APPROVED, detail, now_ms, in_windows_only=in_windows_only)
+        return self._begin(approved, Event.APPROVED, detail, now_ms, in_windows_only=in_windows_only)
 
-    def refuse(self, approved: PlanRecord, reason: str, *, now_ms: int) -> ExecutionRecord:
+    def refuse(self, approved: PlanRecord, reason: str, *, now_ms: int) -> Execution:
         """Note that a plan is not carried out; in one row, as an approval not yet taken back would be begun."""
-        return self._first_event(approved, "refused", reason, now_ms)
+        return self._begin(approved, Event.REFUSED, reason, now_ms)
 
-    def _first_event(
-        self, approved: PlanRecord, event: str, detail: str, now_ms: int, **columns: Any
-    ) -> ExecutionRecord:
+    def _begin(
+        self, approved: PlanRecord, event: Event, detail: str, now_ms: int, *, in_windows_only: bool | None = None
+    ) -> Execution:
         plan = approved.plan
-        record = ExecutionRecord(f"{plan.plan_id[:12]}-{uuid.uuid4().hex[:8]}", plan.plan_id)
-        figures = {
-            **columns,
-            "movements_total": len(plan.movements),
-            "movements_done": 0,
-            "bytes_total": round(approved.json["bytes_to_move"]),
-            "bytes_moved": 0,
-            **_ratio_columns(approved.json["skew_before"], "before"),
-            **_ratio_columns(approved.json["skew_after"], "predicted"),
-        }
-        self.write_event(record, event, detail, now_ms=now_ms, **figures)
-        return record
-
-    def executions(self, *, now_ms: int) -> list[ExecutionRecord]:
-        """Executions with an event in the last 30 days, oldest first, with the events in that time."""
-        return self._records(self._recent(now_ms))
-
-    def open_executions(self, *, now_ms: int) -> list[ExecutionRecord]:
-        """Those that have not ended, in their turn: what has begun, then approvals, the oldest first.
-
-        Asked at every tick: of what has ended, which may be 10,000s of events, it reads two columns.
-        """
-        rows = tables.read(self._root, "execution", columns=["execution_id", "event"], where=self._recent(now_ms))
-        ended = {row["execution_id"] for row in rows if row["event"] in ENDED}
-        open_ids = sorted({row["execution_id"] for row in rows} - ended)
-        found = self._records(pc.field("execution_id").isin(open_ids)) if open_ids else []
-        return sorted((row for row in found if not row.ended), key=lambda record: record.last_event == APPROVED)
-
-    def execution(self, execution_id: str) -> ExecutionRecord:
-        """One that was there before, as it is now; raises TableUnavailable where there is nothing of it any more."""
-        found = self._records(pc.field("execution_id") == execution_id)
-        if not found:
-            raise TableUnavailable(
-                f"execution {execution_id} is gone from the tables at {self._root}: are they mounted?"
-            )
-        return found[0]
-
-    def _recent(self, now_ms: int) -> pc.Expression:
-        return (pc.field("kafka_cluster") == self._cluster) & (
-            pc.field("event_time") >= tables.utc(max(0, now_ms - SEARCH_MS))
+        figures = Figures(
+            movements_total=len(plan.movements),
+            bytes_total=round(approved.json["bytes_to_move"]),
+            in_windows_only=in_windows_only,
+            before=_ratios(approved.json["skew_before"]),
+            predicted=_ratios(approved.json["skew_after"]),
         )
+        execution_id = f"{plan.plan_id[:12]}-{uuid.uuid4().hex[:8]}"
+        execution = begin(execution_id, plan.plan_id, EventRecord(event, 0, now_ms, detail, figures))
+        self._append_event(execution, execution.last)
+        return execution
 
-    def _records(self, where: pc.Expression) -> list[ExecutionRecord]:
-        rows = tables.read(self._root, "execution", where=where)
-        rows.sort(key=lambda row: (row["event_time"], row["sequence"]))
-        found: dict[str, ExecutionRecord] = {}
-        for row in rows:
-            record = found.setdefault(row["execution_id"], ExecutionRecord(row["execution_id"], row["plan_id"]))
-            if row["event"] == ABORT_REQUESTED:
-                record.abort_requested = True
-            else:
-                record.events.append(row)
-        for record in found.values():
-            record.events.sort(key=lambda row: int(row["sequence"]))
-        return [record for record in found.values() if record.events]
+    def executions(self, *, now_ms: int) -> list[Execution]:
+        """Executions with an event in the last 30 days, oldest first."""
+        return view.read_executions(self._root, self._cluster, now_ms=now_ms)
+
+    def open_executions(self, *, now_ms: int) -> list[Execution]:
+        """Those that have not ended, in their turn: what has started, then approvals, the oldest first."""
+        return view.read_open_executions(self._root, self._cluster, now_ms=now_ms)
+
+    def execution(self, execution_id: str) -> Execution:
+        """One that was there before, as it is now; raises TableUnavailable where there is nothing of it any more."""
+        return view.read_execution(self._root, execution_id)
 
     def outcomes(self, *, now_ms: int) -> list[Outcome]:
         """What executions are judged by, oldest first; those that promised or measured nothing are left out."""
-        events = [event for record in self.executions(now_ms=now_ms) for event in record.events]
-        judged = [judged_by(_outcomes(event)) for event in events if event["event"] == MEASURED]
-        return [outcome for outcome in judged if outcome is not None]
+        outcomes = (execution.outcome for execution in self.executions(now_ms=now_ms))
+        return [outcome for outcome in outcomes if outcome is not None]
 
-    def write_measured(self, record: ExecutionRecord, measured: Mapping[str, float], *, now_ms: int) -> None:
+    def write_measured(self, record: ExecutionRecord, measured: Mapping[Resource, float], *, now_ms: int) -> None:
         """The event that holds what a plan brought: max/mean by resource, beside what it promised."""
-        columns = {f"{resource}_max_over_mean_measured": ratio for resource, ratio in measured.items()}
-        last = record.events[-1]
-        told = [
-            f"{resource} {measured[resource]:.3f} ({last[f'{resource}_max_over_mean_predicted']:.3f})"
+        predicted = record.execution.figures.predicted
+        compared = [
+            f"{resource} {measured[resource]:.3f} ({predicted[resource]:.3f})"
             for resource in REPORTED
-            if resource in measured and last.get(f"{resource}_max_over_mean_predicted") is not None
+            if resource in measured and resource in predicted
         ]
-        detail = f"max/mean measured (promised): {', '.join(told)}" if told else "load unknown"
-        self.write_event(record, MEASURED, detail, now_ms=now_ms, **columns)
+        detail = f"max/mean measured (promised): {', '.join(compared)}" if compared else "load unknown"
+        self.write_event(record, Event.MEASURED, detail, now_ms=now_ms, measured=measured)
 
-    def request_abort(self, record: ExecutionRecord, *, now_ms: int) -> None:
-        """Leave a note for whoever carries out `record`; its place is outside the numbering of the events."""
-        row = {
-            **{name: record.events[-1].get(name) for name in CARRIED},
-            "execution_id": record.execution_id,
-            "sequence": ABORT_SEQUENCE,
-            "plan_id": record.plan_id,
-            "kafka_cluster": self._cluster,
-            "event_time": tables.utc(now_ms),
-            "event": ABORT_REQUESTED,
-            "detail": "a person asked to stop",
-            "owner": owner(),
-        }
-        self._append("execution", [row], f"abort:{record.execution_id}", 0)
+    def request_abort(self, execution: Execution, *, now_ms: int) -> None:
+        """Ask whoever carries out `execution` to stop; a request that was written before stands."""
+        request = EventRecord(
+            Event.ABORT_REQUESTED, ABORT_SEQUENCE, now_ms, "a person asked to stop", execution.figures.carried()
+        )
+        self._append("execution", [self._row(execution, request)], f"abort:{execution.execution_id}", 0)
 
-    def write_event(self, record: ExecutionRecord, event: str, detail: str, *, now_ms: int, **columns: Any) -> None:
-        """Add one event to the journal; figures that aren't given stay as in the event before."""
-        last = record.events[-1] if record.events else {}
-        row = {
-            **{name: last[name] for name in CARRIED if name in last},
-            "execution_id": record.execution_id,
-            "sequence": len(record.events),
-            "plan_id": record.plan_id,
-            "kafka_cluster": self._cluster,
-            "event_time": tables.utc(now_ms),
-            "event": event,
-            "detail": detail,
-            "owner": owner(),
-            **columns,
-        }
-        if not self._append("execution", [row], f"execution:{record.execution_id}", row["sequence"]):
+    def write_event(self, record: ExecutionRecord, event: Event, detail: str, *, now_ms: int, **figures: Any) -> None:
+        """Add one event to the journal; `figures` (see `Figures`) that aren't given stay as in the event before.
+
+        Raises IllegalTransition for an event that can't follow, and LeaseLost where another process wrote one.
+        """
+        before = record.execution
+        changed = replace(before.figures.carried(), **figures)
+        after = before.after(EventRecord(event, len(before.events), now_ms, detail, changed))
+        self._append_event(after, after.last)
+        record.execution = after
+
+    def _append_event(self, execution: Execution, record: EventRecord) -> None:
+        row, transaction = self._row(execution, record), f"execution:{execution.execution_id}"
+        if not self._append("execution", [row], transaction, record.sequence):
             # Somebody else has written this place in the journal: we are not alone, and must not go on.
-            raise LeaseLost(f"execution {record.execution_id} is being carried out by another process")
-        record.events.append(row)
+            raise LeaseLost(f"execution {execution.execution_id} is being carried out by another process")
+
+    def _row(self, execution: Execution, record: EventRecord) -> dict[str, Any]:
+        return view.row_of(execution, record, kafka_cluster=self._cluster, owner=owner())
 
     def _append(self, name: str, rows: list[dict[str, Any]], transaction_id: str, version: int) -> bool:
         return tables.append(self._root, name, rows, transaction_id=transaction_id, transaction_version=version)
@@ -301,20 +252,15 @@ def _movement_row(plan_id: str, sequence: int, movement: Mapping[str, Any], now_
     }
 
 
-def _outcomes(event: tables.Row) -> dict[str, Outcome]:
-    """What was promised and measured of each load, where all of it is known."""
-    found: dict[str, Outcome] = {}
-    for resource in TRIGGERING:
-        before, predicted, measured = (event.get(f"{resource}_max_over_mean_{when}") for when in WHEN)
-        if before is not None and predicted is not None and measured is not None:
-            found[resource] = Outcome(before, predicted, measured)
-    return found
-
-
-def _ratio_columns(skew: Mapping[str, Any], suffix: str) -> dict[str, float | None]:
-    return {f"{name}_max_over_mean_{suffix}": skew.get(name, {}).get("max_over_mean") for name in REPORTED}
+def _ratios(skew: Mapping[str, Any]) -> dict[Resource, float]:
+    """max/mean by resource of a plan's JSON, where it is known."""
+    ratios = {resource: skew.get(resource, {}).get("max_over_mean") for resource in REPORTED}
+    return {resource: ratio for resource, ratio in ratios.items() if ratio is not None}
 
 
 def _skew_columns(plan: Mapping[str, Any]) -> dict[str, float | None]:
-    bounds = {f"{resource}_lower_bound": plan["lower_bound"].get(resource) for resource in REPORTED}
-    return {**_ratio_columns(plan["skew_before"], "before"), **_ratio_columns(plan["skew_after"], "after"), **bounds}
+    return {
+        **view.ratio_columns(_ratios(plan["skew_before"]), "before"),
+        **view.ratio_columns(_ratios(plan["skew_after"]), "after"),
+        **{f"{resource}_lower_bound": plan["lower_bound"].get(resource) for resource in REPORTED},
+    }

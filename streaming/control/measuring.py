@@ -14,7 +14,7 @@ from streaming.settings import Settings
 from streaming.views.broker_windows import capacities
 
 
-def measured_skew(windows: tuple[ClosedWindow, ...], live: LiveCluster, settings: Settings) -> dict[str, float]:
+def measured_skew(windows: tuple[ClosedWindow, ...], live: LiveCluster, settings: Settings) -> dict[Resource, float]:
     """max/mean by resource over the mean of `windows`, and of leaders and replicas now; those not known are absent.
 
     Brokers that are gone or must end empty don't count, as in the plan.

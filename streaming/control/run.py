@@ -24,7 +24,6 @@ from streaming.control.records import ExecutionRecord
 from streaming.control.windows import closed_windows
 from streaming.errors import LeaseLost
 from streaming.settings import Settings
-from streaming.tables import to_ms
 
 log = structlog.get_logger()
 
@@ -97,20 +96,20 @@ class ControlLoop:
         self._decider = Decider(cluster, self._journal, settings)
         self._executor = Executor(cluster, self._journal, settings)
         self._carrier = Carrier(self._executor, self._journal)
-        # What an earlier process left: a result not measured, throttles of late. The carrier finds what is open.
-        executions = self._journal.executions(now_ms=now_ms)
-        self._unmeasured = executions[-1] if executions and executions[-1].to_be_measured else None
-        self._owing = [record for record in executions if record.owes]
+        # What an earlier process left: a result not measured, throttles of late. The carrier takes up what is open.
+        records = [ExecutionRecord(execution) for execution in self._journal.executions(now_ms=now_ms)]
+        self._unmeasured = records[-1] if records and records[-1].execution.to_be_measured else None
+        self._owing = [record for record in records if record.execution.owes]
         self._tidied_ms = now_ms
 
     def tick(self, *, now_ms: int) -> bool:
         """One bounded step; True while an execution is under way that does not wait for its time."""
-        under_way = self._carrier.tick(now_ms=now_ms)
-        if under_way is not None:
-            if under_way.ended:
-                self._owing += [under_way] if under_way.owes else []
-                self._unmeasured = under_way if under_way.last_event == "done" else None
-            return not (under_way.ended or under_way.paused)
+        active = self._carrier.tick(now_ms=now_ms)
+        if active is not None:
+            if active.execution.ended:
+                self._owing += [active] if active.execution.owes else []
+                self._unmeasured = active if active.execution.to_be_measured else None
+            return active.execution.under_way
         # Not before: a rate that an ended execution has left on a broker throttles the one under way, too.
         self._owing = [record for record in self._owing if not self._executor.sweep(record, now_ms=now_ms)]
         if self._unmeasured is not None:
@@ -142,19 +141,20 @@ class ControlLoop:
 
     def _measure(self, record: ExecutionRecord, *, now_ms: int) -> None:
         """Once enough windows have closed after the end, write down what the brokers really carry."""
-        ended_ms = next(to_ms(event["event_time"]) for event in record.events if event["event"] == "done")
+        ended_ms = record.execution.ended_ms
+        assert ended_ms is not None
         wanted = self._settings.control.settle_windows
         windows = tuple(
             window for window in closed_windows(self._settings, now_ms=now_ms) if window.start_ms >= ended_ms
         )[:wanted]
         if len(windows) < wanted:
             if now_ms - ended_ms > MEASURE_PATIENCE_WINDOWS * self._settings.pipeline.window_ms:
-                log.warning("result_not_measured", execution_id=record.execution_id)
+                log.warning("result_not_measured", execution_id=record.execution.execution_id)
                 self._unmeasured = None
             return
         found = measured_skew(windows, self._cluster.describe(), self._settings)
         self._journal.write_measured(record, found, now_ms=now_ms)
-        log.info("measured", execution_id=record.execution_id, detail=record.events[-1]["detail"])
+        log.info("measured", execution_id=record.execution.execution_id, detail=record.execution.last.detail)
         self._unmeasured = None
 
 

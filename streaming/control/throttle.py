@@ -1,23 +1,38 @@
-"""The replication throttle of one execution: which replicas and brokers it touches, and how high it is right now.
+"""The replication throttle of the execution under way: which replicas and brokers it touches, and how high it is now.
 
-The rate of a broker follows from its measured headroom and from pressure (see `assignor_core.execution.caution`); with
-`control.throttle_adaptive` off it is the setting, unchanged to the end.
+The rate of a broker follows from its measured headroom and from pressure (see `adaptive_rates` in the core); if
+`control.throttle_adaptive` is off, it is the setting, unchanged to the end.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
-from assignor_core.execution.caution import next_throttle_factor, throttle_rates
+import structlog
+
+from assignor_core.execution.adaptive_rates import (
+    ADAPT_INTERVAL_MS,
+    RatePolicy,
+    RateState,
+    adapted,
+    differs,
+    headroom,
+    is_due,
+    wanted_rates,
+)
+from assignor_core.execution.life_cycle import Execution
+from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan
 from assignor_core.resources import Resource
 from assignor_core.throttles import ThrottledReplicas
+from streaming.cluster.ports import ControlledCluster
 from streaming.control.windows import closed_windows
 from streaming.settings import Settings
 from streaming.views.broker_windows import capacities
 
-ADAPT_INTERVAL_MS = 10_000
-CHANGE_MIN = 0.05
-"""Rates that would change by less than this share stay as they are."""
+__all__ = ["ADAPT_INTERVAL_MS", "AdaptiveRates", "Throttle", "ThrottleScope", "throttle_scope"]
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,57 +61,93 @@ def throttle_scope(plan: Plan) -> ThrottleScope:
     )
 
 
+class Throttle:
+    """The throttle as this process has set it: nothing is known of it until `keep`, and after `forget`."""
+
+    def __init__(self, cluster: ControlledCluster, settings: Settings) -> None:
+        self._cluster = cluster
+        self._rates = AdaptiveRates(settings)
+        self._set = False
+
+    def forget(self) -> None:
+        """From now on the throttle is that of another execution: it is set anew."""
+        self._set = False
+
+    def brokers(self, execution: Execution, plan: Plan, live: LiveCluster) -> tuple[int, ...]:
+        """Brokers to throttle, to be recorded before `keep`. A broker that is gone takes no rate, and a rate that
+        somebody else has set is respected: it is not ours to remove.
+        """
+        ours = set(execution.throttled_brokers)
+        foreign = self._cluster.throttle_rates().keys() - ours
+        return tuple(sorted(((throttle_scope(plan).brokers & live.broker_racks.keys()) - foreign) | ours))
+
+    def keep(self, execution: Execution, plan: Plan, *, pressed: bool, now_ms: int) -> None:
+        """Set the throttle where this process hasn't yet, and adapt it from then on."""
+        ours = frozenset(execution.throttled_brokers)
+        if not self._set:
+            scope = throttle_scope(plan)
+            self._cluster.set_throttled_replicas(scope.leaders, scope.followers)
+            self._send(self._rates.initial(ours, now_ms=now_ms))
+            self._set = True
+        elif rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):
+            self._send(rates)
+            log.info("throttle_adapted", plan_id=plan.plan_id[:12], rates=rates)
+
+    def clear(self, execution: Execution, plan: Plan) -> tuple[int, ...]:
+        """Remove the throttle that the journal names as ours; safe to repeat. Returns brokers that are down: they keep
+        theirs.
+        """
+        self._set = False  # before, so that what fails half-way is set anew where the execution goes on
+        scope = throttle_scope(plan)
+        return tuple(self._cluster.clear_throttle(execution.throttled_brokers, scope.leaders, scope.followers))
+
+    def sweep(self, brokers: Collection[int]) -> tuple[int, ...]:
+        """Remove the rates of an ended execution from these brokers; returns those that are still down."""
+        return tuple(self._cluster.clear_throttle(tuple(brokers), {}, {}))
+
+    def _send(self, rates: dict[int, int]) -> None:
+        self._cluster.set_throttle_rates(rates)
+        self._rates.sent(rates)
+
+
 class AdaptiveRates:
-    """The rates of one execution, looked at again every few seconds."""
+    """The rates of one execution, adapted every few seconds to pressure and to the newest closed window."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._factor = 1.0
-        self._looked_ms = 0
-        self._sent: dict[int, int] = {}
+        control = settings.control
+        self._policy = RatePolicy(
+            control.throttle_bytes_per_sec, control.throttle_min_bytes_per_sec, control.throttle_adaptive
+        )
+        self._state = RateState()
 
     def initial(self, brokers: frozenset[int], *, now_ms: int) -> dict[int, int]:
         """Rates to begin with, bytes/s by broker."""
-        self._factor, self._looked_ms = 1.0, now_ms
+        self._state = replace(self._state, factor=1.0, adapted_ms=now_ms)
         return self._wanted(brokers, now_ms)
 
     def changed(self, brokers: frozenset[int], *, pressed: bool, now_ms: int) -> dict[int, int] | None:
         """New rates, or None where those that were sent will do."""
-        if not self._settings.control.throttle_adaptive or now_ms - self._looked_ms < ADAPT_INTERVAL_MS:
+        if not is_due(self._state, self._policy, now_ms=now_ms):
             return None
-        self._looked_ms = now_ms
-        control = self._settings.control
-        factor_min = min(1.0, control.throttle_min_bytes_per_sec / control.throttle_bytes_per_sec)
-        self._factor = next_throttle_factor(self._factor, pressed=pressed, factor_min=factor_min)
+        self._state = adapted(self._state, self._policy, pressed=pressed, now_ms=now_ms)
         wanted = self._wanted(brokers, now_ms)
-        if all(abs(rate - self._sent.get(broker, 0)) <= CHANGE_MIN * rate for broker, rate in wanted.items()):
-            return None
-        return wanted
+        return wanted if differs(self._state, wanted) else None
 
     def sent(self, rates: dict[int, int]) -> None:
-        """Brokers have taken these: what was refused is told again by `changed`."""
-        self._sent = rates
+        """Brokers have taken these: what was refused comes again from `changed`."""
+        self._state = replace(self._state, sent=rates)
 
     def _wanted(self, brokers: frozenset[int], now_ms: int) -> dict[int, int]:
-        control = self._settings.control
-        if not control.throttle_adaptive:
-            return dict.fromkeys(sorted(brokers), control.throttle_bytes_per_sec)
-        return throttle_rates(
-            brokers,
-            self._headrooms(brokers, now_ms),
-            rate_max=control.throttle_bytes_per_sec,
-            rate_min=min(control.throttle_min_bytes_per_sec, control.throttle_bytes_per_sec),
-            factor=self._factor,
-        )
+        headrooms = self._headrooms(brokers, now_ms) if self._policy.adaptive else {}
+        return wanted_rates(self._state, self._policy, brokers, headrooms)
 
     def _headrooms(self, brokers: frozenset[int], now_ms: int) -> dict[int, float]:
-        """Capacity less load in bytes/s, the lesser of the two directions, where both are known."""
+        """The lesser headroom of the two directions, bytes/s, where both capacity and load are known."""
         windows = closed_windows(self._settings, now_ms=now_ms)
-        found: dict[int, float] = {}
+        lesser: dict[int, float] = {}
         for resource in (Resource.BYTES_IN, Resource.BYTES_OUT):
-            limits = capacities(self._settings, resource, brokers) or {}
             loads = windows[-1].values(resource) if windows else {}
-            for broker in sorted(limits.keys() & loads.keys()):
-                left = max(0.0, limits[broker] - loads[broker])
-                found[broker] = min(left, found.get(broker, left))
-        return found
+            for broker, left in headroom(capacities(self._settings, resource, brokers) or {}, loads).items():
+                lesser[broker] = min(left, lesser.get(broker, left))
+        return lesser

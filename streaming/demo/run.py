@@ -329,7 +329,7 @@ def _say_news(view: View, seconds: float, seen: Story, story: Story) -> None:
         view.say(seconds, "every movement has been made, throttles are gone; measuring the result")
     if story.measured_ms and not seen.measured_ms:
         assert story.event is not None
-        view.say(seconds, f"control has measured it: {story.event['detail']}")
+        view.say(seconds, f"control has measured it: {story.event.detail}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+from assignor_core.execution.events import EventRecord
 from streaming import tables
 from streaming.settings import Settings
+from streaming.views.executions import folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class Story:
     failed: str | None = None
     decision: dict[str, Any] | None = None
     plan: dict[str, Any] | None = None
-    event: dict[str, Any] | None = None
+    event: EventRecord | None = None
 
     @property
     def over(self) -> bool:
@@ -32,7 +34,7 @@ class Story:
         if self.failed:
             return f"failed: {self.failed}"
         if self.event is not None:
-            return str(f"{self.event['event']}: {self.event['detail']}")
+            return f"{self.event.event}: {self.event.detail}"
         if self.decision is not None:
             return str(f"{self.decision['verdict']}: {self.decision['detail']}")
         return "waiting for the first closed window (Spark is starting)"
@@ -44,22 +46,19 @@ def read_story(settings: Settings) -> Story:
     decisions = sorted(tables.read(root, "decision"), key=lambda row: row["decided_at"])
     planned = next((row for row in decisions if row["plan_id"]), None)
     plans = tables.read(root, "plan")
-    events = sorted(tables.read(root, "execution"), key=lambda row: (row["event_time"], row["sequence"]))
-    failure = next((row for row in events if row["event"] in ("aborted", "refused")), None)
-
-    def when(*names: str) -> int | None:
-        found = next((row for row in events if row["event"] in names), None)
-        return tables.to_ms(found["event_time"]) if found else None
-
+    executions = folded(tables.read(root, "execution"))
+    newest = max((row.history[-1] for row in executions), key=lambda event: event.at_ms, default=None)
+    failed = next((row.end for row in executions if row.failed), None)
+    measured = (row.measured.at_ms for row in executions if row.measured is not None)
     return Story(
         first_window_ms=tables.to_ms(decisions[0]["decided_at"]) if decisions else None,
         detected_ms=tables.to_ms(planned["decided_at"]) if planned else None,
         planned_ms=tables.to_ms(plans[0]["created_at"]) if plans else None,
-        execution_started_ms=when("started"),
-        balanced_ms=when("done"),
-        measured_ms=when("measured"),
-        failed=failure["detail"] if failure else None,
+        execution_started_ms=next((row.started_ms for row in executions if row.started_ms is not None), None),
+        balanced_ms=next((row.done_ms for row in executions if row.done_ms is not None), None),
+        measured_ms=next(measured, None),
+        failed=failed.detail if failed else None,
         decision=decisions[-1] if decisions else None,
         plan=next((row for row in plans if planned and row["plan_id"] == planned["plan_id"]), None),
-        event=events[-1] if events else None,
+        event=newest,
     )

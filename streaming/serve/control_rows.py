@@ -10,14 +10,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from assignor_core.resources import REPORTED
+from assignor_core.execution.events import EventRecord
+from assignor_core.execution.life_cycle import Execution, in_focus
+from assignor_core.resources import REPORTED, Resource
 from streaming import tables
 from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
 from streaming.tables import instant
+from streaming.views.executions import KnownExecutions
 
-UNDER_WAY = frozenset({"started", "submitted", "progress", "electing", "abort_requested"})
-FAILED = frozenset({"aborted", "refused"})
 RECENT_EVENTS = 20
 
 _DECISION = (
@@ -39,6 +40,7 @@ _EXECUTION = (
     "bytes_total", "bytes_moved", "throttle_bytes_per_sec", "bytes_in_max_over_mean_before",
     "bytes_in_max_over_mean_predicted", "bytes_in_max_over_mean_measured",
 )  # fmt: skip
+"""What is shown. Tables of every version have these columns; what others would say of an execution is unknown here."""
 
 Figures = Mapping[str, Any]
 """A row by column name (see `streaming.contract`), its times as `..._ms`, ms since 1970 UTC, instead of timestamps."""
@@ -85,7 +87,7 @@ class ControlReader:
         self._plan: Figures | None = None
         self._planning: list[float] = []
         self._planned_at: datetime | None = None
-        self._events: dict[str, dict[int, dict[str, Any]]] = {}
+        self._executions = KnownExecutions()
         self._event_at: datetime | None = None
 
     def read(self) -> ControlPart:
@@ -93,22 +95,21 @@ class ControlReader:
         self._read_decisions()
         self._read_plans()
         self._read_events()
-        executions = sorted(map(_ordered, self._events.values()), key=lambda events: events[0]["event_time"])
-        shown = _shown(executions)
+        executions = self._executions.oldest_first()
+        shown = in_focus(executions)
         durations = tuple(
-            (done - start) / 1000
-            for events in executions
-            if (done := _done_ms(events)) is not None and (start := _started_ms(events)) is not None
+            (execution.done_ms - execution.started_ms) / 1000
+            for execution in executions
+            if execution.done_ms is not None and execution.started_ms is not None
         )
-        failures = sum(any(row["event"] in FAILED for row in events) for events in executions)
         return ControlPart(
             decision=self._decision,
             plan=self._plan,
             execution=_execution(shown) if shown else None,
-            events=tuple(_figures(row) for row in shown[::-1][:RECENT_EVENTS]),
+            events=_newest_events(shown) if shown else (),
             decisions=dict(self._decisions) if self._there("decision") else None,
-            failures=failures if self._there("execution") else None,
-            last_success_ms=max((ms for events in executions if (ms := _done_ms(events)) is not None), default=None),
+            failures=sum(execution.failed for execution in executions) if self._there("execution") else None,
+            last_success_ms=max((row.done_ms for row in executions if row.done_ms is not None), default=None),
             planning_seconds=tuple(self._planning) if self._there("plan") else None,
             execution_seconds=durations if self._there("execution") else None,
         )
@@ -134,11 +135,14 @@ class ControlReader:
     def _read_events(self) -> None:
         # Several events may bear one time, so the newest ones are read once more.
         rows = self._newer("execution", _EXECUTION, "event_time", self._event_at, again=True)
-        for row in rows:
-            self._events.setdefault(row["execution_id"], {})[row["sequence"]] = row
+        self._executions.add(rows, self._whole)
         newest = tables.newest(rows, "event_time")
         if newest is not None:
             self._event_at = newest["event_time"]
+
+    def _whole(self, execution_id: str) -> list[dict[str, Any]]:
+        """All rows of an execution: some were written by a clock that is behind the newest row."""
+        return self._reader.rows("execution", columns=_EXECUTION, where=f"execution_id = {text(execution_id)}")
 
     def _newer(
         self, name: str, columns: tuple[str, ...], time: str, since: datetime | None, *, again: bool = False
@@ -149,30 +153,38 @@ class ControlReader:
         return self._reader.rows(name, columns=columns, where=where)
 
 
-def _shown(executions: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Events of the execution that is under way, else of the newest: one approved after it only waits for its turn."""
-    begun = (events for events in reversed(executions) if _started_ms(events) is not None and _under_way(events))
-    return next(begun, executions[-1] if executions else [])
-
-
-def _execution(events: list[dict[str, Any]]) -> Figures:
-    ended = _ended(events)
+def _execution(execution: Execution) -> Figures:
     return {
-        **_figures(events[-1]),
-        "started_ms": _started_ms(events),
-        "ended_ms": None if ended is None else tables.to_ms(ended["event_time"]),
-        "under_way": _under_way(events),
+        **_event(execution, execution.shown),
+        "started_ms": execution.started_ms,
+        "ended_ms": execution.ended_ms,
+        # One that pauses until its hours come has nothing on the cluster, and isn't stuck.
+        "under_way": execution.under_way,
     }
 
 
-def _under_way(events: list[dict[str, Any]]) -> bool:
-    # One that pauses until its hours come has nothing on the cluster, and isn't stuck.
-    at_work = _ended(events) is None and events[-1]["event"] != "paused"
-    return at_work and any(row["event"] in UNDER_WAY for row in events)
+def _newest_events(execution: Execution) -> tuple[Figures, ...]:
+    return tuple(_event(execution, record) for record in execution.history[::-1][:RECENT_EVENTS])
 
 
-def _ended(events: list[dict[str, Any]]) -> dict[str, Any] | None:
-    return next((row for row in events if row["event"] == "done" or row["event"] in FAILED), None)
+def _event(execution: Execution, record: EventRecord) -> Figures:
+    figures = record.figures
+    return {
+        "execution_id": execution.execution_id,
+        "sequence": record.sequence,
+        "plan_id": execution.plan_id,
+        "event_ms": record.at_ms,
+        "event": record.event.value,
+        "detail": record.detail,
+        "movements_total": figures.movements_total,
+        "movements_done": figures.movements_done,
+        "bytes_total": figures.bytes_total,
+        "bytes_moved": figures.bytes_moved,
+        "throttle_bytes_per_sec": figures.throttle_bytes_per_sec,
+        "bytes_in_max_over_mean_before": figures.before.get(Resource.BYTES_IN),
+        "bytes_in_max_over_mean_predicted": figures.predicted.get(Resource.BYTES_IN),
+        "bytes_in_max_over_mean_measured": figures.measured.get(Resource.BYTES_IN),
+    }
 
 
 def _figures(row: Mapping[str, Any]) -> Figures:
@@ -186,16 +198,3 @@ def _figures(row: Mapping[str, Any]) -> Figures:
         else:
             figures[name] = value
     return figures
-
-
-def _ordered(events: Mapping[int, dict[str, Any]]) -> list[dict[str, Any]]:
-    """By time: a request to abort stands outside the numbering."""
-    return sorted(events.values(), key=lambda row: (row["event_time"], row["sequence"]))
-
-
-def _started_ms(events: list[dict[str, Any]]) -> int | None:
-    return next((tables.to_ms(row["event_time"]) for row in events if row["event"] == "started"), None)
-
-
-def _done_ms(events: list[dict[str, Any]]) -> int | None:
-    return next((tables.to_ms(row["event_time"]) for row in events if row["event"] == "done"), None)

@@ -144,7 +144,7 @@ def approve(journal: Journal, topic: str, size: int) -> tuple[ExecutionRecord, P
     plan = Plan("bench", tuple(Movement(topic, index, (1, 2), (RECEIVER, 2), float(size)) for index in (0, 1)))
     content = {**plan_to_json(plan), "skew_before": SKEW, "skew_after": SKEW, "elapsed_ms": 0.0}
     journal.write_plan(content, decision=None, window=None, now_ms=_now_ms())
-    return journal.approve(journal.plan(plan.plan_id), "bench", now_ms=_now_ms()), plan
+    return ExecutionRecord(journal.approve(journal.plan(plan.plan_id), "bench", now_ms=_now_ms())), plan
 
 
 @dataclass(slots=True)

@@ -109,27 +109,27 @@ class Run:
     def end(self, record: ExecutionRecord) -> str:
         """Wait for the execution's end, with a control always running; returns its last event and why."""
         deadline = time.monotonic() + DEADLINE_S
-        while not record.ended:
-            assert time.monotonic() < deadline, f"never ended: {record.events[-1]}\n{self._log()}"
+        while not record.execution.ended:
+            assert time.monotonic() < deadline, f"never ended: {record.execution.last}\n{self._log()}"
             if self.control.poll() is not None:
                 self.control = self.start_control()
             self.read(record)
             time.sleep(0.5)
-        return f"{record.last_event}: {record.events[-1]['detail']}"
+        return f"{record.execution.last_event}: {record.execution.last.detail}"
 
     def read(self, record: ExecutionRecord) -> None:
         """What the journal knows by now; nothing new while the tables can't be read."""
         with suppress(RebalancerError):
             found = Journal(self.settings).executions(now_ms=_now_ms())
-            record.events[:] = next(row for row in found if row.execution_id == record.execution_id).events
+            record.execution = next(row for row in found if row.execution_id == record.execution.execution_id)
 
     def check(self, record: ExecutionRecord, expected: Expectation) -> None:
         """What must hold after any fault."""
         self.stop_producer()
-        events = Counter(event["event"] for event in record.events)
+        events = Counter(event.event for event in record.execution.events)
         # A plan that no longer fits, with a broker down, is refused before it begins.
-        assert events["started"] == (record.last_event != "refused"), f"begun {events['started']} times"
-        assert [event["sequence"] for event in record.events] == list(range(len(record.events)))
+        assert events["started"] == (record.execution.last_event != "refused"), f"begun {events['started']} times"
+        assert [event.sequence for event in record.execution.events] == list(range(len(record.execution.events)))
         cluster = Cluster(self.admin)
         self._soon(lambda: cluster.throttle_rates() == {}, "a throttle rate was left")
         if expected.topic_gone:
@@ -141,7 +141,11 @@ class Run:
 
     def _placed_well(self, cluster: Cluster, record: ExecutionRecord, expected: Expectation) -> bool:
         """RF kept, in sync, racks as spread as before; foreign moves where they were sent, ours made if it says so."""
-        wanted = {row.partition: row.new_replicas for row in self.plan.movements} if record.last_event == "done" else {}
+        wanted = (
+            {row.partition: row.new_replicas for row in self.plan.movements}
+            if record.execution.last_event == "done"
+            else {}
+        )
         wanted |= dict(expected.placed_by_others)
         live = cluster.describe()
         found = {key[1]: row for key, row in live.partitions.items() if key[0] == self.topic}
@@ -220,7 +224,7 @@ class Run:
         self.plan = Plan("chaos", tuple(moves)) if self.goal else planned
         journal = Journal(self.settings)
         journal.write_plan({**plan_to_json(self.plan), "elapsed_ms": 0.0}, decision=None, window=None, now_ms=_now_ms())
-        return journal.approve(journal.plan(self.plan.plan_id), "chaos", now_ms=_now_ms())
+        return ExecutionRecord(journal.approve(journal.plan(self.plan.plan_id), "chaos", now_ms=_now_ms()))
 
     def _send(self) -> None:
         """Numbered records to all partitions in turn: fast at first, then at a steady rate, until told to stop."""

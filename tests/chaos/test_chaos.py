@@ -57,8 +57,8 @@ def test_staged_moves_go_on_after_a_kill_and_are_never_below_or_far_above_the_re
     with run.begun() as record:
         cluster = Cluster(run.admin)
         deadline = time.monotonic() + 120
-        while record.last_event != "done":
-            assert time.monotonic() < deadline, record.events[-1]
+        while record.execution.last_event != "done":
+            assert time.monotonic() < deadline, record.execution.last
             seen.append(cluster.describe().partitions[(run.topic, 0)])
             # The first step is made, the second is under way: the partition is at neither of the plan's ends.
             if not killed and seen[-1].reassigning and seen[-1].target_replicas == (3, 4):
@@ -90,8 +90,8 @@ def test_a_broker_that_is_down_at_the_end_loses_its_throttle_once_it_is_back(
         run.control.wait()
         run.read(record)
         cluster, journal = Cluster(run.admin), Journal(run.settings)
-        executor, approved = Executor(cluster, journal, run.settings), journal.plan(record.plan_id)
-        if record.last_event == "approved":
+        executor, approved = Executor(cluster, journal, run.settings), journal.plan(record.execution.plan_id)
+        if record.execution.last_event == "approved":
             assert executor.begin(record, approved, now_ms=_now_ms())
         executor.resume()
         assert not executor.tick(record, approved.plan, now_ms=_now_ms())
@@ -100,12 +100,16 @@ def test_a_broker_that_is_down_at_the_end_loses_its_throttle_once_it_is_back(
         )
         four_brokers.kill_broker(2)
         until("the end", once_asked(lambda: executor.tick(record, approved.plan, now_ms=_now_ms())), REFUSED_MAX_S)
-        assert (record.last_event, record.events[-1]["throttled_brokers"], record.owes) == ("done", [2], True)
+        assert (record.execution.last_event, record.execution.throttled_brokers, record.execution.owes) == (
+            "done",
+            (2,),
+            True,
+        )
         assert not executor.sweep(record, now_ms=_now_ms())
         four_brokers.start_broker(2)
         assert cluster.throttle_rates().keys() == {2}
         until("swept", once_asked(lambda: executor.sweep(record, now_ms=_now_ms())), REFUSED_MAX_S)
-        assert (record.last_event, record.owes) == ("swept", False)
+        assert (record.execution.last_event, record.execution.owes) == ("swept", False)
         run.check(record, Expectation())
 
 

@@ -84,4 +84,4 @@ def plan(journal: Journal, partition: int, *, now_ms: int = NOON_MS) -> PlanReco
 
 
 def approve(journal: Journal, partition: int, *, now_ms: int = NOON_MS) -> ExecutionRecord:
-    return journal.approve(plan(journal, partition, now_ms=now_ms), "a test", now_ms=now_ms)
+    return ExecutionRecord(journal.approve(plan(journal, partition, now_ms=now_ms), "a test", now_ms=now_ms))

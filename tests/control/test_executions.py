@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from assignor_core.execution.events import Event
 from assignor_core.plan import Plan
 from streaming import tables
 from streaming.cluster.ports import ControlledCluster
@@ -31,7 +32,7 @@ def begun(settings: Settings, cluster: ControlledCluster, partition: int, *, now
     """One whose start was written by a process that was killed right after."""
     journal = Journal(settings)
     record = approve(journal, partition, now_ms=now_ms)
-    assert Executor(cluster, journal, settings).begin(record, journal.plan(record.plan_id), now_ms=now_ms)
+    assert Executor(cluster, journal, settings).begin(record, journal.plan(record.execution.plan_id), now_ms=now_ms)
     return record
 
 
@@ -41,7 +42,7 @@ def carrier(settings: Settings, cluster: ControlledCluster) -> Carrier:
 
 
 def events(settings: Settings, record: ExecutionRecord) -> list[str]:
-    return [event["event"] for event in Journal(settings).execution(record.execution_id).events]
+    return [event.event for event in Journal(settings).execution(record.execution.execution_id).events]
 
 
 def begun_in_a_window(settings: Settings) -> tuple[NotedCluster, Executor, ExecutionRecord, Plan]:
@@ -51,7 +52,7 @@ def begun_in_a_window(settings: Settings) -> tuple[NotedCluster, Executor, Execu
     cluster, journal = NotedCluster(), Journal(own)
     executor = Executor(cluster, journal, own)
     approved = plan(journal, 0)
-    record = journal.approve(approved, "a test", now_ms=NOON_MS, in_windows_only=True)
+    record = ExecutionRecord(journal.approve(approved, "a test", now_ms=NOON_MS, in_windows_only=True))
     assert executor.begin(record, approved, now_ms=NOON_MS)
     return cluster, executor, record, approved.plan
 
@@ -70,7 +71,7 @@ def test_an_abort_is_heard_where_the_throttle_cannot_be_set(settings: Settings) 
     tick_while_it_fails(loop, now_ms=NOON_MS + 1_000)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)  # a start doesn't fail of it either
     tick_while_it_fails(loop, now_ms=NOON_MS + 2_000)
-    journal.request_abort(record, now_ms=NOON_MS)
+    journal.request_abort(record.execution, now_ms=NOON_MS)
     assert not loop.tick(now_ms=NOON_MS + 3_000)
     assert events(settings, record) == ["approved", "started", "aborted"]
     assert cluster.changes == ["clear"]
@@ -91,7 +92,7 @@ def test_the_deadline_is_kept_where_the_throttle_cannot_be_set(settings: Setting
 def test_nothing_is_submitted_after_a_pause_before_the_throttle_is_set(settings: Settings) -> None:
     cluster, executor, record, made = begun_in_a_window(settings)
     assert not executor.tick(record, made, now_ms=NOON_MS + HOUR_MS)
-    assert (record.last_event, cluster.changes) == ("paused", ["clear"])
+    assert (record.execution.last_event, cluster.changes) == ("paused", ["clear"])
     cluster.throttles_refused = True
     next_ms = NOON_MS + 2 * HOUR_MS
     assert not executor.tick(record, made, now_ms=next_ms)
@@ -137,7 +138,7 @@ def test_who_is_called_off_while_another_is_under_way_ends_at_once(settings: Set
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
     first, second = approve(journal, 0), approve(journal, 1, now_ms=NOON_MS + 1)
     assert loop.tick(now_ms=NOON_MS)
-    journal.request_abort(second, now_ms=NOON_MS)
+    journal.request_abort(second.execution, now_ms=NOON_MS)
     assert loop.tick(now_ms=NOON_MS)
     assert events(settings, second) == ["approved", "aborted"]
     assert events(settings, first)[-1] == "submitted"
@@ -153,7 +154,7 @@ def test_what_has_begun_goes_on_before_an_older_approval_begins(settings: Settin
     cluster.settle(("t", 1), (2,))
     ended = one.tick(now_ms=NOON_MS + 3)
     assert ended is not None
-    assert (ended.execution_id, ended.last_event) == (record.execution_id, "done")
+    assert (ended.execution.execution_id, ended.execution.last_event) == (record.execution.execution_id, "done")
     one.tick(now_ms=NOON_MS + 4)
     assert events(settings, older) == ["approved", "started", "submitted"]
 
@@ -191,7 +192,8 @@ def test_an_execution_that_somebody_else_has_ended_is_left_alone(settings: Setti
     one = carrier(settings, cluster)
     one.tick(now_ms=NOON_MS)
     cluster.changes.clear()
-    journal.write_event(journal.execution(record.execution_id), "aborted", "by another control", now_ms=NOON_MS)
+    other = ExecutionRecord(journal.execution(record.execution.execution_id))
+    journal.write_event(other, Event.ABORTED, "by another control", now_ms=NOON_MS)
     with pytest.raises(LeaseLost):
         one.tick(now_ms=NOON_MS)
     assert cluster.changes == []
@@ -200,17 +202,18 @@ def test_an_execution_that_somebody_else_has_ended_is_left_alone(settings: Setti
 def test_what_is_open_is_told_from_what_has_ended(settings: Settings) -> None:
     journal = Journal(settings)
     ended, waiting = approve(journal, 0), approve(journal, 1, now_ms=NOON_MS + 1)
-    journal.write_event(ended, "done", "every movement has been made", now_ms=NOON_MS)
-    assert [row.execution_id for row in journal.open_executions(now_ms=NOON_MS)] == [waiting.execution_id]
+    journal.write_event(ended, Event.STARTED, "plan with 1 movements", now_ms=NOON_MS)
+    journal.write_event(ended, Event.DONE, "every movement has been made", now_ms=NOON_MS)
+    assert [row.execution_id for row in journal.open_executions(now_ms=NOON_MS)] == [waiting.execution.execution_id]
     # Its end is too old to be looked for, an event after it is not.
-    journal.write_event(ended, "swept", "throttle taken away", now_ms=NOON_MS + HOUR_MS)
+    journal.write_event(ended, Event.SWEPT, "throttle taken away", now_ms=NOON_MS + HOUR_MS)
     later_ms = NOON_MS + 30 * 24 * HOUR_MS + 1_000
     assert journal.open_executions(now_ms=later_ms) == []
 
 
 def test_a_plan_that_is_not_trusted_is_refused_in_one_row(settings: Settings) -> None:
     journal = Journal(settings)
-    record = journal.refuse(plan(journal, 0), "the last 2 plans brought nothing", now_ms=NOON_MS)
+    execution = journal.refuse(plan(journal, 0), "the last 2 plans brought nothing", now_ms=NOON_MS)
     assert [row["event"] for row in tables.read(settings.storage.tables, "execution")] == ["refused"]
     assert Journal(settings).open_executions(now_ms=NOON_MS) == []
-    assert record.ended
+    assert execution.ended

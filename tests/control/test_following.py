@@ -38,7 +38,7 @@ def following(settings: Settings, cluster: NotedCluster) -> _Following:
 def test_a_request_that_fails_is_tried_again(settings: Settings) -> None:
     cluster = NotedCluster(moves=True, unanswered=1)
     record = approve(Journal(settings), 0, now_ms=now_ms())
-    assert following(settings, cluster).to_the_end(record)["event"] == "done"
+    assert following(settings, cluster).to_the_end(record.execution).event == "done"
     assert cluster.changes == ["throttle", "move t-0", "clear"]
 
 
@@ -47,8 +47,8 @@ def test_who_gives_up_says_what_stays_open(settings: Settings, capsys: pytest.Ca
     cluster = NotedCluster(unanswered=1_000)
     record = approve(Journal(own), 0, now_ms=now_ms())
     with pytest.raises(ClusterUnreachable):
-        following(own, cluster).to_the_end(record)
-    told = f"execution {record.execution_id} stays open (approved); to stop it: rebalancer abort\n"
+        following(own, cluster).to_the_end(record.execution)
+    told = f"execution {record.execution.execution_id} stays open (approved); to stop it: rebalancer abort\n"
     assert capsys.readouterr().err.endswith(told)
 
 
@@ -56,11 +56,11 @@ def test_every_open_execution_is_stopped_in_any_order(settings: Settings) -> Non
     cluster, journal = NotedCluster(), Journal(settings)
     records = [approve(journal, number, now_ms=now_ms() + number) for number in range(3)]
     for record in records[:2]:  # two at a time, as an `apply` of before could leave them
-        Executor(cluster, journal, settings).begin(record, journal.plan(record.plan_id), now_ms=now_ms())
+        Executor(cluster, journal, settings).begin(record, journal.plan(record.execution.plan_id), now_ms=now_ms())
     for record in records:
-        journal.request_abort(record, now_ms=now_ms())
+        journal.request_abort(record.execution, now_ms=now_ms())
     watched = following(settings, cluster)
-    assert [watched.to_the_end(record)["event"] for record in reversed(records)] == ["aborted"] * 3
+    assert [watched.to_the_end(record.execution).event for record in reversed(records)] == ["aborted"] * 3
     assert journal.open_executions(now_ms=now_ms()) == []
     assert cluster.changes == ["clear", "clear"]
 
@@ -68,9 +68,9 @@ def test_every_open_execution_is_stopped_in_any_order(settings: Settings) -> Non
 def test_what_a_dead_control_has_left_is_carried_out_first(settings: Settings) -> None:
     cluster, journal = NotedCluster(moves=True), Journal(settings)
     left = approve(journal, 0, now_ms=now_ms())
-    Executor(cluster, journal, settings).begin(left, journal.plan(left.plan_id), now_ms=now_ms())
+    Executor(cluster, journal, settings).begin(left, journal.plan(left.execution.plan_id), now_ms=now_ms())
     record = approve(journal, 1, now_ms=now_ms())
-    assert following(settings, cluster).to_the_end(record)["event"] == "done"
+    assert following(settings, cluster).to_the_end(record.execution).event == "done"
     assert cluster.changes == ["throttle", "move t-0", "clear", "throttle", "move t-1", "clear"]
 
 

@@ -7,7 +7,9 @@ import pytest
 from deltalake import DeltaTable
 
 from assignor_core.execution.caution import Outcome
+from assignor_core.execution.events import Event
 from assignor_core.plan import Movement, Plan, plan_to_json
+from assignor_core.resources import Resource
 from streaming import tables
 from streaming.commands.status import read_status
 from streaming.contract import TABLES
@@ -15,6 +17,7 @@ from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
+from streaming.views.executions import folded
 
 NEW_COLUMNS = {"in_windows_only", "disk_max_over_mean_predicted"}
 BEFORE = {"bytes_in": 1.5, "bytes_out": 1.2, "disk": 1.1, "leaders": 3.0, "replicas": 1.0}
@@ -35,7 +38,15 @@ def approved(journal: Journal, *, in_windows_only: bool = False) -> ExecutionRec
     )
     content = {**plan_to_json(plan), "elapsed_ms": 0.0}
     journal.write_plan(content, decision=None, window=None, now_ms=1_000)
-    return journal.approve(journal.plan(plan.plan_id), "a test", now_ms=1_000, in_windows_only=in_windows_only)
+    return ExecutionRecord(
+        journal.approve(journal.plan(plan.plan_id), "a test", now_ms=1_000, in_windows_only=in_windows_only)
+    )
+
+
+def carried_out(journal: Journal, record: ExecutionRecord) -> None:
+    """Started, and every movement made."""
+    journal.write_event(record, Event.STARTED, "plan with 1 movements", now_ms=1_500)
+    journal.write_event(record, Event.DONE, "every movement has been made", now_ms=1_800)
 
 
 @pytest.mark.parametrize("beginning", ["", "1", "12345"])
@@ -60,12 +71,14 @@ def test_the_newest_plans_are_named_first(settings: Settings) -> None:
 def test_pauses_are_no_work_and_survive_a_restart(settings: Settings) -> None:
     journal = Journal(settings)
     record = approved(journal, in_windows_only=True)
-    assert (record.worked_ms(4_000), record.paused, record.in_windows_only) == (3_000, False, True)
-    journal.write_event(record, "paused", "closed", now_ms=5_000)
-    assert (record.worked_ms(9_000), record.paused) == (4_000, True)
-    journal.write_event(record, "resumed", "open", now_ms=10_000)
-    journal.write_event(record, "paused", "closed", now_ms=11_000)
-    journal.write_event(record, "resumed", "open", now_ms=20_000)
+    shown = record.execution
+    assert (shown.worked_ms(4_000), shown.paused, shown.in_windows_only) == (3_000, False, True)
+    journal.write_event(record, Event.STARTED, "plan with 1 movements", now_ms=4_000)
+    journal.write_event(record, Event.PAUSED, "closed", now_ms=5_000)
+    assert (record.execution.worked_ms(9_000), record.execution.paused) == (4_000, True)
+    journal.write_event(record, Event.RESUMED, "open", now_ms=10_000)
+    journal.write_event(record, Event.PAUSED, "closed", now_ms=11_000)
+    journal.write_event(record, Event.RESUMED, "open", now_ms=20_000)
     found = Journal(settings).executions(now_ms=30_000)[0]
     assert (found.worked_ms(22_000), found.paused, found.in_windows_only) == (4_000 + 1_000 + 2_000, False, True)
 
@@ -75,7 +88,9 @@ def test_what_was_promised_stands_beside_what_was_measured_and_judges_by_the_gre
 ) -> None:
     journal = Journal(settings)
     record = approved(journal)
-    journal.write_measured(record, {"bytes_in": 1.4, "bytes_out": 1.1, "leaders": 1.0}, now_ms=2_000)
+    carried_out(journal, record)
+    measured = {Resource.BYTES_IN: 1.4, Resource.BYTES_OUT: 1.1, Resource.LEADERS: 1.0}
+    journal.write_measured(record, measured, now_ms=2_000)
     row = max(tables.read(settings.storage.tables, "execution"), key=lambda row: int(row["sequence"]))
     assert (
         row["detail"]
@@ -96,24 +111,25 @@ def test_a_table_of_an_earlier_version_gets_the_new_columns(settings: Settings) 
     table = tables.open_table(settings.storage.tables, "execution")
     assert table is not None
     assert {field.name for field in table.schema().fields} >= NEW_COLUMNS
-    assert journal.executions(now_ms=2_000)[0].execution_id == record.execution_id
+    assert journal.executions(now_ms=2_000)[0].execution_id == record.execution.execution_id
 
 
 def test_an_execution_of_an_earlier_version_goes_on(settings: Settings) -> None:
     journal = Journal(settings)
     record = approved(journal)
-    record.events[:] = [
-        {name: value for name, value in row.items() if name not in NEW_COLUMNS} for row in record.events
-    ]
-    assert not record.in_windows_only
-    journal.write_measured(record, {"bytes_in": 1.1, "disk": 1.1}, now_ms=2_000)
-    assert "disk" not in record.events[-1]["detail"]
+    row = tables.read(settings.storage.tables, "execution")[0]
+    record.execution = folded([{name: value for name, value in row.items() if name not in NEW_COLUMNS}])[0]
+    assert not record.execution.in_windows_only
+    carried_out(journal, record)
+    journal.write_measured(record, {Resource.BYTES_IN: 1.1, Resource.DISK: 1.1}, now_ms=2_000)
+    assert "disk" not in record.execution.last.detail
 
 
 def test_status_shows_what_was_promised_beside_what_was_measured(settings: Settings) -> None:
     journal = Journal(settings)
     record = approved(journal)
-    journal.write_measured(record, {"bytes_in": 1.4}, now_ms=2_000)
+    carried_out(journal, record)
+    journal.write_measured(record, {Resource.BYTES_IN: 1.4}, now_ms=2_000)
     shown = read_status(settings, now_ms=3_000)["execution_max_over_mean"]
     assert shown["bytes_in"] == {"before": 1.5, "predicted": 1.1, "measured": 1.4}
     assert shown["replicas"] == {"before": 1.0, "predicted": 1.0, "measured": None}

@@ -3,19 +3,23 @@
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient
 
+from assignor_core.execution.events import Event, EventRecord, Figures
+from assignor_core.execution.life_cycle import begin
 from assignor_core.live import LiveCluster
+from assignor_core.resources import Resource
 from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.control.journal import Journal
-from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.windows import closed_windows
 from streaming.settings import Settings
+from streaming.views.executions import row_of
 
 pytestmark = pytest.mark.kafka
 
@@ -144,13 +148,18 @@ def test_automatic_mode_stops_after_plans_that_brought_nothing(settings: Setting
     cluster, journal = Cluster(admin), Journal(own)
     journal.make_tables()
     for index in range(own.control.bad_plans_max):
-        record = ExecutionRecord(f"bad-{index}", "p")
-        for event in ("approved", "done", "measured"):
-            journal.write_event(
-                record, event, event, now_ms=NOW_MS - 100_000 + index, movements_total=1, movements_done=1,
-                bytes_total=1, bytes_moved=1, bytes_in_max_over_mean_before=3.0, bytes_in_max_over_mean_predicted=1.0,
-                bytes_in_max_over_mean_measured=2.9 if event == "measured" else None,
-            )  # fmt: skip
+        before, predicted = ({Resource.BYTES_IN: ratio} for ratio in (3.0, 1.0))
+        figures = Figures(1, 1, movements_done=1, bytes_moved=1, before=before, predicted=predicted)
+        measured = replace(figures, measured={Resource.BYTES_IN: 2.9})
+        for sequence, event in enumerate((Event.APPROVED, Event.STARTED, Event.DONE, Event.MEASURED)):
+            shown = measured if event is Event.MEASURED else figures
+            written = EventRecord(event, sequence, NOW_MS - 100_000 + index, event, shown)
+            if sequence == 0:
+                execution = begin(f"bad-{index}", "p", written)
+            row = row_of(execution, written, kafka_cluster=own.kafka.cluster_name, owner="a test")
+            tables.append(
+                own.storage.tables, "execution", [row], transaction_id=f"bad-{index}", transaction_version=sequence
+            )
     loop = ControlLoop(cluster, own, now_ms=NOW_MS)
     for index in (3, 2):
         write_window(own, cluster.describe(), topic, NOW_MS - index * WINDOW_MS, (1, 2, 3))

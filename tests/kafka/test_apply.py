@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
+from assignor_core.execution.life_cycle import Execution
 from assignor_core.plan import Movement, Plan, plan_to_json
 from streaming.cluster.admin import Cluster
 from streaming.control.journal import Journal
-from streaming.control.records import ExecutionRecord
 from streaming.settings import Settings
 from tests.control.noted_cluster import SKEW
 from tests.waiting import until
@@ -71,11 +71,11 @@ def finish(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
 
 def begun(
     journal: Journal, file: Path, *topics: str, throttle: int = SLOWLY
-) -> "tuple[subprocess.Popen[str], ExecutionRecord]":
+) -> "tuple[subprocess.Popen[str], Execution]":
     """An `apply` that copies slowly."""
     process = start(file, "apply", write_plan(journal, *topics), "--yes", throttle=throttle)
 
-    def found() -> list[ExecutionRecord]:
+    def found() -> list[Execution]:
         return [row for row in journal.open_executions(now_ms=now_ms()) if row.last_event in ("submitted", "progress")]
 
     until("under way", found, DEADLINE_S)

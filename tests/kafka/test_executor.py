@@ -62,7 +62,8 @@ def approve(
     now_ms = now_ms or time.time_ns() // 1_000_000
     journal.write_plan(content, decision=None, window=None, now_ms=now_ms)
     approved = journal.plan(plan.plan_id)
-    return journal.approve(approved, "a test", now_ms=now_ms, in_windows_only=in_windows_only), approved
+    execution = journal.approve(approved, "a test", now_ms=now_ms, in_windows_only=in_windows_only)
+    return ExecutionRecord(execution), approved
 
 
 def carry_out(
@@ -71,9 +72,9 @@ def carry_out(
     """Tick until it has ended, or until its last event is `until`; at the clock's time, or always at `now_ms`."""
     deadline = time.monotonic() + 90.0
     while not executor.tick(record, plan, now_ms=now_ms or time.time_ns() // 1_000_000):
-        if record.last_event == until:
+        if record.execution.last_event == until:
             return
-        assert time.monotonic() < deadline, record.events[-1]
+        assert time.monotonic() < deadline, record.execution.last
         time.sleep(0.2)
 
 
@@ -125,7 +126,7 @@ def test_a_movement_is_made_and_leaves_no_throttle(
     assert not cluster.describe().reassigning()
     assert eventually(lambda: no_throttle_left(cluster, topic))
     assert count_records(settings, topic) == RECORDS
-    events = [event["event"] for event in journal.executions(now_ms=time.time_ns() // 1_000_000)[-1].events]
+    events = [event.event for event in journal.executions(now_ms=time.time_ns() // 1_000_000)[-1].events]
     assert events[:2] == ["approved", "started"]
     assert events[-1] == "done"
 
@@ -143,7 +144,7 @@ def test_a_throttle_slows_the_copy_and_an_abort_restores(settings: Settings, adm
     assert cluster.describe().partitions[(topic, 0)].reassigning  # 600 kB at 20 kB/s take half a minute
     record.abort_requested = True
     carry_out(executor, record, approved.plan)
-    assert record.last_event == "aborted"
+    assert record.execution.last_event == "aborted"
     assert eventually(lambda: cluster.describe().partitions[(topic, 0)].replicas == (1,))
     assert eventually(lambda: no_throttle_left(cluster, topic))
 
@@ -157,7 +158,7 @@ def test_a_killed_executor_is_followed_by_another(settings: Settings, admin: Kaf
     first.tick(record, approved.plan, now_ms=time.time_ns() // 1_000_000)
     del first  # as if killed: all that the next one has is the journal and the cluster
     journal = Journal(settings)
-    found = next(row for row in journal.executions(now_ms=time.time_ns() // 1_000_000) if not row.ended)
+    found = ExecutionRecord(journal.open_executions(now_ms=time.time_ns() // 1_000_000)[0])
     second = Executor(cluster, journal, settings)
     second.resume()
     carry_out(second, found, approved.plan)
@@ -170,8 +171,8 @@ def test_a_plan_for_another_placement_is_refused(settings: Settings, admin: Kafk
     cluster, journal = Cluster(admin), Journal(settings)
     record, approved = approve(journal, [Movement(topic, 0, (2,), (3,), 1.0)])
     assert not Executor(cluster, journal, settings).begin(record, approved, now_ms=time.time_ns() // 1_000_000)
-    assert record.last_event == "refused"
-    assert "has replicas [1], planned for [2]" in record.events[-1]["detail"]
+    assert record.execution.last_event == "refused"
+    assert "has replicas [1], planned for [2]" in record.execution.last.detail
     assert cluster.describe().partitions[(topic, 0)].replicas == (1,)
 
 
@@ -193,8 +194,8 @@ def test_a_plan_is_refused_where_a_leader_has_moved_or_the_topic_has_grown(
     assert eventually(lambda: (topic, 2) in cluster.describe().partitions)
     record, approved = approve(journal, movements, seen=seen)
     assert not Executor(cluster, journal, settings).begin(record, approved, now_ms=time.time_ns() // 1_000_000)
-    assert f"{topic}-0 is led by broker 2, by broker 1 when planned" in record.events[-1]["detail"]
-    assert f"{topic} has 3 partitions, 2 when planned" in record.events[-1]["detail"]
+    assert f"{topic}-0 is led by broker 2, by broker 1 when planned" in record.execution.last.detail
+    assert f"{topic} has 3 partitions, 2 when planned" in record.execution.last.detail
     assert cluster.describe().partitions[(topic, 0)].replicas == (1, 2)
     assert no_throttle_left(cluster, topic)
 
@@ -234,7 +235,7 @@ def test_a_list_that_somebody_has_set_to_every_replica_stays(settings: Settings,
     followers = {(topic, "follower.replication.throttled.replicas"): "0:2"}
     assert eventually(lambda: cluster.throttled_replicas([topic]) == kept | followers)
     carry_out(executor, record, approved.plan)
-    assert record.last_event == "done"
+    assert record.execution.last_event == "done"
     assert eventually(lambda: cluster.throttled_replicas([topic]) == kept)
     assert eventually(lambda: cluster.throttle_rates() == {})
 
@@ -247,13 +248,13 @@ def test_a_topic_that_is_gone_takes_no_throttle_and_stops_nothing(settings: Sett
     admin.delete_topics([gone])
     assert eventually(lambda: (gone, 0) not in cluster.describe().partitions)
     loop = ControlLoop(cluster, settings, now_ms=time.time_ns() // 1_000_000)  # as after a kill
-    found = journal.execution(record.execution_id)
+    found = journal.execution(record.execution.execution_id)
     deadline = time.monotonic() + 60.0
     while not found.ended:
-        assert time.monotonic() < deadline, found.events[-1]
+        assert time.monotonic() < deadline, found.last
         loop.tick(now_ms=time.time_ns() // 1_000_000)
-        found = journal.execution(record.execution_id)
-    assert found.events[-1]["detail"] == "1 movements made, 1 partitions are gone"
+        found = journal.execution(record.execution.execution_id)
+    assert found.last.detail == "1 movements made, 1 partitions are gone"
     assert eventually(lambda: cluster.describe().partitions[(topic, 0)].replicas == (2,))
     assert eventually(lambda: no_throttle_left(cluster, topic))
 
@@ -270,13 +271,15 @@ def test_movements_wait_while_a_group_falls_behind_and_go_on_by_themselves(
     assert executor.begin(record, approved, now_ms=started_ms)
     write_lag(settings, topic, started_ms + 1_000, 10 + settings.control.lag_min_records)
     assert not executor.tick(record, approved.plan, now_ms=started_ms + 20_000)
-    assert record.last_event == "progress"
-    assert "held back: 1 consumer groups fall behind, first readers: 100,010 records, 10" in record.events[-1]["detail"]
+    assert record.execution.last_event == "progress"
+    assert (
+        "held back: 1 consumer groups fall behind, first readers: 100,010 records, 10" in record.execution.last.detail
+    )
     assert not cluster.describe().reassigning()
     assert cluster.describe().partitions[(topic, 0)].replicas == (1,)
     write_lag(settings, topic, started_ms + 2_000, 10)
     assert not executor.tick(record, approved.plan, now_ms=started_ms + 40_000)
-    assert record.last_event == "submitted"
+    assert record.execution.last_event == "submitted"
     carry_out(executor, record, approved.plan)
     assert eventually(lambda: no_throttle_left(cluster, topic))
 
@@ -298,23 +301,23 @@ def test_what_mode_apply_began_pauses_when_its_window_closes_and_goes_on_in_the_
     carry_out(executor, record, approved.plan, now_ms=open_ms, until="submitted")
     # What is in flight comes to its end; nothing new begins, and nothing is left on the cluster.
     carry_out(executor, record, approved.plan, now_ms=closed_ms, until="paused")
-    assert "waits for maintenance window 01:00-05:00, which opens in 20.0 h" in record.events[-1]["detail"]
+    assert "waits for maintenance window 01:00-05:00, which opens in 20.0 h" in record.execution.last.detail
     assert eventually(lambda: no_throttle_left(cluster, topic))
     placed = {key[1]: row.replicas for key, row in cluster.describe().partitions.items() if key[0] == topic}
     assert placed == {0: (2,), 1: (1,)}
     # A control that starts meanwhile waits, too.
-    found = next(row for row in Journal(own).executions(now_ms=next_ms) if not row.ended)
+    found = ExecutionRecord(Journal(own).open_executions(now_ms=next_ms)[0])
     executor = Executor(cluster, journal, own)
     executor.resume()
     assert not executor.tick(found, approved.plan, now_ms=next_ms - 120_000)
-    assert (found.last_event, no_throttle_left(cluster, topic)) == ("paused", True)
+    assert (found.execution.last_event, no_throttle_left(cluster, topic)) == ("paused", True)
     # 20 hours do not count as work: the deadline is ten minutes.
     carry_out(executor, found, approved.plan, now_ms=next_ms, until="resumed")
     carry_out(executor, found, approved.plan, now_ms=next_ms, until="submitted")
     assert eventually(lambda: cluster.throttle_rates().keys() == {1, 2})
     carry_out(executor, found, approved.plan, now_ms=next_ms)
-    assert (found.last_event, found.events[-1]["movements_done"]) == ("done", 2)
-    assert found.worked_ms(next_ms) == closed_ms - open_ms
+    assert (found.execution.last_event, found.execution.figures.movements_done) == ("done", 2)
+    assert found.execution.worked_ms(next_ms) == closed_ms - open_ms
     assert eventually(lambda: no_throttle_left(cluster, topic))
 
 
@@ -327,7 +330,7 @@ def test_what_a_person_applies_is_not_bound_to_the_hours(settings: Settings, adm
     executor = Executor(cluster, journal, own)
     assert executor.begin(record, approved, now_ms=noon_ms)
     carry_out(executor, record, approved.plan, now_ms=noon_ms)
-    assert record.last_event == "done"
+    assert record.execution.last_event == "done"
     assert eventually(lambda: no_throttle_left(cluster, topic))
 
 
@@ -358,14 +361,14 @@ def test_movements_wait_while_a_broker_answers_producers_slowly(settings: Settin
         cluster, journal = Cluster(admin), Journal(own)
         record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 600_000.0)])
         executor = Executor(cluster, journal, own)
-        now_ms = record.started_ms
+        now_ms = record.execution.approved_ms
         latency["ms"] = 80.0
         assert executor.begin(record, approved, now_ms=now_ms)
-        assert record.events[-1]["produce_p99_ms_before"] == 80.0
+        assert record.execution.figures.produce_p99_ms_before == 80.0
         latency["ms"] = 161.0
         assert not executor.tick(record, approved.plan, now_ms=now_ms + 20_000)
         assert (
-            "held back: broker 1 answers producers in 161 ms (p99), 80 ms at the start" in record.events[-1]["detail"]
+            "held back: broker 1 answers producers in 161 ms (p99), 80 ms at the start" in record.execution.last.detail
         )
         assert not cluster.describe().reassigning()
         # Less than the same factor above, and a control that has just started knows from the journal what it was.
@@ -373,7 +376,7 @@ def test_movements_wait_while_a_broker_answers_producers_slowly(settings: Settin
         executor = Executor(cluster, journal, own)
         executor.resume()
         assert not executor.tick(record, approved.plan, now_ms=now_ms + 40_000)
-        assert record.last_event == "submitted"
+        assert record.execution.last_event == "submitted"
         carry_out(executor, record, approved.plan)
     assert eventually(lambda: no_throttle_left(cluster, topic))
 

@@ -19,6 +19,7 @@ from streaming.control.deciding import Decider
 from streaming.control.executor import Executor
 from streaming.control.intents import drained_brokers
 from streaming.control.journal import Journal
+from streaming.control.records import ExecutionRecord
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterUnreachable
 from streaming.settings import KafkaSettings, Settings
@@ -152,13 +153,13 @@ def test_what_a_lost_broker_held_is_planned_elsewhere_after_the_grace_time(
     assert movements.keys() == held_by(lost, 4)
     journal = Journal(own)
     approved = journal.plan(proposal.plan.plan_id)
-    record = journal.approve(approved, "a test", now_ms=later_ms)
+    record = ExecutionRecord(journal.approve(approved, "a test", now_ms=later_ms))
     executor = Executor(cluster, journal, own)
     assert executor.begin(record, approved, now_ms=later_ms)
     deadline = time.monotonic() + DEADLINE_S
     while not executor.tick(record, approved.plan, now_ms=later_ms):
-        assert time.monotonic() < deadline, record.events[-1]
+        assert time.monotonic() < deadline, record.execution.last
         time.sleep(0.3)
-    assert record.last_event == "done"
+    assert record.execution.last_event == "done"
     replaced = wait_for(admin, 4, holds=False)
     assert all(len(row.isr) == len(row.replicas) for row in replaced.partitions.values())

@@ -302,8 +302,9 @@ def skewed_cluster(synthetic: Synthetic, now_ms: int) -> None:
         now_ms - 20_000, "hold", "in_progress", max_over_mean=1.55, **breach,
         cooldown_end_at=tables.utc(now_ms + 500_000), detail="6 partitions are being reassigned",
     )  # fmt: skip
-    synthetic.event(now_ms - 3_700_000, 0, "started", execution_id="e-0")
-    synthetic.event(now_ms - 3_600_000, 1, "done", execution_id="e-0", movements_done=6, bytes_moved=123_000_000)
+    synthetic.event(now_ms - 3_700_001, 0, "approved", execution_id="e-0")
+    synthetic.event(now_ms - 3_700_000, 1, "started", execution_id="e-0")
+    synthetic.event(now_ms - 3_600_000, 2, "done", execution_id="e-0", movements_done=6, bytes_moved=123_000_000)
     synthetic.plan(now_ms - 70_000)
     synthetic.event(now_ms - 69_000, 0, "approved")
     synthetic.event(now_ms - 68_000, 1, "started", throttle_bytes_per_sec=50_000_000, throttled_brokers=[1, 2])

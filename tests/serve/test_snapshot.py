@@ -195,16 +195,18 @@ def test_an_execution_is_under_way_until_it_is_done(folder: Path) -> None:
 def test_a_plan_that_waits_for_its_turn_does_not_hide_the_one_that_is_carried_out(folder: Path) -> None:
     settings = settings_for(folder)
     synthetic = Synthetic(settings.storage.tables)
-    synthetic.event(NOW_MS - 90_000, 0, "started", execution_id="e-0")
-    synthetic.event(NOW_MS - 80_000, 1, "done", execution_id="e-0")
-    synthetic.event(NOW_MS, 0, "started")
+    synthetic.event(NOW_MS - 90_000, 0, "approved", execution_id="e-0")
+    synthetic.event(NOW_MS - 90_000, 1, "started", execution_id="e-0")
+    synthetic.event(NOW_MS - 80_000, 2, "done", execution_id="e-0")
+    synthetic.event(NOW_MS - 1_000, 0, "approved")
+    synthetic.event(NOW_MS, 1, "started")
     synthetic.event(NOW_MS + 1_000, 0, "approved", execution_id="e-2")
     synthetic.event(NOW_MS + 2_000, 1_000_000, "abort_requested", execution_id="e-2")
     shown = read_snapshot(settings, NOW_MS).control
     assert shown.execution is not None
     assert (shown.execution["execution_id"], shown.execution["under_way"]) == ("e-1", True)
-    assert [row["execution_id"] for row in shown.events] == ["e-1"]
-    synthetic.event(NOW_MS + 3_000, 1, "done")
+    assert [row["execution_id"] for row in shown.events] == ["e-1", "e-1"]
+    synthetic.event(NOW_MS + 3_000, 2, "done")
     newest = read_snapshot(settings, NOW_MS).control.execution
     assert newest is not None
     assert newest["execution_id"] == "e-2"

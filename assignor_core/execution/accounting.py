@@ -1,0 +1,58 @@
+"""How far an execution has come: movements made, bytes copied, time left. Pure arithmetic on what the caller read."""
+
+from collections.abc import Mapping
+
+from assignor_core.execution.life_cycle import Execution
+from assignor_core.execution.reconcile import Progress
+from assignor_core.live import PartitionKey
+from assignor_core.plan import Plan
+
+_MADE = (Progress.DONE, Progress.PLACED)
+_ON_THE_WAY = (Progress.MOVING, Progress.PENDING)
+
+
+def movements_done(progress: Mapping[PartitionKey, Progress]) -> int:
+    """Partitions that have reached their new replicas, whoever leads them."""
+    return sum(state in _MADE for state in progress.values())
+
+
+def bytes_moved(
+    plan: Plan, progress: Mapping[PartitionKey, Progress], replica_bytes: Mapping[tuple[int, PartitionKey], int]
+) -> int:
+    """Bytes of finished movements, and what receiving brokers hold so far of those under way.
+
+    `replica_bytes` is the size of a replica by (broker, partition); a replica that is not in it holds nothing. A
+    partition that moves by one replica at a time is pending between two steps, so pending ones count, too.
+    """
+    total = 0
+    for movement in plan.movements:
+        key = (movement.topic, movement.partition)
+        if progress[key] in _MADE:
+            total += round(movement.bytes_to_move)
+        elif progress[key] in _ON_THE_WAY:
+            receiving = set(movement.new_replicas) - set(movement.old_replicas)
+            held = sum(replica_bytes.get((broker, key), 0) for broker in receiving)
+            total += min(round(movement.bytes_to_move), held)
+    return total
+
+
+def what_was_made(progress: Mapping[PartitionKey, Progress]) -> str:
+    """What was made of a plan in the end, in words.
+
+    >>> what_was_made({("t", 0): Progress.DONE, ("t", 1): Progress.GONE})
+    '1 movements made, 1 partitions are gone'
+    """
+    gone = sum(state is Progress.GONE for state in progress.values())
+    if not gone:
+        return "every movement has been made"
+    return f"{len(progress) - gone} movements made, {gone} partitions are gone"
+
+
+def remaining(execution: Execution, now_ms: int) -> str:
+    """How much has been copied, and about how long the rest takes at the pace so far; empty before anything has."""
+    moved, total = execution.figures.bytes_moved, execution.figures.bytes_total
+    elapsed_ms = execution.worked_ms(now_ms)
+    if not moved or not total or elapsed_ms <= 0:
+        return ""
+    left_s = max(0, total - moved) * elapsed_ms / moved / 1000
+    return f"{moved / total:.0%} of {total:,} bytes, about {left_s:,.0f} s left"

@@ -1,0 +1,212 @@
+"""Rows of `execution` as executions, and back: the one place that knows both the columns and the events.
+
+Control, serve, the commands and the demo read executions here. What follows from events is decided in the core.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow.compute as pc
+
+from assignor_core.errors import IllegalTransition
+from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, Figures
+from assignor_core.execution.life_cycle import ENDING_EVENTS, EVENTS_AFTER_THE_END, Execution, fold
+from assignor_core.resources import REPORTED, Resource
+from streaming import tables
+from streaming.errors import TableUnavailable
+
+WHEN = ("before", "predicted", "measured")
+COLUMNS = (
+    "execution_id", "sequence", "plan_id", "event_time", "event", "detail", "movements_total", "movements_done",
+    "bytes_total", "bytes_moved", "throttle_bytes_per_sec", "throttled_brokers", "produce_p99_ms_before",
+    "in_windows_only",
+    *(f"{resource}_max_over_mean_{when}" for resource in REPORTED for when in WHEN),
+)  # fmt: skip
+"""What an execution is folded from."""
+SEARCH_MS = 30 * 86_400_000
+"""How far back unfinished work is looked for: bounds what a start reads."""
+_SHOW_AN_END = ENDING_EVENTS | EVENTS_AFTER_THE_END
+
+
+def read_executions(root: str, kafka_cluster: str, *, now_ms: int) -> list[Execution]:
+    """Executions with an event in the last 30 days, with all their events, oldest first; raises TableUnavailable."""
+    rows = tables.read(root, "execution", where=_recent(kafka_cluster, now_ms))
+    cut = cut_histories(rows)
+    if cut:
+        whole = tables.read(root, "execution", where=pc.field("execution_id").isin(sorted(cut)))
+        rows = [*(row for row in rows if row["execution_id"] not in cut), *whole]
+    return folded(rows)
+
+
+def read_open_executions(root: str, kafka_cluster: str, *, now_ms: int) -> list[Execution]:
+    """Those that have not ended, in their turn: what has started, then approvals, the oldest first.
+
+    Asked at every tick: of what has ended, which may be 10,000s of events, it reads two columns.
+    """
+    where = _recent(kafka_cluster, now_ms)
+    rows = tables.read(root, "execution", columns=["execution_id", "event"], where=where)
+    ended = {row["execution_id"] for row in rows if row["event"] in _SHOW_AN_END}
+    open_ids = sorted({row["execution_id"] for row in rows} - ended)
+    if not open_ids:
+        return []
+    executions = folded(tables.read(root, "execution", where=pc.field("execution_id").isin(open_ids)))
+    return sorted((row for row in executions if not row.ended), key=lambda row: row.waiting)
+
+
+def read_execution(root: str, execution_id: str) -> Execution:
+    """One that was there before, as it is now; raises TableUnavailable where there is nothing of it any more."""
+    executions = folded(tables.read(root, "execution", where=pc.field("execution_id") == execution_id))
+    if not executions:
+        raise TableUnavailable(f"execution {execution_id} is gone from the tables at {root}: are they mounted?")
+    return executions[0]
+
+
+def folded(rows: Iterable[tables.Row]) -> list[Execution]:
+    """Executions from all their rows, oldest first; raises TableUnavailable for a history that can't have happened.
+
+    A lone request to abort is no execution.
+    """
+    executions = (_folded(execution_id, history) for execution_id, history in _by_execution(rows).items())
+    return sorted((execution for execution in executions if execution is not None), key=_age)
+
+
+class KnownExecutions:
+    """Executions that are read again and again: only those with new rows are folded, and only their new rows."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Execution] = {}
+
+    def oldest_first(self) -> list[Execution]:
+        """All that are known."""
+        return sorted(self._known.values(), key=_age)
+
+    def add(self, rows: Iterable[tables.Row], read_whole: Callable[[str], Iterable[tables.Row]]) -> None:
+        """Take in rows that may be new; those that are known already count once. Raises TableUnavailable.
+
+        `read_whole` gives all rows of an execution: it is asked where rows before the new ones are not known.
+        """
+        for execution_id, new in _by_execution(rows).items():
+            known = self._known.get(execution_id)
+            length = len(known.events) if known else 0
+            unknown = {row["sequence"] for row in new if length <= row["sequence"] < ABORT_SEQUENCE}
+            if unknown != set(range(length, length + len(unknown))) or (known is None and not unknown):
+                known, new = None, list(read_whole(execution_id))
+            grown = _folded(execution_id, new) if known is None else _grown(known, new)
+            if grown is not None:
+                self._known[execution_id] = grown
+
+
+def cut_histories(rows: Iterable[tables.Row]) -> frozenset[str]:
+    """Ids of executions whose first event is not among these rows."""
+    ids: set[str] = set()
+    begun: set[str] = set()
+    for row in rows:
+        ids.add(row["execution_id"])
+        if row["sequence"] == 0:
+            begun.add(row["execution_id"])
+    return frozenset(ids - begun)
+
+
+def event_of(row: tables.Row) -> EventRecord:
+    """One row as an event; columns that an earlier version did not write are unknown. Raises TableUnavailable."""
+    throttled = row.get("throttled_brokers")
+    try:
+        event = Event(row["event"])
+    except ValueError as error:
+        raise _unreadable(row["execution_id"], error) from None
+    figures = Figures(
+        movements_total=int(row["movements_total"]),
+        movements_done=int(row["movements_done"]),
+        bytes_total=int(row["bytes_total"]),
+        bytes_moved=int(row["bytes_moved"]),
+        throttle_bytes_per_sec=row.get("throttle_bytes_per_sec"),
+        throttled_brokers=None if throttled is None else tuple(throttled),
+        produce_p99_ms_before=row.get("produce_p99_ms_before"),
+        in_windows_only=row.get("in_windows_only"),
+        before=_ratios(row, "before"),
+        predicted=_ratios(row, "predicted"),
+        measured=_ratios(row, "measured"),
+    )
+    return EventRecord(event, int(row["sequence"]), tables.to_ms(row["event_time"]), str(row["detail"]), figures)
+
+
+def row_of(execution: Execution, record: EventRecord, *, kafka_cluster: str, owner: str) -> dict[str, Any]:
+    """An event of `execution` as a row."""
+    figures = record.figures
+    return {
+        "execution_id": execution.execution_id,
+        "sequence": record.sequence,
+        "plan_id": execution.plan_id,
+        "kafka_cluster": kafka_cluster,
+        "event_time": tables.utc(record.at_ms),
+        "event": record.event.value,
+        "detail": record.detail,
+        "movements_total": figures.movements_total,
+        "movements_done": figures.movements_done,
+        "bytes_total": figures.bytes_total,
+        "bytes_moved": figures.bytes_moved,
+        "throttle_bytes_per_sec": figures.throttle_bytes_per_sec,
+        "throttled_brokers": None if figures.throttled_brokers is None else list(figures.throttled_brokers),
+        "produce_p99_ms_before": figures.produce_p99_ms_before,
+        "in_windows_only": figures.in_windows_only,
+        **{
+            name: ratio
+            for when, row in figures.max_over_mean.items()
+            for name, ratio in ratio_columns(row, when).items()
+        },
+        "owner": owner,
+    }
+
+
+def ratio_columns(ratios: Mapping[Resource, float], when: str) -> dict[str, float | None]:
+    """max/mean of every reported resource by column; None where it is unknown.
+
+    >>> ratio_columns({Resource.DISK: 1.5}, "before")["disk_max_over_mean_before"]
+    1.5
+    """
+    return {f"{resource}_max_over_mean_{when}": ratios.get(resource) for resource in REPORTED}
+
+
+def _ratios(row: tables.Row, when: str) -> dict[Resource, float]:
+    ratios = {resource: row.get(f"{resource}_max_over_mean_{when}") for resource in REPORTED}
+    return {resource: float(ratio) for resource, ratio in ratios.items() if ratio is not None}
+
+
+def _by_execution(rows: Iterable[tables.Row]) -> dict[str, list[tables.Row]]:
+    histories: dict[str, list[tables.Row]] = defaultdict(list)
+    for row in rows:
+        histories[row["execution_id"]].append(row)
+    return histories
+
+
+def _age(execution: Execution) -> tuple[int, str]:
+    return execution.approved_ms, execution.execution_id
+
+
+def _folded(execution_id: str, rows: Sequence[tables.Row]) -> Execution | None:
+    """An execution from all its rows; None for a lone request to abort, which is no execution."""
+    if all(row["sequence"] == ABORT_SEQUENCE for row in rows):
+        return None
+    try:
+        return fold(execution_id, rows[0]["plan_id"], map(event_of, rows))
+    except IllegalTransition as error:
+        raise _unreadable(execution_id, error) from None
+
+
+def _grown(known: Execution, rows: Iterable[tables.Row]) -> Execution:
+    """A known execution and those of its rows that are new."""
+    new = (row for row in rows if row["sequence"] >= len(known.events))
+    try:
+        return known.after(*sorted(map(event_of, new), key=lambda record: record.sequence))
+    except IllegalTransition as error:
+        raise _unreadable(known.execution_id, error) from None
+
+
+def _unreadable(execution_id: str, error: Exception) -> TableUnavailable:
+    return TableUnavailable(f"table execution: the history of {execution_id} makes no sense: {error}")
+
+
+def _recent(kafka_cluster: str, now_ms: int) -> pc.Expression:
+    since = tables.utc(max(0, now_ms - SEARCH_MS))
+    return (pc.field("kafka_cluster") == kafka_cluster) & (pc.field("event_time") >= since)

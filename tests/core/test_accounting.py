@@ -1,0 +1,75 @@
+"""How far an execution has come, and which throttle rates come next: worked examples."""
+
+import doctest
+from types import ModuleType
+
+import pytest
+
+from assignor_core.execution import accounting, adaptive_rates
+from assignor_core.execution.accounting import bytes_moved, movements_done, remaining
+from assignor_core.execution.adaptive_rates import RatePolicy, RateState, adapted, differs, is_due, wanted_rates
+from assignor_core.execution.events import Event, EventRecord, Figures
+from assignor_core.execution.life_cycle import begin
+from assignor_core.execution.reconcile import Progress
+from assignor_core.plan import Movement, Plan
+
+PLAN = Plan("c", tuple(Movement("t", number, (1,), (2,), 100.0) for number in range(4)))
+
+
+def test_bytes_of_finished_movements_and_what_receivers_hold_count() -> None:
+    progress = {
+        ("t", 0): Progress.DONE,
+        ("t", 1): Progress.PLACED,
+        ("t", 2): Progress.MOVING,
+        ("t", 3): Progress.GONE,
+    }
+    sizes = {(2, ("t", 2)): 30, (1, ("t", 2)): 100, (2, ("t", 3)): 50}
+    assert movements_done(progress) == 2
+    assert bytes_moved(PLAN, progress, sizes) == 100 + 100 + 30
+    assert bytes_moved(PLAN, progress, {(2, ("t", 2)): 500}) == 300, "no more than the plan says"
+
+
+@pytest.mark.parametrize(
+    ("moved", "total", "now_ms", "told"),
+    [
+        (250, 1_000, 10_000, "25% of 1,000 bytes, about 30 s left"),
+        (0, 1_000, 10_000, ""),
+        (0, 0, 10_000, ""),
+        (250, 1_000, 0, ""),
+    ],
+)
+def test_the_rest_takes_as_long_as_the_pace_so_far_says(moved: int, total: int, now_ms: int, told: str) -> None:
+    figures = Figures(movements_total=4, bytes_total=total, bytes_moved=moved)
+    assert remaining(begin("e", "p", EventRecord(Event.APPROVED, 0, 0, "", figures)), now_ms) == told
+
+
+def test_rates_halve_under_pressure_recover_without_and_stay_within_their_bounds() -> None:
+    policy, state = RatePolicy(1_000, 100, adaptive=True), RateState()
+    brokers = frozenset({1, 2})
+    assert wanted_rates(state, policy, brokers, {2: 500.0}) == {1: 1_000, 2: 400}
+    pressed = adapted(state, policy, pressed=True, now_ms=10_000)
+    assert wanted_rates(pressed, policy, brokers, {2: 500.0}) == {1: 500, 2: 200}
+    assert (is_due(pressed, policy, now_ms=19_999), is_due(pressed, policy, now_ms=20_000)) == (False, True)
+    for _ in range(10):
+        pressed = adapted(pressed, policy, pressed=True, now_ms=20_000)
+    assert wanted_rates(pressed, policy, brokers, {2: 500.0}) == {1: 100, 2: 100}
+    for _ in range(20):
+        pressed = adapted(pressed, policy, pressed=False, now_ms=30_000)
+    assert wanted_rates(pressed, policy, brokers, {}) == {1: 1_000, 2: 1_000}
+
+
+def test_a_throttle_that_is_not_adaptive_is_the_setting_to_the_end() -> None:
+    policy = RatePolicy(1_000, 100, adaptive=False)
+    assert not is_due(RateState(), policy, now_ms=10**9)
+    assert wanted_rates(RateState(factor=0.1), policy, frozenset({1}), {1: 5.0}) == {1: 1_000}
+
+
+def test_a_rate_that_a_broker_refused_differs_until_it_is_sent() -> None:
+    assert differs(RateState(), {1: 100})
+    assert not differs(RateState(sent={1: 96}), {1: 100})
+    assert differs(RateState(sent={1: 94}), {1: 100})
+
+
+@pytest.mark.parametrize("module", [accounting, adaptive_rates])
+def test_the_examples_are_true(module: ModuleType) -> None:
+    assert doctest.testmod(module).failed == 0

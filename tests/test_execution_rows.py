@@ -1,0 +1,167 @@
+"""Rows of `execution` as executions: what every reader of the table shares, and that all readers agree."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignor_core.execution.events import ABORT_SEQUENCE, Event
+from assignor_core.execution.life_cycle import Phase
+from streaming import tables
+from streaming.commands.status import read_status
+from streaming.contract import TABLES
+from streaming.demo.story import read_story
+from streaming.errors import TableUnavailable
+from streaming.serve.control_rows import ControlReader
+from streaming.serve.reading import TableReader
+from streaming.settings import Settings
+from streaming.views import executions as view
+from streaming.views.executions import (
+    COLUMNS,
+    SEARCH_MS,
+    KnownExecutions,
+    event_of,
+    folded,
+    read_executions,
+    read_open_executions,
+    row_of,
+)
+from tests.serve.synthetic import NOW_MS, Synthetic, settings_for
+
+
+def row(sequence: int, event: str, at_ms: int = 0, execution_id: str = "e-1", **columns: Any) -> dict[str, Any]:
+    return {
+        "execution_id": execution_id, "sequence": sequence, "plan_id": "p", "event_time": tables.utc(at_ms),
+        "event": event, "detail": event, "movements_total": 6, "movements_done": 0, "bytes_total": 5, "bytes_moved": 0,
+        **columns,
+    }  # fmt: skip
+
+
+def nothing_more(execution_id: str) -> list[dict[str, Any]]:
+    raise AssertionError(f"{execution_id} is read again")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return settings_for(tmp_path)
+
+
+@pytest.fixture
+def synthetic(settings: Settings) -> Synthetic:
+    return Synthetic(settings.storage.tables)
+
+
+def test_columns_of_the_view_are_those_of_the_table() -> None:
+    known = {column.name for column in TABLES["execution"].columns}
+    assert known - set(COLUMNS) == {"kafka_cluster", "owner"}
+    assert set(COLUMNS) <= known
+
+
+def test_a_row_becomes_an_event_and_the_same_row_again() -> None:
+    whole = row(
+        0, "approved", 1_000, throttled_brokers=[1, 2], throttle_bytes_per_sec=5, produce_p99_ms_before=1.5,
+        in_windows_only=True, disk_max_over_mean_before=1.2, disk_max_over_mean_predicted=1.1,
+    )  # fmt: skip
+    execution = folded([whole])[0]
+    written = row_of(execution, execution.last, kafka_cluster="c", owner="o")
+    assert written == {**dict.fromkeys(COLUMNS), **whole, "kafka_cluster": "c", "owner": "o"}
+    assert event_of(written) == execution.last
+
+
+@pytest.mark.parametrize("throttled", [None, []])
+def test_no_throttle_is_kept_apart_from_one_that_was_removed(throttled: list[int] | None) -> None:
+    execution = folded([row(0, "approved", throttled_brokers=throttled)])[0]
+    assert row_of(execution, execution.last, kafka_cluster="c", owner="o")["throttled_brokers"] == throttled
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ([row(0, "approved"), row(1, "done")], "event done can't follow in phase waiting"),
+        ([row(0, "approved"), row(2, "started")], "event 2 can't follow: the next one is 1"),
+        ([row(0, "approved"), row(1, "postponed")], "'postponed' is not a valid Event"),
+        ([row(1, "started")], r"event 1 \(started\) can't be the first"),
+    ],
+)
+def test_a_history_that_makes_no_sense_is_named(rows: list[dict[str, Any]], problem: str) -> None:
+    with pytest.raises(TableUnavailable, match=f"the history of e-1 makes no sense: {problem}"):
+        folded(rows)
+
+
+def test_a_lone_request_to_abort_is_no_execution() -> None:
+    assert folded([row(ABORT_SEQUENCE, "abort_requested")]) == []
+    known = KnownExecutions()
+    known.add([row(ABORT_SEQUENCE, "abort_requested")], lambda _: [row(ABORT_SEQUENCE, "abort_requested")])
+    assert known.oldest_first() == []
+
+
+def test_events_older_than_the_search_are_read_where_newer_ones_are_there(
+    settings: Settings, synthetic: Synthetic
+) -> None:
+    synthetic.event(NOW_MS, 0, "approved")
+    synthetic.event(NOW_MS, 1, "started")
+    synthetic.event(NOW_MS, 2, "done")
+    synthetic.event(NOW_MS + 60_000, 3, "swept")
+    synthetic.event(NOW_MS, 0, "approved", execution_id="e-2")
+    root, now_ms = settings.storage.tables, NOW_MS + SEARCH_MS + 30_000
+    [found] = read_executions(root, synthetic.cluster, now_ms=now_ms)
+    assert (found.execution_id, found.phase, len(found.events)) == ("e-1", Phase.DONE, 4)
+    assert read_open_executions(root, synthetic.cluster, now_ms=now_ms) == []
+
+
+def test_only_new_rows_are_folded_and_an_ended_execution_never_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def noted(one: tables.Row) -> Any:
+        seen.append(one["sequence"])
+        return event_of(one)
+
+    monkeypatch.setattr(view, "event_of", noted)
+    ended = [row(0, "approved"), row(1, "started"), row(2, "done")]
+    known = KnownExecutions()
+    known.add(ended, nothing_more)
+    known.add([row(0, "approved", 5, "e-2")], nothing_more)
+    seen.clear()
+    known.add([ended[-1], row(0, "approved", 5, "e-2"), row(1, "started", 6, "e-2")], nothing_more)
+    assert seen == [1]
+    assert [execution.phase for execution in known.oldest_first()] == [Phase.DONE, Phase.UNDER_WAY]
+    known.add([row(ABORT_SEQUENCE, "abort_requested", 7, "e-2")], nothing_more)
+    assert known.oldest_first()[-1].phase is Phase.ABORTING
+
+
+def test_an_execution_with_a_row_that_was_missed_is_read_anew() -> None:
+    """Another process, with a clock that is behind, has written in between."""
+    known, whole = KnownExecutions(), [row(0, "approved"), row(1, "started"), row(2, "paused"), row(3, "resumed")]
+    known.add(whole[:2], nothing_more)
+    known.add(whole[3:], lambda _: whole)
+    assert [event.event for event in known.oldest_first()[0].events] == [
+        Event.APPROVED, Event.STARTED, Event.PAUSED, Event.RESUMED,
+    ]  # fmt: skip
+
+
+def test_serve_status_and_demo_show_one_that_is_paused_and_asked_to_abort_as_under_way(
+    settings: Settings, synthetic: Synthetic
+) -> None:
+    synthetic.event(NOW_MS, 0, "approved")
+    synthetic.event(NOW_MS + 1_000, 1, "started")
+    synthetic.event(NOW_MS + 2_000, 2, "paused")
+    synthetic.event(NOW_MS + 3_000, 0, "approved", execution_id="e-2")
+    reader = ControlReader(TableReader(settings.storage.tables), settings)
+
+    def shown() -> tuple[Any, ...]:
+        by_serve = reader.read().execution
+        by_status = read_status(settings, now_ms=NOW_MS + 60_000)["execution"]
+        assert by_serve is not None
+        same = ("execution_id", "event", "detail", "movements_done", "movements_total", "bytes_moved", "bytes_total")
+        assert {name: by_serve[name] for name in same} == {name: by_status[name] for name in same}
+        return by_serve["execution_id"], by_serve["event"], by_serve["under_way"]
+
+    assert shown() == ("e-2", "approved", False), "a pause is not under way"
+    synthetic.event(NOW_MS + 4_000, ABORT_SEQUENCE, "abort_requested")
+    reader = ControlReader(TableReader(settings.storage.tables), settings)
+    assert shown() == ("e-1", "abort_requested", True)
+    assert read_story(settings).now() == "abort_requested: abort_requested for a test"
+    synthetic.event(NOW_MS + 5_000, 3, "aborted")
+    reader = ControlReader(TableReader(settings.storage.tables), settings)
+    assert shown() == ("e-2", "approved", False)
+    assert read_story(settings).failed == "aborted for a test"
