@@ -46,10 +46,11 @@ def write_lag(
 ) -> None:
     """Closed windows of one group on one partition that takes 1,000 records a window, committed as they are read."""
     window_ms = settings.pipeline.window_ms
+    rows = []
     for index in range(windows):
         start_ms = end_ms - (windows - index) * window_ms
         ends, commits = 1_000 * index, consumed_per_window * index
-        row = {
+        rows.append({
             "kafka_cluster": settings.kafka.cluster_name, "window_start": tables.utc(start_ms),
             "window_end": tables.utc(start_ms + window_ms), "group_id": group, "topic": key[0], "partition": key[1],
             "committed_offset_first": commits, "committed_offset": commits + consumed_per_window - 1,
@@ -58,8 +59,7 @@ def write_lag(
             "group_state": "Stable", "generation_id": 1, "first_event_time_ms": start_ms,
             "last_event_time_ms": start_ms + window_ms - 1, "sample_count": 5, "covered_ms": window_ms,
             "is_final": True, "updated_at": tables.utc(start_ms), "batch_id": 0, "query_id": "q",
-        }  # fmt: skip
-        transaction_id = f"lag:{group}:{key}"
-        tables.append(
-            settings.storage.tables, "group_lag", [row], transaction_id=transaction_id, transaction_version=start_ms
-        )
+        })  # fmt: skip
+    tables.append(
+        settings.storage.tables, "group_lag", rows, transaction_id=f"lag:{group}:{key}", transaction_version=end_ms
+    )

@@ -1,6 +1,7 @@
 """Tables as the pipeline and control would leave them, written with delta-rs: small, exact, of any size wanted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,15 +27,29 @@ def settings_for(folder: Path, **sections: Mapping[str, Any]) -> Settings:
 
 @dataclass(slots=True)
 class Synthetic:
-    """Writes rows below `root`; every call is one commit."""
+    """Writes rows below `root`; every call is one commit, except inside `together`."""
 
     root: str
     cluster: str = "test"
     _commits: int = 0
+    _kept: dict[str, list[Mapping[str, Any]]] | None = None
 
     def append(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        if self._kept is not None:
+            self._kept.setdefault(name, []).extend(rows)
+            return
         self._commits += 1
         tables.append(self.root, name, rows, transaction_id=f"test:{name}", transaction_version=self._commits)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is written meanwhile becomes one commit of each table: a commit takes longer than its rows."""
+        kept: dict[str, list[Mapping[str, Any]]] = {}
+        self._kept = kept
+        yield
+        self._kept = None
+        for name, rows in kept.items():
+            self.append(name, rows)
 
     def window(self, start_ms: int) -> dict[str, Any]:
         """Columns that all window tables share."""
@@ -275,22 +290,9 @@ class Synthetic:
 def skewed_cluster(synthetic: Synthetic, now_ms: int) -> None:
     """A cluster that has everything: three brokers, one far over, groups that lag, a plan under way."""
     start_ms = now_ms - now_ms % WINDOW_MS - 10 * WINDOW_MS
-    for index in range(9):
-        lean = 1.0 + 0.05 * index
-        synthetic.broker_load(
-            start_ms + index * WINDOW_MS, {1: 4.2e6 * lean, 2: 2.5e6, 3: 3.1e6}, replication_bytes_in_per_sec=4.0e5
-        )
-        synthetic.partition_load(
-            start_ms + index * WINDOW_MS,
-            [(1 + (p > 14) + (p > 21), "topic-A", p, "leader", 2.8e5 - p * 1_000) for p in range(30)]
-            + [(1 + (p > 4) + (p > 17), "topic-B", p, "leader", 9.0e4) for p in range(30)],
-        )
-        synthetic.group_lag(
-            start_ms + index * WINDOW_MS,
-            [("billing", "topic-A", p, 10_000 * (index + 1), 10_000 * (index + 1) + 900 * p) for p in range(30)]
-            + [("audit", "topic-B", p, 5_000, 5_000 + 40 * index) for p in range(30)],
-            log_start_offset=2_000,
-        )
+    with synthetic.together():
+        for index in range(9):
+            _write_skewed_window(synthetic, start_ms, index)
     synthetic.group_event(start_ms + 4 * WINDOW_MS, "billing")
     for query in ("byte_rate", "consumer_lag", "rejects"):
         synthetic.heartbeat(now_ms - 4_000, query)
@@ -311,4 +313,21 @@ def skewed_cluster(synthetic: Synthetic, now_ms: int) -> None:
     synthetic.event(now_ms - 67_000, 2, "submitted", throttle_bytes_per_sec=50_000_000)
     synthetic.event(
         now_ms - 12_000, 3, "progress", throttle_bytes_per_sec=50_000_000, movements_done=4, bytes_moved=80_000_000
+    )
+
+
+def _write_skewed_window(synthetic: Synthetic, first_ms: int, index: int) -> None:
+    start_ms = first_ms + index * WINDOW_MS
+    lean = 1.0 + 0.05 * index
+    synthetic.broker_load(start_ms, {1: 4.2e6 * lean, 2: 2.5e6, 3: 3.1e6}, replication_bytes_in_per_sec=4.0e5)
+    synthetic.partition_load(
+        start_ms,
+        [(1 + (p > 14) + (p > 21), "topic-A", p, "leader", 2.8e5 - p * 1_000) for p in range(30)]
+        + [(1 + (p > 4) + (p > 17), "topic-B", p, "leader", 9.0e4) for p in range(30)],
+    )
+    synthetic.group_lag(
+        start_ms,
+        [("billing", "topic-A", p, 10_000 * (index + 1), 10_000 * (index + 1) + 900 * p) for p in range(30)]
+        + [("audit", "topic-B", p, 5_000, 5_000 + 40 * index) for p in range(30)],
+        log_start_offset=2_000,
     )

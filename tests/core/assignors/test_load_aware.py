@@ -58,7 +58,7 @@ def random_group(seed: int) -> GroupSpec:
 @example(81)
 @settings(max_examples=150, deadline=None)
 def test_any_group_comes_to_rest_and_stays(seed: int) -> None:
-    revoked = rebalanced(random_group(seed), 2 * ROUNDS_MAX)
+    revoked = rebalanced(random_group(seed), ROUNDS_MAX + 2)
     assert not any(revoked[ROUNDS_MAX:])
 
 
