@@ -1,101 +1,41 @@
-"""The load planner: `propose(cluster, policy)` finds a plan that makes brokers' loads even for the least data moved.
+"""The load planner: `propose(cluster, policy)` makes brokers' loads even for the least data moved.
 
-Same input, same plan, on any machine; no clock is looked at.
+    ClusterState, PlannerPolicy
+      │  statistic     one figure out of many windows, if the policy asks for it
+      │  load, columns every load of every replica as a matrix
+      ▼
+    Placement, Problem          what can be edited; rules, limits and the objective that judges it
+      │  1 repair      brokers that must end empty are emptied, racks are spread
+      │  2 attainable  limits that can be met  ┐
+      │  3 search      relieve the worst       │ up to 8 rounds,
+      │  4 kicks       a way on where stuck    │ until nothing changes
+      │    repair      what there is room for  ┘
+      │    (undo 2 to 4 if the worst broker ended worse)
+      │  5 finish      exactly even, if that is a few movements away
+      ▼
+    changed partitions
+      │  6 waves       what may run together, and what fits into no wave
+      │  7 explain     order, reason and gain of each movement
+      │  8 bounds, diagnose, unmet_rules    how even it could be, and what stands in the way
+      ▼
+    Plan (assignor_core.plan)
+
+Words. A *candidate* is what the search tries: one or two *edits* of replica lists (hand a leadership over, move a
+replica, exchange two replicas), with its gain and score (`candidates`, `exchanges`). Applied candidates change the
+placement, and `spending` counts what that costs. What differs from the first placement in the end is planned: one
+*movement* for each partition, however many edits led to it; until it has its wave it is a *pending* movement.
+
+Loads are fractions of the cluster's total, in columns by resource and window (`assignor_core.columns`). B are brokers,
+P partitions, C columns, R replicas of a partition; N, M, T and K count what a function is handed.
+
+In worked examples `state_of((1, 2), (1, 2))` is a cluster of brokers 1 and 2, which are indices 0 and 1, with two
+partitions on both, led by broker 1 (`tests/core/planner/cases.py`).
+
+docs/planner.md has the options, the reasons in words and the measurements.
 """
 
-from dataclasses import replace
-from types import MappingProxyType
-
-from assignor_core.errors import InputError
-from assignor_core.load import cluster_arrays
-from assignor_core.model import BrokerState, ClusterState
-from assignor_core.plan import Plan
-from assignor_core.planner.attainable import attainable
-from assignor_core.planner.bounds import lower_bounds
-from assignor_core.planner.diagnose import diagnose
-from assignor_core.planner.explain import movements_of
-from assignor_core.planner.finish import finish
-from assignor_core.planner.kicks import kick
-from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
-from assignor_core.planner.problem import problem_of
-from assignor_core.planner.repair import repair, unmended
-from assignor_core.planner.search import Search
-from assignor_core.planner.statistic import Statistic, by_statistic
-from assignor_core.skew import Skew, skew_of_arrays
+from assignor_core.planner.proposal import propose
+from assignor_core.planner.statistic import Statistic
 
 __all__ = ["PlannerPolicy", "Statistic", "propose"]
-
-
-def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
-    """The best plan found for `cluster` under `policy` (the default one where None); raises InputError on a misfit."""
-    policy = policy or PlannerPolicy()
-    arrays = cluster_arrays(by_statistic(_with_drained(cluster, policy), policy.statistic))
-    placement = Placement(arrays)
-    problem = problem_of(arrays, policy, placement)
-    crowded = problem.crowded(placement)
-    _balance(Search(problem, placement))
-    movements, waves, left_out = movements_of(problem, placement, crowded)
-    still_crowded = bool(problem.crowded(placement).any())
-    return Plan(
-        cluster_id=cluster.cluster_id,
-        movements=movements,
-        skew_before=_figures(skew_of_arrays(arrays)),
-        skew_after=_figures(skew_of_arrays(arrays, placement.replicas)),
-        lower_bound=MappingProxyType(lower_bounds(arrays, placement, problem.share, crowded=still_crowded)),
-        diagnosis=(*left_out, *diagnose(problem, placement)),
-        problems=unmended(problem, placement),
-        waves=waves,
-    )
-
-
-ROUNDING = 1e-9
-ROUNDS = 8
-"""How often what is left is gone through again: what moved may have changed what is attainable, and made room."""
-
-
-def _balance(search: Search) -> None:
-    """Hard rules, relief of the overloaded, a way on where that is stuck, and exact evenness where it is near.
-
-    The objective weighs all loads together; a plan that buys the rest by making the worst broker worse is dropped.
-    """
-    problem, placement = search.problem, search.placement
-    repair(search)
-    before, mark = problem.worst_excess(placement.loads), len(search.journal)
-    for _ in range(ROUNDS):
-        changes = len(search.journal)
-        within = search.with_limit(attainable(problem, placement))
-        within.relieve()
-        kick(within)
-        repair(search)
-        if len(search.journal) == changes:
-            break
-    if problem.worst_excess(placement.loads) > before + ROUNDING:
-        search.undo_to(mark)
-    finish(search)
-
-
-def _with_drained(cluster: ClusterState, policy: PlannerPolicy) -> ClusterState:
-    """Brokers that the policy drains are draining; raises InputError if the policy names a broker that is not there."""
-    known = {broker.broker_id for broker in cluster.brokers}
-    for name in ("drain", "add", "only_brokers", "excluded_brokers"):
-        unknown = sorted(getattr(policy, name) - known)
-        if unknown:
-            raise InputError(f"planner policy {name}: found broker {unknown[0]}, allowed are brokers of the model")
-    if not policy.drain:
-        return cluster
-    brokers = tuple(
-        replace(broker, state=BrokerState.DRAINING)
-        if broker.broker_id in policy.drain and broker.state is BrokerState.ALIVE
-        else broker
-        for broker in cluster.brokers
-    )
-    return replace(cluster, brokers=brokers)
-
-
-def _figures(skews: dict[str, Skew]) -> MappingProxyType[str, dict[str, float]]:
-    figures = {
-        name: {"max_over_mean": skew.max_over_mean, "coefficient_of_variation": skew.coefficient_of_variation}
-        for name, skew in skews.items()
-    }
-    return MappingProxyType(figures)

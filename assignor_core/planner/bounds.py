@@ -1,7 +1,12 @@
 """Proven lower bounds: how even a placement can be at best, and what stands in the way of better.
 
-Each bound holds for every placement that keeps the hard rules, whatever a search finds. Where a rule can't be kept,
-what rests on it is not claimed. The module moves nothing.
+Three arguments, and the highest wins. A replica can't be split, so some broker carries at least the heaviest one. Of n
+equal brokers and the n + 1 heaviest replicas two share a broker, by pigeonhole. And racks have to spread, so those with
+few brokers carry more than their share (`forced_share`). The bounds are cheap and not tight: a small gap proves that a
+plan is good, a large one does not prove that a better one exists.
+
+Invariants: each bound holds for every placement that keeps the hard rules, whatever the search does. Where a rule can't
+be kept, what rests on it is not claimed: a bound too low is useless, one too high is a lie. The module moves nothing.
 """
 
 import numpy as np
@@ -20,6 +25,13 @@ def forced_share(arrays: ClusterArrays, placement: Placement, share: Floats) -> 
 
     Spread evenly, a rack holds floor(RF / racks) to ceil(RF / racks) replicas of each partition, however many brokers
     it has. So the smallest racks together are left with a least load. Columns that follow leadership are not forced.
+
+    Brokers 1 to 3 stand in racks a, b, b. Each rack must hold one of two replicas: broker 1 carries half, not a third.
+
+    >>> state = state_of((1, 2), (1, 3), racks="abb")
+    >>> arrays, share = state.problem.arrays, state.problem.share
+    >>> forced_share(arrays, state.placement, share)[:, arrays.columns.of(Resource.DISK)].round(3).tolist()
+    [[0.5], [0.333], [0.333]]
     """
     forced = np.zeros_like(share)
     racks, members = np.unique(arrays.racks[arrays.alive], return_counts=True)
@@ -27,12 +39,14 @@ def forced_share(arrays: ClusterArrays, placement: Placement, share: Floats) -> 
         return forced
     replication = (arrays.replicas != NO_BROKER).sum(axis=1)
     lowest, highest = replication // len(racks), -(-replication // len(racks))
+    # A rack with fewer brokers than replicas to hold can't spread evenly: what it holds follows another rule.
     if members.min() < highest.max():
         return forced
     for column in arrays.columns.of(*FOLLOWED):
         capacity = np.array([share[arrays.alive & (arrays.racks == rack), column].sum() for rack in racks])
         order = np.argsort(capacity, kind="stable")
         for count in range(1, len(racks) + 1):
+            # Per partition, the least that these `count` racks hold: their own minimum, or what the others leave.
             held = np.maximum(count * lowest, replication - (len(racks) - count) * highest)
             level = float((placement.following[:, column] * held).sum()) / capacity[order[:count]].sum()
             inside = arrays.alive & np.isin(arrays.racks, racks[order[:count]])
@@ -46,18 +60,20 @@ def lower_bounds(arrays: ClusterArrays, placement: Placement, share: Floats, *, 
     `crowded`: `placement` leaves racks that are not spread, so they force nothing.
     """
     bounds: dict[str, float] = {}
-    left = strands(arrays, placement)
-    forced = np.zeros_like(share) if left or crowded else forced_share(arrays, placement, share)
+    is_left_over = leaves_replicas_behind(arrays, placement)
+    forced = np.zeros_like(share) if is_left_over or crowded else forced_share(arrays, placement, share)
     for column, resource in enumerate(arrays.columns.resources):
-        heaviest = 1.0 if left else _heaviest(arrays, placement, share, column)
+        heaviest = 1.0 if is_left_over else _heaviest(arrays, placement, share, column)
         bound = max(1.0, heaviest, _from_racks(forced, share, column))
         bounds[resource] = max(bound, bounds.get(resource, 1.0))
     return bounds
 
 
-def strands(arrays: ClusterArrays, placement: Placement) -> bool:
-    """Whether `placement` leaves replicas on brokers that must end empty: what they carry is in nobody's share, and the
-    heaviest may be among it."""
+def leaves_replicas_behind(arrays: ClusterArrays, placement: Placement) -> bool:
+    """Whether `placement` leaves replicas on brokers that must end empty.
+
+    What they carry is in nobody's share, and the heaviest replica may be among it, so no bound can be claimed.
+    """
     return any(len(placement.held_by(int(broker))) for broker in np.flatnonzero(~arrays.alive))
 
 

@@ -1,18 +1,29 @@
-"""The best single change that relieves one broker: leadership, a replica, or a swap of two replicas.
+"""What may relieve one broker: the best hand-over of a leadership, and the best move of a replica.
 
-Changes are scored by what they gain per what they cost, as matrices; nothing is re-evaluated as a whole. The module
-proposes and never applies.
+A `Candidate` is tried; what is left of all candidates in the end becomes a plan's movements. The module proposes
+candidates and never applies them.
+
+How it works. It scores all pairs of a replica and a target as one matrix. Only the two brokers concerned change, so the
+gain of a pair is the relief of the source less the burden of the target; nothing is evaluated as a whole. The score
+that picks the winner is another figure: the part of the excess that the candidate covers, less the burden, per price.
+
+Why two figures. The objective is convex, so by gain a small replica pays more per byte than a large one, until only
+large ones are left and fit nowhere. Coverage is linear up to the excess. With the gain as score a plan has twice the
+movements and ends less even (docs/planner.md, "How it searches").
+
+Invariants: a candidate keeps every hard rule and every budget, and gains more than the caller asks for. Equal scores
+are decided by position, which follows from ids, so the same input gives the same candidate.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 
-from assignor_core.load import NO_BROKER, Floats
-from assignor_core.planner.ledger import Ledger
-from assignor_core.planner.placement import Indices, Placement
+from assignor_core.load import NO_BROKER, Floats, Ints
+from assignor_core.planner.placement import Edit, Indices, Placement
 from assignor_core.planner.problem import Problem, lowest
+from assignor_core.planner.spending import Spending
 
 SHORTLIST = 32
 """Replicas of a broker whose targets are scored exactly."""
@@ -20,116 +31,184 @@ SHORTLIST_WIDE = 8 * SHORTLIST
 """The same where none of those fits anywhere."""
 TARGETS_MAX = 256
 """Brokers that are scored as targets; of more, the emptiest of each rack."""
+TARGETS_PER_RACK_MIN = 4
+"""With very many racks, so many brokers of each are scored all the same."""
 
-Step = tuple[int, int, int]
-"""Partition, slot, broker that takes the replica of that slot; NO_BROKER: the slot becomes leader instead."""
 
+class Candidate(NamedTuple):
+    """Edits that are tried together, in order: one, or two for an exchange."""
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Steps in order, what they gain together, and that per price."""
-
-    steps: tuple[Step, ...]
+    edits: tuple[Edit, ...]
     gain: float
+    """By how much they lower the objective."""
     score: float
+    """What decides between candidates: higher is better."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What a finder looks at."""
+class SearchState(NamedTuple):
+    """What candidates are judged by: the rules, the placement as it is, and what has been spent."""
 
     problem: Problem
     placement: Placement
-    ledger: Ledger
+    spending: Spending
 
 
-def best_leader_change(scene: Scene, broker: int, least: float) -> Change | None:
-    """The best hand-over of a leadership of `broker` to a follower that gains more than `least`; copies nothing."""
-    problem, placement = scene.problem, scene.placement
-    held = placement.held_by(broker)
-    led = held[(placement.replicas[held, 0] == broker) & problem.movable[held] & scene.ledger.may_touch(held)]
+class Replicas(NamedTuple):
+    """N replicas on one broker."""
+
+    partitions: Indices
+    slots: Indices
+    """Place in the replica list of its partition; 0 leads."""
+    loads: Floats
+    """N x C that each puts on the broker."""
+
+    def take(self, rows: Indices) -> "Replicas":
+        """The replicas of these rows."""
+        return Replicas(self.partitions[rows], self.slots[rows], self.loads[rows])
+
+
+def best_handover(state: SearchState, broker: int, gain_min: float) -> Candidate | None:
+    """The best hand-over of a leadership of `broker` to a follower that gains more than `gain_min`; copies nothing.
+
+    Brokers 1 and 2 hold both partitions, and broker 1 leads both:
+
+    >>> state = state_of((1, 2), (1, 2))
+    >>> candidate = best_handover(state, broker=0, gain_min=0.0)
+    >>> candidate.edits[0] == Edit(partition=0, slot=1, target=NO_BROKER)  # the replica in slot 1 becomes leader
+    True
+    """
+    problem, placement = state.problem, state.placement
+    led = led_partitions(state, broker)
     if len(led) == 0 or placement.replicas.shape[1] == 1:
         return None
-    change = placement.leading[led] - placement.following[led]
-    here = placement.loads[broker]
-    relief = problem.cost(here, broker) - problem.cost(here - change, broker)
-    worth = np.flatnonzero(relief > least)
-    led, change, relief = led[worth], change[worth], relief[worth]
+    shed = placement.leading[led] - placement.following[led]
+    relief = problem.relief(placement.loads[broker], shed, broker)
+    worth = np.flatnonzero(relief > gain_min)
+    led, shed, relief = led[worth], shed[worth], relief[worth]
     followers = placement.replicas[led, 1:]
-    able = (followers != NO_BROKER) & problem.takes_leaders[followers]
+    able = (followers != NO_BROKER) & problem.may_lead[followers]
+    # Empty slots need some broker to index with; `able` leaves them out of the result.
     targets = np.where(able, followers, broker)
-    there = placement.loads[targets]
-    after = there + change[:, None, :]
+    before = placement.loads[targets]
+    after = before + shed[:, None, :]
     able &= (after <= problem.ceiling[targets]).all(axis=2)
-    burden = problem.cost(after, targets) - problem.cost(there, targets)
+    burden = problem.cost(after, targets) - problem.cost(before, targets)
     gain = np.where(able, relief[:, None] - burden, -np.inf)
-    covered = problem.coverage(here, change, broker)[:, None] - burden
-    score = np.where(gain > least, covered, -np.inf) / scene.ledger.movement_price(led)[:, None]
-    return best_of(gain, score, lambda row, slot: ((int(led[row]), slot + 1, NO_BROKER),), least)
+    covered = problem.coverage(placement.loads[broker], shed, broker)[:, None] - burden
+    score = np.where(gain > gain_min, covered, -np.inf) / state.spending.movement_price(led)[:, None]
+    return best_of_matrix(gain, score, lambda row, slot: (Edit(int(led[row]), slot + 1, NO_BROKER),), gain_min)
 
 
-def best_move(scene: Scene, broker: int, least: float, shortlisted: int = SHORTLIST) -> Change | None:
-    """The best transfer of one replica of `broker` to another broker that gains more than `least`."""
-    problem, placement, ledger = scene.problem, scene.placement, scene.ledger
-    chosen, slots, loads, relief = shortlist(scene, broker, shortlisted)
-    if len(chosen) == 0:
+def best_replica_move(
+    state: SearchState, broker: int, gain_min: float, shortlisted: int = SHORTLIST
+) -> Candidate | None:
+    """The best move of one replica of `broker` to another broker that gains more than `gain_min`.
+
+    Broker 1 holds two of three partitions, broker 3 none:
+
+    >>> best_replica_move(state_of((1,), (1,), (2,), brokers=3), broker=0, gain_min=0.0).edits
+    (Edit(partition=0, slot=0, target=2),)
+    """
+    problem, placement, spending = state.problem, state.placement, state.spending
+    replicas, relief = shortlist(state, broker, shortlisted)
+    partitions, slots, loads = replicas
+    if len(partitions) == 0:
         return None
-    targets = emptiest(scene)
-    there = placement.loads[targets]
-    burden = problem.cost(there[None] + loads[:, None], targets) - problem.cost(there, targets)
-    copies = ledger.copies(chosen, broker, targets)
-    allowed = problem.targets(placement, chosen, broker, loads)[:, targets]
-    allowed &= ledger.affordable(chosen, targets, copies)
+    targets = target_brokers(state)
+    before = placement.loads[targets]
+    burden = problem.cost(before[None] + loads[:, None], targets) - problem.cost(before, targets)
+    copied = spending.copied_bytes(partitions, broker, targets)
+    allowed = problem.allowed_targets(placement, partitions, broker, loads)[:, targets]
+    allowed &= spending.affordable(partitions, targets, copied)
     gain = np.where(allowed, relief[:, None] - burden, -np.inf)
     covered = problem.coverage(placement.loads[broker], loads, broker)[:, None] - burden
-    score = np.where(gain > least, covered, -np.inf) / ledger.price(chosen, copies)
-    return best_of(gain, score, lambda row, at: ((int(chosen[row]), int(slots[row]), int(targets[at])),), least)
+    score = np.where(gain > gain_min, covered, -np.inf) / spending.price(partitions, copied)
+    return best_of_matrix(
+        gain, score, lambda row, at: (Edit(int(partitions[row]), int(slots[row]), int(targets[at])),), gain_min
+    )
 
 
-def emptiest(scene: Scene) -> Indices:
-    """Brokers worth scoring as targets: all that may take, or those of each rack that have most room."""
-    problem, placement = scene.problem, scene.placement
-    takes = np.flatnonzero(problem.takes)
-    if len(takes) <= TARGETS_MAX:
-        return takes
-    loads = placement.loads
+def best_by_score(candidates: Iterable[Candidate | None]) -> Candidate | None:
+    """The candidate of the highest score, the first of equals; None if there is none."""
+    return max((candidate for candidate in candidates if candidate), key=lambda one: one.score, default=None)
+
+
+def led_partitions(state: SearchState, broker: int) -> Indices:
+    """Partitions that `broker` leads and that may be touched."""
+    held = state.placement.held_by(broker)
+    leads = state.placement.replicas[held, 0] == broker
+    led: Indices = held[leads & state.problem.movable[held] & state.spending.may_touch(held)]
+    return led
+
+
+def movable_replicas(state: SearchState, broker: int) -> Replicas:
+    """Replicas on `broker` that the policy lets move."""
+    held = state.placement.held_by(broker)
+    held = held[state.problem.movable[held]]
+    slots = state.placement.slots_of(held, broker)
+    return Replicas(held, slots, state.placement.loads_at(held, slots))
+
+
+def shortlist(state: SearchState, broker: int, count: int) -> tuple[Replicas, Floats]:
+    """The replicas of `broker` that cover most of its excess for their price, and the N reliefs they give.
+
+    About `count` of them: ties at the edge stay in, or the order in which replicas are held would decide. Scoring every
+    replica against every target would be most of the work of a plan, and nearly all of it for pairs that never win.
+    """
+    problem, placement, spending = state.problem, state.placement, state.spending
+    replicas = movable_replicas(state, broker)
+    here = placement.loads[broker]
+    relief = problem.relief(here, replicas.loads, broker)
+    if len(replicas.partitions) <= count:
+        return replicas, relief
+    # Only a replica that was here at first has to be copied anew: one that is on its way already goes on for nothing.
+    is_home = (placement.original[replicas.partitions] == broker).any(axis=1)
+    price = spending.in_fair_shares(placement.disk_bytes[replicas.partitions]) * is_home
+    price = price + spending.movement_price(replicas.partitions)
+    covered = np.where(relief > 0, problem.coverage(here, replicas.loads, broker), -np.inf)
+    best = lowest(-covered / price, count)
+    return replicas.take(best), relief[best]
+
+
+def target_brokers(state: SearchState) -> Indices:
+    """Brokers worth scoring as targets: all that may take replicas, or those of each rack that have most room.
+
+    Each rack keeps its emptiest: racks are hard rules, and the emptiest of the cluster may all stand in one rack.
+    """
+    problem, loads = state.problem, state.placement.loads
+    takers = np.flatnonzero(problem.may_take)
+    if len(takers) <= TARGETS_MAX:
+        return takers
     # Signed: what is nearest to its limit counts, not the largest, or replica counts would hide who has room for load.
-    nearest = ((loads[takes] - problem.limit[takes]) / problem.share[takes]).max(axis=1)
-    cost = problem.violation(loads)[takes] + nearest
-    order = takes[np.lexsort((takes, cost))]
+    nearest = ((loads[takers] - problem.limit[takers]) / problem.share[takers]).max(axis=1)
+    fullness = problem.violation(loads)[takers] + nearest
+    order = takers[np.lexsort((takers, fullness))]
     racks = problem.arrays.racks[order]
-    by_rack = np.argsort(racks, kind="stable")
-    starts = np.searchsorted(racks[by_rack], racks)
-    place = np.empty(len(order), dtype=np.int64)
-    place[by_rack] = np.arange(len(order))
-    rank = place - starts
-    chosen: Indices = np.sort(order[rank < max(4, TARGETS_MAX // (int(racks.max()) + 1))])
+    rank = _rank_within(racks)
+    chosen: Indices = np.sort(order[rank < max(TARGETS_PER_RACK_MIN, TARGETS_MAX // (int(racks.max()) + 1))])
     return chosen
 
 
-def shortlist(scene: Scene, broker: int, count: int) -> tuple[Indices, Indices, Floats, Floats]:
-    """The replicas of `broker` that relieve it most for their price: partitions, slots, loads, relief."""
-    problem, placement, ledger = scene.problem, scene.placement, scene.ledger
-    held = placement.held_by(broker)
-    held = held[problem.movable[held]]
-    slots = placement.slots_of(held, broker)
-    loads = placement.loads_at(held, slots)
-    here = placement.loads[broker]
-    relief = problem.cost(here, broker) - problem.cost(here - loads, broker)
-    at_home = (placement.original[held] == broker).any(axis=1)
-    price = ledger.in_shares(placement.disk_bytes[held]) * at_home + ledger.movement_price(held)
-    if len(held) > count:
-        covered = np.where(relief > 0, problem.coverage(here, loads, broker), -np.inf)
-        best = lowest(-covered / price, count)
-        held, slots, loads, relief = held[best], slots[best], loads[best], relief[best]
-    return held, slots, loads, relief
+def _rank_within(groups: Ints) -> Indices:
+    """N: how many of the same group come before each.
+
+    >>> _rank_within(np.array([7, 3, 7, 7, 3])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    by_group = np.argsort(groups, kind="stable")
+    place = np.empty(len(groups), dtype=np.int64)
+    place[by_group] = np.arange(len(groups))
+    rank: Indices = place - np.searchsorted(groups[by_group], groups)
+    return rank
 
 
-def best_of(gain: Floats, score: Floats, steps: Callable[[int, int], tuple[Step, ...]], least: float) -> Change | None:
-    """The change of the highest score, the first of equals, if it gains more than `least`."""
+def best_of_matrix(
+    gain: Floats, score: Floats, edits: Callable[[int, int], tuple[Edit, ...]], gain_min: float
+) -> Candidate | None:
+    """The candidate of the highest score, the first of equals, if it gains more than `gain_min`."""
     if gain.size == 0:
         return None
     row, column = divmod(int(np.argmax(score)), gain.shape[1])
-    if not gain[row, column] > least:
+    if not gain[row, column] > gain_min:
         return None
-    return Change(steps(row, column), float(gain[row, column]), float(score[row, column]))
+    return Candidate(edits(row, column), float(gain[row, column]), float(score[row, column]))

@@ -1,16 +1,21 @@
 """What moving can't mend, in words: partitions heavier than a fair share, racks too small, brokers left above the band.
 
-Looks at bounds and at the result; changes nothing.
+A plan that ends uneven must say why, or its reader looks for the fault in the planner. Heavy partitions and small racks
+are causes by the same arguments as the bounds; what is left over after them is named with what the policy forbids.
+
+Invariant: nothing is claimed that rests on a rule which the placement does not keep. The module changes nothing.
 """
 
 import numpy as np
 
 from assignor_core.load import Floats
-from assignor_core.planner.bounds import FOLLOWED, forced_share, strands
+from assignor_core.planner.bounds import FOLLOWED, forced_share, leaves_replicas_behind
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Problem
 from assignor_core.resources import LOADS
 
+EVEN = 1e-6
+"""An excess below this is rounding."""
 HEAVY_MAX = 5
 """Heavy partitions named, heaviest first."""
 
@@ -20,7 +25,7 @@ def diagnose(problem: Problem, placement: Placement) -> tuple[str, ...]:
     if not problem.arrays.alive.any() or not problem.arrays.partitions:
         return ()
     lines = _left_over(problem, placement)
-    if strands(problem.arrays, placement):
+    if leaves_replicas_behind(problem.arrays, placement):
         return tuple(lines)
     small_racks = [] if problem.crowded(placement).any() else _small_racks(problem, placement)
     return (*_heavy_partitions(problem, placement), *small_racks, *lines)
@@ -28,16 +33,16 @@ def diagnose(problem: Problem, placement: Placement) -> tuple[str, ...]:
 
 def _heavy_partitions(problem: Problem, placement: Placement) -> list[str]:
     """Partitions that alone put a broker above the band."""
-    found: dict[int, tuple[float, str]] = {}
+    heaviest: dict[int, tuple[float, str]] = {}
     for column, resource in enumerate(problem.arrays.columns.resources):
         largest = problem.share[:, column].max()
         if resource.is_count or largest <= 0:
             continue
         parts = placement.leading[:, column] / largest
         for partition in np.flatnonzero(parts > 1 + problem.policy.band_of(resource)):
-            heaviest = max(found.get(int(partition), (0.0, "")), (float(parts[partition]), resource.words))
-            found[int(partition)] = heaviest
-    ranked = sorted(found.items(), key=lambda item: (-item[1][0], item[0]))
+            part = (float(parts[partition]), resource.words)
+            heaviest[int(partition)] = max(heaviest.get(int(partition), (0.0, "")), part)
+    ranked = sorted(heaviest.items(), key=lambda item: (-item[1][0], item[0]))
     lines = [
         f"{_name(problem, partition)} alone is {part:.2f} fair shares of {word}: split it or change its key"
         for partition, (part, word) in ranked[:HEAVY_MAX]
@@ -63,9 +68,6 @@ def _small_racks(problem: Problem, placement: Placement) -> list[str]:
                 f"{part:.3f} fair shares on each of them: add brokers to it"
             )
     return lines
-
-
-EVEN = 1e-6
 
 
 def _left_over(problem: Problem, placement: Placement) -> list[str]:
@@ -103,5 +105,5 @@ def _excess(problem: Problem, placement: Placement) -> Floats:
 
 
 def _name(problem: Problem, partition: int) -> str:
-    found = problem.arrays.partitions[partition]
-    return f"{found.topic}-{found.partition}"
+    named = problem.arrays.partitions[partition]
+    return f"{named.topic}-{named.partition}"

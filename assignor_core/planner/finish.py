@@ -1,12 +1,15 @@
-"""The last step of small plans: if a few movements more make every load exactly even, make them.
+"""The last phase, for small clusters: if a few movements more make every load exactly even, make them.
 
-Within the band nobody has to move; but where loads come in equal units, perfection may be one movement away. It is
-tried on the side and kept only if it is reached.
+Within the band nothing has to move. But where loads come in equal units, as in a demo or a test, exact evenness may be
+one movement away, and stopping short of it would puzzle whoever looks. So the phase sets the limit to the fair share
+itself, drops the price, and takes what gains most.
+
+Invariant: all or nothing. Unless the loads end exactly even within `finish_movements_max`, every edit is undone.
 """
 
 import numpy as np
 
-from assignor_core.planner.candidates import Change, best_leader_change, best_move
+from assignor_core.planner.candidates import Candidate, best_handover, best_replica_move
 from assignor_core.planner.search import Search
 
 EVEN = 1e-7
@@ -19,27 +22,27 @@ def finish(search: Search) -> None:
     """Up to `finish_movements_max` movements that end exactly even in all loads; none if that can't be reached."""
     problem, placement = search.problem, search.placement
     counted = problem.arrays.columns.counts
-    loads = placement.loads[problem.takes][:, ~counted] / problem.share[problem.takes][:, ~counted]
+    loads = placement.loads[problem.may_take][:, ~counted] / problem.share[problem.may_take][:, ~counted]
     if loads.max(initial=1.0) <= 1 + WORTH:
         return
     exact = search.with_limit(np.where(counted, problem.limit, np.minimum(problem.share, problem.ceiling)))
-    allowed, mark = search.ledger.movements + problem.policy.finish_movements_max, len(search.journal)
+    allowed, mark = search.spending.movements + problem.policy.finish_movements_max, len(search.journal)
     for _ in range(2 * problem.policy.finish_movements_max):
-        violation = np.where(problem.gives, exact.problem.violation(placement.loads), 0.0)
+        violation = exact.violation()
         worst = int(np.argmax(violation))
         if violation[worst] <= EVEN**2:
             return
-        change = _evening(exact, worst)
-        if change is None:
+        candidate = _largest_gain(exact, worst)
+        if candidate is None:
             break
-        exact.apply(change)
-        if search.ledger.movements > allowed:
+        exact.apply(candidate)
+        if search.spending.movements > allowed:
             break
     exact.undo_to(mark)
 
 
-def _evening(search: Search, broker: int) -> Change | None:
-    """The change that gains most, whatever its price: there are few."""
-    finders = (best_leader_change,) if search.problem.policy.leaders_only else (best_leader_change, best_move)
-    found = [finder(search.scene, broker, 0.0) for finder in finders]
-    return max((change for change in found if change), key=lambda change: change.gain, default=None)
+def _largest_gain(search: Search, broker: int) -> Candidate | None:
+    """What gains most, whatever it costs: movements are limited by number, and have to be few."""
+    kinds = (best_handover,) if search.problem.policy.leaders_only else (best_handover, best_replica_move)
+    candidates = [best(search.state, broker, 0.0) for best in kinds]
+    return max((one for one in candidates if one), key=lambda candidate: candidate.gain, default=None)

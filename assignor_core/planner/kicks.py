@@ -1,93 +1,98 @@
 """A way on where the search is stuck: overload another broker on purpose and see whether that one can be relieved.
 
-A heavy leadership may fit nowhere as things are, yet fit once its taker has handed something on. Each try is undone
-unless the whole gets better; the number of tries is fixed beforehand.
+The search only takes what improves, so it stops in a local optimum. A heavy leadership may fit nowhere as things are,
+yet fit once its taker has handed something on. A kick forces such a candidate onto a taker, pins it there, lets the
+search relieve the taker, and undoes all of it unless the whole gets better by a tenth: iterated local search with an
+ejection chain for its perturbation (Glover, 1996), without randomness.
+
+Invariants: the cluster's violation never grows; the number of tries is fixed beforehand, so the cost is too.
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 
 from assignor_core.load import NO_BROKER
-from assignor_core.planner.candidates import Change, Scene, emptiest, shortlist
+from assignor_core.planner.candidates import Candidate, SearchState, led_partitions, shortlist, target_brokers
+from assignor_core.planner.placement import Edit
 from assignor_core.planner.search import NOTICEABLE, Search
 
 BROKERS_MAX = 16
 """Stuck brokers that are tried, most violated first."""
 TRIES = 6
-"""Changes tried for each of them."""
+"""Candidates forced for each of them."""
 CONSIDERED = 48
 """Replicas of a stuck broker from which they are chosen."""
 REPLIES_MAX = 48
-"""Changes that may follow to make room; the forced one itself must stay."""
+"""Candidates that may follow to make room; the forced one itself must stay."""
 SUBSTANTIAL = 0.5
-"""A forced change takes away at least this part of what is wrong with the broker."""
+"""A forced candidate takes away at least this part of what is wrong with the broker."""
 BETTER = 0.9
 """A try is kept if it leaves less than this part of the violation."""
 
 
 def kick(search: Search) -> None:
     """Go through the stuck brokers once."""
-    violation = _violation(search)
+    violation = search.violation()
     for broker in np.argsort(-violation, kind="stable")[:BROKERS_MAX]:
         if violation[broker] > NOTICEABLE:
-            _free(search, int(broker))
+            _kick_broker(search, int(broker))
 
 
-def _free(search: Search, broker: int) -> None:
-    before = float(_violation(search).sum())
-    for change in _forced_changes(search.scene, broker, leaders_only=search.problem.policy.leaders_only):
+def _kick_broker(search: Search, broker: int) -> None:
+    """Keep the first try that makes the whole better; undo the others."""
+    before = float(search.violation().sum())
+    for candidate in _forced_candidates(search.state, broker, leaders_only=search.problem.policy.leaders_only):
         mark = len(search.journal)
-        search.apply(change)
-        search.pinning(change.steps[0][0]).relieve(changes_max=REPLIES_MAX, exchanges=False)
-        if float(_violation(search).sum()) < BETTER * before:
+        search.apply(candidate)
+        search.pinning(candidate.edits[0].partition).relieve(candidates_max=REPLIES_MAX, exchanges=False)
+        if float(search.violation().sum()) < BETTER * before:
             return
         search.undo_to(mark)
 
 
-def _violation(search: Search) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.where(search.problem.gives, search.problem.violation(search.placement.loads), 0.0)
+def _forced_candidates(state: SearchState, broker: int, *, leaders_only: bool) -> list[Candidate]:
+    """Candidates that relieve `broker`, first those that do least harm elsewhere; their gain may be negative."""
+    relief_min = SUBSTANTIAL * float(state.problem.violation(state.placement.loads)[broker])
+    candidates = [*_handovers(state, broker, relief_min)]
+    if not leaders_only:
+        candidates += _replica_moves(state, broker, relief_min)
+    return sorted(candidates, key=lambda candidate: (-candidate.gain, candidate.edits))[:TRIES]
 
 
-def _forced_changes(scene: Scene, broker: int, *, leaders_only: bool) -> list[Change]:
-    """Changes that relieve `broker`, by what they leave wrong elsewhere; nothing has to be gained."""
-    least = SUBSTANTIAL * float(scene.problem.violation(scene.placement.loads)[broker])
-    found = _leader_changes(scene, broker, least) + ([] if leaders_only else _moves(scene, broker, least))
-    return sorted(found, key=lambda change: (-change.gain, change.steps))[:TRIES]
-
-
-def _leader_changes(scene: Scene, broker: int, least: float) -> list[Change]:
-    problem, placement = scene.problem, scene.placement
-    held = placement.held_by(broker)
-    led = held[(placement.replicas[held, 0] == broker) & problem.movable[held] & scene.ledger.may_touch(held)]
-    here, found = placement.loads[broker], []
-    change = placement.leading[led] - placement.following[led]
-    relief = problem.cost(here, broker) - problem.cost(here - change, broker)
+def _handovers(state: SearchState, broker: int, relief_min: float) -> Iterator[Candidate]:
+    """Hand-overs of the leaderships that relieve most, to each follower that has the capacity."""
+    problem, placement = state.problem, state.placement
+    led = led_partitions(state, broker)
+    shed = placement.leading[led] - placement.following[led]
+    relief = problem.relief(placement.loads[broker], shed, broker)
     for index in np.argsort(-relief, kind="stable")[: 2 * TRIES]:
         for slot in range(1, placement.replicas.shape[1]):
             target = int(placement.replicas[led[index], slot])
-            if target == NO_BROKER or not problem.takes_leaders[target] or relief[index] < least:
+            if target == NO_BROKER or not problem.may_lead[target] or relief[index] < relief_min:
                 continue
             there = placement.loads[target]
-            if (there + change[index] > problem.ceiling[target]).any():
+            if (there + shed[index] > problem.ceiling[target]).any():
                 continue
-            burden = problem.cost(there + change[index], target) - problem.cost(there, target)
+            burden = problem.cost(there + shed[index], target) - problem.cost(there, target)
             gain = float(relief[index] - burden)
-            found.append(Change(((int(led[index]), slot, NO_BROKER),), gain, gain))
-    return found
+            yield Candidate((Edit(int(led[index]), slot, NO_BROKER),), gain, gain)
 
 
-def _moves(scene: Scene, broker: int, least: float) -> list[Change]:
-    problem, placement, ledger = scene.problem, scene.placement, scene.ledger
-    chosen, slots, loads, relief = shortlist(scene, broker, CONSIDERED)
-    targets = emptiest(scene)
+def _replica_moves(state: SearchState, broker: int, relief_min: float) -> Iterator[Candidate]:
+    """For each replica of a shortlist the move to the broker that it harms least."""
+    problem, placement, spending = state.problem, state.placement, state.spending
+    (partitions, slots, loads), relief = shortlist(state, broker, CONSIDERED)
+    targets = target_brokers(state)
+    if not len(targets):
+        return
     there = placement.loads[targets]
     burden = problem.cost(there[None] + loads[:, None], targets) - problem.cost(there, targets)
-    allowed = problem.targets(placement, chosen, broker, loads)[:, targets]
-    allowed &= ledger.affordable(chosen, targets, ledger.copies(chosen, broker, targets))
-    gain = np.where(allowed & (relief >= least)[:, None], relief[:, None] - burden, -np.inf)
-    found = []
-    for row in range(len(chosen)):
-        column = int(np.argmax(gain[row])) if len(targets) else 0
-        if len(targets) and gain[row, column] > -np.inf:
-            step = (int(chosen[row]), int(slots[row]), int(targets[column]))
-            found.append(Change((step,), float(gain[row, column]), float(gain[row, column])))
-    return found
+    allowed = problem.allowed_targets(placement, partitions, broker, loads)[:, targets]
+    allowed &= spending.affordable(partitions, targets, spending.copied_bytes(partitions, broker, targets))
+    gain = np.where(allowed & (relief >= relief_min)[:, None], relief[:, None] - burden, -np.inf)
+    for row in range(len(partitions)):
+        column = int(np.argmax(gain[row]))
+        if gain[row, column] > -np.inf:
+            edit = Edit(int(partitions[row]), int(slots[row]), int(targets[column]))
+            yield Candidate((edit,), float(gain[row, column]), float(gain[row, column]))

@@ -1,11 +1,16 @@
-"""A placement that can be changed: replicas, which broker holds what, and loads kept current with each change.
+"""A placement that can be edited: replica lists, which broker holds what, and loads kept current with each edit.
 
-Loads are in fractions of the cluster's total per column, so that columns compare, and on a grid, so that sums are
-exact. The module knows what a change does to loads; not whether it is good or allowed.
+Loads are fractions of the cluster's total per column, so that bytes/s compare with bytes and with counts, and they lie
+on a grid, so that sums are exact. An edit therefore adds and subtracts what it changes, and its reversal gives back the
+same bits; nothing is summed up anew. The module knows what an edit does to loads, not whether it is good or allowed.
+
+Invariants: `loads` is what `replicas` puts on brokers; a partition is in the list of a broker if and only if the broker
+is in its replica list. Both hold after every edit (tests/core/planner/test_properties.py).
 """
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +19,7 @@ from assignor_core.load import NEGLIGIBLE, NO_BROKER, ClusterArrays, Floats, bro
 from assignor_core.resources import Resource
 
 Indices = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 GRID = 2.0**40
 """Fractions are multiples of 1 / GRID: float64 adds them exactly in any order, and loads in other units, which divide
@@ -30,23 +36,55 @@ def on_grid(fractions: Floats) -> Floats:
     return rounded
 
 
+class Edit(NamedTuple):
+    """The smallest change of a replica list."""
+
+    partition: int
+    slot: int
+    """Place in the replica list; 0 is the leader."""
+    target: int
+    """Broker that takes the replica of that slot. With NO_BROKER the replica stays where it is and becomes leader."""
+
+
 class Placement:
-    """Mutable; `replicas` P x R, `loads` B x C in fractions of the total, `original` what it began with."""
+    """Replica lists and the loads that follow from them; mutable.
+
+    Brokers 1 and 2 are indices 0 and 1 here; half of each load is a partition's:
+
+    >>> placement = state_of((1, 2), (1, 2)).placement
+    >>> leaders = placement.arrays.columns.of(Resource.LEADERS)
+    >>> placement.loads[:, leaders].tolist()
+    [[1.0], [0.0]]
+    >>> placement.lead(0, slot=1)
+    >>> placement.replicas.tolist(), placement.loads[:, leaders].tolist()
+    ([[1, 0], [0, 1]], [[0.5], [0.5]])
+    >>> placement.changed().tolist()
+    [0]
+    """
 
     def __init__(self, arrays: ClusterArrays) -> None:
         total = broker_loads(arrays).sum(axis=0)
+        # A column without load stays 0 instead of dividing by nothing.
         scale = np.where(total > NEGLIGIBLE, 1.0 / np.where(total > NEGLIGIBLE, total, 1.0), 0.0)
         self.arrays = arrays
         self.scale = scale
+        """C: what turns a figure into a fraction of the total."""
         self.original = arrays.replicas
         self.replicas = arrays.replicas.copy()
+        """P x R broker indices, leader first, NO_BROKER behind the last."""
         self.leading = on_grid(arrays.leader_load * scale)
+        """P x C load on the broker that leads."""
         self.following = on_grid(arrays.follower_load * scale)
+        """P x C load on each broker that follows."""
         self.loads = broker_loads(replace(arrays, leader_load=self.leading, follower_load=self.following))
-        self.loads_at_first = self.loads.copy()
+        """B x C."""
+        self.original_loads = self.loads.copy()
         disk = arrays.columns.of(Resource.DISK)
+        # The fullest window counts: a copy has to fit whenever it is made.
         self.disk_bytes: Floats = arrays.leader_load[:, disk].max(axis=1)
+        """P: bytes of one replica."""
         self.disk_fraction: Floats = self.following[:, disk].max(axis=1)
+        """P: the same as fraction of the cluster's disk."""
         self._index_replicas()
 
     def held_by(self, broker: int) -> Indices:
@@ -62,10 +100,6 @@ class Placement:
     def loads_at(self, partitions: Indices, slots: Indices) -> Floats:
         """N x C what each replica puts on its broker."""
         return np.where((slots == 0)[:, None], self.leading[partitions], self.following[partitions])
-
-    def is_copied(self, partition: int, broker: int) -> bool:
-        """Whether a replica of `partition` on `broker` has to be copied there."""
-        return not (self.original[partition] == broker).any()
 
     def move(self, partition: int, slot: int, target: int) -> None:
         """The replica in `slot` goes to `target`, and keeps its slot."""
@@ -104,6 +138,7 @@ class Placement:
         return np.flatnonzero((self.replicas != self.original).any(axis=1))
 
     def _append(self, broker: int, partition: int) -> int:
+        """Put `partition` behind the last that `broker` holds; returns its place. Lists double, so this costs O(1)."""
         held, count = self._held[broker], self._counts[broker]
         if count == len(held):
             held = self._held[broker] = np.concatenate((held, np.zeros(max(16, count), dtype=np.int64)))
@@ -112,7 +147,7 @@ class Placement:
         return count
 
     def _drop(self, broker: int, place: int) -> None:
-        """Fill the gap with the last one held."""
+        """Take the partition at `place` out of the list of `broker`; the last one fills the gap."""
         last = self._counts[broker] - 1
         self._counts[broker] = last
         if place != last:
@@ -121,7 +156,10 @@ class Placement:
             self._where[partition, int(np.argmax(self.replicas[partition] == broker))] = place
 
     def _index_replicas(self) -> None:
-        """held lists by broker, and where[partition, slot] = place in the list of that broker."""
+        """Lists of what each broker holds, and where[partition, slot] = place in the list of that broker.
+
+        Asking `replicas` what a broker holds would read all of it, P x R, for each candidate.
+        """
         width = self.replicas.shape[1]
         flat = self.replicas.ravel()
         order = np.argsort(flat, kind="stable")

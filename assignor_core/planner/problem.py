@@ -1,7 +1,15 @@
 """What a plan may change, from a cluster and a policy: the hard rules as arrays, and how a placement is judged.
 
-The hard rules are answered by `targets`: no duplicate replica, racks never worse, capacities, who may take.
-The soft aims are one convex objective by broker and column; the search only asks for its value.
+Hard rules are answered by `allowed_targets`: no second replica of a partition, racks never worse, capacities, who may
+take. Whoever proposes a candidate asks it, so nothing that breaks a rule is ever applied.
+
+The soft aims are one objective, a sum over brokers and columns of the squared excess over the limit in fair shares.
+Squared, because the worst broker decides how much a cluster can take; one sum, because a movement shifts all loads at
+once and must be judged by all of them. Since it is a sum over brokers, an edit is judged by the two it concerns.
+
+Three lines for each broker and column: `share` is what is fair, `limit` (share and band) what a plan aims at, `ceiling`
+(capacity) what it never exceeds. Invariant: limit <= ceiling; brokers that must end empty have share 0 and no
+objective. Nothing here changes a placement.
 """
 
 from dataclasses import dataclass
@@ -9,13 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from assignor_core.load import NO_BROKER, ClusterArrays, Floats, shares
+from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, shares
 from assignor_core.planner.bounds import forced_share
-from assignor_core.planner.placement import Indices, Placement, on_grid
+from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.resources import MEASURED
-
-Flags = NDArray[np.bool_]
 
 PULL = 1e-5
 """Weight of plain evenness beside the excess over the limit: it picks the emptier of two brokers within the band."""
@@ -35,11 +41,11 @@ class Problem:
     policy: PlannerPolicy
     movable: Flags
     """P: may be touched."""
-    gives: Flags
+    may_give: Flags
     """B: replicas and leadership may leave, for balance or to empty it."""
-    takes: Flags
+    may_take: Flags
     """B: may receive replicas."""
-    takes_leaders: Flags
+    may_lead: Flags
     """B: may become leader of what they hold."""
     share: Floats
     """B x C fair part of the whole; 0 for a broker that must end empty."""
@@ -60,7 +66,7 @@ class Problem:
     @property
     def leaving(self) -> Indices:
         """Brokers that must end empty and may be touched."""
-        return np.flatnonzero(~self.arrays.alive & self.gives)
+        return np.flatnonzero(~self.arrays.alive & self.may_give)
 
     def cost(self, loads: Floats, brokers: Indices | int) -> Floats:
         """Objective of `brokers` under `loads` (... x C): excess over the limit squared, and a pull to even."""
@@ -69,11 +75,16 @@ class Problem:
         away = loads / share - 1.0
         return weighted(excess * excess + PULL * away * away, self.weight)
 
+    def relief(self, here: Floats, shed: Floats, broker: int) -> Floats:
+        """What the objective of `broker`, which carries `here`, gains if it sheds each of `shed` (... x C)."""
+        return self.cost(here, broker) - self.cost(here - shed, broker)
+
     def coverage(self, here: Floats, loads: Floats, broker: int) -> Floats:
         """N: how much of the excess of `broker` each of `loads` (N x C) takes away, weighted by excess.
 
         Linear up to the excess, so that one replica that mends all counts as much as several that do it together; the
-        objective, being convex, would always take the small ones first.
+        objective, being convex, would always take the small ones first. Weighted by the excess, the slope of the
+        objective, so that the load that is furthest above its limit counts most.
         """
         excess = np.maximum(here - self.limit[broker], 0.0) / self.share[broker]
         return weighted(np.minimum(loads / self.share[broker], excess), 2.0 * excess * self.weight)
@@ -84,29 +95,33 @@ class Problem:
         excess = np.where(self.share > 0, np.maximum(loads - self.limit, 0.0) / share, 0.0)
         return weighted(excess * excess, self.weight)
 
-    def targets(self, placement: Placement, partitions: Indices, source: int, loads: Floats) -> Flags:
-        """N x B: brokers that may take each partition's replica (N x C `loads`) from `source`, racks never worse."""
-        return self.may_hold(placement, partitions, source) & self.have_room(placement, loads)
+    def allowed_targets(self, placement: Placement, partitions: Indices, source: int, loads: Floats) -> Flags:
+        """N x B: brokers that may take each partition's replica (N x C `loads`) from `source` by all hard rules."""
+        return self.rack_safe_targets(placement, partitions, source) & self.with_room(placement, loads)
 
-    def may_hold(self, placement: Placement, partitions: Indices, source: int) -> Flags:
-        """N x B: brokers that may hold each partition instead of `source`, room or not."""
+    def rack_safe_targets(self, placement: Placement, partitions: Indices, source: int) -> Flags:
+        """N x B: brokers that may hold each partition instead of `source` without crowding a rack, room or not.
+
+        The other replicas decide: a target's rack may hold as many of them as the rack of `source` does, not more.
+        """
         others = self.rack_counts(placement.replicas[partitions], source)
         racks = self.arrays.racks
-        return self.hold_none(placement, partitions) & (others[:, racks] <= others[:, racks[source]][:, None])
+        return self.new_holders(placement, partitions) & (others[:, racks] <= others[:, racks[source]][:, None])
 
-    def hold_none(self, placement: Placement, partitions: Indices) -> Flags:
+    def new_holders(self, placement: Placement, partitions: Indices) -> Flags:
         """N x B: brokers that may take replicas and hold none of the partition."""
         replicas = placement.replicas[partitions]
-        allowed = np.broadcast_to(self.takes, (len(partitions), len(self.takes))).copy()
+        allowed = np.broadcast_to(self.may_take, (len(partitions), len(self.may_take))).copy()
         rows = np.arange(len(partitions))
         for slot in range(replicas.shape[1]):
             held = replicas[:, slot] != NO_BROKER
             allowed[rows[held], replicas[held, slot]] = False
         return allowed
 
-    def have_room(self, placement: Placement, loads: Floats) -> Flags:
+    def with_room(self, placement: Placement, loads: Floats) -> Flags:
         """N x B: brokers whose capacity has room for each of `loads` (N x C)."""
-        room = np.ones((len(loads), len(self.takes)), dtype=np.bool_)
+        room = np.ones((len(loads), len(self.may_take)), dtype=np.bool_)
+        # Column by column: N x B x C at once would be the largest array of the search.
         for column in np.flatnonzero(np.isfinite(self.ceiling).any(axis=0)):
             free = self.ceiling[:, column] - placement.loads[:, column]
             room &= loads[:, column][:, None] <= free
@@ -123,7 +138,7 @@ class Problem:
         crowded: Flags = (self._squares(placement.replicas) > least[replication]) & (replication <= sizes.sum())
         return crowded
 
-    def _squares(self, replicas: NDArray[np.int32]) -> NDArray[np.int64]:
+    def _squares(self, replicas: Ints) -> NDArray[np.int64]:
         """P: sum of squared replicas by rack. That is how many ordered pairs of replicas are in one rack, so counting
         pairs needs no column for each rack: without racks there are as many as brokers."""
         held, racks = replicas != NO_BROKER, self.arrays.racks[replicas]
@@ -133,7 +148,7 @@ class Problem:
                 squares += 2 * (held[:, slot] & held[:, other] & (racks[:, slot] == racks[:, other]))
         return squares
 
-    def rack_counts(self, replicas: NDArray[np.int32], source: int) -> NDArray[np.int64]:
+    def rack_counts(self, replicas: Ints, source: int) -> NDArray[np.int64]:
         """N x racks: replicas of each partition in each rack, that on `source` left out."""
         rows = np.arange(len(replicas))
         counts = np.zeros((len(replicas), int(self.arrays.racks.max()) + 1), dtype=np.int64)
@@ -167,11 +182,11 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
     """The rules of `policy` on `arrays`."""
     ids = np.array(arrays.broker_ids)
     excluded = np.isin(ids, sorted(policy.excluded_brokers))
-    takes_leaders = arrays.alive & ~excluded
-    takes = takes_leaders & np.isin(ids, sorted(policy.add)) if policy.add else takes_leaders
-    gives = ~excluded
+    may_lead = arrays.alive & ~excluded
+    may_take = may_lead & np.isin(ids, sorted(policy.add)) if policy.add else may_lead
+    may_give = ~excluded
     if policy.only_brokers:
-        gives &= np.isin(ids, sorted(policy.only_brokers))
+        may_give &= np.isin(ids, sorted(policy.only_brokers))
     share = shares(arrays)
     ceiling = _ceiling(arrays, policy, placement)
     band = np.array([policy.band_of(resource) for resource in arrays.columns.resources])
@@ -180,9 +195,9 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         arrays=arrays,
         policy=policy,
         movable=_movable(arrays, policy),
-        gives=gives,
-        takes=takes,
-        takes_leaders=takes_leaders,
+        may_give=may_give,
+        may_take=may_take,
+        may_lead=may_lead,
         share=share,
         limit=np.minimum(np.maximum(share * (1.0 + band * (1.0 - EDGE)), forced), ceiling),
         ceiling=ceiling,

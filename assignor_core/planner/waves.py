@@ -1,10 +1,16 @@
 """Cuts a plan into waves, so that it can be stopped after any of them and no broker is worse than when it began.
 
-A wave ends with every broker within its limit or no higher than at the start or the end, and while it runs no disk
-overflows: what arrives is counted before what leaves. The module orders movements and says which fit into no wave.
+A wave is a set of movements that may run at the same time, in any order. It takes the movements in the plan's order and
+lets each in that keeps two promises. When the wave ends, every broker is within its limit, or no higher than at the
+start or the end of the plan. While it runs, no disk overflows: Kafka copies a replica before it deletes the old one, so
+what arrives counts before what leaves.
+
+Movements that fit only together, as the two of an exchange, enter as a group. If nothing fits although brokers must be
+emptied, their safety goes first: from then on capacities are the limit, not the band. What fits into no wave is handed
+back to the caller. Invariant: each round puts at least one movement into a wave, relaxes once, or ends.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,25 +20,39 @@ from assignor_core.planner.problem import Problem
 from assignor_core.resources import Resource
 
 ROUNDING = 1e-12
-SEEDS_MAX = 64
-"""Shifts around which a group is looked for that fits together."""
+GROUP_SEEDS_MAX = 64
+"""Movements around which a group is looked for that fits together."""
 GROUP_MAX = 24
-"""Most shifts of such a group."""
+"""Most movements of such a group."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """What changing one partition does: brokers touched, K x C change of their loads, bytes arriving at each."""
+class PendingMovement(NamedTuple):
+    """A changed partition that waits for its wave, and what moving it does to brokers.
+
+    >>> placement = state_of((1,), (1,), loads=(5.0, 5.0)).placement
+    >>> placement.move(0, 0, 1)
+    >>> movement = pending_movement(placement, 0)
+    >>> disk = placement.arrays.columns.of(Resource.DISK)
+    >>> movement.brokers.tolist(), movement.change[:, disk].tolist(), movement.arriving.tolist()
+    ([0, 1], [[-0.5], [0.5]], [0.0, 0.5])
+    """
 
     partition: int
     brokers: Indices
+    """The K brokers that it touches, ascending."""
     change: Floats
+    """K x C change of their loads."""
     arriving: Floats
-    """K fractions of the cluster's disk that are copied to each broker."""
+    """K fractions of the cluster's disk that are copied to each of them."""
+
+    def change_on(self, broker: int) -> Floats:
+        """C change of the loads of one of its brokers."""
+        change: Floats = self.change[int(np.searchsorted(self.brokers, broker))]
+        return change
 
 
-def shift_of(placement: Placement, partition: int) -> Shift:
-    """The change from the original to the present replicas of `partition`."""
+def pending_movement(placement: Placement, partition: int) -> PendingMovement:
+    """The movement of `partition` from its original to its present replicas."""
     old, new = placement.original[partition], placement.replicas[partition]
     old, new = old[old != NO_BROKER], new[new != NO_BROKER]
     brokers = np.unique(np.concatenate((old, new)))
@@ -41,75 +61,74 @@ def shift_of(placement: Placement, partition: int) -> Shift:
     for row, sign in ((old, -1.0), (new, 1.0)):
         change[np.searchsorted(brokers, row)] += sign * following
         change[np.searchsorted(brokers, row[0])] += sign * (leading - following)
-    copied = np.isin(brokers, new) & ~np.isin(brokers, old)
-    disk = float(placement.disk_fraction[partition])
-    return Shift(partition, brokers.astype(np.int64), change, np.where(copied, disk, 0.0))
+    is_copied = np.isin(brokers, new) & ~np.isin(brokers, old)
+    arriving = np.where(is_copied, float(placement.disk_fraction[partition]), 0.0)
+    return PendingMovement(partition, brokers.astype(np.int64), change, arriving)
 
 
-def cut(
-    problem: Problem, placement: Placement, start: Floats, order: list[Shift]
-) -> tuple[list[list[Shift]], list[Shift]]:
-    """Waves of `order`, and what fits into none; `start` is B x C loads before the first.
-
-    What fits only together, as exchanges do, shares a wave of its own. Where brokers must be emptied and nothing else
-    goes on, the band gives way to the capacities.
-    """
-    road = _Road(problem, placement, start)
+def cut_waves(
+    problem: Problem, placement: Placement, start: Floats, order: list[PendingMovement]
+) -> tuple[list[list[PendingMovement]], list[PendingMovement]]:
+    """Waves of the movements in `order`, and what fits into none; `start` is B x C loads before the first."""
+    loads = _LoadsUnderWay(problem, placement, start)
     size = problem.policy.wave_movements_max
-    waves: list[list[Shift]] = []
+    waves: list[list[PendingMovement]] = []
     waiting = order
     while waiting:
-        road.begin_wave()
-        wave = [shift for shift in waiting if size > road.entered and road.enter([shift])]
-        wave = wave or _fitting_together(road, waiting, size)
-        if not wave and road.relax():
+        loads.begin_wave()
+        wave = [movement for movement in waiting if size > loads.entered and loads.enter([movement])]
+        wave = wave or _group_that_fits(loads, waiting, size)
+        if not wave and loads.relax():
             continue
         if not wave:
             break
         waves.append(wave)
-        gone = {shift.partition for shift in wave}
-        waiting = [shift for shift in waiting if shift.partition not in gone]
+        placed = {movement.partition for movement in wave}
+        waiting = [movement for movement in waiting if movement.partition not in placed]
     return waves, waiting
 
 
-class _Road:
-    """Loads on the way: what they are after what has entered so far, and what they must not exceed."""
+class _LoadsUnderWay:
+    """Loads after the movements that have entered so far, and what they must not exceed; mutable."""
 
     def __init__(self, problem: Problem, placement: Placement, start: Floats) -> None:
         self._disk = problem.arrays.columns.of(Resource.DISK)
         self._capacity = problem.ceiling + ROUNDING
         self._must_empty = bool(len(problem.leaving))
-        ceiling = np.maximum(problem.ceiling[:, self._disk].min(axis=1), start[:, self._disk].max(axis=1))
-        self._ceiling = ceiling + ROUNDING
+        # A disk that is too full from the beginning can't be a reason to move nothing: it must not get fuller.
+        disk_max = np.maximum(problem.ceiling[:, self._disk].min(axis=1), start[:, self._disk].max(axis=1))
+        self._disk_max = disk_max + ROUNDING
         self._loads = start.copy()
         self._allowed = np.maximum(np.maximum(problem.limit, start), placement.loads) + ROUNDING
         self.begin_wave()
 
     def begin_wave(self) -> None:
-        """What left disks in the wave before has left them now."""
-        self._filled = self._loads[:, self._disk].max(axis=1)
+        """What left disks in the wave before is deleted by now."""
+        self._disk_filled = self._loads[:, self._disk].max(axis=1)
         self.entered = 0
 
-    def enter(self, shifts: list[Shift]) -> bool:
-        """Let `shifts` into the wave if, with all of them, every broker is within what is allowed."""
-        for shift in shifts:
-            self._loads[shift.brokers] += shift.change
-            self._filled[shift.brokers] += shift.arriving
-        fits = not any(self.excess(shift.brokers).any() or self._overflows(shift.brokers) for shift in shifts)
+    def enter(self, movements: list[PendingMovement]) -> bool:
+        """Let `movements` into the wave if, with all of them, every broker is within what is allowed."""
+        for movement in movements:
+            self._loads[movement.brokers] += movement.change
+            self._disk_filled[movement.brokers] += movement.arriving
+        fits = not any(
+            self.excess(movement.brokers).any() or self._overflows(movement.brokers) for movement in movements
+        )
         if fits:
-            self.entered += len(shifts)
+            self.entered += len(movements)
             return True
-        for shift in shifts:
-            self._loads[shift.brokers] -= shift.change
-            self._filled[shift.brokers] -= shift.arriving
+        for movement in movements:
+            self._loads[movement.brokers] -= movement.change
+            self._disk_filled[movement.brokers] -= movement.arriving
         return False
 
     def relax(self) -> bool:
         """From now on brokers may carry what their capacity allows, if any must be emptied; whether that is news."""
-        news, self._must_empty = self._must_empty, False
-        if news:
+        is_news, self._must_empty = self._must_empty, False
+        if is_news:
             self._allowed = np.maximum(self._allowed, self._capacity)
-        return news
+        return is_news
 
     def excess(self, brokers: Indices, change: Floats | float = 0.0) -> Floats:
         """K x C above what is allowed, after `change`."""
@@ -117,46 +136,45 @@ class _Road:
         return above
 
     def _overflows(self, brokers: Indices) -> bool:
-        return bool((self._filled[brokers] > self._ceiling[brokers]).any())
+        return bool((self._disk_filled[brokers] > self._disk_max[brokers]).any())
 
 
-def _fitting_together(road: _Road, waiting: list[Shift], size: int) -> list[Shift]:
-    """The first group of at most `size` that enters as one: a shift and those that relieve whom it overloads."""
-    by_broker: dict[int, list[Shift]] = {}
-    for shift in waiting:
-        for broker in shift.brokers.tolist():
-            by_broker.setdefault(broker, []).append(shift)
-    for first in waiting[:SEEDS_MAX]:
-        group = _grown(road, first, by_broker, min(size, GROUP_MAX))
-        if group and road.enter(group):
+def _group_that_fits(loads: _LoadsUnderWay, waiting: list[PendingMovement], size: int) -> list[PendingMovement]:
+    """The first group of at most `size` that enters as one: a movement and those that relieve whom it overloads.
+
+    All that waits, if it is no more than `size`, is the last group tried: the end of the plan is always allowed.
+    """
+    by_broker: dict[int, list[PendingMovement]] = {}
+    for movement in waiting:
+        for broker in movement.brokers.tolist():
+            by_broker.setdefault(broker, []).append(movement)
+    for seed in waiting[:GROUP_SEEDS_MAX]:
+        group = _grown_group(loads, seed, by_broker, min(size, GROUP_MAX))
+        if group and loads.enter(group):
             return group
-    return waiting if len(waiting) <= size and road.enter(waiting) else []
+    return waiting if len(waiting) <= size and loads.enter(waiting) else []
 
 
-def _grown(road: _Road, first: Shift, by_broker: dict[int, list[Shift]], size: int) -> list[Shift]:
-    """`first` and, one after another, what relieves the broker most overloaded; empty if that leads nowhere."""
-    group, change = [first], dict(zip(first.brokers.tolist(), first.change, strict=True))
+def _grown_group(
+    loads: _LoadsUnderWay, seed: PendingMovement, by_broker: dict[int, list[PendingMovement]], size: int
+) -> list[PendingMovement]:
+    """`seed` and, one after another, what relieves the broker most overloaded; empty if that leads nowhere."""
+    group, change = [seed], dict(zip(seed.brokers.tolist(), seed.change, strict=True))
     while True:
-        excess = {broker: float(road.excess(np.array([broker]), change[broker]).sum()) for broker in sorted(change)}
+        excess = {broker: float(loads.excess(np.array([broker]), change[broker]).sum()) for broker in sorted(change)}
         worst = max(excess, key=lambda broker: excess[broker])
         if excess[worst] == 0.0:
             return group
-        inside = {shift.partition for shift in group}
-        reliefs = [
-            (float(road.excess(np.array([worst]), change[worst] + _on(shift, worst)).sum()), index)
-            for index, shift in enumerate(by_broker[worst])
-            if shift.partition not in inside
+        members = {movement.partition for movement in group}
+        excess_left = [
+            (float(loads.excess(np.array([worst]), change[worst] + movement.change_on(worst)).sum()), index)
+            for index, movement in enumerate(by_broker[worst])
+            if movement.partition not in members
         ]
-        least, index = min(reliefs, default=(np.inf, -1))
+        least, index = min(excess_left, default=(np.inf, -1))
         if least >= excess[worst] or len(group) >= size:
             return []
         chosen = by_broker[worst][index]
         group.append(chosen)
         for broker, row in zip(chosen.brokers.tolist(), chosen.change, strict=True):
             change[broker] = change.get(broker, 0.0) + row
-
-
-def _on(shift: Shift, broker: int) -> Floats:
-    """C change of the loads of one of its brokers."""
-    change: Floats = shift.change[int(np.searchsorted(shift.brokers, broker))]
-    return change

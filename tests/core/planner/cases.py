@@ -1,8 +1,14 @@
-"""Small clusters that a reader can check by head, and a strategy for any others."""
+"""Small clusters that a reader can check by head, what the search sees of them, and a strategy for any others."""
 
 from hypothesis import strategies as st
 
+from assignor_core.load import cluster_arrays
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
+from assignor_core.planner import PlannerPolicy
+from assignor_core.planner.candidates import SearchState
+from assignor_core.planner.placement import Placement
+from assignor_core.planner.problem import problem_of
+from assignor_core.planner.search import Search
 
 
 def founding(rate_a: float = 3.0, rate_b: float = 1.0) -> ClusterState:
@@ -27,6 +33,22 @@ def cluster(
         for number, (placed, load) in enumerate(zip(replicas, loads, strict=True))
     )
     return ClusterState("small", 0, brokers or tuple(Broker(broker) for broker in (1, 2, 3, 4)), partitions)
+
+
+def state_of(
+    *replicas: tuple[int, ...], brokers: int = 2, racks: str = "", loads: tuple[float, ...] = ()
+) -> SearchState:
+    """What a search sees of `cluster(*replicas)` on brokers 1 to `brokers`, or one for each letter of `racks`."""
+    racked = tuple(Broker(broker, rack) for broker, rack in enumerate(racks, start=1))
+    plain = tuple(Broker(broker) for broker in range(1, brokers + 1))
+    return search_of(cluster(*replicas, brokers=racked or plain, loads=loads)).state
+
+
+def search_of(state: ClusterState, policy: PlannerPolicy | None = None) -> Search:
+    """A search over `state` that has not begun."""
+    arrays = cluster_arrays(state)
+    placement = Placement(arrays)
+    return Search(problem_of(arrays, policy or PlannerPolicy(), placement), placement)
 
 
 @st.composite

@@ -7,6 +7,8 @@ from importlib import import_module
 import pytest
 
 from assignor_core import planner
+from assignor_core.resources import Resource
+from tests.core.planner.cases import state_of
 
 MODULES = [
     *("assignor_core.columns", "assignor_core.load", "assignor_core.skew", "assignor_core.plan"),
@@ -16,4 +18,5 @@ MODULES = [
 
 @pytest.mark.parametrize("name", MODULES)
 def test_worked_examples_hold(name: str) -> None:
-    assert doctest.testmod(import_module(name)).failed == 0
+    given = {"state_of": state_of, "Resource": Resource}
+    assert doctest.testmod(import_module(name), extraglobs=given).failed == 0

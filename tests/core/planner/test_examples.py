@@ -7,18 +7,14 @@ from dataclasses import replace
 import pytest
 
 from assignor_core.errors import InputError
-from assignor_core.load import cluster_arrays
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy, propose
-from assignor_core.planner.candidates import emptiest
-from assignor_core.planner.placement import Placement
-from assignor_core.planner.problem import problem_of
-from assignor_core.planner.search import Search
+from assignor_core.planner.candidates import target_brokers
 from assignor_core.skew import measure_skew
 from tests.benchmarks.bench_planner import least_bytes
 from tests.benchmarks.models import FURTHER, REFERENCE, Kind, generate
-from tests.core.planner.cases import cluster, founding
+from tests.core.planner.cases import cluster, founding, search_of
 from tests.core.planner.invariants import check_plan
 
 BYTES = ("bytes_in", "bytes_out", "disk")
@@ -139,9 +135,7 @@ def test_racks_that_stay_crowded_force_nothing() -> None:
 def test_without_racks_partitions_times_brokers_is_never_held_in_memory() -> None:
     """600 brokers and 30,000 partitions took 275 MiB to see that no two replicas are on one broker."""
     replicas = [tuple((number + 7 * slot) % 300 for slot in range(3)) for number in range(10_000)]
-    arrays = cluster_arrays(cluster(*replicas, brokers=tuple(Broker(broker) for broker in range(300))))
-    placement = Placement(arrays)
-    problem = problem_of(arrays, PlannerPolicy(), placement)
+    problem, placement, _ = search_of(cluster(*replicas, brokers=tuple(Broker(broker) for broker in range(300)))).state
     tracemalloc.start()
     assert not problem.crowded(placement).any()
     peak_bytes = tracemalloc.get_traced_memory()[1]
@@ -303,10 +297,8 @@ def test_of_many_brokers_the_ones_with_room_for_load_are_targets_however_many_re
     brokers = tuple(Broker(broker, "a") for broker in range(300))
     replicas = [(number % 300,) for number in range(1200)] + [(0,)]
     loads = tuple(10.0 if broker else 0.1 for (broker,) in replicas)
-    arrays = cluster_arrays(cluster(*replicas, brokers=brokers, loads=loads))
-    placement = Placement(arrays)
-    search = Search(problem_of(arrays, PlannerPolicy(), placement), placement)
-    assert 0 in emptiest(search.scene)
+    search = search_of(cluster(*replicas, brokers=brokers, loads=loads))
+    assert 0 in target_brokers(search.state)
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,11 @@ from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.bounds import lower_bounds
-from assignor_core.planner.candidates import Change
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import problem_of
-from assignor_core.planner.search import Search
 from assignor_core.resources import LOADS, Resource
 from assignor_core.skew import measure_skew
-from tests.core.planner.cases import clusters
+from tests.core.planner.cases import clusters, search_of
 from tests.core.planner.invariants import check_plan
 
 LEADER_BAND_MORE = 0.02
@@ -100,15 +98,14 @@ def test_crowded_is_what_alive_brokers_could_spread_better(cluster: ClusterState
 
 @given(clusters(all_alive=True), st.data())
 @settings(max_examples=40, deadline=None)
-def test_loads_and_ledger_stay_true_through_changes_and_back(cluster: ClusterState, data: st.DataObject) -> None:
-    arrays = cluster_arrays(cluster)
-    placement = Placement(arrays)
-    search = Search(problem_of(arrays, PlannerPolicy(), placement), placement)
+def test_loads_and_spending_stay_true_through_changes_and_back(cluster: ClusterState, data: st.DataObject) -> None:
+    search = search_of(cluster)
+    placement, arrays = search.placement, search.placement.arrays
     for _ in range(6):
         broker = data.draw(st.integers(0, len(arrays.broker_ids) - 1))
-        change = search.best_change(broker, -1.0)
-        if isinstance(change, Change):
-            search.apply(change)
+        candidate = search.best_candidate(broker, -1.0)
+        if candidate is not None:
+            search.apply(candidate)
     fresh = broker_loads(arrays, placement.replicas) * placement.scale
     assert abs(fresh - placement.loads).max(initial=0.0) < 1e-9
     for broker in range(len(arrays.broker_ids)):
@@ -116,8 +113,8 @@ def test_loads_and_ledger_stay_true_through_changes_and_back(cluster: ClusterSta
         assert held == [row for row in range(len(placement.replicas)) if broker in placement.replicas[row]]
     search.undo_to(0)
     assert (placement.replicas == placement.original).all()
-    assert search.ledger.movements == 0
-    assert abs(search.ledger.bytes_copied) < 1e-6
+    assert search.spending.movements == 0
+    assert abs(search.spending.bytes_copied) < 1e-6
 
 
 @given(clusters(all_alive=True), st.data())

@@ -1,0 +1,103 @@
+"""Runs the phases of a plan in order; what each decides stands in its own module.
+
+Invariants: the same model and policy give the same bytes, since nothing depends on a clock, on hashes or on the order
+of the model. Every loop is limited by number. No phase leaves a broken hard rule that it did not meet.
+"""
+
+from dataclasses import replace
+from types import MappingProxyType
+
+from assignor_core.errors import InputError
+from assignor_core.load import cluster_arrays
+from assignor_core.model import BrokerState, ClusterState
+from assignor_core.plan import Plan
+from assignor_core.planner.attainable import attainable_limits
+from assignor_core.planner.bounds import lower_bounds
+from assignor_core.planner.diagnose import diagnose
+from assignor_core.planner.explain import ordered_movements
+from assignor_core.planner.finish import finish
+from assignor_core.planner.kicks import kick
+from assignor_core.planner.placement import Placement
+from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.planner.problem import problem_of
+from assignor_core.planner.repair import repair, unmet_rules
+from assignor_core.planner.search import Search
+from assignor_core.planner.statistic import by_statistic
+from assignor_core.skew import Skew, skew_of_arrays
+
+ROUNDING = 1e-9
+ROUNDS = 8
+"""Most rounds of relief, kicks and repair: what moved may have changed what is attainable, and made room."""
+
+
+def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
+    """The best plan for `cluster` that the search reaches under `policy` (the default one where None).
+
+    Raises InputError if the policy names a broker that the model does not have.
+    """
+    policy = policy or PlannerPolicy()
+    arrays = cluster_arrays(by_statistic(_with_drained(cluster, policy), policy.statistic))
+    placement = Placement(arrays)
+    problem = problem_of(arrays, policy, placement)
+    crowded = problem.crowded(placement)
+    _balance(Search(problem, placement))
+    movements, waves, left_out = ordered_movements(problem, placement, crowded)
+    still_crowded = bool(problem.crowded(placement).any())
+    return Plan(
+        cluster_id=cluster.cluster_id,
+        movements=movements,
+        skew_before=_figures(skew_of_arrays(arrays)),
+        skew_after=_figures(skew_of_arrays(arrays, placement.replicas)),
+        lower_bound=MappingProxyType(lower_bounds(arrays, placement, problem.share, crowded=still_crowded)),
+        diagnosis=(*left_out, *diagnose(problem, placement)),
+        problems=unmet_rules(problem, placement),
+        waves=waves,
+    )
+
+
+def _balance(search: Search) -> None:
+    """Hard rules, relief of the overloaded, a way on where that is stuck, and exact evenness where it is near.
+
+    The objective weighs all loads together; a plan that buys the rest by making the worst broker worse is dropped.
+    """
+    problem, placement = search.problem, search.placement
+    repair(search)
+    # What repair had to do stays, whatever it costs: only balance is judged, and dropped from here on.
+    excess_before, mark = problem.worst_excess(placement.loads), len(search.journal)
+    for _ in range(ROUNDS):
+        edits_before = len(search.journal)
+        within = search.with_limit(attainable_limits(problem, placement))
+        within.relieve()
+        kick(within)
+        repair(search)
+        if len(search.journal) == edits_before:
+            break
+    if problem.worst_excess(placement.loads) > excess_before + ROUNDING:
+        search.undo_to(mark)
+    finish(search)
+
+
+def _with_drained(cluster: ClusterState, policy: PlannerPolicy) -> ClusterState:
+    """Brokers that the policy drains are draining; raises InputError if the policy names a broker that is not there."""
+    known = {broker.broker_id for broker in cluster.brokers}
+    for name in ("drain", "add", "only_brokers", "excluded_brokers"):
+        unknown = sorted(getattr(policy, name) - known)
+        if unknown:
+            raise InputError(f"planner policy {name}: found broker {unknown[0]}, allowed are brokers of the model")
+    if not policy.drain:
+        return cluster
+    brokers = tuple(
+        replace(broker, state=BrokerState.DRAINING)
+        if broker.broker_id in policy.drain and broker.state is BrokerState.ALIVE
+        else broker
+        for broker in cluster.brokers
+    )
+    return replace(cluster, brokers=brokers)
+
+
+def _figures(skews: dict[str, Skew]) -> MappingProxyType[str, dict[str, float]]:
+    figures = {
+        name: {"max_over_mean": skew.max_over_mean, "coefficient_of_variation": skew.coefficient_of_variation}
+        for name, skew in skews.items()
+    }
+    return MappingProxyType(figures)

@@ -1,0 +1,131 @@
+"""What a search has spent so far, what a candidate would cost, and whether the budgets allow it.
+
+Bytes count against where a replica was at first, not against where it is now: only the difference between the first
+and the last placement is ever copied. So the search may bring a replica home for a refund, and move on for nothing one
+that has left home; it can correct itself without paying twice.
+
+Invariant: at any moment the figures are those of the plan that the present placement would make. `record` keeps them
+so; the search calls it with -1 before and +1 after it edits a partition.
+"""
+
+import numpy as np
+
+from assignor_core.load import NO_BROKER, Floats
+from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
+from assignor_core.planner.policy import PlannerPolicy
+
+MOVEMENT_PRICE = 0.03
+"""What one more movement costs: as much as copying this fraction of a broker's fair share of disk.
+
+Measured on models of 30 to 300 brokers: 0.002 needs twice the movements and ends less even, as large replicas are left
+for last; 0.05 copies 3 % more bytes.
+"""
+TOUCHED_PRICE = MOVEMENT_PRICE / 10
+"""The same for a partition that is changed already: it is no further movement."""
+
+
+class Spending:
+    """Movements and bytes of one search; mutable.
+
+    >>> state = state_of((1,), (1,), loads=(5.0, 5.0))
+    >>> spending, one, broker_2 = state.spending, np.array([0]), np.array([1])
+    >>> spending.copied_bytes(one, 0, broker_2).tolist()  # partition 0 would be copied from broker 1 to broker 2
+    [[500.0]]
+    >>> spending.record(0, -1), state.placement.move(0, 0, 1), spending.record(0, +1)
+    (None, None, None)
+    >>> spending.movements, spending.bytes_copied, spending.inflow.tolist()
+    (1, 500.0, [0.0, 500.0])
+    >>> spending.copied_bytes(one, 1, np.array([0])).tolist()  # back home: nothing is copied at all
+    [[-500.0]]
+    """
+
+    def __init__(self, policy: PlannerPolicy, placement: Placement) -> None:
+        brokers = max(1, int(placement.arrays.alive.sum()))
+        replicas = (placement.original != NO_BROKER).sum(axis=1)
+        fair_share_bytes = float((placement.disk_bytes * replicas).sum()) / brokers
+        # Without any bytes on disk a copy costs nothing, in whatever unit.
+        self._fair_share_bytes = fair_share_bytes if fair_share_bytes > 0 else 1.0
+        self.touched = np.zeros(len(replicas), dtype=np.bool_)
+        """P: the partition differs from what it was at first."""
+        self.movements = 0
+        self.bytes_copied = 0.0
+        self.inflow = np.zeros(len(placement.arrays.broker_ids))
+        """B: bytes copied to each broker."""
+        self._placement = placement
+        self._policy = policy
+        self._limited = any(b is not None for b in (policy.movements_max, policy.bytes_max, policy.inflow_max))
+
+    def movement_price(self, partitions: Indices) -> Floats:
+        """N prices of touching each partition, in fair shares of disk."""
+        return np.where(self.touched[partitions], TOUCHED_PRICE, MOVEMENT_PRICE)
+
+    def copied_bytes(self, partitions: Indices, source: int, targets: Indices) -> Floats:
+        """N x T: change of the bytes to copy if a replica goes from `source` to a target; a refund is below 0."""
+        leaves_home = (self._placement.original[partitions] == source).any(axis=1)[:, None]
+        change = leaves_home.astype(np.float64) - self._is_home(partitions, targets)
+        copied: Floats = self._placement.disk_bytes[partitions][:, None] * change
+        return copied
+
+    def _is_home(self, partitions: Indices, targets: Indices) -> Flags:
+        """N x T: the target has held the partition from the beginning."""
+        home: Flags = (self._placement.original[partitions][:, :, None] == targets).any(axis=1)
+        return home
+
+    def in_fair_shares(self, copied: Floats) -> Floats:
+        """Bytes as fractions of a broker's fair share of disk, alike in any unit of bytes."""
+        return on_grid(copied / self._fair_share_bytes)
+
+    def price(self, partitions: Indices, copied: Floats) -> Floats:
+        """N x T price, in fair shares of disk, of copying so many bytes and touching each partition; always above 0.
+
+        A refund never makes a candidate free: a score per nothing would win over everything.
+        """
+        price: Floats = self.in_fair_shares(copied) + self.movement_price(partitions)[:, None]
+        return np.maximum(price, TOUCHED_PRICE)
+
+    def affordable(self, partitions: Indices, targets: Indices, copied: Floats) -> Flags:
+        """N x T: within the budgets."""
+        able = np.ones(copied.shape, dtype=np.bool_)
+        if not self._limited:
+            return able
+        policy = self._policy
+        if policy.bytes_max is not None:
+            # What copies nothing more is allowed even where the budget is spent.
+            able &= (copied <= 0) | (self.bytes_copied + copied <= policy.bytes_max)
+        if policy.inflow_max is not None:
+            # What arrives counts at its target, even if the partition has left home before.
+            arriving = self._placement.disk_bytes[partitions][:, None] * ~self._is_home(partitions, targets)
+            able &= (arriving <= 0) | (arriving + self.inflow[targets] <= policy.inflow_max)
+        return able & self.may_touch(partitions)[:, None]
+
+    def affordable_together(self, mine: Indices, theirs: Indices, going: Floats, coming: Floats) -> Flags:
+        """N x M: both sides of an exchange at once stay within the budgets of bytes and movements.
+
+        `going` (N x 1) and `coming` (M x 1) are the bytes that each side copies. Inflow needs no look: the two sides
+        arrive at different brokers, so `affordable` has judged each.
+        """
+        policy = self._policy
+        able = np.ones((len(mine), len(theirs)), dtype=np.bool_)
+        if policy.bytes_max is not None:
+            able &= self.bytes_copied + going + coming.T <= policy.bytes_max
+        if policy.movements_max is not None:
+            new_movements = (~self.touched[mine]).astype(np.int64)[:, None] + (~self.touched[theirs])
+            able &= self.movements + new_movements <= policy.movements_max
+        return able
+
+    def may_touch(self, partitions: Indices) -> Flags:
+        """N: changing it stays within the budget of movements."""
+        if self._policy.movements_max is None or self.movements < self._policy.movements_max:
+            return np.ones(len(partitions), dtype=np.bool_)
+        return self.touched[partitions]
+
+    def record(self, partition: int, sign: int) -> None:
+        """Take the copies of one partition out of the figures (-1, before an edit) or into them (+1, after it)."""
+        original, row = self._placement.original[partition], self._placement.replicas[partition]
+        changed = bool((row != original).any())
+        self.movements += sign * changed
+        self.touched[partition] = changed
+        for broker in row:
+            if broker != NO_BROKER and broker not in original:
+                self.inflow[broker] += sign * self._placement.disk_bytes[partition]
+                self.bytes_copied += sign * float(self._placement.disk_bytes[partition])
