@@ -7,19 +7,12 @@ import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.collect.observation import BrokerCounters
+from streaming.contract.rates import BYTES_IN, BYTES_OUT, RATES
 
 log = structlog.get_logger()
 
 PREFIX = "kafka_server_brokertopicmetrics_"
-FIELDS = {
-    "bytesin_total": "bytes_in",
-    "bytesout_total": "bytes_out",
-    "messagesin_total": "messages_in",
-    "replicationbytesin_total": "replication_bytes_in",
-    "replicationbytesout_total": "replication_bytes_out",
-    "reassignmentbytesin_total": "reassignment_bytes_in",
-    "reassignmentbytesout_total": "reassignment_bytes_out",
-}
+FIELDS = {f"{rate.meter.lower()}_total": rate.stem for rate in RATES}
 
 
 def read_counters(client: httpx.Client, broker: int, url: str) -> BrokerCounters | None:
@@ -54,8 +47,8 @@ def parse_counters(exposition: str) -> BrokerCounters | None:
                 raise ValueError(f"{sample.name} is {sample.value}")
             if "topic" not in sample.labels:
                 totals[name] = sample.value
-            elif name == "bytes_out":
+            elif name == BYTES_OUT.stem:
                 by_topic[sample.labels["topic"]] = sample.value
     # Brokers without any follower or reassignment never made those meters: their count is zero.
     complete = {name: totals.get(name, 0.0) for name in FIELDS.values()}
-    return BrokerCounters(**complete, topic_bytes_out=by_topic) if "bytes_in" in totals else None
+    return BrokerCounters(complete, by_topic) if BYTES_IN.stem in totals else None

@@ -35,15 +35,9 @@ class LogDirs:
 
 @dataclass(frozen=True, slots=True)
 class BrokerCounters:
-    """Counters of one broker since its start, from JMX; bytes and records. `topic_bytes_out` by topic."""
+    """Counters of one broker since its start, from JMX: all of `contract.rates` by stem, and bytes out by topic."""
 
-    bytes_in: float
-    bytes_out: float
-    messages_in: float
-    replication_bytes_in: float
-    replication_bytes_out: float
-    reassignment_bytes_in: float
-    reassignment_bytes_out: float
+    totals: Mapping[str, float]
     topic_bytes_out: Mapping[str, float] = field(default_factory=dict)
 
 

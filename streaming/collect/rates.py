@@ -8,7 +8,7 @@ was read: one that hangs makes those read after it late.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from streaming.collect.observation import (
     NO_LEADER,
@@ -18,6 +18,7 @@ from streaming.collect.observation import (
     PartitionView,
     ReplicaKey,
 )
+from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN, RATES, REPLICATION_BYTES_IN
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +32,10 @@ class ReplicaRates:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRates:
-    """Rates of one broker; None = unknown. Reassignment traffic stands apart and is in no other figure."""
-
-    bytes_in: float | None
-    bytes_out: float | None
-    messages_in: float | None
-    replication_bytes_in: float | None
-    replication_bytes_out: float | None
-    reassignment_bytes_in: float | None
-    reassignment_bytes_out: float | None
-
-
-COUNTED = tuple(field.name for field in fields(BrokerRates))
-"""What brokers count themselves, by the same names."""
+BrokerRates = Mapping[str, float | None]
+"""Rates of one broker by the names of `contract.rates`, all of them; None = unknown. Reassignment traffic stands apart
+and is in no other figure.
+"""
 
 
 def replica_rates(before: Observation, after: Observation) -> dict[ReplicaKey, ReplicaRates]:
@@ -211,16 +201,16 @@ def _counted(broker: int, before: Observation, after: Observation) -> BrokerRate
     if earlier is None or later is None or last_ms <= first_ms or _restarted(earlier, later):
         return None
     seconds = (last_ms - first_ms) / 1000
-    rates = {name: (getattr(later, name) - getattr(earlier, name)) / seconds for name in COUNTED}
+    grown = {rate.name: (later.totals[rate.stem] - earlier.totals[rate.stem]) / seconds for rate in RATES}
     # Kafka counts reassignment traffic among replication too; here it stands apart.
-    for side in ("in", "out"):
-        apart = rates[f"replication_bytes_{side}"] - rates[f"reassignment_bytes_{side}"]
-        rates[f"replication_bytes_{side}"] = max(0.0, apart)
-    return BrokerRates(**rates)
+    return {
+        rate.name: max(0.0, grown[rate.name] - grown[rate.meter_includes]) if rate.meter_includes else grown[rate.name]
+        for rate in RATES
+    }
 
 
 def _restarted(earlier: BrokerCounters, later: BrokerCounters) -> bool:
-    return any(getattr(later, name) < getattr(earlier, name) for name in COUNTED)
+    return any(count < earlier.totals[stem] for stem, count in later.totals.items())
 
 
 def _summed(
@@ -233,15 +223,13 @@ def _summed(
     """
     hosted = (*led, *followed, *copying)
     silent = bool(hosted) and all(rates is None for rates in hosted)
-    return BrokerRates(
-        bytes_in=None if silent else _sum(rates.bytes_in if rates else None for rates in led),
-        bytes_out=None if silent else _sum(rates.bytes_out if rates else None for rates in led),
-        messages_in=None if silent else _sum(rates.messages_in if rates else None for rates in led),
-        replication_bytes_in=_sum(rates.bytes_in if rates else None for rates in followed),
-        replication_bytes_out=None,
-        reassignment_bytes_in=None,
-        reassignment_bytes_out=None,
-    )
+    sums = {
+        BYTES_IN: None if silent else _sum(rates.bytes_in if rates else None for rates in led),
+        BYTES_OUT: None if silent else _sum(rates.bytes_out if rates else None for rates in led),
+        MESSAGES_IN: None if silent else _sum(rates.messages_in if rates else None for rates in led),
+        REPLICATION_BYTES_IN: _sum(rates.bytes_in if rates else None for rates in followed),
+    }
+    return {rate.name: sums.get(rate) for rate in RATES}
 
 
 def _per_second(amount: float, first_ms: int, last_ms: int) -> float | None:

@@ -7,6 +7,7 @@ from typing import Any
 from streaming.collect.observation import Observation, ReplicaKey
 from streaming.collect.rates import BrokerRates, ReplicaRates
 from streaming.contract import RECORD_VERSION
+from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN
 
 Record = dict[str, Any]
 
@@ -28,19 +29,14 @@ def byte_rate_records(
     for (broker, (topic, partition)), rates in sorted(replicas.items()):
         yield _encoded(str(broker), {
             **common, "broker": broker, "topic": topic, "partition": partition, "role": rates.role,
-            "bytes_in_per_sec": rates.bytes_in, "bytes_out_per_sec": rates.bytes_out,
-            "messages_in_per_sec": rates.messages_in, "size_bytes": rates.size_bytes,
+            BYTES_IN.name: rates.bytes_in, BYTES_OUT.name: rates.bytes_out, MESSAGES_IN.name: rates.messages_in,
+            "size_bytes": rates.size_bytes,
         })  # fmt: skip
     for broker, totals in sorted(brokers.items()):
         disks = after.log_dirs.get(broker)
         yield _encoded(str(broker), {
             **common, "broker": broker, "topic": None, "partition": None, "role": None,
-            "bytes_in_per_sec": totals.bytes_in, "bytes_out_per_sec": totals.bytes_out,
-            "messages_in_per_sec": totals.messages_in, "size_bytes": disks.used_bytes if disks else None,
-            "replication_bytes_in_per_sec": totals.replication_bytes_in,
-            "replication_bytes_out_per_sec": totals.replication_bytes_out,
-            "reassignment_bytes_in_per_sec": totals.reassignment_bytes_in,
-            "reassignment_bytes_out_per_sec": totals.reassignment_bytes_out,
+            **totals, "size_bytes": disks.used_bytes if disks else None,
             "rack": after.racks[broker],
             "log_dir_used_bytes": disks.used_bytes if disks else None,
             "log_dir_usable_bytes": disks.usable_bytes if disks else None,

@@ -10,6 +10,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from assignor_core.resources import REPORTED, Resource
+from streaming.contract.rates import (
+    MESSAGES_IN,
+    RATES,
+    REASSIGNMENT_BYTES_IN,
+    REASSIGNMENT_BYTES_OUT,
+    REPLICATION_BYTES_IN,
+    REPLICATION_BYTES_OUT,
+    Rate,
+)
 
 Kind = Literal["gauge", "counter", "histogram"]
 
@@ -39,6 +48,27 @@ def _counter(name: str, help_text: str, *labels: str) -> Family:
 def _histogram(name: str, help_text: str) -> Family:
     return Family(f"rebalancer_{name}", "histogram", (), help_text)
 
+
+def broker_rate_name(rate: Rate) -> str:
+    """Name of a broker's rate without our prefix: the direction before the unit, as Prometheus has units last.
+
+    >>> broker_rate_name(RATES[0]), broker_rate_name(RATES[3])
+    ('broker_in_bytes_per_second', 'broker_replication_in_bytes_per_second')
+    """
+    words = rate.stem.split("_")
+    if words[-1] in ("in", "out"):
+        words[-2:] = reversed(words[-2:])
+    return f"broker_{'_'.join(words)}_per_second"
+
+
+_RATE_HELP = {
+    MESSAGES_IN: "Records that clients write to it",
+    REPLICATION_BYTES_IN: "Bytes it replicates, reassignments excluded",
+    REPLICATION_BYTES_OUT: "Bytes its followers fetch, same",
+    REASSIGNMENT_BYTES_IN: "Bytes that reassignments copy to it: never load",
+    REASSIGNMENT_BYTES_OUT: "Bytes that reassignments copy from it",
+}
+"""Where it is not the meaning that the contract gives."""
 
 SNAPSHOT = (
     _gauge("build_info", "1; versions of the product, of Spark and of Delta", "version", "spark", "delta"),
@@ -119,13 +149,11 @@ REBALANCE = (
     _histogram("rebalance_execution_duration_seconds", "From start to done, over all executions in the tables"),
 )
 BROKERS = (
-    _gauge("broker_in_bytes_per_second", "Mean of the window: bytes that clients write to it", "broker"),
-    _gauge("broker_out_bytes_per_second", "Mean of the window: bytes that consumers read from it", "broker"),
-    _gauge("broker_replication_in_bytes_per_second", "Bytes it replicates, reassignments excluded", "broker"),
-    _gauge("broker_replication_out_bytes_per_second", "Bytes its followers fetch, same", "broker"),
-    _gauge("broker_reassignment_in_bytes_per_second", "Bytes that reassignments copy to it: never load", "broker"),
-    _gauge("broker_reassignment_out_bytes_per_second", "Bytes that reassignments copy from it", "broker"),
-    _gauge("broker_in_messages_per_second", "Records that clients write to it", "broker"),
+    # Bytes first: they are what plans rest on.
+    *(
+        _gauge(broker_rate_name(rate), _RATE_HELP.get(rate, f"Mean of the window: {rate.meaning}"), "broker")
+        for rate in sorted(RATES, key=lambda rate: rate.unit != "bytes/s")
+    ),
     _gauge("broker_in_capacity_bytes_per_second", "Configured capacity; absent when not set", "broker"),
     _gauge("broker_out_capacity_bytes_per_second", "Configured capacity; absent when not set", "broker"),
     _gauge("broker_log_dir_used_bytes", "Replica logs on its disks", "broker"),

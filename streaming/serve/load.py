@@ -15,6 +15,8 @@ from pyarrow import compute as pc
 from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import Skew, skew_of
 from streaming import tables
+from streaming.contract.rates import RATE_NAMES
+from streaming.contract.records import LOG_DIR_USABLE_BYTES, LOG_DIR_USED_BYTES
 from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
 from streaming.tables import instant
@@ -24,12 +26,11 @@ HISTORY_WINDOWS = 60
 LEFT_OUT_OF_STATUS = {"status": False}
 """Metadata of a field that is too large for /api/status."""
 
-_RATES = (
-    "bytes_in_per_sec", "bytes_out_per_sec", "messages_in_per_sec", "replication_bytes_in_per_sec",
-    "replication_bytes_out_per_sec", "reassignment_bytes_in_per_sec", "reassignment_bytes_out_per_sec",
-)  # fmt: skip
-_DISK = ("log_dir_used_bytes", "log_dir_usable_bytes")
-_COLUMNS = tuple(dict.fromkeys((*COLUMNS, "rack", *_RATES, *_DISK)))
+SHOWN_AMONG_ITS_FIELDS = {"among": True}
+"""Metadata of a mapping whose entries /api/status shows beside the other fields."""
+
+_DISK = (LOG_DIR_USED_BYTES.name, LOG_DIR_USABLE_BYTES.name)
+_COLUMNS = tuple(dict.fromkeys((*COLUMNS, "rack", *RATE_NAMES, *_DISK)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,8 @@ class BrokerLoad:
 
     broker: int
     rack: str | None
-    bytes_in_per_sec: float | None
-    bytes_out_per_sec: float | None
-    messages_in_per_sec: float | None
-    replication_bytes_in_per_sec: float | None
-    replication_bytes_out_per_sec: float | None
-    reassignment_bytes_in_per_sec: float | None
-    reassignment_bytes_out_per_sec: float | None
+    rates: Mapping[str, float | None] = field(metadata=SHOWN_AMONG_ITS_FIELDS)
+    """By the names of `contract.rates`."""
     log_dir_used_bytes: int | None
     log_dir_usable_bytes: int | None
     leaders: int | None
@@ -123,12 +119,14 @@ def _brokers(
         last_sample[row["broker"]] = row["last_event_time_ms"]
         rack[row["broker"]] = row["rack"]
     current = {row["broker"]: row for row in window}
-    silent = dict.fromkeys((*_RATES, *_DISK))
+    silent = dict.fromkeys((*RATE_NAMES, *_DISK))
     return tuple(
         BrokerLoad(
             broker=broker,
             rack=rack[broker],
-            **{name: current.get(broker, silent)[name] for name in (*_RATES, *_DISK)},
+            rates={name: current.get(broker, silent)[name] for name in RATE_NAMES},
+            log_dir_used_bytes=current.get(broker, silent)[LOG_DIR_USED_BYTES.name],
+            log_dir_usable_bytes=current.get(broker, silent)[LOG_DIR_USABLE_BYTES.name],
             leaders=counts[broker][0] if broker in counts else None,
             replicas=counts[broker][1] if broker in counts else None,
             last_sample_ms=last_sample[broker],

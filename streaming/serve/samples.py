@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from assignor_core.deciding.trigger import Reason
 from assignor_core.lag import LagStatus
 from assignor_core.resources import Resource
-from streaming.serve.families import RESOURCE_LABELS
+from streaming.contract.rates import RATES
+from streaming.serve.families import RESOURCE_LABELS, broker_rate_name
 from streaming.serve.snapshot import PARTS, Snapshot
 from streaming.serve.streams import StreamQuery
 from streaming.settings import Settings
@@ -174,13 +175,8 @@ def _plan(snapshot: Snapshot) -> Iterator[Sample]:
 def _brokers(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
     for broker in snapshot.load.brokers:
         name = str(broker.broker)
-        yield from _some("broker_in_bytes_per_second", broker.bytes_in_per_sec, name)
-        yield from _some("broker_out_bytes_per_second", broker.bytes_out_per_sec, name)
-        yield from _some("broker_replication_in_bytes_per_second", broker.replication_bytes_in_per_sec, name)
-        yield from _some("broker_replication_out_bytes_per_second", broker.replication_bytes_out_per_sec, name)
-        yield from _some("broker_reassignment_in_bytes_per_second", broker.reassignment_bytes_in_per_sec, name)
-        yield from _some("broker_reassignment_out_bytes_per_second", broker.reassignment_bytes_out_per_sec, name)
-        yield from _some("broker_in_messages_per_second", broker.messages_in_per_sec, name)
+        for rate in RATES:
+            yield from _some(broker_rate_name(rate), broker.rates[rate.name], name)
         capacity = settings.planner.capacities.get(broker.broker)
         if capacity is not None:
             yield from _some("broker_in_capacity_bytes_per_second", capacity.bytes_in_per_sec, name)

@@ -149,8 +149,12 @@ class _Part:
 def to_json(value: Any) -> Any:
     """A snapshot or a part of it as JSON's types; a tuple key becomes its parts with a slash between."""
     if is_dataclass(value) and not isinstance(value, type):
-        shown = [entry.name for entry in fields(value) if entry.metadata.get("status", True)]
-        return {name: to_json(getattr(value, name)) for name in shown}
+        shown: dict[str, Any] = {}
+        for entry in fields(value):
+            if entry.metadata.get("status", True):
+                json_value = to_json(getattr(value, entry.name))
+                shown |= json_value if entry.metadata.get("among") else {entry.name: json_value}
+        return shown
     if isinstance(value, Mapping):
         return {_key(key): to_json(entry) for key, entry in value.items()}
     if isinstance(value, tuple | list):

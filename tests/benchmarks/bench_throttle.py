@@ -184,7 +184,7 @@ def copied_bytes(settings: Settings) -> float:
     with httpx.Client(timeout=5.0) as http:
         counters = read_counters(http, RECEIVER, settings.collect.jmx_endpoints[RECEIVER])
     assert counters is not None, "the receiver's JMX endpoint does not answer"
-    return counters.reassignment_bytes_in
+    return counters.totals["reassignment_bytes_in"]
 
 
 def measure(cluster: EmbeddedCluster, settings: Settings, name: str, options: argparse.Namespace) -> str:

@@ -73,7 +73,7 @@ def test_figures_are_those_of_the_newest_closed_window(folder: Path) -> None:
     synthetic.broker_load(START_MS + 2 * WINDOW_MS, {1: 99.0, 2: 0.0}, is_final=False)
     load = read_snapshot(settings, NOW_MS).load
     assert load.window_end_ms == START_MS + 2 * WINDOW_MS
-    assert [broker.bytes_in_per_sec for broker in load.brokers] == [30.0, 10.0]
+    assert [broker.rates["bytes_in_per_sec"] for broker in load.brokers] == [30.0, 10.0]
     assert load.skew["bytes_in"] == skew_of({1: 30.0, 2: 10.0})
     assert [row.max_over_mean for row in load.history] == [1.0, 1.5]
 
@@ -93,7 +93,7 @@ def test_a_silent_broker_is_shown_without_figures(folder: Path) -> None:
     synthetic.broker_load(START_MS, {1: 10.0, 2: 10.0, 3: 10.0})
     synthetic.broker_load(START_MS + WINDOW_MS, {1: 10.0, 2: None})
     snapshot = read_snapshot(settings, NOW_MS)
-    assert [broker.bytes_in_per_sec for broker in snapshot.load.brokers] == [10.0, None, None]
+    assert [broker.rates["bytes_in_per_sec"] for broker in snapshot.load.brokers] == [10.0, None, None]
     assert [broker.last_sample_ms for broker in snapshot.load.brokers][2] == START_MS + 55_000
     assert snapshot.load.brokers_reporting == 1
     assert snapshot.completeness == pytest.approx(1 / 3)

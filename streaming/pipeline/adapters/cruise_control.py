@@ -8,6 +8,7 @@ bytes/s. It reports no reassignment traffic, so what it calls replication includ
 import struct
 from dataclasses import dataclass
 
+from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN, REPLICATION_BYTES_IN, REPLICATION_BYTES_OUT
 from streaming.pipeline.adapters.normal import Context, Misfit, Record, rate_record
 
 INTERVAL_MS = 60_000
@@ -19,7 +20,10 @@ _HEAD = struct.Struct(">bbbqi")
 _LENGTH = struct.Struct(">i")
 _VALUE = struct.Struct(">d")
 
-_RATES = {0: "bytes_in", 1: "bytes_out", 6: "replication_bytes_in", 7: "replication_bytes_out", 10: "messages_in"}
+_RATES = {
+    0: BYTES_IN.stem, 1: BYTES_OUT.stem, 6: REPLICATION_BYTES_IN.stem, 7: REPLICATION_BYTES_OUT.stem,
+    10: MESSAGES_IN.stem,
+}  # fmt: skip
 """Types of class broker that we use."""
 
 

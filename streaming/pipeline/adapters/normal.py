@@ -6,18 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming.contract import RECORD_VERSION
+from streaming.contract.rates import RATES
 
 Record = dict[str, Any]
 
-METERS = {
-    "bytesin": "bytes_in",
-    "bytesout": "bytes_out",
-    "messagesin": "messages_in",
-    "replicationbytesin": "replication_bytes_in",
-    "replicationbytesout": "replication_bytes_out",
-    "reassignmentbytesin": "reassignment_bytes_in",
-    "reassignmentbytesout": "reassignment_bytes_out",
-}
+METERS = {rate.meter.lower(): rate.stem for rate in RATES}
 """Meters of Kafka's BrokerTopicMetrics, lower case without PerSec: the stem of our field."""
 
 _BROKER_LABELS = (
