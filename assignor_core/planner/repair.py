@@ -119,7 +119,7 @@ def _shortages(problem: Problem, placement: Placement) -> list[str]:
     for resource in Resource:
         columns = arrays.columns.of(resource)
         ceiling, word = problem.ceiling[arrays.alive][:, columns], resource.words
-        if not np.isfinite(ceiling).all():
+        if not columns.size or not np.isfinite(ceiling).all():  # not planned on, or without a limit
             continue
         needed = float((placement.loads[:, columns].sum(axis=0) / ceiling.sum(axis=0)).max())
         if needed > 1 + ROUNDING:

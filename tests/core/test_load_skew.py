@@ -5,7 +5,7 @@ import pytest
 from assignor_core.errors import InputError
 from assignor_core.load import broker_loads, cluster_arrays
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
-from assignor_core.resources import Resource
+from assignor_core.resources import PLANNED
 from assignor_core.skew import measure_skew, skew_of
 from tests.core.planner.cases import founding
 
@@ -14,7 +14,7 @@ def test_a_leader_takes_sends_and_serves_and_followers_take() -> None:
     partition = Partition("t", 0, (2, 1, 3), PartitionLoad(10.0, 5.0, 100.0))
     arrays = cluster_arrays(ClusterState("c", 0, (Broker(3), Broker(2), Broker(1)), (partition,)))
     loads = dict(zip(arrays.broker_ids, broker_loads(arrays).tolist(), strict=True))
-    assert dict(zip(Resource, loads[2], strict=True)) == {
+    assert dict(zip(PLANNED, loads[2], strict=True)) == {
         "bytes_in": 10.0, "bytes_out": 25.0, "disk": 100.0, "leader_bytes_in": 10.0, "leaders": 1.0, "replicas": 1.0
     }  # fmt: skip
     assert loads[1] == loads[3] == [10.0, 0.0, 100.0, 0.0, 0.0, 1.0]
