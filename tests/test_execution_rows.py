@@ -92,7 +92,7 @@ def test_a_lone_request_to_abort_is_no_execution() -> None:
     assert folded([row(ABORT_SEQUENCE, "abort_requested")]) == []
     known = KnownExecutions()
     known.add([row(ABORT_SEQUENCE, "abort_requested")], lambda _: [row(ABORT_SEQUENCE, "abort_requested")])
-    assert known.oldest_first() == []
+    assert known.in_focus is None
 
 
 def test_events_older_than_the_search_are_read_where_newer_ones_are_there(
@@ -124,9 +124,23 @@ def test_only_new_rows_are_folded_and_an_ended_execution_never_again(monkeypatch
     seen.clear()
     known.add([ended[-1], row(0, "approved", 5, "e-2"), row(1, "started", 6, "e-2")], nothing_more)
     assert seen == [1]
-    assert [execution.phase for execution in known.oldest_first()] == [Phase.DONE, Phase.UNDER_WAY]
+    assert known.in_focus is not None
+    assert (known.in_focus.execution_id, known.in_focus.phase) == ("e-2", Phase.UNDER_WAY)
     known.add([row(ABORT_SEQUENCE, "abort_requested", 7, "e-2")], nothing_more)
-    assert known.oldest_first()[-1].phase is Phase.ABORTING
+    assert known.in_focus.phase is Phase.ABORTING
+
+
+def test_each_execution_counts_once_in_the_totals() -> None:
+    known = KnownExecutions()
+    done = [row(0, "approved"), row(1, "started", 1_000), row(2, "done", 6_000), row(3, "measured", 7_000)]
+    for length in range(1, len(done) + 1):
+        known.add(done[:length], nothing_more)
+    known.add([row(0, "refused", 8_000, "e-2")], nothing_more)
+    known.add([row(0, "refused", 8_000, "e-2"), row(ABORT_SEQUENCE, "abort_requested", 8_000, "e-2")], nothing_more)
+    known.add([row(0, "approved", 9_000, "e-3"), row(1, "aborted", 9_000, "e-3")], nothing_more)
+    assert (known.failures, known.durations_s, known.last_done_ms) == (2, (5.0,), 6_000)
+    assert known.in_focus is not None
+    assert known.in_focus.execution_id == "e-3"
 
 
 def test_an_execution_with_a_row_that_was_missed_is_read_anew() -> None:
@@ -134,7 +148,8 @@ def test_an_execution_with_a_row_that_was_missed_is_read_anew() -> None:
     known, whole = KnownExecutions(), [row(0, "approved"), row(1, "started"), row(2, "paused"), row(3, "resumed")]
     known.add(whole[:2], nothing_more)
     known.add(whole[3:], lambda _: whole)
-    assert [event.event for event in known.oldest_first()[0].events] == [
+    assert known.in_focus is not None
+    assert [event.event for event in known.in_focus.events] == [
         Event.APPROVED, Event.STARTED, Event.PAUSED, Event.RESUMED,
     ]  # fmt: skip
 

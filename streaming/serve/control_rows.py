@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from assignor_core.execution.events import EventRecord
-from assignor_core.execution.life_cycle import Execution, in_focus
+from assignor_core.execution.life_cycle import Execution
 from assignor_core.resources import REPORTED, Resource
 from streaming import tables
 from streaming.serve.reading import TableReader, text
@@ -95,23 +95,18 @@ class ControlReader:
         self._read_decisions()
         self._read_plans()
         self._read_events()
-        executions = self._executions.oldest_first()
-        shown = in_focus(executions)
-        durations = tuple(
-            (execution.done_ms - execution.started_ms) / 1000
-            for execution in executions
-            if execution.done_ms is not None and execution.started_ms is not None
-        )
+        executions = self._executions
+        shown = executions.in_focus
         return ControlPart(
             decision=self._decision,
             plan=self._plan,
             execution=_execution(shown) if shown else None,
             events=_newest_events(shown) if shown else (),
             decisions=dict(self._decisions) if self._there("decision") else None,
-            failures=sum(execution.failed for execution in executions) if self._there("execution") else None,
-            last_success_ms=max((row.done_ms for row in executions if row.done_ms is not None), default=None),
+            failures=executions.failures if self._there("execution") else None,
+            last_success_ms=executions.last_done_ms,
             planning_seconds=tuple(self._planning) if self._there("plan") else None,
-            execution_seconds=durations if self._there("execution") else None,
+            execution_seconds=executions.durations_s if self._there("execution") else None,
         )
 
     def _there(self, name: str) -> bool:

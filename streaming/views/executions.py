@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from assignor_core.errors import IllegalTransition
 from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, Figures
-from assignor_core.execution.life_cycle import ENDING_EVENTS, EVENTS_AFTER_THE_END, Execution, fold
+from assignor_core.execution.life_cycle import ENDING_EVENTS, EVENTS_AFTER_THE_END, Execution, fold, in_focus
 from assignor_core.resources import REPORTED, Resource
 from streaming import tables
 from streaming.errors import TableUnavailable
@@ -24,6 +24,7 @@ COLUMNS = (
     *(f"{resource}_max_over_mean_{when}" for resource in REPORTED for when in WHEN),
 )  # fmt: skip
 """What an execution is folded from."""
+_RATIO_COLUMNS = {when: tuple((resource, f"{resource}_max_over_mean_{when}") for resource in REPORTED) for when in WHEN}
 SEARCH_MS = 30 * 86_400_000
 """How far back unfinished work is looked for: bounds what a start reads."""
 _SHOW_AN_END = ENDING_EVENTS | EVENTS_AFTER_THE_END
@@ -72,14 +73,31 @@ def folded(rows: Iterable[tables.Row]) -> list[Execution]:
 
 
 class KnownExecutions:
-    """Executions that are read again and again: only those with new rows are folded, and only their new rows."""
+    """Executions of a table that is read again and again, and totals of them.
+
+    A look costs what is new or open: an execution that has ended is counted once and never folded again.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, Execution] = {}
+        self._open: dict[str, Execution] = {}
+        self._newest: Execution | None = None
+        self._durations_s: list[float] = []
+        self.failures = 0
+        """Executions that were refused or aborted."""
+        self.last_done_ms: int | None = None
+        """When an execution was last carried out in full."""
 
-    def oldest_first(self) -> list[Execution]:
-        """All that are known."""
-        return sorted(self._known.values(), key=_age)
+    @property
+    def durations_s(self) -> tuple[float, ...]:
+        """From start to done, of each that was carried out in full."""
+        return tuple(self._durations_s)
+
+    @property
+    def in_focus(self) -> Execution | None:
+        """The one to show (see `in_focus` of the core)."""
+        candidates = {row.execution_id: row for row in (*self._open.values(), self._newest) if row is not None}
+        return in_focus(sorted(candidates.values(), key=_age))
 
     def add(self, rows: Iterable[tables.Row], read_whole: Callable[[str], Iterable[tables.Row]]) -> None:
         """Take in rows that may be new; those that are known already count once. Raises TableUnavailable.
@@ -91,10 +109,29 @@ class KnownExecutions:
             length = len(known.events) if known else 0
             unknown = {row["sequence"] for row in new if length <= row["sequence"] < ABORT_SEQUENCE}
             if unknown != set(range(length, length + len(unknown))) or (known is None and not unknown):
-                known, new = None, list(read_whole(execution_id))
-            grown = _folded(execution_id, new) if known is None else _grown(known, new)
+                grown = _folded(execution_id, list(read_whole(execution_id)))
+            else:
+                grown = _folded(execution_id, new) if known is None else _grown(known, new)
             if grown is not None:
-                self._known[execution_id] = grown
+                self._keep(grown, was_open=known is None or not known.ended)
+
+    def _keep(self, execution: Execution, *, was_open: bool) -> None:
+        self._known[execution.execution_id] = execution
+        if self._newest is None or _age(execution) >= _age(self._newest):
+            self._newest = execution
+        if not execution.ended:
+            self._open[execution.execution_id] = execution
+            return
+        self._open.pop(execution.execution_id, None)
+        if was_open:
+            self._count(execution)
+
+    def _count(self, ended: Execution) -> None:
+        self.failures += ended.failed
+        done_ms, started_ms = ended.done_ms, ended.started_ms
+        if done_ms is not None and started_ms is not None:
+            self._durations_s.append((done_ms - started_ms) / 1000)
+            self.last_done_ms = max(done_ms, self.last_done_ms or 0)
 
 
 def cut_histories(rows: Iterable[tables.Row]) -> frozenset[str]:
@@ -169,8 +206,8 @@ def ratio_columns(ratios: Mapping[Resource, float], when: str) -> dict[str, floa
 
 
 def _ratios(row: tables.Row, when: str) -> dict[Resource, float]:
-    ratios = {resource: row.get(f"{resource}_max_over_mean_{when}") for resource in REPORTED}
-    return {resource: float(ratio) for resource, ratio in ratios.items() if ratio is not None}
+    ratios = ((resource, row.get(column)) for resource, column in _RATIO_COLUMNS[when])
+    return {resource: float(ratio) for resource, ratio in ratios if ratio is not None}
 
 
 def _by_execution(rows: Iterable[tables.Row]) -> dict[str, list[tables.Row]]:
