@@ -9,16 +9,21 @@ from assignor_core.simulated_cluster.client import ClientErrors, SimulatedClient
 from assignor_core.simulated_cluster.cluster import SimulatedCluster
 from assignor_core.simulated_cluster.faults import ClientFaults, Fate, PlannedFault, RequestKind
 from assignor_core.simulated_cluster.state import BrokerStatus, LogDir, SimulatedBroker
+from assignor_core.simulated_cluster.stories import Fault, plan_faults, random_cluster, random_faults
 
 __all__ = [
     "BrokerStatus",
     "ClientErrors",
     "ClientFaults",
     "Fate",
+    "Fault",
     "LogDir",
     "PlannedFault",
     "RequestKind",
     "SimulatedBroker",
     "SimulatedClient",
     "SimulatedCluster",
+    "plan_faults",
+    "random_cluster",
+    "random_faults",
 ]

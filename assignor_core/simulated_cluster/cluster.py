@@ -197,6 +197,10 @@ class SimulatedCluster:
             controller.unfence(self.contents, broker_id, after_crash=after_crash)
 
     def _new_partition(self, topic: str, number: int, replicas: tuple[int, ...]) -> SimulatedPartition:
+        first = next(iter(self.contents.topics[topic].partitions.values()), None)
+        if first is not None and len(first.replicas) != len(replicas):
+            message = f"{len(replicas)} replicas, the topic's first partition has {len(first.replicas)}"
+            raise InputError(f"partition {topic}-{number}: {message}")
         copies = {}
         for broker_id in replicas:
             log_dir = (

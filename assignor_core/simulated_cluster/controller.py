@@ -4,8 +4,12 @@ The rules are those of Kafka 4 (`ReplicationControlManager`, `PartitionChangeBui
 `tests/conformance`. Errors are names as clients show them; a refused partition changes nothing.
 
 How a reassignment goes: `replicas` becomes the target followed by those to be removed, in order of their ids. It ends
-once every target replica is in sync, not only those that are added. If it is cancelled, the replicas being added go and
-the others stay in the order they have then, which need not be the order of before.
+once the added replicas are in sync, even if a replica that stays is not. If fewer are added than removed, it ends only
+once the whole target is in sync. If it is cancelled, the replicas being added go and the others stay in the order they
+have then, which need not be the order of before.
+
+If the target is changed back to the replicas of before, the same replicas are both added and removed: such a
+reassignment never ends. Only cancelling it does.
 """
 
 from assignor_core.live import NO_LEADER, PartitionKey
@@ -81,14 +85,17 @@ def unfence(contents: ClusterContents, broker_id: int, *, after_crash: bool) -> 
 
 
 def choose_log_dir(contents: ClusterContents, broker_id: int) -> int | None:
-    """The online log dir with the fewest replicas, as Kafka places them; None if no dir takes new replicas."""
+    """The log dir with the fewest replicas, as Kafka places them; None if all of them are cordoned.
+
+    Where every dir is offline the broker is gone: the replica is made in one of them when that is repaired.
+    """
     broker = contents.brokers[broker_id]
     counts = [0] * len(broker.log_dirs)
     for _, partition in contents.partitions():
         if (copy := partition.copies.get(broker_id)) is not None:
             counts[copy.log_dir] += 1
-    open_dirs = [index for index, row in enumerate(broker.log_dirs) if not row.offline and not row.cordoned]
-    return min(open_dirs, key=lambda index: (counts[index], index), default=None)
+    candidates = [index for index, row in enumerate(broker.log_dirs) if not row.cordoned]
+    return min(candidates, key=lambda index: (broker.log_dirs[index].offline, counts[index], index), default=None)
 
 
 def _start(
@@ -156,10 +163,12 @@ def _keep_eligible(partition: SimulatedPartition, isr_before: tuple[int, ...], m
 
 
 def _complete(partition: SimulatedPartition) -> None:
-    """End the reassignment if every target replica is in sync."""
-    target = tuple(broker for broker in partition.replicas if broker not in partition.removing_replicas)
-    in_sync = tuple(broker for broker in partition.isr if broker not in partition.removing_replicas)
-    if partition.reassigning and target and in_sync and set(target) <= set(in_sync):
+    """End the reassignment if enough of its target is in sync."""
+    adding, removing = partition.adding_replicas, partition.removing_replicas
+    target = tuple(broker for broker in partition.replicas if broker not in removing)
+    in_sync = tuple(broker for broker in partition.isr if broker not in removing)
+    needed = set(adding) | (set(target) if len(adding) < len(removing) else set())
+    if partition.reassigning and target and in_sync and needed <= set(in_sync):
         partition.replicas, partition.isr = target, in_sync
         partition.adding_replicas = partition.removing_replicas = ()
 

@@ -15,6 +15,9 @@ from assignor_core.simulated_cluster.throttling import throttled_on_follower, th
 from assignor_core.throttles import FOLLOWER_RATE, LEADER_RATE
 
 STEP_MS = 250
+"""Longest step while replicas catch up."""
+IDLE_STEP_MS = 1_000
+"""Longest step while none does."""
 SESSION_TIMEOUT_MS = 9_000
 """Kafka's default of `broker.session.timeout.ms`."""
 REPLICA_LAG_MAX_MS = 30_000
@@ -35,10 +38,11 @@ class _Copying:
 
 
 def advance(contents: ClusterContents, duration_ms: int) -> None:
-    """Let `duration_ms` pass, in steps of `STEP_MS` at most."""
+    """Let `duration_ms` pass, in steps that are short while replicas catch up."""
     end_ms = contents.now_ms + duration_ms
     while contents.now_ms < end_ms:
-        step_ms = min(STEP_MS, end_ms - contents.now_ms)
+        longest_ms = STEP_MS if any(_copying(contents)) else IDLE_STEP_MS
+        step_ms = min(longest_ms, end_ms - contents.now_ms)
         contents.now_ms += step_ms
         _end_sessions(contents)
         _produce(contents, step_ms)

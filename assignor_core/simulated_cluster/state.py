@@ -54,6 +54,11 @@ class SimulatedBroker:
         """Whether it answers requests."""
         return self.status is BrokerStatus.RUNNING
 
+    @property
+    def frozen(self) -> bool:
+        """Whether it was stopped and may go on."""
+        return self.status is BrokerStatus.FROZEN
+
 
 @dataclass(slots=True)
 class Replica:
