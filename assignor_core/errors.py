@@ -12,6 +12,7 @@
       SimulatedRefusal      a simulated cluster refuses a request
       SimulatedSilence      a simulated cluster doesn't answer; retry later
       IllegalTransition     an event that can't happen in this state; nothing was changed
+      NothingToPlanOn       too little is known of the load; wait for more windows
 
 Messages are one line and name the thing, the value found and the value allowed.
 """
@@ -39,6 +40,10 @@ class SimulatedSilence(CoreError):
 
 class IllegalTransition(CoreError):
     """A state machine got an event that can't happen in its state; it is as it was."""
+
+
+class NothingToPlanOn(CoreError):
+    """There is no closed window to plan on, or too little of the load is known."""
 
 
 class InvalidPartitions(InputError):

@@ -90,6 +90,17 @@ def next_window(windows: Sequence[MaintenanceWindow], now_ms: int) -> tuple[Main
     return soonest, now_ms + soonest.opens_in_ms(now_ms)
 
 
+def may_act(windows: Sequence[MaintenanceWindow], now_ms: int) -> bool:
+    """Whether the cluster may be changed now: inside one of `windows`, or where there is none."""
+    return not windows or open_window(windows, now_ms) is not None
+
+
+def next_opening(windows: Sequence[MaintenanceWindow], now_ms: int) -> str:
+    """The window that begins next and the time until then, in words; `windows` is not empty."""
+    window, opens_ms = next_window(windows, now_ms)
+    return f"maintenance window {window.text}, which opens in {(opens_ms - now_ms) / 3_600_000:.1f} h"
+
+
 def _minute_of_week(now_ms: int) -> int:
     return (now_ms // MINUTE_MS + EPOCH_DAY * DAY_MINUTES) % WEEK_MINUTES
 

@@ -1,10 +1,12 @@
 """When skew is worth a plan: one pure step per closed window.
 
 The trigger looks at `SkewWindow`s (figures of one closed window) and remembers nothing but `TriggerState`, which the
-caller keeps. Two thresholds (enter > exit) and "the same broker in k of the newest n windows" keep it from flapping; a
-cooldown, a floor of absolute load, a floor of completeness and a running reassignment keep it from acting at the wrong
-time; consumers that fall behind on the hot broker make it sooner; a broker that is gone for too long comes first. Every
-step says why. It knows no planner, no table and no clock: `now_ms` is an argument.
+caller keeps. A plan needs the same broker over `enter_ratio` in k of the newest n windows, the newest one included, and
+all of them from after the last change of the placement: windows from before a move show what the move has mended. The
+breach, which alerts show, ends only below `exit_ratio`; it starts no plan by itself. A cooldown, a floor of absolute
+load, a floor of completeness and a running reassignment keep the trigger from acting at the wrong time; consumers that
+fall behind on the hot broker make it sooner; a broker that is gone for too long comes first. Every step gives its
+reason. It knows no planner, no table and no clock: `now_ms` is an argument.
 """
 
 from collections.abc import Mapping
@@ -34,6 +36,7 @@ class Reason(StrEnum):
     IN_PROGRESS = "in_progress"
     COOLDOWN = "cooldown"
     MAINTENANCE_WINDOW = "maintenance_window"
+    CATCHING_UP = "catching_up"
     MIN_GAIN = "min_gain"
     DRY_RUN = "dry_run"
 
@@ -74,6 +77,12 @@ class SkewWindow:
     mean_load: Mapping[str, float]
     brokers_expected: int
     brokers_reporting: int
+    length_ms: int = 0
+
+    @property
+    def window_start_ms(self) -> int:
+        """Start of the window, inclusive."""
+        return self.window_end_ms - self.length_ms
 
     @property
     def completeness(self) -> float:
@@ -102,6 +111,10 @@ class TriggerState:
     """Mean load it was made at: a plan made at a higher one takes its place."""
     waiting_failed: tuple[int, ...] = ()
     """Brokers whose replicas it makes anew since they have failed; none where it is for skew."""
+    changed_ms: int = 0
+    """When replicas or leaders were last moved: no plan for skew rests on windows that began before."""
+    evaluated_ms: int = 0
+    """Time of the newest step; 0 before the first."""
 
     def __post_init__(self) -> None:
         # JSON, in which the state is kept, knows lists only.
@@ -127,6 +140,8 @@ class Surroundings:
 
     reassigning_count: int = 0
     """Partitions that are being reassigned, by anybody."""
+    changed_ms: int = 0
+    """End of the newest execution that changed the cluster; 0 where there was none."""
     missing_brokers: frozenset[int] = frozenset()
     """Brokers that host replicas which could be made anew elsewhere, and are not alive."""
     behind: Mapping[int, str] = field(default_factory=dict)
@@ -152,21 +167,26 @@ def step(
     >>> found.verdict, found.reason, state.breached_since_ms, state.breached_broker
     (<Verdict.PLAN: 'plan'>, <Reason.SKEWED: 'skewed'>, 20, 1)
     """
-    state = _with_missing(state, around.missing_brokers, now_ms)
+    state = _with_surroundings(policy, state, around, now_ms)
     considered = windows[-policy.windows_considered :]
     unusable = _unusable(policy, considered, now_ms)
     if unusable is not None:
         return state, unusable
     complete = tuple(window for window in considered if window.completeness >= policy.completeness_min)
-    state = _after_hysteresis(policy, state, complete, around)
+    # While replicas move nothing is planned anyway: the windows only show whether the reason is that.
+    settled = complete if around.reassigning_count else settled_windows(state, complete)
+    over = entering(policy, settled, around)
+    state = _after_hysteresis(policy, state, settled, over)
     failed = brokers_failed(policy, state, now_ms)
     if failed:
         return state, _for_failed(policy, state, failed, around, now_ms)
     resource, _, ratio = _worst(complete[-1])
-    if state.breached_since_ms is None:
+    if not settled:
+        return state, _hold(Reason.NOT_ENOUGH_WINDOWS, _unsettled(state, complete[-1]), resource, ratio)
+    if over is None:
         reason = Reason.BALANCED if ratio <= policy.enter_ratio else Reason.NOT_ENOUGH_WINDOWS
-        return state, _hold(reason, _even(policy, complete), resource, ratio)
-    return state, _when_breached(policy, state, complete, around, now_ms)
+        return state, _hold(reason, _even(policy, state, settled), resource, ratio)
+    return state, _when_entering(policy, state, settled, over, around, now_ms)
 
 
 def after_plan(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> TriggerState:
@@ -185,10 +205,46 @@ def brokers_over(policy: TriggerPolicy, window: SkewWindow) -> tuple[int, ...]:
     return tuple(sorted({broker for _, _, broker in _over(policy, window)}))
 
 
-def _with_missing(state: TriggerState, missing: frozenset[int], now_ms: int) -> TriggerState:
-    """A broker that comes back is forgotten; one that is newly gone is noted with the time."""
-    since = dict(state.missing_since_ms)
-    return replace(state, missing_since_ms=tuple((broker, since.get(broker, now_ms)) for broker in sorted(missing)))
+def settled_windows(state: TriggerState, windows: tuple[SkewWindow, ...]) -> tuple[SkewWindow, ...]:
+    """Windows that began after the last change of the placement."""
+    return tuple(window for window in windows if window.window_start_ms >= state.changed_ms)
+
+
+def entering(
+    policy: TriggerPolicy, windows: tuple[SkewWindow, ...], around: Surroundings = NOTHING_ELSE
+) -> "Over | None":
+    """The worst broker that is over `enter_ratio` in the newest of `windows` and in enough of them; None of none.
+
+    The same broker: noise lifts now one, now another, and a plan that follows it moves load to and fro.
+    """
+    for _, resource, broker in _over(policy, windows[-1]) if windows else ():
+        over = _windows_over(policy, windows, resource, broker)
+        needed = _windows_needed(policy, broker, around)
+        if len(over) >= needed:
+            return Over(resource, broker, over[-needed])
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """A broker that has been over the threshold for long enough."""
+
+    resource: str
+    broker: int
+    since_ms: int
+    """End of the oldest window that was needed to decide it."""
+
+
+def _with_surroundings(policy: TriggerPolicy, state: TriggerState, around: Surroundings, now_ms: int) -> TriggerState:
+    """Notes brokers that are newly gone, forgets those that are back, and notes changes of the placement.
+
+    After a gap without evaluations nobody knows whether a broker was away all the time: its time starts again.
+    """
+    continuous = now_ms - state.evaluated_ms <= policy.stale_after_ms
+    since = dict(state.missing_since_ms) if continuous else {}
+    missing = tuple((broker, since.get(broker, now_ms)) for broker in sorted(around.missing_brokers))
+    changed_ms = now_ms if around.reassigning_count else max(state.changed_ms, around.changed_ms)
+    return replace(state, missing_since_ms=missing, changed_ms=changed_ms, evaluated_ms=now_ms)
 
 
 def _unusable(policy: TriggerPolicy, windows: tuple[SkewWindow, ...], now_ms: int) -> Evaluation | None:
@@ -206,22 +262,17 @@ def _unusable(policy: TriggerPolicy, windows: tuple[SkewWindow, ...], now_ms: in
 
 
 def _after_hysteresis(
-    policy: TriggerPolicy, state: TriggerState, complete: tuple[SkewWindow, ...], around: Surroundings
+    policy: TriggerPolicy, state: TriggerState, settled: tuple[SkewWindow, ...], over: Over | None
 ) -> TriggerState:
-    """Enter when one broker is over `enter_ratio` in k windows, the newest one of them; leave when none is over exit.
-
-    The same broker: noise lifts now one, now another, and a plan that follows it moves load to and fro.
-    """
-    newest = complete[-1]
-    if state.breached_since_ms is not None:
-        if all(newest.max_over_mean(resource) < policy.exit_ratio for resource in newest.ratios):
-            return replace(state, breached_since_ms=None, breached_resource=None, breached_broker=None)
+    """The breach begins with the entering rule, and ends once no broker is over `exit_ratio` in the newest window."""
+    if over is not None:
+        since_ms = over.since_ms if state.breached_since_ms is None else state.breached_since_ms
+        return replace(state, breached_since_ms=since_ms, breached_resource=over.resource, breached_broker=over.broker)
+    if state.breached_since_ms is None or not settled:
         return state
-    for _, resource, broker in _over(policy, newest):
-        over = _windows_over(policy, complete, resource, broker)
-        needed = _windows_needed(policy, broker, around)
-        if len(over) >= needed:
-            return replace(state, breached_since_ms=over[-needed], breached_resource=resource, breached_broker=broker)
+    newest = settled[-1]
+    if all(newest.max_over_mean(resource) < policy.exit_ratio for resource in newest.ratios):
+        return replace(state, breached_since_ms=None, breached_resource=None, breached_broker=None)
     return state
 
 
@@ -264,12 +315,16 @@ def _for_failed(
     return Evaluation(Verdict.PLAN, Reason.BROKER_FAILED, detail, None, None)
 
 
-def _when_breached(
-    policy: TriggerPolicy, state: TriggerState, complete: tuple[SkewWindow, ...], around: Surroundings, now_ms: int
+def _when_entering(
+    policy: TriggerPolicy,
+    state: TriggerState,
+    settled: tuple[SkewWindow, ...],
+    over: Over,
+    around: Surroundings,
+    now_ms: int,
 ) -> Evaluation:
-    """The cluster counts as skewed: plan, unless something speaks against it now."""
-    newest = complete[-1]
-    resource = state.breached_resource or _worst(newest)[0]
+    """A broker is over the threshold for long enough: plan, unless something speaks against it now."""
+    newest, resource = settled[-1], over.resource
     ratio = newest.max_over_mean(resource)
     load = newest.mean_load.get(resource, 0.0)
     if load < policy.load_min_bytes_per_sec:
@@ -283,7 +338,7 @@ def _when_breached(
         broker, since_ms = state.missing_since_ms[0]
         detail = f"broker {broker} has been away for {(now_ms - since_ms) / 1000:.0f} s: it may come back"
         return _hold(Reason.INCOMPLETE, detail, resource, ratio)
-    return Evaluation(Verdict.PLAN, Reason.SKEWED, _skewed(policy, state, complete, around), resource, ratio)
+    return Evaluation(Verdict.PLAN, Reason.SKEWED, _skewed(policy, settled, over, around), resource, ratio)
 
 
 def _held_back(
@@ -298,28 +353,37 @@ def _held_back(
     return None
 
 
-def _skewed(policy: TriggerPolicy, state: TriggerState, complete: tuple[SkewWindow, ...], around: Surroundings) -> str:
-    resource, broker = state.breached_resource or "", state.breached_broker
-    over = 0 if broker is None else len(_windows_over(policy, complete, resource, broker))
-    told = (
-        f"{resource} max/mean {complete[-1].max_over_mean(resource):.3f}; broker {broker} over {policy.enter_ratio} "
-        f"in {over} of the last {len(complete)} windows"
+def _skewed(policy: TriggerPolicy, settled: tuple[SkewWindow, ...], over: Over, around: Surroundings) -> str:
+    windows_over = len(_windows_over(policy, settled, over.resource, over.broker))
+    detail = (
+        f"{over.resource} max/mean {settled[-1].max_over_mean(over.resource):.3f}; broker {over.broker} over "
+        f"{policy.enter_ratio} in {windows_over} of the last {len(settled)} windows"
     )
-    if broker is not None and broker in around.behind:
-        needed = _windows_needed(policy, broker, around)
-        told += f"; urgent, {needed} windows are enough: groups that read from it fall behind ({around.behind[broker]})"
-    return told
+    if over.broker not in around.behind:
+        return detail
+    needed = _windows_needed(policy, over.broker, around)
+    groups = around.behind[over.broker]
+    return f"{detail}; urgent, {needed} windows are enough: groups that read from it fall behind ({groups})"
 
 
-def _even(policy: TriggerPolicy, complete: tuple[SkewWindow, ...]) -> str:
-    resource, broker, ratio = _worst(complete[-1])
-    if ratio <= policy.enter_ratio:
-        return f"worst is {resource} max/mean {ratio:.3f}, at most {policy.enter_ratio} allowed"
-    over = len(_windows_over(policy, complete, resource, broker))
-    return (
-        f"{resource} max/mean {ratio:.3f}; broker {broker} is over {policy.enter_ratio} in {over} windows, "
-        f"{policy.windows_over} needed"
-    )
+def _even(policy: TriggerPolicy, state: TriggerState, settled: tuple[SkewWindow, ...]) -> str:
+    """Why no broker makes a plan."""
+    resource, broker, ratio = _worst(settled[-1])
+    if ratio > policy.enter_ratio:
+        over = len(_windows_over(policy, settled, resource, broker))
+        return (
+            f"{resource} max/mean {ratio:.3f}; broker {broker} is over {policy.enter_ratio} in {over} windows, "
+            f"{policy.windows_over} needed"
+        )
+    detail = f"worst is {resource} max/mean {ratio:.3f}, at most {policy.enter_ratio} allowed"
+    if state.breached_since_ms is None:
+        return detail
+    return f"{detail}; it counts as skewed until it is below {policy.exit_ratio}"
+
+
+def _unsettled(state: TriggerState, newest: SkewWindow) -> str:
+    since_s = (newest.window_end_ms - state.changed_ms) / 1000
+    return f"no window has begun since replicas were moved, {max(0.0, since_s):.0f} s before the newest window ended"
 
 
 def _worst(window: SkewWindow) -> tuple[str, int, float]:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from assignor_core.execution.staging import is_between, next_replicas
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
@@ -135,48 +134,6 @@ def differences(plan: Plan, cluster: LiveCluster) -> tuple[str, ...]:
         if missing:
             found.append(f"{_name(_key(movement))} would go to broker {missing[0]}, which is not alive")
     return tuple(found)
-
-
-def observed(plan: Plan, cluster: LiveCluster) -> dict[str, Any]:
-    """What a plan rests on besides its replicas, as JSON: leaders of its partitions, partitions of its topics, and
-    brokers away that it takes replicas from.
-    """
-    counts = Counter(topic for topic, _ in cluster.partitions)
-    keys = [_key(movement) for movement in plan.movements]
-    return {
-        "leaders": [[*key, cluster.partitions[key].leader] for key in keys if key in cluster.partitions],
-        "partition_counts": {topic: counts[topic] for topic in sorted({topic for topic, _ in keys})},
-        "brokers_missing": sorted(_brokers_left(plan) - cluster.broker_racks.keys()),
-    }
-
-
-def changes_since(seen: Mapping[str, Any], plan: Plan, cluster: LiveCluster) -> tuple[str, ...]:
-    """How the cluster differs from what was `observed` when the plan was made; what was moved since is left out."""
-    now = observed(plan, cluster)
-    untouched = {_key(movement) for movement, state in _states(plan, cluster) if state is Progress.PENDING}
-    before = {(topic, partition): leader for topic, partition, leader in seen["leaders"]}
-    moved = [
-        f"{_name((topic, partition))} is led by broker {leader}, by broker {before[topic, partition]} when planned"
-        for topic, partition, leader in now["leaders"]
-        if (topic, partition) in untouched and before.get((topic, partition), leader) != leader
-    ]
-    grown = [
-        f"{topic} has {now['partition_counts'][topic]} partitions, {count} when planned"
-        for topic, count in seen["partition_counts"].items()
-        if now["partition_counts"].get(topic) not in (count, 0)
-    ]
-    # Its replicas still lie where they lay, so that nothing else tells that a sound broker would be emptied.
-    back = [
-        f"broker {broker} is alive, was away when planned"
-        for broker in seen.get("brokers_missing", ())  # plans of an earlier version don't say
-        if broker in cluster.broker_racks
-    ]
-    return (*moved, *grown, *back)
-
-
-def _brokers_left(plan: Plan) -> set[int]:
-    """Brokers that lose replicas by the plan."""
-    return {broker for row in plan.movements for broker in set(row.old_replicas) - set(row.new_replicas)}
 
 
 def _progress(movement: Movement, live: LivePartition | None) -> Progress:

@@ -8,10 +8,9 @@ turn, one after the other. A command that ends before its execution says so.
 import signal
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import structlog
@@ -24,6 +23,8 @@ from streaming.settings import Settings
 if TYPE_CHECKING:
     from assignor_core.execution.events import EventRecord
     from assignor_core.execution.life_cycle import Execution
+    from assignor_core.plan import Plan
+    from assignor_core.proposed_plan import ProposedPlan
     from streaming.cluster.ports import ClusterReader, ControlledCluster
     from streaming.control.carrier import Carrier
     from streaming.control.journal import Journal
@@ -41,13 +42,14 @@ POLL_INTERVAL_S = 1.0
 @click.option("--revalidate", is_flag=True, help="Where the plan no longer fits, show a new one.")
 def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes: bool, revalidate: bool) -> int:
     """Carry out exactly that plan: PLAN is a plan's id (or its beginning), or a file that `rebalancer plan` wrote."""
+    from assignor_core.deciding.maintenance import may_act, next_opening
     from assignor_core.execution.events import Event
     from streaming.cluster.admin import Cluster
     from streaming.cluster.clients import admin_client
     from streaming.commands.tables_there import check_tables
     from streaming.control.journal import Journal, owner
     from streaming.control.lease import Lease
-    from streaming.control.policies import may_act, next_opening
+    from streaming.control.policies import maintenance_windows
     from streaming.runtime.logs import configure_logging
 
     settings = settings_from(config_file, assignments)
@@ -57,7 +59,7 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
     if not from_file:
         check_tables(settings)
     approved = journal.plan(_import_plan(plan, journal, settings) if from_file else plan)
-    _show(approved.json)
+    _show(approved.plan)
     for other in journal.open_executions(now_ms=_now_ms()):
         turn = (
             "it goes on"
@@ -65,8 +67,9 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
             else "this plan waits for its end, which rebalancer abort brings"
         )
         click.echo(f"Execution {other.execution_id} is open ({other.last_event}: {other.last.detail}): {turn}.")
-    if not may_act(settings, _now_ms()):
-        click.echo(f"No maintenance window is open: this plan does not wait for {next_opening(settings, _now_ms())}.")
+    hours = maintenance_windows(settings)
+    if not may_act(hours, _now_ms()):
+        click.echo(f"No maintenance window is open: this plan does not wait for {next_opening(hours, _now_ms())}.")
     if not yes and not click.confirm("Carry out this plan on the live cluster?"):
         return 3
     admin = admin_client(settings.kafka)
@@ -80,7 +83,7 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
             execution = next(own, None) or journal.approve(approved, f"a person ({owner()})", now_ms=_now_ms())
             end = following.to_the_end(execution)
         if end.event is Event.REFUSED and revalidate:
-            _propose_again(cluster, journal, settings)
+            _propose_again(cluster, settings)
     finally:
         admin.close()
     click.echo(f"{end.event}: {end.detail}")
@@ -202,37 +205,38 @@ def _import_plan(file: str, journal: "Journal", settings: Settings) -> str:
     """Put a plan from a file into the tables, once all of it is checked; returns its id."""
     from streaming.commands.plan_file import read_plan_file
 
-    content = read_plan_file(file, settings.kafka.cluster_name)
-    plan_id: str = content["plan_id"]
-    if not _is_kept(content, journal):
-        journal.write_plan(content, decision=None, window=None, now_ms=_now_ms())
-    return plan_id
+    proposed = read_plan_file(file, settings.kafka.cluster_name)
+    if not _is_kept(proposed, journal):
+        journal.write_plan(proposed, decision=None, now_ms=_now_ms())
+    return proposed.plan.plan_id
 
 
-def _is_kept(content: Mapping[str, Any], journal: "Journal") -> bool:
+def _is_kept(proposed: "ProposedPlan", journal: "Journal") -> bool:
     """Whether this very plan was made on the live cluster and kept then: it has its age, which a file doesn't tell."""
     try:
-        return "observed" in content and journal.plan(content["plan_id"]).json == content
+        return proposed.observed is not None and journal.plan(proposed.plan.plan_id).proposed == proposed
     except UsageProblem:
         return False
 
 
-def _propose_again(cluster: "ClusterReader", journal: "Journal", settings: Settings) -> None:
-    from streaming.control.deciding import propose_now
+def _propose_again(cluster: "ClusterReader", settings: Settings) -> None:
+    from streaming.control.planning import propose_and_keep
 
-    proposal = propose_now(cluster, cluster.describe(), settings, now_ms=_now_ms())
-    journal.write_plan(proposal.json, decision=None, window=None, now_ms=_now_ms())
-    click.echo(f"a new plan was made; to carry it out: rebalancer apply {proposal.plan.plan_id[:12]}{in_use()}")
-    _show(proposal.json)
+    plan = propose_and_keep(cluster, settings, now_ms=_now_ms()).plan
+    if not plan.movements:
+        click.echo("a new plan was made: there is nothing to move")
+        return
+    click.echo(f"a new plan was made; to carry it out: rebalancer apply {plan.plan_id[:12]}{in_use()}")
+    _show(plan)
 
 
-def _show(plan: Mapping[str, Any]) -> None:
+def _show(plan: "Plan") -> None:
     before, after = (
-        plan[when].get(Resource.BYTES_IN, {}).get("max_over_mean") for when in ("skew_before", "skew_after")
+        skew.get(Resource.BYTES_IN, {}).get("max_over_mean") for skew in (plan.skew_before, plan.skew_after)
     )
     known = before is not None and after is not None
     click.echo(
-        f"plan {plan['plan_id'][:12]}: {len(plan['movements'])} movements, {plan['bytes_to_move']:,.0f} bytes, "
+        f"plan {plan.plan_id[:12]}: {len(plan.movements)} movements, {plan.bytes_to_move:,.0f} bytes, "
         + (f"bytes_in max/mean {before:.3f} -> {after:.3f}" if known else "which doesn't say what it does to the skew")
     )
 

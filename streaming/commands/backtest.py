@@ -26,13 +26,13 @@ HOURS_MAX = 24 * 366 * 10
 @settings_options
 @json_option
 def backtest(hours: float, config_file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:
-    """How often the trigger would have asked for a plan, how often in vain, and how long skew would have lasted.
+    """How many plans there would have been, how many in vain, and how long skew would have lasted.
 
     Try other settings with --set, for instance --set trigger.enter_ratio=1.2. A plan is taken to even out what it
     rests on; what was really done in that time is part of the load as it was.
     """
     from assignor_core.deciding.simulation import World, simulate
-    from streaming.control.policies import trigger_policy
+    from streaming.control.policies import decision_policy
     from streaming.control.replaying import recorded_trace
 
     if math.isnan(hours):
@@ -41,7 +41,7 @@ def backtest(hours: float, config_file: Path | None, assignments: tuple[str, ...
     trace = recorded_trace(settings, since_ms=time.time_ns() // 1_000_000 - round(hours * HOUR_MS))
     if not trace.window_end_ms:
         raise UsageProblem(f"--hours {hours:g}: found no closed window in {settings.storage.tables}")
-    report = simulate(trace, trigger_policy(settings), World(planner_windows=settings.planner.windows))
+    report = simulate(trace, decision_policy(settings, ()), World(planner_windows=settings.planner.windows))
     if as_json:
         click.echo(json.dumps({"brokers": len(trace.brokers), **asdict(report)}))
         return 0

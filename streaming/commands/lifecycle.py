@@ -21,6 +21,7 @@ from streaming.settings import Settings
 if TYPE_CHECKING:
     from assignor_core.live import LiveCluster
     from assignor_core.planner import PlannerPolicy
+    from assignor_core.proposed_plan import ProposedPlan
     from streaming.control.intents import Intent
 
 apply_option = click.option("--apply", "carry_out", is_flag=True, help="Carry the plan out, after asking.")
@@ -73,9 +74,9 @@ def _run(
 ) -> int:
     """Plan, show and, where asked to, carry out; `policy` None stands for that of `add`."""
     settings = settings_from(config_file, assignments)
-    result = _plan(settings, broker, policy)
-    show(result, out_file=None, as_json=as_json or not sys.stdout.isatty())
-    moves, problems = len(result["movements"]), result["problems"]
+    proposed = _plan(settings, broker, policy)
+    show(proposed.to_json(), out_file=None, as_json=as_json or not sys.stdout.isatty())
+    moves, problems = len(proposed.plan.movements), proposed.plan.problems
     if not carry_out:
         _tell(f"nothing has been changed; to carry it out: rebalancer {context.info_name} {broker} --apply{in_use()}")
         return 0
@@ -90,36 +91,31 @@ def _run(
     if not moves:
         return 0
     answer: int = context.invoke(
-        apply, plan=result["plan_id"], config_file=config_file, assignments=assignments, yes=True, revalidate=False
+        apply, plan=proposed.plan.plan_id, config_file=config_file, assignments=assignments, yes=True, revalidate=False
     )
     return answer
 
 
-def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> dict[str, Any]:
-    """The plan as JSON, kept in the tables; raises UsageProblem for a broker that is not there."""
+def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> "ProposedPlan":
+    """The plan, kept in the tables; raises UsageProblem for a broker that is not there."""
     from streaming.cluster.admin import Cluster
     from streaming.cluster.clients import admin_client
-    from streaming.control.deciding import propose_now
     from streaming.control.intents import drained_brokers
-    from streaming.control.journal import Journal
+    from streaming.control.planning import propose_and_keep
     from streaming.control.policies import planner_policy
 
-    now_ms = _now_ms()
+    def policy_for(live: "LiveCluster") -> "PlannerPolicy":
+        _check_known(broker, live, alive=policy is None)
+        if policy is not None:
+            return policy
+        return replace(planner_policy(settings, {topic for topic, _ in live.partitions}), add=frozenset({broker}))
+
+    drained = drained_brokers(settings) - {broker}
     admin = admin_client(settings.kafka)
     try:
-        cluster = Cluster(admin)
-        live = cluster.describe()
-        _check_known(broker, live, alive=policy is None)
-        if policy is None:
-            policy = replace(planner_policy(settings, {topic for topic, _ in live.partitions}), add=frozenset({broker}))
-        drained = drained_brokers(settings) - {broker}
-        proposal = propose_now(cluster, live, settings, now_ms=now_ms, policy=policy, drained=drained)
+        return propose_and_keep(Cluster(admin), settings, now_ms=_now_ms(), policy_for=policy_for, drained=drained)
     finally:
         admin.close()
-    if proposal.plan.movements:
-        span = (proposal.windows[0].start_ms, proposal.windows[-1].end_ms)
-        Journal(settings).write_plan(proposal.json, decision=None, window=span, now_ms=now_ms)
-    return proposal.json
 
 
 def _check_known(broker: int, live: "LiveCluster", *, alive: bool) -> None:

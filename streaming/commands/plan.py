@@ -15,6 +15,7 @@ from streaming.config import load_effective
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
+    from assignor_core.live import LiveCluster
     from streaming.cluster.ports import ClusterReader
 
 
@@ -78,15 +79,11 @@ def _plan_live(config_file: Path | None, assignments: tuple[str, ...], knobs: di
 
 def plan_on(cluster: "ClusterReader", settings: Settings, knobs: dict[str, Any], *, now_ms: int) -> dict[str, Any]:
     """The plan for the live `cluster` that control would make, but for what the options say; kept in the tables."""
-    from streaming.control.deciding import propose_now
-    from streaming.control.journal import Journal
+    from streaming.control.planning import propose_and_keep
     from streaming.control.policies import planner_policy
 
-    live = cluster.describe()
-    topics = {topic for topic, _ in live.partitions}
-    policy = policy_from(knobs, planner_policy(settings, topics), topics)
-    proposal = propose_now(cluster, live, settings, policy=policy, now_ms=now_ms)
-    if proposal.plan.movements:
-        span = (proposal.windows[0].start_ms, proposal.windows[-1].end_ms)
-        Journal(settings).write_plan(proposal.json, decision=None, window=span, now_ms=now_ms)
-    return proposal.json
+    def policy_for(live: "LiveCluster") -> PlannerPolicy:
+        topics = {topic for topic, _ in live.partitions}
+        return policy_from(knobs, planner_policy(settings, topics), topics)
+
+    return propose_and_keep(cluster, settings, now_ms=now_ms, policy_for=policy_for).to_json()

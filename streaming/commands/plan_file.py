@@ -6,13 +6,14 @@ is one at all, whether it is for this cluster, and whether carrying it out would
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from assignor_core.errors import InputError
 from assignor_core.model import INT64_MAX, cluster_from_json
 from assignor_core.plan import Plan, plan_from_json, plan_to_json, validate
+from assignor_core.proposed_plan import Observed, ProposedPlan
 from streaming.errors import UsageProblem
 
 
@@ -36,7 +37,7 @@ class _Besides(BaseModel):
     lower_bound: dict[str, FiniteFloat]
 
 
-def read_plan_file(file: str, cluster_name: str) -> dict[str, Any]:
+def read_plan_file(file: str, cluster_name: str) -> ProposedPlan:
     """The contract's "Result of plan" in `file`, for the cluster of that name.
 
     Raises UsageProblem in one line; PlanTampered where content and id disagree.
@@ -45,7 +46,7 @@ def read_plan_file(file: str, cluster_name: str) -> dict[str, Any]:
         text = Path(file).read_text(encoding="utf-8")
         plan = plan_from_json(json.loads(text))
         besides = _Besides.model_validate_json(text, strict=True)
-        written = plan_to_json(plan)
+        plan_to_json(plan)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise _misfit(file, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
@@ -58,8 +59,8 @@ def read_plan_file(file: str, cluster_name: str) -> dict[str, Any]:
     problem = _unsound(plan)
     if problem:
         raise _misfit(file, problem)
-    observed = besides.model_dump(mode="json", include={"observed"}, exclude_unset=True, exclude_none=True)
-    return {**written, **observed, "elapsed_ms": besides.elapsed_ms}
+    observed = None if besides.observed is None else Observed.from_json(besides.observed.model_dump())
+    return ProposedPlan(plan, observed, besides.elapsed_ms)
 
 
 def _unsound(plan: Plan) -> str | None:

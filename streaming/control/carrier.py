@@ -10,9 +10,10 @@ import structlog
 
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
+from assignor_core.proposed_plan import KeptPlan
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
-from streaming.control.records import ExecutionRecord, PlanRecord
+from streaming.control.records import ExecutionRecord
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable, LeaseExpired, LeaseLost, TableUnavailable
 
 log = structlog.get_logger()
@@ -27,7 +28,7 @@ class Carrier:
     def __init__(self, executor: Executor, journal: Journal) -> None:
         self._executor = executor
         self._journal = journal
-        self._active: tuple[ExecutionRecord, PlanRecord] | None = None
+        self._active: tuple[ExecutionRecord, KeptPlan] | None = None
 
     def tick(self, *, now_ms: int) -> ExecutionRecord | None:
         """One bounded step of the execution whose turn it is, which is returned; None where none is under way."""

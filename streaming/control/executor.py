@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from assignor_core.deciding.maintenance import may_act, next_opening
 from assignor_core.execution.accounting import bytes_moved, movements_done, remaining, what_was_made
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
@@ -28,12 +29,13 @@ from assignor_core.execution.reconcile import (
 )
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Plan
+from assignor_core.proposed_plan import KeptPlan
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
-from streaming.control.policies import limits, may_act, next_opening
+from streaming.control.policies import limits, maintenance_windows
 from streaming.control.pressure import LagPressure
-from streaming.control.records import ExecutionRecord, PlanRecord
+from streaming.control.records import ExecutionRecord
 from streaming.control.throttle import Throttle
 from streaming.errors import ClusterRequestFailed
 from streaming.settings import Settings
@@ -80,7 +82,7 @@ class Executor:
         self._abort_looks = 0
         self._last_progress_ms = 0
 
-    def begin(self, record: ExecutionRecord, approved: PlanRecord, *, now_ms: int) -> bool:
+    def begin(self, record: ExecutionRecord, approved: KeptPlan, *, now_ms: int) -> bool:
         """Check the approved plan against the live cluster and start it; False where it was refused."""
         plan_id = approved.plan.plan_id[:12]
         if now_ms > approved.expires_ms:
@@ -202,9 +204,10 @@ class Executor:
 
     def _closed(self, execution: Execution, now_ms: int) -> str | None:
         """Why the hour forbids anything new, or None. Whoever applies a plan by hand decides on the hour."""
-        if not execution.in_windows_only or may_act(self._settings, now_ms):
+        hours = maintenance_windows(self._settings)
+        if not execution.in_windows_only or may_act(hours, now_ms):
             return None
-        return f"no maintenance window is open: waits for {next_opening(self._settings, now_ms)}"
+        return f"no maintenance window is open: waits for {next_opening(hours, now_ms)}"
 
     def _pressure(self, execution: Execution, now_ms: int) -> str | None:
         """Why clients suffer, compared with the start of the execution or its resumption; None if they don't."""
@@ -243,7 +246,7 @@ def _given_up(execution: Execution, now_ms: int) -> str | None:
     return None
 
 
-def _misfit(approved: PlanRecord, live: LiveCluster) -> str | None:
+def _misfit(approved: KeptPlan, live: LiveCluster) -> str | None:
     """What of the live cluster speaks against carrying out this plan; None if nothing does."""
     misfits = approved.misfits(live)
     if misfits:

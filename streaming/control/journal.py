@@ -14,14 +14,17 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from assignor_core.deciding.trigger import Evaluation, SkewWindow, TriggerPolicy, TriggerState
+from assignor_core.deciding.step import Decision
+from assignor_core.deciding.trigger import TriggerState
 from assignor_core.execution.caution import Outcome
 from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, Figures
 from assignor_core.execution.life_cycle import Execution, begin
-from assignor_core.plan import plan_from_json
+from assignor_core.plan import Plan
+from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import REPORTED, Resource
 from streaming import tables
-from streaming.control.records import ExecutionRecord, PlanRecord
+from streaming.control.policies import trigger_policy
+from streaming.control.records import ExecutionRecord
 from streaming.errors import LeaseLost, UsageProblem
 from streaming.settings import Settings
 from streaming.views import executions as view
@@ -64,71 +67,64 @@ class Journal:
         rows = tables.read(self._root, "decision", where=pc.field("kafka_cluster") == self._cluster)
         return tables.newest(rows, "decided_at")
 
-    def write_decision(
-        self,
-        evaluation: Evaluation,
-        state: TriggerState,
-        policy: TriggerPolicy,
-        window: SkewWindow | None,
-        skew: Mapping[str, Any],
-        *,
-        plan_id: str | None,
-        now_ms: int,
-    ) -> None:
-        """One row per evaluation; evaluating the same window again writes nothing."""
-        window_end_ms = window.window_end_ms if window else 0
+    def write_decision(self, decision: Decision, state: TriggerState, skew: Mapping[str, Any], *, now_ms: int) -> None:
+        """One row per evaluation, with the state after it and the window's `skew` by resource.
+
+        Evaluating the same window again writes nothing.
+        """
+        evaluation, window = decision.evaluation, decision.window
+        trigger = trigger_policy(self._settings)
+        breached_ms = state.breached_since_ms
         row = {
-            "decision_id": decision_id(self._cluster, window_end_ms or now_ms),
+            "decision_id": decision_id(self._cluster, window.window_end_ms),
             "kafka_cluster": self._cluster,
             "decided_at": tables.utc(now_ms),
-            "window_end": tables.utc(window_end_ms) if window else None,
+            "window_end": tables.utc(window.window_end_ms),
             "verdict": evaluation.verdict.value,
             "reason": evaluation.reason.value,
             "detail": evaluation.detail,
             "resource": evaluation.resource,
             "max_over_mean": evaluation.max_over_mean,
-            "threshold_enter": policy.enter_ratio,
-            "threshold_exit": policy.exit_ratio,
-            "breached": state.breached_since_ms is not None,
-            "breach_started_at": tables.utc(state.breached_since_ms) if state.breached_since_ms is not None else None,
-            "completeness_ratio": window.completeness if window else None,
-            "brokers_expected": window.brokers_expected if window else None,
-            "brokers_reporting": window.brokers_reporting if window else None,
+            "threshold_enter": trigger.enter_ratio,
+            "threshold_exit": trigger.exit_ratio,
+            "breached": breached_ms is not None,
+            "breach_started_at": None if breached_ms is None else tables.utc(breached_ms),
+            "completeness_ratio": window.completeness,
+            "brokers_expected": window.brokers_expected,
+            "brokers_reporting": window.brokers_reporting,
             "cooldown_end_at": tables.utc(state.cooldown_end_ms) if state.cooldown_end_ms > now_ms else None,
             "mode": self._settings.control.mode,
-            "plan_id": plan_id,
+            "plan_id": decision.proposed.plan.plan_id if decision.proposed else None,
             "skew_json": json.dumps(skew, sort_keys=True),
             "state_json": json.dumps(asdict(state), sort_keys=True),
         }
-        self._append("decision", [row], f"decision:{self._cluster}", window_end_ms or now_ms)
+        self._append("decision", [row], f"decision:{self._cluster}", window.window_end_ms)
 
-    def write_plan(
-        self, plan: Mapping[str, Any], *, decision: str | None, window: tuple[int, int] | None, now_ms: int
-    ) -> None:
+    def write_plan(self, proposed: ProposedPlan, *, decision: str | None, now_ms: int) -> None:
         """The plan and its movements; the same plan made again is not written again."""
-        plan_id = plan["plan_id"]
-        movements = [_movement_row(plan_id, index, row, now_ms) for index, row in enumerate(plan["movements"])]
-        self._append("movement", movements, f"movement:{plan_id}", 0)
+        plan, span_ms = proposed.plan, proposed.window_span_ms
+        movements = [_movement_row(plan, index, now_ms) for index in range(len(plan.movements))]
+        self._append("movement", movements, f"movement:{plan.plan_id}", 0)
         row = {
-            "plan_id": plan_id,
+            "plan_id": plan.plan_id,
             "kafka_cluster": self._cluster,
             "created_at": tables.utc(now_ms),
             "expires_at": tables.utc(now_ms + self._settings.planner.plan_ttl_ms),
             "decision_id": decision,
             "mode": self._settings.control.mode,
-            "window_start": tables.utc(window[0]) if window else None,
-            "window_end": tables.utc(window[1]) if window else None,
-            "movement_count": len(movements),
-            "leader_movement_count": sum(movement["kind"] == "leader" for movement in movements),
-            "bytes_to_move": round(plan["bytes_to_move"]),
-            "planning_ms": round(plan["elapsed_ms"]),
+            "window_start": tables.utc(span_ms[0]) if span_ms else None,
+            "window_end": tables.utc(span_ms[1]) if span_ms else None,
+            "movement_count": len(plan.movements),
+            "leader_movement_count": sum(movement.kind == "leader" for movement in plan.movements),
+            "bytes_to_move": round(plan.bytes_to_move),
+            "planning_ms": round(proposed.elapsed_ms),
             **_skew_columns(plan),
-            "plan_json": json.dumps(plan, sort_keys=True),
+            "plan_json": json.dumps(proposed.to_json(), sort_keys=True),
         }
         # A plan that is made again later lives anew: its new row carries the new time of expiry.
-        self._append("plan", [row], f"plan:{plan_id}", now_ms)
+        self._append("plan", [row], f"plan:{plan.plan_id}", now_ms)
 
-    def plan(self, plan_id: str) -> PlanRecord:
+    def plan(self, plan_id: str) -> KeptPlan:
         """The plan with this id (or a beginning of it that is unique); raises UsageProblem."""
         if len(plan_id) < PLAN_ID_CHARACTERS_MIN:
             raise UsageProblem(f"plan {plan_id!r}: at least {PLAN_ID_CHARACTERS_MIN} characters of its id are needed")
@@ -142,35 +138,37 @@ class Journal:
             raise UsageProblem(f"plan {plan_id!r} {problem}; the newest are {known}")
         row = tables.newest(found, "created_at")
         assert row is not None
-        content = json.loads(row["plan_json"])
-        return PlanRecord(
-            plan_from_json(content), content, tables.to_ms(row["created_at"]), tables.to_ms(row["expires_at"])
-        )
+        proposed = ProposedPlan.from_json(json.loads(row["plan_json"]))
+        return KeptPlan(proposed, tables.to_ms(row["created_at"]), tables.to_ms(row["expires_at"]))
 
-    def approve(self, approved: PlanRecord, by: str, *, now_ms: int, in_windows_only: bool = False) -> Execution:
+    def approve(self, approved: KeptPlan, by: str, *, now_ms: int, in_windows_only: bool = False) -> Execution:
         """Ask for `approved` to be carried out, by whoever holds the lease, now or after a restart."""
         detail = f"plan {approved.plan.plan_id[:12]} approved by {by}"
         return self._begin(approved, Event.APPROVED, detail, now_ms, in_windows_only=in_windows_only)
 
-    def refuse(self, approved: PlanRecord, reason: str, *, now_ms: int) -> Execution:
+    def refuse(self, approved: KeptPlan, reason: str, *, now_ms: int) -> Execution:
         """Note that a plan is not carried out; in one row, as an approval not yet taken back would be begun."""
         return self._begin(approved, Event.REFUSED, reason, now_ms)
 
     def _begin(
-        self, approved: PlanRecord, event: Event, detail: str, now_ms: int, *, in_windows_only: bool | None = None
+        self, approved: KeptPlan, event: Event, detail: str, now_ms: int, *, in_windows_only: bool | None = None
     ) -> Execution:
         plan = approved.plan
         figures = Figures(
             movements_total=len(plan.movements),
-            bytes_total=round(approved.json["bytes_to_move"]),
+            bytes_total=round(plan.bytes_to_move),
             in_windows_only=in_windows_only,
-            before=_ratios(approved.json["skew_before"]),
-            predicted=_ratios(approved.json["skew_after"]),
+            before=_ratios(plan.skew_before),
+            predicted=_ratios(plan.skew_after),
         )
         execution_id = f"{plan.plan_id[:12]}-{uuid.uuid4().hex[:8]}"
         execution = begin(execution_id, plan.plan_id, EventRecord(event, 0, now_ms, detail, figures))
         self._append_event(execution, execution.last)
         return execution
+
+    def changed_ms(self, *, now_ms: int) -> int:
+        """When an execution last changed the cluster and ended; 0 where none did in the last 30 days."""
+        return view.changed_ms(self._root, self._cluster, now_ms=now_ms)
 
     def executions(self, *, now_ms: int) -> list[Execution]:
         """Executions with an event in the last 30 days, oldest first."""
@@ -236,31 +234,31 @@ def decision_id(cluster: str, window_end_ms: int) -> str:
     return f"{cluster}-{window_end_ms}"
 
 
-def _movement_row(plan_id: str, sequence: int, movement: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
-    moves = set(movement["old_replicas"]) != set(movement["new_replicas"])
+def _movement_row(plan: Plan, sequence: int, now_ms: int) -> dict[str, Any]:
+    movement = plan.movements[sequence]
     return {
-        "plan_id": plan_id,
+        "plan_id": plan.plan_id,
         "sequence": sequence,
         "created_at": tables.utc(now_ms),
-        "topic": movement["topic"],
-        "partition": movement["partition"],
-        "kind": "replica" if moves else "leader",
-        "old_replicas": list(movement["old_replicas"]),
-        "new_replicas": list(movement["new_replicas"]),
-        "bytes_to_move": round(movement["bytes_to_move"]),
-        "reason": movement["reason"],
+        "topic": movement.topic,
+        "partition": movement.partition,
+        "kind": movement.kind,
+        "old_replicas": list(movement.old_replicas),
+        "new_replicas": list(movement.new_replicas),
+        "bytes_to_move": round(movement.bytes_to_move),
+        "reason": movement.reason,
     }
 
 
 def _ratios(skew: Mapping[str, Any]) -> dict[Resource, float]:
-    """max/mean by resource of a plan's JSON, where it is known."""
+    """max/mean by resource of a plan, where it is known."""
     ratios = {resource: skew.get(resource, {}).get("max_over_mean") for resource in REPORTED}
     return {resource: ratio for resource, ratio in ratios.items() if ratio is not None}
 
 
-def _skew_columns(plan: Mapping[str, Any]) -> dict[str, float | None]:
+def _skew_columns(plan: Plan) -> dict[str, float | None]:
     return {
-        **view.ratio_columns(_ratios(plan["skew_before"]), "before"),
-        **view.ratio_columns(_ratios(plan["skew_after"]), "after"),
-        **{f"{resource}_lower_bound": plan["lower_bound"].get(resource) for resource in REPORTED},
+        **view.ratio_columns(_ratios(plan.skew_before), "before"),
+        **view.ratio_columns(_ratios(plan.skew_after), "after"),
+        **{f"{resource}_lower_bound": plan.lower_bound.get(resource) for resource in REPORTED},
     }

@@ -4,29 +4,31 @@ Loads are what the brokers measured, counts what the cluster's metadata says; no
 """
 
 from collections import Counter
+from collections.abc import Mapping
 
+from assignor_core.deciding.observation import brokers_counted
+from assignor_core.deciding.windows import ClosedWindow, resource_capacities
 from assignor_core.live import LiveCluster
+from assignor_core.model import Capacity
 from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import skew_of
-from streaming.control.deciding import brokers_counted
-from streaming.control.windows import ClosedWindow
-from streaming.settings import Settings
-from streaming.views.broker_windows import capacities
 
 
-def measured_skew(windows: tuple[ClosedWindow, ...], live: LiveCluster, settings: Settings) -> dict[Resource, float]:
+def measured_skew(
+    windows: tuple[ClosedWindow, ...], live: LiveCluster, capacities: Mapping[int, Capacity], drained: frozenset[int]
+) -> dict[Resource, float]:
     """max/mean by resource over the mean of `windows`, and of leaders and replicas now; those not known are absent.
 
     Brokers that are gone or must end empty don't count, as in the plan.
     """
-    counted = brokers_counted(live, settings)
+    counted = brokers_counted(live, drained)
     loads = {resource: _means(windows, resource, counted) for resource in MEASURED}
     leading = Counter(partition.leader for partition in live.partitions.values())
     holding = Counter(broker for partition in live.partitions.values() for broker in partition.replicas)
     loads[Resource.LEADERS] = {broker: float(leading[broker]) for broker in counted}
     loads[Resource.REPLICAS] = {broker: float(holding[broker]) for broker in counted}
     return {
-        resource: skew_of(values, capacities(settings, resource, values)).max_over_mean
+        resource: skew_of(values, resource_capacities(capacities, resource, values)).max_over_mean
         for resource, values in loads.items()
         if values
     }

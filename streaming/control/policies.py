@@ -3,10 +3,13 @@
 import re
 from collections.abc import Iterable
 
-from assignor_core.deciding.maintenance import MaintenanceWindow, next_window, open_window, window_of
+from assignor_core.deciding.maintenance import MaintenanceWindow, window_of
+from assignor_core.deciding.observation import DecisionPolicy, Mode
 from assignor_core.deciding.trigger import TriggerPolicy
 from assignor_core.execution.reconcile import Limits
+from assignor_core.model import Capacity
 from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.resources import Resource
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
 
@@ -31,16 +34,25 @@ def trigger_policy(settings: Settings) -> TriggerPolicy:
     )
 
 
-def may_act(settings: Settings, now_ms: int) -> bool:
-    """Whether mode apply may change the cluster now: inside a maintenance window, or where there is none."""
-    windows = maintenance_windows(settings)
-    return not windows or open_window(windows, now_ms) is not None
+def decision_policy(settings: Settings, topics: Iterable[str]) -> DecisionPolicy:
+    """All that a decision on a cluster with these topics depends on."""
+    return DecisionPolicy(
+        trigger=trigger_policy(settings),
+        mode=Mode(settings.control.mode),
+        maintenance=maintenance_windows(settings),
+        resources=tuple(Resource(name) for name in settings.trigger.resources),
+        capacities=capacities_of(settings),
+        planner=planner_policy(settings, topics),
+        planner_windows=settings.planner.windows,
+    )
 
 
-def next_opening(settings: Settings, now_ms: int) -> str:
-    """The maintenance window that begins next and how long until then, in words; there must be one."""
-    window, opens_ms = next_window(maintenance_windows(settings), now_ms)
-    return f"maintenance window {window.text}, which opens in {(opens_ms - now_ms) / 3_600_000:.1f} h"
+def capacities_of(settings: Settings) -> dict[int, Capacity]:
+    """Capacities of brokers, as far as the settings give any."""
+    return {
+        broker: Capacity(given.bytes_in_per_sec, given.bytes_out_per_sec, given.disk_bytes)
+        for broker, given in settings.planner.capacities.items()
+    }
 
 
 def maintenance_windows(settings: Settings) -> tuple[MaintenanceWindow, ...]:

@@ -5,10 +5,11 @@ from types import MappingProxyType
 import numpy as np
 
 from assignor_core.deciding.simulation import Trace
+from assignor_core.deciding.windows import resource_capacities
 from assignor_core.load import Floats
+from streaming.control.policies import capacities_of
 from streaming.control.windows import recorded_windows
 from streaming.settings import Settings
-from streaming.views.broker_windows import capacities
 
 
 def recorded_trace(settings: Settings, *, since_ms: int) -> Trace:
@@ -19,7 +20,7 @@ def recorded_trace(settings: Settings, *, since_ms: int) -> Trace:
     for resource in settings.trigger.resources:
         known = [window.values(resource) for window in windows]
         values = np.array([[row.get(broker, np.nan) for broker in brokers] for row in known], dtype=np.float64)
-        given = capacities(settings, resource, brokers)
+        given = resource_capacities(capacities_of(settings), resource, brokers)
         if given:
             sizes = np.array([given[broker] for broker in brokers])
             values = values / (sizes / sizes.mean())

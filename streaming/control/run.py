@@ -17,9 +17,11 @@ from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import TRIED_AGAIN, Carrier
 from streaming.control.deciding import Decider
 from streaming.control.executor import Executor
+from streaming.control.intents import drained_brokers
 from streaming.control.journal import Journal
 from streaming.control.lease import Lease
 from streaming.control.measuring import measured_skew
+from streaming.control.policies import capacities_of
 from streaming.control.records import ExecutionRecord
 from streaming.control.windows import closed_windows
 from streaming.errors import LeaseLost
@@ -152,7 +154,9 @@ class ControlLoop:
                 log.warning("result_not_measured", execution_id=record.execution.execution_id)
                 self._unmeasured = None
             return
-        found = measured_skew(windows, self._cluster.describe(), self._settings)
+        found = measured_skew(
+            windows, self._cluster.describe(), capacities_of(self._settings), drained_brokers(self._settings)
+        )
         self._journal.write_measured(record, found, now_ms=now_ms)
         log.info("measured", execution_id=record.execution.execution_id, detail=record.execution.last.detail)
         self._unmeasured = None

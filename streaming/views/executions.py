@@ -55,6 +55,13 @@ def read_open_executions(root: str, kafka_cluster: str, *, now_ms: int) -> list[
     return sorted((row for row in executions if not row.ended), key=lambda row: row.waiting)
 
 
+def changed_ms(root: str, kafka_cluster: str, *, now_ms: int) -> int:
+    """When an execution last ended after which replicas or leaders may lie elsewhere; 0 where none did in 30 days."""
+    where = _recent(kafka_cluster, now_ms) & pc.field("event").isin([Event.DONE.value, Event.ABORTED.value])
+    rows = tables.read(root, "execution", columns=["event_time"], where=where)
+    return max((tables.to_ms(row["event_time"]) for row in rows), default=0)
+
+
 def read_execution(root: str, execution_id: str) -> Execution:
     """One that was there before, as it is now; raises TableUnavailable where there is nothing of it any more."""
     executions = folded(tables.read(root, "execution", where=pc.field("execution_id") == execution_id))

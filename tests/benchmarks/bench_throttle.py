@@ -25,7 +25,8 @@ from typing import Any
 import httpx
 from confluent_kafka import Producer
 
-from assignor_core.plan import Movement, Plan, plan_to_json
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.throttles import FOLLOWER_RATE
 from streaming import tables
 from streaming.cluster.admin import Cluster
@@ -141,9 +142,9 @@ def write_load(settings: Settings, rate: float) -> None:
 
 def approve(journal: Journal, topic: str, size: int) -> tuple[ExecutionRecord, Plan]:
     """A plan that moves two partitions of `size` bytes from broker 1 to the receiver."""
-    plan = Plan("bench", tuple(Movement(topic, index, (1, 2), (RECEIVER, 2), float(size)) for index in (0, 1)))
-    content = {**plan_to_json(plan), "skew_before": SKEW, "skew_after": SKEW, "elapsed_ms": 0.0}
-    journal.write_plan(content, decision=None, window=None, now_ms=_now_ms())
+    moves = tuple(Movement(topic, index, (1, 2), (RECEIVER, 2), float(size)) for index in (0, 1))
+    plan = Plan("bench", moves, SKEW, SKEW)
+    journal.write_plan(ProposedPlan(plan), decision=None, now_ms=_now_ms())
     return ExecutionRecord(journal.approve(journal.plan(plan.plan_id), "bench", now_ms=_now_ms())), plan
 
 

@@ -23,8 +23,9 @@ from typing import Any
 from confluent_kafka import Producer
 from kafka.structs import TopicPartition
 
-from assignor_core import PlannerPolicy, cluster_from_json, plan_to_json, propose
+from assignor_core import PlannerPolicy, cluster_from_json, propose
 from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import ProposedPlan
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client, consumer
 from streaming.control.journal import Journal
@@ -223,7 +224,7 @@ class Run:
         planned = propose(cluster_from_json(model), PlannerPolicy())
         self.plan = Plan("chaos", tuple(moves)) if self.goal else planned
         journal = Journal(self.settings)
-        journal.write_plan({**plan_to_json(self.plan), "elapsed_ms": 0.0}, decision=None, window=None, now_ms=_now_ms())
+        journal.write_plan(ProposedPlan(self.plan), decision=None, now_ms=_now_ms())
         return ExecutionRecord(journal.approve(journal.plan(self.plan.plan_id), "chaos", now_ms=_now_ms()))
 
     def _send(self) -> None:

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from assignor_core.live import PartitionKey
-from assignor_core.plan import Movement, Plan, plan_to_json
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.simulated_cluster import (
     ClientErrors,
     Fate,
@@ -16,7 +17,7 @@ from assignor_core.simulated_cluster import (
 )
 from assignor_core.throttles import ThrottledReplicas
 from streaming.control.journal import Journal
-from streaming.control.records import ExecutionRecord, PlanRecord
+from streaming.control.records import ExecutionRecord
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 
 NOON_MS = int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1000
@@ -75,11 +76,10 @@ class NotedCluster(SimulatedClient):
             self.cluster.advance(1_000)
 
 
-def plan(journal: Journal, partition: int, *, now_ms: int = NOON_MS) -> PlanRecord:
+def plan(journal: Journal, partition: int, *, now_ms: int = NOON_MS) -> KeptPlan:
     """To move one partition from broker 1 to 2."""
-    made = Plan("c", (Movement("t", partition, (1,), (2,), 5.0),))
-    content = {**plan_to_json(made), "skew_before": SKEW, "skew_after": SKEW, "elapsed_ms": 1.0}
-    journal.write_plan(content, decision=None, window=None, now_ms=now_ms)
+    made = Plan("c", (Movement("t", partition, (1,), (2,), 5.0),), SKEW, SKEW)
+    journal.write_plan(ProposedPlan(made, elapsed_ms=1.0), decision=None, now_ms=now_ms)
     return journal.plan(made.plan_id)
 
 

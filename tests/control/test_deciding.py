@@ -12,17 +12,22 @@ from typing import Any
 
 import pytest
 
+from assignor_core.deciding.observation import brokers_counted
 from assignor_core.errors import InputError
+from assignor_core.execution.events import Event
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
+from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.commands.plan import plan as plan_command
 from streaming.commands.plan import plan_on
-from streaming.control.deciding import Decider, Proposal, brokers_counted, propose_now
-from streaming.control.intents import Intent, say
+from streaming.control.deciding import Decider
+from streaming.control.intents import Intent, drained_brokers, say
 from streaming.control.journal import Journal
 from streaming.control.measuring import measured_skew
+from streaming.control.planning import propose_live
 from streaming.control.policies import relief_policy
+from streaming.control.records import ExecutionRecord
 from streaming.control.windows import closed_windows
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
@@ -89,7 +94,7 @@ def with_planner(settings: Settings, **planner: Any) -> Settings:
     return Settings.model_validate({**settings.model_dump(), "planner": settings.model_dump()["planner"] | planner})
 
 
-def decide(settings: Settings, cluster: DescribedCluster, now_ms: int, **given: Any) -> Proposal | None:
+def decide(settings: Settings, cluster: DescribedCluster, now_ms: int, **given: Any) -> ProposedPlan | None:
     """One evaluation by a control that has just started, on windows that end now."""
     write_windows(settings, cluster.live, end_ms=now_ms, **given)
     return Decider(cluster, Journal(settings), settings).tick(now_ms=now_ms)
@@ -126,7 +131,7 @@ def test_a_person_gets_the_plan_that_control_would_make_unless_options_say_other
         with plan_command.make_context("plan", list(options)) as context:
             return plan_on(cluster, own, context.params, now_ms=NOON_MS)
 
-    ours = propose_now(cluster, cluster.live, own, now_ms=NOON_MS)
+    ours = propose_live(cluster, cluster.live, own, now_ms=NOON_MS)
     assert len(ours.plan.movements) == 1
     assert asked()["plan_id"] == ours.plan.plan_id
     assert len(asked("--max-movements", "2")["movements"]) == 2
@@ -161,7 +166,7 @@ def test_a_plan_waits_for_the_maintenance_window_and_is_then_carried_out(setting
     )
     assert Journal(own).plan(made["plan_id"]).expires_ms == NOON_MS + 11 * 3_600_000
     # Once only.
-    assert decide(own, cluster, NOON_MS + 10 * 3_600_000 + WINDOW_MS) is None
+    assert decide(own, cluster, NOON_MS + 10 * 3_600_000 + 3 * WINDOW_MS) is None
     assert last(own)["reason"] == "cooldown"
 
 
@@ -224,7 +229,7 @@ def test_replicas_of_a_failed_broker_are_made_anew_after_the_grace_time(settings
     assert decide(settings, cluster, NOON_MS) is None
     assert (last(settings)["reason"], last(settings)["breached"]) == ("incomplete", True)
     assert last(settings)["detail"] == "broker 4 has been away for 0 s: it may come back"
-    proposal = decide(settings, cluster, NOON_MS + 31 * MINUTE_MS)
+    proposal = after_the_grace_time(settings, cluster, since_ms=NOON_MS)
     assert proposal is not None
     assert last(settings)["reason"] == "broker_failed"
     assert last(settings)["detail"] == "away for longer than 30 min: broker 4 (31 min)"
@@ -237,14 +242,21 @@ def test_replicas_of_a_failed_broker_are_made_anew_after_the_grace_time(settings
         assert 4 not in row.new_replicas
 
 
+def after_the_grace_time(settings: Settings, cluster: DescribedCluster, *, since_ms: int) -> ProposedPlan | None:
+    """What is proposed after 31 minutes in which control has evaluated without a gap."""
+    ends = (*range(since_ms + 100_000, since_ms + 1_800_000, 100_000), since_ms + 1_790_000)
+    assert all(decide(settings, cluster, end_ms, windows=1) is None for end_ms in ends)
+    return decide(settings, cluster, since_ms + 31 * MINUTE_MS)
+
+
 def after_brokers_failed(settings: Settings, *brokers: int) -> tuple[Settings, str]:
     """A plan that replaces these brokers waits for ten in the evening; its id."""
     own = with_control(settings, maintenance_windows=["Mon-Fri 22:00-23:00"])
     cluster = skewed()
     for broker in brokers:
         without(cluster, broker)
-    for now_ms in (NOON_MS, NOON_MS + 31 * MINUTE_MS):
-        assert decide(own, cluster, now_ms) is None
+    assert decide(own, cluster, NOON_MS) is None
+    assert after_the_grace_time(own, cluster, since_ms=NOON_MS) is None
     assert last(own)["reason"] == "maintenance_window"
     return own, last(own)["plan_id"]
 
@@ -279,7 +291,8 @@ def test_of_two_failed_brokers_one_comes_back_and_the_other_is_planned_for_anew(
     own, waiting = after_brokers_failed(settings, 3, 4)
     cluster = skewed()
     without(cluster, 4)
-    found = decide(own, cluster, EVENING_MS)
+    assert decide(own, cluster, EVENING_MS) is None  # nobody knows whether it was away all the time
+    found = after_the_grace_time(own, cluster, since_ms=EVENING_MS)
     assert found is not None
     assert found.plan.plan_id != waiting
     assert last(own)["reason"] == "broker_failed"
@@ -302,14 +315,15 @@ def test_a_broker_that_is_drained_gets_nothing_and_does_not_count_as_skew(settin
     say(settings, 4, Intent.DRAIN, now_ms=now_ms)
     assert decide(settings, cluster, now_ms + 5 * MINUTE_MS) is None
     assert last(settings)["reason"] == "balanced"
-    assert brokers_counted(cluster.live, settings) == {1, 2, 3}
+    drained = drained_brokers(settings)
+    assert brokers_counted(cluster.live, drained) == {1, 2, 3}
     windows = closed_windows(settings, now_ms=now_ms + 5 * MINUTE_MS)
     # Three partitions at each of the two replicas; broker 4 is empty, and doesn't count.
-    measured = measured_skew(windows, cluster.live, settings)
+    measured = measured_skew(windows, cluster.live, {}, drained)
     assert {name: measured[name] for name in ("bytes_in", "leaders", "replicas")} == pytest.approx(
         {"bytes_in": 1.0, "leaders": 1.0, "replicas": 1.0}
     )
-    plan = propose_now(cluster, cluster.live, settings, now_ms=now_ms + 5 * MINUTE_MS).plan
+    plan = propose_live(cluster, cluster.live, settings, now_ms=now_ms + 5 * MINUTE_MS).plan
     assert all(4 not in row.new_replicas for row in plan.movements)
     say(settings, 4, Intent.USE, now_ms=now_ms + 6 * MINUTE_MS)
     assert decide(settings, cluster, now_ms + 10 * MINUTE_MS) is not None
@@ -337,7 +351,7 @@ def test_draining_moves_everything_off_and_nothing_else(settings: Settings) -> N
     cluster.live = replace(cluster.live, partitions={**cluster.live.partitions, **internal})
     write_windows(settings, cluster.live, end_ms=NOON_MS)
     policy = relief_policy(frozenset({3}), drain=True)
-    plan = propose_now(cluster, cluster.live, settings, now_ms=NOON_MS, policy=policy).plan
+    plan = propose_live(cluster, cluster.live, settings, now_ms=NOON_MS, policy=policy).plan
     held = {key for key, row in cluster.live.partitions.items() if 3 in row.replicas}
     assert {(row.topic, row.partition) for row in plan.movements} == held
     assert all(3 not in row.new_replicas for row in plan.movements)
@@ -383,3 +397,96 @@ def test_other_lag_is_no_reason_to_hurry(settings: Settings, key: tuple[str, int
 def test_an_unknown_plan_is_named(settings: Settings) -> None:
     with pytest.raises(UsageProblem, match="is unknown"):
         Journal(settings).plan("000000")
+
+
+def executed(settings: Settings, plan_id: str, *, end_ms: int) -> None:
+    """An execution of that plan, which ended then."""
+    journal = Journal(settings)
+    record = ExecutionRecord(journal.approve(journal.plan(plan_id), "a test", now_ms=end_ms - 1_000))
+    journal.write_event(record, Event.STARTED, "", now_ms=end_ms - 1_000, throttled_brokers=())
+    journal.write_event(record, Event.DONE, "", now_ms=end_ms, throttled_brokers=())
+
+
+def test_what_an_execution_mended_makes_no_second_plan(settings: Settings) -> None:
+    """A breach outlives the execution that mended it; windows from before and during it show the old load."""
+    first = decide(settings, crowded(), NOON_MS)
+    assert first is not None
+    executed(settings, first.plan.plan_id, end_ms=NOON_MS + 65_000)
+    still = crowded()
+    # The cooldown of a minute is over. The newest window was half over when the execution ended, its load is the old.
+    assert decide(settings, still, NOON_MS + 70_000) is None
+    assert (last(settings)["reason"], last(settings)["breached"]) == ("not_enough_windows", True)
+    # The load of after is between the thresholds: still skewed for alerts, and no reason for a plan.
+    even = skewed()
+    for end_ms in range(NOON_MS + 80_000, NOON_MS + 130_000, WINDOW_MS):
+        assert decide(settings, even, end_ms, windows=1) is None
+        assert last(settings)["reason"] == "balanced"
+    # A skew of after that lasts is mended as ever, on its own windows.
+    assert decide(settings, still, NOON_MS + 130_000, windows=1) is None
+    again = decide(settings, still, NOON_MS + 140_000, windows=1)
+    assert again is not None
+    assert again.window_span_ms is not None
+    assert again.window_span_ms[0] >= NOON_MS + 70_000
+
+
+def read_by_consumers(settings: Settings, *, end_ms: int, catching_up: bool) -> DescribedCluster:
+    """Windows in which broker 1 sends most of what is read; a group's lag there falls, or stays as it is."""
+    cluster = DescribedCluster(
+        LiveCluster(
+            "c",
+            {1: "a", 2: "b", 3: "c"},
+            {("t", number): LivePartition((number + 1,), number + 1, (number + 1,)) for number in range(3)}
+            | {("t", 3): LivePartition((1,), 1, (1,))},
+        )
+    )
+    for index in range(3):
+        start_ms = end_ms - (3 - index) * WINDOW_MS
+        audit = {
+            "kafka_cluster": settings.kafka.cluster_name, "window_start": tables.utc(start_ms),
+            "window_end": tables.utc(start_ms + WINDOW_MS), "covered_ms": WINDOW_MS, "sample_count": 5,
+            "first_event_time_ms": start_ms, "last_event_time_ms": start_ms + WINDOW_MS - 1, "is_final": True,
+            "updated_at": tables.utc(start_ms), "batch_id": 0, "query_id": "q",
+        }  # fmt: skip
+        sent = {1: 8e6, 2: 2e6, 3: 2e6}
+        brokers = [
+            {**audit, "broker": broker, "bytes_in_per_sec": 1e6, "bytes_out_per_sec": rate}
+            for broker, rate in sent.items()
+        ]
+        partitions = [
+            {**audit, "broker": row.leader, "topic": key[0], "partition": key[1], "role": "leader",
+             "bytes_in_per_sec": 1e6, "bytes_out_per_sec": sent[row.leader] / (2 if row.leader == 1 else 1),
+             "messages_in_per_sec": 1_000.0, "size_bytes": 1_000}
+            for key, row in cluster.live.partitions.items()
+        ]  # fmt: skip
+        fallen = 60_000 if catching_up else 0
+        lag = {
+            **audit, "group_id": "billing", "topic": "t", "partition": 3, "group_state": "Stable",
+            "log_end_offset_first": 900_000 + 10_000 * index, "log_end_offset": 909_999 + 10_000 * index,
+            "committed_offset_first": 500_000 + (10_000 + fallen) * index,
+            "committed_offset": 509_999 + (10_000 + fallen) * index + fallen,
+            "lag_records": 400_000 - fallen * (index + 1),
+        }  # fmt: skip
+        for name, rows in (("broker_load", brokers), ("partition_load", partitions), ("group_lag", [lag])):
+            tables.append(settings.storage.tables, name, rows, transaction_id="read", transaction_version=start_ms)
+    return cluster
+
+
+def test_consumers_that_catch_up_are_no_lasting_load(settings: Settings) -> None:
+    content = settings.model_dump()
+    content["trigger"]["resources"] = ["bytes_in", "bytes_out"]
+    own = Settings.model_validate(content)
+    cluster = read_by_consumers(own, end_ms=NOON_MS, catching_up=True)
+    assert Decider(cluster, Journal(own), own).tick(now_ms=NOON_MS) is None
+    assert (last(own)["verdict"], last(own)["reason"], last(own)["resource"]) == ("hold", "catching_up", "bytes_out")
+    # 6,000 records of 1,000 bytes a second beyond what is produced: without them the three send 2 MB/s each.
+    assert last(own)["detail"].endswith("6.0 MB/s of that is read by consumers that catch up")
+    assert last(own)["breached"]
+
+
+def test_what_consumers_read_for_good_is_a_load(settings: Settings) -> None:
+    content = settings.model_dump()
+    content["trigger"]["resources"] = ["bytes_in", "bytes_out"]
+    own = Settings.model_validate(content)
+    cluster = read_by_consumers(own, end_ms=NOON_MS, catching_up=False)
+    assert Decider(cluster, Journal(own), own).tick(now_ms=NOON_MS) is not None
+    assert (last(own)["reason"], last(own)["resource"]) == ("skewed", "bytes_out")

@@ -8,7 +8,8 @@ from deltalake import DeltaTable
 
 from assignor_core.execution.caution import Outcome
 from assignor_core.execution.events import Event
-from assignor_core.plan import Movement, Plan, plan_to_json
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
 from streaming import tables
 from streaming.commands.status import read_status
@@ -36,8 +37,7 @@ def approved(journal: Journal, *, in_windows_only: bool = False) -> ExecutionRec
         {name: {"max_over_mean": ratio} for name, ratio in BEFORE.items()},
         {name: {"max_over_mean": ratio} for name, ratio in AFTER.items()},
     )
-    content = {**plan_to_json(plan), "elapsed_ms": 0.0}
-    journal.write_plan(content, decision=None, window=None, now_ms=1_000)
+    journal.write_plan(ProposedPlan(plan), decision=None, now_ms=1_000)
     return ExecutionRecord(
         journal.approve(journal.plan(plan.plan_id), "a test", now_ms=1_000, in_windows_only=in_windows_only)
     )
@@ -61,7 +61,7 @@ def test_the_newest_plans_are_named_first(settings: Settings) -> None:
     journal, ids = Journal(settings), []
     for number in range(7):
         plan = Plan("c", (Movement("t", number, (1,), (2,), 5.0),))
-        journal.write_plan({**plan_to_json(plan), "elapsed_ms": 0.0}, decision=None, window=None, now_ms=number)
+        journal.write_plan(ProposedPlan(plan), decision=None, now_ms=number)
         ids.append(plan.plan_id[:12])
     with pytest.raises(UsageProblem) as caught:
         journal.plan("no-such-plan")

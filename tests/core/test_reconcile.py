@@ -9,14 +9,13 @@ from assignor_core.execution.reconcile import (
     Step,
     Submit,
     Wait,
-    changes_since,
     differences,
     next_step,
-    observed,
     progress_of,
 )
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import Observed, changes_since
 
 LIMITS = Limits(movements_in_flight_max=2, movements_per_broker_max=1, deadline_ms=1000)
 
@@ -148,7 +147,7 @@ def test_what_differs_from_the_approved_plan_is_named() -> None:
 
 def test_what_a_plan_rests_on_besides_its_replicas_is_compared_too() -> None:
     wanted = plan(((1, 2), (3, 2)), ((2, 1), (3, 1)))
-    seen = observed(wanted, cluster(at(1, 2), at(2, 1)))
+    seen = Observed.of(wanted, cluster(at(1, 2), at(2, 1)))
     assert changes_since(seen, wanted, cluster(at(1, 2), at(2, 1))) == ()
     assert changes_since(seen, wanted, cluster(at(1, 2, leader=2), at(2, 1), at(1))) == (
         "t-0 is led by broker 2, by broker 1 when planned",
@@ -162,15 +161,17 @@ def test_what_a_plan_rests_on_besides_its_replicas_is_compared_too() -> None:
 def test_a_plan_to_replace_a_broker_no_longer_fits_once_that_is_back() -> None:
     replacing = plan(((1, 4), (1, 2)), ((2, 4), (4, 2)))
     away, back = (cluster(at(1, 4), at(2, 4), brokers=brokers) for brokers in ((1, 2, 3), (1, 2, 3, 4)))
-    seen = observed(replacing, away)
-    assert seen["brokers_missing"] == [4]
+    seen = Observed.of(replacing, away)
+    assert seen.brokers_missing == {4}
     assert changes_since(seen, replacing, away) == ()
     assert changes_since(seen, replacing, back) == ("broker 4 is alive, was away when planned",)
-    assert observed(replacing, back)["brokers_missing"] == []
-    del seen["brokers_missing"]  # as an earlier version has written it
-    assert changes_since(seen, replacing, back) == ()
+    assert Observed.of(replacing, back).brokers_missing == frozenset()
+    written = seen.to_json()
+    assert Observed.from_json(written) == seen
+    del written["brokers_missing"]  # as an earlier version has written it
+    assert changes_since(Observed.from_json(written), replacing, back) == ()
     reordered = plan(((2, 4), (4, 2)))
-    assert observed(reordered, away)["brokers_missing"] == []  # takes nothing from it
+    assert Observed.of(reordered, away).brokers_missing == frozenset()  # takes nothing from it
 
 
 def test_a_plan_that_only_replaces_lost_replicas_does_not_wait_for_them() -> None:

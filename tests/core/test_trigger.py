@@ -2,7 +2,7 @@
 
 import doctest
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -59,7 +59,8 @@ def test_between_the_thresholds_the_state_stays_as_it_was() -> None:
     assert breached.breached_since_ms == 10
     still, found = step(POLICY, breached, windows(1.4, 1.4, 1.2), now_ms=40)
     assert still.breached_since_ms == 10
-    assert found.verdict is Verdict.PLAN
+    assert (found.verdict, found.reason) == (Verdict.HOLD, Reason.BALANCED)  # a breach starts no plan by itself
+    assert found.detail.endswith("it counts as skewed until it is below 1.15")
     ended, found = step(POLICY, still, windows(1.4, 1.2, 1.1), now_ms=50)
     assert ended.breached_since_ms is None
     assert found.reason is Reason.BALANCED
@@ -83,13 +84,57 @@ def test_after_a_plan_comes_a_cooldown() -> None:
     assert reason_of(1.5, 1.5, 1.5, state=state, now_ms=130) is Reason.SKEWED
 
 
+def long(*ratios: float) -> tuple[SkewWindow, ...]:
+    """The same windows with a length: each begins where the one before it ends."""
+    return tuple(replace(window, length_ms=10) for window in windows(*ratios))
+
+
+def test_after_a_move_only_windows_that_began_later_make_a_plan() -> None:
+    state, found = step(POLICY, TriggerState(), long(1.5, 1.5), now_ms=20)
+    assert found.verdict is Verdict.PLAN
+    moved = Surroundings(changed_ms=25)
+    for ratios, reason in (
+        ((1.5, 1.5, 1.5), Reason.NOT_ENOUGH_WINDOWS),  # the third one was half over when the move ended
+        ((1.5, 1.5, 1.5, 1.5), Reason.NOT_ENOUGH_WINDOWS),  # the first of the new load
+        ((1.5, 1.5, 1.5, 1.5, 1.19), Reason.BALANCED),
+        ((1.5, 1.5, 1.5, 1.5, 1.19, 1.19), Reason.BALANCED),
+    ):
+        state, found = step(POLICY, state, long(*ratios), moved, now_ms=10 * len(ratios))
+        assert (found.verdict, found.reason) == (Verdict.HOLD, reason), ratios
+        assert state.breached_since_ms == 10  # alerts show it until it is below exit_ratio
+    _, found = step(POLICY, state, long(1.5, 1.5, 1.5, 1.5, 1.5), moved, now_ms=50)
+    assert (found.verdict, found.reason) == (Verdict.PLAN, Reason.SKEWED)
+
+
+def test_a_reassignment_by_anybody_counts_as_a_move() -> None:
+    state, found = step(POLICY, TriggerState(), long(1.5, 1.5), Surroundings(reassigning_count=1), now_ms=25)
+    assert found.reason is Reason.IN_PROGRESS
+    state, found = step(POLICY, state, long(1.5, 1.5, 1.5), now_ms=30)
+    assert (found.verdict, found.reason) == (Verdict.HOLD, Reason.NOT_ENOUGH_WINDOWS)
+    assert found.detail.startswith("no window has begun since replicas were moved")
+    state, found = step(POLICY, state, long(1.5, 1.5, 1.5, 1.5, 1.5), now_ms=50)
+    assert found.verdict is Verdict.PLAN
+
+
+@given(st.lists(st.floats(1.0, 3.0), min_size=1, max_size=12), st.integers(0, 12), st.booleans(), st.integers(1, 3))
+def test_no_plan_rests_on_windows_from_before_a_move(
+    ratios: list[float], moved_after: int, breached: bool, hot: int
+) -> None:
+    start = TriggerState(10, "bytes_in", 1) if breached else TriggerState()
+    around = Surroundings(changed_ms=10 * moved_after, behind={hot: "billing"})
+    _, found = step(POLICY, start, long(*ratios), around, now_ms=10 * len(ratios))
+    if found.verdict is Verdict.PLAN:
+        newest = ratios[max(moved_after, len(ratios) - 3) :]
+        assert sum(ratio > POLICY.enter_ratio for ratio in newest) >= 2
+
+
 @given(st.lists(st.floats(1.16, 1.29), min_size=1, max_size=30))
 def test_load_between_the_thresholds_never_changes_the_state(ratios: list[float]) -> None:
     for start in (TriggerState(), TriggerState(breached_since_ms=1, breached_resource="bytes_in", breached_broker=1)):
         state = start
         for end in range(1, len(ratios) + 1):
             state, _ = step(POLICY, state, windows(*ratios[:end]), now_ms=400)
-        assert state == start
+        assert replace(state, evaluated_ms=0) == start
 
 
 @given(st.lists(st.floats(1.0, 3.0), min_size=1, max_size=12), st.integers(0, 3), st.integers(0, 500))
@@ -167,6 +212,19 @@ def test_a_broker_that_comes_back_in_time_starts_anew() -> None:
         state, found = step(policy, state, windows(1.0), around, now_ms=now_ms)
         assert found.reason is Reason.BALANCED
     assert state.missing_since_ms == ((4, 1_070),)
+
+
+def test_time_without_evaluations_does_not_count_as_time_away() -> None:
+    policy, gone = TriggerPolicy(broker_failure_grace_ms=1_800_000), Surroundings(missing_brokers=frozenset({4}))
+    state, _ = step(policy, TriggerState(), windows(1.0), gone, now_ms=60_000)
+    # Control stood still for two hours; broker 4 is just being restarted, again.
+    state, found = step(policy, state, windows(1.0), gone, now_ms=7_260_000)
+    assert state.missing_since_ms == ((4, 7_260_000),)
+    assert found.reason is not Reason.BROKER_FAILED
+    for now_ms in range(7_320_000, 9_060_001, 60_000):
+        newest = (replace(windows(1.0)[0], window_end_ms=now_ms),)
+        state, found = step(policy, state, newest, gone, now_ms=now_ms)
+    assert found.reason is Reason.BROKER_FAILED
 
 
 def test_while_a_broker_may_come_back_skew_is_no_reason_to_plan() -> None:

@@ -50,13 +50,19 @@ def test_a_naive_threshold_flaps_on_the_same_week() -> None:
 
 
 def test_a_plan_for_a_burst_is_a_false_trigger_and_is_taken_back() -> None:
-    even, burst = (1.0, 1.0, 1.0), (3.0, 1.0, 1.0)
+    even, burst = (1.0, 1.0, 1.0), (4.0, 1.0, 1.0)
     report = simulate(trace(even, burst, burst, *[even] * 40), QUICK)
     # Found in the second window of the burst; carried out, broker 1 has too little: what was moved comes back.
     assert (report.triggers, report.false_triggers, report.reversals) == (2, 1, 1)
-    # 3 of 5 on broker 1 is 4/15 of the load too much; then it has 5/9 and the others 5/3 each: 1/7 of 35/9 and so on.
-    taken, left = 3 / 5 - 1 / 3, (5 / 9) / (5 / 9 + 2 * 5 / 3)
+    # 4 of 6 on broker 1 is 1/3 of the load too much; then it has 1/2 and the others 2 each: 1/9, which is 2/9 too few.
+    taken, left = 4 / 6 - 1 / 3, (1 / 2) / (1 / 2 + 2 * 2)
     assert report.load_moved == pytest.approx(taken + (1 / 3 - left))
+
+
+def test_what_a_plan_leaves_between_the_thresholds_is_no_reason_for_another() -> None:
+    even, burst = (1.0, 1.0, 1.0), (3.0, 1.0, 1.0)
+    # The plan for the burst leaves brokers 2 and 3 at 1.286 of the mean: above exit_ratio, below enter_ratio.
+    assert simulate(trace(even, burst, burst, *[even] * 40), QUICK).triggers == 1
 
 
 def test_time_in_skew_ends_with_the_plan() -> None:

@@ -12,7 +12,8 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
 from assignor_core.execution.life_cycle import Execution
-from assignor_core.plan import Movement, Plan, plan_to_json
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import ProposedPlan
 from streaming.cluster.admin import Cluster
 from streaming.control.journal import Journal
 from streaming.settings import Settings
@@ -51,9 +52,8 @@ def make_topic(admin: KafkaAdminClient, settings: Settings) -> str:
 
 def write_plan(journal: Journal, *topics: str) -> str:
     """To move these topics from broker 1 to 2."""
-    plan = Plan("test", tuple(Movement(topic, 0, (1,), (2,), len(VALUE) * RECORDS) for topic in topics))
-    content = {**plan_to_json(plan), "skew_before": SKEW, "skew_after": SKEW, "elapsed_ms": 1.0}
-    journal.write_plan(content, decision=None, window=None, now_ms=now_ms())
+    plan = Plan("test", tuple(Movement(topic, 0, (1,), (2,), len(VALUE) * RECORDS) for topic in topics), SKEW, SKEW)
+    journal.write_plan(ProposedPlan(plan, elapsed_ms=1.0), decision=None, now_ms=now_ms())
     return plan.plan_id
 
 

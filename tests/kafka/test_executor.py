@@ -6,22 +6,21 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from assignor_core.deciding.trigger import TriggerState
-from assignor_core.execution.reconcile import observed
-from assignor_core.plan import Movement, Plan, plan_to_json
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
 from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import consumer
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
-from streaming.control.records import ExecutionRecord, PlanRecord
+from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.throttle import throttle_scope
 from streaming.demo.brokers import EmbeddedCluster
@@ -54,13 +53,12 @@ def approve(
     *,
     now_ms: int | None = None,
     in_windows_only: bool = False,
-    seen: dict[str, Any] | None = None,
-) -> tuple[ExecutionRecord, PlanRecord]:
+    seen: Observed | None = None,
+) -> tuple[ExecutionRecord, KeptPlan]:
     """Write a plan of these movements and its approval."""
-    plan = Plan("test", tuple(movements))
-    content = {**plan_to_json(plan), "skew_before": SKEW, "skew_after": SKEW, "observed": seen, "elapsed_ms": 1.0}
+    plan = Plan("test", tuple(movements), SKEW, SKEW)
     now_ms = now_ms or time.time_ns() // 1_000_000
-    journal.write_plan(content, decision=None, window=None, now_ms=now_ms)
+    journal.write_plan(ProposedPlan(plan, seen, elapsed_ms=1.0), decision=None, now_ms=now_ms)
     approved = journal.plan(plan.plan_id)
     execution = journal.approve(approved, "a test", now_ms=now_ms, in_windows_only=in_windows_only)
     return ExecutionRecord(execution), approved
@@ -182,8 +180,8 @@ def test_a_plan_is_refused_where_a_leader_has_moved_or_the_topic_has_grown(
     topic = make_topic(admin, settings, {0: [1, 2], 1: [2, 3]})
     cluster, journal = Cluster(admin), Journal(settings)
     movements = [Movement(topic, 0, (1, 2), (3, 2), 1.0)]
-    seen = observed(Plan("test", tuple(movements)), cluster.describe())
-    assert seen == {"leaders": [[topic, 0, 1]], "partition_counts": {topic: 2}, "brokers_missing": []}
+    seen = Observed.of(Plan("test", tuple(movements)), cluster.describe())
+    assert seen == Observed({(topic, 0): 1}, {topic: 2}, frozenset())
     # The same replicas as before in the end, led by the other one.
     for replicas in ((2, 1), (1, 2)):
         cluster.reassign({(topic, 0): replicas})

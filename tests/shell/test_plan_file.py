@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from assignor_core.errors import CoreError
 from assignor_core.plan import Movement, Plan, plan_to_json
+from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
 from streaming.commands.apply import apply
 from streaming.control.journal import Journal
@@ -120,7 +121,7 @@ def test_a_plan_that_was_kept_when_it_was_made_does_not_grow_young_in_a_file(
 ) -> None:
     content = written(MOVE, **besides)
     began_ms = time.time_ns() // 1_000_000
-    Journal(own).write_plan(content, decision=None, window=None, now_ms=began_ms - 2 * HOUR_MS)
+    Journal(own).write_plan(ProposedPlan.from_json(content), decision=None, now_ms=began_ms - 2 * HOUR_MS)
     asked(own, content)
     found_h = (began_ms - Journal(own).plan(content["plan_id"]).created_ms) / HOUR_MS
     assert found_h == pytest.approx(age_h, abs=0.1)
@@ -129,6 +130,6 @@ def test_a_plan_that_was_kept_when_it_was_made_does_not_grow_young_in_a_file(
 def test_a_plan_that_is_made_anew_lives_anew(own: Settings) -> None:
     began_ms = time.time_ns() // 1_000_000
     before, after = (written(MOVE, observed=OBSERVED, elapsed_ms=elapsed_ms) for elapsed_ms in (1.5, 1.625))
-    Journal(own).write_plan(before, decision=None, window=None, now_ms=began_ms - 2 * HOUR_MS)
+    Journal(own).write_plan(ProposedPlan.from_json(before), decision=None, now_ms=began_ms - 2 * HOUR_MS)
     asked(own, after)
     assert Journal(own).plan(after["plan_id"]).created_ms >= began_ms

@@ -1,21 +1,32 @@
-"""Runs the trigger over a trace and counts what an operator would mind.
+"""Runs whole decisions over a trace and counts what an operator would mind.
 
-When the trigger asks for a plan, the plan is taken to even out the mean load of the windows that the planner looks at,
-a few windows later: a plan made on a burst thus leaves a new skew behind, as it does in life. Judged in hindsight, by
-the same trace: was there still anything to mend?
+Each window goes through `assignor_core.deciding.step`, the function that control calls: trigger, gain floor,
+maintenance hours and waiting plans included. A plan is taken to even out the mean load of the windows that it rests on,
+a few windows after it may be carried out: a plan made on a burst thus leaves a new skew behind, as it does in life.
+Judged in hindsight, by the same trace: was there still anything to mend?
 """
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
 from assignor_core.deciding.simulation.loads import Trace
-from assignor_core.deciding.trigger import SkewWindow, TriggerPolicy, TriggerState, Verdict, after_plan, step
+from assignor_core.deciding.step import step
+from assignor_core.deciding.trigger import SkewWindow, TriggerPolicy, TriggerState
+from assignor_core.deciding.windows import ClosedWindow, skew_window
+from assignor_core.errors import NothingToPlanOn
+from assignor_core.live import LiveCluster
 from assignor_core.load import Floats
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import KeptPlan, ProposedPlan
+
+Change = Mapping[str, Floats]
+"""resource: factor on each broker's load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,56 +71,128 @@ class Report:
     """Sum over plans of the share of the cluster's load that changed its broker."""
 
 
-def simulate(trace: Trace, policy: TriggerPolicy, world: World | None = None) -> Report:
-    """Run `policy` over `trace`, acting on each plan.
+def simulate(trace: Trace, policy: DecisionPolicy | TriggerPolicy, world: World | None = None) -> Report:
+    """Run `policy` over `trace`, acting on each plan; of a trigger's policy alone, without maintenance hours.
 
     >>> from assignor_core.deciding.simulation.loads import generate
     >>> report = simulate(generate("steps", seed=1, windows=700), TriggerPolicy())
     >>> report.triggers, report.false_triggers, report.flaps, report.found_after_windows
     (3, 0, 0, (3, 3, 3))
     """
-    run = _Run(trace, policy, world or World())
+    world = world or World()
+    decides = policy if isinstance(policy, DecisionPolicy) else DecisionPolicy(trigger=policy)
+    known = tuple(resource for resource in decides.resources if resource in trace.loads)
+    # A trace holds loads by capacity already, and what would have been proposed is what is judged.
+    decides = replace(decides, mode=Mode.APPLY, resources=known, capacities={}, planner_windows=world.planner_windows)
+    run = _Run(trace, decides, world)
     for row in range(len(trace.window_end_ms)):
         run.window(row)
     return run.report()
 
 
+class _Plans:
+    """Evidence of a replay: plans that even out the mean of their windows. No groups are known."""
+
+    def __init__(self, brokers: tuple[int, ...], resources: tuple[str, ...]) -> None:
+        self._brokers = brokers
+        self._resources = resources
+        self._kept: dict[str, KeptPlan] = {}
+        self.changes: dict[str, Change] = {}
+        """By plan: the factors that it puts on each broker's load."""
+        self.means: dict[str, Change] = {}
+        """By plan: the loads that it rests on."""
+
+    def groups_behind(self, _brokers: frozenset[int]) -> Mapping[int, str]:
+        """None are known."""
+        return {}
+
+    def catch_up_bytes_per_sec(self, _windows: tuple[ClosedWindow, ...]) -> Mapping[int, float]:
+        """None are known."""
+        return {}
+
+    def kept_plan(self, plan_id: str) -> KeptPlan | None:
+        """A plan of this replay."""
+        return self._kept.get(plan_id)
+
+    def propose(self, request: PlanRequest) -> ProposedPlan:
+        """A plan after which every broker has the mean; its one movement stands for all that moves."""
+        if not request.windows:
+            raise NothingToPlanOn("no closed window since the last change")
+        means = {resource: self._mean(request.windows, resource) for resource in self._resources}
+        changes = {
+            resource: np.where(mean > 0, mean.mean() / np.where(mean > 0, mean, 1.0), 1.0)
+            for resource, mean in means.items()
+        }
+        ratios = {resource: float(mean.max() / mean.mean()) if mean.any() else 1.0 for resource, mean in means.items()}
+        worst = max(self._resources, key=lambda resource: ratios[resource])
+        hot, cool = (self._brokers[int(pick(means[worst]))] for pick in (np.argmax, np.argmin))
+        newest_ms = request.windows[-1].end_ms
+        plan = Plan(
+            "replay",
+            (Movement("load", newest_ms, (hot,), (cool,), 0.0),),
+            {resource: {"max_over_mean": ratio} for resource, ratio in ratios.items()},
+            {resource: {"max_over_mean": 1.0} for resource in ratios},
+        )
+        proposed = ProposedPlan(plan)
+        self.changes[plan.plan_id], self.means[plan.plan_id] = changes, means
+        self._kept = {plan.plan_id: KeptPlan(proposed, newest_ms, newest_ms)}
+        return proposed
+
+    def _mean(self, windows: tuple[ClosedWindow, ...], resource: str) -> Floats:
+        rows = [[window.values(resource).get(broker, np.nan) for broker in self._brokers] for window in windows]
+        return _known_mean(np.array(rows, dtype=np.float64))
+
+
 class _Run:
     """One pass; holds what has been changed so far and what has been counted."""
 
-    def __init__(self, trace: Trace, policy: TriggerPolicy, world: World) -> None:
+    def __init__(self, trace: Trace, policy: DecisionPolicy, world: World) -> None:
         self._trace = trace
         self._policy = policy
         self._world = world
         self._state = TriggerState()
-        self._considered: deque[SkewWindow] = deque(maxlen=policy.windows_considered)
+        kept = max(policy.trigger.windows_considered, policy.planner_windows)
+        self._windows: deque[ClosedWindow] = deque(maxlen=kept)
+        self._skews: deque[SkewWindow] = deque(maxlen=kept)
         self._factors = {resource: np.ones(len(trace.brokers)) for resource in trace.loads}
-        self._planned: tuple[int, Mapping[str, Floats]] | None = None
+        self._under_way: tuple[int, Change] | None = None
+        self._changed_ms = 0
+        self._plans = _Plans(trace.brokers, tuple(trace.loads))
         self._even_since_ms: int | None = None
         self._relieved_ms = {resource: np.full(len(trace.brokers), -np.inf) for resource in trace.loads}
         self._triggers: list[int] = []
         self._counts = {"false": 0, "flaps": 0, "reversals": 0, "skewed": 0}
         self._moved = 0.0
+        self._window_ms = int(np.diff(trace.window_end_ms).min()) if len(trace.window_end_ms) > 1 else 1
         self._present = {name: _present(loads) for name, loads in trace.loads.items()}
         half = world.skew_span_windows // 2
-        self._around = {name: _moving_mean(loads, half, half) for name, loads in trace.loads.items()}
+        self._nearby = {name: _moving_mean(loads, half, half) for name, loads in trace.loads.items()}
         self._ahead = {name: _moving_mean(loads, -1, world.hindsight_windows) for name, loads in trace.loads.items()}
 
     def window(self, row: int) -> None:
-        """One closed window: what is under way, else one evaluation."""
-        self._considered.append(self._skew_window(row))
-        self._counts["skewed"] += self._ratio(self._around, row) > self._world.skewed_above_ratio
-        if self._planned is not None:
-            if row >= self._planned[0]:
-                self._factors = dict(self._planned[1])
-                self._planned = None
-            return
+        """One closed window: what is under way, else one decision."""
+        present = self._brokers_present(row)
+        self._windows.append(self._closed_window(row))
+        self._skews.append(skew_window(self._windows[-1], self._policy.resources, {}, present))
+        self._counts["skewed"] += self._ratio(self._nearby, row) > self._world.skewed_above_ratio
         now_ms = self._trace.window_end_ms[row]
+        if self._under_way is not None:
+            until, factors = self._under_way
+            if row >= until:
+                self._factors, self._under_way, self._changed_ms = dict(factors), None, now_ms
+            return
         before = self._state
-        self._state, found = step(self._policy, before, tuple(self._considered), now_ms=now_ms)
+        observation = Observation(
+            now_ms,
+            LiveCluster("replay", dict.fromkeys(present), {}),
+            tuple(self._windows),
+            tuple(self._skews),
+            changed_ms=self._changed_ms,
+        )
+        self._state, decision = step(before, observation, self._policy, self._plans)
         self._note_flap(before, now_ms)
-        if found.verdict is Verdict.PLAN:
-            self._act(row, now_ms)
+        if decision.may_act and decision.proposed is not None:
+            self._act(row, decision.proposed.plan.plan_id, now_ms)
 
     def report(self) -> Report:
         """Figures so far."""
@@ -124,21 +207,22 @@ class _Run:
             load_moved=self._moved,
         )
 
-    def _skew_window(self, row: int) -> SkewWindow:
-        ratios: dict[str, dict[int, float]] = {}
-        means: dict[str, float] = {}
-        reporting = 0
+    def _brokers_present(self, row: int) -> list[int]:
+        """Brokers that are part of the cluster, whether or not they sent anything."""
+        present = np.logical_or.reduce([rows[row] for rows in self._present.values()])
+        return [broker for broker, is_there in zip(self._trace.brokers, present, strict=True) if is_there]
+
+    def _closed_window(self, row: int) -> ClosedWindow:
+        """The loads of one row under the placement of now, where they are known."""
+        by_resource = {}
         for resource, loads in self._trace.loads.items():
             effective = (loads[row] * self._factors[resource]).tolist()
-            known = {
+            by_resource[resource] = {
                 broker: load for broker, load in zip(self._trace.brokers, effective, strict=True) if not isnan(load)
             }
-            reporting = len(known)
-            if reporting:
-                means[resource] = mean = sum(known.values()) / reporting
-                ratios[resource] = {broker: load / mean if mean > 0 else 1.0 for broker, load in known.items()}
-        expected = max((int(present[row].sum()) for present in self._present.values()), default=0)
-        return SkewWindow(self._trace.window_end_ms[row], ratios, means, expected, reporting)
+        end_ms = self._trace.window_end_ms[row]
+        brokers = frozenset().union(*by_resource.values())
+        return ClosedWindow(end_ms - self._window_ms, end_ms, brokers, by_resource)
 
     def _note_flap(self, before: TriggerState, now_ms: int) -> None:
         if before.breached_since_ms is not None and self._state.breached_since_ms is None:
@@ -147,28 +231,19 @@ class _Run:
             recent = self._even_since_ms is not None and now_ms - self._even_since_ms < self._world.flap_ms
             self._counts["flaps"] += recent
 
-    def _act(self, row: int, now_ms: int) -> None:
-        """A plan for what the planner sees now, in force once it is carried out."""
+    def _act(self, row: int, plan_id: str, now_ms: int) -> None:
+        """A plan begins to be carried out; it is in force some windows later."""
         self._triggers.append(row)
         self._counts["false"] += self._ratio(self._ahead, row) < self._world.false_below_ratio
-        self._state = after_plan(self._policy, self._state, now_ms)
         planned, reversed_, moved = {}, False, 0.0
-        first = self._first_planned_on(row)
-        for resource, loads in self._trace.loads.items():
-            mean = _known_mean(loads[first : row + 1] * self._factors[resource])
-            change = np.where(mean > 0, mean.mean() / np.where(mean > 0, mean, 1.0), 1.0)
+        for resource, change in self._plans.changes[plan_id].items():
+            mean = self._plans.means[plan_id][resource]
             planned[resource] = self._factors[resource] * change
             reversed_ |= self._is_reversal(resource, change, now_ms)
             moved = max(moved, float(np.abs(mean * (change - 1.0)).sum() / max(2.0 * mean.sum(), 1e-9)))
         self._counts["reversals"] += reversed_
         self._moved += moved
-        self._planned = (row + self._world.execution_windows, planned)
-
-    def _first_planned_on(self, row: int) -> int:
-        """Row of the oldest window that the plan rests on."""
-        since_ms = self._state.breached_since_ms or 0
-        first = max(0, row + 1 - self._world.planner_windows)
-        return next(index for index in range(first, row + 1) if self._trace.window_end_ms[index] >= since_ms)
+        self._under_way = (row + self._world.execution_windows, planned)
 
     def _is_reversal(self, resource: str, change: Floats, now_ms: int) -> bool:
         given = change > 1.0 + self._world.reversal_share

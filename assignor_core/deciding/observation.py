@@ -1,0 +1,129 @@
+"""What one decision rests on: taken once per evaluation, from one version of each table and one look at the cluster.
+
+The shell builds an `Observation` and hands `Evidence` along: what is costly to read and seldom needed. Verdict, plan
+and row of one decision thus can't rest on different windows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Protocol
+
+from assignor_core.deciding.maintenance import MaintenanceWindow
+from assignor_core.deciding.trigger import SkewWindow, TriggerPolicy
+from assignor_core.deciding.windows import ClosedWindow, skew_window
+from assignor_core.live import NO_LEADER, LiveCluster
+from assignor_core.model import Capacity
+from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.proposed_plan import KeptPlan, ProposedPlan
+from assignor_core.resources import Resource
+
+
+class Mode(StrEnum):
+    """What follows from a plan: nothing is made, it waits for a person, or control carries it out."""
+
+    OBSERVE = "observe"
+    PROPOSE = "propose"
+    APPLY = "apply"
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionPolicy:
+    """Every setting that a decision depends on."""
+
+    trigger: TriggerPolicy = field(default_factory=TriggerPolicy)
+    mode: Mode = Mode.PROPOSE
+    maintenance: tuple[MaintenanceWindow, ...] = ()
+    """Mode `apply` changes the cluster only in these hours; none means always."""
+    resources: tuple[Resource, ...] = (Resource.BYTES_IN, Resource.BYTES_OUT)
+    """Resources whose skew may make a plan."""
+    capacities: Mapping[int, Capacity] = field(default_factory=lambda: MappingProxyType({}))
+    planner: PlannerPolicy = field(default_factory=PlannerPolicy)
+    planner_windows: int = 5
+    """A plan rests on at most so many of the newest windows."""
+    gain_min: float = 0.01
+    """A plan that improves the worst max/mean by less than this is not worth a movement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The cluster and its load at one instant."""
+
+    now_ms: int
+    live: LiveCluster
+    windows: tuple[ClosedWindow, ...]
+    """Closed windows, oldest first; at least one."""
+    skews: tuple[SkewWindow, ...]
+    """The same windows as skew over the brokers that count."""
+    drained: frozenset[int] = frozenset()
+    """Brokers that must end empty and get nothing."""
+    changed_ms: int = 0
+    """End of the newest execution that changed the cluster; 0 where there was none."""
+
+    @classmethod
+    def of(
+        cls,
+        live: LiveCluster,
+        windows: tuple[ClosedWindow, ...],
+        policy: DecisionPolicy,
+        *,
+        drained: frozenset[int],
+        changed_ms: int,
+        now_ms: int,
+    ) -> "Observation":
+        """The observation, with the skew of each window by `policy`."""
+        counted = brokers_counted(live, drained)
+        skews = tuple(skew_window(window, policy.resources, policy.capacities, counted) for window in windows)
+        return cls(now_ms, live, windows, skews, drained, changed_ms)
+
+    @property
+    def counted(self) -> frozenset[int]:
+        """Brokers whose balance counts."""
+        return brokers_counted(self.live, self.drained)
+
+    @property
+    def missing_brokers(self) -> frozenset[int]:
+        """Brokers that are not alive and hold replicas that can be made anew."""
+        return missing_brokers(self.live)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What a plan is asked for: limits and aims, and the windows that it rests on."""
+
+    policy: PlannerPolicy
+    windows: tuple[ClosedWindow, ...]
+    drained: frozenset[int] = frozenset()
+
+
+class Evidence(Protocol):
+    """What a decision asks for besides, and only where it decides something."""
+
+    def groups_behind(self, brokers: frozenset[int]) -> Mapping[int, str]:
+        """Of `brokers` those with consumer groups that fall behind on them, with the groups in words."""
+
+    def catch_up_bytes_per_sec(self, windows: tuple[ClosedWindow, ...]) -> Mapping[int, float]:
+        """Bytes/s that consumers read from each broker beyond what is produced, to catch up; mean over `windows`."""
+
+    def kept_plan(self, plan_id: str) -> KeptPlan | None:
+        """The plan with this id; None where the tables hold none."""
+
+    def propose(self, request: PlanRequest) -> ProposedPlan:
+        """A plan for the observed cluster; raises NothingToPlanOn."""
+
+
+def brokers_counted(live: LiveCluster, drained: frozenset[int]) -> frozenset[int]:
+    """Brokers whose balance counts: those that are alive and not being drained."""
+    return frozenset(live.broker_racks) - drained
+
+
+def missing_brokers(live: LiveCluster) -> frozenset[int]:
+    """Brokers that are not alive and hold replicas of partitions which have a leader: those can be made anew."""
+    hosting = {
+        broker
+        for partition in live.partitions.values()
+        if partition.leader != NO_LEADER
+        for broker in partition.target_replicas
+    }
+    return frozenset(hosting - live.broker_racks.keys())

@@ -1,0 +1,244 @@
+"""One decision, whole: waiting plan -> trigger -> plan -> worth it? -> now or in the maintenance hours.
+
+`step` is pure: the same state, observation and policy give the same decision, and `backtest` replays this very
+function. It carries nothing out and writes nothing; what a plan is made of comes from `Evidence`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from assignor_core.deciding.maintenance import may_act, next_opening, open_window
+from assignor_core.deciding.observation import DecisionPolicy, Evidence, Mode, Observation, PlanRequest
+from assignor_core.deciding.trigger import (
+    Evaluation,
+    Reason,
+    SkewWindow,
+    Surroundings,
+    TriggerState,
+    Verdict,
+    after_plan,
+    brokers_failed,
+    brokers_over,
+    entering,
+    settled_windows,
+)
+from assignor_core.deciding.trigger import step as trigger_step
+from assignor_core.deciding.windows import ClosedWindow, skew_window, without_catch_up
+from assignor_core.errors import NothingToPlanOn
+from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.resources import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedPlan:
+    """A plan that waited for its hours and no longer does, and why."""
+
+    plan_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one evaluation came to."""
+
+    evaluation: Evaluation
+    window: SkewWindow
+    """The newest closed window, which was judged."""
+    proposed: ProposedPlan | None = None
+    """The plan that was made, or that waited and is due."""
+    may_act: bool = False
+    """Whether mode `apply` carries `proposed` out now."""
+    dropped: tuple[DroppedPlan, ...] = ()
+
+
+def step(
+    state: TriggerState, observation: Observation, policy: DecisionPolicy, evidence: Evidence
+) -> tuple[TriggerState, Decision]:
+    """The new state and the decision on the newest window of `observation`."""
+    made = _Deciding(state, observation, policy, evidence)
+    evaluation, proposed, may_act = made.due() or made.evaluated()
+    return made.state, Decision(evaluation, observation.skews[-1], proposed, may_act, tuple(made.dropped))
+
+
+Outcome = tuple[Evaluation, ProposedPlan | None, bool]
+"""What was decided, the plan if there is one, and whether it may be carried out now."""
+
+
+class _Deciding:
+    """One decision while it is made: holds the state as it changes."""
+
+    def __init__(
+        self, state: TriggerState, observation: Observation, policy: DecisionPolicy, evidence: Evidence
+    ) -> None:
+        self.state = state
+        self.dropped: list[DroppedPlan] = []
+        self._observation = observation
+        self._policy = policy
+        self._evidence = evidence
+
+    def due(self) -> Outcome | None:
+        """The plan that waited, if its hours have come and it still fits the cluster; None otherwise."""
+        self._drop_if_back()
+        waiting = self.state.waiting_plan_id
+        if waiting is None or not self._hours_are_open() or self._observation.live.reassigning():
+            return None
+        failed = self.state.waiting_failed
+        self.state = waiting_for_nothing(self.state)
+        if self._policy.mode is not Mode.APPLY:
+            return None
+        kept = self._evidence.kept_plan(waiting)
+        misfits = ("is unknown",) if kept is None else kept.misfits(self._observation.live)
+        if kept is None or misfits:
+            self.dropped.append(DroppedPlan(waiting, "; ".join(misfits[:5])))
+            return None
+        now_ms = self._observation.now_ms
+        self.state = after_plan(self._policy.trigger, self.state, now_ms)
+        opened = open_window(self._policy.maintenance, now_ms)
+        hours = f"maintenance window {opened.text} is open" if opened else "there are no maintenance windows any more"
+        age_h = (now_ms - kept.created_ms) / 3_600_000
+        detail = f"{hours}: plan {waiting[:12]}, made {age_h:.1f} h ago, is carried out"
+        resource = self.state.breached_resource
+        ratio = self._observation.skews[-1].max_over_mean(resource) if resource else None
+        reason = Reason.BROKER_FAILED if failed else Reason.SKEWED
+        return Evaluation(Verdict.PLAN, reason, detail, resource, ratio), kept.proposed, True
+
+    def evaluated(self) -> Outcome:
+        """The trigger's verdict, and the plan that follows from it."""
+        observation = self._observation
+        around = Surroundings(
+            reassigning_count=len(observation.live.reassigning()),
+            missing_brokers=observation.missing_brokers,
+            behind=self._groups_behind(),
+            changed_ms=observation.changed_ms,
+        )
+        self.state, evaluation = trigger_step(
+            self._policy.trigger, self.state, observation.skews, around, now_ms=observation.now_ms
+        )
+        if evaluation.verdict is not Verdict.PLAN:
+            return evaluation, None, False
+        evaluation = self._without_catch_up(evaluation, around)
+        if evaluation.verdict is not Verdict.PLAN:
+            return evaluation, None, False
+        if self._policy.mode is Mode.OBSERVE:
+            return _held(evaluation, Reason.DRY_RUN, f"mode is observe; {evaluation.detail}")
+        return self._waits_for_longer(evaluation) or self._planned(evaluation)
+
+    def _groups_behind(self) -> Mapping[int, str]:
+        """Asked only while it can decide something: a broker is over the threshold, and not yet for long enough."""
+        if self.state.breached_since_ms is not None:
+            return {}
+        hot = frozenset(brokers_over(self._policy.trigger, self._observation.skews[-1]))
+        return self._evidence.groups_behind(hot) if hot else {}
+
+    def _without_catch_up(self, evaluation: Evaluation, around: Surroundings) -> Evaluation:
+        """Consumers that catch up are no lasting load: a skew of bytes out must stand without what they read."""
+        if evaluation.reason is not Reason.SKEWED or evaluation.resource != Resource.BYTES_OUT:
+            return evaluation
+        considered = self._observation.windows[-self._policy.trigger.windows_considered :]
+        catch_up = self._evidence.catch_up_bytes_per_sec(considered)
+        if not catch_up:
+            return evaluation
+        lasting = tuple(self._skew(without_catch_up(window, catch_up)) for window in considered)
+        complete = (row for row in lasting if row.completeness >= self._policy.trigger.completeness_min)
+        if entering(self._policy.trigger, settled_windows(self.state, tuple(complete)), around) is not None:
+            return evaluation
+        broker = self.state.breached_broker
+        read = 0.0 if broker is None else catch_up.get(broker, 0.0)
+        detail = f"{evaluation.detail}; {read / 1e6:,.1f} MB/s of that is read by consumers that catch up"
+        return replace(evaluation, verdict=Verdict.HOLD, reason=Reason.CATCHING_UP, detail=detail)
+
+    def _skew(self, window: ClosedWindow) -> SkewWindow:
+        return skew_window(window, self._policy.resources, self._policy.capacities, self._observation.counted)
+
+    def _planned(self, evaluation: Evaluation) -> Outcome:
+        """Plan for skew or for failed brokers; a plan that gains too little becomes a decision to hold."""
+        now_ms = self._observation.now_ms
+        failed = evaluation.reason is Reason.BROKER_FAILED
+        lost = frozenset(brokers_failed(self._policy.trigger, self.state, now_ms)) if failed else frozenset()
+        policy = PlannerPolicy(only_brokers=lost) if failed else self._policy.planner
+        windows = self._windows_to_plan_on(since_ms=0 if failed else self.state.breached_since_ms or 0)
+        try:
+            proposed = self._evidence.propose(PlanRequest(policy, windows, self._observation.drained))
+        except NothingToPlanOn as error:
+            return _held(evaluation, Reason.INCOMPLETE, str(error))
+        useless = _not_worth_it(proposed, evaluation, self._policy.gain_min)
+        if useless is not None:
+            return _held(evaluation, Reason.MIN_GAIN, useless)
+        self.state = after_plan(self._policy.trigger, self.state, now_ms)
+        return self._now_or_later(evaluation, proposed, lost)
+
+    def _windows_to_plan_on(self, *, since_ms: int) -> tuple[ClosedWindow, ...]:
+        """The newest windows since then. Older ones would make a plan mend half of a new skew, or mend it twice."""
+        since_change_ms = self.state.changed_ms if since_ms else 0
+        newest = self._observation.windows[-self._policy.planner_windows :]
+        return tuple(row for row in newest if row.end_ms >= since_ms and row.start_ms >= since_change_ms)
+
+    def _now_or_later(self, evaluation: Evaluation, proposed: ProposedPlan, lost: frozenset[int]) -> Outcome:
+        """In mode apply a plan made outside the maintenance windows waits for the next one."""
+        if self._policy.mode is not Mode.APPLY or self._hours_are_open():
+            self.state = waiting_for_nothing(self.state)
+            return evaluation, proposed, True
+        self.state = replace(
+            self.state,
+            waiting_plan_id=proposed.plan.plan_id,
+            waiting_load=self._load(evaluation),
+            waiting_failed=tuple(sorted(lost)),
+        )
+        detail = f"{evaluation.detail}; the plan waits for {self._next_opening()}"
+        return replace(evaluation, reason=Reason.MAINTENANCE_WINDOW, detail=detail), proposed, False
+
+    def _waits_for_longer(self, evaluation: Evaluation) -> Outcome | None:
+        """Of the plans made before a maintenance window the one made at the highest load waits: nights are not days."""
+        waiting = self.state.waiting_plan_id
+        if waiting is None or self._hours_are_open() or evaluation.reason is Reason.BROKER_FAILED:
+            return None
+        if self._load(evaluation) > self.state.waiting_load:
+            return None
+        detail = f"plan {waiting[:12]}, made at a higher load, waits for {self._next_opening()}; {evaluation.detail}"
+        return _held(evaluation, Reason.MAINTENANCE_WINDOW, detail)
+
+    def _drop_if_back(self) -> None:
+        """Drop a plan that waits to replace failed brokers once one of them is back: it would empty a sound broker.
+
+        Its replicas still lie where they lay, so nothing else shows that the plan no longer fits. If others are still
+        away, the trigger plans for those anew.
+        """
+        back = sorted(set(self.state.waiting_failed) - self._observation.missing_brokers)
+        if back:
+            dropped = DroppedPlan(self.state.waiting_plan_id or "", f"broker {back[0]} is no longer missing")
+            self.dropped.append(dropped)
+            self.state = waiting_for_nothing(self.state)
+
+    def _hours_are_open(self) -> bool:
+        return may_act(self._policy.maintenance, self._observation.now_ms)
+
+    def _next_opening(self) -> str:
+        return next_opening(self._policy.maintenance, self._observation.now_ms)
+
+    def _load(self, evaluation: Evaluation) -> float:
+        """Mean load of the resource that decided; of bytes in where none did."""
+        return self._observation.skews[-1].mean_load.get(evaluation.resource or Resource.BYTES_IN, 0.0)
+
+
+def waiting_for_nothing(state: TriggerState) -> TriggerState:
+    """`state` without a plan that waits."""
+    return replace(state, waiting_plan_id=None, waiting_load=0.0, waiting_failed=())
+
+
+def _not_worth_it(proposed: ProposedPlan, evaluation: Evaluation, gain_min: float) -> str | None:
+    """Why the plan is not worth carrying out, or None."""
+    plan = proposed.plan
+    if evaluation.reason is Reason.BROKER_FAILED:
+        problems = "; ".join(plan.problems) or "they hold nothing that may move"
+        return None if plan.movements else f"nothing can be made anew: {problems}"
+    resource = evaluation.resource or Resource.BYTES_IN
+    before, after = (skew[resource]["max_over_mean"] for skew in (plan.skew_before, plan.skew_after))
+    if plan.movements and before - after >= gain_min:
+        return None
+    bound = plan.lower_bound.get(resource)
+    return f"no plan lowers max/mean of {resource} by {gain_min} or more; its lower bound is {bound}"
+
+
+def _held(evaluation: Evaluation, reason: Reason, detail: str) -> Outcome:
+    return replace(evaluation, verdict=Verdict.HOLD, reason=reason, detail=detail), None, False

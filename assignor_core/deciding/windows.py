@@ -1,0 +1,94 @@
+"""Closed windows of load, and their skew over the brokers that count.
+
+A window holds what is known; a broker without a known load is absent, never 0. Knows no table and no threshold.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from assignor_core.deciding.trigger import SkewWindow
+from assignor_core.model import Capacity
+from assignor_core.resources import MEASURED, Resource
+from assignor_core.skew import skew_of
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedWindow:
+    """One closed window: the brokers that sent samples, and their known loads by resource."""
+
+    start_ms: int
+    end_ms: int
+    brokers: frozenset[int]
+    loads: Mapping[str, Mapping[int, float]]
+    """resource: broker: bytes/s of clients and replication together, or bytes on disk."""
+
+    def values(self, resource: str) -> Mapping[int, float]:
+        """Known loads of one resource by broker."""
+        return self.loads.get(resource, {})
+
+
+def resource_capacities(
+    capacities: Mapping[int, Capacity], resource: str, brokers: Iterable[int]
+) -> dict[int, float] | None:
+    """Capacity by broker where every one of `brokers` has one; None otherwise, as shares would not compare.
+
+    Of counts of leaders or replicas, as in the plan, a broker's share is that of its capacity of bytes in.
+    """
+    key = Resource(resource).capacity_key
+    known: dict[int, float] = {}
+    for broker in sorted(brokers):
+        value = getattr(capacities.get(broker), key, None)
+        if value is None:
+            return None
+        known[broker] = value
+    return known
+
+
+def skew_window(
+    window: ClosedWindow,
+    resources: Iterable[Resource],
+    capacities: Mapping[int, Capacity],
+    counted: Collection[int],
+) -> SkewWindow:
+    """Skew of one window over the brokers that count: those that are alive and not being drained."""
+    ratios: dict[str, dict[int, float]] = {}
+    means: dict[str, float] = {}
+    for resource in resources:
+        values = {broker: value for broker, value in window.values(resource).items() if broker in counted}
+        if values:
+            skew = skew_of(values, resource_capacities(capacities, resource, counted))
+            ratios[resource] = {broker: 1.0 + deviation for broker, deviation in skew.deviation.items()}
+            means[resource] = sum(values.values()) / len(values)
+    reporting = set(counted) & window.values(Resource.BYTES_IN).keys()
+    length_ms = window.end_ms - window.start_ms
+    return SkewWindow(window.end_ms, ratios, means, len(counted), len(reporting), length_ms)
+
+
+def skew_figures(
+    window: ClosedWindow, capacities: Mapping[int, Capacity], counted: Collection[int]
+) -> dict[str, dict[str, Any]]:
+    """All figures of one window by resource over the brokers that count, for the decision's row."""
+    figures = {}
+    for resource in MEASURED:
+        values = {broker: value for broker, value in window.values(resource).items() if broker in counted}
+        if values:
+            skew = skew_of(values, resource_capacities(capacities, resource, counted))
+            figures[resource.value] = {
+                "max_over_mean": skew.max_over_mean,
+                "coefficient_of_variation": skew.coefficient_of_variation,
+                "deviation": {str(broker): ratio for broker, ratio in sorted(skew.deviation.items())},
+            }
+    return figures
+
+
+def without_catch_up(window: ClosedWindow, catch_up_bytes_per_sec: Mapping[int, float]) -> ClosedWindow:
+    """The window without what consumers read only to catch up, by broker: that load ends by itself.
+
+    >>> window = ClosedWindow(0, 10, frozenset({1}), {"bytes_out": {1: 50.0, 2: 20.0}})
+    >>> dict(without_catch_up(window, {1: 30.0, 3: 5.0}).values("bytes_out"))
+    {1: 20.0, 2: 20.0}
+    """
+    read = window.values(Resource.BYTES_OUT)
+    lasting = {broker: max(0.0, rate - catch_up_bytes_per_sec.get(broker, 0.0)) for broker, rate in read.items()}
+    return replace(window, loads={**window.loads, Resource.BYTES_OUT: lasting})

@@ -1,0 +1,106 @@
+"""What a decision may ask for besides its observation, read from the tables and the cluster when it asks.
+
+Reads `group_lag`, `partition_load` and log dirs only where they decide something: at each evaluation they would cost
+more than all the rest of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assignor_core.deciding.observation import PlanRequest
+from assignor_core.deciding.windows import ClosedWindow
+from assignor_core.lag.catching_up import LagSpan, catch_up_bytes_per_sec
+from assignor_core.live import LiveCluster
+from assignor_core.proposed_plan import KeptPlan, ProposedPlan
+from streaming import tables
+from streaming.cluster.ports import ClusterReader
+from streaming.control.journal import Journal
+from streaming.control.planning import propose_for
+from streaming.control.urgency import groups_behind
+from streaming.errors import UsageProblem
+from streaming.settings import Settings
+
+LAG_COLUMNS = (
+    "group_id", "topic", "partition", "window_start", "committed_offset_first", "log_end_offset_first", "lag_records",
+    "first_event_time_ms", "last_event_time_ms",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TableEvidence:
+    """Evidence for one decision on `live`, the look at `cluster` that its observation holds."""
+
+    cluster: ClusterReader
+    live: LiveCluster
+    journal: Journal
+    settings: Settings
+    stale_after_ms: int
+    now_ms: int
+
+    def groups_behind(self, brokers: frozenset[int]) -> Mapping[int, str]:
+        """Of `brokers` those with consumer groups that fall behind on them, with the groups in words."""
+        return groups_behind(self.settings, self.live, brokers, now_ms=self.now_ms, stale_after_ms=self.stale_after_ms)
+
+    def catch_up_bytes_per_sec(self, windows: tuple[ClosedWindow, ...]) -> Mapping[int, float]:
+        """Bytes/s that consumers read from each broker to catch up, mean over `windows`."""
+        leaders = {key: partition.leader for key, partition in self.live.partitions.items()}
+        return catch_up_bytes_per_sec(self._lag_spans(windows), self._record_bytes(windows), leaders)
+
+    def kept_plan(self, plan_id: str) -> KeptPlan | None:
+        """The plan with this id; None where the tables hold none."""
+        try:
+            return self.journal.plan(plan_id)
+        except UsageProblem:
+            return None
+
+    def propose(self, request: PlanRequest) -> ProposedPlan:
+        """A plan for the cluster that was observed; raises NothingToPlanOn."""
+        return propose_for(request, self.live, self.cluster, self.settings, now_ms=self.now_ms)
+
+    def _lag_spans(self, windows: tuple[ClosedWindow, ...]) -> list[LagSpan]:
+        rows = tables.read_arrow(
+            self.settings.storage.tables, "group_lag", columns=LAG_COLUMNS, where=self._within(windows)
+        )
+        by_time = rows.sort_by("window_start")
+        ends = by_time.group_by(["group_id", "topic", "partition"], use_threads=False).aggregate(
+            [
+                ("committed_offset_first", "first"),
+                ("log_end_offset_first", "first"),
+                ("first_event_time_ms", "first"),
+                ("lag_records", "last"),
+                ("last_event_time_ms", "last"),
+            ]
+        )
+        return [
+            LagSpan(
+                row["topic"],
+                row["partition"],
+                row["log_end_offset_first_first"] - row["committed_offset_first_first"],
+                row["lag_records_last"],
+                row["last_event_time_ms_last"] - row["first_event_time_ms_first"],
+            )
+            for row in ends.drop_null().to_pylist()
+        ]
+
+    def _record_bytes(self, windows: tuple[ClosedWindow, ...]) -> dict[str, float]:
+        """Mean bytes of a record by topic, where bytes and records are known."""
+        columns = ["topic", "bytes_in_per_sec", "messages_in_per_sec"]
+        where = self._within(windows) & (pc.field("role") == "leader")
+        rows = tables.read_arrow(self.settings.storage.tables, "partition_load", columns=columns, where=where)
+        sums: pa.Table = rows.drop_null().group_by("topic").aggregate([(name, "sum") for name in columns[1:]])
+        return {
+            row["topic"]: row["bytes_in_per_sec_sum"] / row["messages_in_per_sec_sum"]
+            for row in sums.to_pylist()
+            if row["messages_in_per_sec_sum"] > 0
+        }
+
+    def _within(self, windows: tuple[ClosedWindow, ...]) -> pc.Expression:
+        first, last = tables.utc(windows[0].start_ms), tables.utc(windows[-1].start_ms)
+        return (
+            (pc.field("window_start") >= first)
+            & (pc.field("window_start") <= last)
+            & (pc.field("kafka_cluster") == self.settings.kafka.cluster_name)
+        )
