@@ -1,7 +1,9 @@
 """A plan: which partitions get which replicas, what it costs and what it promises.
 
-A plan is content-addressed: `plan_id` is the hash of the cluster and of what would be executed, so what was approved
-is what is carried out. The module knows how a plan is checked, applied and written; not how one is found.
+A plan is content-addressed: `plan_id` is the hash of the cluster and of the movements in their order, so what was
+approved is what is carried out. Reasons, gains, waves and figures are not hashed: they explain a plan, and the
+replicas that it sets don't depend on them. The module knows how a plan is checked, applied and written, not how one is
+made.
 """
 
 import hashlib
@@ -81,7 +83,18 @@ class Plan:
 
 
 def validate(plan: Plan, cluster: ClusterState) -> list[str]:
-    """What keeps `plan` from being carried out on `cluster`; empty if nothing does."""
+    """What keeps `plan` from being carried out on `cluster`; empty if nothing does.
+
+    Whoever executes a plan that is not fresh asks again: hours and other people's changes may lie between.
+
+    >>> from assignor_core.model import Broker, Partition, PartitionLoad
+    >>> partition = Partition("t", 0, (1,), PartitionLoad(10.0, 20.0, 500.0))
+    >>> cluster = ClusterState("c", 0, (Broker(1), Broker(2)), (partition,))
+    >>> validate(Plan("c", (Movement("t", 0, (1,), (2,), 500.0),)), cluster)
+    []
+    >>> validate(Plan("c", (Movement("t", 0, (1,), (3,), 500.0),)), cluster)
+    ['t-0: new replica on unknown broker 3']
+    """
     states = {broker.broker_id: broker.state for broker in cluster.brokers}
     current = {(partition.topic, partition.partition): partition.replicas for partition in cluster.partitions}
     problems = []
@@ -90,18 +103,19 @@ def validate(plan: Plan, cluster: ClusterState) -> list[str]:
     planned = Counter((movement.topic, movement.partition) for movement in plan.movements)
     problems += [f"{key[0]}-{key[1]}: planned {count} times" for key, count in sorted(planned.items()) if count > 1]
     for movement in plan.movements:
-        problem = _obstacle(movement, current.get((movement.topic, movement.partition)), states)
+        problem = _misfit(movement, current.get((movement.topic, movement.partition)), states)
         if problem:
             problems.append(f"{movement.topic}-{movement.partition}: {problem}")
     return problems
 
 
-def _obstacle(movement: Movement, found: tuple[int, ...] | None, states: Mapping[int, BrokerState]) -> str | None:
+def _misfit(movement: Movement, current: tuple[int, ...] | None, states: Mapping[int, BrokerState]) -> str | None:
+    """Why `movement` can't be carried out on a partition with the `current` replicas; None if it can."""
     new = movement.new_replicas
-    if found is None:
+    if current is None:
         return "is not in the cluster"
-    if found != movement.old_replicas:
-        return f"has replicas {list(found)}, planned for {list(movement.old_replicas)}"
+    if current != movement.old_replicas:
+        return f"has replicas {list(current)}, planned for {list(movement.old_replicas)}"
     if len(new) != len(movement.old_replicas):
         return f"replication factor would change from {len(movement.old_replicas)} to {len(new)}"
     if len(set(new)) != len(new):
@@ -109,6 +123,7 @@ def _obstacle(movement: Movement, found: tuple[int, ...] | None, states: Mapping
     unknown = sorted(set(new) - states.keys())
     if unknown:
         return f"new replica on unknown broker {unknown[0]}"
+    # A replica that is on a dying broker already may stay in the list: only new ones need a broker that is alive.
     unfit = [broker for broker in new if broker not in movement.old_replicas and states[broker] != BrokerState.ALIVE]
     return f"new replica on broker {unfit[0]}, which is {states[unfit[0]].value}" if unfit else None
 
@@ -146,6 +161,7 @@ def plan_from_reassignment(obj: Mapping[str, Any], cluster: ClusterState) -> Pla
         if partition is None:
             raise InputError(f"reassignment: found {entry.get('topic')}-{entry.get('partition')}, not in the cluster")
         new, disk = tuple(entry.get("replicas", ())), partition.load.disk_bytes
+        # The fullest window counts: a copy has to fit whenever it is made.
         copied = len(set(new) - set(partition.replicas)) * (max(disk) if isinstance(disk, tuple) else disk)
         if new != partition.replicas:
             movements.append(Movement(partition.topic, partition.partition, partition.replicas, new, copied))

@@ -21,7 +21,12 @@ HEAVY_MAX = 5
 
 
 def diagnose(problem: Problem, placement: Placement) -> tuple[str, ...]:
-    """One line for each cause; none that takes for granted what `placement` could not keep."""
+    """One line for each cause; none that takes for granted what `placement` could not keep.
+
+    >>> state = state_of((1,), (2,), loads=(9.0, 1.0))
+    >>> diagnose(state.problem, state.placement)[0]
+    't-0 alone is 1.80 fair shares of leader bytes in: split it or change its key'
+    """
     if not problem.arrays.alive.any() or not problem.arrays.partitions:
         return ()
     lines = _left_over(problem, placement)

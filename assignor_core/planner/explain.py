@@ -29,6 +29,14 @@ def ordered_movements(
 
     `crowded` (P) are the partitions whose racks were crowded at first. What fits into no wave is restored in
     `placement`.
+
+    >>> problem, placement, _ = state_of((1,), (1,), loads=(5.0, 5.0))
+    >>> placement.move(0, 0, 1)
+    >>> (movement,), (wave,), _ = ordered_movements(problem, placement, problem.crowded(placement))
+    >>> movement.old_replicas, movement.new_replicas, movement.bytes_to_move, movement.kind
+    ((1,), (2,), 500.0, 'replica')
+    >>> movement.reason
+    'bytes in by fair shares: broker 1 goes 2.000 -> 1.000, broker 2 takes it 0.000 -> 1.000'
     """
     start = placement.original_loads
     pending = [pending_movement(placement, int(partition)) for partition in placement.changed()]

@@ -19,7 +19,19 @@ WORTH = 1e-3
 
 
 def finish(search: Search) -> None:
-    """Up to `finish_movements_max` movements that end exactly even in all loads; none if that can't be reached."""
+    """Up to `finish_movements_max` movements that end exactly even in all loads; none if that can't be reached.
+
+    Broker 1 carries 50 + 1 and broker 2 carries 49: within the band, and one movement from even.
+
+    >>> state = state_of((1,), (1,), (2,), loads=(50.0, 1.0, 49.0))
+    >>> search = Search(state.problem, state.placement)
+    >>> search.relieve()
+    >>> search.journal
+    []
+    >>> finish(search)
+    >>> search.placement.replicas[:, 0].tolist()
+    [0, 1, 1]
+    """
     problem, placement = search.problem, search.placement
     counted = problem.arrays.columns.counts
     loads = placement.loads[problem.may_take][:, ~counted] / problem.share[problem.may_take][:, ~counted]

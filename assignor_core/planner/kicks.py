@@ -32,7 +32,20 @@ BETTER = 0.9
 
 
 def kick(search: Search) -> None:
-    """Go through the stuck brokers once."""
+    """Go through the stuck brokers once.
+
+    Broker 1 leads 4 + 5, broker 2 leads 3 + 4. Whatever one hands over alone overloads the other, so the search stops.
+    The kick hands 4 over all the same, and broker 2 hands 3 back: both lead 8.
+
+    >>> state = state_of((1, 2), (2, 1), (2, 1), (1, 2), loads=(4.0, 3.0, 4.0, 5.0))
+    >>> search = Search(state.problem, state.placement)
+    >>> search.relieve()
+    >>> search.journal
+    []
+    >>> kick(search)
+    >>> search.placement.replicas[:, 0].tolist()
+    [1, 0, 1, 0]
+    """
     violation = search.violation()
     for broker in np.argsort(-violation, kind="stable")[:BROKERS_MAX]:
         if violation[broker] > NOTICEABLE:

@@ -1,7 +1,8 @@
 """Runs the phases of a plan in order; what each decides stands in its own module.
 
 Invariants: the same model and policy give the same bytes, since nothing depends on a clock, on hashes or on the order
-of the model. Every loop is limited by number. No phase leaves a broken hard rule that it did not meet.
+of the model. Every loop is limited by number. No phase breaks a hard rule, except that repair may crowd a rack to empty
+a broker.
 """
 
 from dataclasses import replace

@@ -4,8 +4,8 @@ Repair goes before balance, since it must be done at any price and decides what 
 breaks a rule once, heaviest first, and puts it where the objective grows least: greedy, one pass, no way back. The
 search evens out what that leaves uneven, and repair runs again after it, as what moved may have made room.
 
-Invariant: repair never breaks one hard rule to keep another. What no target can mend stays as it is, and
-`unmet_rules` reports it in words.
+Invariants: repair exceeds no capacity and no budget. It crowds a rack only if a broker can't be emptied otherwise. What
+no target can mend stays as it is, and `unmet_rules` reports it in words.
 """
 
 import numpy as np
@@ -23,7 +23,15 @@ ROUNDING = 1e-9
 
 
 def repair(search: Search) -> None:
-    """Mend what breaks a hard rule, as far as the policy lets."""
+    """Mend what breaks a hard rule, as far as the policy lets.
+
+    Brokers 1 and 2 stand in rack a and hold both replicas; one of them goes to broker 3 in rack b:
+
+    >>> state = state_of((1, 2), racks="aab")
+    >>> repair(Search(state.problem, state.placement))
+    >>> state.placement.replicas.tolist()
+    [[0, 2]]
+    """
     if search.problem.policy.leaders_only:
         return
     for broker in search.problem.leaving:
