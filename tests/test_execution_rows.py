@@ -1,12 +1,13 @@
 """Rows of `execution` as executions: what every reader of the table shares, and that all readers agree."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assignor_core.execution.events import ABORT_SEQUENCE, Event
-from assignor_core.execution.life_cycle import Phase
+from assignor_core.execution.life_cycle import TRANSITIONS, Phase
 from streaming import tables
 from streaming.commands.status import read_status
 from streaming.contract import TABLES
@@ -55,6 +56,23 @@ def test_columns_of_the_view_are_those_of_the_table() -> None:
     known = {column.name for column in TABLES["execution"].columns}
     assert known - set(COLUMNS) == {"kafka_cluster", "owner"}
     assert set(COLUMNS) <= known
+
+
+def test_the_comment_of_the_column_names_every_event() -> None:
+    comment = next(column.comment for column in TABLES["execution"].columns if column.name == "event")
+    assert sorted(comment.split(", ")) == sorted(Event)
+
+
+def test_the_phases_and_their_events_are_documented() -> None:
+    lines = (Path(__file__).resolve().parents[1] / "docs" / "execution.md").read_text().splitlines()
+    start = lines.index("| phase | meaning | events |") + 2
+    documented = {}
+    for line in lines[start : lines.index("", start)]:
+        phase, _, events = (cell.strip() for cell in line.strip("|").split("|"))
+        documented |= {
+            (phase, event): after or phase for event, after in re.findall(r"`(\w+)`(?: \(([\w ]+)\))?", events)
+        }
+    assert documented == {pair: after for pair, after in TRANSITIONS.items() if pair[1] is not Event.ABORT_REQUESTED}
 
 
 def test_a_row_becomes_an_event_and_the_same_row_again() -> None:

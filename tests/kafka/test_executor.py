@@ -76,6 +76,12 @@ def carry_out(
         time.sleep(0.2)
 
 
+def ask_to_abort(journal: Journal, record: ExecutionRecord) -> None:
+    """As a person would from another process."""
+    journal.request_abort(record.execution, now_ms=time.time_ns() // 1_000_000)
+    record.execution = journal.execution(record.execution.execution_id)
+
+
 def eventually(condition: Callable[[], bool], *, timeout_s: float = 20.0) -> bool:
     """Brokers hear of a change from the controller a moment later: poll instead of one look."""
     deadline = time.monotonic() + timeout_s
@@ -140,7 +146,7 @@ def test_a_throttle_slows_the_copy_and_an_abort_restores(settings: Settings, adm
     assert not executor.tick(record, approved.plan, now_ms=now_ms)
     assert eventually(lambda: cluster.throttle_rates().keys() == {1, 2})
     assert cluster.describe().partitions[(topic, 0)].reassigning  # 600 kB at 20 kB/s take half a minute
-    record.abort_requested = True
+    ask_to_abort(journal, record)
     carry_out(executor, record, approved.plan)
     assert record.execution.last_event == "aborted"
     assert eventually(lambda: cluster.describe().partitions[(topic, 0)].replicas == (1,))
@@ -430,7 +436,7 @@ def test_the_throttle_follows_headroom_and_pressure(settings: Settings, admin: K
         executor.tick(record, approved.plan, now_ms=now_ms + 20_000)
         assert eventually(lambda: leader_rates(cluster) == {1: 2_000_000, 2: 3_200_000})
     finally:
-        record.abort_requested = True
+        ask_to_abort(journal, record)
         carry_out(executor, record, approved.plan)
     assert eventually(lambda: no_throttle_left(cluster, topic))
 
