@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from streaming.contract.records import BYTE_RATE, CONSUMER_LAG, FOREIGN_BYTE_RATE, RecordShape
+from streaming.runtime.jars import PROJECT_ROOT
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "records.json").read_text(encoding="utf-8"))
 """Changed by hand, and only together with a line in CHANGELOG.md: a field that is gone rejects records of others."""
+PAGE = (PROJECT_ROOT / "docs/records.md").read_text(encoding="utf-8")
 SHAPES = {"byte_rate": BYTE_RATE, "consumer_lag": CONSUMER_LAG, "foreign_byte_rate": FOREIGN_BYTE_RATE}
 
 
@@ -27,3 +29,28 @@ def written(shape: RecordShape) -> dict[str, Any]:
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_record_is_as_it_was(name: str) -> None:
     assert written(SHAPES[name]) == GOLDEN[name]
+
+
+def section(title: str, shape: RecordShape) -> str:
+    """The page's section on one topic's records, as it has to be."""
+    head = ("field", "type", "unit", "must be there", "at least", "at most", "meaning")
+    lines = [f"## {title}", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for field in shape.fields:
+        required, least = "yes" if field.required else "no", "0" if field.not_negative else ""
+        most = "" if field.most is None else f"{field.most:.10g}".replace("e+", "e")
+        cells = (
+            f"`{field.name}`",
+            field.type,
+            field.unit,
+            required,
+            least,
+            most,
+            field.meaning[0].upper() + field.meaning[1:],
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(("title", "shape"), [("Byte rate", BYTE_RATE), ("Consumer lag", CONSUMER_LAG)])
+def test_the_page_of_the_records_shows_each_field(title: str, shape: RecordShape) -> None:
+    assert section(title, shape) in PAGE
