@@ -147,6 +147,11 @@ class Execution:
         return self.stage is Phase.WAITING
 
     @property
+    def in_progress(self) -> bool:
+        """Whether it has started and has not ended, paused or not."""
+        return self.stage in (Phase.UNDER_WAY, Phase.PAUSED)
+
+    @property
     def paused(self) -> bool:
         """Whether it waits for a maintenance window, with nothing of it on the cluster."""
         return self.stage is Phase.PAUSED
@@ -268,5 +273,5 @@ def in_focus(executions: Sequence[Execution]) -> Execution | None:
 
     One that was approved after it only waits for its turn.
     """
-    at_work = (row for row in reversed(executions) if row.under_way and row.started_ms is not None)
+    at_work = (row for row in reversed(executions) if row.under_way and row.in_progress)
     return next(at_work, executions[-1] if executions else None)

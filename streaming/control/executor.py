@@ -112,6 +112,8 @@ class Executor:
     def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
         """Take the one next step; True once the execution has ended and nothing of it is left on the cluster."""
         execution = record.execution
+        # Before anything is sent: the journal would refuse the event only after the cluster has changed.
+        assert execution.in_progress, f"execution {execution.execution_id} is {execution.phase}"
         closed = self._closed(execution, now_ms)
         given_up = _given_up(execution, now_ms)
         if execution.paused and closed is not None and given_up is None:

@@ -217,3 +217,15 @@ def test_a_plan_that_is_not_trusted_is_refused_in_one_row(settings: Settings) ->
     assert [row["event"] for row in tables.read(settings.storage.tables, "execution")] == ["refused"]
     assert Journal(settings).open_executions(now_ms=NOON_MS) == []
     assert execution.ended
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_has_not_started_or_has_ended_is_never_carried_out(settings: Settings, refused: bool) -> None:
+    cluster, journal = NotedCluster(), Journal(settings)
+    record = approve(journal, 0)
+    if refused:
+        journal.write_event(record, Event.REFUSED, "it no longer fits", now_ms=NOON_MS)
+    made = journal.plan(record.execution.plan_id).plan
+    with pytest.raises(AssertionError, match=f"is {record.execution.phase}"):
+        Executor(cluster, journal, settings).tick(record, made, now_ms=NOON_MS)
+    assert cluster.changes == []

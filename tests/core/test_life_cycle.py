@@ -124,6 +124,7 @@ def test_phases_exclude_each_other_and_times_fit(records: list[EventRecord]) -> 
     execution = fold("e", "p", records)
     now_ms = records[-1].at_ms + 50
     assert [execution.waiting, execution.under_way, execution.paused, execution.ended].count(True) == 1
+    assert execution.in_progress == (execution.started_ms is not None and not execution.ended)
     assert execution.ended == (execution.stage in ENDED) == (execution.end is not None)
     assert 0 <= execution.worked_ms(now_ms) <= now_ms - execution.approved_ms
     assert execution.approved_ms <= execution.since_ms <= now_ms
