@@ -87,7 +87,7 @@ INTERVAL_MS = Field(
 BROKER = Field("broker", _INTEGER, "", "Broker id", required=True, not_negative=True)
 TOPIC = Field("topic", _STRING, "", "Topic; of byte rates null for a broker's totals")
 PARTITION = Field("partition", _INTEGER, "", "Partition number; null with the topic", not_negative=True)
-ROLE = Field("role", _STRING, "", "leader or follower; null with the topic")
+ROLE = Field("role", _STRING, "", "`leader` or `follower`; null with the topic")
 RACK = Field("rack", _STRING, "", "Rack of the broker")
 SIZE_BYTES = Field("size_bytes", _LONG, "bytes", "Log size of the replica", not_negative=True)
 LOG_DIR_USED_BYTES = Field(

@@ -19,6 +19,7 @@ from assignor_core.planner import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
 from streaming.cluster.ports import ClusterReader
+from streaming.contract.rates import BYTES_IN, BYTES_OUT
 from streaming.control.intents import drained_brokers
 from streaming.control.journal import Journal
 from streaming.control.policies import capacities_of, planner_policy
@@ -92,7 +93,7 @@ def leader_rates(windows: tuple[ClosedWindow, ...], settings: Settings) -> Rates
         & (pc.field("kafka_cluster") == settings.kafka.cluster_name)
         & (pc.field("role") == "leader")
     )
-    columns = ["topic", "partition", "bytes_in_per_sec", "bytes_out_per_sec"]
+    columns = ["topic", "partition", BYTES_IN.name, BYTES_OUT.name]
     rates: dict[PartitionKey, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
     for row in tables.read(settings.storage.tables, "partition_load", columns=columns, where=where):
         for values, column in zip(rates[(row["topic"], row["partition"])], columns[2:], strict=True):
