@@ -1,4 +1,4 @@
-"""Keeps trace and ledger of a run in step: whatever happens to a process's partitions is told to both here.
+"""Keeps trace and ledger of a run in step: whatever happens to a process's partitions is entered in both here.
 
 Knows processes and partitions; no messages and no rule of the protocol.
 """
@@ -54,7 +54,7 @@ class Accounts:
             self.ledger.takes(now_ms, process.name, process.member.owned)
 
     def put_out(self, now_ms: int, process: Process, reason: str, *, runs: bool) -> None:
-        """The group does not count on the process any more; if it `runs`, it goes on reading until it is told."""
+        """The group does not count on the process any more; if it `runs`, it goes on reading until it notices."""
         owned = self._read_by(process)
         # A process that has ended goes by its address: another one may have its name by now.
         self.note(now_ms, What.PUT_OUT, process.name if process.alive else process.client, reason)

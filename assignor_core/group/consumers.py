@@ -1,4 +1,4 @@
-"""Consumers and coordinator of a run: who is told what and when, over a network with delays.
+"""Consumers and coordinator of a run: who sends what to whom, and when, over a network with delays.
 
 Owns the delivery of messages, polls, heartbeats and sessions. The rules are the coordinator's and the members'; what
 the scenario does to processes is the simulation's.
@@ -17,9 +17,9 @@ from assignor_core.group.coordinator import Coordinator
 from assignor_core.group.event_queue import EventQueue
 from assignor_core.group.messages import (
     Answer,
+    CoordinatorResult,
     HeartbeatAnswer,
     JoinAnswer,
-    Outcome,
     Protocols,
     Removal,
     Request,
@@ -32,8 +32,9 @@ from assignor_core.group.states import ErrorCode, GroupState, MemberState
 from assignor_core.group.trace import What
 
 JOINING = frozenset({MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE})
-AGAIN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-PUT_OUT = AGAIN | {ErrorCode.FENCED_INSTANCE_ID}
+REJOIN_ERRORS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+"""After these a member has lost its partitions and joins anew."""
+PUT_OUT = REJOIN_ERRORS | {ErrorCode.FENCED_INSTANCE_ID}
 
 
 class Consumers:
@@ -156,7 +157,7 @@ class Consumers:
             return
         if answer.error is ErrorCode.REBALANCE_IN_PROGRESS:
             self.rejoin(process, "follows a rebalance")
-        elif answer.error in AGAIN:
+        elif answer.error in REJOIN_ERRORS:
             # Partitions are lost at the next poll, which may be late; until then the process goes on reading.
             self._rejoin_as_new(process, answer.error)
         elif answer.error is not ErrorCode.NONE:
@@ -173,7 +174,7 @@ class Consumers:
         if process.member.state is MemberState.FAILED:
             self._fail(process, error)
             return
-        if error in AGAIN:
+        if error in REJOIN_ERRORS:
             self._accounts.gives_up(self._queue.now_ms, process, What.LOST, process.member.put_out(error))
         self._join(process, process.join_reason if error is ErrorCode.MEMBER_ID_REQUIRED else f"after {error.value}")
 
@@ -195,31 +196,31 @@ class Consumers:
 
     # What reaches the coordinator
 
-    def _ask(self, step: Callable[[int, Any], Outcome], request: Request) -> None:
+    def _ask(self, step: Callable[[int, Any], CoordinatorResult], request: Request) -> None:
         """Send a request to the coordinator; `step` is what it does when the request arrives."""
         self._send(self._reach, step, request)
 
-    def _reach(self, step: Callable[[int, Any], Outcome], request: Request) -> None:
+    def _reach(self, step: Callable[[int, Any], CoordinatorResult], request: Request) -> None:
         self._follow(step(self._queue.now_ms, request))
 
-    def _follow(self, outcome: Outcome) -> None:
+    def _follow(self, result: CoordinatorResult) -> None:
         """Deliver what a step of the coordinator led to."""
-        for change in outcome.changes:
+        for change in result.changes:
             # Who was removed stands in the removal: the coordinator knows members by id, people by name.
-            names = [self._by_client[gone.client].name for gone in outcome.removals if gone.reason == change.reason]
+            names = [self._by_client[gone.client].name for gone in result.removals if gone.reason == change.reason]
             self._group_changed(change, " ".join([*names[:1], change.reason]))
-        for removal in outcome.removals:
+        for removal in result.removals:
             self._member_removed(removal)
-        for timer in outcome.timers:
+        for timer in result.timers:
             self._queue.add(timer.at_ms, lambda timer=timer: self._follow(self.group.timer_elapsed(timer)))
-        for client, answer in outcome.answers:
+        for client, answer in result.answers:
             process = self._by_client[client]
             if process.alive:
                 self._send(self._deliver, process, answer)
             if not process.alive or process.silent or process.paused_until_ms > self._queue.now_ms:
                 known_id = answer.member_id if isinstance(answer, JoinAnswer) else process.member.member_id
                 self._await_session_end(process, known_id)
-        if outcome.changes:
+        if result.changes:
             self._maybe_end_rebalance()
 
     def _group_changed(self, change: StateChange, cause: str) -> None:
@@ -244,7 +245,7 @@ class Consumers:
     # Heartbeats and sessions
 
     def beat_if_it_matters(self, process: Process) -> None:
-        """Let the process send its next heartbeat if it would be told something."""
+        """Let the process send its next heartbeat if its answer would be news to it."""
         if process.member.state is MemberState.STABLE and self._beat_answer(process) is not ErrorCode.NONE:
             self._plan_beat(process)
 

@@ -1,18 +1,18 @@
 """The group coordinator of the classic protocol: requests and timers in, answers and new timers out.
 
 Owns the rules of Kafka's coordinator (4.x brokers, `group.protocol=classic`). Knows no clock and no network: every
-call is told the logical ms, and returns what is to be delivered. It does not check who has fallen silent by itself:
+call gets the logical ms, and returns what is to be delivered. It does not check who has fallen silent by itself:
 whoever runs it asks `session_end_ms` and calls `session_elapsed` then.
 """
 
 from assignor_core.group.messages import (
     Answer,
+    CoordinatorResult,
     Heartbeat,
     HeartbeatAnswer,
     JoinAnswer,
     JoinGroup,
     LeaveGroup,
-    Outcome,
     Removal,
     StateChange,
     SyncAnswer,
@@ -26,14 +26,14 @@ from assignor_core.group.states import (
     HEARTBEAT_ANSWERS,
     SYNC_ANSWERS,
     ErrorCode,
-    GroupEvent,
+    GroupInput,
     GroupState,
     next_state,
 )
 
 
 class Coordinator:
-    """One group. Each public method is one step and returns its Outcome.
+    """One group. Each public method is one step and returns its CoordinatorResult.
 
     >>> from assignor_core.assignors.contract import MemberSpec
     >>> group = Coordinator(initial_rebalance_delay_ms=0)
@@ -64,7 +64,7 @@ class Coordinator:
         self._changes: list[StateChange] = []
         self._removals: list[Removal] = []
 
-    def join(self, now_ms: int, request: JoinGroup) -> Outcome:
+    def join(self, now_ms: int, request: JoinGroup) -> CoordinatorResult:
         """A member asks to be in the next generation."""
         member = self.members.get(request.member_id)
         error = self._join_error(request, member)
@@ -77,52 +77,52 @@ class Coordinator:
             self._add(now_ms, request, request.member_id)
         else:
             self._join_again(now_ms, request, member)
-        return self._outcome()
+        return self._result()
 
-    def sync(self, now_ms: int, request: SyncGroup) -> Outcome:
+    def sync(self, now_ms: int, request: SyncGroup) -> CoordinatorResult:
         """A member asks for its part of the assignment; the leader brings it."""
         error = self._member_error(request.member_id, request.group_instance_id, request.generation_id)
         if error is ErrorCode.NONE:
             error = SYNC_ANSWERS[self.state]
         if error is not ErrorCode.NONE:
             self._answer(request.client, SyncAnswer(error))
-            return self._outcome()
+            return self._result()
         member = self._registered(request.member_id)
         member.session_start_ms = now_ms
         self._not_synced.discard(request.member_id)
         if self.state is GroupState.STABLE:
             self._answer(request.client, SyncAnswer(ErrorCode.NONE, member.assignment))
-            return self._outcome()
+            return self._result()
         member.awaits_sync = True
         if request.member_id == self.members.leader_id and request.assignment is not None:
             self._finish_sync(now_ms, request)
-        return self._outcome()
+        return self._result()
 
-    def heartbeat(self, now_ms: int, request: Heartbeat) -> Outcome:
+    def heartbeat(self, now_ms: int, request: Heartbeat) -> CoordinatorResult:
         """A member shows that it lives."""
         error = self.heartbeat_answer(request.member_id, request.group_instance_id, request.generation_id)
         if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             self._registered(request.member_id).session_start_ms = now_ms
         self._answer(request.client, HeartbeatAnswer(error))
-        return self._outcome()
+        return self._result()
 
-    def leave(self, now_ms: int, request: LeaveGroup) -> Outcome:
+    def leave(self, now_ms: int, request: LeaveGroup) -> CoordinatorResult:
         """A member goes; unknown ones have gone already."""
         if request.member_id in self._pending:
             self._drop_pending(now_ms, request.member_id)
         elif self.members.get(request.member_id) is not None:
             self._remove(now_ms, request.member_id, request.reason)
-        return self._outcome()
+        return self._result()
 
-    def session_elapsed(self, now_ms: int, member_id: str) -> Outcome:
+    def session_elapsed(self, now_ms: int, member_id: str) -> CoordinatorResult:
         """A member has been silent; if for its whole session timeout, it is removed."""
         end_ms = self.session_end_ms(member_id)
         if end_ms is not None and end_ms <= now_ms:
             self._remove(now_ms, member_id, "session timed out")
-        return self._outcome()
+        return self._result()
 
-    def timer_elapsed(self, timer: Timer) -> Outcome:
-        """A timer of an earlier Outcome has run down."""
+    def timer_elapsed(self, timer: Timer) -> CoordinatorResult:
+        """A timer of an earlier CoordinatorResult has run down."""
         if timer.kind is TimerKind.PENDING_MEMBER:
             self._drop_pending(timer.at_ms, timer.member_id)
         elif timer.number == self._phase and timer.kind is TimerKind.JOIN_PHASE:
@@ -130,15 +130,15 @@ class Coordinator:
         elif timer.number == self._phase:
             for member_id in sorted(self._not_synced):
                 self._remove(timer.at_ms, member_id, "did not sync in time")
-        return self._outcome()
+        return self._result()
 
-    def unload(self) -> Outcome:
-        """Give the group up: it is Dead, and whoever waits is told to look for its coordinator."""
-        self._move(GroupEvent.UNLOADED, "unloaded")
+    def unload(self) -> CoordinatorResult:
+        """Give the group up: it is Dead, and who waits gets an error that makes it look for its coordinator."""
+        self._move(GroupInput.UNLOADED, "unloaded")
         self._phase += 1
         for member in self.members:
             self._answer_waiting(member, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return self._outcome()
+        return self._result()
 
     def heartbeat_answer(self, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """What a heartbeat would be answered now."""
@@ -182,7 +182,7 @@ class Coordinator:
         return ErrorCode.NONE if generation_id == self.generation_id else ErrorCode.ILLEGAL_GENERATION
 
     def _join_without_id(self, now_ms: int, request: JoinGroup) -> None:
-        """Dynamic members are told their id first (KIP-394); static ones join at once, in their old place if any."""
+        """Dynamic members get an id before they join (KIP-394); static ones join at once, in their old place if any."""
         self._ids_given += 1
         member_id = f"{request.group_instance_id or request.client}-{self._ids_given}"
         if request.group_instance_id is None:
@@ -250,7 +250,7 @@ class Coordinator:
                 member.session_start_ms = now_ms
                 self._answer(member.client, SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS))
         self._not_synced.clear()
-        self._move(GroupEvent.REBALANCE_NEEDED, reason)
+        self._move(GroupInput.REBALANCE_NEEDED, reason)
         timeout_ms = self.members.rebalance_timeout_ms()
         self._in_initial_delay = initial
         if initial:
@@ -292,10 +292,10 @@ class Coordinator:
         self.generation_id += 1
         if not len(self.members):
             self.strategy = ""
-            self._move(GroupEvent.NOBODY_JOINED, reason)
+            self._move(GroupInput.NOBODY_JOINED, reason)
             return
         self.strategy = self.members.select_strategy()
-        self._move(GroupEvent.MEMBERS_JOINED, reason)
+        self._move(GroupInput.MEMBERS_JOINED, reason)
         self._not_synced = {member.member_id for member in self.members}
         self._arm(now_ms + self.members.rebalance_timeout_ms(), TimerKind.SYNC_PHASE)
         for member in list(self.members):
@@ -305,7 +305,7 @@ class Coordinator:
 
     def _finish_sync(self, now_ms: int, request: SyncGroup) -> None:
         assignment = request.assignment or {}
-        self._move(GroupEvent.LEADER_SYNCED, "the leader has assigned")
+        self._move(GroupInput.LEADER_SYNCED, "the leader has assigned")
         for member in self.members:
             member.assignment = assignment.get(member.member_id, ())
             if member.awaits_sync:
@@ -351,8 +351,8 @@ class Coordinator:
         assert member is not None, "checked by _member_error"
         return member
 
-    def _move(self, event: GroupEvent, reason: str) -> None:
-        self.state = next_state(GROUP_TRANSITIONS, self.state, event)
+    def _move(self, given: GroupInput, reason: str) -> None:
+        self.state = next_state(GROUP_TRANSITIONS, self.state, given)
         self._changes.append(StateChange(self.state, self.generation_id, reason))
 
     def _arm(self, at_ms: int, kind: TimerKind) -> None:
@@ -363,7 +363,7 @@ class Coordinator:
     def _answer(self, client: str, answer: Answer) -> None:
         self._answers.append((client, answer))
 
-    def _outcome(self) -> Outcome:
-        outcome = Outcome(self._answers, self._timers, self._changes, self._removals)
+    def _result(self) -> CoordinatorResult:
+        result = CoordinatorResult(self._answers, self._timers, self._changes, self._removals)
         self._answers, self._timers, self._changes, self._removals = [], [], [], []
-        return outcome
+        return result

@@ -1,6 +1,6 @@
-"""Rebalances of real groups, told from what a monitor sees of them now and then.
+"""Rebalances of real groups, derived from what a monitor sees of them now and then.
 
-Owns the comparing of one look at a group with the next, and what it says of membership. Knows no table and no client.
+Owns the comparing of one look at a group with the next, and what that shows of membership. Knows no table, no client.
 A look every window misses what came and went between two looks: counts are at least, never at most.
 """
 
@@ -19,7 +19,7 @@ FLAPS_MIN = 3
 
 
 class Cause(Enum):
-    """Why a rebalance took place, as far as it can be told."""
+    """Why a rebalance took place, as far as it can be known."""
 
     FORMED = "group formed"
     EMPTIED = "group emptied"
@@ -69,7 +69,7 @@ class GroupEvent:
 
 @dataclass(frozen=True, slots=True)
 class GroupAdvice:
-    """What a group's events say of its membership. `flapping`: identity and how often it came or went.
+    """What a group's events show of its membership. `flapping`: identity and how often it came or went.
 
     `restarts`: rebalances in which nobody but returning members came or went: static membership would have spared
     them, if the session timeout is longer than a restart. `moved_ratio`: partitions that changed hands of those that
@@ -112,14 +112,14 @@ def group_events(looks: Sequence[GroupLook]) -> tuple[GroupEvent, ...]:
 
 
 def advice(events: Iterable[GroupEvent]) -> GroupAdvice:
-    """What these events say of how the group is set up."""
+    """What these events show of how the group is set up."""
     events = tuple(events)
     flaps: Counter[str] = Counter()
     for event in events:
         flaps.update({*map(identity, event.members_in), *map(identity, event.members_out)})
     flapping = tuple(sorted((name, count) for name, count in flaps.items() if count >= FLAPS_MIN))
     restarts = sum(event.rebalances for event in events if event.cause is Cause.RESTARTED)
-    found = GroupAdvice(
+    counts = GroupAdvice(
         rebalances=sum(event.rebalances for event in events),
         flapping=flapping,
         restarts=restarts,
@@ -127,7 +127,12 @@ def advice(events: Iterable[GroupEvent]) -> GroupAdvice:
         stopped_if_eager=sum(event.stopped_if_eager for event in events),
     )
     return GroupAdvice(
-        found.rebalances, flapping, restarts, found.partitions_moved, found.stopped_if_eager, tuple(_hints(found))
+        counts.rebalances,
+        flapping,
+        restarts,
+        counts.partitions_moved,
+        counts.stopped_if_eager,
+        tuple(_hints(counts)),
     )
 
 
@@ -186,17 +191,17 @@ def _cause(
     return Cause.REASSIGNED if before.members else Cause.UNKNOWN
 
 
-def _hints(found: GroupAdvice) -> Iterator[str]:
-    for name, count in found.flapping:
+def _hints(counts: GroupAdvice) -> Iterator[str]:
+    for name, count in counts.flapping:
         yield f"{name} came or went {count} times: find out why it does not stay"
-    if found.restarts:
+    if counts.restarts:
         yield (
-            f"{found.restarts} of {found.rebalances} rebalances were members that came back: group.instance.id with a "
-            "session.timeout.ms longer than a restart would have spared them"
+            f"{counts.restarts} of {counts.rebalances} rebalances were members that came back: group.instance.id with "
+            "a session.timeout.ms longer than a restart would have spared them"
         )
-    ratio = found.moved_ratio
-    if ratio is not None and found.rebalances > 1 and ratio < 0.5:
+    ratio = counts.moved_ratio
+    if ratio is not None and counts.rebalances > 1 and ratio < 0.5:
         yield (
-            f"{found.partitions_moved} of {found.stopped_if_eager} partitions changed hands: cooperative-sticky would "
-            "have stopped only these, an eager strategy stops all"
+            f"{counts.partitions_moved} of {counts.stopped_if_eager} partitions changed hands: cooperative-sticky "
+            "would have stopped only these, an eager strategy stops all"
         )

@@ -1,6 +1,6 @@
 """What a rebalance cost: who stopped, which partitions nobody read and for how long. Owns the counting.
 
-Is told what happens to partitions and groups, in order of time; knows no protocol.
+Its calls come in order of time, one for each thing that happens to partitions or the group. It knows no protocol.
 
 A partition is read by a running member that the group counts as its owner, or it is idle. What a process goes on
 reading after the group has put it out is counted apart, as overlap: its commits will be refused.

@@ -1,7 +1,7 @@
 """A consumer of the classic protocol: what it sends, gives up and takes over, answer by answer.
 
 Owns the rules of the Java client's ConsumerCoordinator, eager and cooperative (KIP-429). Knows no clock, no network
-and no other member; when it sends what it says here is up to whoever runs it.
+and no other member; when its requests are sent is up to whoever runs it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +17,11 @@ from assignor_core.group.messages import (
     SyncAnswer,
     SyncGroup,
 )
-from assignor_core.group.states import MEMBER_TRANSITIONS, ErrorCode, MemberEvent, MemberState, next_state
+from assignor_core.group.states import MEMBER_TRANSITIONS, ErrorCode, MemberInput, MemberState, next_state
 
 EAGER_ONLY = frozenset({"range", "roundrobin", "sticky", "load-aware"})
 STICKY_BY_USER_DATA = frozenset({"sticky", "load-aware"})
-"""Strategies whose members say in their user data what they had last, though they have given it up."""
+"""Strategies whose members send in their user data what they had last, though they have given it up."""
 
 Assign = Callable[[str, Protocols], GroupAssignment]
 """Strategy and subscriptions of all members to an assignment; what the leader calls."""
@@ -89,7 +89,7 @@ class Member:
 
     def join(self, reason: str) -> JoinGroup:
         """The JoinGroup to send now."""
-        self._move(MemberEvent.JOINS)
+        self._move(MemberInput.JOINS)
         config = self.config
         return JoinGroup(
             self.client, self.member_id, config.group_instance_id, self._protocols(), config.session_timeout_ms,
@@ -103,7 +103,7 @@ class Member:
             if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
                 self.member_id = answer.member_id
             return None
-        self._move(MemberEvent.JOINED)
+        self._move(MemberInput.JOINED)
         self.member_id, self.generation_id, self.leads = answer.member_id, answer.generation_id, answer.leads
         self.withheld = 0
         assignment = None
@@ -116,7 +116,7 @@ class Member:
         if answer.error is not ErrorCode.NONE:
             self._refused(answer.error)
             return Synced(answer.error)
-        self._move(MemberEvent.SYNCED)
+        self._move(MemberInput.SYNCED)
         before, self._claim = self.owned, answer.assignment
         self.owned = tuple(answer.assignment)
         if not self._cooperative:
@@ -132,7 +132,7 @@ class Member:
 
     def put_out(self, error: ErrorCode) -> Sequence[TopicPartition]:
         """The coordinator does not know this member or its generation any more: the partitions that are lost."""
-        self._move(MemberEvent.PUT_OUT)
+        self._move(MemberInput.PUT_OUT)
         member_id = self.member_id if error is ErrorCode.ILLEGAL_GENERATION else ""
         lost = self._forget()
         self.member_id = member_id
@@ -141,7 +141,7 @@ class Member:
     def failed(self) -> Sequence[TopicPartition]:
         """The coordinator will never take this consumer: the partitions that are lost."""
         if self.state is not MemberState.FAILED:
-            self._move(MemberEvent.FAILS)
+            self._move(MemberInput.FAILS)
         return self._forget()
 
     def heartbeat(self) -> Heartbeat:
@@ -156,7 +156,7 @@ class Member:
 
     def close(self) -> None:
         """The process ends."""
-        self._move(MemberEvent.CLOSES)
+        self._move(MemberInput.CLOSES)
 
     def _assign(self, answer: JoinAnswer, assign: Assign) -> Mapping[str, Sequence[TopicPartition]]:
         assert answer.subscriptions is not None, "only leaders assign"
@@ -167,9 +167,9 @@ class Member:
     def _refused(self, error: ErrorCode) -> None:
         """An error that is not for good makes it join again."""
         if error in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
-            self._move(MemberEvent.FAILS)
+            self._move(MemberInput.FAILS)
             return
-        self._move(MemberEvent.REFUSED)
+        self._move(MemberInput.REFUSED)
 
     def _forget(self) -> Sequence[TopicPartition]:
         lost, self.owned, self._claim = self.owned, (), ()
@@ -183,5 +183,5 @@ class Member:
         claims = self._cooperative or strategy in STICKY_BY_USER_DATA
         return MemberSpec(self.topics, self._claim if claims else (), self.generation_id, self.config.group_instance_id)
 
-    def _move(self, event: MemberEvent) -> None:
-        self.state = next_state(MEMBER_TRANSITIONS, self.state, event)
+    def _move(self, given: MemberInput) -> None:
+        self.state = next_state(MEMBER_TRANSITIONS, self.state, given)

@@ -1,4 +1,4 @@
-"""What members and coordinator say to each other, as values. Owns the shapes; knows no rule of the protocol.
+"""What members and coordinator send to each other, as values. Owns the shapes; knows no rule of the protocol.
 
 Times are logical ms. A `client` is the address of a process: one consumer from its start to its end.
 """
@@ -125,7 +125,7 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CoordinatorResult:
     """What one step of the coordinator led to, each in order."""
 
     answers: Sequence[tuple[str, Answer]]

@@ -48,7 +48,7 @@ class ProcessSpec:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A process starts, with what the scenario says of it or with something new; one that runs is left alone."""
+    """A process starts, with what the scenario gives it or with something new; one that runs is left alone."""
 
     name: str
     spec: ProcessSpec | None = None
@@ -56,7 +56,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A process closes its consumer and ends: a dynamic member leaves the group, a static one says nothing."""
+    """A process closes its consumer and ends: a dynamic member leaves the group, a static one sends nothing."""
 
     name: str
 

@@ -1,6 +1,6 @@
-"""Runs a scenario: what it says happens to processes and topics, when it says so, and what came of it.
+"""Runs a scenario: its events happen to processes and topics at their times, and the run holds what came of it.
 
-Owns the story. What consumers and coordinator make of it is theirs; the counting is the ledger's.
+Owns the order of events. What consumers and coordinator make of it is theirs; the counting is the ledger's.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from assignor_core.group.scenario import (
 from assignor_core.group.trace import Entry, What
 
 SETTLE_MAX_MS = 48 * 3_600_000
-"""A run that has not come to rest so long after its last event is ended, and says so."""
+"""A run that has not come to rest so long after its last event is ended and marked as unsettled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class _Simulation:
             settled,
         )
 
-    # What the scenario says
+    # What the scenario's events do
 
     def _happen(self, event: Happening) -> None:
         self._happens[type(event)](event)

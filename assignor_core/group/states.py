@@ -17,7 +17,7 @@ class Named(Enum):
 
 
 class GroupState(Named):
-    """What the coordinator says of a group, as `kafka-consumer-groups --state` shows it."""
+    """State of a group at its coordinator, as `kafka-consumer-groups --state` shows it."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -26,7 +26,7 @@ class GroupState(Named):
     DEAD = "Dead"
 
 
-class GroupEvent(Named):
+class GroupInput(Named):
     """What moves a group from state to state."""
 
     REBALANCE_NEEDED = "a member came, went or asks for a rebalance"
@@ -47,7 +47,7 @@ class MemberState(Named):
     CLOSED = "CLOSED"
 
 
-class MemberEvent(Named):
+class MemberInput(Named):
     """What moves a consumer from state to state."""
 
     JOINS = "JoinGroup was sent"
@@ -75,14 +75,14 @@ class ErrorCode(Named):
 _EMPTY, _PREPARING, _COMPLETING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
 _STABLE, _DEAD = GroupState.STABLE, GroupState.DEAD
 
-GROUP_TRANSITIONS: Mapping[tuple[GroupState, GroupEvent], GroupState] = {
-    (_EMPTY, GroupEvent.REBALANCE_NEEDED): _PREPARING,
-    (_STABLE, GroupEvent.REBALANCE_NEEDED): _PREPARING,
-    (_COMPLETING, GroupEvent.REBALANCE_NEEDED): _PREPARING,
-    (_PREPARING, GroupEvent.MEMBERS_JOINED): _COMPLETING,
-    (_PREPARING, GroupEvent.NOBODY_JOINED): _EMPTY,
-    (_COMPLETING, GroupEvent.LEADER_SYNCED): _STABLE,
-    **{(state, GroupEvent.UNLOADED): _DEAD for state in GroupState if state is not _DEAD},
+GROUP_TRANSITIONS: Mapping[tuple[GroupState, GroupInput], GroupState] = {
+    (_EMPTY, GroupInput.REBALANCE_NEEDED): _PREPARING,
+    (_STABLE, GroupInput.REBALANCE_NEEDED): _PREPARING,
+    (_COMPLETING, GroupInput.REBALANCE_NEEDED): _PREPARING,
+    (_PREPARING, GroupInput.MEMBERS_JOINED): _COMPLETING,
+    (_PREPARING, GroupInput.NOBODY_JOINED): _EMPTY,
+    (_COMPLETING, GroupInput.LEADER_SYNCED): _STABLE,
+    **{(state, GroupInput.UNLOADED): _DEAD for state in GroupState if state is not _DEAD},
 }
 
 HEARTBEAT_ANSWERS: Mapping[GroupState, ErrorCode] = {
@@ -97,37 +97,37 @@ HEARTBEAT_ANSWERS: Mapping[GroupState, ErrorCode] = {
 SYNC_ANSWERS: Mapping[GroupState, ErrorCode] = HEARTBEAT_ANSWERS
 """The same; in CompletingRebalance the answer waits for the leader."""
 
-_MEMBER_PATH: Mapping[tuple[MemberState, MemberEvent], MemberState] = {
-    (MemberState.UNJOINED, MemberEvent.JOINS): MemberState.PREPARING_REBALANCE,
-    (MemberState.STABLE, MemberEvent.JOINS): MemberState.PREPARING_REBALANCE,
-    (MemberState.PREPARING_REBALANCE, MemberEvent.JOINED): MemberState.COMPLETING_REBALANCE,
-    (MemberState.PREPARING_REBALANCE, MemberEvent.REFUSED): MemberState.UNJOINED,
-    (MemberState.COMPLETING_REBALANCE, MemberEvent.SYNCED): MemberState.STABLE,
-    (MemberState.COMPLETING_REBALANCE, MemberEvent.REFUSED): MemberState.UNJOINED,
-    (MemberState.PREPARING_REBALANCE, MemberEvent.PUT_OUT): MemberState.UNJOINED,
-    (MemberState.COMPLETING_REBALANCE, MemberEvent.PUT_OUT): MemberState.UNJOINED,
-    (MemberState.STABLE, MemberEvent.PUT_OUT): MemberState.UNJOINED,
-    (MemberState.UNJOINED, MemberEvent.PUT_OUT): MemberState.UNJOINED,
+_MEMBER_PATH: Mapping[tuple[MemberState, MemberInput], MemberState] = {
+    (MemberState.UNJOINED, MemberInput.JOINS): MemberState.PREPARING_REBALANCE,
+    (MemberState.STABLE, MemberInput.JOINS): MemberState.PREPARING_REBALANCE,
+    (MemberState.PREPARING_REBALANCE, MemberInput.JOINED): MemberState.COMPLETING_REBALANCE,
+    (MemberState.PREPARING_REBALANCE, MemberInput.REFUSED): MemberState.UNJOINED,
+    (MemberState.COMPLETING_REBALANCE, MemberInput.SYNCED): MemberState.STABLE,
+    (MemberState.COMPLETING_REBALANCE, MemberInput.REFUSED): MemberState.UNJOINED,
+    (MemberState.PREPARING_REBALANCE, MemberInput.PUT_OUT): MemberState.UNJOINED,
+    (MemberState.COMPLETING_REBALANCE, MemberInput.PUT_OUT): MemberState.UNJOINED,
+    (MemberState.STABLE, MemberInput.PUT_OUT): MemberState.UNJOINED,
+    (MemberState.UNJOINED, MemberInput.PUT_OUT): MemberState.UNJOINED,
 }
 _ALIVE = (MemberState.UNJOINED, MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE, MemberState.STABLE)
 
-MEMBER_TRANSITIONS: Mapping[tuple[MemberState, MemberEvent], MemberState] = {
+MEMBER_TRANSITIONS: Mapping[tuple[MemberState, MemberInput], MemberState] = {
     **_MEMBER_PATH,
-    **{(state, MemberEvent.FAILS): MemberState.FAILED for state in _ALIVE},
-    **{(state, MemberEvent.CLOSES): MemberState.CLOSED for state in (*_ALIVE, MemberState.FAILED)},
+    **{(state, MemberInput.FAILS): MemberState.FAILED for state in _ALIVE},
+    **{(state, MemberInput.CLOSES): MemberState.CLOSED for state in (*_ALIVE, MemberState.FAILED)},
 }
 
 State = TypeVar("State", GroupState, MemberState)
-Event = TypeVar("Event", GroupEvent, MemberEvent)
+Input = TypeVar("Input", GroupInput, MemberInput)
 
 
-def next_state(table: Mapping[tuple[State, Event], State], state: State, event: Event) -> State:
-    """The state after an event; raises IllegalTransition.
+def next_state(table: Mapping[tuple[State, Input], State], state: State, given: Input) -> State:
+    """The state after an input; raises IllegalTransition.
 
-    >>> next_state(GROUP_TRANSITIONS, GroupState.EMPTY, GroupEvent.REBALANCE_NEEDED).value
+    >>> next_state(GROUP_TRANSITIONS, GroupState.EMPTY, GroupInput.REBALANCE_NEEDED).value
     'PreparingRebalance'
     """
     try:
-        return table[state, event]
+        return table[state, given]
     except KeyError:
-        raise IllegalTransition(f"{event.name} can't happen in state {state.value}") from None
+        raise IllegalTransition(f"{given.name} can't happen in state {state.value}") from None

@@ -1,4 +1,4 @@
-"""Consumer lag: figures of the windows, verdicts on them, and what they say of brokers. Pure, on columns.
+"""Consumer lag: figures of the windows, verdicts on them, and what they show of brokers. Pure, on columns.
 
 `evaluate` gives our verdicts, `burrow_status` those of Burrow; `brokers_falling_behind` is what the trigger needs.
 """

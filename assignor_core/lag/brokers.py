@@ -54,8 +54,8 @@ def brokers_falling_behind(
 
     >>> row = lambda group, p, status, lag: PartitionVerdict(group, "t", p, status, lag)
     >>> verdicts = [row("a", 0, LagStatus.WARN, 900), row("a", 1, LagStatus.OK, 0), row("b", 0, LagStatus.STOP, 5)]
-    >>> found = brokers_falling_behind(verdicts, {("t", 0): 1, ("t", 1): 2})
-    >>> {broker: str(behind) for broker, behind in found.items()}, found[1].share
+    >>> behind_by_broker = brokers_falling_behind(verdicts, {("t", 0): 1, ("t", 1): 2})
+    >>> {broker: str(behind) for broker, behind in behind_by_broker.items()}, behind_by_broker[1].share
     ({1: 'a: 900 records, 1 of 2 groups'}, 0.5)
     """
     reading: dict[int, set[str]] = defaultdict(set)

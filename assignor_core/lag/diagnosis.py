@@ -1,6 +1,6 @@
 """Why a group lags: each cause with the figure that shows it, and what helps. Pure; acts on nothing.
 
-Causes are told by where the lag sits: with one broker's partitions, with one partition, with one member, or everywhere.
+Where the lag sits shows the cause: with one broker's partitions, with one partition, with one member, or everywhere.
 What a hot partition's member reads shows nothing else, nor does a partition that is hardly written.
 """
 
@@ -91,13 +91,13 @@ def diagnose(group: GroupReading) -> tuple[Finding, ...]:
 
     >>> row = lambda p, status, broker: Reading("t", p, status, f"m{p}", f"c{p}", broker, 5.0, 10.0)
     >>> rows = [row(p, LagStatus.WARN if p < 2 else LagStatus.OK, 1 if p < 2 else 2) for p in range(6)]
-    >>> [(found.cause.value, found.subject) for found in diagnose(GroupReading("g", rows, {1: 1.5, 2: 0.5}))]
+    >>> [(finding.cause.value, finding.subject) for finding in diagnose(GroupReading("g", rows, {1: 1.5, 2: 0.5}))]
     [('hot broker', 'broker 1')]
     """
     if not group.lagging:
         return ()
-    found = (cause(group) for cause in CAUSES)
-    return tuple(one for one in found if one is not None)
+    findings = (find(group) for find in CAUSES)
+    return tuple(finding for finding in findings if finding is not None)
 
 
 def find_rebalance_storm(group: GroupReading) -> Finding | None:
@@ -125,10 +125,10 @@ def find_hot_broker(group: GroupReading) -> Finding | None:
     """The lag sits with the partitions that one broker leads, which is loaded above the mean."""
     hot = {broker for broker, ratio in group.broker_load_ratio.items() if ratio > 1.0}
     rest = _telling(group)
-    found = _explains(rest, lambda row: row.broker if row.broker in hot else None)
-    if found is None:
+    explained = _explains(rest, lambda row: row.broker if row.broker in hot else None)
+    if explained is None:
         return None
-    broker, behind, led = found
+    broker, behind, led = explained
     figure = f"{behind} of {len(rest.lagging)} partitions behind are led by it, {led} of {len(rest.partitions)} in all"
     ratio = group.broker_load_ratio[int(broker)]
     return Finding(Cause.HOT_BROKER, f"broker {broker}", f"{figure}; load {ratio:.2f} x mean", "rebalancer plan")
@@ -136,10 +136,10 @@ def find_hot_broker(group: GroupReading) -> Finding | None:
 
 def find_slow_member(group: GroupReading) -> Finding | None:
     """The lag sits with the partitions that one of several members owns, and another reads more than it does."""
-    found = _explains(_telling(group), lambda row: row.member_id)
-    if found is None:
+    explained = _explains(_telling(group), lambda row: row.member_id)
+    if explained is None:
         return None
-    member, behind, owned = found
+    member, behind, owned = explained
     read = {
         name: sum(row.consumed_per_sec for row in group.partitions if row.member_id == name) for name in group.members
     }
@@ -188,7 +188,7 @@ def _hot_partitions(group: GroupReading) -> tuple[Reading, ...]:
     rates: dict[str, list[float]] = defaultdict(list)
     for row in group.partitions:
         rates[row.topic].append(row.produced_per_sec)
-    medians = {topic: sorted(found)[(len(found) - 1) // 2] for topic, found in rates.items() if len(found) > 1}
+    medians = {topic: sorted(written)[(len(written) - 1) // 2] for topic, written in rates.items() if len(written) > 1}
     mean = _mean_written(group.lagging)
     hot = [
         row

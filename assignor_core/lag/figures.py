@@ -76,7 +76,7 @@ def measure(history: LagHistory, policy: LagPolicy, *, until_ms: float) -> LagFi
     stuck, gap = _waits(looked, lag <= policy.lag_allowed_records)
     before, lately = _lows(looked, lag)
     highest = np.fmax.reduceat(looked.committed, looked.starts)
-    found = LagFigures(
+    figures = LagFigures(
         lag_records=lag[looked.newest],
         lag_low_before=before,
         lag_low_lately=lately,
@@ -88,15 +88,15 @@ def measure(history: LagHistory, policy: LagPolicy, *, until_ms: float) -> LagFi
         consumed_per_sec=_rate(looked, looked.committed),
         produced_per_sec=_rate(looked, looked.log_end),
     )
-    return _spread(found, seen, partitions)
+    return _spread(figures, seen, partitions)
 
 
-def _spread(found: LagFigures, seen: Ints, partitions: int) -> LagFigures:
+def _spread(figures: LagFigures, seen: Ints, partitions: int) -> LagFigures:
     """Figures of the partitions seen as figures of all."""
     columns = {}
     for field in fields(LagFigures):
         columns[field.name] = np.full(partitions, np.nan)
-        columns[field.name][seen] = getattr(found, field.name)
+        columns[field.name][seen] = getattr(figures, field.name)
     return LagFigures(**columns)
 
 
@@ -105,14 +105,14 @@ def _look_back(history: LagHistory, after_ms: float, until_ms: float) -> tuple[I
 
     Which partitions have any comes first. Cut by time before anything else: a history is three times as long.
     """
-    seen, found = _kept(history, (history.time_ms > after_ms) & (history.time_ms <= until_ms))
-    dropped = np.zeros(len(found.time_ms), dtype=bool)
-    dropped[1:] = found.log_end[1:] < found.log_end[:-1]
-    dropped[found.starts] = False
+    seen, points = _kept(history, (history.time_ms > after_ms) & (history.time_ms <= until_ms))
+    dropped = np.zeros(len(points.time_ms), dtype=bool)
+    dropped[1:] = points.log_end[1:] < points.log_end[:-1]
+    dropped[points.starts] = False
     if not dropped.any():
-        return seen, found
-    began = np.repeat(last_true(dropped, found.starts), found.counts)
-    return seen, _kept(found, np.arange(len(dropped)) >= began)[1]
+        return seen, points
+    began = np.repeat(last_true(dropped, points.starts), points.counts)
+    return seen, _kept(points, np.arange(len(dropped)) >= began)[1]
 
 
 def _kept(history: LagHistory, kept: Flags) -> tuple[Ints, LagHistory]:

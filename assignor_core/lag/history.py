@@ -1,4 +1,4 @@
-"""What the windows before tell about a group's partitions: how old the lag is, and when an offset was last committed.
+"""What earlier windows show of a group's partitions: how old the lag is, and when an offset was last committed.
 
 Columns of points, two a window: its first and its newest sample. What happened before the oldest point is unknown, so
 both answers are bounds there: the lag is at least, the commit at the latest, that old. Knows no verdict.
@@ -78,9 +78,9 @@ def lag_seconds(history: LagHistory) -> Floats:
 
 def last_commit_ms(history: LagHistory) -> Floats:
     """P times of the newest commit seen, or of the oldest point where none was seen; NaN as in `lag_seconds`."""
-    found = last_true(commits_seen(history), history.starts)
+    newest_commit = last_true(commits_seen(history), history.starts)
     unknown = np.isnan(history.committed[history.newest])
-    return np.where(unknown, np.nan, history.time_ms[np.where(found < 0, history.starts, found)])
+    return np.where(unknown, np.nan, history.time_ms[np.where(newest_commit < 0, history.starts, newest_commit)])
 
 
 def commits_seen(history: LagHistory) -> Flags:

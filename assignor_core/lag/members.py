@@ -18,7 +18,7 @@ ROUNDING = 1e-9
 """What fits but for this part of it fits: sums of rates are off in their last bits."""
 OPTIONS_MAX = 4
 MEMBERS_MAX = 512
-"""No more are tried: a packing of thousands says nothing that its lower bound doesn't."""
+"""No more are tried: a packing of thousands shows nothing that its lower bound doesn't."""
 
 TopicPartition = tuple[str, int]
 

@@ -7,7 +7,7 @@ from assignor_core.lag.verdicts import LagStatus
 
 @dataclass(frozen=True, slots=True)
 class PartitionFigures:
-    """What is told of one partition; None where unknown."""
+    """What a reason names of one partition; None where unknown."""
 
     lag_records: int | None
     lag_seconds: float | None
@@ -30,26 +30,29 @@ class PartitionFigures:
         return self.lag_records / gained if gained > 0 else None
 
 
-def reason(status: LagStatus, at_once: LagStatus, found: PartitionFigures) -> str:
-    """One line; `at_once` is what the newest evaluation alone says, which a verdict has to hold against.
+def reason(status: LagStatus, at_once: LagStatus, figures: PartitionFigures) -> str:
+    """One line; `at_once` is the verdict of the newest evaluation alone, which the verdict has to hold against.
 
-    >>> found = PartitionFigures(900, 42.0, 180.0, 0, 0.0, 20.0, None, False, 1.0)
-    >>> reason(LagStatus.STOP, LagStatus.STOP, found)
+    >>> figures = PartitionFigures(900, 42.0, 180.0, 0, 0.0, 20.0, None, False, 1.0)
+    >>> reason(LagStatus.STOP, LagStatus.STOP, figures)
     '900 records wait, no commit for 3 min, and no member owns it'
     """
     match status:
         case LagStatus.UNKNOWN:
-            return _unknown(found)
+            return _unknown(figures)
         case LagStatus.WARN:
-            return f"{_waiting(found)} behind, reads {_rate(found.consumed_per_sec)} of {_rate(found.produced_per_sec)}"
+            rates = f"{_rate(figures.consumed_per_sec)} of {_rate(figures.produced_per_sec)}"
+            return f"{_waiting(figures)} behind, reads {rates}"
         case LagStatus.STOP:
-            return f"{_stuck(found)}, and no member owns it"
+            return f"{_stuck(figures)}, and no member owns it"
         case LagStatus.STALL:
-            return f"{_stuck(found)}, though {found.client_id or 'a member'} owns it"
+            return f"{_stuck(figures)}, though {figures.client_id or 'a member'} owns it"
         case LagStatus.REWIND:
-            return f"set back by {found.rewound_records:,} records, {found.lag_records or 0:,} to read again or anew"
+            return (
+                f"set back by {figures.rewound_records:,} records, {figures.lag_records or 0:,} to read again or anew"
+            )
         case LagStatus.OK:
-            return _well(at_once, found)
+            return _well(at_once, figures)
 
 
 def duration(seconds: float) -> str:
@@ -65,31 +68,31 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3_600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} d"
 
 
-def _well(at_once: LagStatus, found: PartitionFigures) -> str:
+def _well(at_once: LagStatus, figures: PartitionFigures) -> str:
     if at_once > LagStatus.UNKNOWN:
-        return f"{found.lag_records:,} records wait; {at_once.label} if it lasts another window"
-    if not found.lag_records:
+        return f"{figures.lag_records:,} records wait; {at_once.label} if it lasts another window"
+    if not figures.lag_records:
         return "nothing to read"
-    left = found.catch_up_seconds
+    left = figures.catch_up_seconds
     caught_up = f", caught up in {duration(left)}" if left else ""
-    return f"{found.lag_records:,} records wait{caught_up}"
+    return f"{figures.lag_records:,} records wait{caught_up}"
 
 
-def _unknown(found: PartitionFigures) -> str:
-    if found.left_over:
+def _unknown(figures: PartitionFigures) -> str:
+    if figures.left_over:
         return "offsets of a topic that the group no longer subscribes"
-    if found.lag_records is None:
+    if figures.lag_records is None:
         return "nothing committed yet"
-    return f"{found.lag_records:,} records wait; seen for {found.completeness:.0%} of the look-back only"
+    return f"{figures.lag_records:,} records wait; seen for {figures.completeness:.0%} of the look-back only"
 
 
-def _stuck(found: PartitionFigures) -> str:
-    return f"{found.lag_records or 0:,} records wait, no commit for {duration(found.stuck_seconds)}"
+def _stuck(figures: PartitionFigures) -> str:
+    return f"{figures.lag_records or 0:,} records wait, no commit for {duration(figures.stuck_seconds)}"
 
 
-def _waiting(found: PartitionFigures) -> str:
-    waited = "" if found.lag_seconds is None else f" ({duration(found.lag_seconds)})"
-    return f"{found.lag_records or 0:,} records{waited}"
+def _waiting(figures: PartitionFigures) -> str:
+    waited = "" if figures.lag_seconds is None else f" ({duration(figures.lag_seconds)})"
+    return f"{figures.lag_records or 0:,} records{waited}"
 
 
 def _rate(per_sec: float | None) -> str:

@@ -50,7 +50,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """P verdicts as `LagStatus`, what the newest evaluation alone says, and the figures of that one."""
+    """P verdicts as `LagStatus`, the verdicts of the newest evaluation alone, and the figures of that one."""
 
     status: Ints
     at_once: Ints

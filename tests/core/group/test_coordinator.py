@@ -6,12 +6,12 @@ from assignor_core.assignors.contract import MemberSpec
 from assignor_core.group.coordinator import Coordinator
 from assignor_core.group.messages import (
     Answer,
+    CoordinatorResult,
     Heartbeat,
     HeartbeatAnswer,
     JoinAnswer,
     JoinGroup,
     LeaveGroup,
-    Outcome,
     SyncAnswer,
     SyncGroup,
     TimerKind,
@@ -27,11 +27,11 @@ def join(client: str, member_id: str = "", *, instance: str | None = None, offer
     return JoinGroup(client, member_id, instance, protocols, SESSION_MS, REBALANCE_MS, f"{client} joins")  # type: ignore[arg-type]
 
 
-def answers_to(outcome: Outcome, client: str) -> list[Answer]:
+def answers_to(outcome: CoordinatorResult, client: str) -> list[Answer]:
     return [answer for to, answer in outcome.answers if to == client]
 
 
-def error_of(outcome: Outcome, client: str) -> ErrorCode:
+def error_of(outcome: CoordinatorResult, client: str) -> ErrorCode:
     (answer,) = answers_to(outcome, client)
     return answer.error
 
@@ -43,7 +43,7 @@ class Group:
         self.coordinator = Coordinator(initial_rebalance_delay_ms=delay_ms)
         self.ids: dict[str, str] = {}
 
-    def enter(self, now_ms: int, client: str, *, instance: str | None = None) -> Outcome:
+    def enter(self, now_ms: int, client: str, *, instance: str | None = None) -> CoordinatorResult:
         """Join as a new member, with the second JoinGroup of dynamic ones."""
         outcome = self.coordinator.join(now_ms, join(client, instance=instance))
         if instance is None:
@@ -54,7 +54,7 @@ class Group:
         self.ids[client] = next(member.member_id for member in self.coordinator.members if member.client == client)
         return outcome
 
-    def end_initial_delay(self, outcomes: list[Outcome]) -> Outcome:
+    def end_initial_delay(self, outcomes: list[CoordinatorResult]) -> CoordinatorResult:
         """The delay runs down, as often as it was started again."""
         outcome = next(one for one in outcomes if any(timer.kind is TimerKind.JOIN_PHASE for timer in one.timers))
         while not outcome.answers or self.coordinator.state is GroupState.PREPARING_REBALANCE:
@@ -62,7 +62,9 @@ class Group:
             outcome = self.coordinator.timer_elapsed(timer)
         return outcome
 
-    def sync(self, now_ms: int, client: str, assignment: dict[str, list[tuple[str, int]]] | None = None) -> Outcome:
+    def sync(
+        self, now_ms: int, client: str, assignment: dict[str, list[tuple[str, int]]] | None = None
+    ) -> CoordinatorResult:
         by_id = None if assignment is None else {self.ids[name]: given for name, given in assignment.items()}
         return self.coordinator.sync(
             now_ms, SyncGroup(client, self.ids[client], None, self.coordinator.generation_id, by_id)

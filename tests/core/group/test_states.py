@@ -11,17 +11,17 @@ from assignor_core.group.states import (
     GROUP_TRANSITIONS,
     MEMBER_TRANSITIONS,
     ErrorCode,
-    GroupEvent,
+    GroupInput,
     GroupState,
     IllegalTransition,
-    MemberEvent,
+    MemberInput,
     MemberState,
     next_state,
 )
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(GroupState, GroupEvent)))
-def test_groups_move_by_the_table_only(state: GroupState, event: GroupEvent) -> None:
+@pytest.mark.parametrize(("state", "event"), list(product(GroupState, GroupInput)))
+def test_groups_move_by_the_table_only(state: GroupState, event: GroupInput) -> None:
     if (state, event) in GROUP_TRANSITIONS:
         assert next_state(GROUP_TRANSITIONS, state, event) is GROUP_TRANSITIONS[state, event]
     else:
@@ -29,8 +29,8 @@ def test_groups_move_by_the_table_only(state: GroupState, event: GroupEvent) -> 
             next_state(GROUP_TRANSITIONS, state, event)
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(MemberState, MemberEvent)))
-def test_members_move_by_the_table_only(state: MemberState, event: MemberEvent) -> None:
+@pytest.mark.parametrize(("state", "event"), list(product(MemberState, MemberInput)))
+def test_members_move_by_the_table_only(state: MemberState, event: MemberInput) -> None:
     if (state, event) in MEMBER_TRANSITIONS:
         assert next_state(MEMBER_TRANSITIONS, state, event) is MEMBER_TRANSITIONS[state, event]
     else:
