@@ -23,6 +23,7 @@ from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.records import byte_rate_records, consumer_lag_records
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable, RebalancerError
+from streaming.runtime import clocks
 from streaming.settings import Settings
 
 log = structlog.get_logger()
@@ -48,7 +49,7 @@ def run_collect(settings: Settings) -> int:
         log.info("collect_started", kafka_cluster=settings.kafka.cluster_name)
         while not stopping.is_set():
             began = time.monotonic()
-            collector.sample(now_ms=time.time_ns() // 1_000_000)
+            collector.sample(now_ms=clocks.now_ms())
             left = settings.collect.sample_interval_ms / 1000 - (time.monotonic() - began)
             stopping.wait(max(0.0, left))
     log.info("collect_stopped")

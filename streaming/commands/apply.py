@@ -18,6 +18,7 @@ import structlog
 from assignor_core.resources import Resource
 from streaming.commands.options import in_use, settings_from, settings_options
 from streaming.errors import LeaseLost, UsageProblem
+from streaming.runtime import clocks
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
         check_tables(settings)
     approved = journal.plan(_import_plan(plan, journal, settings) if from_file else plan)
     _show(approved.plan)
-    for other in journal.open_executions(now_ms=_now_ms()):
+    for other in journal.open_executions(now_ms=clocks.now_ms()):
         turn = (
             "it goes on"
             if other.plan_id == approved.plan.plan_id
@@ -68,8 +69,10 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
         )
         click.echo(f"Execution {other.execution_id} is open ({other.last_event}: {other.last.detail}): {turn}.")
     hours = maintenance_windows(settings)
-    if not may_act(hours, _now_ms()):
-        click.echo(f"No maintenance window is open: this plan does not wait for {next_opening(hours, _now_ms())}.")
+    if not may_act(hours, clocks.now_ms()):
+        click.echo(
+            f"No maintenance window is open: this plan does not wait for {next_opening(hours, clocks.now_ms())}."
+        )
     if not yes and not click.confirm("Carry out this plan on the live cluster?"):
         return 3
     admin = admin_client(settings.kafka)
@@ -79,8 +82,10 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
             cluster = Cluster(admin, lease.check)
             following = _Following(cluster, journal, lease, settings)
             # A second one for the same plan would take the throttle of the first for somebody else's.
-            own = (row for row in journal.open_executions(now_ms=_now_ms()) if row.plan_id == approved.plan.plan_id)
-            execution = next(own, None) or journal.approve(approved, f"a person ({owner()})", now_ms=_now_ms())
+            own = (
+                row for row in journal.open_executions(now_ms=clocks.now_ms()) if row.plan_id == approved.plan.plan_id
+            )
+            execution = next(own, None) or journal.approve(approved, f"a person ({owner()})", now_ms=clocks.now_ms())
             end = following.to_the_end(execution)
         if end.event is Event.REFUSED and revalidate:
             _propose_again(cluster, settings)
@@ -105,7 +110,7 @@ def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     configure_logging(settings.log)
     check_tables(settings)
     journal = Journal(settings)
-    running = journal.open_executions(now_ms=_now_ms())
+    running = journal.open_executions(now_ms=clocks.now_ms())
     if not running:
         click.echo("nothing is being executed")
         return 0
@@ -115,7 +120,7 @@ def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
         with lease.kept():
             following = _Following(Cluster(admin, lease.check), journal, lease, settings)
             for execution in running:
-                journal.request_abort(execution, now_ms=_now_ms())
+                journal.request_abort(execution, now_ms=clocks.now_ms())
             for execution in running:
                 end = following.to_the_end(execution)
                 click.echo(f"{execution.execution_id}: {end.event}: {end.detail}")
@@ -172,13 +177,13 @@ class _Following:
 
     def _step(self, execution: "Execution") -> "Execution":
         if self._interrupted.is_set() and not execution.abort_requested:
-            self._journal.request_abort(execution, now_ms=_now_ms())
+            self._journal.request_abort(execution, now_ms=clocks.now_ms())
         if not self._lease.held:
             self._carrier = None
             self._lease.try_acquire()
         if self._lease.held:
             self._carrier = self._carrier or self._new_carrier()
-            self._carrier.tick(now_ms=_now_ms())
+            self._carrier.tick(now_ms=clocks.now_ms())
         known = self._journal.execution(execution.execution_id)
         self._show_progress(known)
         return known
@@ -207,7 +212,7 @@ def _import_plan(file: str, journal: "Journal", settings: Settings) -> str:
 
     proposed = read_plan_file(file, settings.kafka.cluster_name)
     if not _is_kept(proposed, journal):
-        journal.write_plan(proposed, decision=None, now_ms=_now_ms())
+        journal.write_plan(proposed, decision=None, now_ms=clocks.now_ms())
     return proposed.plan.plan_id
 
 
@@ -222,7 +227,7 @@ def _is_kept(proposed: "ProposedPlan", journal: "Journal") -> bool:
 def _propose_again(cluster: "ClusterReader", settings: Settings) -> None:
     from streaming.control.planning import propose_and_keep
 
-    plan = propose_and_keep(cluster, settings, now_ms=_now_ms()).plan
+    plan = propose_and_keep(cluster, settings, now_ms=clocks.now_ms()).plan
     if not plan.movements:
         click.echo("a new plan was made: there is nothing to move")
         return
@@ -239,7 +244,3 @@ def _show(plan: "Plan") -> None:
         f"plan {plan.plan_id[:12]}: {len(plan.movements)} movements, {plan.bytes_to_move:,.0f} bytes, "
         + (f"bytes_in max/mean {before:.3f} -> {after:.3f}" if known else "which doesn't say what it does to the skew")
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -2,7 +2,6 @@
 
 import json
 import math
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import click
 
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
+from streaming.runtime import clocks
 from streaming.settings import HOUR_MS, Settings
 
 HOURS_MAX = 24 * 366 * 10
@@ -38,7 +38,7 @@ def backtest(hours: float, config_file: Path | None, assignments: tuple[str, ...
     if math.isnan(hours):
         raise UsageProblem(f"--hours {hours}: is no number, allowed is above 0 to {HOURS_MAX}")
     settings = settings_from(config_file, assignments)
-    trace = recorded_trace(settings, since_ms=time.time_ns() // 1_000_000 - round(hours * HOUR_MS))
+    trace = recorded_trace(settings, since_ms=clocks.now_ms() - round(hours * HOUR_MS))
     if not trace.window_end_ms:
         raise UsageProblem(f"--hours {hours:g}: found no closed window in {settings.storage.tables}")
     report = simulate(trace, decision_policy(settings, ()), World(planner_windows=settings.planner.windows))

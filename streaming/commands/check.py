@@ -1,7 +1,7 @@
 """`rebalancer check`: named checks of cluster, topics, tables and leftovers; each passed, or why not."""
 
 import json
-import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from streaming.commands.options import json_option, settings_from, settings_opti
 from streaming.contract import TABLES
 from streaming.control.journal import Journal
 from streaming.errors import RebalancerError
+from streaming.runtime import clocks
 from streaming.runtime.jars import class_path, java_command
 from streaming.settings import Settings
 from streaming.tables.places import local_folder
@@ -103,7 +104,7 @@ def _writable(root: str) -> tuple[bool, str]:
     if folder is None:
         return True, f"{root} is not a local folder: not tried"
     existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-    probe = existing / f".rebalancer-check-{time.time_ns()}"
+    probe = existing / f".rebalancer-check-{uuid.uuid4().hex}"
     try:
         probe.touch()
         probe.unlink()
@@ -149,7 +150,7 @@ def _throttles(cluster: ReadableCluster, settings: Settings) -> tuple[bool, str]
     replicas = cluster.throttled_replicas({topic for topic, _ in cluster.describe().partitions})
     if not rates and not replicas:
         return True, "none"
-    running = [row for row in Journal(settings).executions(now_ms=time.time_ns() // 1_000_000) if not row.ended]
+    running = [row for row in Journal(settings).executions(now_ms=clocks.now_ms()) if not row.ended]
     ours = {broker for row in running for broker in row.throttled_brokers}
     left = sorted(set(rates) - ours)
     if running and not left:

@@ -3,7 +3,6 @@
 import difflib
 import json
 import re
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import click
 
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
+from streaming.runtime import clocks
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def lag(
     from streaming.commands.console import console
     from streaming.commands.lag_view import drawn
 
-    console().print(drawn(found, now_ms=time.time_ns() // 1_000_000))
+    console().print(drawn(found, now_ms=clocks.now_ms()))
     return 0
 
 

@@ -5,7 +5,6 @@ that a drained one stays empty until it is added again.
 """
 
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from streaming.commands.apply import apply
 from streaming.commands.options import in_use, json_option, settings_from, settings_options
 from streaming.commands.plan_model import show
 from streaming.errors import RefusedForSafety, UsageProblem
+from streaming.runtime import clocks
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _run(
         return 3
     from streaming.control.intents import say
 
-    say(settings, broker, intent, now_ms=_now_ms())
+    say(settings, broker, intent, now_ms=clocks.now_ms())
     _tell(f"broker {broker} is noted for {intent.value}")
     if not moves:
         return 0
@@ -113,7 +113,9 @@ def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> "P
     drained = drained_brokers(settings) - {broker}
     admin = admin_client(settings.kafka)
     try:
-        return propose_and_keep(Cluster(admin), settings, now_ms=_now_ms(), policy_for=policy_for, drained=drained)
+        return propose_and_keep(
+            Cluster(admin), settings, now_ms=clocks.now_ms(), policy_for=policy_for, drained=drained
+        )
     finally:
         admin.close()
 
@@ -129,7 +131,3 @@ def _check_known(broker: int, live: "LiveCluster", *, alive: bool) -> None:
 def _tell(text: str) -> None:
     """For people; standard output may be read by a program."""
     click.echo(text, err=True)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from assignor_core.planner import PlannerPolicy
 from streaming.commands.options import flags_of, settings_from, settings_options
 from streaming.commands.plan_model import plan_from_model, policy_from, policy_options, read_model, show
 from streaming.config import load_effective
+from streaming.runtime import clocks
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _plan_live(config_file: Path | None, assignments: tuple[str, ...], knobs: di
     settings = settings_from(config_file, assignments)
     admin = admin_client(settings.kafka)
     try:
-        return plan_on(Cluster(admin), settings, knobs, now_ms=time.time_ns() // 1_000_000)
+        return plan_on(Cluster(admin), settings, knobs, now_ms=clocks.now_ms())
     finally:
         admin.close()
 

@@ -10,6 +10,7 @@ import click
 
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
+from streaming.runtime import clocks
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool
     def read() -> Any:
         from streaming.commands.status_groups import read_groups_status
 
-        return read_groups_status(settings) if of_groups else read_status(settings, now_ms=_now_ms())
+        return read_groups_status(settings) if of_groups else read_status(settings, now_ms=clocks.now_ms())
 
     if as_json:
         click.echo(json.dumps(read(), indent=2, default=str))
@@ -167,7 +168,3 @@ def _number(value: float | None) -> str:
 
 def _chosen(row: Any, *names: str) -> dict[str, Any] | None:
     return {name: row[name] for name in names} if row else None
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -7,7 +7,6 @@ cluster; one that waits judges by how long the row has stood still before its ow
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ import structlog
 from streaming import tables
 from streaming.control.journal import owner
 from streaming.errors import LeaseExpired, LeaseLost, TableUnavailable
+from streaming.runtime import clocks
 
 log = structlog.get_logger()
 
@@ -29,12 +29,6 @@ TAKE_OVER_MARGIN_MS = 2_000
 RENEWALS_PER_TIDY = 500
 
 
-def clock_ms() -> int:
-    """A clock that never goes back and counts time in which the process or the machine was stopped."""
-    boot_time: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return time.clock_gettime_ns(boot_time) // 1_000_000
-
-
 @dataclass(slots=True)
 class Lease:
     """The right to change one Kafka cluster; `kafka_cluster` is its name in the tables."""
@@ -42,7 +36,10 @@ class Lease:
     root: str
     kafka_cluster: str
     ttl_ms: int
-    clock: Callable[[], int] = clock_ms
+    clock: Callable[[], int] = clocks.boot_ms
+    """Judges how old the lease is."""
+    wall_clock: Callable[[], int] = clocks.now_ms
+    """What the row is dated with, for people."""
     _sequence: int = 0
     _valid_until_ms: int | None = None
     _watched: tuple[int, int] = (-1, 0)
@@ -150,7 +147,7 @@ class Lease:
             "owner": owner(),
             "owner_namespace": namespace,
             "owner_started_ms": _started_ms(os.getpid()) if namespace else None,
-            "renewed_at": tables.utc(time.time_ns() // 1_000_000),
+            "renewed_at": tables.utc(self.wall_clock()),
             "ttl_ms": self.ttl_ms,
             "released": released,
         }

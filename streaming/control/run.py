@@ -5,7 +5,6 @@ A request that fails is told in the log and tried again at the next tick; the lo
 
 import signal
 import threading
-import time
 from types import FrameType
 
 import structlog
@@ -25,6 +24,7 @@ from streaming.control.policies import capacities_of
 from streaming.control.records import ExecutionRecord
 from streaming.control.windows import closed_windows
 from streaming.errors import LeaseLost
+from streaming.runtime import clocks
 from streaming.settings import Settings
 
 log = structlog.get_logger()
@@ -67,10 +67,10 @@ def _run_as_holder_or_stand_by(
             if not lease.held:
                 loop = None
             if loop is not None:
-                busy = loop.tick(now_ms=_now_ms())
+                busy = loop.tick(now_ms=clocks.now_ms())
                 wait_ms = EXECUTING_INTERVAL_MS if busy else settings.control.tick_interval_ms
             elif lease.held or lease.try_acquire():
-                loop = ControlLoop(cluster, settings, now_ms=_now_ms())
+                loop = ControlLoop(cluster, settings, now_ms=clocks.now_ms())
                 log.info("control_started", mode=settings.control.mode, kafka_cluster=settings.kafka.cluster_name)
                 wait_ms, standing_by = 0, False
             elif not standing_by:
@@ -160,7 +160,3 @@ class ControlLoop:
         self._journal.write_measured(record, found, now_ms=now_ms)
         log.info("measured", execution_id=record.execution.execution_id, detail=record.execution.last.detail)
         self._unmeasured = None
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -13,6 +13,8 @@ import httpx
 from confluent_kafka import Consumer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
+from streaming.runtime import clocks
+
 BYTES_IN = "kafka_server_brokertopicmetrics_bytesin_total"
 POLL_INTERVAL_S = 1.0
 READ_TIMEOUT_S = 120.0
@@ -80,7 +82,7 @@ class BrokerProbe:
                     counts = {broker: _bytes_in(client.get(url).text) for broker, url in self.endpoints.items()}
                 except httpx.HTTPError:
                     continue
-                self.samples.append(Sample(time.time_ns() // 1_000_000, counts))
+                self.samples.append(Sample(clocks.now_ms(), counts))
 
 
 def max_over_mean(rates: Mapping[int, float]) -> float:

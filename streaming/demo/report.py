@@ -3,7 +3,6 @@
 import base64
 import io
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import jinja2
@@ -11,6 +10,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from streaming.demo.result import DemoResult, result_lines
+from streaming.runtime import clocks
+from streaming.tables import utc
 
 COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#9467bd", "#8c564b")
 PAGE = "report.html"
@@ -28,7 +29,7 @@ def write_report(result: DemoResult, folder: Path) -> tuple[Path, Path]:
         result=result,
         lines="\n".join(result_lines(result)),
         image=base64.b64encode(png.getvalue()).decode(),
-        made_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        made_at=utc(clocks.now_ms()).strftime("%Y-%m-%d %H:%M UTC"),
         movements=_movements(result),
     )
     (folder / PAGE).write_text(page, encoding="utf-8")

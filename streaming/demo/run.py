@@ -32,7 +32,7 @@ from streaming.demo.story import Story, read_story
 from streaming.demo.traffic import TrafficOrder, read_report
 from streaming.demo.view import View
 from streaming.errors import RebalancerError, UsageProblem
-from streaming.runtime import processes
+from streaming.runtime import clocks, processes
 from streaming.runtime.supervisor import Supervisor
 from streaming.settings import Settings
 
@@ -137,7 +137,7 @@ class Demo:
             traffic=report,
             leaders_before=leaders_before,
             leaders_after=_leaders(settings),
-            rates_before=probe.rates(started_ms + WARM_UP_MS, story.execution_started_ms or _now_ms()),
+            rates_before=probe.rates(started_ms + WARM_UP_MS, story.execution_started_ms or clocks.now_ms()),
             rates_after=probe.rates(end_ms, self._traffic_ended_ms) if story.balanced_ms else {},
             series=[point for point in probe.series() if point[0] <= self._traffic_ended_ms],
             records_read_back=sum(counted.values()),
@@ -155,7 +155,7 @@ class Demo:
         deadline_s = time.monotonic() + max(DEADLINE_S, self._send_seconds() + DEADLINE_S / 2)
         seen = Story()
         story = seen
-        started_ms = _now_ms()
+        started_ms = clocks.now_ms()
         while time.monotonic() < deadline_s and not self._finished(story):
             self._check(supervisor, traffic)
             report = read_report(self._traffic_file)
@@ -163,12 +163,12 @@ class Demo:
             story = read_story(settings)
             _say_news(view, self._seconds(), seen, story)
             seen = story
-            now_ms = _now_ms()
+            now_ms = clocks.now_ms()
             view.show(self._seconds(), probe.rates(now_ms - 5_000, now_ms), story, settings.trigger.enter_ratio)
             if self._interrupted:
                 raise KeyboardInterrupt
             time.sleep(TICK_S)
-        self._traffic_ended_ms = _now_ms()
+        self._traffic_ended_ms = clocks.now_ms()
         return story, started_ms
 
     def _finished(self, story: Story) -> bool:
@@ -178,7 +178,7 @@ class Demo:
             return False
         report = read_report(self._traffic_file)
         sent = report.acknowledged_total if report else 0
-        return _now_ms() > story.balanced_ms + WARM_UP_MS + AFTER_MS and sent >= self.order.records
+        return clocks.now_ms() > story.balanced_ms + WARM_UP_MS + AFTER_MS and sent >= self.order.records
 
     def _check(self, supervisor: Supervisor, traffic: subprocess.Popen[bytes]) -> None:
         logs = self.order.home / "logs"
@@ -336,7 +336,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         processes.end([psutil.Process(process.pid)], grace_s=90.0)
     process.wait()
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -13,13 +13,14 @@ import threading
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from streaming.demo.scenario import PARTITIONS_PER_TOPIC, RECORDS_OF_A_PER_RECORD_OF_B
+from streaming.runtime import clocks
+from streaming.tables import utc
 
 STEP_S = 0.05
 REPORT_INTERVAL_S = 1.0
@@ -106,13 +107,13 @@ class Traffic:
             }
         )
         began = reported = time.monotonic()
-        self._started_ms = time.time_ns() // 1_000_000
+        self._started_ms = clocks.now_ms()
         sent_a = sent_b = 0
         while not self._stopping.is_set():
             due = int((time.monotonic() - began) * self._order.records_per_sec)
             # In slices, so that a machine that was busy catches up without one long burst.
             for number in range(sent_a, min(due, sent_a + int(self._order.records_per_sec))):
-                self._send(producer, self._order.topic_a, number, f"log-id:{number} {datetime.now(UTC).isoformat()}")
+                self._send(producer, self._order.topic_a, number, f"log-id:{number} {utc(clocks.now_ms()).isoformat()}")
                 sent_a = number + 1
             while sent_b * RECORDS_OF_A_PER_RECORD_OF_B < sent_a:
                 self._send(producer, self._order.topic_b, sent_b, str(sent_b))

@@ -31,6 +31,7 @@ from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.offsets import Offsets
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.session import JVM_FAILED, build_session, check_file_systems, reason
+from streaming.runtime import clocks
 from streaming.settings import Settings
 
 log = structlog.get_logger()
@@ -131,14 +132,14 @@ def _check_topics(settings: Settings, last_good: Offsets) -> Offsets:
 
 
 def _watch(queries: list[StreamingQuery], heartbeat: Heartbeat, settings: Settings, stopping: threading.Event) -> int:
-    checked_ms = _now_ms()
+    checked_ms = clocks.now_ms()
     last_good = offsets_read(settings)
     while not stopping.wait(POLL_INTERVAL_S):
         for query in queries:
             if not query.isActive:
                 log.error("query_failed", query=query.name, error=reason(query.exception()))
                 return EXIT_QUERY_FAILED
-        now_ms = _now_ms()
+        now_ms = clocks.now_ms()
         heartbeat.beat(now_ms=now_ms)
         if now_ms - checked_ms >= TOPIC_CHECK_INTERVAL_MS:
             checked_ms = now_ms
@@ -146,7 +147,3 @@ def _watch(queries: list[StreamingQuery], heartbeat: Heartbeat, settings: Settin
     stop_queries(queries)
     log.info("pipeline_stopped")
     return 0
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -12,6 +12,7 @@ import structlog
 import uvicorn
 
 from streaming.errors import RebalancerError
+from streaming.runtime import clocks
 from streaming.serve.refresh import Refresher
 from streaming.serve.web import build_app
 from streaming.settings import ServeSettings, Settings
@@ -37,8 +38,8 @@ def run_serve(settings: Settings) -> int:
             server.should_exit = True
 
     with listener:
-        refresher = Refresher(settings, on_failure=stop)
-        app = build_app(refresher.snapshot, refresher.exposition, settings)
+        refresher = Refresher(settings, stop, clocks.now_ms)
+        app = build_app(refresher.snapshot, refresher.exposition, settings, clocks.now_ms)
         server = Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=3))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)

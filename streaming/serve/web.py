@@ -8,7 +8,6 @@
 /readyz      200 while the snapshot is fresh and every part of it could be read, else 503 and why
 """
 
-import time
 from collections.abc import Callable
 from importlib.resources import files
 
@@ -33,8 +32,13 @@ PAGE_HEADERS = {
 }
 
 
-def build_app(snapshot: Callable[[], Snapshot], exposition: Exposition, settings: Settings) -> Starlette:
-    """The application over `snapshot`, which returns the newest one at once, and the metrics made of it."""
+def build_app(
+    snapshot: Callable[[], Snapshot], exposition: Exposition, settings: Settings, clock: Callable[[], int]
+) -> Starlette:
+    """The application over `snapshot`, which returns the newest one at once, and the metrics made of it.
+
+    `clock` gives ms since 1970.
+    """
     page = files("streaming.serve").joinpath("page.html").read_text(encoding="utf-8")
 
     async def metrics(request: Request) -> Response:
@@ -55,7 +59,7 @@ def build_app(snapshot: Callable[[], Snapshot], exposition: Exposition, settings
         return JSONResponse(body, headers={"Cache-Control": "no-store"})
 
     def ready(_request: Request) -> Response:
-        problems = _problems(snapshot(), settings, now_ms=time.time_ns() // 1_000_000)
+        problems = _problems(snapshot(), settings, now_ms=clock())
         return JSONResponse({"ready": not problems, "problems": problems}, status_code=503 if problems else 200)
 
     def healthy(_request: Request) -> Response:

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from starlette.applications import Starlette
 
+from streaming.runtime import clocks
 from streaming.runtime.processes import free_port
 from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import Snapshot, read_snapshot
@@ -36,7 +37,7 @@ def get(app: Starlette, path: str, accept: str = "*/*") -> httpx.Response:
 
 
 def app_of(snapshot: Snapshot, settings: Settings) -> Starlette:
-    return build_app(lambda: snapshot, Exposition(snapshot, settings), settings)
+    return build_app(lambda: snapshot, Exposition(snapshot, settings), settings, clocks.now_ms)
 
 
 @pytest.fixture
