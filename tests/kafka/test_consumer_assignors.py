@@ -1,5 +1,6 @@
 """Python members with our assignors and a Java member with Kafka's in one group on real brokers."""
 
+import queue
 import subprocess
 import threading
 import time
@@ -11,12 +12,13 @@ from pathlib import Path
 
 import pytest
 from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.admin import NewTopic
+from kafka.admin import MemberToRemove, NewTopic
 
 from streaming.consumer import CooperativeLoadAware, CooperativeSticky, LoadAware, Sticky
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.runtime.jars import class_path, java_command
 from streaming.weights import WeightSource
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 
@@ -49,28 +51,45 @@ class Noting(ConsumerRebalanceListener):
 class PythonMember:
     """A consumer with one of our assignors, polling in a thread of its own."""
 
-    def __init__(self, servers: list[str], group: str, topic: str, assignor: object) -> None:
+    def __init__(
+        self, servers: list[str], group: str, topics: list[str], assignor: object, name: str = "python", *,
+        poll_ms: int = 100,
+    ) -> None:  # fmt: skip
         self.owned: set[int] = set()
+        self.owned_partitions: set[tuple[str, int]] = set()
         self.changes: Changes = []
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._poll, args=(servers, group, topic, assignor))
+        self._calls: queue.SimpleQueue[Callable[[KafkaConsumer], object]] = queue.SimpleQueue()
+        self._poll_ms = poll_ms
+        self._thread = threading.Thread(target=self._poll, args=(servers, group, topics, assignor, name))
         self._thread.start()
+
+    def call(self, change: Callable[[KafkaConsumer], object]) -> None:
+        """Call `change` with the consumer before its next poll."""
+        self._calls.put(change)
 
     def leave(self) -> None:
         self._stop.set()
         self._thread.join(DEADLINE_S)
         assert not self._thread.is_alive()
-        self.owned = set()
+        self.owned, self.owned_partitions = set(), set()
 
-    def _poll(self, servers: list[str], group: str, topic: str, assignor: object) -> None:
+    def _poll(self, servers: list[str], group: str, topics: list[str], assignor: object, name: str) -> None:
         noting = Noting(self.changes)
-        consumer = KafkaConsumer(bootstrap_servers=servers, group_id=group, partition_assignment_strategy=[assignor])
-        consumer.subscribe([topic], listener=noting)
+        consumer = KafkaConsumer(
+            bootstrap_servers=servers, group_id=group, client_id=name, partition_assignment_strategy=[assignor],
+            heartbeat_interval_ms=500,
+        )  # fmt: skip
+        consumer.subscribe(topics, listener=noting)
         try:
             while not self._stop.is_set():
-                # kafka-python 3.0 forgets a join that a poll gave up waiting for, if what began it were new partitions.
-                consumer.poll(timeout_ms=100 if consumer.assignment() else 2_000)
-                self.owned = {tp.partition for tp in consumer.assignment()}
+                while not self._calls.empty():
+                    self._calls.get()(consumer)
+                # kafka-python 3.0 forgets a join that a poll gave up waiting for, if what began it were new partitions
+                # or another subscription, its own or that of a member it leads.
+                consumer.poll(timeout_ms=self._poll_ms if consumer.assignment() else 2_000)
+                self.owned_partitions = {(tp.topic, tp.partition) for tp in consumer.assignment()}
+                self.owned = {partition for _, partition in self.owned_partitions}
         finally:
             noting.note("-", consumer.assignment())
             consumer.close()
@@ -170,10 +189,10 @@ def test_an_overlap_is_seen() -> None:
     assert overlaps([member((1, "+", 0), (5, "-", 0)), member((4, "+", 0))]) == ["4: 1 has 0 beside 0"]
 
 
-def new_topic(kafka_cluster: EmbeddedCluster) -> str:
+def new_topic(kafka_cluster: EmbeddedCluster, partitions: int = PARTITIONS) -> str:
     topic = f"shared-{uuid.uuid4().hex[:8]}"
     admin = KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers)
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
+    admin.create_topics([NewTopic(topic, partitions, 1)])
     admin.close()
     return topic
 
@@ -193,7 +212,7 @@ def test_java_and_python_members_share_a_group(
         return JavaMember(servers, group, topic, java_assignor)
 
     def python() -> Member:
-        return PythonMember(servers, group, topic, assignor())
+        return PythonMember(servers, group, [topic], assignor())
 
     everybody: list[Member] = []
     with members_of_a_group() as members:
@@ -220,7 +239,7 @@ def test_members_share_by_weight_and_go_on_by_count_without(
 
     def python() -> Member:
         return PythonMember(
-            servers, f"group-{topic}", topic, assignor(lambda topics: {t: known[t] for t in topics if t in known})
+            servers, f"group-{topic}", [topic], assignor(lambda topics: {t: known[t] for t in topics if t in known})
         )
 
     with members_of_a_group() as members:
@@ -230,3 +249,61 @@ def test_members_share_by_weight_and_go_on_by_count_without(
         known.clear()
         members.append(python())
         wait_for_shares(members, even)
+
+
+def wait_for_members(admin: KafkaAdminClient, group: str, names: list[str]) -> dict[str, str]:
+    """Member ids by client id, once these are the members that the brokers know."""
+
+    def ids() -> dict[str, str]:
+        members = admin.describe_groups([group])[group]["members"]
+        by_name = {member["client_id"]: member["member_id"] for member in members}
+        return by_name if sorted(member["client_id"] for member in members) == sorted(names) else {}
+
+    return until(f"members of {group} are {names}", ids, told=lambda: str(admin.describe_groups([group])))
+
+
+@pytest.mark.parametrize("first", ["java", "python"])
+def test_a_topic_that_a_member_drops_is_read_by_the_others(kafka_cluster: EmbeddedCluster, first: str) -> None:
+    """`a` reads two topics and drops the one that `b`, who leads, reads too."""
+    servers, topic, other = kafka_cluster.bootstrap_servers, new_topic(kafka_cluster), new_topic(kafka_cluster, 1)
+    group = f"group-{topic}"
+    with members_of_a_group() as members:
+        if first == "java":
+            members.append(JavaMember(servers, group, topic, "CooperativeStickyAssignor"))
+        else:
+            members.append(PythonMember(servers, group, [topic], CooperativeSticky(), "b", poll_ms=3_000))
+        wait_for_shares(members, even)
+        a = PythonMember(servers, group, [topic, other], CooperativeSticky(), "a", poll_ms=3_000)
+        members.append(a)
+        until("a has half of all partitions", lambda: len(a.owned_partitions) == (PARTITIONS + 1) // 2)
+        a.call(lambda consumer: consumer.subscribe([other], listener=Noting(a.changes)))
+        until(
+            "b reads all of the topic", lambda: members[0].owned == set(range(PARTITIONS)),
+            told=lambda: f"a owns {sorted(a.owned_partitions)}, b owns {sorted(members[0].owned)}",
+        )  # fmt: skip
+
+
+def test_what_a_member_lost_with_its_membership_is_read_by_somebody(kafka_cluster: EmbeddedCluster) -> None:
+    """`a` alone reads the topic, loses its membership, and is back in the generation in which `c` joins.
+
+    `gate` reads another topic: until it joins again, the brokers hold the others' joins.
+    """
+    servers, topic, other = kafka_cluster.bootstrap_servers, new_topic(kafka_cluster), new_topic(kafka_cluster)
+    group, opened, stopped = f"group-{topic}", threading.Event(), threading.Event()
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    with members_of_a_group() as members:
+        gate = PythonMember(servers, group, [other], CooperativeSticky(), "gate", poll_ms=3_000)
+        a = PythonMember(servers, group, [topic], CooperativeSticky(), "a", poll_ms=3_000)
+        members += [gate, a]
+        wait_for_shares([a], even)
+        gate.call(lambda _: (stopped.set(), opened.wait(DEADLINE_S)))
+        assert stopped.wait(DEADLINE_S)
+        left = wait_for_members(admin, group, ["gate", "a"])["a"]
+        admin.remove_group_members(group, [MemberToRemove(left)])
+        until("a is back", lambda: wait_for_members(admin, group, ["gate", "a"])["a"] != left)
+        c = PythonMember(servers, group, [topic], CooperativeSticky(), "c", poll_ms=3_000)
+        members.append(c)
+        wait_for_members(admin, group, ["gate", "a", "c"])
+        opened.set()
+        wait_for_shares([a, c], even)
+    admin.close()
