@@ -9,24 +9,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assignor_core.assignors.contract import PARTITIONS_MAX, TopicPartition
+from assignor_core.assignors.contract import NO_GENERATION, PARTITIONS_MAX, TopicPartition
 from assignor_core.assignors.indexed import UNASSIGNED, IndexedGroup
 from assignor_core.assignors.partition_list import Ints, PartitionList, TopicIndex
 
+GENERATION_MAX = 2**31 - 1
 Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
     """By code. `holder`: member with the winning claim, or UNASSIGNED; `contested`: claimed twice at one generation;
-    `earlier_holder`: code -> member whose claim an outbid generation held.
+    `earlier_holder`: member with the newest claim of a generation below the group's newest, or UNASSIGNED.
 
     `unread_claims`: whether a member claimed partitions of a topic that it doesn't read.
     """
 
     holder: Ints
     contested: Bools
-    earlier_holder: dict[int, int]
+    earlier_holder: Ints
     unread_claims: bool
 
 
@@ -44,13 +45,20 @@ def settle_claims(group: IndexedGroup) -> Ownership:
         codes, members = codes[read], members[read]
     holder = np.full(group.index.partitions, UNASSIGNED, dtype=np.int64)
     contested = np.zeros(group.index.partitions, dtype=np.bool_)
-    earlier_holder: dict[int, int] = {}
     holder[codes] = members
     claims = np.bincount(codes, minlength=group.index.partitions)
+    generations = _generations(group)
     if len(codes) and claims.max() > 1:
         disputed = claims[codes] > 1
-        _settle_disputed(group, codes[disputed], members[disputed], holder, contested, earlier_holder)
+        _settle_disputed(codes[disputed], members[disputed], generations, holder, contested)
+    earlier_holder = _earlier_holder(group.index, codes, members, generations)
     return Ownership(holder, contested, earlier_holder, unread_claims=len(codes) < claimed)
+
+
+def _generations(group: IndexedGroup) -> Ints:
+    """By member; a generation is an int32 in Kafka."""
+    bounded = [min(max(NO_GENERATION, member.generation_id), GENERATION_MAX) for member in group.members]
+    return np.array(bounded, dtype=np.int64)
 
 
 def _claims(group: IndexedGroup) -> tuple[Ints, Ints]:
@@ -82,15 +90,23 @@ def _codes(index: TopicIndex, owned: Sequence[TopicPartition]) -> Ints:
     return found
 
 
-def _settle_disputed(
-    group: IndexedGroup, codes: Ints, members: Ints, holder: Ints, contested: Bools, earlier_holder: dict[int, int]
-) -> None:
-    generations = np.array([max(-1, member.generation_id) for member in group.members])[members]
-    order = np.lexsort((members, generations, codes))
-    codes, members, generations = codes[order], members[order], generations[order]
+def _settle_disputed(codes: Ints, members: Ints, generations: Ints, holder: Ints, contested: Bools) -> None:
+    order = np.lexsort((generations[members], codes))
+    codes, members = codes[order], members[order]
     last = np.flatnonzero(np.append(codes[1:] != codes[:-1], True))
-    tied = generations[last] == generations[last - 1]
+    tied = generations[members[last]] == generations[members[last - 1]]
     holder[codes[last]] = np.where(tied, UNASSIGNED, members[last])
     contested[codes[last]] = tied
-    outbid = last[~tied]
-    earlier_holder.update(zip(codes[outbid].tolist(), members[outbid - 1].tolist(), strict=True))
+
+
+def _earlier_holder(index: TopicIndex, codes: Ints, members: Ints, generations: Ints) -> Ints:
+    """Also a member that nobody outbids: it missed a generation, and is who should get its partition back."""
+    earlier_holder = np.full(index.partitions, UNASSIGNED, dtype=np.int64)
+    older = generations < generations.max(initial=NO_GENERATION)
+    if not older.any():
+        return earlier_holder
+    codes, members = codes[older[members]], members[older[members]]
+    # Of members with the same generation the first by id comes last, and stays.
+    order = np.lexsort((-members, generations[members]))
+    earlier_holder[codes[order]] = members[order]
+    return earlier_holder

@@ -34,7 +34,7 @@ def assign_general(group: IndexedGroup, partition_racks: PartitionRacks, ownersh
     if racks is not None:
         filling.fill_matching(racks)
     filling.fill()
-    moving = Moving(group, owner, filling.counts, ownership.earlier_holder)
+    moving = Moving(group, owner, filling.counts, ownership.holder, ownership.earlier_holder)
     if new.any() and not revoking:
         moving.even_out(new)
     moving.even_out(np.ones(len(owner), dtype=np.bool_))
@@ -122,15 +122,24 @@ def _least_loaded(queue: list[tuple[int, int]], counts: list[int]) -> int | None
 class Moving:
     """Moves partitions from members that hold two more than another reader; `owner` and `counts` are changed.
 
+    `holder` and `earlier_holder` are those of the claims.
     Each move makes the sum of squared counts smaller, so the passes end.
     """
 
     group: IndexedGroup
     owner: Ints
     counts: Ints
-    earlier_holder: dict[int, int]
-    _origin: dict[int, int] = field(default_factory=dict)
-    _moved: dict[tuple[int, int, int], set[int]] = field(default_factory=dict)
+    holder: Ints
+    earlier_holder: Ints
+    _away: dict[tuple[int, int, int], set[int]] = field(init=False)
+    """(topic, owner, holder) -> codes."""
+
+    def __post_init__(self) -> None:
+        self._away = {}
+        away = np.flatnonzero((self.holder != UNASSIGNED) & (self.holder != self.owner))
+        topics = self.group.index.topic_numbers(away).tolist()
+        for topic, code in zip(topics, away.tolist(), strict=True):
+            self._away.setdefault((topic, int(self.owner[code]), int(self.holder[code])), set()).add(code)
 
     def even_out(self, movable: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
         """Pass over the movable partitions until a pass moves nothing."""
@@ -152,9 +161,9 @@ class Moving:
         queue = [(int(count), reader) for count, reader in zip(self.counts[readers], readers.tolist(), strict=True)]
         heapq.heapify(queue)
         moved = False
-        for code in above:
+        for code, earlier in zip(above, self.earlier_holder[above].tolist(), strict=True):
             giver = int(self.owner[code])
-            taker = self._taker(code, giver, queue)
+            taker = self._taker(code, giver, earlier, queue)
             if taker is not None:
                 self._move(self._homing(topic, code, giver, taker), topic, giver, taker)
                 heapq.heappush(queue, (int(self.counts[giver]), giver))
@@ -162,10 +171,9 @@ class Moving:
                 moved = True
         return moved
 
-    def _taker(self, code: int, giver: int, queue: list[tuple[int, int]]) -> int | None:
-        earlier = self.earlier_holder.get(code)
+    def _taker(self, code: int, giver: int, earlier: int, queue: list[tuple[int, int]]) -> int | None:
         above = self.counts[giver] - 1
-        if earlier is not None and above > self.counts[earlier] and self._reads(earlier, code):
+        if earlier != UNASSIGNED and above > self.counts[earlier] and self._reads(earlier, code):
             return earlier
         while queue[0][0] != self.counts[queue[0][1]]:
             heapq.heappop(queue)
@@ -176,15 +184,18 @@ class Moving:
         return bool(self.group.reads(np.array([member]), topic)[0])
 
     def _homing(self, topic: int, code: int, giver: int, taker: int) -> int:
-        """A partition of this topic that came from the taker to the giver goes home, instead of another going over."""
-        return min(self._moved.get((topic, taker, giver), ()), default=code)
+        """A partition of this topic that the taker owned goes home from the giver, instead of another going over.
+
+        Kafka's class goes by moves of this rebalance alone: it sends "home" what the taker was dealt and never owned,
+        and not what it owned and gave up for its rack. Two leaders of which one does so undo each other's rounds.
+        """
+        return min(self._away.get((topic, giver, taker), ()), default=code)
 
     def _move(self, code: int, topic: int, giver: int, taker: int) -> None:
-        origin = self._origin.pop(code, giver)
-        self._moved.get((topic, origin, giver), set()).discard(code)
-        if origin != taker:
-            self._origin[code] = origin
-            self._moved.setdefault((topic, origin, taker), set()).add(code)
+        home = int(self.holder[code])
+        self._away.get((topic, giver, home), set()).discard(code)
+        if home not in (UNASSIGNED, taker):
+            self._away.setdefault((topic, taker, home), set()).add(code)
         self.owner[code] = taker
         self.counts[giver] -= 1
         self.counts[taker] += 1

@@ -1,12 +1,11 @@
 """Bytes of the consumer protocol: subscriptions, assignments and the sticky assignors' user data. Knows no strategy.
 
-Big-endian, an int16 version first where there is one; a version above ours is read as ours, as Kafka does.
+Big-endian, an int16 version first where there is one; a version above ours is read and written as ours, as Kafka does.
 """
 
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from assignor_core.assignors.contract import NO_GENERATION, TopicPartition
 from assignor_core.errors import InputError, MalformedBytes
@@ -17,7 +16,10 @@ VERSION_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member sends when it joins; fields newer than the version of the bytes have their defaults."""
+    """What a member sends when it joins; fields newer than the version of the bytes have their defaults.
+
+    A `generation_id` below 0 is none; NO_GENERATION where Kafka has an empty Optional.
+    """
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
@@ -40,7 +42,8 @@ def encode_subscription(subscription: Subscription, version: int = VERSION_MAX) 
     >>> encode_subscription(Subscription(("t",)), 0).hex()
     '000000000001000174ffffffff'
     """
-    parts = [_int16(_checked(version)), _array(map(_string, sorted(subscription.topics, key=utf16_order)))]
+    version = _writable(version)
+    parts = [_int16(version), _array(map(_string, sorted(subscription.topics, key=utf16_order)))]
     parts.append(_bytes(subscription.user_data))
     if version >= 1:
         ordered = sorted(subscription.owned_partitions, key=lambda tp: (utf16_order(tp[0]), tp[1]))
@@ -62,13 +65,18 @@ def decode_subscription(data: bytes) -> Subscription:
         reader.optional_bytes("user_data"),
         tuple(reader.topic_partitions("owned_partitions")) if version >= 1 else (),
         reader.int32("generation_id") if version >= 2 else NO_GENERATION,
-        reader.optional_string("rack_id") if version >= 3 else None,
+        # Kafka takes an empty rack for none.
+        (reader.optional_string("rack_id") or None) if version >= 3 else None,
     )
 
 
 def encode_assignment(assignment: Assignment, version: int = VERSION_MAX) -> bytes:
-    """Kafka's bytes; partitions of one topic that follow each other are grouped."""
-    return _int16(_checked(version)) + _topics(assignment.partitions) + _bytes(assignment.user_data)
+    """Kafka's bytes: topics in the order in which they come first, each once.
+
+    >>> encode_assignment(Assignment((("t", 0), ("u", 0), ("t", 1)))).hex()
+    '0003000000020001740000000200000000000000010001750000000100000000ffffffff'
+    """
+    return _int16(_writable(version)) + _topics(assignment.partitions) + _bytes(assignment.user_data)
 
 
 def decode_assignment(data: bytes) -> Assignment:
@@ -79,7 +87,7 @@ def decode_assignment(data: bytes) -> Assignment:
 
 
 def encode_sticky_user_data(owned: Sequence[TopicPartition], generation_id: int | None = None) -> bytes:
-    """Schema v1, or v0 without a generation."""
+    """Schema v1, or v0 without a generation; each topic once (their order, a hash map's in Java, has no meaning)."""
     return _topics(owned) + (b"" if generation_id is None else _int32(generation_id))
 
 
@@ -175,10 +183,11 @@ class _Reader:
         return self._data[self._at - size : self._at]
 
 
-def _checked(version: int) -> int:
-    if not 0 <= version <= VERSION_MAX:
-        raise InputError(f"version is {version}, must be between 0 and {VERSION_MAX}")
-    return version
+def _writable(version: int) -> int:
+    """The newest version for one that is newer still."""
+    if version < 0:
+        raise InputError(f"version is {version}, must be 0 or more")
+    return min(version, VERSION_MAX)
 
 
 def _int16(number: int) -> bytes:
@@ -204,5 +213,7 @@ def _array(elements: Iterable[bytes]) -> bytes:
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> bytes:
-    groups = [(topic, [tp[1] for tp in group]) for topic, group in groupby(partitions, key=lambda tp: tp[0])]
-    return _array(_string(topic) + _array(map(_int32, numbers)) for topic, numbers in groups)
+    numbers_of: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        numbers_of.setdefault(topic, []).append(number)
+    return _array(_string(topic) + _array(map(_int32, numbers)) for topic, numbers in numbers_of.items())

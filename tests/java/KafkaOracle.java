@@ -18,6 +18,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.Assignment;
 import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.Subscription;
 import org.apache.kafka.clients.consumer.CooperativeStickyAssignor;
 import org.apache.kafka.clients.consumer.RangeAssignor;
@@ -45,6 +47,7 @@ public class KafkaOracle {
         ObjectNode answer = JSON.createObjectNode();
         try {
             if (line.has("subscription")) subscriptionBytes(line.get("subscription"), line.get("version").asInt(), answer);
+            else if (line.has("assigned")) assignmentBytes(line, answer);
             else if (line.has("brokers")) place(line, answer);
             else assign(line, answer);
         } catch (InvocationTargetException error) {
@@ -155,6 +158,22 @@ public class KafkaOracle {
         answer.put("bytes", java.util.HexFormat.of().formatHex(bytes));
         Subscription sticky = subscription(member, true);
         answer.put("user_data", java.util.HexFormat.of().formatHex(sticky.userData().array()));
+    }
+
+    /** The bytes of an assignment, and the user data of a sticky member that was given it. */
+    private static void assignmentBytes(JsonNode line, ObjectNode answer) {
+        List<TopicPartition> assigned = new ArrayList<>();
+        for (JsonNode tp : line.get("assigned")) assigned.add(new TopicPartition(tp.get(0).asText(), tp.get(1).asInt()));
+        Assignment assignment = new Assignment(assigned);
+        ByteBuffer buffer = ConsumerProtocol.serializeAssignment(assignment, (short) line.get("version").asInt());
+        byte[] bytes = new byte[buffer.remaining()];
+        buffer.get(bytes);
+        StickyAssignor assignor = new StickyAssignor();
+        assignor.onAssignment(assignment, new ConsumerGroupMetadata("g", line.get("generation_id").asInt(), "m", Optional.empty()));
+        byte[] userData = assignor.subscriptionUserData(Set.of()).array();
+        answer.put("version", line.get("version").asInt());
+        answer.put("bytes", java.util.HexFormat.of().formatHex(bytes));
+        answer.put("user_data", java.util.HexFormat.of().formatHex(userData));
     }
 
     private static void place(JsonNode line, ObjectNode answer) throws Exception {

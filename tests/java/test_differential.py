@@ -8,10 +8,17 @@ import pytest
 
 from assignor_core.assignors import assign, balance_score
 from assignor_core.assignors.invariants import kept, violations
-from assignor_core.assignors.wire import Subscription, encode_sticky_user_data, encode_subscription
+from assignor_core.assignors.wire import (
+    Assignment,
+    Subscription,
+    decode_sticky_user_data,
+    encode_assignment,
+    encode_sticky_user_data,
+    encode_subscription,
+)
 from streaming.commands.assign import group_of
 from streaming.commands.place import placement_answer
-from tests.core.assignors.groups import Line, after, disputed, mixed_line, uniform_line
+from tests.core.assignors.groups import Line, after, disputed, mixed_line, stale, uniform_line
 from tests.java.oracle import KafkaOracle
 
 pytestmark = pytest.mark.java
@@ -107,6 +114,33 @@ def test_sticky_with_mixed_subscriptions(oracle: KafkaOracle, strategy: str, rac
     assert equal >= 0.9 * len(SEEDS)
 
 
+def test_sticky_with_members_that_missed_generations(oracle: KafkaOracle) -> None:
+    """Nobody outbids them, and yet they are who gets their partitions back."""
+    equal = more_kept = 0
+    for seed in SEEDS:
+        draws = random.Random(seed)
+        line = {"strategy": "sticky", **mixed_line(draws, racks=False)}
+        line = stale(after(line, ours(line), draws), draws)
+        theirs, mine = oracle.ask(line)["assignment"], ours(line)
+        _, spec = group_of(line)
+        assert balance_score(sizes(mine)) <= balance_score(sizes(theirs)), line
+        more_kept += kept(spec, as_tuples(mine)) - kept(spec, as_tuples(theirs))
+        equal += as_sets(mine) == as_sets(theirs)
+    assert more_kept >= 0
+    assert equal >= len(SEEDS)
+
+
+def test_kafka_strands_what_a_member_claims_and_does_not_read(oracle: KafkaOracle) -> None:
+    """Where we differ on purpose: nobody gets t-0 from Kafka, though nobody has it to revoke."""
+    members = {
+        "a": {"topics": ["u"], "owned_partitions": [["t", 0], ["u", 0]], "generation_id": 5},
+        "b": {"topics": ["t"], "owned_partitions": [["t", 1]], "generation_id": 5},
+    }
+    line = {"strategy": "cooperative-sticky", "partitions_per_topic": {"t": 2, "u": 1}, "members": members}
+    assert as_sets(oracle.ask(line)["assignment"]) == {"a": [["u", 0]], "b": [["t", 1]]}
+    assert as_sets(ours(line)) == {"a": [["u", 0]], "b": [["t", 0], ["t", 1]]}
+
+
 def as_tuples(assignment: dict[str, list[list[Any]]]) -> dict[str, list[tuple[str, int]]]:
     return {member_id: [(topic, partition) for topic, partition in own] for member_id, own in assignment.items()}
 
@@ -131,7 +165,15 @@ def test_bytes_are_kafkas(oracle: KafkaOracle) -> None:
         generation = draws.randint(0, 9)
         member = {"topics": topics, "owned_partitions": owned, "generation_id": generation, "rack_id": rack}
         subscription = Subscription(tuple(topics), None, tuple(owned), generation, rack)
-        for version in range(4):
+        for version in (*range(4), 9):
             answer = oracle.ask({"subscription": member, "version": version})
             assert encode_subscription(subscription, version).hex() == answer["bytes"]
         assert encode_sticky_user_data(owned, generation).hex() == answer["user_data"]
+        draws.shuffle(owned)
+        answer = oracle.ask({"assigned": owned, "generation_id": generation, "version": draws.randint(0, 9)})
+        assert encode_assignment(Assignment(tuple(owned)), answer["version"]).hex() == answer["bytes"]
+        mine, theirs = encode_sticky_user_data(owned, generation), bytes.fromhex(answer["user_data"])
+        assert len(mine) == len(theirs)
+        assert sorted(decode_sticky_user_data(mine)[0]) == sorted(decode_sticky_user_data(theirs)[0])
+        if len(topics) == 1:
+            assert mine == theirs

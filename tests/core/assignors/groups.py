@@ -64,6 +64,14 @@ def disputed(line: Line, draws: random.Random) -> Line:
     return {**line, "members": members}
 
 
+def stale(line: Line, draws: random.Random) -> Line:
+    """The same with members that missed generations, or report none."""
+    members = {member_id: dict(member) for member_id, member in line["members"].items()}
+    for member_id in draws.sample(sorted(members), draws.randint(1, len(members))):
+        members[member_id]["generation_id"] = draws.choice([-1, 0, 1, 2])
+    return {**line, "members": members}
+
+
 def _line(draws: random.Random, topics: list[str], members: dict[str, list[str]], *, racks: bool) -> Line:
     counts = {topic: draws.randint(1, 9) for topic in topics}
     line: Line = {

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 import pytest
 
 from assignor_core.assignors import STRATEGIES, GroupSpec, MemberSpec, TopicPartition, assign, balance_score
+from assignor_core.assignors.indexed import UNASSIGNED, IndexedGroup
 from assignor_core.assignors.invariants import unbalanced, violations
+from assignor_core.assignors.ownership import settle_claims
 from assignor_core.assignors.wire import (
     Assignment,
     Subscription,
@@ -22,7 +24,7 @@ from assignor_core.assignors.wire import (
     encode_sticky_user_data,
     encode_subscription,
 )
-from assignor_core.errors import MalformedBytes
+from assignor_core.errors import InputError, MalformedBytes
 from streaming.commands.assign import assignment_answer, explained_answer, group_of
 from streaming.commands.json_lines import answer_line
 from tests.core.assignors.groups import after, disputed, mixed_line, uniform_line
@@ -70,6 +72,25 @@ def test_cooperative_rebalances_reach_the_balance_of_the_eager_one(seed: int) ->
     assert max(map(len, result.assignment.values())) - min(map(len, result.assignment.values())) <= 1
 
 
+def test_an_even_group_with_racks_stays_as_it_is() -> None:
+    """t-3 is in nobody's rack: it is given up and dealt anew at each rebalance, and has to go home to c1.
+
+    t-2, of c0, went to c1 in its place, as if c1 had owned what it was dealt a moment before.
+    """
+    members = {
+        "c0": MemberSpec(["t", "u"], [("t", 2), ("u", 0), ("u", 2)], 2, rack_id="r2"),
+        "c1": MemberSpec(["t"], [("t", 0), ("t", 1), ("t", 3)], 2, rack_id="r2"),
+        "z": MemberSpec(["u", "v"], [("u", 1), ("v", 0), ("v", 1)], 2, rack_id="r2"),
+    }
+    racks = {"t": [["r2"], ["r2"], ["r2"], ["r1"]], "u": [["r1"], ["r2"], ["r2"]], "v": [["r2"], ["r1"]]}
+    for strategy in ("sticky", "cooperative-sticky"):
+        result = assign(strategy, GroupSpec({"t": 4, "u": 3, "v": 2}, members, partition_racks=racks))
+        assert list(result.transferring) == []
+        assert {name: sorted(own) for name, own in result.assignment.items()} == {
+            name: list(member.owned_partitions) for name, member in members.items()
+        }
+
+
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 def test_idle_groups(strategy: str) -> None:
     for members in ({}, {"a": {"topics": []}}, {"a": {"topics": ["ghost"]}, "b": {"topics": []}}):
@@ -84,6 +105,16 @@ def test_java_defects_are_not_copied() -> None:
         line = {"strategy": strategy, "partitions_per_topic": {"t": 4, "u": 1}, "members": members}
         _, spec = group_of(line)
         assert violations(spec, assign(strategy, spec), cooperative="cooperative" in strategy) == []
+
+
+def test_a_sole_claim_below_the_newest_generation_is_preferred_too() -> None:
+    members = {
+        "a": MemberSpec(["t"], [("t", 1)], 4),
+        "b": MemberSpec(["t", "u"], [("t", 0), ("u", 0)], 5),
+        "c": MemberSpec(["u"], [("u", 1)], 5),
+    }
+    group = IndexedGroup.of(GroupSpec({"t": 2, "u": 2}, members))
+    assert settle_claims(group).earlier_holder.tolist() == [UNASSIGNED, 0, UNASSIGNED, UNASSIGNED]
 
 
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", "cooperative-load-aware"])
@@ -109,6 +140,16 @@ def test_a_tie_is_nobodys_and_the_higher_generation_wins() -> None:
 
     assert claims(4, 4) == [[], [["t", 1]], [["t", 0]]]
     assert claims(3, 4) == [[["t", 1]], [["t", 0]], []]
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+def test_generations_that_no_group_has_are_ordered_as_far_as_kafka_has_them(strategy: str) -> None:
+    members = {"a": MemberSpec(["t"], [("t", 0)], -(10**40)), "b": MemberSpec(["t"], [("t", 0), ("t", 1)], 10**40)}
+    result = assign(strategy, GroupSpec({"t": 2}, members))
+    assert sorted(tp for own in [*result.assignment.values(), result.transferring] for tp in own) == [
+        ("t", 0),
+        ("t", 1),
+    ]
 
 
 def test_balance_score_counts_pairs() -> None:
@@ -205,6 +246,24 @@ def test_bytes_round_trip() -> None:
     )
     assignment = Assignment((("a", 1), ("a", 2), ("b", 0)), b"")
     assert decode_assignment(encode_assignment(assignment)) == assignment
+
+
+def test_each_topic_is_written_once() -> None:
+    """Members get their partitions in the order of the strategy, in which topics take turns."""
+    turns = tuple((topic, number) for number in range(9) for topic in ("a", "b"))
+    assert len(encode_assignment(Assignment(turns))) == len(encode_assignment(Assignment(tuple(sorted(turns)))))
+    assert len(encode_sticky_user_data(turns)) == len(encode_sticky_user_data(sorted(turns)))
+    assert sorted(decode_assignment(encode_assignment(Assignment(turns))).partitions) == sorted(turns)
+    assert sorted(decode_sticky_user_data(encode_sticky_user_data(turns, 3))[0]) == sorted(turns)
+
+
+def test_a_newer_version_is_written_as_the_newest_and_an_empty_rack_is_none() -> None:
+    subscription = Subscription(("a",), None, (("a", 1),), 7, "")
+    assert encode_subscription(subscription, 9) == encode_subscription(subscription, 3)
+    assert encode_assignment(Assignment(()), 9) == encode_assignment(Assignment(()), 3)
+    assert decode_subscription(encode_subscription(subscription)).rack_id is None
+    with pytest.raises(InputError, match="version is -1"):
+        encode_subscription(subscription, -1)
 
 
 def test_user_data_falls_back_as_kafka_does() -> None:
