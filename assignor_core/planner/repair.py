@@ -15,7 +15,7 @@ from assignor_core.planner.candidates import Candidate, best_by_score
 from assignor_core.planner.placement import Edit, Placement
 from assignor_core.planner.problem import Problem, weighted
 from assignor_core.planner.search import Search
-from assignor_core.resources import Resource
+from assignor_core.resources import LOADS
 
 COPY_PRICE = 0.01
 """What a fair share of disk copied weighs against balance where a rack has to be mended."""
@@ -124,7 +124,7 @@ def _shortages(problem: Problem, placement: Placement) -> list[str]:
     if not arrays.alive.any():
         return []
     lines = []
-    for resource in Resource:
+    for resource in LOADS:
         columns = arrays.columns.of(resource)
         ceiling, word = problem.ceiling[arrays.alive][:, columns], resource.words
         if not columns.size or not np.isfinite(ceiling).all():  # not planned on, or without a limit

@@ -16,7 +16,7 @@ from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.planner.bounds import lower_bounds
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import problem_of
-from assignor_core.resources import LOADS, Resource
+from assignor_core.resources import LOADS, PLANNED
 from assignor_core.skew import measure_skew
 from tests.core.planner.cases import clusters, search_of
 from tests.core.planner.invariants import check_plan
@@ -127,5 +127,5 @@ def test_no_placement_beats_the_lower_bound(cluster: ClusterState, data: st.Data
     placement = Placement(arrays)
     bounds = lower_bounds(arrays, placement, problem_of(arrays, policy, placement).share, crowded=False)
     if plan.feasible:
-        for name in Resource:
+        for name in PLANNED:
             assert plan.skew_after[name]["max_over_mean"] >= bounds[name] - 1e-9
