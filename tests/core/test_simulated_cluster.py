@@ -62,6 +62,14 @@ def test_a_throttle_slows_the_copies_that_its_list_names(
     assert made.live_partition(T0).replicas == (2,)
 
 
+def test_kafka_takes_no_entry_beside_every_replica() -> None:
+    made = cluster()
+    made.set_throttled_replicas("t", LEADER_REPLICAS, "*")
+    assert made.append_throttled_replicas("t", LEADER_REPLICAS, "0:1") == "InvalidConfigurationError"
+    SimulatedClient(made).set_throttled_replicas({"t": frozenset({(0, 1)})}, {})
+    assert SimulatedClient(made).throttled_replicas(["t"]) == {("t", LEADER_REPLICAS): "*"}
+
+
 def test_copies_share_the_limit_they_press_on() -> None:
     made = cluster()
     made.create_topic("u", {0: (1,)}, size_bytes=MB)

@@ -1,0 +1,156 @@
+"""Two stages for one suite: a simulated cluster and embedded brokers, behind the ports and a few hands beside them.
+
+The hands do what is no business of control: they make topics, write records, kill brokers, set throttles of others.
+"""
+
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Protocol
+
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import KafkaError
+
+from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
+from streaming.cluster.admin import Cluster
+from streaming.cluster.ports import ControlledCluster
+from streaming.demo.brokers import EmbeddedCluster
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable
+from tests import waiting
+
+BROKERS = (1, 2, 3)
+RECORD_BYTES = 50_000
+SIMULATED_STEP_MS = 250
+SIMULATED_LIMIT_MS = 300_000
+
+Assignments = Mapping[int, tuple[int, ...]]
+
+
+class Stage(Protocol):
+    """A cluster of brokers 1, 2 and 3, and the client under test."""
+
+    client: ControlledCluster
+
+    def make_topic(self, assignments: Assignments, *, size_bytes: int = 0) -> str:
+        """A topic with a new name; the bytes are in partition 0."""
+
+    def grow_topic(self, topic: str, replicas: tuple[int, ...]) -> None:
+        """Add one partition."""
+
+    def delete_topic(self, topic: str) -> None:
+        """Remove a topic."""
+
+    def set_list(self, topic: str, setting: str, text: str) -> None:
+        """Set a list of throttled replicas, as another tool does."""
+
+    def kill_broker(self, broker_id: int) -> None:
+        """kill -9."""
+
+    def restart_broker(self, broker_id: int) -> None:
+        """Start a dead broker again."""
+
+    def until(self, what: str, condition: Callable[[], bool], last_seen: Callable[[], str] = str) -> None:
+        """Let time pass until `condition` holds; a client that gets no answer asks again. Fails with `what`."""
+
+
+class SimulatedStage:
+    """No process at all; time passes when somebody waits."""
+
+    def __init__(self) -> None:
+        self.cluster = SimulatedCluster.of({broker: f"rack-{broker}" for broker in BROKERS})
+        errors = ClientErrors(refused=ClusterRequestFailed, unanswered=ClusterUnreachable)
+        self.client: ControlledCluster = SimulatedClient(self.cluster, errors=errors)
+
+    def make_topic(self, assignments: Assignments, *, size_bytes: int = 0) -> str:
+        topic = f"conformance-{len(self.cluster.contents.topics)}"
+        self.cluster.create_topic(topic, assignments)
+        partition = self.cluster.contents.topics[topic].partitions[0]
+        partition.end_bytes = partition.acknowledged_bytes = size_bytes
+        for copy in partition.copies.values():
+            copy.end_bytes = size_bytes
+        return topic
+
+    def grow_topic(self, topic: str, replicas: tuple[int, ...]) -> None:
+        self.cluster.grow_topic(topic, {len(self.cluster.contents.topics[topic].partitions): replicas})
+
+    def delete_topic(self, topic: str) -> None:
+        self.cluster.delete_topic(topic)
+
+    def set_list(self, topic: str, setting: str, text: str) -> None:
+        self.cluster.set_throttled_replicas(topic, setting, text)
+
+    def kill_broker(self, broker_id: int) -> None:
+        self.cluster.kill_broker(broker_id)
+
+    def restart_broker(self, broker_id: int) -> None:
+        self.cluster.restart_broker(broker_id)
+
+    def until(self, what: str, condition: Callable[[], bool], last_seen: Callable[[], str] = str) -> None:
+        end_ms = self.cluster.now_ms + SIMULATED_LIMIT_MS
+        while not _holds(condition):
+            assert self.cluster.now_ms < end_ms, f"{what}: not within {SIMULATED_LIMIT_MS} ms {last_seen()}"
+            self.cluster.advance(SIMULATED_STEP_MS)
+
+
+class EmbeddedStage:
+    """Three real brokers, shared by all tests: `tidy` brings them back to what they were."""
+
+    def __init__(self, brokers: EmbeddedCluster, admin: KafkaAdminClient) -> None:
+        self._brokers = brokers
+        self._admin = admin
+        self._topics: list[str] = []
+        self.client: ControlledCluster = Cluster(admin)
+
+    def make_topic(self, assignments: Assignments, *, size_bytes: int = 0) -> str:
+        topic = f"conformance-{uuid.uuid4().hex[:8]}"
+        self._admin.create_topics({topic: {"assignments": {key: list(row) for key, row in assignments.items()}}})
+        self._admin.wait_for_topics([topic])
+        self._topics.append(topic)
+        if size_bytes:
+            producer = KafkaProducer(bootstrap_servers=self._brokers.bootstrap_servers, acks="all")
+            for _ in range(size_bytes // RECORD_BYTES):
+                producer.send(topic, b"x" * RECORD_BYTES, partition=0)
+            producer.flush()
+            producer.close()
+        self.until(f"{topic} is in metadata", lambda: (topic, max(assignments)) in self.client.describe().partitions)
+        return topic
+
+    def grow_topic(self, topic: str, replicas: tuple[int, ...]) -> None:
+        count = sum(name == topic for name, _ in self.client.describe().partitions)
+        self._admin.create_partitions({topic: {"count": count + 1, "assignments": [list(replicas)]}})
+
+    def delete_topic(self, topic: str) -> None:
+        self._admin.delete_topics([topic])
+        self._topics.remove(topic)
+
+    def set_list(self, topic: str, setting: str, text: str) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, {setting: ("SET", text)})
+        self._admin.alter_configs([resource], incremental=True)
+
+    def kill_broker(self, broker_id: int) -> None:
+        self._brokers.kill_broker(broker_id)
+
+    def restart_broker(self, broker_id: int) -> None:
+        self._brokers.start_broker(broker_id)
+
+    def until(self, what: str, condition: Callable[[], bool], last_seen: Callable[[], str] = str) -> None:
+        waiting.until(what, lambda: _holds(condition), told=last_seen)
+
+    def tidy(self) -> None:
+        """Dead brokers run again, topics and rates of the test are gone."""
+        for broker_id in set(BROKERS) - self._brokers.process_ids().keys():
+            self._brokers.start_broker(broker_id)
+        self.until("all brokers are back", lambda: self.client.describe().broker_racks.keys() == set(BROKERS))
+        self.until("rates are removed", lambda: self.client.clear_throttle(BROKERS, {}, {}) == [])
+        for topic in self._topics:
+            with suppress(KafkaError):
+                self._admin.delete_topics([topic])
+        self.until("no rate is left", lambda: self.client.throttle_rates() == {})
+
+
+def _holds(condition: Callable[[], bool]) -> bool:
+    try:
+        return condition()
+    except ClusterUnreachable:
+        return False

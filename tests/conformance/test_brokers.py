@@ -1,0 +1,59 @@
+"""Brokers that die and return: leaders, in-sync replicas, throttles, and reassignments that need them."""
+
+from assignor_core.throttles import LEADER_RATE
+from tests.conformance.stages import Stage
+from tests.conformance.views import (
+    SLOW_BYTES,
+    answered,
+    live,
+    refusal,
+    slow_down,
+    speed_up,
+    until_alive,
+    until_live,
+    until_settled,
+)
+
+
+def test_rates_of_a_broker_that_is_down_stay_with_it(stage: Stage) -> None:
+    stage.client.set_throttle_rates({1: 5_000_000, 3: 5_000_000})
+    stage.until("rates are set", lambda: stage.client.throttle_rates().keys() == {1, 3})
+    stage.kill_broker(3)
+    until_alive(stage, 1, 2)
+    stage.until("only the living are read", lambda: stage.client.throttle_rates().keys() == {1})
+    answered(stage, lambda: stage.client.set_throttle_rates({2: 6_000_000, 3: 6_000_000}))
+    left: list[int] = []
+    answered(stage, lambda: left.extend(stage.client.clear_throttle([1, 2, 3], {}, {})))
+    assert left == [3]
+    stage.until("no living one has a rate", lambda: stage.client.throttle_rates() == {})
+    stage.restart_broker(3)
+    until_alive(stage, 1, 2, 3)
+    stage.until("it has kept its rate", lambda: stage.client.throttle_rates().get(3, {}).get(LEADER_RATE) == 5_000_000)
+    assert stage.client.clear_throttle([3], {}, {}) == []
+    stage.until("no rate is left", lambda: stage.client.throttle_rates() == {})
+
+
+def test_a_reassignment_to_a_dead_broker_is_taken_and_can_be_cancelled(stage: Stage) -> None:
+    topic = stage.make_topic({0: (1,)}, size_bytes=500_000)
+    stage.kill_broker(2)
+    until_alive(stage, 1, 3)
+    answered(stage, lambda: stage.client.reassign({(topic, 0): (2,)}))
+    row = until_live(stage, (topic, 0), lambda row: row.reassigning, "is being reassigned")
+    assert (row.replicas, row.leader, row.isr) == ((2, 1), 1, (1,))
+    answered(stage, lambda: stage.client.reassign({(topic, 0): None}))
+    assert until_settled(stage, (topic, 0), (1,)).leader == 1
+
+
+def test_the_way_back_is_refused_while_no_old_replica_is_in_sync(stage: Stage) -> None:
+    topic = stage.make_topic({0: (1,)}, size_bytes=SLOW_BYTES)
+    slow_down(stage, topic, followers=(3,))
+    stage.client.reassign({(topic, 0): (2, 3)})
+    until_live(stage, (topic, 0), lambda row: set(row.isr) == {1, 2}, "has 2 in sync")
+    stage.kill_broker(1)
+    until_alive(stage, 2, 3)
+    until_live(stage, (topic, 0), lambda row: (row.leader, row.isr) == (2, (2,)), "is led by 2")
+    message = refusal(stage, lambda: stage.client.reassign({(topic, 0): None}))
+    assert message == f"1 reassignments refused, first {topic}-0: InvalidReplicationAssignmentError"
+    assert live(stage, (topic, 0)).adding_replicas == (2, 3)
+    speed_up(stage, topic)
+    until_settled(stage, (topic, 0), (2, 3))

@@ -1,0 +1,179 @@
+"""Reassignments and elections as Kafka makes them: on the simulated cluster and on brokers alike."""
+
+import pytest
+
+from assignor_core.live import NO_LEADER
+from tests.conformance.stages import Stage
+from tests.conformance.views import (
+    SLOW_BYTES,
+    answered,
+    live,
+    refusal,
+    slow_down,
+    speed_up,
+    until_live,
+    until_settled,
+)
+
+SMALL_BYTES = 500_000
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [((1,), (2,)), ((1, 2), (3, 2)), ((1,), (1, 2, 3)), ((1, 2, 3), (2,)), ((1, 2), (2, 3))],
+    ids=["move", "replace-one-of-two", "more-replicas", "fewer-replicas", "replace-and-turn"],
+)
+def test_a_reassignment_ends_on_its_target(stage: Stage, old: tuple[int, ...], new: tuple[int, ...]) -> None:
+    key = (stage.make_topic({0: old}, size_bytes=SMALL_BYTES), 0)
+    stage.client.reassign({key: new})
+    settled = until_settled(stage, key, new)
+    leader = old[0] if old[0] in new else new[0]
+    assert until_live(stage, key, lambda row: row.leader == leader, f"is led by {leader}").replicas == new
+    assert (settled.adding_replicas, settled.removing_replicas) == ((), ())
+
+
+def test_another_order_of_replicas_leaves_the_leader_until_the_election(stage: Stage) -> None:
+    key = (stage.make_topic({0: (1, 2, 3)}), 0)
+    stage.client.reassign({key: (3, 1, 2)})
+    assert until_settled(stage, key, (3, 1, 2)).leader == 1
+    stage.client.elect_preferred([key])
+    until_live(stage, key, lambda row: row.leader == 3, "is led by 3")
+    stage.client.elect_preferred([key])  # not needed, which is no error
+
+
+def test_under_way_the_target_comes_first_and_then_what_is_removed(stage: Stage) -> None:
+    topic = stage.make_topic({0: (3, 1)}, size_bytes=SLOW_BYTES)
+    slow_down(stage, topic, leaders=(3,), followers=(2,))
+    stage.client.reassign({(topic, 0): (2,)})
+    row = live(stage, (topic, 0))
+    assert (row.replicas, row.adding_replicas, row.removing_replicas) == ((2, 1, 3), (2,), (1, 3))
+    assert stage.client.describe().reassigning() == {(topic, 0)}
+    assert row.leader == 3
+    speed_up(stage, topic)
+    until_settled(stage, (topic, 0), (2,))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kept"),
+    [((1,), (2,), (1,)), ((1, 2), (3, 2), (2, 1)), ((1, 2), (2, 3), (2, 1))],
+    ids=["one", "replace-one-of-two", "replace-and-turn"],
+)
+def test_cancelled_midway_the_new_replicas_go_and_the_order_stays(
+    stage: Stage, old: tuple[int, ...], new: tuple[int, ...], kept: tuple[int, ...]
+) -> None:
+    topic = stage.make_topic({0: old}, size_bytes=SLOW_BYTES)
+    slow_down(stage, topic, leaders=old, followers=tuple(set(new) - set(old)))
+    stage.client.reassign({(topic, 0): new})
+    assert live(stage, (topic, 0)).reassigning
+    stage.client.reassign({(topic, 0): None})
+    assert until_settled(stage, (topic, 0), kept).leader == old[0]
+
+
+def test_cancelled_with_a_new_replica_in_sync_that_one_goes_too(stage: Stage) -> None:
+    topic = stage.make_topic({0: (1,)}, size_bytes=SLOW_BYTES)
+    slow_down(stage, topic, followers=(3,))
+    stage.client.reassign({(topic, 0): (2, 3)})
+    row = until_live(stage, (topic, 0), lambda row: set(row.isr) == {1, 2}, "has 2 in sync")
+    assert row.reassigning
+    stage.client.reassign({(topic, 0): None})
+    assert until_settled(stage, (topic, 0), (1,)).leader == 1
+
+
+def test_to_cancel_where_nothing_is_under_way_is_no_error(stage: Stage) -> None:
+    key = (stage.make_topic({0: (1,)}), 0)
+    stage.client.reassign({key: None})
+    assert live(stage, key).replicas == (1,)
+
+
+def test_another_target_midway_keeps_the_copy_that_was_begun_until_the_end(stage: Stage) -> None:
+    topic = stage.make_topic({0: (1,)}, size_bytes=SLOW_BYTES)
+    slow_down(stage, topic, leaders=(1,), followers=(2, 3))
+    stage.client.reassign({(topic, 0): (2,)})
+    stage.client.reassign({(topic, 0): (3,)})
+    row = live(stage, (topic, 0))
+    assert (row.replicas, row.adding_replicas, row.removing_replicas) == ((3, 1, 2), (3,), (1, 2))
+    speed_up(stage, topic)
+    until_settled(stage, (topic, 0), (3,))
+
+
+def test_cancelled_after_another_target_the_first_copy_stays(stage: Stage) -> None:
+    """Kafka knows only what is being added now: an execution must not change targets and rely on the way back."""
+    topic = stage.make_topic({0: (1,)}, size_bytes=SLOW_BYTES)
+    slow_down(stage, topic, leaders=(1,), followers=(2, 3))
+    stage.client.reassign({(topic, 0): (2,)})
+    stage.client.reassign({(topic, 0): (3,)})
+    stage.client.reassign({(topic, 0): None})
+    row = until_live(stage, (topic, 0), lambda row: not row.reassigning and row.replicas == (1, 2), "is on (1, 2)")
+    assert row.leader == 1
+    speed_up(stage, topic)
+    until_settled(stage, (topic, 0), (1, 2))
+
+
+def test_the_same_target_again_changes_nothing(stage: Stage) -> None:
+    topic = stage.make_topic({0: (1,)}, size_bytes=SLOW_BYTES)
+    slow_down(stage, topic, leaders=(1,), followers=(2,))
+    stage.client.reassign({(topic, 0): (2,)})
+    before = live(stage, (topic, 0))
+    stage.client.reassign({(topic, 0): (2,)})
+    after = live(stage, (topic, 0))
+    assert (after.replicas, after.adding_replicas, after.removing_replicas) == ((2, 1), (2,), (1,))
+    assert before.target_replicas == after.target_replicas
+    speed_up(stage, topic)
+    until_settled(stage, (topic, 0), (2,))
+
+
+@pytest.mark.parametrize(
+    ("key", "target", "error"),
+    [
+        (("no-such-topic", 0), (2,), "UnknownTopicOrPartitionError"),
+        (("", 7), (2,), "UnknownTopicOrPartitionError"),
+        (("", 1), (99,), "InvalidReplicationAssignmentError"),
+        (("", 1), (2, 2), "InvalidReplicationAssignmentError"),
+    ],
+    ids=["unknown-topic", "unknown-partition", "unknown-broker", "twice-on-a-broker"],
+)
+def test_a_refused_partition_is_named_and_the_others_are_reassigned(
+    stage: Stage, key: tuple[str, int], target: tuple[int, ...], error: str
+) -> None:
+    topic = stage.make_topic({0: (1,), 1: (1,)})
+    refused = (key[0] or topic, key[1])
+    message = refusal(stage, lambda: stage.client.reassign({(topic, 0): (2,), refused: target}))
+    assert message == f"1 reassignments refused, first {refused[0]}-{refused[1]}: {error}"
+    until_settled(stage, (topic, 0), (2,))
+    assert live(stage, (topic, 1)).replicas == (1,)
+
+
+def test_the_election_of_a_leader_that_is_not_in_sync_is_refused_and_others_are_made(stage: Stage) -> None:
+    topic = stage.make_topic({0: (1, 2), 1: (1, 3)}, size_bytes=SLOW_BYTES)
+    slow_down(stage, topic, leaders=(1,), followers=(3,))
+    stage.client.reassign({(topic, 0): (3, 1), (topic, 1): (3, 1)})
+    until_live(stage, (topic, 1), lambda row: row.replicas == (3, 1), "is turned")
+    message = refusal(stage, lambda: stage.client.elect_preferred([(topic, 0), (topic, 1)]))
+    assert "PreferredLeaderNotAvailableError" in message
+    until_live(stage, (topic, 1), lambda row: row.leader == 3, "is led by 3")
+    row = live(stage, (topic, 0))
+    assert (row.leader, row.reassigning) == (1, True)
+    speed_up(stage, topic)
+    until_settled(stage, (topic, 0), (3, 1))
+    stage.client.elect_preferred([(topic, 0)])
+    until_live(stage, (topic, 0), lambda row: row.leader == 3, "is led by 3")
+
+
+def test_an_unknown_partition_can_not_be_elected(stage: Stage) -> None:
+    assert "UnknownTopicOrPartitionError" in refusal(
+        stage, lambda: stage.client.elect_preferred([("no-such-topic", 0)])
+    )
+
+
+def test_what_is_deleted_leaves_metadata_and_what_is_added_appears(stage: Stage) -> None:
+    gone, grown = stage.make_topic({0: (1,)}), stage.make_topic({0: (1, 2)})
+    cluster_id = stage.client.describe().cluster_id
+    stage.delete_topic(gone)
+    stage.grow_topic(grown, (2, 3))
+    stage.until("metadata shows it", lambda: (grown, 1) in stage.client.describe().partitions)
+    stage.until("metadata is rid of it", lambda: (gone, 0) not in stage.client.describe().partitions)
+    assert until_settled(stage, (grown, 1), (2, 3)).leader == 2
+    assert stage.client.describe().cluster_id == cluster_id
+    assert live(stage, (grown, 1)).leader != NO_LEADER
+    answered(stage, lambda: stage.client.reassign({(grown, 1): (3, 2)}))
+    until_settled(stage, (grown, 1), (3, 2))
