@@ -111,6 +111,7 @@ def _run_in_two(session: pytest.Session, with_jvm: Files, pool: Pool) -> None:
             os.waitpid(second, 0)
             raise
         reports.replay()
+    gc.unfreeze()  # libraries report what is not collected at the end as leaked
     if ended[1]:
         session.shouldfail = f"the second test process ended with {os.waitstatus_to_exitcode(ended[1])}"
         raise session.Failed(session.shouldfail)  # pytest's summary shows the reason and what has been reported
