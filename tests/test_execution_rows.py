@@ -14,8 +14,8 @@ from streaming.contract import TABLES
 from streaming.demo.story import read_story
 from streaming.errors import TableUnavailable
 from streaming.serve.control_rows import ControlReader
-from streaming.serve.reading import TableReader
 from streaming.settings import Settings
+from streaming.tables import TableReader
 from streaming.views import executions as view
 from streaming.views.executions import (
     COLUMNS,

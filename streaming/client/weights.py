@@ -13,8 +13,7 @@ import httpx
 import structlog
 
 from streaming.errors import TableUnavailable
-from streaming.serve.reading import TableReader, text
-from streaming.tables import instant
+from streaming.tables import TableReader, above, equal, is_known, one_of
 
 log = structlog.get_logger()
 
@@ -58,8 +57,11 @@ def _mean_rates(reader: TableReader, kafka_cluster: str, topics: Sequence[str]) 
     if newest is None or not topics:
         return {}
     where = (
-        f"kafka_cluster = {text(kafka_cluster)} and window_start > {instant(newest - LOOK_BACK)} and role = 'leader' "
-        f"and {MEASURE} is not null and topic in ({', '.join(text(topic) for topic in topics)})"
+        equal("kafka_cluster", kafka_cluster)
+        & above("window_start", newest - LOOK_BACK)
+        & equal("role", "leader")
+        & is_known(MEASURE)
+        & one_of("topic", topics)
     )
     rows = reader.arrow("partition_load", columns=("topic", "partition", MEASURE), where=where)
     means: dict[str, dict[int, float]] = defaultdict(dict)

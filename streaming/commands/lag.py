@@ -60,8 +60,8 @@ def read_lag(
     """What is shown, as plain data: all groups, or the partitions of one; raises UsageProblem for one not there."""
     from streaming.commands.lag_causes import advice_of, causes_of
     from streaming.serve.groups import read_picture
-    from streaming.serve.reading import TableReader
     from streaming.serve.snapshot import to_json
+    from streaming.tables import TableReader
 
     reader = TableReader(settings.storage.tables)
     picture = read_picture(reader, settings)

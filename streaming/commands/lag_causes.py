@@ -10,9 +10,8 @@ from assignor_core.lag.members import MembersAdvice, advise_members
 from assignor_core.resources import Resource
 from streaming import tables
 from streaming.serve.load import LoadPart, read_load
-from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
-from streaming.tables import instant
+from streaming.tables import TableReader, at_least, equal
 
 REBALANCES_OVER_MS = 3_600_000
 
@@ -73,16 +72,20 @@ def _leaders(reader: TableReader, settings: Settings, load: LoadPart) -> dict[tu
     """Leaders in the newest closed window."""
     if load.window_start_ms is None:
         return {}
-    start = instant(tables.utc(load.window_start_ms))
-    cluster = text(settings.kafka.cluster_name)
-    where = f"kafka_cluster = {cluster} and window_start = {start} and role = 'leader'"
+    where = (
+        equal("kafka_cluster", settings.kafka.cluster_name)
+        & equal("window_start", tables.utc(load.window_start_ms))
+        & equal("role", "leader")
+    )
     rows = reader.rows("partition_load", columns=("broker", "topic", "partition"), where=where)
     return {(row["topic"], row["partition"]): row["broker"] for row in rows}
 
 
 def _rebalances(reader: TableReader, settings: Settings, group_id: str, newest_ms: int) -> int:
     """Rebalances of the group in the hour before `newest_ms`, as far as they were seen."""
-    since = instant(tables.utc(newest_ms) - timedelta(milliseconds=REBALANCES_OVER_MS))
-    cluster = text(settings.kafka.cluster_name)
-    where = f"kafka_cluster = {cluster} and group_id = {text(group_id)} and window_start >= {since}"
+    where = (
+        equal("kafka_cluster", settings.kafka.cluster_name)
+        & equal("group_id", group_id)
+        & at_least("window_start", tables.utc(newest_ms) - timedelta(milliseconds=REBALANCES_OVER_MS))
+    )
     return sum(row["rebalances"] for row in reader.rows("group_event", columns=("rebalances",), where=where))

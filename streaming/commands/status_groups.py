@@ -9,9 +9,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from assignor_core.group.events import GroupAdvice, GroupEvent, GroupLook, advice, group_events
-from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
-from streaming.tables import instant, utc
+from streaming.tables import TableReader, at_least, equal, utc
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,7 +33,7 @@ def read_groups_status(settings: Settings) -> list[dict[str, Any]]:
         return []
     look_back_ms = min(LOOK_BACK_MS, WINDOWS_MAX * settings.pipeline.window_ms)
     since = newest - timedelta(milliseconds=look_back_ms)
-    where = f"kafka_cluster = {text(settings.kafka.cluster_name)} and window_start >= {instant(since)}"
+    where = equal("kafka_cluster", settings.kafka.cluster_name) & at_least("window_start", since)
     rows = reader.rows("group_lag", columns=_COLUMNS, where=where)
     rows.sort(key=lambda row: (row["group_id"], row["window_start"]))
     found = [

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow.compute as pc
-
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.resources import REPORTED, Resource
 from streaming import tables
@@ -29,9 +27,9 @@ def waiting_plan(settings: Settings, executions: Sequence[Execution], *, now_ms:
         settings.storage.tables,
         "plan",
         columns=_COLUMNS,
-        where=(pc.field("kafka_cluster") == settings.kafka.cluster_name)
-        & (pc.field("expires_at") > tables.utc(now_ms))
-        & (pc.field("movement_count") > 0),
+        where=tables.equal("kafka_cluster", settings.kafka.cluster_name)
+        & tables.above("expires_at", tables.utc(now_ms))
+        & tables.above("movement_count", 0),
     )
     row = tables.newest(rows, "created_at")
     if row is None or any(_supersedes(execution, row) for execution in executions):

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from assignor_core.deciding.observation import PlanRequest
 from assignor_core.deciding.windows import ClosedWindow
@@ -88,7 +87,7 @@ class TableEvidence:
     def _record_bytes(self, windows: tuple[ClosedWindow, ...]) -> dict[str, float]:
         """Mean bytes of a record by topic, where bytes and records are known."""
         columns = ["topic", "bytes_in_per_sec", "messages_in_per_sec"]
-        where = self._within(windows) & (pc.field("role") == "leader")
+        where = self._within(windows) & tables.equal("role", "leader")
         rows = tables.read_arrow(self.settings.storage.tables, "partition_load", columns=columns, where=where)
         sums: pa.Table = rows.drop_null().group_by("topic").aggregate([(name, "sum") for name in columns[1:]])
         return {
@@ -97,10 +96,10 @@ class TableEvidence:
             if row["messages_in_per_sec_sum"] > 0
         }
 
-    def _within(self, windows: tuple[ClosedWindow, ...]) -> pc.Expression:
+    def _within(self, windows: tuple[ClosedWindow, ...]) -> tables.Condition:
         first, last = tables.utc(windows[0].start_ms), tables.utc(windows[-1].start_ms)
         return (
-            (pc.field("window_start") >= first)
-            & (pc.field("window_start") <= last)
-            & (pc.field("kafka_cluster") == self.settings.kafka.cluster_name)
+            tables.equal("kafka_cluster", self.settings.kafka.cluster_name)
+            & tables.at_least("window_start", first)
+            & tables.at_most("window_start", last)
         )

@@ -5,8 +5,6 @@ A drained broker is alive and empty: without this note the trigger would see ske
 
 from enum import StrEnum
 
-import pyarrow.compute as pc
-
 from streaming import tables
 from streaming.control.journal import owner
 from streaming.settings import Settings
@@ -23,7 +21,7 @@ class Intent(StrEnum):
 
 def drained_brokers(settings: Settings) -> frozenset[int]:
     """Brokers that must end empty and get nothing."""
-    rows = tables.read(settings.storage.tables, TABLE, where=pc.field("kafka_cluster") == settings.kafka.cluster_name)
+    rows = tables.read(settings.storage.tables, TABLE, where=tables.equal("kafka_cluster", settings.kafka.cluster_name))
     newest = {row["broker"]: row["intent"] for row in sorted(rows, key=lambda row: row["event_time"])}
     return frozenset(broker for broker, intent in newest.items() if intent == Intent.DRAIN)
 

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-import pyarrow.compute as pc
-
 from assignor_core.deciding.step import Decision
 from assignor_core.deciding.trigger import TriggerState
 from assignor_core.execution.caution import Outcome
@@ -28,6 +26,8 @@ from streaming.control.records import ExecutionRecord
 from streaming.errors import LeaseLost, UsageProblem
 from streaming.settings import Settings
 from streaming.views import executions as view
+from streaming.views.decisions import newest_decision
+from streaming.views.plans import kept_plan, plan_ids
 
 TABLES_WRITTEN = ("decision", "plan", "movement", "execution")
 PLAN_ID_CHARACTERS_MIN = 6
@@ -59,13 +59,12 @@ class Journal:
 
     def trigger_state(self) -> TriggerState:
         """State after the newest evaluation; a fresh one where there was none."""
-        row = self.last_decision()
+        row = newest_decision(tables.TableReader(self._root), self._cluster, columns=("state_json",))
         return TriggerState(**json.loads(row["state_json"])) if row else TriggerState()
 
     def last_decision(self) -> tables.Row | None:
-        """The newest evaluation; reads the whole table, so control asks once, when it starts."""
-        rows = tables.read(self._root, "decision", where=pc.field("kafka_cluster") == self._cluster)
-        return tables.newest(rows, "decided_at")
+        """The newest evaluation; None where there was none."""
+        return newest_decision(tables.TableReader(self._root), self._cluster)
 
     def write_decision(self, decision: Decision, state: TriggerState, skew: Mapping[str, Any], *, now_ms: int) -> None:
         """One row per evaluation, with the state after it and the window's `skew` by resource.
@@ -128,18 +127,13 @@ class Journal:
         """The plan with this id (or a beginning of it that is unique); raises UsageProblem."""
         if len(plan_id) < PLAN_ID_CHARACTERS_MIN:
             raise UsageProblem(f"plan {plan_id!r}: at least {PLAN_ID_CHARACTERS_MIN} characters of its id are needed")
-        rows = tables.read(self._root, "plan", where=pc.field("kafka_cluster") == self._cluster)
-        found = [row for row in rows if row["plan_id"].startswith(plan_id)]
-        ids = sorted({row["plan_id"] for row in found})
+        reader = tables.TableReader(self._root)
+        ids = plan_ids(reader, self._cluster, plan_id)
         if len(ids) != 1:
-            by_age = sorted(rows, key=lambda row: row["created_at"], reverse=True)
-            known = ", ".join(list(dict.fromkeys(row["plan_id"][:12] for row in by_age))[:PLANS_NAMED]) or "none"
+            known = ", ".join(identity[:12] for identity in plan_ids(reader, self._cluster)[:PLANS_NAMED]) or "none"
             problem = "is not unique" if ids else "is unknown"
             raise UsageProblem(f"plan {plan_id!r} {problem}; the newest are {known}")
-        row = tables.newest(found, "created_at")
-        assert row is not None
-        proposed = ProposedPlan.from_json(json.loads(row["plan_json"]))
-        return KeptPlan(proposed, tables.to_ms(row["created_at"]), tables.to_ms(row["expires_at"]))
+        return kept_plan(reader, self._cluster, ids[0])
 
     def approve(self, approved: KeptPlan, by: str, *, now_ms: int, in_windows_only: bool = False) -> Execution:
         """Ask for `approved` to be carried out, by whoever holds the lease, now or after a restart."""

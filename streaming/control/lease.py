@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow.compute as pc
 import structlog
 
 from streaming import tables
@@ -122,7 +121,7 @@ class Lease:
                 log.warning("lease_not_renewed", error=repr(error))
 
     def _row(self) -> tables.Row | None:
-        where = pc.field("kafka_cluster") == self.kafka_cluster
+        where = tables.equal("kafka_cluster", self.kafka_cluster)
         row = tables.newest(tables.read(self.root, TABLE, where=where), "sequence")
         if row is None and self._seen:
             raise self._gone()

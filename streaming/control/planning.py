@@ -7,8 +7,7 @@ what `apply` checks all come from here.
 import time
 from collections import defaultdict
 from collections.abc import Callable
-
-import pyarrow.compute as pc
+from math import fsum
 
 from assignor_core.deciding.observation import PlanRequest
 from assignor_core.deciding.planning import Rates, build_model, propose_on
@@ -88,10 +87,10 @@ def leader_rates(windows: tuple[ClosedWindow, ...], settings: Settings) -> Rates
     """Mean bytes/s in and out of each partition over `windows`, from the rows of its leaders."""
     first, last = tables.utc(windows[0].start_ms), tables.utc(windows[-1].start_ms)
     where = (
-        (pc.field("window_start") >= first)
-        & (pc.field("window_start") <= last)
-        & (pc.field("kafka_cluster") == settings.kafka.cluster_name)
-        & (pc.field("role") == "leader")
+        tables.equal("kafka_cluster", settings.kafka.cluster_name)
+        & tables.at_least("window_start", first)
+        & tables.at_most("window_start", last)
+        & tables.equal("role", "leader")
     )
     columns = ["topic", "partition", BYTES_IN.name, BYTES_OUT.name]
     rates: dict[PartitionKey, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
@@ -103,4 +102,5 @@ def leader_rates(windows: tuple[ClosedWindow, ...], settings: Settings) -> Rates
 
 
 def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+    # Rows come in any order: a sum that hung on it would give one load two plans.
+    return fsum(values) / len(values) if values else None

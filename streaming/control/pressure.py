@@ -7,8 +7,6 @@ the pipeline may be down, and the cluster's own health is looked at besides.
 import re
 from collections import defaultdict
 
-import pyarrow.compute as pc
-
 from assignor_core.execution.caution import LagBound, groups_falling_behind
 from streaming import tables
 from streaming.errors import UsageProblem
@@ -43,8 +41,8 @@ class LagPressure:
     def _lags(self, started_ms: int) -> tuple[dict[str, int], dict[str, int]]:
         """Lag in records by group: before `started_ms`, and now."""
         window_ms = self._settings.pipeline.window_ms
-        where = (pc.field("kafka_cluster") == self._settings.kafka.cluster_name) & (
-            pc.field("window_start") >= tables.utc(max(0, started_ms - BASELINE_WINDOWS * window_ms))
+        where = tables.equal("kafka_cluster", self._settings.kafka.cluster_name) & tables.at_least(
+            "window_start", tables.utc(max(0, started_ms - BASELINE_WINDOWS * window_ms))
         )
         columns = ["group_id", "topic", "partition", "lag_records", "window_start", "last_event_time_ms"]
         newest: tuple[dict[tuple[str, str, int], tables.Row], ...] = ({}, {})

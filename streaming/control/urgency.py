@@ -5,8 +5,6 @@ Reads `group_lag` only of topics that those brokers lead, and only when asked; o
 
 from collections.abc import Iterable
 
-import pyarrow.compute as pc
-
 from assignor_core.lag import LagStatus, PartitionVerdict, brokers_falling_behind
 from assignor_core.live import LiveCluster
 from streaming import tables
@@ -22,9 +20,9 @@ def groups_behind(
     if not leaders:
         return {}
     where = (
-        (pc.field("kafka_cluster") == settings.kafka.cluster_name)
-        & (pc.field("window_start") >= since(tables.utc(now_ms), settings))
-        & pc.field("topic").isin(sorted({topic for topic, _ in leaders}))
+        tables.equal("kafka_cluster", settings.kafka.cluster_name)
+        & tables.at_least("window_start", since(tables.utc(now_ms), settings))
+        & tables.one_of("topic", sorted({topic for topic, _ in leaders}))
     )
     picture = judge(tables.read_arrow(settings.storage.tables, "group_lag", columns=COLUMNS, where=where), settings)
     if picture is None or now_ms - picture.newest_event_ms > stale_after_ms:

@@ -3,8 +3,6 @@
 Unknown rates stay unknown: a broker without a known load doesn't count as reporting.
 """
 
-import pyarrow.compute as pc
-
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.resources import MEASURED
 from streaming import tables
@@ -24,9 +22,10 @@ def closed_windows(settings: Settings, *, now_ms: int) -> tuple[ClosedWindow, ..
 
 def recorded_windows(settings: Settings, *, since_ms: int) -> tuple[ClosedWindow, ...]:
     """All closed windows that began at `since_ms` or later, oldest first."""
-    since = tables.utc(since_ms)
-    where = (pc.field("window_start") >= since) & (pc.field("kafka_cluster") == settings.kafka.cluster_name)
-    rows = tables.read(settings.storage.tables, "broker_load", columns=list(COLUMNS), where=where)
+    where = tables.equal("kafka_cluster", settings.kafka.cluster_name) & tables.at_least(
+        "window_start", tables.utc(since_ms)
+    )
+    rows = tables.read(settings.storage.tables, "broker_load", columns=COLUMNS, where=where)
     return tuple(
         ClosedWindow(
             start_ms,

@@ -14,9 +14,8 @@ from assignor_core.execution.events import EventRecord
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.resources import REPORTED, Resource
 from streaming import tables
-from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
-from streaming.tables import instant
+from streaming.tables import TableReader, above, at_least, equal
 from streaming.views.executions import KnownExecutions
 
 RECENT_EVENTS = 20
@@ -80,7 +79,7 @@ class ControlReader:
 
     def __init__(self, reader: TableReader, settings: Settings) -> None:
         self._reader = reader
-        self._cluster = f"kafka_cluster = {text(settings.kafka.cluster_name)}"
+        self._of_cluster = equal("kafka_cluster", settings.kafka.cluster_name)
         self._decision: Figures | None = None
         self._decisions: Counter[tuple[str, str, str]] = Counter()
         self._decided_at: datetime | None = None
@@ -137,14 +136,14 @@ class ControlReader:
 
     def _whole(self, execution_id: str) -> list[dict[str, Any]]:
         """All rows of an execution: some were written by a clock that is behind the newest row."""
-        return self._reader.rows("execution", columns=_EXECUTION, where=f"execution_id = {text(execution_id)}")
+        return self._reader.rows("execution", columns=_EXECUTION, where=equal("execution_id", execution_id))
 
     def _newer(
         self, name: str, columns: tuple[str, ...], time: str, since: datetime | None, *, again: bool = False
     ) -> list[dict[str, Any]]:
-        where = self._cluster
+        where = self._of_cluster
         if since is not None:
-            where = f"{where} and {time} {'>=' if again else '>'} {instant(since)}"
+            where &= at_least(time, since) if again else above(time, since)
         return self._reader.rows(name, columns=columns, where=where)
 
 

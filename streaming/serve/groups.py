@@ -13,9 +13,8 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 from assignor_core.lag import LagStatus
-from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
-from streaming.tables import instant
+from streaming.tables import TableReader, at_least, equal
 from streaming.views.group_lag import COLUMNS, LagPicture, judge, reason_of, since
 
 
@@ -82,8 +81,7 @@ def read_picture(reader: TableReader, settings: Settings) -> LagPicture | None:
     newest = reader.newest("group_lag", "window_start")
     if newest is None:
         return None
-    oldest = instant(since(newest, settings))
-    where = f"kafka_cluster = {text(settings.kafka.cluster_name)} and window_start >= {oldest}"
+    where = equal("kafka_cluster", settings.kafka.cluster_name) & at_least("window_start", since(newest, settings))
     return judge(reader.arrow("group_lag", columns=COLUMNS, where=where), settings)
 
 

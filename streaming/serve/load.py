@@ -17,9 +17,8 @@ from assignor_core.skew import Skew, skew_of
 from streaming import tables
 from streaming.contract.rates import RATE_NAMES
 from streaming.contract.records import LOG_DIR_USABLE_BYTES, LOG_DIR_USED_BYTES
-from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
-from streaming.tables import instant
+from streaming.tables import TableReader, at_least, equal
 from streaming.views.broker_windows import COLUMNS, Row, capacities, closed, loads
 
 HISTORY_WINDOWS = 60
@@ -87,7 +86,7 @@ def read_load(reader: TableReader, settings: Settings) -> LoadPart:
     if newest is None:
         return LoadPart()
     since = newest - timedelta(milliseconds=HISTORY_WINDOWS * settings.pipeline.window_ms)
-    where = f"kafka_cluster = {text(settings.kafka.cluster_name)} and window_start >= {instant(since)}"
+    where = equal("kafka_cluster", settings.kafka.cluster_name) & at_least("window_start", since)
     rows = reader.rows("broker_load", columns=_COLUMNS, where=where)
     windows = closed(rows, settings)
     if not windows:
@@ -137,8 +136,7 @@ def _brokers(
 
 def _partitions(reader: TableReader, settings: Settings, start_ms: int) -> tuple[dict[int, tuple[int, int]], pa.Table]:
     """Leaders and replicas by broker, and the rows of leaders, of one window."""
-    start = instant(tables.utc(start_ms))
-    where = f"kafka_cluster = {text(settings.kafka.cluster_name)} and window_start = {start}"
+    where = equal("kafka_cluster", settings.kafka.cluster_name) & equal("window_start", tables.utc(start_ms))
     columns = ("broker", "topic", "partition", "role", "bytes_in_per_sec")
     rows = reader.arrow("partition_load", columns=columns, where=where)
     led = rows.filter(pc.equal(rows["role"], "leader"))

@@ -14,9 +14,8 @@ from pyarrow import compute as pc
 
 from assignor_core.group.states import GroupState
 from streaming import tables
-from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
-from streaming.tables import instant
+from streaming.tables import TableReader, at_least, equal
 from streaming.views.group_lag import CURRENT_WINDOWS
 
 COUNTED_MS = 7 * 86_400_000
@@ -51,7 +50,7 @@ class MembershipReader:
     def __init__(self, reader: TableReader, settings: Settings) -> None:
         self._reader = reader
         self._settings = settings
-        self._cluster = f"kafka_cluster = {text(settings.kafka.cluster_name)}"
+        self._of_cluster = equal("kafka_cluster", settings.kafka.cluster_name)
         self._read: tuple[int | None, datetime] | None = None
         self._seen: Mapping[str, tuple[int, int]] = {}
 
@@ -62,7 +61,7 @@ class MembershipReader:
             return ()
         since = newest - timedelta(milliseconds=CURRENT_WINDOWS * self._settings.pipeline.window_ms)
         samples = self._reader.arrow(
-            "group_lag", columns=_SAMPLE, where=f"{self._cluster} and window_start >= {instant(since)}"
+            "group_lag", columns=_SAMPLE, where=self._of_cluster & at_least("window_start", since)
         )
         seen = self._rebalances(counted_since(newest, self._settings))
         found = [GroupMembership(group, members, *seen.get(group, (0, None))) for group, members in _members(samples)]
@@ -71,7 +70,7 @@ class MembershipReader:
     def _rebalances(self, since: datetime) -> Mapping[str, tuple[int, int]]:
         read = (self._reader.version("group_event"), since)
         if read != self._read:
-            where = f"{self._cluster} and window_start >= {instant(since)}"
+            where = self._of_cluster & at_least("window_start", since)
             self._seen = rebalances_by_group(self._reader.arrow("group_event", columns=_EVENT, where=where))
             self._read = read
         return self._seen

@@ -16,9 +16,9 @@ from streaming.serve.control_rows import ControlPart, ControlReader
 from streaming.serve.groups import GroupPart, read_groups
 from streaming.serve.load import LoadPart, read_load
 from streaming.serve.memberships import GroupMembership, MembershipReader
-from streaming.serve.reading import TableReader, TableState
 from streaming.serve.streams import StreamPart, StreamReader, read_table_states
 from streaming.settings import Settings
+from streaming.tables import TableReader, TableState
 
 log = structlog.get_logger()
 

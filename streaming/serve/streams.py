@@ -12,9 +12,8 @@ from pyarrow import compute as pc
 from streaming import tables
 from streaming.contract import TABLES
 from streaming.serve.heartbeats import TIME, Beats, first_beat
-from streaming.serve.reading import TableReader, TableState
 from streaming.settings import Settings
-from streaming.tables import instant
+from streaming.tables import ALL_ROWS, TableReader, TableState, above, at_least
 
 HEARTBEAT_LOOKBACK_MS = 86_400_000
 """A query whose last row is this much older than the newest row of all is still shown: longer, and it is gone. It must
@@ -82,7 +81,7 @@ class StreamReader:
         if self._newest_beat is None or newest < self._newest_beat:  # the first look, or the table was made anew
             self._beats, self._newest_beat = {}, oldest
         columns = TABLES["pipeline_batch"].column_names()
-        where = f"{TIME} >= {instant(max(oldest, self._newest_beat))}"
+        where = at_least(TIME, max(oldest, self._newest_beat))
         for row in sorted(self._reader.rows("pipeline_batch", columns=columns, where=where), key=itemgetter(TIME)):
             known = self._beats.get(row["query_name"])
             self._beats[row["query_name"]] = first_beat(row) if known is None else known.followed_by(row)
@@ -90,7 +89,7 @@ class StreamReader:
         self._beats = {name: beats for name, beats in self._beats.items() if beats.row[TIME] >= oldest}
 
     def _count_rejected(self) -> None:
-        where = "true" if self._rejected_at is None else f"rejected_at > {instant(self._rejected_at)}"
+        where = ALL_ROWS if self._rejected_at is None else above("rejected_at", self._rejected_at)
         found = self._reader.arrow("rejected_record", columns=("source_topic", "reason", "rejected_at"), where=where)
         if not found.num_rows:
             return

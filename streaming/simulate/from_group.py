@@ -11,9 +11,8 @@ from typing import Any
 
 from assignor_core.group.events import identity
 from streaming.errors import UsageProblem
-from streaming.serve.reading import TableReader, text
 from streaming.settings import Settings
-from streaming.tables import instant
+from streaming.tables import TableReader, at_least, equal
 
 WINDOWS_BACK = 5
 """A group that has no sample in the newest windows is gone."""
@@ -64,12 +63,10 @@ def _newest_window(settings: Settings, group: str) -> list[Row]:
     if newest is None:
         raise UsageProblem(f"--group {group}: no window of group_lag in the tables yet")
     since = newest - timedelta(milliseconds=WINDOWS_BACK * settings.pipeline.window_ms)
-    cluster = f"kafka_cluster = {text(settings.kafka.cluster_name)}"
-    where = f"{cluster} and group_id = {text(group)} and window_start >= {instant(since)}"
-    rows = reader.rows("group_lag", columns=_COLUMNS, where=where)
+    lately = equal("kafka_cluster", settings.kafka.cluster_name) & at_least("window_start", since)
+    rows = reader.rows("group_lag", columns=_COLUMNS, where=lately & equal("group_id", group))
     if not rows:
-        where = f"{cluster} and window_start >= {instant(since)}"
-        known = sorted({row["group_id"] for row in reader.rows("group_lag", columns=("group_id",), where=where)})
+        known = sorted({row["group_id"] for row in reader.rows("group_lag", columns=("group_id",), where=lately)})
         raise UsageProblem(
             f"--group {group}: not in the newest windows, which have {', '.join(known[:10]) or 'no group'}"
         )

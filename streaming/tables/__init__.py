@@ -1,40 +1,54 @@
 """Delta tables without a JVM: what control, serve, the commands and small batches of the pipeline use.
 
-`store` creates and writes, `reader` reads, `upkeep` joins and removes files, `places` tells folders from object stores.
-Knows no role and no Spark.
+`reader` answers questions, put as `conditions`; `store` creates and writes, `upkeep` joins and removes files, `opening`
+reads logs, `places` tells folders from object stores. Knows no role and no Spark.
 """
 
 from streaming.tables.arrow import arrow_schema, row_schema
-from streaming.tables.reader import (
-    Row,
-    file_statistics,
-    first_line,
-    newest,
-    open_table,
-    read,
-    read_arrow,
-    table_uri,
+from streaming.tables.conditions import (
+    ALL_ROWS,
+    Condition,
+    above,
+    at_least,
+    at_most,
+    equal,
+    is_known,
+    one_of,
+    starts_with,
 )
+from streaming.tables.opening import file_statistics, first_line, open_table, table_uri
+from streaming.tables.reader import Row, TableReader, TableState, newest, read, read_arrow
 from streaming.tables.store import append, create_table, replace
 from streaming.tables.times import instant, to_ms, utc
 from streaming.tables.upkeep import join_small_files, remove_old_files, tidy
 
 __all__ = [
+    "ALL_ROWS",
+    "Condition",
     "Row",
+    "TableReader",
+    "TableState",
+    "above",
     "append",
     "arrow_schema",
+    "at_least",
+    "at_most",
     "create_table",
+    "equal",
     "file_statistics",
     "first_line",
     "instant",
+    "is_known",
     "join_small_files",
     "newest",
+    "one_of",
     "open_table",
     "read",
     "read_arrow",
     "remove_old_files",
     "replace",
     "row_schema",
+    "starts_with",
     "table_uri",
     "tidy",
     "to_ms",

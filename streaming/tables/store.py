@@ -13,8 +13,9 @@ from deltalake.exceptions import DeltaError
 from streaming.contract import TABLES, Table
 from streaming.errors import TableUnavailable
 from streaming.tables.arrow import arrow_schema, row_schema
+from streaming.tables.opening import check_folder, first_line, table_uri
 from streaming.tables.places import local_folder
-from streaming.tables.reader import Row, check_folder, first_line, table_uri
+from streaming.tables.reader import Row
 
 CONFIGURATION = {
     # A little longer than replaced files stay: time travel needs both.

@@ -7,7 +7,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from streaming.errors import TableUnavailable
-from streaming.tables.reader import first_line, open_table
+from streaming.tables.opening import first_line, open_table
 
 TIERS_BYTES = (100_000_000, 10_000_000, 1_000_000)
 """Files are joined up to these sizes, a larger one only once there are enough of the tier below."""

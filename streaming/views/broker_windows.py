@@ -6,6 +6,7 @@ on no sample can change it.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from assignor_core.resources import MEASURED, Resource
@@ -22,13 +23,13 @@ COLUMNS = (
 
 
 def closed(rows: Sequence[Row], settings: Settings) -> dict[int, list[Row]]:
-    """Rows of each closed window by its start, ms, oldest first."""
+    """Rows of each closed window by broker; windows by their start, ms, oldest first."""
     newest_event_ms = max((row["last_event_time_ms"] for row in rows), default=0)
     windows: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
         windows[tables.to_ms(row["window_start"])].append(row)
     return {
-        start_ms: window
+        start_ms: sorted(window, key=itemgetter("broker"))
         for start_ms, window in sorted(windows.items())
         if all(row["is_final"] for row in window)
         or newest_event_ms >= tables.to_ms(window[0]["window_end"]) + settings.pipeline.watermark_ms

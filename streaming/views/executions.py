@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import pyarrow.compute as pc
-
 from assignor_core.errors import IllegalTransition
 from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, Figures
 from assignor_core.execution.life_cycle import ENDING_EVENTS, EVENTS_AFTER_THE_END, Execution, fold, in_focus
@@ -35,7 +33,7 @@ def read_executions(root: str, kafka_cluster: str, *, now_ms: int) -> list[Execu
     rows = tables.read(root, "execution", where=_recent(kafka_cluster, now_ms))
     cut = cut_histories(rows)
     if cut:
-        whole = tables.read(root, "execution", where=pc.field("execution_id").isin(sorted(cut)))
+        whole = tables.read(root, "execution", where=tables.one_of("execution_id", sorted(cut)))
         rows = [*(row for row in rows if row["execution_id"] not in cut), *whole]
     return folded(rows)
 
@@ -51,20 +49,20 @@ def read_open_executions(root: str, kafka_cluster: str, *, now_ms: int) -> list[
     open_ids = sorted({row["execution_id"] for row in rows} - ended)
     if not open_ids:
         return []
-    executions = folded(tables.read(root, "execution", where=pc.field("execution_id").isin(open_ids)))
+    executions = folded(tables.read(root, "execution", where=tables.one_of("execution_id", open_ids)))
     return sorted((row for row in executions if not row.ended), key=lambda row: row.waiting)
 
 
 def changed_ms(root: str, kafka_cluster: str, *, now_ms: int) -> int:
     """When an execution last ended after which replicas or leaders may lie elsewhere; 0 where none did in 30 days."""
-    where = _recent(kafka_cluster, now_ms) & pc.field("event").isin([Event.DONE.value, Event.ABORTED.value])
+    where = _recent(kafka_cluster, now_ms) & tables.one_of("event", [Event.DONE.value, Event.ABORTED.value])
     rows = tables.read(root, "execution", columns=["event_time"], where=where)
     return max((tables.to_ms(row["event_time"]) for row in rows), default=0)
 
 
 def read_execution(root: str, execution_id: str) -> Execution:
     """One that was there before, as it is now; raises TableUnavailable where there is nothing of it any more."""
-    executions = folded(tables.read(root, "execution", where=pc.field("execution_id") == execution_id))
+    executions = folded(tables.read(root, "execution", where=tables.equal("execution_id", execution_id)))
     if not executions:
         raise TableUnavailable(f"execution {execution_id} is gone from the tables at {root}: are they mounted?")
     return executions[0]
@@ -251,6 +249,6 @@ def _unreadable(execution_id: str, error: Exception) -> TableUnavailable:
     return TableUnavailable(f"table execution: the history of {execution_id} makes no sense: {error}")
 
 
-def _recent(kafka_cluster: str, now_ms: int) -> pc.Expression:
+def _recent(kafka_cluster: str, now_ms: int) -> tables.Condition:
     since = tables.utc(max(0, now_ms - SEARCH_MS))
-    return (pc.field("kafka_cluster") == kafka_cluster) & (pc.field("event_time") >= since)
+    return tables.equal("kafka_cluster", kafka_cluster) & tables.at_least("event_time", since)

@@ -32,8 +32,8 @@ from streaming.collect.run import Collector
 from streaming.contract import TABLES
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.serve.groups import verdicts_by_group
-from streaming.serve.reading import TableReader
 from streaming.settings import Settings
+from streaming.tables import TableReader
 from streaming.views.group_lag import COLUMNS, judge
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, settings_for
 

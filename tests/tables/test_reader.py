@@ -2,11 +2,18 @@
 
 from pathlib import Path
 
+from assignor_core.deciding.trigger import TriggerState
 from streaming import tables
-from streaming.serve.reading import TableReader
+from streaming.control.journal import Journal
+from streaming.settings import Settings
+from streaming.tables import TableReader
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
 
 START_MS = NOW_MS - 10 * WINDOW_MS
+
+
+def settings_with(root: Path) -> Settings:
+    return Settings.model_validate({"kafka": {"cluster_name": "test"}, "storage": {"tables": str(root)}})
 
 
 def test_what_comes_during_a_look_is_seen_in_the_next(tmp_path: Path) -> None:
@@ -51,3 +58,26 @@ def test_a_table_that_has_gone_is_no_longer_there_and_one_made_anew_is(tmp_path:
     Synthetic(str(tmp_path)).broker_load(START_MS, {1: 1.0})
     reader.look_again()
     assert reader.version("broker_load") == 1
+
+
+def test_the_newest_row_is_read_without_the_files_of_older_ones(tmp_path: Path) -> None:
+    """Each decision bears a state in JSON: after a year the table has gigabytes of them."""
+    synthetic = Synthetic(str(tmp_path))
+    assert TableReader(str(tmp_path)).newest_row("decision", "decided_at") is None
+    for number in range(6):
+        synthetic.decision(NOW_MS + number)
+    oldest = min((tmp_path / "decision").glob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+    oldest.unlink()
+    reader = TableReader(str(tmp_path))
+    newest = reader.newest_row("decision", "decided_at", columns=("decided_at", "verdict"))
+    assert newest == {"decided_at": tables.utc(NOW_MS + 5), "verdict": "hold"}
+    assert Journal(settings_with(tmp_path)).trigger_state() == TriggerState()
+
+
+def test_the_newest_row_of_a_cluster_is_found_behind_newer_ones_of_another(tmp_path: Path) -> None:
+    Synthetic(str(tmp_path), cluster="quiet").decision(NOW_MS, "plan", "skewed")
+    for number in range(1, 8):
+        Synthetic(str(tmp_path), cluster="busy", _commits=number).decision(NOW_MS + number)
+    row = TableReader(str(tmp_path)).newest_row("decision", "decided_at", where=tables.equal("kafka_cluster", "quiet"))
+    assert row is not None
+    assert (row["decided_at"], row["reason"]) == (tables.utc(NOW_MS), "skewed")

@@ -1,0 +1,69 @@
+"""Opens Delta tables without a JVM, and asks their logs what each data file holds. Reads no row."""
+
+import os
+import stat
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from streaming.contract import ColumnType
+from streaming.errors import TableUnavailable
+from streaming.tables.arrow import ARROW_TYPES
+from streaming.tables.places import local_folder
+
+
+def table_uri(root: str, name: str) -> str:
+    """Where table `name` lies below the settings' folder or URI."""
+    return f"{root.rstrip('/')}/{name}"
+
+
+def open_table(root: str, name: str) -> DeltaTable | None:
+    """The table as it is now, or None where it isn't there yet; raises TableUnavailable."""
+    uri = table_uri(root, name)
+    check_folder(root)
+    try:
+        return DeltaTable(uri)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        raise TableUnavailable(f"table {name} at {uri} can't be read: {first_line(error)}") from None
+
+
+def file_statistics(delta: DeltaTable, column: str) -> pa.Table:
+    """Statistics of each data file, from the log: `num_records`, and `least` and `greatest` of a time column, null
+    where the log lacks them. Raises DeltaError or OSError.
+    """
+    files = pa.table(delta.get_add_actions(flatten=True))
+    time = ARROW_TYPES[ColumnType.TIMESTAMP]
+    unknown = pa.nulls(files.num_rows, time)
+
+    def statistic(name: str) -> pa.Array | pa.ChunkedArray:
+        # They may come without their zone, which is UTC.
+        return files[name].cast(time) if name in files.column_names else unknown
+
+    columns = [statistic(f"min.{column}"), statistic(f"max.{column}"), files["num_records"]]
+    return pa.table(columns, ["least", "greatest", "num_records"])
+
+
+def check_folder(root: str) -> None:
+    """A file in the place of the folder, or one that can't be reached or entered, must not pass for tables to come.
+
+    Nothing at all in its place may be a first start, or a disk that isn't mounted: which of the two can't be told here.
+    """
+    folder = local_folder(root)
+    if folder is None:
+        return
+    try:
+        is_folder = stat.S_ISDIR(folder.stat().st_mode)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise TableUnavailable(f"tables folder {root} can't be reached: {error.strerror or error}") from None
+    if not is_folder or not os.access(folder, os.R_OK | os.X_OK):
+        raise TableUnavailable(f"tables folder {root} is not a folder that can be read: is storage.tables right?")
+
+
+def first_line(error: Exception) -> str:
+    """What the error says, or else its kind."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
