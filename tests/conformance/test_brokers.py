@@ -1,5 +1,6 @@
 """Brokers that die and return: leaders, in-sync replicas, throttles, and reassignments that need them."""
 
+from assignor_core.live import NO_LEADER
 from assignor_core.throttles import LEADER_RATE
 from tests.conformance.stages import Stage
 from tests.conformance.views import (
@@ -13,6 +14,25 @@ from tests.conformance.views import (
     until_live,
     until_settled,
 )
+
+
+def test_a_dead_brokers_partitions_are_led_by_others_and_it_comes_back_in_sync(stage: Stage) -> None:
+    led, lone, followed = (
+        (stage.make_topic({0: replicas}, size_bytes=500_000), 0) for replicas in ((3, 1), (3,), (2, 3))
+    )
+    stage.kill_broker(3)
+    until_alive(stage, 1, 2)
+    until_live(stage, led, lambda row: (row.leader, row.isr) == (1, (1,)), "is led by 1")
+    until_live(stage, followed, lambda row: (row.leader, row.isr) == (2, (2,)), "is led by 2")
+    offline = until_live(stage, lone, lambda row: row.leader == NO_LEADER, "is offline")
+    assert (offline.replicas, offline.isr) == ((3,), ())
+    assert live(stage, led).replicas == (3, 1)
+    assert {broker for broker, _ in stage.client.replica_sizes()} == {1, 2}
+    stage.restart_broker(3)
+    until_alive(stage, 1, 2, 3)
+    assert until_settled(stage, led, (3, 1)).leader == 1
+    assert until_settled(stage, lone, (3,)).leader == 3
+    until_settled(stage, followed, (2, 3))
 
 
 def test_rates_of_a_broker_that_is_down_stay_with_it(stage: Stage) -> None:
@@ -31,6 +51,31 @@ def test_rates_of_a_broker_that_is_down_stay_with_it(stage: Stage) -> None:
     stage.until("it has kept its rate", lambda: stage.client.throttle_rates().get(3, {}).get(LEADER_RATE) == 5_000_000)
     assert stage.client.clear_throttle([3], {}, {}) == []
     stage.until("no rate is left", lambda: stage.client.throttle_rates() == {})
+
+
+def test_a_reassignment_ends_without_a_replica_that_stays_and_is_away(stage: Stage) -> None:
+    """As many are added as removed: Kafka asks only for those that are added."""
+    key = (stage.make_topic({0: (1, 2)}, size_bytes=500_000), 0)
+    stage.kill_broker(2)
+    until_alive(stage, 1, 3)
+    until_live(stage, key, lambda row: row.isr == (1,), "has 1 alone in sync")
+    answered(stage, lambda: stage.client.reassign({key: (3, 2)}))
+    row = until_live(stage, key, lambda row: not row.reassigning and row.replicas == (3, 2), "is on 3 and 2")
+    assert (row.leader, row.isr) == (3, (3,))
+    stage.restart_broker(2)
+    until_settled(stage, key, (3, 2))
+
+
+def test_a_reassignment_that_removes_more_than_it_adds_waits_for_all_of_its_target(stage: Stage) -> None:
+    key = (stage.make_topic({0: (1, 2)}, size_bytes=500_000), 0)
+    stage.kill_broker(2)
+    until_alive(stage, 1, 3)
+    until_live(stage, key, lambda row: row.isr == (1,), "has 1 alone in sync")
+    answered(stage, lambda: stage.client.reassign({key: (2,)}))
+    row = until_live(stage, key, lambda row: row.reassigning, "is being reassigned")
+    assert (row.replicas, row.removing_replicas, row.leader) == ((2, 1), (1,), 1)
+    stage.restart_broker(2)
+    assert until_settled(stage, key, (2,)).leader == 2
 
 
 def test_a_reassignment_to_a_dead_broker_is_taken_and_can_be_cancelled(stage: Stage) -> None:

@@ -109,6 +109,20 @@ def test_cancelled_after_another_target_the_first_copy_stays(stage: Stage) -> No
     until_settled(stage, (topic, 0), (1, 2))
 
 
+def test_the_old_replicas_as_target_never_end_a_reassignment_and_cancelling_does(stage: Stage) -> None:
+    topic = stage.make_topic({0: (1, 2)}, size_bytes=SLOW_BYTES)
+    slow_down(stage, topic, leaders=(1,), followers=(3,))
+    stage.client.reassign({(topic, 0): (3, 2)})
+    stage.client.reassign({(topic, 0): (1, 2)})
+    row = live(stage, (topic, 0))
+    assert (row.replicas, row.adding_replicas, row.removing_replicas) == ((1, 2, 3), (3,), (3,))
+    speed_up(stage, topic)
+    row = until_live(stage, (topic, 0), lambda row: set(row.isr) == {1, 2, 3}, "has 3 in sync")
+    assert row.reassigning
+    stage.client.reassign({(topic, 0): None})
+    assert until_settled(stage, (topic, 0), (1, 2)).leader == 1
+
+
 def test_the_same_target_again_changes_nothing(stage: Stage) -> None:
     topic = stage.make_topic({0: (1,)}, size_bytes=SLOW_BYTES)
     slow_down(stage, topic, leaders=(1,), followers=(2,))
