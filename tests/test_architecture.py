@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import io
+import re
 import sys
 import tokenize
 from collections import defaultdict
@@ -308,3 +309,11 @@ def test_modules_and_functions_stay_small(path: Path) -> None:
             count = len(lines & set(range(node.lineno, node.end_lineno + 1)))
             assert count <= FUNCTION_LINES_MAX, f"{node.name} has {count} lines of code"
             assert nesting(node) <= NESTING_MAX, f"{node.name} nests {nesting(node)} deep"
+
+
+def test_paths_that_the_page_names_exist() -> None:
+    """ARCHITECTURE.md names files in full, so that a move of one shows here."""
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    named = re.findall(r"\b(?:assignor_core|streaming|tests|deploy|docs|conf)/[\w./*-]*[\w*/]", page)
+    assert named
+    assert not [name for name in named if not list(ROOT.glob(name))]
