@@ -1,0 +1,110 @@
+"""Executions to their ends on a simulated cluster: copies take time, throttles count, processes are killed."""
+
+from pathlib import Path
+
+import pytest
+
+from assignor_core.execution.events import Event
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
+from streaming.control.executor import Executor
+from streaming.control.journal import Journal
+from streaming.control.records import ExecutionRecord
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable
+from streaming.settings import Settings
+from tests.control.noted_cluster import NOON_MS, SKEW
+
+MB = 1_000_000
+TICK_MS = 1_000
+TICKS_MAX = 200
+ERRORS = ClientErrors(ClusterRequestFailed, ClusterUnreachable)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
+
+
+@pytest.fixture
+def cluster() -> SimulatedCluster:
+    made = SimulatedCluster.of({1: "a", 2: "b", 3: "c"}, network_bytes_per_sec=MB, disk_bytes_per_sec=MB)
+    made.create_topic("t", {0: (1,), 1: (1,)}, size_bytes=5 * MB)
+    return made
+
+
+class Carried:
+    """An execution that moves both partitions from broker 1 to 2, and the process that carries it out."""
+
+    def __init__(self, settings: Settings, cluster: SimulatedCluster) -> None:
+        self.settings, self.cluster = settings, cluster
+        self.client = SimulatedClient(cluster, errors=ERRORS)
+        self.journal = Journal(settings)
+        self.plan = Plan("c", tuple(Movement("t", number, (1,), (2,), 5.0 * MB) for number in (0, 1)), SKEW, SKEW)
+        self.journal.write_plan(ProposedPlan(self.plan, elapsed_ms=1.0), decision=None, now_ms=NOON_MS)
+        approved = self.journal.plan(self.plan.plan_id)
+        self.record = ExecutionRecord(self.journal.approve(approved, "a test", now_ms=NOON_MS))
+        self.executor = Executor(self.client, self.journal, settings)
+        assert self.executor.begin(self.record, approved, now_ms=NOON_MS)
+
+    def tick(self) -> bool:
+        """One tick, and the time until the next; True once it has ended."""
+        ended = self.executor.tick(self.record, self.plan, now_ms=NOON_MS + self.cluster.now_ms)
+        self.cluster.advance(TICK_MS)
+        return ended
+
+    def to_the_end(self) -> list[Event]:
+        """Tick until it has ended; returns what the journal holds then."""
+        assert any(self.tick() for _ in range(TICKS_MAX)), self.record.execution.last
+        kept = self.journal.execution(self.record.execution.execution_id)
+        assert kept.events == self.record.execution.events
+        return [event.event for event in kept.events]
+
+    def be_killed(self) -> None:
+        """All that the next process has is the journal and the cluster."""
+        self.journal = Journal(self.settings)
+        [found] = self.journal.open_executions(now_ms=NOON_MS + self.cluster.now_ms)
+        self.record = ExecutionRecord(found)
+        self.executor = Executor(self.client, self.journal, self.settings)
+        self.executor.resume()
+
+    def placed(self) -> list[tuple[int, ...]]:
+        assert self.client.throttle_rates() == {}
+        assert self.client.throttled_replicas(["t"]) == {}
+        assert not self.client.describe().reassigning()
+        return [row.replicas for _, row in sorted(self.client.describe().partitions.items())]
+
+
+def test_movements_are_made_and_leave_no_throttle(settings: Settings, cluster: SimulatedCluster) -> None:
+    carried = Carried(settings, cluster)
+    events = carried.to_the_end()
+    assert (events[:3], events[-1]) == ([Event.APPROVED, Event.STARTED, Event.SUBMITTED], Event.DONE)
+    assert carried.record.execution.figures.movements_done == 2
+    assert carried.placed() == [(2,), (2,)]
+
+
+def test_a_process_that_is_killed_at_every_tick_is_followed_by_the_next(
+    settings: Settings, cluster: SimulatedCluster
+) -> None:
+    carried = Carried(settings, cluster)
+    for _ in range(TICKS_MAX):
+        carried.be_killed()
+        if carried.tick():
+            break
+    assert carried.record.execution.last_event is Event.DONE
+    assert carried.placed() == [(2,), (2,)]
+
+
+@pytest.mark.parametrize("ticks", [0, 1, 3, 9])
+def test_an_abort_restores_what_is_in_flight_and_keeps_what_is_done(
+    settings: Settings, cluster: SimulatedCluster, ticks: int
+) -> None:
+    carried = Carried(settings, cluster)
+    for _ in range(ticks):
+        assert not carried.tick()
+    carried.journal.request_abort(carried.record.execution, now_ms=NOON_MS + cluster.now_ms)
+    carried.be_killed()
+    assert carried.to_the_end()[-1] is Event.ABORTED
+    placed = carried.placed()
+    assert set(placed) <= {(1,), (2,)}
+    assert placed.count((2,)) == carried.record.execution.figures.movements_done
