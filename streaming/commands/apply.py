@@ -152,6 +152,9 @@ class _Following:
         try:
             while not execution.ended:
                 execution = self._poll(execution)
+                # Not in `_poll`: a second Ctrl-C mostly comes during the sleep, and must not lose what the step showed.
+                if not execution.ended:
+                    time.sleep(POLL_INTERVAL_S)
         finally:
             if not execution.ended:
                 hint = f"to stop it: rebalancer abort{in_use()}"
@@ -171,8 +174,6 @@ class _Following:
             if time.monotonic() - self._worked_s > self._settings.control.execution_deadline_ms / 1000:
                 raise
             log.warning("tick_failed", error=str(error))
-        if not execution.ended:
-            time.sleep(POLL_INTERVAL_S)
         return execution
 
     def _step(self, execution: "Execution") -> "Execution":

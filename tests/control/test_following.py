@@ -52,6 +52,20 @@ def test_who_gives_up_says_what_stays_open(settings: Settings, capsys: pytest.Ca
     assert capsys.readouterr().err.endswith(told)
 
 
+def test_a_second_ctrl_c_names_what_the_last_step_has_made(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    record = approve(Journal(settings), 0, now_ms=now_ms())
+    watched = following(settings, NotedCluster())
+    monkeypatch.setattr("streaming.commands.apply.time.sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        watched.to_the_end(record.execution)
+    assert f"execution {record.execution.execution_id} stays open (submitted); " in capsys.readouterr().err
+
+
 def test_every_open_execution_is_stopped_in_any_order(settings: Settings) -> None:
     cluster, journal = NotedCluster(), Journal(settings)
     records = [approve(journal, number, now_ms=now_ms() + number) for number in range(3)]
