@@ -199,7 +199,7 @@ def _describe(detail: ErrorDetails, effective: Effective) -> str:
     if detail["type"] == "extra_forbidden":
         return f"{key}: unknown key ({origin}){_suggestion(key)}"
     found = "" if isinstance(detail["input"], dict) else f", found {detail['input']!r}"
-    if "password" in key:
+    if "password" in key or "@" in found:  # a URL with a login, too
         found = ""
     reason = detail["msg"].removeprefix("Value error, ")
     return f"{key}: {reason[:1].lower()}{reason[1:]}{found} ({origin})"

@@ -1,6 +1,6 @@
 """Kafka clients made from the settings: the one place that knows how a connection is secured.
 
-Secrets come from the settings' environment variables or from a file, and never leave this module.
+Secrets come from the settings' environment variables or from a file, and go nowhere but to these clients.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 
 from streaming.cluster.kafka_python_mends import MendedAdminClient
-from streaming.errors import ClusterUnreachable, UsageProblem
+from streaming.errors import ClusterUnreachable
+from streaming.runtime.secrets import sasl_password
 from streaming.settings import KafkaSettings
 
 CLIENT_ID = "kafka-load-rebalancer"
@@ -64,7 +65,7 @@ def spark_options(settings: KafkaSettings) -> dict[str, str]:
     }
     if settings.sasl_mechanism:
         module = "scram.ScramLoginModule" if settings.sasl_mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
-        user, password = _quote(settings.sasl_username or ""), _quote(_password(settings))
+        user, password = _quote(settings.sasl_username or ""), _quote(sasl_password(settings))
         options["sasl.mechanism"] = settings.sasl_mechanism
         options["sasl.jaas.config"] = (
             f'org.apache.kafka.common.security.{module} required username="{user}" password="{password}";'
@@ -90,7 +91,7 @@ def _common(settings: KafkaSettings) -> dict[str, object]:
         options |= {
             "sasl_mechanism": settings.sasl_mechanism,
             "sasl_plain_username": settings.sasl_username,
-            "sasl_plain_password": _password(settings),
+            "sasl_plain_password": sasl_password(settings),
         }
     files = {
         "ssl_cafile": settings.ssl_ca_file,
@@ -98,17 +99,6 @@ def _common(settings: KafkaSettings) -> dict[str, object]:
         "ssl_keyfile": settings.ssl_key_file,
     }
     return options | {name: str(path) for name, path in files.items() if path}
-
-
-def _password(settings: KafkaSettings) -> str:
-    if settings.sasl_password is not None:
-        return settings.sasl_password.get_secret_value()
-    if settings.sasl_password_file is None:
-        raise UsageProblem("kafka.sasl_password: missing; set it in the environment or name kafka.sasl_password_file")
-    try:
-        return settings.sasl_password_file.read_text(encoding="utf-8").splitlines()[0]
-    except (OSError, IndexError) as error:
-        raise UsageProblem(f"kafka.sasl_password_file: {settings.sasl_password_file} can't be read: {error}") from None
 
 
 def _quote(text: str) -> str:

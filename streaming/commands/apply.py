@@ -52,9 +52,10 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
     from streaming.control.lease import Lease
     from streaming.control.policies import maintenance_windows
     from streaming.runtime.logs import configure_logging
+    from streaming.runtime.secrets import secrets_of
 
     settings = settings_from(config_file, assignments)
-    configure_logging(settings.log)
+    configure_logging(settings.log, secrets_of(settings))
     journal = Journal(settings)
     from_file = Path(plan).is_file()
     if not from_file:
@@ -105,9 +106,10 @@ def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     from streaming.control.journal import Journal
     from streaming.control.lease import Lease
     from streaming.runtime.logs import configure_logging
+    from streaming.runtime.secrets import secrets_of
 
     settings = settings_from(config_file, assignments)
-    configure_logging(settings.log)
+    configure_logging(settings.log, secrets_of(settings))
     check_tables(settings)
     journal = Journal(settings)
     running = journal.open_executions(now_ms=clocks.now_ms())

@@ -8,6 +8,7 @@ import click
 
 from streaming.commands.options import flags_of, json_option, settings_options
 from streaming.config import flatten, load_effective
+from streaming.runtime.secrets import Masking
 
 
 @click.command()
@@ -16,7 +17,8 @@ from streaming.config import flatten, load_effective
 def config(config_file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:
     """Effective settings and where each came from (default, file, environment, flag), secrets masked."""
     effective = load_effective(config_file, flags_of(assignments), os.environ)
-    rows = [(key, value, effective.origin(key)) for key, value in flatten(effective.settings).items()]
+    masking = Masking()  # secrets are masked by their type; this one is for URLs that carry a login
+    rows = [(key, masking.value(value), effective.origin(key)) for key, value in flatten(effective.settings).items()]
     if as_json:
         click.echo(
             json.dumps([{"key": key, "value": value, "origin": origin} for key, value, origin in rows], indent=2)

@@ -14,9 +14,10 @@ Assignments = tuple[str, ...]
 
 def _role(run: Callable[[Settings], int], config_file: ConfigFile, assignments: Assignments) -> int:
     from streaming.runtime.logs import configure_logging
+    from streaming.runtime.secrets import secrets_of
 
     settings = settings_from(config_file, assignments)
-    configure_logging(settings.log)
+    configure_logging(settings.log, secrets_of(settings))
     return run(settings)
 
 

@@ -1,37 +1,40 @@
-"""Logs: one event a line on standard error, for people or as JSON; values under names that look secret are masked.
+"""Logs: one event a line on standard error, for people or as JSON; secrets are masked by name and by value.
 
 Owns how events look, not what is logged. docs/logs.md lists the events.
 """
 
 import logging
 import os
-import re
 import sys
 from collections.abc import MutableMapping
 from typing import Any
 
 import structlog
 
+from streaming.runtime.secrets import Masking
 from streaming.settings import LogSettings
 
-SECRET_NAME = re.compile(r"password|secret|token|credential|jaas", re.IGNORECASE)
-MASK = "**********"
 
-
-def configure_logging(settings: LogSettings) -> None:
-    """Set up structlog for this process; warnings of libraries take the same form."""
+def configure_logging(settings: LogSettings, secrets: frozenset[str] = frozenset()) -> None:
+    """Set up structlog for this process; warnings of libraries take the same form. `secrets` are never shown."""
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     common: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        mask_secrets,
+        structlog.processors.format_exc_info,
     ]
-    rendering: list[structlog.typing.Processor] = (
-        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    # The last before rendering, when all that is shown is there. Tracebacks are plain text by then: structlog's own
+    # for people would show the local variables of every frame.
+    rendering: list[structlog.typing.Processor] = [
+        _Masked(Masking(secrets)),
+        structlog.processors.JSONRenderer()
         if settings.format == "json"
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))]
-    )
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty() and not os.environ.get("NO_COLOR"),
+            exception_formatter=structlog.dev.plain_traceback,
+        ),
+    ]
     structlog.configure(
         processors=[*common, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -41,16 +44,14 @@ def configure_logging(settings: LogSettings) -> None:
     _adopt_libraries(common, rendering, level)
 
 
-def mask_secrets(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Processor of structlog: what stands under a name that looks secret is not shown.
+class _Masked:
+    """Processor of structlog: no secret of an event is shown."""
 
-    >>> mask_secrets(None, "info", {"event": "connecting", "sasl_password": "hunter2"})
-    {'event': 'connecting', 'sasl_password': '**********'}
-    """
-    for name in event:
-        if SECRET_NAME.search(name):
-            event[name] = MASK
-    return event
+    def __init__(self, masking: Masking) -> None:
+        self._masking = masking
+
+    def __call__(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        return {name: self._masking.named(name, value) for name, value in event.items()}
 
 
 def _adopt_libraries(
@@ -67,5 +68,6 @@ def _adopt_libraries(
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(max(level, logging.WARNING))
-    # The client tells of every refused connection several times a second, as errors too; we tell once what it means.
-    logging.getLogger("kafka").setLevel(logging.CRITICAL if level > logging.DEBUG else logging.DEBUG)
+    # The client logs every refused connection several times a second, as errors too; we log once what it means. Below
+    # `info` it logs its whole configuration, the password too.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL if level > logging.DEBUG else logging.INFO)

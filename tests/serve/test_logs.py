@@ -1,6 +1,7 @@
 """Logs as another program reads them: one JSON object a line, whoever wrote it, and no secret in it."""
 
 import ast
+import doctest
 import json
 import os
 import re
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from streaming.runtime import secrets
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,6 +60,79 @@ def test_people_see_the_same_events_and_no_secret() -> None:
 def test_the_level_is_the_least_that_is_shown() -> None:
     assert [json.loads(line)["event"] for line in logged("json", "error")] == ["went_wrong"]
     assert json.loads(logged("json", "debug")[0])["event"] == "details"
+
+
+LOGIN_SCRIPT = """
+import logging, sys
+from types import SimpleNamespace
+import structlog
+from streaming.runtime.logs import configure_logging
+from streaming.runtime.secrets import secrets_of
+from streaming.settings import CollectSettings, KafkaSettings, LogSettings, Settings
+style, level, file = sys.argv[1:]
+password = 'hunter2 & "more"\\\\'
+url = "http://reader:s3cr3t%40x@broker-1:9404/metrics"
+collect = CollectSettings(jmx_endpoints={1: url})
+configuration = {"client_id": "c", "sasl_plain_password": password, "metrics": {"url": url}, "list": [password]}
+for login in ({"sasl_password": password}, {"sasl_password_file": file}):
+    kafka = KafkaSettings(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_username="u", **login)
+    settings = Settings(kafka=kafka, collect=collect, log=LogSettings(format=style, level=level))
+    configure_logging(settings.log, secrets_of(settings))
+    for log in (structlog.get_logger(), logging.getLogger("kafka.admin.client"), logging.getLogger("other")):
+        for method in ("debug", "info", "warning", "error", "critical"):
+            write = getattr(log, method)
+            write(f"Starting with configuration: {configuration}")
+            write(f"login with {password} at {url}, unlike reader:s3cr3t@x")
+            try:
+                secret_local = password
+                raise ValueError(f"refused: {password!r} at {url}")
+            except ValueError as error:
+                write("failed", exc_info=True)
+                structlog.get_logger().error("failed", error=error, configuration=configuration)
+    structlog.get_logger().error("end", jaas_config=password, url=url, shown=SimpleNamespace(value=password))
+"""
+
+
+@pytest.mark.parametrize("style", ["json", "console"])
+@pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
+def test_no_secret_of_the_settings_is_logged(style: str, level: str, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text('hunter2 & "more"\\\n')
+    command = [sys.executable, "-c", LOGIN_SCRIPT, style, level, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "broker-1:9404" in done.stderr
+    assert "Traceback" in done.stderr
+    assert not re.findall(r"hunter2|s3cr3t|more", done.stderr)
+
+
+def test_the_masked_forms_of_a_secret() -> None:
+    assert doctest.testmod(secrets).failed == 0
+    key = "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----"
+    assert "MIIE" not in secrets.Masking().text(f"ssl.keystore.key={key}")
+
+
+KAFKA_SCRIPT = """
+import logging
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+from streaming.runtime.logs import configure_logging
+from streaming.settings import LogSettings
+configure_logging(LogSettings(format="json", level="debug"))
+try:
+    KafkaAdminClient(
+        bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=100, request_timeout_ms=100,
+        security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_plain_username="u",
+        sasl_plain_password="hunter2",
+    )
+except (KafkaError, OSError):
+    pass
+assert not logging.getLogger("kafka.admin.client").isEnabledFor(logging.DEBUG)
+"""
+
+
+def test_the_kafka_client_does_not_log_its_configuration() -> None:
+    done = subprocess.run([sys.executable, "-c", KAFKA_SCRIPT], capture_output=True, text=True, check=True)
+    assert "hunter2" not in done.stderr
 
 
 def events_of(path: Path) -> set[tuple[str, str]]:

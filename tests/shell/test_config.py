@@ -1,10 +1,13 @@
 """Settings: who wins, what is refused and in which words, and the reference file that shows them all."""
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from streaming.commands.config import config
 from streaming.config import flatten, load_effective
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
@@ -133,6 +136,17 @@ def test_a_password_is_never_shown() -> None:
     settings = load_effective(None, None, {"REBALANCER_KAFKA__SASL_PASSWORD": "hunter2"}).settings
     assert "hunter2" not in str(flatten(settings))
     assert "hunter2" not in repr(settings)
+
+
+def test_a_login_inside_a_url_is_never_shown() -> None:
+    key, url = "collect.jmx_endpoints.1", "http://reader:hunter2@broker-1:9404/metrics"
+    shown = CliRunner().invoke(config, ["--set", f"{key}={url}", "--json"])
+    assert {"key": key, "value": "http://**********@broker-1:9404/metrics", "origin": "flag"} in json.loads(
+        shown.output
+    )
+    with pytest.raises(UsageProblem) as error:
+        load_effective(None, {key: url.replace("9404", "port")}, {})
+    assert "hunter2" not in str(error.value)
 
 
 def test_the_reference_file_shows_every_setting_with_its_default() -> None:

@@ -1,0 +1,130 @@
+"""What must never be shown: the secrets of the settings, and text in which one may stand.
+
+A secret is masked by the name that it stands under and by its value, wherever that occurs. Knows nothing of logs.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from pydantic import BaseModel, SecretStr
+
+from streaming.errors import UsageProblem
+from streaming.settings import KafkaSettings, Settings
+
+MASK = "**********"
+SECRET_NAME = re.compile(r"password|passwd|secret|token|credential|jaas", re.IGNORECASE)
+VALUE_LENGTH_MIN = 4
+"""A shorter value is masked by its name alone: it occurs in too many words."""
+
+_ASSIGNMENT = re.compile(
+    r"""(?P<name>[\w.-]*(?:password|passwd|secret|token|credential|jaas)[\w.-]*)
+    (?P<sign>["']\s*:\s*|\s*=\s*)
+    (?P<value>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s,;&})\]]+)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""A name and its value in text: `'sasl_plain_password': 'x'`, `"token": "x"`, `password=x`."""
+_USER_INFO = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/?#\"'<>]+@", re.IGNORECASE)
+_PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+
+
+class Masking:
+    """Replaces secrets by asterisks in values of any type."""
+
+    def __init__(self, secrets: frozenset[str] = frozenset()) -> None:
+        spellings = {form for secret in secrets for form in _spellings(secret) if len(form) >= VALUE_LENGTH_MIN}
+        # The longest first: a secret may be the beginning of another.
+        alternatives = "|".join(map(re.escape, sorted(spellings, key=lambda form: (-len(form), form))))
+        self._values = re.compile(alternatives) if alternatives else None
+
+    def text(self, text: str) -> str:
+        """The text without secrets.
+
+        >>> masking = Masking(frozenset({"hunter2"}))
+        >>> masking.text("login of hunter2 failed; {'sasl_plain_password': 'other'} http://user:x@broker:9404/metrics")
+        "login of ********** failed; {'sasl_plain_password': **********} http://**********@broker:9404/metrics"
+        """
+        if self._values is not None:
+            text = self._values.sub(MASK, text)
+        text = _ASSIGNMENT.sub(rf"\g<name>\g<sign>{MASK}", text)
+        text = _PRIVATE_KEY.sub(rf"\g<1>{MASK}\g<2>", text)
+        return _USER_INFO.sub(rf"\g<scheme>{MASK}@", text)
+
+    def value(self, value: Any) -> Any:
+        """The value without secrets: itself where it has none, else text, or a list or dict of masked values."""
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if isinstance(value, Mapping):
+            return {key: self.named(str(key), inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(inner) for inner in value]
+        shown = value if isinstance(value, str) else repr(value)
+        masked = self.text(shown)
+        return value if masked == shown else masked
+
+    def named(self, name: str, value: Any) -> Any:
+        """The value that stands under `name`, masked whole where the name looks secret."""
+        return MASK if SECRET_NAME.search(name) else self.value(value)
+
+
+def without_user_info(url: str) -> str:
+    """A URL as it may be shown.
+
+    >>> without_user_info("http://reader:hunter2@broker-1:9404/metrics")
+    'http://**********@broker-1:9404/metrics'
+    """
+    return _USER_INFO.sub(rf"\g<scheme>{MASK}@", url)
+
+
+def secrets_of(settings: Settings) -> frozenset[str]:
+    """Every secret that the settings hold, name (the password's file) or carry inside a URL."""
+    found = set(_secrets_in(settings))
+    with suppress(UsageProblem):  # whoever connects reports a file that can't be read
+        found.add(sasl_password(settings.kafka))
+    return frozenset(found)
+
+
+def sasl_password(settings: KafkaSettings) -> str:
+    """The password, from the settings or the first line of its file; raises UsageProblem."""
+    if settings.sasl_password is not None:
+        return settings.sasl_password.get_secret_value()
+    if settings.sasl_password_file is None:
+        raise UsageProblem("kafka.sasl_password: missing; set it in the environment or name kafka.sasl_password_file")
+    try:
+        return settings.sasl_password_file.read_text(encoding="utf-8").splitlines()[0]
+    except (OSError, ValueError, IndexError) as error:
+        raise UsageProblem(f"kafka.sasl_password_file: {settings.sasl_password_file} can't be read: {error}") from None
+
+
+def _secrets_in(value: object) -> Iterator[str]:
+    if isinstance(value, SecretStr):
+        yield value.get_secret_value()
+    elif isinstance(value, str) and "@" in value and "://" in value:
+        with suppress(ValueError):  # no URL after all
+            password = urlsplit(value).password
+            yield from (password, unquote(password)) if password else ()
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _secrets_in(getattr(value, name))
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _secrets_in(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _secrets_in(inner)
+
+
+def _spellings(secret: str) -> set[str]:
+    """A secret as text, JSON, Python, a JAAS file and a URL write it."""
+    quoted = secret.replace("\\", "\\\\").replace('"', '\\"')
+    return {
+        secret,
+        json.dumps(secret)[1:-1],
+        repr(secret)[1:-1],
+        repr(secret.encode())[2:-1],
+        quoted,
+        quote(secret, ""),
+    }
