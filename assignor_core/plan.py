@@ -37,6 +37,11 @@ class Movement:
     wave: int = 0
 
     @property
+    def key(self) -> tuple[str, int]:
+        """(topic, partition)."""
+        return (self.topic, self.partition)
+
+    @property
     def kind(self) -> str:
         """`leader` where the brokers stay the same and only their order changes, `replica` otherwise."""
         return "leader" if set(self.old_replicas) == set(self.new_replicas) else "replica"

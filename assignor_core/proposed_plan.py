@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from assignor_core.execution.reconcile import Progress, differences, progress_of
+from assignor_core.execution.progress import Progress, progress_of
+from assignor_core.execution.reconcile import differences
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Plan, plan_from_json, plan_to_json
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from assignor_core.execution.life_cycle import Execution
-from assignor_core.execution.reconcile import Progress
+from assignor_core.execution.progress import Progress
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Plan
 

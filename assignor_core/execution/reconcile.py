@@ -1,29 +1,18 @@
 """What to do next to carry out a plan, told from the cluster as it is: never from memory of what was sent.
 
-A run that was killed at any instant goes on by looking: each movement is where the cluster shows it to be. A partition
-that is neither at its old replicas, nor on its way, nor at its new ones was touched by somebody else; it is left alone
-and reported. With staged moves the way has steps (see `staging`). The module decides; it sends nothing.
+A run that was killed at any instant goes on by looking: each movement is where the cluster shows it to be (see
+`progress`). A partition that somebody else has changed is left alone and reported. With staged moves the way has steps
+(see `staging`). The module decides; it sends nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
-from assignor_core.execution.staging import is_between, next_replicas
+from assignor_core.execution.progress import NO_LOOKS, PastLooks, Progress, progress_of
+from assignor_core.execution.staging import next_replicas
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Movement, Plan
-
-
-class Progress(StrEnum):
-    """Where one movement stands."""
-
-    PENDING = "pending"
-    MOVING = "moving"
-    PLACED = "placed"
-    DONE = "done"
-    FOREIGN = "foreign"
-    GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +65,21 @@ Step = Submit | ElectLeaders | Wait | Done | Abort
 
 
 def next_step(
-    plan: Plan, cluster: LiveCluster, limits: Limits, *, worked_ms: int, held_back: str | None = None
+    plan: Plan,
+    cluster: LiveCluster,
+    limits: Limits,
+    *,
+    worked_ms: int,
+    held_back: str | None = None,
+    looks: PastLooks = NO_LOOKS,
 ) -> Step:
     """The one next step. Order: give up, else submit, else elect, else wait, else done.
 
     `worked_ms` is the time since the start without the pauses. Nothing new is submitted on a cluster that is unhealthy,
-    or where the caller says so (`held_back`, the reason); what has begun is brought to its end all the same.
+    or where the caller says so (`held_back`, the reason); what has begun is brought to its end all the same. `looks`
+    counts the looks of this process, this one included.
     """
-    progress = progress_of(plan, cluster)
+    progress = progress_of(plan, cluster, staged=limits.staged, looks=looks)
     moving = [key for key, state in progress.items() if state is Progress.MOVING]
     if worked_ms > limits.deadline_ms:
         hours = limits.deadline_ms / 3_600_000
@@ -105,51 +101,24 @@ def next_step(
     return Done()
 
 
-def progress_of(plan: Plan, cluster: LiveCluster) -> dict[PartitionKey, Progress]:
-    """Where each movement of the plan stands, read off the cluster."""
-    return {_key(movement): state for movement, state in _states(plan, cluster)}
-
-
-def _states(plan: Plan, cluster: LiveCluster) -> Iterator[tuple[Movement, Progress]]:
-    return ((movement, _progress(movement, cluster.partitions.get(_key(movement)))) for movement in plan.movements)
-
-
 def differences(plan: Plan, cluster: LiveCluster) -> tuple[str, ...]:
     """How the cluster differs from what the plan was made for; empty when the plan can be started as approved.
 
     A plan that was started before may be found under way or done: that is no difference.
     """
-    found = []
+    progress = progress_of(plan, cluster)
+    differences = []
     for movement in plan.movements:
-        live = cluster.partitions.get(_key(movement))
-        state = _progress(movement, live)
-        if state is Progress.GONE:
-            found.append(f"{_name(_key(movement))} is gone")
-        elif state is Progress.FOREIGN:
-            assert live is not None
-            found.append(
-                f"{_name(_key(movement))} has replicas {list(live.replicas)}, planned for {list(movement.old_replicas)}"
-            )
+        name = _name(movement.key)
+        if progress[movement.key] is Progress.GONE:
+            differences.append(f"{name} is gone")
+        elif progress[movement.key] is Progress.FOREIGN:
+            replicas = list(cluster.partitions[movement.key].replicas)
+            differences.append(f"{name} has replicas {replicas}, planned for {list(movement.old_replicas)}")
         missing = sorted(set(movement.new_replicas) - set(cluster.broker_racks))
         if missing:
-            found.append(f"{_name(_key(movement))} would go to broker {missing[0]}, which is not alive")
-    return tuple(found)
-
-
-def _progress(movement: Movement, live: LivePartition | None) -> Progress:
-    if live is None:
-        return Progress.GONE
-    old, new = movement.old_replicas, movement.new_replicas
-    if live.reassigning:
-        target = live.target_replicas
-        return Progress.MOVING if target == new or is_between(target, old, new) else Progress.FOREIGN
-    if live.replicas == new:
-        return Progress.DONE if live.leader == live.replicas[0] else Progress.PLACED
-    if is_between(live.replicas, old, new):
-        # One step of several is made; or the controller has finished, and this broker's metadata, a moment behind,
-        # still shows those that go beside those that came.
-        return Progress.PENDING if len(live.replicas) == len(new) else Progress.MOVING
-    return Progress.PENDING if live.replicas == old else Progress.FOREIGN
+            differences.append(f"{name} would go to broker {missing[0]}, which is not alive")
+    return tuple(differences)
 
 
 def _waiting(moving: int, to_elect: int, obstacle: str | None) -> str:
@@ -172,7 +141,7 @@ def _to_submit(
     for movement in plan.movements:
         if room <= 0:
             break
-        key = _key(movement)
+        key = movement.key
         if progress[key] is not Progress.PENDING:
             continue
         live, target = cluster.partitions[key], _target(movement, cluster, limits)
@@ -190,7 +159,7 @@ def _target(movement: Movement, cluster: LiveCluster, limits: Limits) -> tuple[i
     """The replicas to ask for next: those of the plan at once, or the next list on the way to them."""
     if not limits.staged:
         return movement.new_replicas
-    return next_replicas(cluster.partitions[_key(movement)].replicas, movement.new_replicas, cluster.broker_racks)
+    return next_replicas(cluster.partitions[movement.key].replicas, movement.new_replicas, cluster.broker_racks)
 
 
 def _busy_brokers(live: LivePartition, receiving: Iterable[int]) -> tuple[int, ...]:
@@ -230,10 +199,6 @@ def _replaced(plan: Plan, cluster: LiveCluster) -> frozenset[int]:
     relieved = [set(movement.old_replicas) - set(movement.new_replicas) for movement in plan.movements]
     gone = [brokers - cluster.broker_racks.keys() for brokers in relieved]
     return frozenset().union(*gone) if all(gone) else frozenset()
-
-
-def _key(movement: Movement) -> PartitionKey:
-    return (movement.topic, movement.partition)
 
 
 def _name(key: PartitionKey) -> str:

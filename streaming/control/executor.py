@@ -16,17 +16,8 @@ from assignor_core.deciding.maintenance import may_act, next_opening
 from assignor_core.execution.accounting import bytes_moved, movements_done, remaining, what_was_made
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
-from assignor_core.execution.reconcile import (
-    Abort,
-    Done,
-    ElectLeaders,
-    Progress,
-    Step,
-    Submit,
-    Wait,
-    next_step,
-    progress_of,
-)
+from assignor_core.execution.progress import NO_LOOKS, PastLooks, Progress, progress_of
+from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Step, Submit, Wait, next_step
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
@@ -57,6 +48,7 @@ class _Look:
     plan: Plan
     live: LiveCluster
     progress: Mapping[PartitionKey, Progress]
+    looks: PastLooks
     now_ms: int
 
     @property
@@ -80,6 +72,7 @@ class Executor:
         self._latency = LatencyPressure(settings)
         self._throttle = Throttle(cluster, settings)
         self._abort_looks = 0
+        self._looks = NO_LOOKS
         self._last_progress_ms = 0
 
     def begin(self, record: ExecutionRecord, approved: KeptPlan, *, now_ms: int) -> bool:
@@ -107,6 +100,7 @@ class Executor:
     def resume(self) -> None:
         """From now on `tick` is for another execution: nothing is known of it, not even whether it is throttled."""
         self._abort_looks = 0
+        self._looks = NO_LOOKS
         self._throttle.forget()
 
     def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
@@ -118,8 +112,7 @@ class Executor:
         given_up = _given_up(execution, now_ms)
         if execution.paused and closed is not None and given_up is None:
             return False
-        live = self._cluster.describe()
-        look = _Look(record, plan, live, progress_of(plan, live), now_ms)
+        look = self._look(record, plan, self._cluster.describe(), now_ms)
         if given_up is not None:
             return self._abort(look, given_up)
         if execution.paused:
@@ -136,6 +129,13 @@ class Executor:
             self._journal.write_event(record, Event.SWEPT, detail, now_ms=now_ms, throttled_brokers=left)
         return not left
 
+    def _look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> _Look:
+        """What this look shows, judged with those before it."""
+        staged = self._settings.control.staged_moves
+        self._looks = self._looks.after(plan, live, staged=staged)
+        progress = progress_of(plan, live, staged=staged, looks=self._looks)
+        return _Look(record, plan, live, progress, self._looks, now_ms)
+
     def _refuse(self, record: ExecutionRecord, problem: str, now_ms: int) -> bool:
         self._journal.write_event(record, Event.REFUSED, problem, now_ms=now_ms)
         log.warning("plan_refused", plan_id=record.execution.plan_id[:12], reason=problem)
@@ -149,7 +149,9 @@ class Executor:
         pressure = self._pressure(look.execution, look.now_ms)
         held_back = closed or (f"held back: {pressure}" if pressure else None)
         worked_ms = look.execution.worked_ms(look.now_ms)
-        step = next_step(look.plan, look.live, limits(self._settings), worked_ms=worked_ms, held_back=held_back)
+        step = next_step(
+            look.plan, look.live, limits(self._settings), worked_ms=worked_ms, held_back=held_back, looks=look.looks
+        )
         self._abort_looks = self._abort_looks + 1 if isinstance(step, Abort) else 0
         if closed is not None and isinstance(step, Wait) and not look.moving:
             self._pause(look, step.reason)

@@ -10,7 +10,7 @@ from assignor_core.execution.accounting import bytes_moved, movements_done, rema
 from assignor_core.execution.adaptive_rates import RatePolicy, RateState, adapted, differs, is_due, wanted_rates
 from assignor_core.execution.events import Event, EventRecord, Figures
 from assignor_core.execution.life_cycle import begin
-from assignor_core.execution.reconcile import Progress
+from assignor_core.execution.progress import Progress
 from assignor_core.plan import Movement, Plan
 
 PLAN = Plan("c", tuple(Movement("t", number, (1,), (2,), 100.0) for number in range(4)))

@@ -1,17 +1,16 @@
 """What to do next, told from small clusters that a reader can check by head."""
 
+from assignor_core.execution.progress import Progress, progress_of
 from assignor_core.execution.reconcile import (
     Abort,
     Done,
     ElectLeaders,
     Limits,
-    Progress,
     Step,
     Submit,
     Wait,
     differences,
     next_step,
-    progress_of,
 )
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.plan import Movement, Plan

@@ -1,0 +1,99 @@
+"""Where each movement of a plan stands, read off the cluster.
+
+A partition that is neither at its old replicas, nor on its way, nor at its new ones was changed by somebody else. The
+way is a list that this execution asks for, and no other: a reassignment to other replicas belongs to somebody else,
+even if these lie between the old and the new ones. One look can be wrong: a broker's metadata may be a moment behind
+the controller's. So what would be an alarm, or an end, is believed after several looks in a row (`PastLooks`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Self
+
+from assignor_core.execution.staging import is_between
+from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.plan import Movement, Plan
+
+UNLISTED_LOOKS_MAX = 60
+"""Metadata is seconds behind the controller, not minutes: looks are a second apart."""
+
+
+class Progress(StrEnum):
+    """Where one movement stands."""
+
+    PENDING = "pending"
+    MOVING = "moving"
+    PLACED = "placed"
+    DONE = "done"
+    FOREIGN = "foreign"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class PastLooks:
+    """How many looks in a row have shown a partition in a state that can last for a moment only.
+
+    One process counts for itself; a process that starts counts anew.
+    """
+
+    unlisted: Mapping[PartitionKey, int] = field(default_factory=dict)
+    """It has the replicas of a reassignment under way, and the controller lists none."""
+
+    def after(self, plan: Plan, cluster: LiveCluster, *, staged: bool = False) -> Self:
+        """The counts with one more look."""
+        moving = [key for key, state in progress_of(plan, cluster, staged=staged).items() if state is Progress.MOVING]
+        unlisted = [key for key in moving if not cluster.partitions[key].reassigning]
+        return type(self)({key: self.unlisted.get(key, 0) + 1 for key in unlisted})
+
+
+NO_LOOKS = PastLooks()
+
+
+def progress_of(
+    plan: Plan, cluster: LiveCluster, *, staged: bool = False, looks: PastLooks = NO_LOOKS
+) -> dict[PartitionKey, Progress]:
+    """Where each movement of the plan stands; `staged` if this execution moves by one new replica at a time."""
+    return {movement.key: _progress(movement, cluster, staged, looks) for movement in plan.movements}
+
+
+def _progress(movement: Movement, cluster: LiveCluster, staged: bool, looks: PastLooks) -> Progress:
+    live = cluster.partitions.get(movement.key)
+    if live is None:
+        return Progress.GONE
+    if live.reassigning:
+        return Progress.MOVING if _is_asked_for(movement, live, staged) else Progress.FOREIGN
+    old, new = movement.old_replicas, movement.new_replicas
+    if live.replicas == new:
+        return Progress.DONE if live.leader == live.replicas[0] else Progress.PLACED
+    if live.replicas == old or (len(live.replicas) == len(new) and is_between(live.replicas, old, new)):
+        return Progress.PENDING  # nothing of the way is made, or one step of several
+    if _was_asked_for(movement, live, staged) and looks.unlisted.get(movement.key, 0) <= UNLISTED_LOOKS_MAX:
+        return Progress.MOVING
+    return Progress.FOREIGN
+
+
+def _is_asked_for(movement: Movement, live: LivePartition, staged: bool) -> bool:
+    """Whether the reassignment under way is one that this execution asks for."""
+    target = live.target_replicas
+    if target == movement.new_replicas:
+        return True
+    return staged and len(live.adding_replicas) == 1 and _is_step(movement, target)
+
+
+def _was_asked_for(movement: Movement, live: LivePartition, staged: bool) -> bool:
+    """Whether these are the replicas during a reassignment of ours, which the controller has just ended.
+
+    Kafka keeps the target first, then those that it removes.
+    """
+    new, removed = movement.new_replicas, set(movement.old_replicas) - set(movement.new_replicas)
+    target, rest = live.replicas[: len(new)], set(live.replicas[len(new) :])
+    if target == new and rest == removed:
+        return True
+    return staged and len(rest) == 1 and rest <= removed and (target == new or _is_step(movement, target))
+
+
+def _is_step(movement: Movement, target: tuple[int, ...]) -> bool:
+    """Whether a staged movement can ask for this list on its way."""
+    old, new = movement.old_replicas, movement.new_replicas
+    return len(target) == len(new) and is_between(target, old, new)

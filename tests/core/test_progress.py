@@ -1,0 +1,78 @@
+"""What belongs to an execution and what to somebody else; what one look can't prove."""
+
+import pytest
+
+from assignor_core.execution.progress import NO_LOOKS, UNLISTED_LOOKS_MAX, Progress, progress_of
+from assignor_core.execution.reconcile import Abort, Limits, Wait, next_step
+from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.plan import Movement, Plan
+from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
+
+T0 = ("t", 0)
+
+
+def plan(old: tuple[int, ...], new: tuple[int, ...]) -> Plan:
+    return Plan("c", (Movement("t", 0, old, new, 1.0),))
+
+
+def at(*replicas: int) -> LiveCluster:
+    return LiveCluster("c", dict.fromkeys(range(1, 10)), {T0: LivePartition(replicas, replicas[0], replicas)})
+
+
+def copying(old: tuple[int, ...], target: tuple[int, ...]) -> LiveCluster:
+    """A cluster whose partition is on its way from `old` to `target`, as Kafka shows it."""
+    cluster = SimulatedCluster.of(dict.fromkeys(range(1, 6)))
+    cluster.create_topic("t", {0: old}, size_bytes=10**12)
+    assert cluster.reassign({T0: target}) == {T0: None}
+    return SimulatedClient(cluster).describe()
+
+
+def state(made: Plan, live: LiveCluster, *, staged: bool = False) -> Progress:
+    return progress_of(made, live, staged=staged)[T0]
+
+
+def test_a_reassignment_to_replicas_between_is_ours_only_if_moves_are_staged() -> None:
+    made, live = plan((1, 2, 3), (4, 5, 3)), copying((1, 2, 3), (1, 4, 3))
+    assert state(made, live) is Progress.FOREIGN
+    assert next_step(made, live, Limits(), worked_ms=0) == Abort("t-0 was changed by somebody else", ())
+    assert state(made, live, staged=True) is Progress.MOVING
+    # The whole way is ours in both.
+    for staged in (False, True):
+        assert state(made, copying((1, 2, 3), (4, 5, 3)), staged=staged) is Progress.MOVING
+
+
+def test_a_staged_step_exchanges_one_replica() -> None:
+    made = plan((1, 2, 3), (4, 5, 3))
+    assert state(made, copying((1, 2, 3), (1, 4, 5, 3)), staged=True) is Progress.FOREIGN
+    assert state(made, copying((1, 2, 3), (1, 3)), staged=True) is Progress.FOREIGN
+    assert state(plan((1, 2, 3, 4), (5, 3, 4, 2)), copying((1, 2, 3, 4), (2, 3, 4, 5)), staged=True) is Progress.FOREIGN
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_replication_factor_that_somebody_raised_is_no_move_of_ours(staged: bool) -> None:
+    made = plan((1, 2), (3, 2))
+    assert state(made, at(1, 2, 3), staged=staged) is Progress.FOREIGN
+    assert state(made, at(3, 2, 4), staged=staged) is Progress.FOREIGN
+    # The target first, then what goes: a moment ago it was copying.
+    assert state(made, at(3, 2, 1), staged=staged) is Progress.MOVING
+
+
+def test_metadata_a_moment_behind_shows_the_target_and_then_what_went() -> None:
+    made = plan((1, 2, 3), (4, 5, 3))
+    assert state(made, at(4, 5, 3, 1, 2)) is Progress.MOVING
+    assert state(made, at(4, 5, 3, 1)) is Progress.FOREIGN
+    assert state(made, at(1, 4, 3, 2)) is Progress.FOREIGN
+    assert state(made, at(1, 4, 3, 2), staged=True) is Progress.MOVING
+    assert state(made, at(4, 5, 3, 1), staged=True) is Progress.MOVING
+    assert state(made, at(1, 4, 3, 9), staged=True) is Progress.FOREIGN
+
+
+def test_a_moment_behind_does_not_last_for_hours() -> None:
+    made, live, looks = plan((1, 2), (3, 2)), at(3, 2, 1), NO_LOOKS
+    for _ in range(UNLISTED_LOOKS_MAX):
+        looks = looks.after(made, live)
+        assert isinstance(next_step(made, live, Limits(), worked_ms=0, looks=looks), Wait)
+    looks = looks.after(made, live)
+    assert next_step(made, live, Limits(), worked_ms=0, looks=looks) == Abort("t-0 was changed by somebody else", ())
+    # One look that shows the move listed, or made, and the count begins anew.
+    assert looks.after(made, at(3, 2)) == NO_LOOKS
