@@ -114,8 +114,9 @@ def test_drain_shows_then_empties_and_add_fills_again(own: Settings, admin: Kafk
     assert drained_brokers(own) == {4}
     assert all(len(row.replicas) == len(before.partitions[key].replicas) for key, row in drained.partitions.items())
     # Control leaves the empty broker alone: its skew doesn't count.
-    now_ms = windows_now(own, admin)
-    assert Decider(Cluster(admin), Journal(own), own).tick(now_ms=now_ms) is None
+    later_ms = windows_now(own, admin) + 40_000  # windows that began after the broker was emptied
+    write_windows(own, drained, end_ms=later_ms)
+    assert Decider(Cluster(admin), Journal(own), own).tick(now_ms=later_ms) is None
     assert Journal(own).last_decision()["reason"] == "balanced"  # type: ignore[index]
 
     assert rebalancer(own, tmp_path, "add", "4", "--apply", "--yes").returncode == 0
@@ -143,10 +144,15 @@ def test_what_a_lost_broker_held_is_planned_elsewhere_after_the_grace_time(
     brokers.kill_broker(4)
     lost = wait_until_gone(admin, 4)
     now_ms = windows_now(own, admin)
-    assert Decider(cluster, Journal(own), own).tick(now_ms=now_ms) is None
+    decider = Decider(cluster, Journal(own), own)
+    assert decider.tick(now_ms=now_ms) is None
+    # Evaluated all the time: a gap would start the grace time again.
+    for ahead_ms in range(100_000, own.trigger.broker_failure_grace_ms, 100_000):
+        write_windows(own, lost, end_ms=now_ms + ahead_ms, windows=1)
+        assert decider.tick(now_ms=now_ms + ahead_ms) is None
     later_ms = now_ms + own.trigger.broker_failure_grace_ms
-    write_windows(own, cluster.describe(), end_ms=later_ms)
-    proposal = Decider(cluster, Journal(own), own).tick(now_ms=later_ms)
+    write_windows(own, lost, end_ms=later_ms)
+    proposal = decider.tick(now_ms=later_ms)
     assert proposal is not None
     assert Journal(own).last_decision()["reason"] == "broker_failed"  # type: ignore[index]
     movements = {(row.topic, row.partition): row.new_replicas for row in proposal.plan.movements}
