@@ -75,7 +75,7 @@ def _run(
     """Plan, show and, where asked to, carry out; `policy` None stands for that of `add`."""
     settings = settings_from(config_file, assignments)
     proposed = _plan(settings, broker, policy)
-    show(proposed.to_json(), out_file=None, as_json=as_json or not sys.stdout.isatty())
+    show(proposed, out_file=None, as_json=as_json or not sys.stdout.isatty())
     moves, problems = len(proposed.plan.movements), proposed.plan.problems
     if not carry_out:
         _tell(f"nothing has been changed; to carry it out: rebalancer {context.info_name} {broker} --apply{in_use()}")

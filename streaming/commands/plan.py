@@ -16,6 +16,7 @@ from streaming.settings import Settings
 
 if TYPE_CHECKING:
     from assignor_core.live import LiveCluster
+    from assignor_core.proposed_plan import ProposedPlan
     from streaming.cluster.ports import ClusterReader
 
 
@@ -50,7 +51,7 @@ def plan(
 
 def _plan_model(
     model_file: str, config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]
-) -> dict[str, Any]:
+) -> "ProposedPlan":
     """Limits of the settings count here too, which has none by default. Topics that are never moved do only where
     somebody has named them: the default is the internal ones, and whoever puts those into a model means them.
     """
@@ -65,7 +66,7 @@ def _plan_model(
     return plan_from_model(read_model(model_file), policy_for)
 
 
-def _plan_live(config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]) -> dict[str, Any]:
+def _plan_live(config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]) -> "ProposedPlan":
     from streaming.cluster.admin import Cluster
     from streaming.cluster.clients import admin_client
 
@@ -77,7 +78,7 @@ def _plan_live(config_file: Path | None, assignments: tuple[str, ...], knobs: di
         admin.close()
 
 
-def plan_on(cluster: "ClusterReader", settings: Settings, knobs: dict[str, Any], *, now_ms: int) -> dict[str, Any]:
+def plan_on(cluster: "ClusterReader", settings: Settings, knobs: dict[str, Any], *, now_ms: int) -> "ProposedPlan":
     """The plan for the live `cluster` that control would make, but for what the options say; kept in the tables."""
     from streaming.control.planning import propose_and_keep
     from streaming.control.policies import planner_policy
@@ -86,4 +87,4 @@ def plan_on(cluster: "ClusterReader", settings: Settings, knobs: dict[str, Any],
         topics = {topic for topic, _ in live.partitions}
         return policy_from(knobs, planner_policy(settings, topics), topics)
 
-    return propose_and_keep(cluster, settings, now_ms=now_ms, policy_for=policy_for).to_json()
+    return propose_and_keep(cluster, settings, now_ms=now_ms, policy_for=policy_for)

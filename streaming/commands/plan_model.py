@@ -16,8 +16,8 @@ import click
 
 from assignor_core.errors import InputError
 from assignor_core.model import cluster_from_json
-from assignor_core.plan import plan_to_json
 from assignor_core.planner import PlannerPolicy, Statistic, propose
+from assignor_core.proposed_plan import ProposedPlan
 
 STANDARD_INPUT = "-"
 ROWS_SHOWN = 20
@@ -138,8 +138,8 @@ def read_model(model_file: str) -> str:
         raise InputError(f"model {model_file}: {error}") from None
 
 
-def plan_from_model(text: str, policy_for: Callable[[frozenset[str]], PlannerPolicy]) -> dict[str, Any]:
-    """The contract's "Result of plan" for a model in JSON, by the policy of its topics; raises InputError."""
+def plan_from_model(text: str, policy_for: Callable[[frozenset[str]], PlannerPolicy]) -> ProposedPlan:
+    """A plan for a model in JSON, by the policy of its topics; raises InputError."""
     # Millions of small objects that all stay alive: walking them again and again takes longer than making them.
     collecting = gc.isenabled()
     gc.disable()
@@ -154,49 +154,49 @@ def plan_from_model(text: str, policy_for: Callable[[frozenset[str]], PlannerPol
         began = time.perf_counter()
         plan = propose(cluster, policy)
         elapsed_ms = (time.perf_counter() - began) * 1000
-        return {**plan_to_json(plan), "elapsed_ms": elapsed_ms}
+        return ProposedPlan(plan, elapsed_ms=elapsed_ms)
     finally:
         if collecting:
             gc.enable()
 
 
-def show(result: dict[str, Any], *, out_file: Path | None, as_json: bool) -> None:
-    """Print a result as JSON or as a short text, and write it to `out_file` if given."""
+def show(proposed: ProposedPlan, *, out_file: Path | None, as_json: bool) -> None:
+    """Print a plan as JSON or as a short text, and write its JSON to `out_file` if given."""
     if out_file:
         try:
-            out_file.write_text(json.dumps(result) + "\n")
+            out_file.write_text(json.dumps(proposed.to_json()) + "\n")
         except OSError as error:
             raise InputError(f"--out {out_file}: {error}") from None
     if as_json:
-        click.echo(json.dumps(result))
+        click.echo(json.dumps(proposed.to_json()))
     else:
-        _print_text(result)
+        _print_text(proposed)
 
 
-def _print_text(result: dict[str, Any]) -> None:
+def _print_text(proposed: ProposedPlan) -> None:
     from rich.table import Table
 
     from streaming.commands.console import console
 
-    to = console()
-    skew = Table("resource", "max/mean before", "after", "no less than", title=f"Plan {result['plan_id'][:12]}")
-    for name, before in result["skew_before"].items():
-        after = result["skew_after"][name]["max_over_mean"]
-        figures = (before["max_over_mean"], after, result["lower_bound"].get(name, 1.0))
+    to, plan = console(), proposed.plan
+    skew = Table("resource", "max/mean before", "after", "no less than", title=f"Plan {plan.plan_id[:12]}")
+    for name, before in plan.skew_before.items():
+        after = plan.skew_after[name]["max_over_mean"]
+        figures = (before["max_over_mean"], after, plan.lower_bound.get(name, 1.0))
         skew.add_row(name, *(f"{figure:.3f}" for figure in figures))
     to.print(skew)
     moved = Table("partition", "from", "to", "MB", "why")
-    for movement in result["movements"][:ROWS_SHOWN]:
-        name = f"{movement['topic']}-{movement['partition']}"
-        megabytes = f"{movement['bytes_to_move'] / 1e6:.1f}"
-        moved.add_row(name, str(movement["old_replicas"]), str(movement["new_replicas"]), megabytes, movement["reason"])
+    for movement in plan.movements[:ROWS_SHOWN]:
+        name = f"{movement.topic}-{movement.partition}"
+        replicas = (str(list(movement.old_replicas)), str(list(movement.new_replicas)))
+        moved.add_row(name, *replicas, f"{movement.bytes_to_move / 1e6:.1f}", movement.reason)
     to.print(moved)
-    hidden = len(result["movements"]) - ROWS_SHOWN
+    hidden = len(plan.movements) - ROWS_SHOWN
     if hidden > 0:
         to.print(f"... and {hidden} more (--json shows all)")
     to.print(
-        f"{len(result['movements'])} movements, {result['bytes_to_move'] / 1e9:.2f} GB to copy, "
-        f"{len(result['waves'])} waves, planned in {result['elapsed_ms'] / 1000:.2f} s"
+        f"{len(plan.movements)} movements, {plan.bytes_to_move / 1e9:.2f} GB to copy, "
+        f"{len(plan.waves)} waves, planned in {proposed.elapsed_ms / 1000:.2f} s"
     )
-    for line in (*result["problems"], *result["diagnosis"]):
+    for line in (*plan.problems, *plan.diagnosis):
         to.print(f"- {line}")

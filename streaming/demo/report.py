@@ -9,6 +9,8 @@ import jinja2
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from assignor_core.plan import Movement
+from assignor_core.proposed_plan import ProposedPlan
 from streaming.demo.result import DemoResult, result_lines
 from streaming.runtime import clocks
 from streaming.tables import utc
@@ -71,8 +73,7 @@ def plot(result: DemoResult) -> Figure:
     return figure
 
 
-def _movements(result: DemoResult) -> list[dict[str, object]]:
+def _movements(result: DemoResult) -> tuple[Movement, ...]:
     if result.story.plan is None:
-        return []
-    movements: list[dict[str, object]] = json.loads(result.story.plan["plan_json"])["movements"]
-    return movements
+        return ()
+    return ProposedPlan.from_json(json.loads(result.story.plan["plan_json"])).plan.movements

@@ -16,6 +16,7 @@ from assignor_core.deciding.observation import brokers_counted
 from assignor_core.errors import InputError
 from assignor_core.execution.events import Event
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
+from assignor_core.plan import Plan
 from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
 from streaming.cluster.admin import Cluster
@@ -127,15 +128,15 @@ def test_a_person_gets_the_plan_that_control_would_make_unless_options_say_other
     cluster = crowded()
     write_windows(own, cluster.live, end_ms=NOON_MS)
 
-    def asked(*options: str) -> dict[str, Any]:
+    def asked(*options: str) -> Plan:
         with plan_command.make_context("plan", list(options)) as context:
-            return plan_on(cluster, own, context.params, now_ms=NOON_MS)
+            return plan_on(cluster, own, context.params, now_ms=NOON_MS).plan
 
     ours = propose_live(cluster, cluster.live, own, now_ms=NOON_MS)
     assert len(ours.plan.movements) == 1
-    assert asked()["plan_id"] == ours.plan.plan_id
-    assert len(asked("--max-movements", "2")["movements"]) == 2
-    assert asked("--max-bytes", "0")["bytes_to_move"] == 0
+    assert asked().plan_id == ours.plan.plan_id
+    assert len(asked("--max-movements", "2").movements) == 2
+    assert asked("--max-bytes", "0").bytes_to_move == 0
     assert Journal(own).plan(ours.plan.plan_id).plan == ours.plan
     with pytest.raises(InputError, match="--exclude-topic: there is no topic 'tt'; did you mean 't'"):
         asked("--exclude-topic", "tt")

@@ -3,10 +3,11 @@
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import ProposedPlan
 from streaming.cli import run
 from streaming.commands.plan_model import show
 from streaming.commands.sql import run_query
@@ -50,13 +51,9 @@ def test_a_regular_expression_is_shown_as_it_is(capsys: pytest.CaptureFixture[st
 
 def test_a_plan_names_topics_and_problems_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     ratio = {"bytes_in": {"max_over_mean": 1.5}}
-    moved = {"topic": "[dev]t", "partition": 0, "old_replicas": [1], "new_replicas": [2], "bytes_to_move": 1.0}
-    result: dict[str, Any] = {
-        "plan_id": "a" * 64, "skew_before": ratio, "skew_after": ratio, "lower_bound": {}, "waves": [],
-        "elapsed_ms": 1.0, "movements": [{**moved, "reason": "[/b]"}], "bytes_to_move": 1.0,
-        "problems": ["[red]p[/b]"], "diagnosis": [],
-    }  # fmt: skip
-    show(result, out_file=None, as_json=False)
+    moved = Movement("[dev]t", 0, (1,), (2,), 1.0, "[/b]")
+    plan = Plan("c", (moved,), ratio, ratio, problems=("[red]p[/b]",))
+    show(ProposedPlan(plan), out_file=None, as_json=False)
     out = capsys.readouterr().out
     assert ("[dev]t-0" in out, "[red]p[/b]" in out) == (True, True)
 
