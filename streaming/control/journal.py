@@ -50,7 +50,7 @@ class Journal:
     def make_tables(self) -> None:
         """Create the tables that control writes, so that analysts and serve find them from the start."""
         for name in TABLES_WRITTEN:
-            tables.create_table(self._root, name)
+            tables.ensure_table(self._root, name)
 
     def tidy(self) -> None:
         """Join the small files that one row at a time leaves; rows are kept. Raises TableUnavailable."""

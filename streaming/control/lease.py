@@ -137,7 +137,7 @@ class Lease:
     def _write(self, sequence: int, asked_ms: int, *, released: bool = False) -> bool:
         # Only who has never seen the table may make it: in the place of a folder that is not mounted any more it would
         # be a lease of our own, while another process takes over the real one.
-        if self._seen and tables.open_table(self.root, TABLE) is None:
+        if self._seen and not tables.table_exists(self.root, TABLE):
             raise self._gone()
         namespace = _namespace()
         row = {

@@ -48,43 +48,53 @@ def run_control(settings: Settings) -> int:
     lease = Lease(settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms)
     try:
         with lease.kept():
-            _run_as_holder_or_stand_by(Cluster(admin, lease.check), lease, settings, stopping)
+            turns = ControlTurns(Cluster(admin, lease.check), lease, settings)
+            while not stopping.is_set():
+                stopping.wait(turns.take(now_ms=clocks.now_ms()) / 1000)
     finally:
         admin.close()
     log.info("control_stopped")
     return 0
 
 
-def _run_as_holder_or_stand_by(
-    cluster: ControlledCluster, lease: Lease, settings: Settings, stopping: threading.Event
-) -> None:
-    """Tick while the lease is ours; else stand by. A loop that lost it is thrown away: the journal is its memory."""
-    loop: ControlLoop | None = None
-    standing_by = False
-    while not stopping.is_set():
-        wait_ms = STAND_BY_INTERVAL_MS
+class ControlTurns:
+    """Ticks while the lease is ours; else stands by. A loop that lost it is thrown away: the journal is its memory."""
+
+    def __init__(self, cluster: ControlledCluster, lease: Lease, settings: Settings) -> None:
+        self._cluster = cluster
+        self._lease = lease
+        self._settings = settings
+        self._loop: ControlLoop | None = None
+        self._standing_by = False
+
+    def take(self, *, now_ms: int) -> int:
+        """One turn; returns the time until the next one is due, ms."""
         try:
-            if not lease.held:
-                loop = None
-            if loop is not None:
-                busy = loop.tick(now_ms=clocks.now_ms())
-                wait_ms = EXECUTING_INTERVAL_MS if busy else settings.control.tick_interval_ms
-            elif lease.held or lease.try_acquire():
-                loop = ControlLoop(cluster, settings, now_ms=clocks.now_ms())
-                log.info("control_started", mode=settings.control.mode, kafka_cluster=settings.kafka.cluster_name)
-                wait_ms, standing_by = 0, False
-            elif not standing_by:
-                log.info(
-                    "standing_by", kafka_cluster=settings.kafka.cluster_name, reason="another control holds the lease"
-                )
-                standing_by = True
+            return self._turn(now_ms)
         except LeaseLost as error:
             log.error("lease_lost", reason=str(error))
-            loop = None
+            self._loop = None
+            return STAND_BY_INTERVAL_MS
         except TRIED_AGAIN as error:
             log.warning("tick_failed", error=str(error))
-            wait_ms = settings.control.tick_interval_ms
-        stopping.wait(wait_ms / 1000)
+            return self._settings.control.tick_interval_ms
+
+    def _turn(self, now_ms: int) -> int:
+        control, cluster_name = self._settings.control, self._settings.kafka.cluster_name
+        if not self._lease.held:
+            self._loop = None
+        if self._loop is not None:
+            busy = self._loop.tick(now_ms=now_ms)
+            return EXECUTING_INTERVAL_MS if busy else control.tick_interval_ms
+        if self._lease.held or self._lease.try_acquire():
+            self._loop = ControlLoop(self._cluster, self._settings, now_ms=now_ms)
+            log.info("control_started", mode=control.mode, kafka_cluster=cluster_name)
+            self._standing_by = False
+            return 0
+        if not self._standing_by:
+            log.info("standing_by", kafka_cluster=cluster_name, reason="another control holds the lease")
+            self._standing_by = True
+        return STAND_BY_INTERVAL_MS
 
 
 class ControlLoop:

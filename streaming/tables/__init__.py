@@ -1,7 +1,8 @@
 """Delta tables without a JVM: what control, serve, the commands and small batches of the pipeline use.
 
 `reader` answers questions, put as `conditions`; `store` creates and writes, `upkeep` joins and removes files, `opening`
-reads logs, `places` tells folders from object stores. Knows no role and no Spark.
+reads logs, `places` tells folders from object stores, `memory` stands in for Delta below `memory:` roots. Knows no role
+and no Spark.
 """
 
 from streaming.tables.arrow import arrow_schema, row_schema
@@ -18,7 +19,7 @@ from streaming.tables.conditions import (
 )
 from streaming.tables.opening import file_statistics, first_line, open_table, table_uri
 from streaming.tables.reader import Row, TableReader, TableState, newest, read, read_arrow
-from streaming.tables.store import append, create_table, replace
+from streaming.tables.store import append, create_table, ensure_table, replace, table_exists
 from streaming.tables.times import instant, to_ms, utc
 from streaming.tables.upkeep import join_small_files, remove_old_files, tidy
 
@@ -34,6 +35,7 @@ __all__ = [
     "at_least",
     "at_most",
     "create_table",
+    "ensure_table",
     "equal",
     "file_statistics",
     "first_line",
@@ -49,6 +51,7 @@ __all__ = [
     "replace",
     "row_schema",
     "starts_with",
+    "table_exists",
     "table_uri",
     "tidy",
     "to_ms",

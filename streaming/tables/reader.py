@@ -19,6 +19,7 @@ from streaming.contract import TABLES
 from streaming.errors import TableUnavailable
 from streaming.tables.arrow import arrow_schema
 from streaming.tables.conditions import ALL_ROWS, Condition, at_least, equal
+from streaming.tables.memory import MemoryReader, memory_store
 from streaming.tables.opening import file_statistics, first_line, open_table, table_uri
 from streaming.tables.places import local_folder
 
@@ -46,11 +47,13 @@ class TableReader:
         self._open: dict[str, DeltaTable] = {}
         self._looked_at: set[str] = set()
         self._states: dict[str, TableState] = {}
+        store = memory_store(root)
+        self._memory = MemoryReader(store) if store else None
 
     def check_folder(self) -> None:
         """Raises TableUnavailable where the tables' folder isn't there: a volume that is not mounted must not look like
         tables yet to come."""
-        folder = local_folder(self._root)
+        folder = None if self._memory else local_folder(self._root)
         if folder is None:
             return
         try:
@@ -62,14 +65,22 @@ class TableReader:
     def look_again(self) -> None:
         """From now on tables are read in their newest version."""
         self._looked_at.clear()
+        if self._memory:
+            self._memory.look_again()
 
     def version(self, name: str) -> int | None:
         """Newest version of the table, None where it isn't there yet; raises TableUnavailable."""
+        if self._memory:
+            table = self._memory.table(name)
+            return None if table is None else table.version
         delta = self._newest(name)
         return None if delta is None else delta.version()
 
     def state(self, name: str) -> TableState | None:
         """Version, files and bytes of the table, None where it isn't there yet; raises TableUnavailable."""
+        if self._memory:
+            table = self._memory.table(name)
+            return None if table is None else TableState(name, table.version, table.commits, 0)
         delta = self._newest(name)
         if delta is None:
             return None
@@ -83,6 +94,8 @@ class TableReader:
 
     def newest(self, name: str, column: str) -> datetime | None:
         """Greatest value of a time column by the files' statistics alone, so however old it is, finding it is cheap."""
+        if self._memory:
+            return self._memory.newest(name, column)
         delta = self._newest(name)
         if delta is None:
             return None
@@ -97,6 +110,9 @@ class TableReader:
 
         The newest files are asked first, for their times alone; `columns`, which may be large, are read of one row.
         """
+        if self._memory:
+            time = self._memory.newest(name, by, where)
+            return None if time is None else self.rows(name, columns=columns, where=where & equal(by, time))[0]
         delta = self._newest(name)
         if delta is None:
             return None
@@ -115,6 +131,9 @@ class TableReader:
         Files are chosen by their statistics before any is opened: of a table with thousands, the newest rows cost
         milliseconds, where a scan through pyarrow's datasets took seconds.
         """
+        if self._memory:
+            names = columns or TABLES[name].column_names()
+            return pa.Table.from_pylist(self._memory.rows(name, names, where), schema=_schema(name, names))
         delta = self._newest(name)
         if delta is None:
             return _schema(name, columns or TABLES[name].column_names()).empty_table()
@@ -129,6 +148,8 @@ class TableReader:
         self, name: str, *, columns: Sequence[str] | None = None, where: Condition = ALL_ROWS
     ) -> list[dict[str, Any]]:
         """The same as dicts, for some thousands of rows: each costs some kB."""
+        if self._memory:
+            return self._memory.rows(name, columns, where)
         rows: list[dict[str, Any]] = self.arrow(name, columns=columns, where=where).to_pylist()
         return rows
 

@@ -13,7 +13,9 @@ from deltalake.exceptions import DeltaError
 from streaming.contract import TABLES, Table
 from streaming.errors import TableUnavailable
 from streaming.tables.arrow import arrow_schema, row_schema
-from streaming.tables.opening import check_folder, first_line, table_uri
+from streaming.tables.conditions import equal
+from streaming.tables.memory import memory_store
+from streaming.tables.opening import check_folder, first_line, open_table, table_uri
 from streaming.tables.places import local_folder
 from streaming.tables.reader import Row
 
@@ -59,8 +61,26 @@ def create_table(root: str, name: str) -> DeltaTable:
     return delta
 
 
+def ensure_table(root: str, name: str) -> None:
+    """Make the table as `create_table` does, on any root; raises TableUnavailable."""
+    store = memory_store(root)
+    if store is None:
+        create_table(root, name)
+    else:
+        store.ensure(name)
+
+
+def table_exists(root: str, name: str) -> bool:
+    """Whether the table is there now; raises TableUnavailable."""
+    store = memory_store(root)
+    return open_table(root, name) is not None if store is None else name in store.tables
+
+
 def append(root: str, name: str, rows: Sequence[Row], *, transaction_id: str, transaction_version: int) -> bool:
     """Append `rows` once: False where this transaction had been written already. Raises TableUnavailable."""
+    store = memory_store(root)
+    if store is not None:
+        return store.write(name, rows, None, transaction_id=transaction_id, transaction_version=transaction_version)
     return _write(root, name, rows, None, Transaction(transaction_id, transaction_version))
 
 
@@ -68,6 +88,12 @@ def replace(
     root: str, name: str, rows: Sequence[Row], *, kafka_cluster: str, transaction_id: str, transaction_version: int
 ) -> bool:
     """Put `rows` in the place of all of one cluster, once, as `append` does."""
+    store = memory_store(root)
+    if store is not None:
+        of_cluster = equal("kafka_cluster", kafka_cluster)
+        return store.write(
+            name, rows, of_cluster.holds, transaction_id=transaction_id, transaction_version=transaction_version
+        )
     predicate = f"kafka_cluster = '{kafka_cluster.replace(chr(39), chr(39) * 2)}'"
     return _write(root, name, rows, predicate, Transaction(transaction_id, transaction_version))
 

@@ -7,6 +7,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from streaming.errors import TableUnavailable
+from streaming.tables.memory import memory_store
 from streaming.tables.opening import first_line, open_table
 
 TIERS_BYTES = (100_000_000, 10_000_000, 1_000_000)
@@ -20,6 +21,8 @@ def tidy(root: str, name: str) -> None:
 
     For the table's one writer, between two writes: it must not conflict with another.
     """
+    if memory_store(root) is not None:
+        return
     delta = open_table(root, name)
     try:
         if delta is not None:

@@ -1,0 +1,124 @@
+"""Tables in memory, below roots like `memory:NAME`: for simulations that need thousands of writes a second.
+
+They behave as Delta tables do for one who writes and reads rows: typed columns, appends once per transaction, readers
+that keep to one version. `tests/tables/test_stores.py` holds both kinds to the same behaviours. They live as long as
+the process.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from streaming.contract import TABLES
+from streaming.errors import TableUnavailable
+from streaming.tables.arrow import row_schema
+from streaming.tables.conditions import ALL_ROWS, Condition
+
+PREFIX = "memory:"
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTable:
+    """One version of a table; a write makes the next one."""
+
+    version: int = 0
+    commits: int = 0
+    rows: tuple[dict[str, Any], ...] = ()
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    """Greatest version written by transaction id."""
+
+
+def _nothing(_operation: str, _table: str) -> None:
+    """What happens before and after a call unless a simulation wants more."""
+
+
+@dataclass(slots=True)
+class MemoryStore:
+    """All tables below one root. A simulation may hang itself before and after every read and write."""
+
+    tables: dict[str, MemoryTable] = field(default_factory=dict)
+    before: Callable[[str, str], None] = _nothing
+    """Called with the operation (`read`, `write`) and the table before it takes effect; may raise."""
+    after: Callable[[str, str], None] = _nothing
+    """The same, once it has taken effect."""
+
+    def ensure(self, name: str) -> None:
+        """Make the table where it isn't there yet."""
+        self.tables.setdefault(name, MemoryTable())
+
+    def write(
+        self,
+        name: str,
+        rows: Sequence[Row],
+        replaced: Callable[[Row], bool] | None,
+        *,
+        transaction_id: str,
+        transaction_version: int,
+    ) -> bool:
+        """Add `rows`, in the place of those for which `replaced` holds; False where this transaction was written
+        before. Raises TableUnavailable for rows that don't fit.
+        """
+        self.before("write", name)
+        try:
+            typed = pa.Table.from_pylist([dict(row) for row in rows], schema=row_schema(TABLES[name])).to_pylist()
+        except pa.ArrowException as error:
+            raise TableUnavailable(f"table {name} can't be written: {error}") from None
+        self.ensure(name)
+        table = self.tables[name]
+        written = table.transactions.get(transaction_id)
+        if written is not None and written >= transaction_version:
+            return False
+        kept = table.rows if replaced is None else tuple(row for row in table.rows if not replaced(row))
+        transactions = {**table.transactions, transaction_id: transaction_version}
+        self.tables[name] = MemoryTable(table.version + 1, table.commits + 1, (*kept, *typed), transactions)
+        self.after("write", name)
+        return True
+
+
+_STORES: dict[str, MemoryStore] = {}
+
+
+def memory_store(root: str) -> MemoryStore | None:
+    """The store of a root like `memory:NAME`, empty at first; None for every other root."""
+    return _STORES.setdefault(root, MemoryStore()) if root.startswith(PREFIX) else None
+
+
+def forget(root: str) -> None:
+    """Drop a store and all that it holds."""
+    _STORES.pop(root, None)
+
+
+class MemoryReader:
+    """Tables of one store, each in one version until `look_again`."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._seen: dict[str, MemoryTable] = {}
+
+    def look_again(self) -> None:
+        """From now on tables are read in their newest version."""
+        self._seen.clear()
+
+    def table(self, name: str) -> MemoryTable | None:
+        """The table in the version of this look; None where it isn't there yet."""
+        if name not in self._seen and name in self._store.tables:
+            self._store.before("read", name)
+            self._seen[name] = self._store.tables[name]
+        return self._seen.get(name)
+
+    def newest(self, name: str, column: str, where: Condition = ALL_ROWS) -> datetime | None:
+        """Greatest value of a column among rows that fulfil `where`."""
+        table = self.table(name)
+        values = (row[column] for row in (table.rows if table else ()) if where.holds(row))
+        return max((value for value in values if value is not None), default=None)
+
+    def rows(self, name: str, columns: Sequence[str] | None, where: Condition) -> list[dict[str, Any]]:
+        """Rows that fulfil `where`, in any order."""
+        table = self.table(name)
+        found = (row for row in (table.rows if table else ()) if where.holds(row))
+        return [dict(row) if columns is None else {column: row[column] for column in columns} for row in found]

@@ -1,0 +1,143 @@
+"""One suite for both kinds of tables: what control relies on holds of Delta's and of those in memory alike."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming import tables
+from streaming.errors import TableUnavailable
+from streaming.tables import TableReader
+from streaming.tables.memory import forget
+
+START_MS = 1_795_000_000_000
+
+
+@pytest.fixture(params=["delta", "memory"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    name = str(tmp_path) if request.param == "delta" else f"memory:{uuid.uuid4().hex}"
+    yield name
+    forget(name)
+
+
+def intent(broker: int, at_ms: int, *, cluster: str = "c", by: str = "it's me") -> dict[str, Any]:
+    return {
+        "kafka_cluster": cluster, "broker": broker, "event_time": tables.utc(at_ms), "intent": "drain", "by": by,
+    }  # fmt: skip
+
+
+def add(root: str, version: int, *rows: dict[str, Any], transaction: str = "t") -> bool:
+    return tables.append(root, "broker_intent", rows, transaction_id=transaction, transaction_version=version)
+
+
+def brokers(root: str, where: tables.Condition = tables.ALL_ROWS) -> list[int]:
+    return sorted(row["broker"] for row in tables.read(root, "broker_intent", columns=["broker"], where=where))
+
+
+def test_what_is_not_there_has_no_rows_and_no_version(root: str) -> None:
+    reader = TableReader(root)
+    assert not tables.table_exists(root, "broker_intent")
+    assert reader.version("broker_intent") is None
+    assert reader.newest("broker_intent", "event_time") is None
+    assert reader.newest_row("broker_intent", "event_time") is None
+    assert reader.rows("broker_intent") == []
+    assert reader.arrow("broker_intent", columns=["broker"]).num_rows == 0
+
+
+def test_a_table_is_made_once_and_empty(root: str) -> None:
+    for _ in range(2):
+        tables.ensure_table(root, "broker_intent")
+    assert tables.table_exists(root, "broker_intent")
+    assert tables.read(root, "broker_intent") == []
+
+
+def test_a_transaction_is_written_once_and_older_ones_never(root: str) -> None:
+    assert add(root, 3, intent(1, START_MS))
+    assert not add(root, 3, intent(2, START_MS))
+    assert not add(root, 2, intent(3, START_MS))
+    assert add(root, 4, intent(4, START_MS))
+    assert add(root, 0, intent(5, START_MS), transaction="another")
+    assert brokers(root) == [1, 4, 5]
+
+
+def test_replacing_takes_the_rows_of_one_cluster_once(root: str) -> None:
+    add(root, 0, intent(1, START_MS), intent(2, START_MS, cluster="o'ther"))
+    for _ in range(2):
+        tables.replace(
+            root, "broker_intent", [intent(7, START_MS, cluster="o'ther")], kafka_cluster="o'ther",
+            transaction_id="r", transaction_version=0,
+        )  # fmt: skip
+        assert brokers(root) == [1, 7]
+
+
+def test_rows_come_back_as_they_were_written_with_all_columns(root: str) -> None:
+    row = intent(1, START_MS)
+    add(root, 0, {name: row[name] for name in row if name != "by"} | {"by": "someone"})
+    assert tables.read(root, "broker_intent") == [row | {"by": "someone"}]
+    assert tables.read_arrow(root, "broker_intent").to_pylist() == [row | {"by": "someone"}]
+
+
+def test_columns_that_are_not_given_are_null(root: str) -> None:
+    window = {
+        "kafka_cluster": "c", "window_start": tables.utc(START_MS), "window_end": tables.utc(START_MS + 60_000),
+        "broker": 1, "covered_ms": 1, "sample_count": 1, "first_event_time_ms": 1, "last_event_time_ms": 1,
+        "is_final": True, "updated_at": tables.utc(START_MS), "batch_id": 0, "query_id": "q",
+    }  # fmt: skip
+    tables.append(root, "broker_load", [window], transaction_id="t", transaction_version=0)
+    assert tables.read(root, "broker_load", columns=["broker", "bytes_in_per_sec"]) == [
+        {"broker": 1, "bytes_in_per_sec": None}
+    ]
+    assert tables.read(root, "broker_load", where=tables.at_least("bytes_in_per_sec", 0)) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (tables.equal("broker", 2), [2]),
+        (tables.at_least("broker", 2), [2, 3]),
+        (tables.above("broker", 2), [3]),
+        (tables.at_most("broker", 2), [1, 2]),
+        (tables.one_of("broker", [1, 3]), [1, 3]),
+        (tables.one_of("broker", iter([1, 3])), [1, 3]),
+        (tables.equal("by", "it's me"), [1, 2]),
+        (tables.starts_with("by", "it's"), [1, 2]),
+        (tables.is_known("by"), [1, 2, 3]),
+        (tables.at_least("event_time", tables.utc(START_MS + 1)), [2, 3]),
+        (tables.at_least("broker", 2) & tables.equal("by", "it's me"), [2]),
+    ],
+    ids=str,
+)
+def test_conditions_choose_the_same_rows(root: str, where: tables.Condition, expected: list[int]) -> None:
+    add(root, 0, intent(1, START_MS), intent(2, START_MS + 1), intent(3, START_MS + 2, by="you"))
+    assert brokers(root, where) == expected
+
+
+def test_a_reader_keeps_to_one_version_until_it_looks_again(root: str) -> None:
+    add(root, 0, intent(1, START_MS))
+    reader = TableReader(root)
+    before = reader.version("broker_intent")
+    add(root, 1, intent(2, START_MS + 5))
+    assert reader.version("broker_intent") == before
+    assert len(reader.rows("broker_intent")) == 1
+    reader.look_again()
+    assert reader.version("broker_intent") == (before or 0) + 1
+    assert reader.newest("broker_intent", "event_time") == tables.utc(START_MS + 5)
+    newest = reader.newest_row("broker_intent", "event_time", columns=["broker"])
+    assert newest == {"broker": 2}
+
+
+def test_rows_that_do_not_fit_are_refused_and_nothing_is_written(root: str) -> None:
+    tables.ensure_table(root, "broker_intent")
+    with pytest.raises(TableUnavailable, match="can't be written"):
+        add(root, 0, intent(1, START_MS) | {"broker": "no number"})
+    assert brokers(root) == []
+    assert add(root, 0, intent(1, START_MS))
+
+
+def test_upkeep_keeps_all_rows(root: str) -> None:
+    for version in range(3):
+        add(root, version, intent(version, START_MS))
+    tables.tidy(root, "broker_intent")
+    assert brokers(root) == [0, 1, 2]
