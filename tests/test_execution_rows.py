@@ -66,7 +66,7 @@ def test_the_comment_of_the_column_names_every_event() -> None:
 def test_the_phases_and_their_events_are_documented() -> None:
     lines = (Path(__file__).resolve().parents[1] / "docs" / "execution.md").read_text().splitlines()
     start = lines.index("| phase | meaning | events |") + 2
-    documented = {}
+    documented: dict[tuple[str, str], str] = {}
     for line in lines[start : lines.index("", start)]:
         phase, _, events = (cell.strip() for cell in line.strip("|").split("|"))
         documented |= {

@@ -10,7 +10,7 @@ DEADLINE_S = 60.0
 
 
 def until(
-    what: str, probe: Callable[[], Answer], deadline_s: float = DEADLINE_S, *, pause_s: float = 0.2,
+    what: str, probe: Callable[[], Answer | None], deadline_s: float = DEADLINE_S, *, pause_s: float = 0.2,
     told: Callable[[], str] = str,
 ) -> Answer:  # fmt: skip
     """The first true answer of `probe`; without one in time the failure says `what`, and what is `told` then."""

@@ -121,8 +121,8 @@ def in_grafana(text: str) -> str:
 
 def _panel_of(expr: str, board_uid: str) -> int | None:
     """The board's panel that shows the first of the rule's metrics that any shows, and most of the others."""
-    board = json.loads((HERE / "dashboards" / f"{board_uid}.json").read_text(encoding="utf-8"))
-    shown = {
+    board: dict[str, Any] = json.loads((HERE / "dashboards" / f"{board_uid}.json").read_text(encoding="utf-8"))
+    shown: dict[int, set[str]] = {
         panel["id"]: set(_metrics(" ".join(target["expr"] for target in panel["targets"])))
         for panel in board["panels"]
         if panel["type"] != "row"

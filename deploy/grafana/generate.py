@@ -104,8 +104,8 @@ def _placed(panels: list[Loaded], height: int, top: int) -> list[tuple[Loaded, G
 
 def _panel(panel: Loaded) -> AnyPanel:
     kind = panel["kind"]
-    shape = SHAPES[kind]().title(panel["title"]).description(panel["description"]).unit(panel["unit"])
-    shape = shape.datasource(SOURCE)
+    shape: Any = SHAPES[kind]()  # a kind has what its panels use; the library has no type for what all kinds share
+    shape = shape.title(panel["title"]).description(panel["description"]).unit(panel["unit"]).datasource(SOURCE)
     if "none" in panel:
         shape = shape.no_value(panel["none"])
     if panel.get("names"):
@@ -114,7 +114,8 @@ def _panel(panel: Loaded) -> AnyPanel:
         shape = shape.thresholds(_steps(panel["steps"]))
     for reference, query in zip(ascii_uppercase, panel["queries"], strict=False):
         shape = shape.with_target(_target(query, reference, kind))
-    return _with_columns(shape, panel["queries"]) if kind == "table" else shape
+    whole: AnyPanel = _with_columns(shape, panel["queries"]) if kind == "table" else shape
+    return whole
 
 
 def _target(query: Loaded, reference: str, kind: str) -> prometheus_query.Dataquery:

@@ -203,7 +203,9 @@ def bare_loop(settings: Settings, records: int) -> None:
         messages = consumer.consume(10_000, timeout=1.0)
         seen += len(messages)
         for message in messages:
-            count(sums, message.value())
+            value = message.value()
+            assert value is not None, "no test writes a tombstone"
+            count(sums, value)
     consumer.close()
 
 
@@ -341,7 +343,8 @@ def soak(settings: Settings, folder: Path, duration_s: int) -> dict[str, Any]:
 
 def slope_mb(sizes: list[tuple[int, int]]) -> float:
     """Growth by 1,000 batches, of sizes in bytes after so many of them."""
-    slope, _ = np.polyfit(*zip(*sizes, strict=True), 1)
+    batches, resident_bytes = zip(*sizes, strict=True)
+    slope, _ = np.polyfit(batches, resident_bytes, 1)
     return float(slope) * 1000 / 1e6
 
 

@@ -1,5 +1,6 @@
 """Two observations into rates, by cases a reader can check by head; what is unknown stays unknown."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -114,7 +115,7 @@ def test_one_unknown_leader_makes_a_summed_total_unknown() -> None:
     assert broker_rates(before, after, replica_rates(before, after))[2]["bytes_in_per_sec"] == 0.0  # it leads nothing
 
 
-def placed(time_ms: int, leaders: dict[str, int], replicas: dict[str, tuple[int, ...]], *unread: int) -> Observation:
+def placed(time_ms: int, leaders: dict[str, int], replicas: Mapping[str, tuple[int, ...]], *unread: int) -> Observation:
     """Topics of one partition each, written at 1,000 bytes/s, on brokers 1 to 3; the log dirs of some are `unread`."""
     keys: dict[str, PartitionKey] = {topic: (topic, 0) for topic in leaders}
     views = {

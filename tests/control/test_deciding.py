@@ -18,6 +18,7 @@ from assignor_core.execution.events import Event
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.resources import Resource
 from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.commands.plan import plan as plan_command
@@ -321,9 +322,8 @@ def test_a_broker_that_is_drained_gets_nothing_and_does_not_count_as_skew(settin
     windows = closed_windows(settings, now_ms=now_ms + 5 * MINUTE_MS)
     # Three partitions at each of the two replicas; broker 4 is empty, and doesn't count.
     measured = measured_skew(windows, cluster.live, {}, drained)
-    assert {name: measured[name] for name in ("bytes_in", "leaders", "replicas")} == pytest.approx(
-        {"bytes_in": 1.0, "leaders": 1.0, "replicas": 1.0}
-    )
+    resources = (Resource.BYTES_IN, Resource.LEADERS, Resource.REPLICAS)
+    assert {resource: measured[resource] for resource in resources} == pytest.approx(dict.fromkeys(resources, 1.0))
     plan = propose_live(cluster, cluster.live, settings, now_ms=now_ms + 5 * MINUTE_MS).plan
     assert all(4 not in row.new_replicas for row in plan.movements)
     say(settings, 4, Intent.USE, now_ms=now_ms + 6 * MINUTE_MS)

@@ -150,7 +150,7 @@ def _hash_order_decides(line: Line) -> bool:
     claims = Counter(tuple(tp) for member in line["members"].values() for tp in member.get("owned_partitions") or [])
     if max(claims.values(), default=0) > 2:
         return True
-    partitions = sum(line["partitions_per_topic"].values())
+    partitions: int = sum(line["partitions_per_topic"].values())
     quota, extra = divmod(partitions, len(line["members"]))
     above = [m for m in line["members"].values() if len(m.get("owned_partitions") or []) > quota]
     return 0 < extra < len(above)

@@ -8,6 +8,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ Changes = list[tuple[int, str, int]]
 """(ms since 1970, "+" gained or "-" given up, partition), in the order in which one member had them."""
 
 
-class Noting(ConsumerRebalanceListener):
+class Noting(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types here
     """Writes down what a Python member gains and gives up."""
 
     def __init__(self, changes: Changes) -> None:
@@ -283,6 +284,11 @@ def test_a_topic_that_a_member_drops_is_read_by_the_others(kafka_cluster: Embedd
         )  # fmt: skip
 
 
+def _stop_until(opened: threading.Event, stopped: threading.Event, _: KafkaConsumer) -> None:
+    stopped.set()
+    opened.wait(DEADLINE_S)
+
+
 def test_what_a_member_lost_with_its_membership_is_read_by_somebody(kafka_cluster: EmbeddedCluster) -> None:
     """`a` alone reads the topic, loses its membership, and is back in the generation in which `c` joins.
 
@@ -296,7 +302,7 @@ def test_what_a_member_lost_with_its_membership_is_read_by_somebody(kafka_cluste
         a = PythonMember(servers, group, [topic], CooperativeSticky(), "a", poll_ms=3_000)
         members += [gate, a]
         wait_for_shares([a], even)
-        gate.call(lambda _: (stopped.set(), opened.wait(DEADLINE_S)))
+        gate.call(partial(_stop_until, opened, stopped))
         assert stopped.wait(DEADLINE_S)
         left = wait_for_members(admin, group, ["gate", "a"])["a"]
         admin.remove_group_members(group, [MemberToRemove(left)])

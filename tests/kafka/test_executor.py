@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -12,6 +13,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from assignor_core.deciding.trigger import TriggerState
+from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
 from streaming import tables
@@ -90,6 +92,10 @@ def eventually(condition: Callable[[], bool], *, timeout_s: float = 20.0) -> boo
             return False
         time.sleep(0.1)
     return True
+
+
+def _has_replicas(cluster: Cluster, key: PartitionKey, replicas: tuple[int, ...]) -> bool:
+    return cluster.describe().partitions[key].replicas == replicas
 
 
 def no_throttle_left(cluster: Cluster, topic: str) -> bool:
@@ -191,7 +197,7 @@ def test_a_plan_is_refused_where_a_leader_has_moved_or_the_topic_has_grown(
     # The same replicas as before in the end, led by the other one.
     for replicas in ((2, 1), (1, 2)):
         cluster.reassign({(topic, 0): replicas})
-        assert eventually(lambda wanted=replicas: cluster.describe().partitions[(topic, 0)].replicas == wanted)
+        assert eventually(partial(_has_replicas, cluster, (topic, 0), replicas))
         if replicas == (2, 1):
             cluster.elect_preferred([(topic, 0)])
     admin.create_partitions({topic: {"count": 3, "assignments": [[1, 2]]}})

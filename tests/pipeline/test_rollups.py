@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from streaming import tables
 from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD
 from streaming.pipeline.maintenance import Maintenance
-from streaming.pipeline.rollups import DAY_MS, HOUR_MS, ROLLUPS, rolled_up
-from streaming.settings import Settings
+from streaming.pipeline.rollups import DAY_MS, ROLLUPS, rolled_up
+from streaming.settings import HOUR_MS, Settings
 from tests.serve.synthetic import Synthetic
 
 DAY0_MS = 1_795_219_200_000  # midnight UTC

@@ -77,8 +77,8 @@ def watching(folder: Path, serve_port: int, *, stalled_after_s: int) -> Iterator
     with _webhook(received) as webhook_port:
         _write_configuration(folder, {"serve": serve_port, **ports}, webhook_port, stalled_after_s)
         with _running(folder, _commands(folder, ports), ports):
-            urls = [f"http://127.0.0.1:{ports[name]}" for name in ("prometheus", "alertmanager")]
-            yield Watch(*urls, received)
+            prometheus_url, alertmanager_url = (f"http://127.0.0.1:{port}" for port in ports.values())
+            yield Watch(prometheus_url, alertmanager_url, received)
 
 
 @dataclass(slots=True)

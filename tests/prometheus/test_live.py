@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -47,13 +48,18 @@ def test_skew_is_told_ends_and_a_stall_silences_it(tmp_path: Path) -> None:
         _stall_silences_skew(running)
 
 
+def _alert_of_live_streams(running: Live, alert: str, status: str) -> dict[str, Any] | None:
+    running.heartbeat()
+    return running.watch.told(alert, status)
+
+
 def _skew_is_told_and_ends(running: Live) -> None:
-    until("skew told to the webhook", lambda: running.heartbeat() or running.watch.told(SKEWED, "firing"))
+    until("skew told to the webhook", lambda: _alert_of_live_streams(running, SKEWED, "firing"))
     told = next(row for row in running.watch.received if row["labels"]["alertname"] == SKEWED)
     assert told["path"] == "/ticket"
     assert "broker 1, " in told["annotations"]["description"]
     running.window(3.0e6)
-    until("the end told to the webhook", lambda: running.heartbeat() or running.watch.told(SKEWED, "resolved"))
+    until("the end told to the webhook", lambda: _alert_of_live_streams(running, SKEWED, "resolved"))
 
 
 def _stall_silences_skew(running: Live) -> None:

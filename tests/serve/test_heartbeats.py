@@ -81,7 +81,7 @@ def test_lives_of_one_batch_and_one_heartbeat_are_told_apart(settings: Settings,
 
 
 def test_a_batch_that_hangs_changes_nothing_and_an_idle_query_does(settings: Settings, synthetic: Synthetic) -> None:
-    same = {"watermark": tables.utc(NOW_MS)}
+    same: dict[str, Any] = {"watermark": tables.utc(NOW_MS)}
     for beat in range(6):
         ran = min(beat, 2)
         synthetic.heartbeat(NOW_MS + beat * BEAT_MS, batch_id=7 + ran, batches_total=8 + ran, **same)

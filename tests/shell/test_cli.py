@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -125,12 +126,12 @@ def test_a_topic_that_would_be_passed_over_in_silence_is_refused(
     assert message in capsys.readouterr().err
 
 
-def process(*command: str, stdout: object, unbuffered: str) -> "subprocess.Popen[str]":
+def process(*command: str, stdout: int | IO[str], unbuffered: str) -> "subprocess.Popen[str]":
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     command = (sys.executable, "-m", "streaming", *command)
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment, cwd=ROOT
-    )  # type: ignore[call-overload]
+    )
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -93,7 +93,10 @@ def test_an_even_group_with_racks_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 def test_idle_groups(strategy: str) -> None:
-    for members in ({}, {"a": {"topics": []}}, {"a": {"topics": ["ghost"]}, "b": {"topics": []}}):
+    groups: tuple[dict[str, dict[str, list[str]]], ...] = (
+        {}, {"a": {"topics": []}}, {"a": {"topics": ["ghost"]}, "b": {"topics": []}},
+    )  # fmt: skip
+    for members in groups:
         line = {"strategy": strategy, "partitions_per_topic": {"t": 3, "empty": 0}, "members": members}
         assert assignment_answer(line)["assignment"] == {name: [] for name in members}
 

@@ -8,6 +8,7 @@ from assignor_core.group.invariants import owners_at_end, violations
 from assignor_core.group.scenario import (
     Crash,
     GrowTopic,
+    Happening,
     InvalidScenario,
     Pause,
     Scenario,
@@ -127,7 +128,7 @@ def test_a_crash_is_noticed_after_the_session_timeout_and_a_leave_at_once() -> N
 
 @pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE, "sticky"])
 def test_a_static_restart_within_the_session_timeout_is_no_rebalance(strategy: str) -> None:
-    events = [(60_000, Stop("b")), (65_000, Start("b"))]
+    events: list[tuple[int, Happening]] = [(60_000, Stop("b")), (65_000, Start("b"))]
     run = simulate(group_of(["a", "b", "c"], strategy, events, static=True))
     assert run.totals.rebalances == 0
     before = [entry.partitions for entry in run.trace if entry.what is What.ASSIGNED and entry.who == "b"]
@@ -139,13 +140,13 @@ def test_a_static_restart_within_the_session_timeout_is_no_rebalance(strategy: s
 @pytest.mark.parametrize("strategy", [EAGER, COOPERATIVE])
 def test_a_static_restart_past_the_session_timeout_is_two(strategy: str) -> None:
     """One when the session ends, one when the member is back."""
-    events = [(60_000, Stop("b")), (90_000, Start("b"))]
+    events: list[tuple[int, Happening]] = [(60_000, Stop("b")), (90_000, Start("b"))]
     run = simulate(group_of(["a", "b", "c"], strategy, events, static=True))
     assert [one.cause for one in run.rebalances[1:]] == ["b session timed out", "b starts"]
 
 
 def test_a_static_restart_during_which_the_session_ends_is_one_if_it_is_back_in_the_same_round() -> None:
-    events = [(60_000, Stop("b")), (60_000 + SESSION_MS, Start("b"))]
+    events: list[tuple[int, Happening]] = [(60_000, Stop("b")), (60_000 + SESSION_MS, Start("b"))]
     run = simulate(group_of(["a", "b", "c"], EAGER, events, static=True))
     assert run.totals.rebalances == 1
 

@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 
+from assignor_core.errors import IllegalTransition
 from assignor_core.group.coordinator import Coordinator
 from assignor_core.group.member import ConsumerConfig, Member
 from assignor_core.group.messages import JoinAnswer, SyncAnswer
@@ -13,7 +14,6 @@ from assignor_core.group.states import (
     ErrorCode,
     GroupInput,
     GroupState,
-    IllegalTransition,
     MemberInput,
     MemberState,
     next_state,
