@@ -30,6 +30,10 @@ class Progress(StrEnum):
     GONE = "gone"
 
 
+FINISHED = frozenset({Progress.DONE, Progress.GONE})
+"""Nothing is left to do for such a movement: what waits for it may begin."""
+
+
 @dataclass(frozen=True, slots=True)
 class PastLooks:
     """How many looks in a row have shown a partition in a state that can last for a moment only.

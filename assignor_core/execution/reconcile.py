@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from assignor_core.execution.progress import NO_LOOKS, PastLooks, Progress, progress_of
+from assignor_core.execution.progress import FINISHED, NO_LOOKS, PastLooks, Progress, progress_of
 from assignor_core.execution.staging import next_replicas
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Movement, Plan
@@ -132,7 +132,13 @@ def _waiting(moving: int, to_elect: int, obstacle: str | None) -> str:
 def _to_submit(
     plan: Plan, cluster: LiveCluster, progress: Mapping[PartitionKey, Progress], limits: Limits
 ) -> dict[PartitionKey, tuple[int, ...]]:
-    """Pending movements that fit below the caps, in the plan's order. One that copies nothing takes no room."""
+    """Pending movements of the wave under way that fit below the caps, in the plan's order. One that copies nothing
+    takes no room.
+
+    Waves are barriers. The planner proves disks and loads for whole waves only: replicas that leave in one wave make
+    the room that the next one fills. A barrier keeps that proof as it is and needs no size of any disk.
+    """
+    wave = min((movement.wave for movement in plan.movements if progress[movement.key] not in FINISHED), default=0)
     moving = [cluster.partitions[key] for key, state in progress.items() if state is Progress.MOVING]
     per_broker = Counter(broker for live in moving for broker in _busy_brokers(live, live.adding_replicas))
     per_topic = Counter(key[0] for key, state in progress.items() if state is Progress.MOVING)
@@ -142,7 +148,7 @@ def _to_submit(
         if room <= 0:
             break
         key = movement.key
-        if progress[key] is not Progress.PENDING:
+        if movement.wave != wave or progress[key] is not Progress.PENDING:
             continue
         live, target = cluster.partitions[key], _target(movement, cluster, limits)
         brokers = _busy_brokers(live, set(target) - set(live.replicas))

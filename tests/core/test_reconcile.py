@@ -78,6 +78,33 @@ def test_a_staged_movement_takes_one_replica_at_a_time_from_wherever_it_is() -> 
     assert isinstance(step(wanted, cluster(at(1, 5), brokers=(1, 2, 3, 4, 5))), Abort)
 
 
+def test_a_wave_begins_once_every_movement_of_the_one_before_is_finished() -> None:
+    moves = (((1, 9), (2, 9), 0), ((1, 9), (9, 1), 1), ((3, 9), (4, 9), 1), ((5, 9), (6, 9), 2))
+    wanted = Plan("c", tuple(Movement("t", i, old, new, 1.0, wave=wave) for i, (old, new, wave) in enumerate(moves)))
+    roomy = Limits()
+
+    def following(*partitions: LivePartition, gone: bool = False) -> Step:
+        live = cluster(*partitions, brokers=tuple(range(1, 10)))
+        rest = {key: row for key, row in live.partitions.items() if not gone or key != ("t", 0)}
+        return next_step(wanted, LiveCluster("c", live.broker_racks, rest), roomy, worked_ms=0)
+
+    second = Submit({("t", 1): (9, 1), ("t", 2): (4, 9)})
+    copying = LivePartition((2, 9, 1), 1, (1, 9), adding_replicas=(2,), removing_replicas=(1,))
+    assert following(at(1, 9), at(1, 9), at(3, 9), at(5, 9)) == Submit({("t", 0): (2, 9)})
+    assert isinstance(following(copying, at(1, 9), at(3, 9), at(5, 9)), Wait)
+    assert following(at(2, 9, leader=9), at(1, 9), at(3, 9), at(5, 9)) == ElectLeaders((("t", 0),))
+    assert following(at(2, 9), at(1, 9), at(3, 9), at(5, 9)) == second
+    assert following(at(2, 9), at(1, 9), at(3, 9), at(5, 9), gone=True) == second
+    assert following(at(2, 9), at(9, 1), at(4, 9), at(5, 9)) == Submit({("t", 3): (6, 9)})
+
+
+def test_a_staged_movement_keeps_its_wave_open_between_its_steps() -> None:
+    moves = (((1, 2), (3, 4), 0), ((5,), (6,), 1))
+    wanted = Plan("c", tuple(Movement("t", i, old, new, 1.0, wave=wave) for i, (old, new, wave) in enumerate(moves)))
+    live = cluster(at(1, 3), at(5), brokers=(1, 2, 3, 4, 5, 6))
+    assert next_step(wanted, live, Limits(staged=True), worked_ms=0) == Submit({("t", 0): (3, 4)})
+
+
 def test_a_movement_under_way_is_waited_for() -> None:
     found = step(plan(((1,), (2,))), cluster(moving(1, 2)))
     assert found == Wait("1 partitions are copying, 0 wait for their leader to be in sync")

@@ -12,7 +12,7 @@ import pytest
 
 from assignor_core.errors import SimulatedRefusal, SimulatedSilence
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Limits, Step, Submit, next_step
-from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.simulated_cluster import (
     Fate,
@@ -130,3 +130,18 @@ def test_steps_that_ignore_the_caps_are_caught() -> None:
     assert len(told.plan.movements) > LIMITS.movements_in_flight_max
     with pytest.raises(AssertionError):
         told.run()
+
+
+def test_waves_keep_a_disk_from_filling_that_the_plan_has_room_for() -> None:
+    """Broker 2 holds 90 of 100 MB; 30 leave it in wave 0, 20 come in wave 1."""
+    megabyte = 1_000_000
+    cluster = SimulatedCluster.of(
+        {1: None, 2: None, 3: None}, log_dir_bytes=(100 * megabyte,), network_bytes_per_sec=megabyte
+    )
+    cluster.create_topic("leaves", {0: (2,)}, size_bytes=30 * megabyte)
+    cluster.create_topic("stays", {0: (2,)}, size_bytes=60 * megabyte)
+    cluster.create_topic("comes", {0: (1,)}, size_bytes=20 * megabyte)
+    waves = (Movement("leaves", 0, (2,), (3,), 30e6, wave=0), Movement("comes", 0, (1,), (2,), 20e6, wave=1))
+    assert Story(cluster, Plan("c", waves)).run() == "done"
+    assert not any(log_dir.offline for broker in cluster.contents.brokers.values() for log_dir in broker.log_dirs)
+    assert all(row.leader != NO_LEADER for _, row in cluster.contents.partitions())
