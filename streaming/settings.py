@@ -282,6 +282,9 @@ class ControlSettings(Section):
         None, ge=1, le=10_000, description="Of those, of one topic; null: no limit of its own"
     )
     movements_per_broker_max: int = Field(5, ge=1, le=10_000, description="Of those, per receiving or sending broker")
+    elections_at_once_max: int = Field(
+        100, ge=1, le=10_000, description="Partitions whose leaders are changed at a time; these copy nothing"
+    )
     staged_moves: bool = Field(
         False, description="One new replica of a partition at a time; an old one goes once it is in sync"
     )

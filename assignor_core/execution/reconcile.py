@@ -17,11 +17,15 @@ from assignor_core.plan import Movement, Plan
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps on partitions that copy: in all, per topic, per broker that sends or receives; deadline in ms of work."""
+    """Caps on partitions that copy: in all, per topic, per broker that sends or receives; on partitions whose leader
+    changes; deadline in ms of work.
+    """
 
     movements_in_flight_max: int = 50
     movements_per_topic_max: int = 50
     movements_per_broker_max: int = 5
+    elections_at_once_max: int = 100
+    """Partitions that wait for their election, or are elected in one step: clients of each look for its new leader."""
     deadline_ms: int = 6 * 3_600_000
     staged: bool = False
     """Whether a partition gets one new replica at a time."""
@@ -95,7 +99,7 @@ def next_step(
     to_elect = tuple(sorted(key for key, state in progress.items() if state is Progress.PLACED))
     electable = tuple(key for key in to_elect if cluster.partitions[key].replicas[0] in cluster.partitions[key].isr)
     if electable:
-        return ElectLeaders(electable)
+        return ElectLeaders(electable[: limits.elections_at_once_max])
     if moving or to_elect or pending:
         return Wait(_waiting(len(moving), len(to_elect), obstacle))
     return Done()
@@ -133,7 +137,7 @@ def _to_submit(
     plan: Plan, cluster: LiveCluster, progress: Mapping[PartitionKey, Progress], limits: Limits
 ) -> dict[PartitionKey, tuple[int, ...]]:
     """Pending movements of the wave under way that fit below the caps, in the plan's order. One that copies nothing
-    takes no room.
+    takes no room but that of elections: brokers elect preferred leaders by themselves, too, all that wait at once.
 
     Waves are barriers. The planner proves disks and loads for whole waves only: replicas that leave in one wave make
     the room that the next one fills. A barrier keeps that proof as it is and needs no size of any disk.
@@ -143,6 +147,7 @@ def _to_submit(
     per_broker = Counter(broker for live in moving for broker in _busy_brokers(live, live.adding_replicas))
     per_topic = Counter(key[0] for key, state in progress.items() if state is Progress.MOVING)
     room = limits.movements_in_flight_max - len(moving)
+    elections_room = limits.elections_at_once_max - sum(state is Progress.PLACED for state in progress.values())
     chosen: dict[PartitionKey, tuple[int, ...]] = {}
     for movement in plan.movements:
         if room <= 0:
@@ -152,12 +157,17 @@ def _to_submit(
             continue
         live, target = cluster.partitions[key], _target(movement, cluster, limits)
         brokers = _busy_brokers(live, set(target) - set(live.replicas))
+        if not brokers:
+            if elections_room > 0:
+                chosen[key] = target
+                elections_room -= 1
+            continue
         fits = all(per_broker[broker] < limits.movements_per_broker_max for broker in brokers)
-        if not brokers or (fits and per_topic[key[0]] < limits.movements_per_topic_max):
+        if fits and per_topic[key[0]] < limits.movements_per_topic_max:
             chosen[key] = target
             per_broker.update(brokers)
-            per_topic[key[0]] += 1 if brokers else 0
-            room -= 1 if brokers else 0
+            per_topic[key[0]] += 1
+            room -= 1
     return chosen
 
 

@@ -86,6 +86,7 @@ def limits(settings: Settings) -> Limits:
         movements_in_flight_max=control.movements_in_flight_max,
         movements_per_topic_max=control.movements_per_topic_max or control.movements_in_flight_max,
         movements_per_broker_max=control.movements_per_broker_max,
+        elections_at_once_max=control.elections_at_once_max,
         deadline_ms=control.execution_deadline_ms,
         staged=control.staged_moves,
     )

@@ -117,6 +117,22 @@ def test_a_change_of_leader_is_submitted_then_elected() -> None:
     assert step(wanted, cluster(at(2, 1))) == Done()
 
 
+def test_leaders_change_a_few_at_a_time() -> None:
+    wanted = plan(*[((1, 2), (2, 1))] * 5, ((1,), (3,)))
+    few = Limits(elections_at_once_max=2)
+    waiting, made, before = at(2, 1, leader=1), at(2, 1), at(1, 2)
+
+    def following(*partitions: LivePartition) -> Step:
+        return next_step(wanted, cluster(*partitions), few, worked_ms=0)
+
+    assert following(*[before] * 5, at(1)) == Submit({("t", 0): (2, 1), ("t", 1): (2, 1), ("t", 5): (3,)})
+    # Those that wait for their election count: a broker may elect them all by itself at any moment.
+    assert following(waiting, made, *[before] * 3, at(3)) == Submit({("t", 2): (2, 1)})
+    assert following(waiting, waiting, *[before] * 3, at(3)) == ElectLeaders((("t", 0), ("t", 1)))
+    # More may wait after a setting was lowered.
+    assert following(*[waiting] * 5, at(3)) == ElectLeaders((("t", 0), ("t", 1)))
+
+
 def test_metadata_that_is_a_moment_behind_is_not_taken_for_somebody_else() -> None:
     behind = LivePartition((2, 1), 1, (1, 2))
     assert progress_of(plan(((1,), (2,))), cluster(behind)) == {("t", 0): Progress.MOVING}
