@@ -82,6 +82,13 @@ class Plan:
         return sum(movement.bytes_to_move for movement in self.movements)
 
     @property
+    def brokers(self) -> frozenset[int]:
+        """Brokers that a movement takes a replica from, leaves one on, or gives one to."""
+        return frozenset(
+            broker for movement in self.movements for broker in (*movement.old_replicas, *movement.new_replicas)
+        )
+
+    @property
     def feasible(self) -> bool:
         """Whether every hard rule holds after the plan."""
         return not self.problems

@@ -14,6 +14,7 @@ import structlog
 
 from assignor_core.deciding.maintenance import may_act, next_opening
 from assignor_core.execution.accounting import bytes_moved, movements_done, remaining, what_was_made
+from assignor_core.execution.caution import LagBound, LatencyBound
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import NO_LOOKS, PastLooks, Progress, progress_of
@@ -25,7 +26,7 @@ from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
 from streaming.control.policies import limits, maintenance_windows
-from streaming.control.pressure import LagPressure
+from streaming.control.pressure import LagPressure, LagTable
 from streaming.control.records import ExecutionRecord
 from streaming.control.throttle import Throttle
 from streaming.errors import ClusterRequestFailed
@@ -68,8 +69,15 @@ class Executor:
         self._cluster = cluster
         self._journal = journal
         self._settings = settings
-        self._lag = LagPressure(settings)
-        self._latency = LatencyPressure(settings)
+        self._lag = LagPressure(
+            LagTable(settings.storage.tables, settings.kafka.cluster_name, settings.pipeline.window_ms),
+            LagBound(settings.control.lag_growth_max, settings.control.lag_min_records),
+            settings.control.lag_groups,
+        )
+        self._latency = LatencyPressure(
+            settings.collect.jmx_endpoints,
+            LatencyBound(settings.control.latency_growth_max, settings.control.latency_min_ms),
+        )
         self._throttle = Throttle(cluster, settings)
         self._abort_looks = 0
         self._looks = NO_LOOKS
@@ -146,7 +154,7 @@ class Executor:
 
         `closed` is why the hour forbids anything new.
         """
-        pressure = self._pressure(look.execution, look.now_ms)
+        pressure = self._pressure(look)
         held_back = closed or (f"held back: {pressure}" if pressure else None)
         worked_ms = look.execution.worked_ms(look.now_ms)
         step = next_step(
@@ -213,10 +221,11 @@ class Executor:
             return None
         return f"no maintenance window is open: waits for {next_opening(hours, now_ms)}"
 
-    def _pressure(self, execution: Execution, now_ms: int) -> str | None:
+    def _pressure(self, look: _Look) -> str | None:
         """Why clients suffer, compared with the start of the execution or its resumption; None if they don't."""
-        lag = self._lag.reason(started_ms=execution.since_ms, now_ms=now_ms)
-        return lag or self._latency.reason(execution.figures.produce_p99_ms_before, now_ms=now_ms)
+        brokers = look.plan.brokers
+        lag = self._lag.reason(brokers, look.live, started_ms=look.execution.since_ms, now_ms=look.now_ms)
+        return lag or self._latency.reason(look.execution.figures.produce_p99_ms_before, now_ms=look.now_ms)
 
     def _write(self, look: _Look, event: Event, detail: str, **figures: Any) -> None:
         """One event with the progress that this look shows."""

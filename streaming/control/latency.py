@@ -6,12 +6,12 @@ endpoint is not given, or does not answer, holds nothing back.
 """
 
 import math
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
 from assignor_core.execution.caution import LatencyBound, brokers_too_slow
-from streaming.settings import Settings
 
 READ_INTERVAL_MS = 5_000
 TIMEOUT_S = 2.0
@@ -23,9 +23,10 @@ SERIES = 'kafka_network_requestmetrics_totaltimems_p99{request="Produce"'
 class LatencyPressure:
     """Looks again at most every few seconds."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._endpoints = settings.collect.jmx_endpoints
-        self._bound = LatencyBound(settings.control.latency_growth_max, settings.control.latency_min_ms)
+    def __init__(self, endpoints: Mapping[int, str], bound: LatencyBound) -> None:
+        """`endpoints`: URL of `/metrics` by broker id."""
+        self._endpoints = endpoints
+        self._bound = bound
         self._read_ms = 0
         self._reason: str | None = None
 

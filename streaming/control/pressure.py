@@ -1,68 +1,151 @@
 """What speaks against more copying right now: consumer groups that fall behind since an execution began.
 
-Reads `group_lag`; which lag is too much the core says. Where nothing is known of a group nothing is held back for it:
-the pipeline may be down, and the cluster's own health is looked at besides.
+Reads `group_lag`: once what was before the execution, then at each look the newest windows alone. Which lag is too much
+the core says. Where nothing is known of a group nothing is held back for it: the pipeline may be down, and the
+cluster's own health is looked at besides.
 """
 
 import re
-from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from assignor_core.execution.caution import LagBound, groups_falling_behind
+from assignor_core.live import LiveCluster
 from streaming import tables
 from streaming.errors import UsageProblem
-from streaming.settings import Settings
+from streaming.views.group_lag import CURRENT_WINDOWS, KEY, POPULATED
 
 READ_INTERVAL_MS = 5_000
 BASELINE_WINDOWS = 3
 """A group's lag at the start is its newest within so many windows before it."""
+_COLUMNS = (*KEY, "lag_records", "committed_offset", "group_state", "window_start", "last_event_time_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class LagTable:
+    """Where lag is read: `group_lag` below `root`, of one cluster, in windows of `window_ms`."""
+
+    root: str
+    kafka_cluster: str
+    window_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupLag:
+    """A group at its newest samples: lag and commits summed over its partitions."""
+
+    lag_records: int
+    committed: int | None
+    populated: bool
 
 
 class LagPressure:
     """Looks again at most every few seconds."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._bound = LagBound(settings.control.lag_growth_max, settings.control.lag_min_records)
+    def __init__(self, table: LagTable, bound: LagBound, groups: str) -> None:
+        """`groups` is the regular expression of those that count; raises UsageProblem."""
+        self._table = table
+        self._reader = tables.TableReader(table.root)
+        self._bound = bound
         try:
-            self._groups = re.compile(settings.control.lag_groups)
+            self._groups = re.compile(groups)
         except re.error as error:
-            raise UsageProblem(f"control.lag_groups: {settings.control.lag_groups!r} is no pattern: {error}") from None
+            raise UsageProblem(f"control.lag_groups: {groups!r} is no pattern: {error}") from None
         self._read_ms = 0
         self._reason: str | None = None
+        self._baseline_of_ms: int | None = None
+        self._baseline: Mapping[str, _GroupLag] = {}
 
-    def reason(self, *, started_ms: int, now_ms: int) -> str | None:
-        """Why to hold back, naming the group that fell furthest behind since `started_ms`; None if nothing does."""
+    def reason(self, brokers: Collection[int], live: LiveCluster, *, started_ms: int, now_ms: int) -> str | None:
+        """Why to hold back, naming the group that fell furthest behind since `started_ms`; None if nothing does.
+
+        Counts groups that read from one of these brokers, have members, and have committed something since.
+        """
         if now_ms - self._read_ms >= READ_INTERVAL_MS:
             self._read_ms = now_ms
-            behind = groups_falling_behind(*self._lags(started_ms), self._bound)
-            self._reason = _told(behind) if behind else None
+            self._reader.look_again()
+            self._reason = self._look(brokers, live, started_ms, now_ms)
         return self._reason
 
-    def _lags(self, started_ms: int) -> tuple[dict[str, int], dict[str, int]]:
-        """Lag in records by group: before `started_ms`, and now."""
-        window_ms = self._settings.pipeline.window_ms
-        where = tables.equal("kafka_cluster", self._settings.kafka.cluster_name) & tables.at_least(
-            "window_start", tables.utc(max(0, started_ms - BASELINE_WINDOWS * window_ms))
+    def _look(self, brokers: Collection[int], live: LiveCluster, started_ms: int, now_ms: int) -> str | None:
+        before = self._lag_before(started_ms)
+        newest = self._newest_after(started_ms, now_ms) if before else None
+        if newest is None:
+            return None
+        now = {name: group for name, group in _by_group(newest).items() if not _has_stopped(before.get(name), group)}
+        behind = groups_falling_behind(_lags(before), _lags(now), self._bound)
+        readers = _readers(newest, [name for name, _, _ in behind], brokers, live)
+        behind = tuple(row for row in behind if row[0] in readers)
+        return _told(behind) if behind else None
+
+    def _lag_before(self, started_ms: int) -> Mapping[str, _GroupLag]:
+        """Groups before `started_ms`: read once, or until there is something to be read."""
+        if self._baseline_of_ms != started_ms or not self._baseline:
+            since_ms = max(0, started_ms - BASELINE_WINDOWS * self._table.window_ms)
+            rows = self._rows(since_ms, tables.at_most("last_event_time_ms", started_ms))
+            self._baseline_of_ms, self._baseline = started_ms, _by_group(rows)
+        return self._baseline
+
+    def _newest_after(self, started_ms: int, now_ms: int) -> pa.Table | None:
+        """Each partition's newest sample of the newest windows, of those after `started_ms`; None without any."""
+        newest = self._reader.newest("group_lag", "window_start")
+        if newest is None:
+            return None
+        # The clock of other clusters in the same tables, or of a sampler, may be ahead.
+        newest_ms = min(int(newest.timestamp() * 1000), now_ms)
+        since_ms = max(0, newest_ms - CURRENT_WINDOWS * self._table.window_ms)
+        return self._rows(since_ms, tables.above("last_event_time_ms", started_ms))
+
+    def _rows(self, since_ms: int, where: tables.Condition) -> pa.Table:
+        """The newest row of each partition whose lag is known, of groups that count, in windows from `since_ms` on."""
+        where = (
+            tables.equal("kafka_cluster", self._table.kafka_cluster)
+            & tables.at_least("window_start", tables.utc(since_ms))
+            & tables.is_known("lag_records")
+            & where
         )
-        columns = ["group_id", "topic", "partition", "lag_records", "window_start", "last_event_time_ms"]
-        newest: tuple[dict[tuple[str, str, int], tables.Row], ...] = ({}, {})
-        for row in tables.read(self._settings.storage.tables, "group_lag", columns=columns, where=where):
-            if row["lag_records"] is None or not self._groups.search(row["group_id"]):
-                continue
-            side = newest[0] if row["last_event_time_ms"] <= started_ms else newest[1]
-            key = (row["group_id"], row["topic"], row["partition"])
-            if key not in side or side[key]["window_start"] < row["window_start"]:
-                side[key] = row
-        return _by_group(newest[0]), _by_group(newest[1])
+        rows = self._reader.arrow("group_lag", columns=_COLUMNS, where=where)
+        counting = [name for name in pc.unique(rows["group_id"]).to_pylist() if self._groups.search(name)]
+        rows = rows.filter(pc.is_in(rows["group_id"], pa.array(counting, pa.string()))).sort_by("window_start")
+        figures = [(name, "last") for name in ("lag_records", "committed_offset", "group_state")]
+        newest = rows.group_by(list(KEY), use_threads=False).aggregate(figures)  # the last needs an order: one thread
+        return newest.rename_columns([name.removesuffix("_last") for name in newest.column_names])
+
+
+def _by_group(newest: pa.Table) -> dict[str, _GroupLag]:
+    """Groups from the newest row of each of their partitions; a state that isn't known counts as one with members."""
+    populated = pc.or_kleene(pc.is_null(newest["group_state"]), pc.is_in(newest["group_state"], pa.array(POPULATED)))
+    totals = (
+        newest.append_column("populated", populated)
+        .group_by("group_id")
+        .aggregate([("lag_records", "sum"), ("committed_offset", "sum"), ("populated", "any")])
+    )
+    return {
+        row["group_id"]: _GroupLag(row["lag_records_sum"], row["committed_offset_sum"], row["populated_any"])
+        for row in totals.sort_by("group_id").to_pylist()
+    }
+
+
+def _has_stopped(before: _GroupLag | None, now: _GroupLag) -> bool:
+    """Nobody is there to read, or nothing was committed since: such a lag grows whether anything is copied or not."""
+    idle = before is not None and now.committed is not None and now.committed == before.committed
+    return idle or not now.populated
+
+
+def _readers(newest: pa.Table, groups: list[str], brokers: Collection[int], live: LiveCluster) -> set[str]:
+    """Those of `groups` that read a partition which one of these brokers leads."""
+    rows = newest.filter(pc.is_in(newest["group_id"], pa.array(groups, pa.string()))).select(list(KEY))
+    partitions = ((row["group_id"], live.partitions.get((row["topic"], row["partition"]))) for row in rows.to_pylist())
+    return {group for group, partition in partitions if partition is not None and partition.leader in brokers}
+
+
+def _lags(groups: Mapping[str, _GroupLag]) -> dict[str, int]:
+    return {name: group.lag_records for name, group in groups.items()}
 
 
 def _told(behind: tuple[tuple[str, int, int], ...]) -> str:
     group, before, now = behind[0]
     return f"{len(behind)} consumer groups fall behind, first {group}: {now:,} records, {before:,} at the start"
-
-
-def _by_group(rows: dict[tuple[str, str, int], tables.Row]) -> dict[str, int]:
-    totals: dict[str, int] = defaultdict(int)
-    for (group, _, _), row in sorted(rows.items()):
-        totals[group] += row["lag_records"]
-    return dict(totals)

@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from assignor_core.execution.caution import LatencyBound
 from streaming.collect.jmx import PREFIX, read_counters
 from streaming.config import load_effective
 from streaming.control.latency import LatencyPressure
@@ -52,9 +53,7 @@ def test_a_url_that_the_http_client_refuses_is_no_endpoint() -> None:
 
 
 def test_latencies_are_read_past_a_url_that_the_http_client_refuses() -> None:
-    settings = Settings()
-    collect = settings.collect.model_copy(update={"jmx_endpoints": {1: OTHERWISE_WRONG}})
-    assert LatencyPressure(settings.model_copy(update={"collect": collect})).highest_ms() is None
+    assert LatencyPressure({1: OTHERWISE_WRONG}, LatencyBound(2.0, 100.0)).highest_ms() is None
 
 
 @pytest.mark.parametrize(

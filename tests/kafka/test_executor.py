@@ -13,6 +13,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from assignor_core.deciding.trigger import TriggerState
+from assignor_core.execution.caution import LatencyBound
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
@@ -393,7 +394,8 @@ def test_movements_wait_while_a_broker_answers_producers_slowly(settings: Settin
 
 def test_the_brokers_tell_how_fast_they_answer_producers(settings: Settings, admin: KafkaAdminClient) -> None:
     make_topic(admin, settings, {0: [1]})
-    assert eventually(lambda: (LatencyPressure(settings).highest_ms() or 0.0) > 0.0, timeout_s=60.0)
+    pressure = LatencyPressure(settings.collect.jmx_endpoints, LatencyBound(2.0, 100.0))
+    assert eventually(lambda: (pressure.highest_ms() or 0.0) > 0.0, timeout_s=60.0)
 
 
 @contextmanager

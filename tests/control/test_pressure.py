@@ -1,0 +1,145 @@
+"""Which lag holds movements back: real tables as the pipeline writes them, without Spark; time is what a test says."""
+
+from pathlib import Path
+
+import pytest
+
+from assignor_core.execution.caution import LagBound
+from assignor_core.live import LiveCluster, LivePartition
+from streaming import tables
+from streaming.control.pressure import READ_INTERVAL_MS, LagPressure, LagTable
+
+WINDOW_MS = 60_000
+STARTED_MS = 1_700_000_040_000
+"""The start of a window."""
+LIVE = LiveCluster(
+    "c",
+    {1: None, 2: None, 3: None},
+    {("t", 0): LivePartition((1,), 1, (1,)), ("t", 1): LivePartition((3,), 3, (3,))},
+)
+PLAN_BROKERS = frozenset({1, 2})
+
+
+class Groups:
+    """Writes windows of `group_lag` and asks for pressure."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = str(root / "tables")
+        self._version = 0
+        self.pressure = LagPressure(LagTable(self._root, "main", WINDOW_MS), LagBound(2.0, 1_000), "^(?!ignored)")
+
+    def write(
+        self,
+        lag: int | None,
+        window: int,
+        *,
+        group: str = "readers",
+        partition: int = 0,
+        committed: int | None = None,
+        state: str | None = "Stable",
+    ) -> None:
+        """The window that begins so many windows after the start of the execution."""
+        start_ms = STARTED_MS + window * WINDOW_MS
+        row = {
+            "kafka_cluster": "main", "window_start": tables.utc(start_ms),
+            "window_end": tables.utc(start_ms + WINDOW_MS), "group_id": group, "topic": "t", "partition": partition,
+            "lag_records": lag, "committed_offset": committed, "group_state": state, "sample_count": 1,
+            "first_event_time_ms": start_ms + 1, "last_event_time_ms": start_ms + WINDOW_MS - 1, "is_final": True,
+            "updated_at": tables.utc(start_ms), "batch_id": 0, "query_id": "q",
+        }  # fmt: skip
+        self._version += 1
+        tables.append(self._root, "group_lag", [row], transaction_id="lag", transaction_version=self._version)
+
+    def reason(self, window: int, *, live: LiveCluster = LIVE) -> str | None:
+        """Asked at the end of that window."""
+        now_ms = STARTED_MS + (window + 1) * WINDOW_MS
+        return self.pressure.reason(PLAN_BROKERS, live, started_ms=STARTED_MS, now_ms=now_ms)
+
+
+@pytest.fixture
+def groups(tmp_path: Path) -> Groups:
+    return Groups(tmp_path)
+
+
+def test_without_tables_nothing_is_held_back(groups: Groups) -> None:
+    assert groups.reason(0) is None
+
+
+def test_a_group_that_falls_behind_holds_back_until_it_has_caught_up(groups: Groups) -> None:
+    groups.write(10, -1, committed=100)
+    groups.write(5_000, 0, committed=200)
+    assert groups.reason(0) == "1 consumer groups fall behind, first readers: 5,000 records, 10 at the start"
+    groups.write(20, 1, committed=9_000)
+    assert groups.reason(1) is None
+
+
+def test_what_is_unknown_of_a_group_does_not_excuse_it(groups: Groups) -> None:
+    groups.write(10, -1, committed=None, state=None)
+    groups.write(5_000, 0, committed=None, state=None)
+    assert groups.reason(0) is not None
+
+
+def test_groups_that_are_not_selected_or_new_hold_nothing_back(groups: Groups) -> None:
+    groups.write(10, -1, group="ignored", committed=1)
+    groups.write(10, -1, group="other", committed=1)
+    groups.write(5_000, 0, group="ignored", committed=2)
+    groups.write(5_000, 0, group="new", committed=2)
+    assert groups.reason(0) is None
+
+
+def test_a_group_that_reads_from_no_broker_of_the_plan_holds_nothing_back(groups: Groups) -> None:
+    groups.write(10, -1, partition=1, committed=100)
+    groups.write(5_000, 0, partition=1, committed=200)
+    assert groups.reason(0) is None
+    groups.write(0, 1, partition=0, committed=300)
+    groups.write(5_000, 1, partition=1, committed=300)
+    assert groups.reason(1) is not None
+
+
+@pytest.mark.parametrize("state", ["Empty", "Dead"])
+def test_a_group_without_members_holds_nothing_back(groups: Groups, state: str) -> None:
+    groups.write(10, -1, committed=100)
+    groups.write(5_000, 0, committed=200, state=state)
+    assert groups.reason(0) is None
+
+
+def test_a_group_that_has_committed_nothing_since_the_start_holds_nothing_back(groups: Groups) -> None:
+    groups.write(10, -1, committed=100)
+    groups.write(5_000, 0, committed=100)
+    assert groups.reason(0) is None
+    groups.write(6_000, 1, committed=101)
+    assert groups.reason(1) is not None
+
+
+def test_only_the_newest_windows_count_of_the_time_since_the_start(groups: Groups) -> None:
+    for partition in (0, 1):
+        groups.write(10, -1, partition=partition, committed=100)
+        groups.write(5_000, 0, partition=partition, committed=200)
+    assert "10,000 records, 20" in (groups.reason(0) or "")
+    groups.write(10, 9, partition=0, committed=9_000)  # partition 1 is no longer read
+    assert groups.reason(9) is None
+
+
+def test_the_lag_at_the_start_is_read_once(groups: Groups) -> None:
+    groups.write(10, -1, committed=100)
+    groups.write(5_000, 0, committed=200)
+    assert groups.reason(0) is not None
+    groups.write(4_000, -1, partition=1, committed=100)
+    assert "5,000 records, 10 at the start" in (groups.reason(1) or "")
+
+
+def test_another_execution_has_a_start_of_its_own(groups: Groups) -> None:
+    groups.write(10, -1, committed=100)
+    groups.write(5_000, 0, committed=200)
+    groups.write(5_500, 1, committed=300)
+    assert groups.reason(1) is not None
+    started_ms = STARTED_MS + WINDOW_MS
+    now_ms = started_ms + WINDOW_MS + READ_INTERVAL_MS
+    assert groups.pressure.reason(PLAN_BROKERS, LIVE, started_ms=started_ms, now_ms=now_ms) is None
+
+
+def test_windows_from_the_future_of_others_do_not_hide_ours(groups: Groups) -> None:
+    groups.write(10, -1, committed=100)
+    groups.write(5_000, 0, committed=200)
+    groups.write(5_000, 500, group="ignored", committed=200)
+    assert groups.reason(0) is not None
