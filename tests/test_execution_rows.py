@@ -13,10 +13,10 @@ from streaming.commands.status import read_status
 from streaming.contract import TABLES
 from streaming.demo.story import read_story
 from streaming.errors import TableUnavailable
-from streaming.serve.control_rows import ControlReader
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views import executions as view
+from streaming.views.control import ControlReader
 from streaming.views.executions import (
     COLUMNS,
     SEARCH_MS,

@@ -13,7 +13,7 @@ import httpx
 import structlog
 
 from streaming.errors import TableUnavailable
-from streaming.tables import TableReader, above, equal, is_known, one_of
+from streaming.tables import TableReader, above, equal, is_known, of_cluster, one_of
 
 log = structlog.get_logger()
 
@@ -57,7 +57,7 @@ def _mean_rates(reader: TableReader, kafka_cluster: str, topics: Sequence[str]) 
     if newest is None or not topics:
         return {}
     where = (
-        equal("kafka_cluster", kafka_cluster)
+        of_cluster(kafka_cluster)
         & above("window_start", newest - LOOK_BACK)
         & equal("role", "leader")
         & is_known(MEASURE)

@@ -59,9 +59,9 @@ def read_lag(
 ) -> dict[str, Any]:
     """What is shown, as plain data: all groups, or the partitions of one; raises UsageProblem for one not there."""
     from streaming.commands.lag_causes import advice_of, causes_of
-    from streaming.serve.groups import read_picture
-    from streaming.serve.snapshot import to_json
     from streaming.tables import TableReader
+    from streaming.views.as_json import to_json
+    from streaming.views.groups import read_picture
 
     reader = TableReader(settings.storage.tables)
     picture = read_picture(reader, settings)
@@ -85,7 +85,7 @@ def read_lag(
         }
     if picture is None:
         return {**head, "groups": [], "groups_seen": 0}
-    from streaming.serve.groups import verdicts_by_group
+    from streaming.views.groups import verdicts_by_group
 
     groups = _burrow_groups(picture) if burrow else to_json(verdicts_by_group(picture))
     return {**head, "groups": [row for row in groups if matches.search(row["group"])], "groups_seen": len(groups)}

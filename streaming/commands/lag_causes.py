@@ -1,17 +1,16 @@
 """What surrounds one lagging group, read from the tables, and what its lag is put down to. For `rebalancer lag`."""
 
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import Any
 
 from assignor_core.lag import LagStatus
 from assignor_core.lag.diagnosis import Cause, Finding, GroupReading, Reading, diagnose
 from assignor_core.lag.members import MembersAdvice, advise_members
 from assignor_core.resources import Resource
-from streaming import tables
-from streaming.serve.load import LoadPart, read_load
 from streaming.settings import Settings
-from streaming.tables import TableReader, at_least, equal
+from streaming.tables import TableReader
+from streaming.views.broker_load import read_leaders, read_load
+from streaming.views.memberships import read_rebalances
 
 REBALANCES_OVER_MS = 3_600_000
 
@@ -22,11 +21,12 @@ def causes_of(
     """Causes of the lag of a group with these partitions of a `LagPicture`; none where it doesn't lag."""
     load = read_load(reader, settings)
     skew = load.skew.get(Resource.BYTES_IN)
+    rebalances = read_rebalances(reader, settings.kafka.cluster_name, group_id, since_ms=newest_ms - REBALANCES_OVER_MS)
     reading = GroupReading(
         group=group_id,
-        partitions=_readings(rows, _leaders(reader, settings, load)),
+        partitions=_readings(rows, read_leaders(reader, settings, load)),
         broker_load_ratio={broker: 1.0 + lean for broker, lean in skew.deviation.items()} if skew else {},
-        rebalances_per_hour=_rebalances(reader, settings, group_id, newest_ms) * 3_600_000 / REBALANCES_OVER_MS,
+        rebalances_per_hour=rebalances * 3_600_000 / REBALANCES_OVER_MS,
     )
     return diagnose(reading)
 
@@ -66,26 +66,3 @@ def _readings(rows: list[dict[str, Any]], leaders: dict[tuple[str, int], int]) -
         )
         for row in rows
     )
-
-
-def _leaders(reader: TableReader, settings: Settings, load: LoadPart) -> dict[tuple[str, int], int]:
-    """Leaders in the newest closed window."""
-    if load.window_start_ms is None:
-        return {}
-    where = (
-        equal("kafka_cluster", settings.kafka.cluster_name)
-        & equal("window_start", tables.utc(load.window_start_ms))
-        & equal("role", "leader")
-    )
-    rows = reader.rows("partition_load", columns=("broker", "topic", "partition"), where=where)
-    return {(row["topic"], row["partition"]): row["broker"] for row in rows}
-
-
-def _rebalances(reader: TableReader, settings: Settings, group_id: str, newest_ms: int) -> int:
-    """Rebalances of the group in the hour before `newest_ms`, as far as they were seen."""
-    where = (
-        equal("kafka_cluster", settings.kafka.cluster_name)
-        & equal("group_id", group_id)
-        & at_least("window_start", tables.utc(newest_ms) - timedelta(milliseconds=REBALANCES_OVER_MS))
-    )
-    return sum(row["rebalances"] for row in reader.rows("group_event", columns=("rebalances",), where=where))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from assignor_core.live import LiveCluster
     from assignor_core.planner import PlannerPolicy
     from assignor_core.proposed_plan import ProposedPlan
-    from streaming.control.intents import Intent
+    from streaming.views.intents import Intent
 
 apply_option = click.option("--apply", "carry_out", is_flag=True, help="Carry the plan out, after asking.")
 yes_option = click.option("--yes", is_flag=True, help="Don't ask.")
@@ -40,8 +40,8 @@ def drain(context: click.Context, /, broker: int, **options: Any) -> int:
 
     Of a broker that is gone, the replicas that it held are made anew elsewhere, where there is a copy of them.
     """
-    from streaming.control.intents import Intent
     from streaming.control.policies import relief_policy
+    from streaming.views.intents import Intent
 
     return _run(context, broker, Intent.DRAIN, relief_policy(frozenset({broker}), drain=True), **options)
 
@@ -55,7 +55,7 @@ def drain(context: click.Context, /, broker: int, **options: Any) -> int:
 @click.pass_context
 def add(context: click.Context, /, broker: int, **options: Any) -> int:
     """Give BROKER its share: a plan that moves replicas to it and nowhere else. Ends a drain, too."""
-    from streaming.control.intents import Intent
+    from streaming.views.intents import Intent
 
     return _run(context, broker, Intent.USE, None, **options)
 
@@ -100,9 +100,9 @@ def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> "P
     """The plan, kept in the tables; raises UsageProblem for a broker that is not there."""
     from streaming.cluster.admin import Cluster
     from streaming.cluster.clients import admin_client
-    from streaming.control.intents import drained_brokers
     from streaming.control.planning import propose_and_keep
     from streaming.control.policies import planner_policy
+    from streaming.views.intents import drained_brokers
 
     def policy_for(live: "LiveCluster") -> "PlannerPolicy":
         _check_known(broker, live, alive=policy is None)

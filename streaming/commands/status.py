@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from assignor_core.execution.life_cycle import Execution
+    from streaming.views.broker_load import LoadPart
 
 WATCH_INTERVAL_S = 2.0
 BAR_WIDTH = 30
+DECISION_SHOWN = ("decided_at", "verdict", "reason", "detail", "plan_id")
 
 
 @click.command()
@@ -63,39 +65,44 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
     """Everything that is shown, as plain data; parts that don't exist yet are None or empty."""
     from assignor_core.execution.life_cycle import in_focus
     from assignor_core.resources import Resource
-    from assignor_core.skew import skew_of
-    from streaming.commands.status_plan import waiting_plan
-    from streaming.control.journal import Journal
-    from streaming.control.windows import closed_windows
+    from streaming.commands.status_plan import shown_plan
+    from streaming.tables import TableReader
+    from streaming.views.broker_load import read_load
+    from streaming.views.decisions import newest_decision
     from streaming.views.executions import read_executions
+    from streaming.views.plans import waiting_plan
 
-    journal = Journal(settings)
-    windows = closed_windows(settings, now_ms=now_ms)
-    decision = journal.last_decision()
-    executions = read_executions(settings.storage.tables, settings.kafka.cluster_name, now_ms=now_ms)
+    root, cluster = settings.storage.tables, settings.kafka.cluster_name
+    reader = TableReader(root)
+    load = read_load(reader, settings)
+    executions = read_executions(root, cluster, now_ms=now_ms)
     execution = in_focus(executions)
-    newest = windows[-1] if windows else None
-    loads = newest.values(Resource.BYTES_IN) if newest else {}
+    plan = waiting_plan(reader, cluster, executions, now_ms=now_ms)
+    skew = load.skew.get(Resource.BYTES_IN)
     return {
-        "kafka_cluster": settings.kafka.cluster_name,
+        "kafka_cluster": cluster,
         "mode": settings.control.mode,
-        "window_end_ms": newest.end_ms if newest else None,
-        "window_age_s": (now_ms - newest.end_ms) / 1000 if newest else None,
-        "brokers": {
-            str(broker): {
-                "bytes_in_per_sec": newest.values(Resource.BYTES_IN).get(broker),
-                "bytes_out_per_sec": newest.values(Resource.BYTES_OUT).get(broker),
-                "disk_bytes": newest.values(Resource.DISK).get(broker),
-            }
-            for broker in sorted(newest.brokers)
-        } if newest else {},
-        "bytes_in_max_over_mean": skew_of(loads).max_over_mean if loads else None,
+        "window_end_ms": load.window_end_ms,
+        "window_age_s": None if load.window_end_ms is None else (now_ms - load.window_end_ms) / 1000,
+        "brokers": {str(row.broker): _load_of(load, row.broker) for row in load.brokers},
+        "bytes_in_max_over_mean": skew.max_over_mean if skew else None,
         "threshold_enter": settings.trigger.enter_ratio,
-        "decision": _chosen(decision, "decided_at", "verdict", "reason", "detail", "plan_id"),
-        "plan": waiting_plan(settings, executions, now_ms=now_ms),
+        "decision": newest_decision(reader, cluster, columns=DECISION_SHOWN),
+        "plan": plan and shown_plan(plan, now_ms=now_ms),
         "execution": execution and _event_shown(execution),
         "execution_max_over_mean": execution and _ratios(execution),
-    }  # fmt: skip
+    }
+
+
+def _load_of(load: "LoadPart", broker: int) -> dict[str, float | None]:
+    """What clients and replication add up to; None where it is unknown in the newest closed window."""
+    from assignor_core.resources import Resource
+
+    return {
+        "bytes_in_per_sec": load.loads[Resource.BYTES_IN].get(broker),
+        "bytes_out_per_sec": load.loads[Resource.BYTES_OUT].get(broker),
+        "disk_bytes": load.loads[Resource.DISK].get(broker),
+    }
 
 
 def _event_shown(execution: "Execution") -> dict[str, Any]:
@@ -129,7 +136,7 @@ def _drawn(found: dict[str, Any]) -> "RenderableType":
     from streaming.commands.status_plan import told_plan
 
     table = Table("broker", "bytes in/s", "bytes out/s", "disk", "", box=None, pad_edge=False)
-    rates = [row["bytes_in_per_sec"] or 0.0 for row in found["brokers"].values()]
+    rates = [row["bytes_in_per_sec"] for row in found["brokers"].values() if row["bytes_in_per_sec"] is not None]
     highest = max(rates, default=0.0) or 1.0
     mean = sum(rates) / len(rates) if rates else 0.0
     for broker, row in found["brokers"].items():
@@ -164,7 +171,3 @@ def _drawn(found: dict[str, Any]) -> "RenderableType":
 
 def _number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:,.0f}"
-
-
-def _chosen(row: Any, *names: str) -> dict[str, Any] | None:
-    return {name: row[name] for name in names} if row else None

@@ -16,11 +16,11 @@ from assignor_core.deciding.windows import skew_figures
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.cluster.ports import ClusterReader
 from streaming.control.evidence import TableEvidence
-from streaming.control.intents import drained_brokers
 from streaming.control.journal import Journal, decision_id
 from streaming.control.policies import decision_policy
 from streaming.control.windows import closed_windows
 from streaming.settings import Settings
+from streaming.views.intents import drained_brokers
 
 log = structlog.get_logger()
 

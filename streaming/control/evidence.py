@@ -99,7 +99,7 @@ class TableEvidence:
     def _within(self, windows: tuple[ClosedWindow, ...]) -> tables.Condition:
         first, last = tables.utc(windows[0].start_ms), tables.utc(windows[-1].start_ms)
         return (
-            tables.equal("kafka_cluster", self.settings.kafka.cluster_name)
+            tables.of_cluster(self.settings.kafka.cluster_name)
             & tables.at_least("window_start", first)
             & tables.at_most("window_start", last)
         )

@@ -1,29 +1,14 @@
-"""What people want of brokers, kept in `broker_intent`: which are being drained, until somebody says otherwise.
+"""Writes down what people want of brokers, in `broker_intent`: which are being drained, until a person wants otherwise.
 
 A drained broker is alive and empty: without this note the trigger would see skew and the planner would fill it again.
 """
 
-from enum import StrEnum
-
 from streaming import tables
 from streaming.control.journal import owner
 from streaming.settings import Settings
+from streaming.views.intents import Intent
 
 TABLE = "broker_intent"
-
-
-class Intent(StrEnum):
-    """What a broker is for."""
-
-    DRAIN = "drain"
-    USE = "use"
-
-
-def drained_brokers(settings: Settings) -> frozenset[int]:
-    """Brokers that must end empty and get nothing."""
-    rows = tables.read(settings.storage.tables, TABLE, where=tables.equal("kafka_cluster", settings.kafka.cluster_name))
-    newest = {row["broker"]: row["intent"] for row in sorted(rows, key=lambda row: row["event_time"])}
-    return frozenset(broker for broker, intent in newest.items() if intent == Intent.DRAIN)
 
 
 def say(settings: Settings, broker: int, intent: Intent, *, now_ms: int) -> None:

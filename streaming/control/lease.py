@@ -121,7 +121,7 @@ class Lease:
                 log.warning("lease_not_renewed", error=repr(error))
 
     def _row(self) -> tables.Row | None:
-        where = tables.equal("kafka_cluster", self.kafka_cluster)
+        where = tables.of_cluster(self.kafka_cluster)
         row = tables.newest(tables.read(self.root, TABLE, where=where), "sequence")
         if row is None and self._seen:
             raise self._gone()

@@ -19,11 +19,11 @@ from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
 from streaming.cluster.ports import ClusterReader
 from streaming.contract.rates import BYTES_IN, BYTES_OUT
-from streaming.control.intents import drained_brokers
 from streaming.control.journal import Journal
 from streaming.control.policies import capacities_of, planner_policy
 from streaming.control.windows import closed_windows
 from streaming.settings import Settings
+from streaming.views.intents import drained_brokers
 
 
 def propose_for(
@@ -87,7 +87,7 @@ def leader_rates(windows: tuple[ClosedWindow, ...], settings: Settings) -> Rates
     """Mean bytes/s in and out of each partition over `windows`, from the rows of its leaders."""
     first, last = tables.utc(windows[0].start_ms), tables.utc(windows[-1].start_ms)
     where = (
-        tables.equal("kafka_cluster", settings.kafka.cluster_name)
+        tables.of_cluster(settings.kafka.cluster_name)
         & tables.at_least("window_start", first)
         & tables.at_most("window_start", last)
         & tables.equal("role", "leader")

@@ -102,7 +102,7 @@ class LagPressure:
     def _rows(self, since_ms: int, where: tables.Condition) -> pa.Table:
         """The newest row of each partition whose lag is known, of groups that count, in windows from `since_ms` on."""
         where = (
-            tables.equal("kafka_cluster", self._table.kafka_cluster)
+            tables.of_cluster(self._table.kafka_cluster)
             & tables.at_least("window_start", tables.utc(since_ms))
             & tables.is_known("lag_records")
             & where

@@ -16,7 +16,6 @@ from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import TRIED_AGAIN, Carrier
 from streaming.control.deciding import Decider
 from streaming.control.executor import Executor
-from streaming.control.intents import drained_brokers
 from streaming.control.journal import Journal
 from streaming.control.lease import Lease
 from streaming.control.measuring import measured_skew
@@ -26,6 +25,7 @@ from streaming.control.windows import closed_windows
 from streaming.errors import LeaseLost
 from streaming.runtime import clocks
 from streaming.settings import Settings
+from streaming.views.intents import drained_brokers
 
 log = structlog.get_logger()
 

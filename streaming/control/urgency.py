@@ -20,7 +20,7 @@ def groups_behind(
     if not leaders:
         return {}
     where = (
-        tables.equal("kafka_cluster", settings.kafka.cluster_name)
+        tables.of_cluster(settings.kafka.cluster_name)
         & tables.at_least("window_start", since(tables.utc(now_ms), settings))
         & tables.one_of("topic", sorted({topic for topic, _ in leaders}))
     )

@@ -22,9 +22,7 @@ def closed_windows(settings: Settings, *, now_ms: int) -> tuple[ClosedWindow, ..
 
 def recorded_windows(settings: Settings, *, since_ms: int) -> tuple[ClosedWindow, ...]:
     """All closed windows that began at `since_ms` or later, oldest first."""
-    where = tables.equal("kafka_cluster", settings.kafka.cluster_name) & tables.at_least(
-        "window_start", tables.utc(since_ms)
-    )
+    where = tables.of_cluster(settings.kafka.cluster_name) & tables.at_least("window_start", tables.utc(since_ms))
     rows = tables.read(settings.storage.tables, "broker_load", columns=COLUMNS, where=where)
     return tuple(
         ClosedWindow(

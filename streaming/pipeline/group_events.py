@@ -89,7 +89,7 @@ class GroupEventKeeper:
 
     def _rows(self, start: datetime) -> list[dict[str, Any]]:
         """One window, rows of one group one after another."""
-        where = tables.equal("kafka_cluster", self._cluster) & tables.equal("window_start", start)
+        where = tables.of_cluster(self._cluster) & tables.equal("window_start", start)
         rows = tables.read(self._root, GROUP_LAG.name, columns=_COLUMNS, where=where)
         return sorted(rows, key=lambda row: str(row["group_id"]))
 
@@ -124,9 +124,7 @@ class GroupEventKeeper:
         """After a start: events of windows later than the newest that has any."""
         if not events:
             return events
-        where = tables.equal("kafka_cluster", self._cluster) & tables.at_least(
-            "window_start", events[0]["window_start"]
-        )
+        where = tables.of_cluster(self._cluster) & tables.at_least("window_start", events[0]["window_start"])
         kept = tables.read(self._root, GROUP_EVENT.name, columns=["window_start"], where=where)
         newest = max((row["window_start"] for row in kept), default=None)
         return [event for event in events if newest is None or event["window_start"] > newest]

@@ -12,8 +12,8 @@ from assignor_core.resources import Resource
 from streaming.contract.rates import RATES
 from streaming.serve.families import RESOURCE_LABELS, broker_rate_name
 from streaming.serve.snapshot import PARTS, Snapshot
-from streaming.serve.streams import StreamQuery
 from streaming.settings import Settings
+from streaming.views.streams import StreamQuery
 
 ACTIVE_MIN_MS = 60_000
 ACTIVE_INTERVALS = 3

@@ -6,19 +6,19 @@ broken table never hides a healthy one. Imports neither a web framework nor the 
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from streaming.errors import TableUnavailable
-from streaming.serve.control_rows import ControlPart, ControlReader
-from streaming.serve.groups import GroupPart, read_groups
-from streaming.serve.load import LoadPart, read_load
-from streaming.serve.memberships import GroupMembership, MembershipReader
-from streaming.serve.streams import StreamPart, StreamReader, read_table_states
 from streaming.settings import Settings
 from streaming.tables import TableReader, TableState
+from streaming.views.broker_load import LoadPart, read_load
+from streaming.views.control import ControlPart, ControlReader
+from streaming.views.groups import GroupPart, read_groups
+from streaming.views.memberships import GroupMembership, MembershipReader
+from streaming.views.streams import StreamPart, StreamReader, read_table_states
 
 log = structlog.get_logger()
 
@@ -144,23 +144,3 @@ class _Part:
         if not self.tables or versions != self.versions:
             self.value = self.read()
             self.versions = versions
-
-
-def to_json(value: Any) -> Any:
-    """A snapshot or a part of it as JSON's types; a tuple key becomes its parts with a slash between."""
-    if is_dataclass(value) and not isinstance(value, type):
-        shown: dict[str, Any] = {}
-        for entry in fields(value):
-            if entry.metadata.get("status", True):
-                json_value = to_json(getattr(value, entry.name))
-                shown |= json_value if entry.metadata.get("among") else {entry.name: json_value}
-        return shown
-    if isinstance(value, Mapping):
-        return {_key(key): to_json(entry) for key, entry in value.items()}
-    if isinstance(value, tuple | list):
-        return [to_json(entry) for entry in value]
-    return value
-
-
-def _key(key: Any) -> str:
-    return "/".join(str(part) for part in key) if isinstance(key, tuple) else str(key)

@@ -18,8 +18,9 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from streaming.serve.metrics import Exposition
-from streaming.serve.snapshot import Snapshot, to_json
+from streaming.serve.snapshot import Snapshot
 from streaming.settings import Settings
+from streaming.views.as_json import to_json
 
 FRESH_INTERVALS = 10
 FRESH_MIN_MS = 30_000

@@ -12,7 +12,7 @@ from typing import Any
 from assignor_core.group.events import identity
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
-from streaming.tables import TableReader, at_least, equal
+from streaming.tables import TableReader, at_least, equal, of_cluster
 
 WINDOWS_BACK = 5
 """A group that has no sample in the newest windows is gone."""
@@ -63,7 +63,7 @@ def _newest_window(settings: Settings, group: str) -> list[Row]:
     if newest is None:
         raise UsageProblem(f"--group {group}: no window of group_lag in the tables yet")
     since = newest - timedelta(milliseconds=WINDOWS_BACK * settings.pipeline.window_ms)
-    lately = equal("kafka_cluster", settings.kafka.cluster_name) & at_least("window_start", since)
+    lately = of_cluster(settings.kafka.cluster_name) & at_least("window_start", since)
     rows = reader.rows("group_lag", columns=_COLUMNS, where=lately & equal("group_id", group))
     if not rows:
         known = sorted({row["group_id"] for row in reader.rows("group_lag", columns=("group_id",), where=lately)})

@@ -14,6 +14,7 @@ from streaming.tables.conditions import (
     at_most,
     equal,
     is_known,
+    of_cluster,
     one_of,
     starts_with,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "is_known",
     "join_small_files",
     "newest",
+    "of_cluster",
     "one_of",
     "open_table",
     "read",

@@ -43,6 +43,11 @@ def equal(column: str, value: Value) -> Condition:
     return _compared(column, "=", eq, value)
 
 
+def of_cluster(kafka_cluster: str) -> Condition:
+    """Rows of one Kafka cluster: tables of several may lie in one folder."""
+    return equal("kafka_cluster", kafka_cluster)
+
+
 def at_least(column: str, value: Value) -> Condition:
     """Rows with this value or a greater one."""
     return _compared(column, ">=", ge, value)

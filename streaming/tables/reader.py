@@ -18,7 +18,7 @@ from pyarrow import compute as pc
 from streaming.contract import TABLES
 from streaming.errors import TableUnavailable
 from streaming.tables.arrow import arrow_schema
-from streaming.tables.conditions import ALL_ROWS, Condition, at_least, equal
+from streaming.tables.conditions import ALL_ROWS, Condition, at_least, equal, is_known
 from streaming.tables.memory import MemoryReader, memory_store
 from streaming.tables.opening import file_statistics, first_line, open_table, table_uri
 from streaming.tables.places import local_folder
@@ -92,38 +92,39 @@ class TableReader:
             self._states[name] = known
         return known
 
-    def newest(self, name: str, column: str) -> datetime | None:
-        """Greatest value of a time column by the files' statistics alone, so however old it is, finding it is cheap."""
+    def newest(self, name: str, column: str, *, where: Condition = ALL_ROWS) -> datetime | None:
+        """Greatest value of a time column among rows that fulfil `where`; None where there are none.
+
+        Of all rows the files' statistics alone say it. Otherwise the newest files are asked first, for what the
+        condition and the column need: so however old it is, finding it is cheap.
+        """
         if self._memory:
-            return self._memory.newest(name, column)
+            return self._memory.newest(name, column, where)
         delta = self._newest(name)
         if delta is None:
             return None
         with self._as_unavailable(name):
-            greatest: datetime | None = pc.max(file_statistics(delta, column)["greatest"]).as_py()
-        return greatest
+            files = file_statistics(delta, column)
+        if where == ALL_ROWS:
+            greatest: datetime | None = pc.max(files["greatest"]).as_py()
+            return greatest
+        starts = sorted(files["least"].drop_null().to_pylist(), reverse=True)
+        steps = [at_least(column, starts[count - 1]) for count in STEPS_BACK_FILES if count < len(starts)]
+        for lately in (*steps, ALL_ROWS):
+            greatest = pc.max(self.arrow(name, columns=(column,), where=where & lately)[column]).as_py()
+            if greatest is not None:
+                return greatest
+        return None
 
     def newest_row(
         self, name: str, by: str, *, columns: Sequence[str] | None = None, where: Condition = ALL_ROWS
     ) -> dict[str, Any] | None:
         """The row with the greatest `by`, a time column, of those that fulfil `where`; None where there is none.
 
-        The newest files are asked first, for their times alone; `columns`, which may be large, are read of one row.
+        `columns`, which may be large, are read of that row alone.
         """
-        if self._memory:
-            time = self._memory.newest(name, by, where)
-            return None if time is None else self.rows(name, columns=columns, where=where & equal(by, time))[0]
-        delta = self._newest(name)
-        if delta is None:
-            return None
-        with self._as_unavailable(name):
-            starts = sorted(file_statistics(delta, by)["least"].drop_null().to_pylist(), reverse=True)
-        for files in (*STEPS_BACK_FILES, len(starts)):
-            lately = where & at_least(by, starts[files - 1]) if files < len(starts) else where
-            newest = pc.max(self.arrow(name, columns=(by,), where=lately)[by]).as_py()
-            if newest is not None:
-                return self.rows(name, columns=columns, where=where & equal(by, newest))[0]
-        return None
+        time = self.newest(name, by, where=where & is_known(by))
+        return None if time is None else self.rows(name, columns=columns, where=where & equal(by, time))[0]
 
     def arrow(self, name: str, *, columns: Sequence[str] | None = None, where: Condition = ALL_ROWS) -> pa.Table:
         """Rows that fulfil `where`, in any order; no rows where there is no table. `columns` None: all that it has.

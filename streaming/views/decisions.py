@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from streaming.contract import DECISION
-from streaming.tables import Row, TableReader, equal
+from streaming.tables import Row, TableReader, of_cluster
 
 
 def newest_decision(reader: TableReader, kafka_cluster: str, *, columns: Sequence[str] | None = None) -> Row | None:
     """The newest evaluation, by default with all its columns; None where there was none. Raises TableUnavailable."""
-    return reader.newest_row(DECISION.name, "decided_at", columns=columns, where=equal("kafka_cluster", kafka_cluster))
+    return reader.newest_row(DECISION.name, "decided_at", columns=columns, where=of_cluster(kafka_cluster))

@@ -251,4 +251,4 @@ def _unreadable(execution_id: str, error: Exception) -> TableUnavailable:
 
 def _recent(kafka_cluster: str, now_ms: int) -> tables.Condition:
     since = tables.utc(max(0, now_ms - SEARCH_MS))
-    return tables.equal("kafka_cluster", kafka_cluster) & tables.at_least("event_time", since)
+    return tables.of_cluster(kafka_cluster) & tables.at_least("event_time", since)

@@ -1,18 +1,29 @@
-"""Rows of `plan`: which plans are kept, and one of them. Its JSON, the large column, is read of that one alone."""
+"""Rows of `plan`: which plans are kept, one of them, and the one that waits for a person.
+
+The JSON of a plan, the large column, is read of one plan alone.
+"""
 
 import json
+from collections.abc import Iterable
 
+from assignor_core.execution.life_cycle import Execution
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
+from assignor_core.resources import REPORTED
 from streaming.contract import PLAN
 from streaming.errors import TableUnavailable
-from streaming.tables import TableReader, equal, starts_with, to_ms
+from streaming.tables import Row, TableReader, above, equal, of_cluster, starts_with, to_ms, utc
 
 TABLE = PLAN.name
+FIGURES = (
+    "plan_id", "created_at", "expires_at", "movement_count", "leader_movement_count", "bytes_to_move",
+    *(f"{resource}_max_over_mean_{when}" for resource in REPORTED for when in ("before", "after")),
+)  # fmt: skip
+"""What is shown of a plan. Tables of every version have these columns."""
 
 
 def plan_ids(reader: TableReader, kafka_cluster: str, beginning: str = "") -> list[str]:
     """Ids of kept plans that begin so, the newest first; raises TableUnavailable."""
-    where = equal("kafka_cluster", kafka_cluster)
+    where = of_cluster(kafka_cluster)
     if beginning:
         where &= starts_with("plan_id", beginning)
     rows = reader.rows(TABLE, columns=("plan_id", "created_at"), where=where)
@@ -26,10 +37,30 @@ def kept_plan(reader: TableReader, kafka_cluster: str, plan_id: str) -> KeptPlan
         TABLE,
         "created_at",
         columns=("created_at", "expires_at", "plan_json"),
-        where=equal("kafka_cluster", kafka_cluster) & equal("plan_id", plan_id),
+        where=of_cluster(kafka_cluster) & equal("plan_id", plan_id),
     )
     if row is None:
         raise TableUnavailable(f"table {TABLE}: plan {plan_id} is gone")
     return KeptPlan(
         ProposedPlan.from_json(json.loads(row["plan_json"])), to_ms(row["created_at"]), to_ms(row["expires_at"])
     )
+
+
+def waiting_plan(
+    reader: TableReader, kafka_cluster: str, executions: Iterable[Execution], *, now_ms: int
+) -> Row | None:
+    """`FIGURES` of the newest plan that has not expired and that no execution has taken; None where there is none.
+
+    Once an execution has begun, what was planned before it is no longer about the cluster as it is.
+    """
+    lives = above("expires_at", utc(now_ms)) & above("movement_count", 0)
+    row = reader.newest_row(TABLE, "created_at", columns=FIGURES, where=of_cluster(kafka_cluster) & lives)
+    if row is None or any(_supersedes(execution, row) for execution in executions):
+        return None
+    return row
+
+
+def _supersedes(execution: Execution, plan: Row) -> bool:
+    taken = execution.plan_id == plan["plan_id"]
+    started = execution.started_ms is not None
+    return (taken or started) and execution.acted_ms >= to_ms(plan["created_at"])

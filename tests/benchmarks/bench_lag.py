@@ -31,10 +31,10 @@ from streaming.collect.groups import BATCH, GroupSampler
 from streaming.collect.run import Collector
 from streaming.contract import TABLES
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.serve.groups import verdicts_by_group
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.group_lag import COLUMNS, judge
+from streaming.views.groups import verdicts_by_group
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, settings_for
 
 SEED = 1

@@ -24,7 +24,7 @@ from streaming.cluster.admin import Cluster
 from streaming.commands.plan import plan as plan_command
 from streaming.commands.plan import plan_on
 from streaming.control.deciding import Decider
-from streaming.control.intents import Intent, drained_brokers, say
+from streaming.control.intents import say
 from streaming.control.journal import Journal
 from streaming.control.measuring import measured_skew
 from streaming.control.planning import propose_live
@@ -33,6 +33,7 @@ from streaming.control.records import ExecutionRecord
 from streaming.control.windows import closed_windows
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
+from streaming.views.intents import Intent, drained_brokers
 from tests.control.windows import RATE, write_lag, write_windows
 
 WINDOW_MS = 10_000

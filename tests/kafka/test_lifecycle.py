@@ -17,12 +17,12 @@ from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.control.deciding import Decider
 from streaming.control.executor import Executor
-from streaming.control.intents import drained_brokers
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterUnreachable
 from streaming.settings import KafkaSettings, Settings
+from streaming.views.intents import drained_brokers
 from tests.control.windows import write_windows
 
 pytestmark = pytest.mark.kafka

@@ -9,8 +9,8 @@ import pytest
 
 from streaming import tables
 from streaming.serve.snapshot import SnapshotReader, read_snapshot
-from streaming.serve.streams import StreamQuery
 from streaming.settings import Settings
+from streaming.views.streams import StreamQuery
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for
 
 HOUR_MS = 3_600_000

@@ -7,9 +7,9 @@ import pytest
 
 from streaming import tables
 from streaming.serve import memberships
-from streaming.serve.memberships import COUNTED_MS, GroupMembership
 from streaming.serve.snapshot import SnapshotReader, read_snapshot
 from streaming.settings import Settings
+from streaming.views.memberships import COUNTED_MS, GroupMembership
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 START_MS = NOW_MS - 10 * WINDOW_MS

@@ -18,13 +18,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from assignor_core.deciding.trigger import Reason
 from streaming.serve.families import FAMILIES
-from streaming.serve.groups import GroupPart, GroupTopic, GroupVerdict
-from streaming.serve.memberships import GroupMembership
 from streaming.serve.metrics import FORMS_MAX, Exposition, bounded, registry_of
 from streaming.serve.metrics_doc import render
 from streaming.serve.samples import Sample, samples
 from streaming.serve.snapshot import PARTS, read_snapshot
 from streaming.settings import Settings
+from streaming.views.groups import GroupPart, GroupTopic, GroupVerdict
+from streaming.views.memberships import GroupMembership
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for, skewed_cluster
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]

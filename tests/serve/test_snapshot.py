@@ -8,8 +8,9 @@ from structlog.testing import capture_logs
 
 from assignor_core.skew import skew_of
 from streaming import tables
-from streaming.serve.control_rows import ControlPart
-from streaming.serve.snapshot import PARTS, SnapshotReader, read_snapshot, to_json
+from streaming.serve.snapshot import PARTS, SnapshotReader, read_snapshot
+from streaming.views.as_json import to_json
+from streaming.views.control import ControlPart
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for, skewed_cluster
 
 START_MS = NOW_MS - 10 * WINDOW_MS
@@ -257,6 +258,20 @@ def test_another_cluster_in_the_same_tables_is_not_ours(folder: Path) -> None:
     settings = settings_for(folder)
     Synthetic(settings.storage.tables, cluster="other").broker_load(START_MS, {1: 10.0})
     assert read_snapshot(settings, NOW_MS).load.brokers == ()
+
+
+def test_a_cluster_whose_windows_are_behind_those_of_another_is_shown_all_the_same(folder: Path) -> None:
+    settings = settings_for(folder)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(START_MS, {1: 10.0})
+    synthetic.group_lag(START_MS, [("g", "t", 0, 60, 100)])
+    other = Synthetic(settings.storage.tables, cluster="other", _commits=10)
+    for hours in range(1, 7):
+        other.broker_load(START_MS + hours * 3_600_000, {1: 10.0})
+        other.group_lag(START_MS + hours * 3_600_000, [("h", "t", 0, 60, 100)])
+    shown = read_snapshot(settings, NOW_MS)
+    assert (shown.load.window_start_ms, [row.broker for row in shown.load.brokers]) == (START_MS, [1])
+    assert [row.group for row in shown.groups.groups] == [row.group for row in shown.memberships] == ["g"]
 
 
 def test_the_snapshot_becomes_json_types_only(folder: Path) -> None:

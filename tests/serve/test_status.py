@@ -9,7 +9,9 @@ import pytest
 from streaming import tables
 from streaming.cli import run
 from streaming.commands.status import read_status
-from tests.serve.synthetic import NOW_MS, Synthetic, settings_for
+from streaming.commands.status_groups import read_groups_status
+from streaming.serve.snapshot import read_snapshot
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for, skewed_cluster
 
 
 def test_a_plan_that_waits_for_its_turn_does_not_hide_the_one_that_is_carried_out(tmp_path: Path) -> None:
@@ -78,3 +80,50 @@ def test_a_plan_waits_until_it_expires_or_an_execution_takes_it(tmp_path: Path) 
     assert waiting(9_000) == "c"
     synthetic.event(NOW_MS + 10_000, 0, "refused", execution_id="e-2", plan_id="c" * 64)
     assert waiting(11_000) is None
+
+
+START_MS = NOW_MS - NOW_MS % WINDOW_MS - 3 * WINDOW_MS
+
+
+def test_the_newest_window_is_shown_however_old_it_is_as_on_the_page(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    Synthetic(settings.storage.tables).broker_load(START_MS, {1: 3.0, 2: 1.0})
+    shown = read_status(settings, now_ms=START_MS + 6 * 3_600_000)
+    assert shown["window_end_ms"] == read_snapshot(settings, NOW_MS).load.window_end_ms == START_MS + WINDOW_MS
+    assert (shown["window_age_s"], shown["bytes_in_max_over_mean"]) == (6 * 3_600 - 60, 1.5)
+
+
+def test_max_over_mean_is_that_of_page_and_metrics_where_capacities_are_set(tmp_path: Path) -> None:
+    capacities = {1: {"bytes_in_per_sec": 300.0}, 2: {"bytes_in_per_sec": 100.0}}
+    settings = settings_for(tmp_path, planner={"capacities": capacities})
+    Synthetic(settings.storage.tables).broker_load(START_MS, {1: 3.0, 2: 1.0})
+    shown = read_status(settings, now_ms=NOW_MS)["bytes_in_max_over_mean"]
+    assert shown == read_snapshot(settings, NOW_MS).load.skew["bytes_in"].max_over_mean == 1.0
+
+
+def test_a_broker_without_a_sample_in_the_newest_window_is_shown_without_figures(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(START_MS, {1: 3.0, 2: 1.0})
+    synthetic.broker_load(START_MS + WINDOW_MS, {1: 3.0})
+    assert len(read_snapshot(settings, NOW_MS).load.brokers) == 2
+    assert read_status(settings, now_ms=NOW_MS)["brokers"] == {
+        "1": {"bytes_in_per_sec": 3.0, "bytes_out_per_sec": 6.0, "disk_bytes": 1e9},
+        "2": {"bytes_in_per_sec": None, "bytes_out_per_sec": None, "disk_bytes": None},
+    }
+
+
+def test_how_many_members_a_group_has_is_unknown_where_its_state_is(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.group_lag(START_MS, [("g", "t", 0, 1, 2)], group_state="Unknown", member_id=None)
+    assert [row.members for row in read_snapshot(settings, NOW_MS).memberships] == [None]
+    assert [row["members"] for row in read_groups_status(settings)] == [None]
+
+
+def test_everything_as_data_for_programs(tmp_path: Path) -> None:
+    """What `--json` prints, byte for byte: others parse it."""
+    settings = settings_for(tmp_path)
+    skewed_cluster(Synthetic(settings.storage.tables), NOW_MS)
+    shown = json.dumps(read_status(settings, now_ms=NOW_MS), indent=2, default=str)
+    assert shown == (Path(__file__).parent / "status.json").read_text().removesuffix("\n")

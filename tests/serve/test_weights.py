@@ -7,7 +7,8 @@ import pytest
 
 from assignor_core.assignors import GroupSpec, MemberSpec, assign
 from streaming.runtime.processes import free_port
-from streaming.serve.snapshot import read_snapshot, to_json
+from streaming.serve.snapshot import read_snapshot
+from streaming.views.as_json import to_json
 from streaming.weights import WeightSource, endpoint_weights, table_weights
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 from tests.serve.test_server import start

@@ -15,7 +15,7 @@ from pyarrow import compute as pc
 from assignor_core.group.states import GroupState
 from streaming import tables
 from streaming.settings import Settings
-from streaming.tables import TableReader, at_least, equal
+from streaming.tables import TableReader, at_least, equal, of_cluster
 from streaming.views.group_lag import CURRENT_WINDOWS
 
 COUNTED_MS = 7 * 86_400_000
@@ -50,13 +50,13 @@ class MembershipReader:
     def __init__(self, reader: TableReader, settings: Settings) -> None:
         self._reader = reader
         self._settings = settings
-        self._of_cluster = equal("kafka_cluster", settings.kafka.cluster_name)
+        self._of_cluster = of_cluster(settings.kafka.cluster_name)
         self._read: tuple[int | None, datetime] | None = None
         self._seen: Mapping[str, tuple[int, int]] = {}
 
     def read(self) -> tuple[GroupMembership, ...]:
         """Every group of the newest windows, most rebalances first."""
-        newest = self._reader.newest("group_lag", "window_start")
+        newest = self._reader.newest("group_lag", "window_start", where=self._of_cluster)
         if newest is None:
             return ()
         since = newest - timedelta(milliseconds=CURRENT_WINDOWS * self._settings.pipeline.window_ms)
@@ -123,5 +123,15 @@ def _members(samples: pa.Table) -> Iterator[tuple[str, int | None]]:
         [("member_id", "count_distinct"), ("group_state", "max")]
     )
     for row in counted.to_pylist():
-        known = row["group_state_max"] not in (None, STATE_UNKNOWN)
-        yield row["group_id"], row["member_id_count_distinct"] if known else None
+        yield row["group_id"], known_members(row["group_state_max"], row["member_id_count_distinct"])
+
+
+def known_members(state: str | None, owners: int) -> int | None:
+    """Members of a group of which so many own partitions; None where its state, and with it who owns, is unknown."""
+    return None if state in (None, STATE_UNKNOWN) else owners
+
+
+def read_rebalances(reader: TableReader, kafka_cluster: str, group_id: str, *, since_ms: int) -> int:
+    """Rebalances of one group in windows that began at `since_ms` or later, as far as they were seen."""
+    where = of_cluster(kafka_cluster) & equal("group_id", group_id) & at_least("window_start", tables.utc(since_ms))
+    return sum(row["rebalances"] for row in reader.rows("group_event", columns=("rebalances",), where=where))

@@ -14,7 +14,7 @@ from pyarrow import compute as pc
 
 from assignor_core.lag import LagStatus
 from streaming.settings import Settings
-from streaming.tables import TableReader, at_least, equal
+from streaming.tables import TableReader, at_least, of_cluster
 from streaming.views.group_lag import COLUMNS, LagPicture, judge, reason_of, since
 
 
@@ -78,11 +78,12 @@ def read_groups(reader: TableReader, settings: Settings) -> GroupPart:
 
 def read_picture(reader: TableReader, settings: Settings) -> LagPicture | None:
     """Every group's partitions with their verdicts; None before there are any."""
-    newest = reader.newest("group_lag", "window_start")
+    own = of_cluster(settings.kafka.cluster_name)
+    newest = reader.newest("group_lag", "window_start", where=own)
     if newest is None:
         return None
-    where = equal("kafka_cluster", settings.kafka.cluster_name) & at_least("window_start", since(newest, settings))
-    return judge(reader.arrow("group_lag", columns=COLUMNS, where=where), settings)
+    lately = own & at_least("window_start", since(newest, settings))
+    return judge(reader.arrow("group_lag", columns=COLUMNS, where=lately), settings)
 
 
 def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:

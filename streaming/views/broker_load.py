@@ -18,16 +18,11 @@ from streaming import tables
 from streaming.contract.rates import RATE_NAMES
 from streaming.contract.records import LOG_DIR_USABLE_BYTES, LOG_DIR_USED_BYTES
 from streaming.settings import Settings
-from streaming.tables import TableReader, at_least, equal
+from streaming.tables import TableReader, at_least, equal, of_cluster
+from streaming.views.as_json import LEFT_OUT_OF_STATUS, SHOWN_AMONG_ITS_FIELDS
 from streaming.views.broker_windows import COLUMNS, Row, capacities, closed, loads
 
 HISTORY_WINDOWS = 60
-LEFT_OUT_OF_STATUS = {"status": False}
-"""Metadata of a field that is too large for /api/status."""
-
-SHOWN_AMONG_ITS_FIELDS = {"among": True}
-"""Metadata of a mapping whose entries /api/status shows beside the other fields."""
-
 _DISK = (LOG_DIR_USED_BYTES.name, LOG_DIR_USABLE_BYTES.name)
 _COLUMNS = tuple(dict.fromkeys((*COLUMNS, "rack", *RATE_NAMES, *_DISK)))
 
@@ -74,6 +69,8 @@ class LoadPart:
     brokers: tuple[BrokerLoad, ...] = ()
     brokers_reporting: int | None = None
     skew: Mapping[str, Skew] = field(default_factory=dict)
+    loads: Mapping[Resource, Mapping[int, float]] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
+    """By broker, what clients and replication add up to, where it is known: what `skew` is of."""
     hot_partitions: tuple[HotPartition, ...] = ()
     history: tuple[WindowSkew, ...] = ()
     leader_rates: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
@@ -82,12 +79,12 @@ class LoadPart:
 
 def read_load(reader: TableReader, settings: Settings) -> LoadPart:
     """The load part; at most `HISTORY_WINDOWS` windows before the newest are read, however old that one is."""
-    newest = reader.newest("broker_load", "window_start")
+    own = of_cluster(settings.kafka.cluster_name)
+    newest = reader.newest("broker_load", "window_start", where=own)
     if newest is None:
         return LoadPart()
     since = newest - timedelta(milliseconds=HISTORY_WINDOWS * settings.pipeline.window_ms)
-    where = equal("kafka_cluster", settings.kafka.cluster_name) & at_least("window_start", since)
-    rows = reader.rows("broker_load", columns=_COLUMNS, where=where)
+    rows = reader.rows("broker_load", columns=_COLUMNS, where=own & at_least("window_start", since))
     windows = closed(rows, settings)
     if not windows:
         return LoadPart()
@@ -102,10 +99,24 @@ def read_load(reader: TableReader, settings: Settings) -> LoadPart:
         brokers=_brokers(rows, window, counts),
         brokers_reporting=len(by_resource[Resource.BYTES_IN]),
         skew={resource: _skew(known, resource, settings) for resource, known in by_resource.items() if known},
+        loads=by_resource,
         hot_partitions=_hottest(led, settings.serve.hot_partitions),
         history=tuple(_history(windows.values(), settings)),
         leader_rates=_by_topic(led),
     )
+
+
+def read_leaders(reader: TableReader, settings: Settings, load: LoadPart) -> dict[tuple[str, int], int]:
+    """Broker that led each (topic, partition) in the window of `load`; nothing before there is one."""
+    if load.window_start_ms is None:
+        return {}
+    where = (
+        of_cluster(settings.kafka.cluster_name)
+        & equal("window_start", tables.utc(load.window_start_ms))
+        & equal("role", "leader")
+    )
+    rows = reader.rows("partition_load", columns=("broker", "topic", "partition"), where=where)
+    return {(row["topic"], row["partition"]): row["broker"] for row in rows}
 
 
 def _brokers(
@@ -136,7 +147,7 @@ def _brokers(
 
 def _partitions(reader: TableReader, settings: Settings, start_ms: int) -> tuple[dict[int, tuple[int, int]], pa.Table]:
     """Leaders and replicas by broker, and the rows of leaders, of one window."""
-    where = equal("kafka_cluster", settings.kafka.cluster_name) & equal("window_start", tables.utc(start_ms))
+    where = of_cluster(settings.kafka.cluster_name) & equal("window_start", tables.utc(start_ms))
     columns = ("broker", "topic", "partition", "role", "bytes_in_per_sec")
     rows = reader.arrow("partition_load", columns=columns, where=where)
     led = rows.filter(pc.equal(rows["role"], "leader"))

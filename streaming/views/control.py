@@ -15,7 +15,7 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.resources import REPORTED, Resource
 from streaming import tables
 from streaming.settings import Settings
-from streaming.tables import TableReader, above, at_least, equal
+from streaming.tables import TableReader, above, at_least, equal, of_cluster
 from streaming.views.executions import KnownExecutions
 
 RECENT_EVENTS = 20
@@ -79,7 +79,7 @@ class ControlReader:
 
     def __init__(self, reader: TableReader, settings: Settings) -> None:
         self._reader = reader
-        self._of_cluster = equal("kafka_cluster", settings.kafka.cluster_name)
+        self._of_cluster = of_cluster(settings.kafka.cluster_name)
         self._decision: Figures | None = None
         self._decisions: Counter[tuple[str, str, str]] = Counter()
         self._decided_at: datetime | None = None

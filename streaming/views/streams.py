@@ -11,9 +11,9 @@ from pyarrow import compute as pc
 
 from streaming import tables
 from streaming.contract import TABLES
-from streaming.serve.heartbeats import TIME, Beats, first_beat
 from streaming.settings import Settings
 from streaming.tables import ALL_ROWS, TableReader, TableState, above, at_least
+from streaming.views.heartbeats import TIME, Beats, first_beat
 
 HEARTBEAT_LOOKBACK_MS = 86_400_000
 """A query whose last row is this much older than the newest row of all is still shown: longer, and it is gone. It must

@@ -1,0 +1,75 @@
+"""Rebalances and membership of each group, from one look at the group a window of `group_lag`.
+
+Owns which windows are read and what a look is; telling rebalances from looks is the core's.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import groupby
+from typing import Any
+
+from assignor_core.group.events import GroupAdvice, GroupEvent, GroupLook, advice, group_events
+from streaming.settings import Settings
+from streaming.tables import TableReader, at_least, of_cluster
+from streaming.views.memberships import known_members
+
+LOOK_BACK_MS = 6 * 3_600_000
+WINDOWS_MAX = 720
+"""Bounds what is read, however short the windows are."""
+
+_COLUMNS = (
+    "group_id", "topic", "partition", "member_id", "group_state", "generation_id", "window_start",
+    "last_event_time_ms",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPast:
+    """One group over the windows read: its events, oldest first, what to do about them, and its newest look."""
+
+    group: str
+    state: str | None
+    members: int | None
+    """Members that own partitions; None where the state is unknown."""
+    advice: GroupAdvice
+    events: tuple[GroupEvent, ...]
+
+
+def look_back_ms(settings: Settings) -> int:
+    """Span before the newest window that is read."""
+    return min(LOOK_BACK_MS, WINDOWS_MAX * settings.pipeline.window_ms)
+
+
+def read_group_pasts(reader: TableReader, settings: Settings) -> list[GroupPast]:
+    """Every group, most rebalances first; nothing where no window is. Raises TableUnavailable."""
+    own = of_cluster(settings.kafka.cluster_name)
+    newest = reader.newest("group_lag", "window_start", where=own)
+    if newest is None:
+        return []
+    since = newest - timedelta(milliseconds=look_back_ms(settings))
+    rows = reader.rows("group_lag", columns=_COLUMNS, where=own & at_least("window_start", since))
+    rows.sort(key=lambda row: (row["group_id"], row["window_start"]))
+    pasts = [_past(group, list(_looks(windows))) for group, windows in groupby(rows, key=_group_of)]
+    return sorted(pasts, key=lambda past: (-past.advice.rebalances, past.group))
+
+
+def _group_of(row: Mapping[str, Any]) -> str:
+    return str(row["group_id"])
+
+
+def _past(group: str, looks: list[GroupLook]) -> GroupPast:
+    events, newest = group_events(looks), looks[-1]
+    return GroupPast(
+        group, newest.state, known_members(newest.state, len(newest.members)), advice(events), tuple(events)
+    )
+
+
+def _looks(rows: Iterator[Mapping[str, Any]]) -> Iterator[GroupLook]:
+    """One look a window: the newest sample, of all partitions that it had."""
+    for _, window in groupby(rows, key=lambda row: row["window_start"]):
+        listed = list(window)
+        at_ms = max(row["last_event_time_ms"] for row in listed)
+        sample = [row for row in listed if row["last_event_time_ms"] == at_ms]
+        owners = {(row["topic"], row["partition"]): row["member_id"] for row in sample}
+        yield GroupLook(at_ms, sample[0]["group_state"], owners, sample[0]["generation_id"])
