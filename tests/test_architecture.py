@@ -50,12 +50,6 @@ MAY_IMPORT = {
 """A room of the shell, and the rooms that it may import besides itself, `errors`, `settings` and the core. Downwards
 only: a role imports no other role, and nothing imports what stands above it.
 """
-NOT_YET = {
-    ("client", "serve"): {"streaming/client/weights.py"},
-    ("simulate", "serve"): {"streaming/simulate/from_group.py"},
-}
-"""Imports that break the rule above, and the only modules that may, until the reader of tables stands below serve."""
-
 CLOCKS = "streaming/runtime/clocks.py"
 READS_A_CLOCK = {
     "streaming/control/lease.py": "its default clocks: tests hand it others",
@@ -151,8 +145,7 @@ def test_imports_run_downwards_only(path: Path) -> None:
         allowed = set()
     for name in imports(path):
         other = room(name) if name.startswith("streaming.") else own
-        if relative(path) not in NOT_YET.get((own, other), set()):
-            assert other in allowed or own == other, f"{relative(path)} imports {name}"
+        assert other in allowed or own == other, f"{relative(path)} imports {name}"
 
 
 def test_rooms_that_are_named_exist() -> None:
