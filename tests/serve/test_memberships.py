@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from streaming import tables
-from streaming.serve import memberships
 from streaming.serve.snapshot import SnapshotReader, read_snapshot
 from streaming.settings import Settings
+from streaming.views import memberships
 from streaming.views.memberships import COUNTED_MS, GroupMembership
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
