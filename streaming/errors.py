@@ -7,12 +7,15 @@
       LeaseExpired                  the right to act could not be renewed in time: retry later
       ClusterUnreachable            retry later: no broker answered in time
       ClusterRequestFailed          the cluster answered and refused
+        ReassignmentsRefused        some partitions of a request; the others are reassigned
       TableUnavailable              a Delta table is missing, unreadable or not writable
       SetUpIncomplete               a part of the installation is missing or broken (Java, jars)
 
 Messages are one line and name the thing, the value found and the value allowed. Only `streaming.cli` turns them
 into exit codes.
 """
+
+from collections.abc import Mapping
 
 
 class RebalancerError(Exception):
@@ -47,6 +50,18 @@ class ClusterUnreachable(RebalancerError):
 
 class ClusterRequestFailed(RebalancerError):
     """The cluster answered, and refused the request."""
+
+
+class ReassignmentsRefused(ClusterRequestFailed):
+    """The cluster refused some partitions of a request and reassigns the others.
+
+    `refusals` holds the name of Kafka's error by (topic, partition); there is at least one.
+    """
+
+    def __init__(self, refusals: Mapping[tuple[str, int], str]) -> None:
+        (topic, partition), error = min(refusals.items())
+        super().__init__(f"{len(refusals)} reassignments refused, first {topic}-{partition}: {error}")
+        self.refusals = dict(refusals)
 
 
 class TableUnavailable(RebalancerError):

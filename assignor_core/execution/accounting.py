@@ -1,13 +1,16 @@
 """How far an execution has come: movements made, bytes copied, time left. Pure arithmetic on what the caller read."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import Progress
+from assignor_core.execution.refusals import refusals_text
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Plan
 
 _MADE = (Progress.DONE, Progress.PLACED)
+NO_REFUSALS: Mapping[PartitionKey, str] = MappingProxyType({})
 _ON_THE_WAY = (Progress.MOVING, Progress.PENDING)
 
 
@@ -36,16 +39,22 @@ def bytes_moved(
     return total
 
 
-def what_was_made(progress: Mapping[PartitionKey, Progress]) -> str:
-    """What was made of a plan in the end, in words.
+def what_was_made(progress: Mapping[PartitionKey, Progress], refusals: Mapping[PartitionKey, str] = NO_REFUSALS) -> str:
+    """What was made of a plan in the end, in words. `refusals` are Kafka's errors by partition.
 
     >>> what_was_made({("t", 0): Progress.DONE, ("t", 1): Progress.GONE})
     '1 movements made, 1 partitions are gone'
+    >>> what_was_made({("t", 0): Progress.DONE, ("t", 1): Progress.SKIPPED}, {("t", 1): "PolicyViolationError"})
+    '1 movements made, 1 refused by Kafka: t-1 (PolicyViolationError)'
     """
     gone = sum(state is Progress.GONE for state in progress.values())
-    if not gone:
+    skipped = {key: refusals.get(key, "") for key, state in progress.items() if state is Progress.SKIPPED}
+    if not gone and not skipped:
         return "every movement has been made"
-    return f"{len(progress) - gone} movements made, {gone} partitions are gone"
+    parts = [f"{len(progress) - gone - len(skipped)} movements made"]
+    parts += [f"{gone} partitions are gone"] if gone else []
+    parts += [f"{len(skipped)} refused by Kafka: {refusals_text(skipped)}"] if skipped else []
+    return ", ".join(parts)
 
 
 def remaining(execution: Execution, now_ms: int) -> str:

@@ -6,7 +6,7 @@ even if these lie between the old and the new ones. One look can be wrong: a bro
 the controller's. So what would be an alarm, or an end, is believed after several looks in a row (`PastLooks`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
@@ -28,9 +28,11 @@ class Progress(StrEnum):
     DONE = "done"
     FOREIGN = "foreign"
     GONE = "gone"
+    SKIPPED = "skipped"
+    """Kafka refuses to move it."""
 
 
-FINISHED = frozenset({Progress.DONE, Progress.GONE})
+FINISHED = frozenset({Progress.DONE, Progress.GONE, Progress.SKIPPED})
 """Nothing is left to do for such a movement: what waits for it may begin."""
 
 
@@ -55,10 +57,20 @@ NO_LOOKS = PastLooks()
 
 
 def progress_of(
-    plan: Plan, cluster: LiveCluster, *, staged: bool = False, looks: PastLooks = NO_LOOKS
+    plan: Plan,
+    cluster: LiveCluster,
+    *,
+    staged: bool = False,
+    looks: PastLooks = NO_LOOKS,
+    refused: Collection[PartitionKey] = (),
 ) -> dict[PartitionKey, Progress]:
-    """Where each movement of the plan stands; `staged` if this execution moves by one new replica at a time."""
-    return {movement.key: _progress(movement, cluster, staged, looks) for movement in plan.movements}
+    """Where each movement of the plan stands; `staged` if this execution moves by one new replica at a time.
+
+    Partitions that are `refused` for good and not on their way are skipped.
+    """
+    states = {movement.key: _progress(movement, cluster, staged, looks) for movement in plan.movements}
+    skipped = [key for key in refused if states.get(key) is Progress.PENDING]
+    return states | dict.fromkeys(skipped, Progress.SKIPPED)
 
 
 def _progress(movement: Movement, cluster: LiveCluster, staged: bool, looks: PastLooks) -> Progress:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from assignor_core.execution.accounting import NO_REFUSALS, what_was_made
 from assignor_core.execution.progress import FINISHED, NO_LOOKS, PastLooks, Progress, progress_of
 from assignor_core.execution.staging import next_replicas
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
@@ -76,14 +77,16 @@ def next_step(
     worked_ms: int,
     held_back: str | None = None,
     looks: PastLooks = NO_LOOKS,
+    refused: Mapping[PartitionKey, str] = NO_REFUSALS,
 ) -> Step:
     """The one next step. Order: give up, else submit, else elect, else wait, else done.
 
     `worked_ms` is the time since the start without the pauses. Nothing new is submitted on a cluster that is unhealthy,
     or where the caller says so (`held_back`, the reason); what has begun is brought to its end all the same. `looks`
-    counts the looks of this process, this one included.
+    counts the looks of this process, this one included; `refused` are partitions to skip, with Kafka's error. A plan of
+    which nothing was made is never done.
     """
-    progress = progress_of(plan, cluster, staged=limits.staged, looks=looks)
+    progress = progress_of(plan, cluster, staged=limits.staged, looks=looks, refused=refused)
     moving = [key for key, state in progress.items() if state is Progress.MOVING]
     if worked_ms > limits.deadline_ms:
         hours = limits.deadline_ms / 3_600_000
@@ -102,6 +105,8 @@ def next_step(
         return ElectLeaders(electable[: limits.elections_at_once_max])
     if moving or to_elect or pending:
         return Wait(_waiting(len(moving), len(to_elect), obstacle))
+    if plan.movements and Progress.DONE not in progress.values():
+        return Abort(what_was_made(progress, refused), ())
     return Done()
 
 

@@ -33,6 +33,8 @@ class ClientErrors:
 
     refused: type[Exception] = SimulatedRefusal
     unanswered: type[Exception] = SimulatedSilence
+    reassignments_refused: Callable[[Mapping[PartitionKey, str]], Exception] | None = None
+    """Of errors by partition; without it `refused` is raised, with the same message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,15 @@ class SimulatedClient:
         """Start reassignments, or (None) cancel them; raises after the partitions that are not refused were done."""
         self._may_act()
         answers = self._send(RequestKind.REASSIGN, lambda: self._reassigned(targets), of_controller=True)
-        refused = sorted(
-            (key, error)
+        refused = {
+            key: error
             for key, error in answers.items()
             if error is not None and not (targets[key] is None and error == controller.NOT_IN_PROGRESS)
-        )
+        }
+        if refused and self._errors.reassignments_refused is not None:
+            raise self._errors.reassignments_refused(refused)
         if refused:
-            (topic, partition), error = refused[0]
+            (topic, partition), error = min(refused.items())
             raise self._errors.refused(f"{len(refused)} reassignments refused, first {topic}-{partition}: {error}")
 
     def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:

@@ -24,7 +24,7 @@ from assignor_core.throttles import (
     ThrottledReplicas,
     entries_text,
 )
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused
 
 PREFERRED = 0
 ALREADY_DONE = ("NoReassignmentInProgressError",)
@@ -73,19 +73,18 @@ class Cluster:
         }
 
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
-        """Start reassignments; None cancels one. Raises ClusterRequestFailed naming the first partition refused."""
+        """Start reassignments; None cancels one. Raises ReassignmentsRefused with the partitions refused."""
         request = {TopicPartition(*key): list(replicas) if replicas else None for key, replicas in targets.items()}
         self._may_act()
         with _translated("reassign partitions"):
             answers = self._admin.alter_partition_reassignments(request)
-        refused = sorted(
-            (partition, error.__name__)
+        refused = {
+            (partition.topic, partition.partition): error.__name__
             for partition, error in answers.items()
             if error is not None and not (request[partition] is None and error.__name__ in ALREADY_DONE)
-        )
+        }
         if refused:
-            (topic, partition), error = refused[0]
-            raise ClusterRequestFailed(f"{len(refused)} reassignments refused, first {topic}-{partition}: {error}")
+            raise ReassignmentsRefused(refused)
 
     def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
         """Make the first replica the leader; partitions whose leader it is already don't count as errors."""

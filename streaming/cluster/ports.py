@@ -26,7 +26,9 @@ class PlacementChanger(Protocol):
     """Reassignments and elections: the requests that move partitions."""
 
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
-        """Start reassignments; None cancels one. Partitions that are not refused are reassigned even if others are."""
+        """Start reassignments; None cancels one. Partitions that are not refused are reassigned even if others are;
+        then it raises ReassignmentsRefused with the errors by partition.
+        """
 
     def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
         """Make the first replica the leader where it is in sync. If it is not in sync anywhere, the request is refused

@@ -19,6 +19,7 @@ from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import NO_LOOKS, PastLooks, Progress, progress_of
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Step, Submit, Wait, next_step
+from assignor_core.execution.refusals import Refusals, refusals_text
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
@@ -29,7 +30,7 @@ from streaming.control.policies import limits, maintenance_windows
 from streaming.control.pressure import LagPressure, LagTable
 from streaming.control.records import ExecutionRecord
 from streaming.control.throttle import Throttle
-from streaming.errors import ClusterRequestFailed
+from streaming.errors import ClusterRequestFailed, ReassignmentsRefused
 from streaming.settings import Settings
 
 log = structlog.get_logger()
@@ -50,6 +51,8 @@ class _Look:
     live: LiveCluster
     progress: Mapping[PartitionKey, Progress]
     looks: PastLooks
+    refused: Mapping[PartitionKey, str]
+    """Partitions that are skipped, with Kafka's error."""
     now_ms: int
 
     @property
@@ -81,6 +84,7 @@ class Executor:
         self._throttle = Throttle(cluster, settings)
         self._abort_looks = 0
         self._looks = NO_LOOKS
+        self._refusals = Refusals()
         self._last_progress_ms = 0
 
     def begin(self, record: ExecutionRecord, approved: KeptPlan, *, now_ms: int) -> bool:
@@ -109,6 +113,7 @@ class Executor:
         """From now on `tick` is for another execution: nothing is known of it, not even whether it is throttled."""
         self._abort_looks = 0
         self._looks = NO_LOOKS
+        self._refusals = Refusals()
         self._throttle.forget()
 
     def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
@@ -141,8 +146,9 @@ class Executor:
         """What this look shows, judged with those before it."""
         staged = self._settings.control.staged_moves
         self._looks = self._looks.after(plan, live, staged=staged)
-        progress = progress_of(plan, live, staged=staged, looks=self._looks)
-        return _Look(record, plan, live, progress, self._looks, now_ms)
+        refused = self._refusals.skipped
+        progress = progress_of(plan, live, staged=staged, looks=self._looks, refused=refused)
+        return _Look(record, plan, live, progress, self._looks, refused, now_ms)
 
     def _refuse(self, record: ExecutionRecord, problem: str, now_ms: int) -> bool:
         self._journal.write_event(record, Event.REFUSED, problem, now_ms=now_ms)
@@ -158,7 +164,13 @@ class Executor:
         held_back = closed or (f"held back: {pressure}" if pressure else None)
         worked_ms = look.execution.worked_ms(look.now_ms)
         step = next_step(
-            look.plan, look.live, limits(self._settings), worked_ms=worked_ms, held_back=held_back, looks=look.looks
+            look.plan,
+            look.live,
+            limits(self._settings),
+            worked_ms=worked_ms,
+            held_back=held_back,
+            looks=look.looks,
+            refused=look.refused,
         )
         self._abort_looks = self._abort_looks + 1 if isinstance(step, Abort) else 0
         if closed is not None and isinstance(step, Wait) and not look.moving:
@@ -172,22 +184,47 @@ class Executor:
         """Carry out one step and write it down; True once the execution has ended."""
         match step:
             case Submit(reassignments):
-                self._cluster.reassign(dict(reassignments))
-                self._write(look, Event.SUBMITTED, f"{len(reassignments)} reassignments")
+                self._submit(look, reassignments)
             case ElectLeaders(partitions):
                 self._write(look, Event.ELECTING, f"preferred leaders of {len(partitions)} partitions")
                 self._cluster.elect_preferred(partitions)
             case Wait(reason):
-                if look.now_ms - self._last_progress_ms >= PROGRESS_INTERVAL_MS:
-                    parts = (reason, remaining(look.execution, look.now_ms))
-                    self._write(look, Event.PROGRESS, "; ".join(part for part in parts if part))
+                self._report(look, reason)
             case Abort(reason, _):
                 return self._abort_looks >= ABORT_CONFIRMATIONS and self._abort(look, reason)
             case Done():
                 left = self._throttle.clear(look.execution, look.plan)
-                self._write(look, Event.DONE, what_was_made(look.progress), throttled_brokers=left)
+                self._write(look, Event.DONE, what_was_made(look.progress, look.refused), throttled_brokers=left)
                 return True
         return False
+
+    def _submit(self, look: _Look, reassignments: Mapping[PartitionKey, tuple[int, ...]]) -> None:
+        """Ask for reassignments. What Kafka refuses for good is skipped from the next look on."""
+        refused = self._reassign(reassignments)
+        self._refusals = self._refusals.after(reassignments, refused)
+        accepted = len(reassignments) - len(refused)
+        detail = f"{accepted} reassignments"
+        if refused:
+            detail += f", {len(refused)} refused by Kafka: {refusals_text(refused)}"
+            log.warning("reassignments_refused", execution_id=look.execution.execution_id, refused=detail)
+        if accepted or refused.keys() & self._refusals.skipped.keys():
+            self._write(look, Event.SUBMITTED, detail)
+        else:
+            self._report(look, detail)
+
+    def _reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> Mapping[PartitionKey, str]:
+        """Send one request; returns the partitions that Kafka refused, with its error."""
+        try:
+            self._cluster.reassign(dict(targets))
+        except ReassignmentsRefused as error:
+            return error.refusals
+        return {}
+
+    def _report(self, look: _Look, reason: str) -> None:
+        """What the execution waits for, every few seconds."""
+        if look.now_ms - self._last_progress_ms >= PROGRESS_INTERVAL_MS:
+            parts = (reason, remaining(look.execution, look.now_ms))
+            self._write(look, Event.PROGRESS, "; ".join(part for part in parts if part))
 
     def _abort(self, look: _Look, reason: str) -> bool:
         """Cancel what is in flight and end; False where the cluster refused, and the next tick tries again."""

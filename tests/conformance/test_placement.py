@@ -3,12 +3,14 @@
 import pytest
 
 from assignor_core.live import NO_LEADER
+from streaming.errors import ReassignmentsRefused
 from tests.conformance.stages import Stage
 from tests.conformance.views import (
     SLOW_BYTES,
     answered,
     live,
     refusal,
+    refused_with,
     slow_down,
     speed_up,
     until_live,
@@ -155,6 +157,18 @@ def test_a_refused_partition_is_named_and_the_others_are_reassigned(
     assert message == f"1 reassignments refused, first {refused[0]}-{refused[1]}: {error}"
     until_settled(stage, (topic, 0), (2,))
     assert live(stage, (topic, 1)).replicas == (1,)
+
+
+def test_refusals_are_reported_by_partition(stage: Stage) -> None:
+    topic = stage.make_topic({0: (1,), 1: (1,)})
+    targets = {(topic, 0): (2,), (topic, 1): (99,), ("no-such-topic", 0): (2,)}
+    error = refused_with(stage, lambda: stage.client.reassign(targets))
+    assert isinstance(error, ReassignmentsRefused)
+    assert error.refusals == {
+        (topic, 1): "InvalidReplicationAssignmentError",
+        ("no-such-topic", 0): "UnknownTopicOrPartitionError",
+    }
+    until_settled(stage, (topic, 0), (2,))
 
 
 def test_the_election_of_a_leader_that_is_not_in_sync_is_refused_and_others_are_made(stage: Stage) -> None:

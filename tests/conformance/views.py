@@ -58,19 +58,24 @@ def answered(stage: Stage, request: Callable[[], object]) -> None:
 
 def refusal(stage: Stage, request: Callable[[], object]) -> str:
     """The message of the refusal of a request."""
-    messages: list[str] = []
+    return str(refused_with(stage, request))
+
+
+def refused_with(stage: Stage, request: Callable[[], object]) -> ClusterRequestFailed:
+    """The refusal of a request."""
+    errors: list[ClusterRequestFailed] = []
 
     def refused() -> bool:
         try:
             request()
         except ClusterRequestFailed as error:
-            messages.append(str(error))
+            errors.append(error)
         except ClusterUnreachable:
             return False
-        return bool(messages) and "NotController" not in messages[-1]
+        return bool(errors) and "NotController" not in str(errors[-1])
 
     stage.until("the request is refused", refused)
-    return messages[-1]
+    return errors[-1]
 
 
 def slow_down(stage: Stage, topic: str, *, leaders: tuple[int, ...] = (), followers: tuple[int, ...] = ()) -> None:

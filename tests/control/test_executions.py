@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from assignor_core.execution.events import Event
-from assignor_core.plan import Plan
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import Carrier
@@ -18,7 +19,7 @@ from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.errors import ClusterRequestFailed, LeaseLost, TableUnavailable
 from streaming.settings import Settings
-from tests.control.noted_cluster import NOON_MS, NotedCluster, approve, plan
+from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve, plan
 
 HOUR_MS = 3_600_000
 
@@ -87,6 +88,41 @@ def test_the_deadline_is_kept_where_the_throttle_cannot_be_set(settings: Setting
         loop.tick(now_ms=late_ms + 1_000 + look)
     assert events(settings, record) == ["approved", "started", "aborted"]
     assert cluster.changes == ["clear"]
+
+
+def both_partitions(settings: Settings, cluster: NotedCluster) -> tuple[Carrier, ExecutionRecord]:
+    """An approved plan for t-0 and t-1, and who carries it out."""
+    made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0), Movement("t", 1, (1,), (3,), 5.0)), SKEW, SKEW)
+    journal = Journal(settings)
+    journal.write_plan(ProposedPlan(made, elapsed_ms=1.0), decision=None, now_ms=NOON_MS)
+    record = ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+    return carrier(settings, cluster), record
+
+
+def test_a_partition_that_a_policy_refuses_does_not_stop_the_rest(settings: Settings) -> None:
+    cluster = NotedCluster(moves=True)
+    cluster.faults.refused[("t", 0)] = "PolicyViolationError"
+    one, record = both_partitions(settings, cluster)
+    for look in range(5):
+        one.tick(now_ms=NOON_MS + look)
+    end = Journal(settings).execution(record.execution.execution_id).last
+    assert (end.event, end.detail) == ("done", "1 movements made, 1 refused by Kafka: t-0 (PolicyViolationError)")
+    assert cluster.describe().partitions["t", 1].replicas == (3,)
+    assert cluster.throttle_rates() == {}
+    assert cluster.changes.count("move t-0, t-1") == 1
+
+
+def test_a_refusal_that_may_pass_is_tried_again(settings: Settings) -> None:
+    cluster = NotedCluster(moves=True)
+    cluster.faults.refused[("t", 0)] = "RequestTimedOutError"
+    one, record = both_partitions(settings, cluster)
+    for look in range(5):
+        one.tick(now_ms=NOON_MS + look)
+    cluster.faults.refused.clear()
+    for look in range(5, 8):
+        one.tick(now_ms=NOON_MS + look)
+    end = Journal(settings).execution(record.execution.execution_id).last
+    assert (end.event, end.detail) == ("done", "every movement has been made")
 
 
 def test_nothing_is_submitted_after_a_pause_before_the_throttle_is_set(settings: Settings) -> None:

@@ -1,0 +1,63 @@
+"""Reassignments that Kafka refused: which are asked for again, and which movements are skipped.
+
+Kafka answers for each partition of a request, so one that is refused keeps no other from moving. Errors are names as
+clients show them. One process counts for itself: a process that starts asks once more, and learns the same.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from assignor_core.live import PartitionKey
+
+PERMANENT = frozenset(
+    {
+        "InvalidReplicaAssignmentError",
+        "InvalidReplicationAssignmentError",
+        "InvalidRequestError",
+        "InvalidTopicError",
+        "PolicyViolationError",
+        "TopicAuthorizationFailedError",
+        "UnknownTopicOrPartitionError",
+    }
+)
+"""Errors that asking again doesn't change; kafka-python names Kafka's INVALID_REPLICA_ASSIGNMENT the second way."""
+TRIES_MAX = 60
+"""So often another error is answered by asking again: tries are a second apart."""
+NAMED_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """Partitions whose reassignment Kafka refused when it was last asked for, with the error and the tries in a row."""
+
+    errors: Mapping[PartitionKey, str] = field(default_factory=dict)
+    tries: Mapping[PartitionKey, int] = field(default_factory=dict)
+
+    def after(self, asked: Iterable[PartitionKey], refused: Mapping[PartitionKey, str]) -> Self:
+        """What is known after a request for the partitions `asked`.
+
+        >>> Refusals().after([("t", 0), ("t", 1)], {("t", 1): "PolicyViolationError"}).skipped
+        {('t', 1): 'PolicyViolationError'}
+        """
+        kept = self.errors.keys() - set(asked)
+        return type(self)(
+            {key: self.errors[key] for key in sorted(kept)} | dict(sorted(refused.items())),
+            {key: self.tries[key] for key in sorted(kept)} | {key: self.tries.get(key, 0) + 1 for key in refused},
+        )
+
+    @property
+    def skipped(self) -> dict[PartitionKey, str]:
+        """Partitions that are not asked for any more, with the error."""
+        return {key: error for key, error in self.errors.items() if error in PERMANENT or self.tries[key] >= TRIES_MAX}
+
+
+def refusals_text(refusals: Mapping[PartitionKey, str]) -> str:
+    """Partitions with their errors, for people; the first few of many.
+
+    >>> refusals_text({("t", 0): "PolicyViolationError"})
+    't-0 (PolicyViolationError)'
+    """
+    named = [f"{topic}-{partition} ({error})" for (topic, partition), error in sorted(refusals.items())[:NAMED_MAX]]
+    more = len(refusals) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
