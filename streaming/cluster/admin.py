@@ -1,4 +1,5 @@
-"""The cluster as control sees and changes it: describe, reassign, elect, throttle. No other module changes a cluster.
+"""The cluster as control sees and changes it: describe, reassign, elect, throttle. Only this module and
+`input_topics`, which creates two topics, change a cluster.
 
 It speaks the core's types and turns every client error into one of ours. Throttles are added and taken away entry by
 entry (APPEND and SUBTRACT), so that a throttle somebody else has set stays as it is.

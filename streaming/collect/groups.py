@@ -16,7 +16,8 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
-from streaming.collect.look import Look, unanswered
+from streaming.cluster.answers import is_unanswered
+from streaming.collect.look import Look
 from streaming.collect.observation import GroupView, PartitionKey
 from streaming.settings import CollectSettings
 
@@ -127,7 +128,7 @@ def _asked(look: Look, broker: int, ask: Callable[[list[str]], Answers], names: 
     try:
         return look.ask(broker, partial(ask, names))
     except KafkaError as error:
-        if unanswered(error):  # a smaller batch would wait as long
+        if is_unanswered(error):  # a smaller batch would wait as long
             log.warning("groups_unread", broker=broker, count=len(names), error=type(error).__name__)
             return {}
         if len(names) > 1:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kafka import KafkaAdminClient
-from kafka.errors import BrokerResponseError, KafkaError, RequestTimedOutError
+from kafka.errors import KafkaError
 
+from streaming.cluster.answers import brokers_alive, is_unanswered
 from streaming.collect.observation import Part
 
 Answer = TypeVar("Answer")
@@ -50,17 +51,6 @@ class Look:
         try:
             return request()
         except KafkaError as error:
-            if unanswered(error):
+            if is_unanswered(error):
                 self._silent[broker] = error
             raise
-
-
-def brokers_alive(admin: KafkaAdminClient) -> dict[int, str | None]:
-    """Rack by broker; raises KafkaError."""
-    rows = admin.describe_cluster()["brokers"]
-    return {row["broker_id"]: row["rack"] or None for row in rows if not row.get("is_fenced", False)}
-
-
-def unanswered(error: Exception) -> bool:
-    """Whether it was no answer at all; the client tells that time ran out with the error of a broker's answer."""
-    return not isinstance(error, BrokerResponseError) or isinstance(error, RequestTimedOutError)

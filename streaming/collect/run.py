@@ -6,23 +6,22 @@ Whatever fails makes one sample late or an interval unknown, never the loop end;
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from types import FrameType
 
 import httpx
 import structlog
 from kafka import KafkaAdminClient, KafkaProducer
-from kafka.errors import AuthorizationError, KafkaError, NoError, TopicAlreadyExistsError, for_code
+from kafka.errors import KafkaError
 
 from streaming.cluster.clients import admin_client, producer
+from streaming.cluster.input_topics import create_input_topics
 from streaming.collect.groups import GroupSampler
-from streaming.collect.look import brokers_alive, unanswered
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.records import byte_rate_records, consumer_lag_records
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable, RebalancerError
+from streaming.errors import RebalancerError
 from streaming.runtime import clocks
 from streaming.settings import Settings
 
@@ -68,7 +67,7 @@ class Collector:
         self._before: Observation | None = None
         self._failures = 0
         try:
-            ensure_topics(self._admin, settings)
+            create_input_topics(self._admin, settings.topics)
         except RebalancerError:
             self.__exit__()
             raise
@@ -123,53 +122,3 @@ class Collector:
             return
         self._admin.close()
         self._admin = fresh
-
-
-def ensure_topics(admin: KafkaAdminClient, settings: Settings) -> None:
-    """Create the input topics where they are missing, with as many replicas as wished or as there are brokers.
-
-    Raises ClusterRequestFailed where that is refused, ClusterUnreachable without an answer.
-    """
-    topics = settings.topics
-    with _translated("list brokers and topics"):
-        alive = len(brokers_alive(admin))
-        existing = set(admin.list_topics())
-    for name in (topics.byte_rate, topics.consumer_lag):
-        if name in existing:
-            continue
-        wanted = {
-            "num_partitions": topics.partitions,
-            "replication_factor": min(topics.replication_factor, alive),
-            "configs": {
-                "retention.ms": str(topics.retention_ms),
-                "cleanup.policy": "delete",
-                # The future is told by it: a producer whose clock is ahead must not set it.
-                "message.timestamp.type": "LogAppendTime",
-            },
-        }
-        with _translated(f"create topic {name}"):
-            answer = admin.create_topics({name: wanted}, raise_errors=False)["topics"][0]
-        error = for_code(answer["error_code"])
-        if error is TopicAlreadyExistsError:
-            continue
-        if error is not NoError:
-            raise _refusal(f"create topic {name}", error, answer.get("error_message"))
-        log.info("topic_created", topic=name)
-
-
-@contextmanager
-def _translated(what: str) -> Iterator[None]:
-    try:
-        yield
-    except (KafkaError, OSError) as error:
-        if unanswered(error):
-            raise ClusterUnreachable(f"no answer when asked to {what} ({type(error).__name__})") from None
-        raise _refusal(what, type(error), None) from None
-
-
-def _refusal(what: str, error: type[Exception], message: str | None) -> ClusterRequestFailed:
-    told = " ".join((message or "").split()).rstrip(".")
-    hint = (
-        "; `rebalancer check --role collect` names the rights it needs" if issubclass(error, AuthorizationError) else ""
-    )
-    return ClusterRequestFailed(f"the cluster refused to {what}: {error.__name__}{told and f' ({told})'}{hint}")

@@ -16,9 +16,9 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
 )
 
-from streaming.collect.run import ensure_topics
+from streaming.cluster.input_topics import create_input_topics
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable, RebalancerError
-from streaming.settings import Settings
+from streaming.settings import TopicSettings
 
 REFUSED = "the cluster refused to create topic rebalancer.byte-rate"
 HINT = "; `rebalancer check --role collect` names the rights it needs"
@@ -52,7 +52,7 @@ class Cluster:
 
 
 def ensure(cluster: Cluster) -> None:
-    ensure_topics(cast(KafkaAdminClient, cluster), Settings())
+    create_input_topics(cast(KafkaAdminClient, cluster), TopicSettings())
 
 
 def test_missing_topics_are_made_with_no_more_replicas_than_brokers_alive() -> None:

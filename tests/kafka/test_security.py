@@ -27,12 +27,13 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client, spark_options
+from streaming.cluster.input_topics import create_input_topics
 from streaming.cluster.permissions import NEEDS, ROLES, Need, Resource, missing_permissions
-from streaming.collect.run import Collector, ensure_topics
+from streaming.collect.run import Collector
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterUnreachable
 from streaming.runtime.jars import PROJECT_ROOT, class_path, java_command
-from streaming.settings import Settings
+from streaming.settings import Settings, TopicSettings
 from tests.kafka.secured import kafka_acls, make_certificates, secured_cluster
 
 pytestmark = pytest.mark.kafka
@@ -66,7 +67,7 @@ def superuser(brokers: EmbeddedCluster) -> Iterator[KafkaAdminClient]:
     users = [UserScramCredentialUpsertion(name, ScramMechanism.SCRAM_SHA_512, PASSWORD) for name in ("app", "nobody")]
     client.alter_user_scram_credentials(users)
     client.create_topics({"t": {"num_partitions": 2, "replication_factor": 1}})
-    ensure_topics(client, Settings.model_validate({"topics": {"partitions": 1}}))
+    create_input_topics(client, TopicSettings(partitions=1))
     client.wait_for_topics(["t", *INPUT_TOPICS])
     group = KafkaConsumer(bootstrap_servers=brokers.bootstrap_servers, group_id="g", enable_auto_commit=False)
     group.assign([TopicPartition("t", 0)])
