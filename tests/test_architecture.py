@@ -55,10 +55,6 @@ READS_A_CLOCK = {
     "streaming/control/lease.py": "its default clocks: tests hand it others",
 }
 """Besides a role's run.py, the commands and the demo, the only modules that may ask a clock."""
-WALL_CLOCK_NOT_YET = {
-    "streaming/pipeline/queries.py", "streaming/pipeline/rollups.py", "streaming/pipeline/window_writer.py",
-}  # fmt: skip
-ADMIN_WRITES_NOT_YET = {"streaming/collect/run.py"}
 ADMIN_WRITES = {
     "alter_configs", "alter_partition_reassignments", "create_partitions", "create_topics", "delete_groups",
     "delete_topics", "elect_leaders", "incremental_alter_configs", "alter_replica_log_dirs", "alter_group_offsets",
@@ -181,7 +177,7 @@ def test_the_core_asks_no_clock(path: Path) -> None:
 @pytest.mark.parametrize("path", SHELL, ids=relative)
 def test_the_wall_clock_is_asked_by_entries_and_handed_on(path: Path) -> None:
     name = relative(path)
-    if name == CLOCKS or name in WALL_CLOCK_NOT_YET:
+    if name == CLOCKS:
         return
     wall = (
         "time.time",
@@ -201,8 +197,6 @@ def test_the_wall_clock_is_asked_by_entries_and_handed_on(path: Path) -> None:
 def test_only_the_room_of_the_cluster_changes_a_cluster(path: Path) -> None:
     if relative(path).startswith(("streaming/cluster/", "streaming/demo/")):
         return  # the demo's cluster is its own: it starts those brokers
-    if relative(path) in ADMIN_WRITES_NOT_YET:
-        return
     assert not [(line, name) for line, name in calls(path) if name.rpartition(".")[2] in ADMIN_WRITES]
 
 

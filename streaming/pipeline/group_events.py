@@ -19,7 +19,7 @@ from streaming import tables
 from streaming.contract import GROUP_EVENT, GROUP_LAG
 from streaming.errors import TableUnavailable
 from streaming.pipeline.maintenance import Maintenance
-from streaming.settings import Settings
+from streaming.settings import PipelineSettings
 
 log = structlog.get_logger()
 
@@ -37,11 +37,11 @@ Row = Mapping[str, Any]
 class GroupEventKeeper:
     """Appends what is new, at most once a window."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._root = settings.storage.tables
-        self._cluster = settings.kafka.cluster_name
-        self._window_ms = settings.pipeline.window_ms
-        self._maintenance = Maintenance(settings, GROUP_EVENT)
+    def __init__(self, root: str, cluster_name: str, settings: PipelineSettings) -> None:
+        self._root = root
+        self._cluster = cluster_name
+        self._window_ms = settings.window_ms
+        self._maintenance = Maintenance(root, GROUP_EVENT, settings)
         self._due_ms = 0
         self._compared: datetime | None = None
         self._looks: dict[str, GroupLook] = {}

@@ -1,13 +1,13 @@
-"""What must hold for a checkpoint to be gone on with: the same windows, the same topics, one pipeline at a time.
+"""What must hold before the pipeline goes on with a checkpoint: the same windows, the same topics, no other pipeline.
 
-Beside the checkpoints lies one file with what they were made with. Spark itself notices none of these changes (window
-length, a topic deleted and made again with more records than were read), it goes on and is wrong. This module knows
-checkpoints, topic ids and how long the tables' windows are, not what the queries compute.
+One file beside the checkpoints notes what they were made with. Spark notices none of these changes (window length, a
+topic deleted and made again with more records than were read): it goes on and is wrong. This module knows checkpoints,
+topic ids and how long the tables' windows are, not what the queries compute.
 """
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import chain
@@ -24,7 +24,7 @@ from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD
 from streaming.errors import RefusedForSafety, TableUnavailable, UsageProblem
 from streaming.pipeline.offsets import Offsets, newest_planned
 from streaming.runtime.locks import exclusive
-from streaming.settings import Settings
+from streaming.settings import PipelineSettings, StorageSettings, TopicSettings
 from streaming.tables.places import local_folder
 
 FINGERPRINT = "fingerprint.json"
@@ -43,137 +43,142 @@ TABLES_OF_QUERIES = {"consumer_lag": (GROUP_LAG,), "byte_rate": (PARTITION_LOAD,
 
 
 class DescribesTopics(Protocol):
-    """What is used of an admin client."""
+    """The part of an admin client that is used here."""
 
     def describe_topics(self, topics: list[str]) -> list[dict[str, Any]]:
         """Metadata of the topics, with their ids."""
 
 
 @contextmanager
-def only_pipeline(settings: Settings) -> Iterator[None]:
+def only_pipeline(checkpoints: str) -> Iterator[None]:
     """While this holds no other pipeline can use these checkpoints; raises RefusedForSafety where one does."""
-    with exclusive(settings.storage.checkpoints, "pipeline") as ours:
-        if not ours:
-            raise RefusedForSafety(f"another pipeline is running on the checkpoints in {settings.storage.checkpoints}")
+    with exclusive(checkpoints, "pipeline") as is_ours:
+        if not is_ours:
+            raise RefusedForSafety(f"another pipeline is running on the checkpoints in {checkpoints}")
         yield
 
 
-def check_fingerprint(settings: Settings, topic_ids: Mapping[str, str]) -> None:
-    """Compare with what the checkpoints were made with, or note it at the first start; raises RefusedForSafety."""
-    file = _fingerprint_file(settings)
+def check_fingerprint(checkpoints: str, wanted: Mapping[str, object], topic_ids: Mapping[str, str]) -> None:
+    """Compare with what the checkpoints were made with, or note it at the first start; raises RefusedForSafety.
+
+    `wanted` comes from `fingerprint`, `topic_ids` from the function of this name.
+    """
+    file = _fingerprint_file(checkpoints)
     if file is None:
         return  # no file of ours there; Spark's own checks remain
-    wanted = fingerprint(settings)
     if not file.exists():
-        _write(file, {"made_with": wanted, "topic_ids": dict(topic_ids)})
+        _write(file, {"made_with": dict(wanted), "topic_ids": dict(topic_ids)})
         return
     noted = _read(file)
     for key in sorted({*wanted, *noted["made_with"]}):
-        value, found = wanted.get(key), noted["made_with"].get(key)
-        if found != value:
+        value, before = wanted.get(key), noted["made_with"].get(key)
+        if before != value:
             raise RefusedForSafety(
-                f"{key} is {value!r}, the checkpoints in {settings.storage.checkpoints} were made with {found!r}: "
+                f"{key} is {value!r}, the checkpoints in {checkpoints} were made with {before!r}: "
                 + (WAYS_OUT_OF_WINDOWS if key == "pipeline.window_ms" else TWO_WAYS_OUT)
             )
-    check_topic_ids(settings, topic_ids)
+    check_topic_ids(checkpoints, topic_ids)
     if topic_ids.keys() - noted["topic_ids"].keys():  # not known at an earlier version's start
         _write(file, noted | {"topic_ids": {**topic_ids, **noted["topic_ids"]}})
 
 
-def check_topic_ids(settings: Settings, topic_ids: Mapping[str, str], last_good: Offsets | None = None) -> None:
-    """Raises RefusedForSafety where a topic was deleted and made again, and says what may be lost. `last_good`: what
-    had been read when the ids were last right; what came after may be of either topic.
+def check_topic_ids(checkpoints: str, topic_ids: Mapping[str, str], last_good: Offsets | None = None) -> None:
+    """Raises RefusedForSafety where a topic was deleted and made again; the message names what may be lost.
+
+    `last_good` are the offsets read when the ids were last right. Later records may be of either topic.
     """
-    file = _fingerprint_file(settings)
+    file = _fingerprint_file(checkpoints)
     if file is None or not file.exists():
         return
     noted = _read(file)["topic_ids"]
-    for topic in topics_read(settings):
-        if topic in noted and topic in topic_ids and noted[topic] != topic_ids[topic]:
+    for topic, topic_id in topic_ids.items():
+        if topic in noted and noted[topic] != topic_id:
             raise RefusedForSafety(
-                f"topic {topic} was deleted and made again (id {noted[topic]}, now {topic_ids[topic]}). Read of the "
-                f"old one: {_read_up_to(settings, topic, last_good)}; what it held after that is lost. To read "
+                f"topic {topic} was deleted and made again (id {noted[topic]}, now {topic_id}). Read of the "
+                f"old one: {_read_up_to(checkpoints, topic, last_good)}; what it held after that is lost. To read "
                 "the new one from its start name a new folder in storage.checkpoints"
             )
 
 
-def check_window_lengths(settings: Settings) -> None:
+def check_window_lengths(root: str, *, window_ms: int) -> None:
     """Raises RefusedForSafety where the newest window of a table is of another length than `pipeline.window_ms`.
 
     A new checkpoint reads the topics again. Of the same length its windows would meet those that are there; of another
     they would stand beside them, as the key has only their start.
     """
     for table in chain.from_iterable(TABLES_OF_QUERIES.values()):
-        delta = tables.open_table(settings.storage.tables, table.name)
+        delta = tables.open_table(root, table.name)
         length = None if delta is None else _newest_length(delta)
-        if length is not None and length != timedelta(milliseconds=settings.pipeline.window_ms):
+        if length is not None and length != timedelta(milliseconds=window_ms):
             raise RefusedForSafety(
-                f"pipeline.window_ms is {settings.pipeline.window_ms}, the newest window of table {table.name} in "
-                f"{settings.storage.tables} is {length // timedelta(milliseconds=1)} ms long: {WAYS_OUT_OF_WINDOWS}"
+                f"pipeline.window_ms is {window_ms}, the newest window of table {table.name} in "
+                f"{root} is {length // timedelta(milliseconds=1)} ms long: {WAYS_OUT_OF_WINDOWS}"
             )
 
 
-def check_tables_are_there(settings: Settings) -> None:
-    """Raises RefusedForSafety where checkpoints have read what isn't in any table: tables are made before anything is
-    read, so these are on a disk that isn't mounted, or gone, and new ones would begin in the middle.
+def check_tables_are_there(storage: StorageSettings) -> None:
+    """Raises RefusedForSafety where checkpoints have read records, and the table for them is missing.
+
+    Tables are made before anything is read. A missing one is on a disk that isn't mounted, or gone; a new one would
+    begin in the middle.
     """
-    read = [query for query, offsets in offsets_by_query(settings).items() if offsets]
+    read = [query for query, offsets in offsets_by_query(storage.checkpoints).items() if offsets]
     for table in chain.from_iterable(TABLES_OF_QUERIES[query] for query in read):
-        if tables.open_table(settings.storage.tables, table.name) is None:
+        if tables.open_table(storage.tables, table.name) is None:
             raise RefusedForSafety(
-                f"table {table.name} is not in {settings.storage.tables}, and the checkpoints in "
-                f"{settings.storage.checkpoints} have read for it: is its volume mounted, is storage.tables right? To "
+                f"table {table.name} is not in {storage.tables}, and the checkpoints in "
+                f"{storage.checkpoints} have read for it: is its volume mounted, is storage.tables right? To "
                 "make it anew, from the start of the topics, name a new folder in storage.checkpoints"
             )
 
 
-def fingerprint(settings: Settings) -> dict[str, object]:
+def fingerprint(topics: TopicSettings, settings: PipelineSettings) -> dict[str, object]:
     """What a checkpoint's state depends on. The watermark may change: Spark takes the new delay from then on."""
-    found: dict[str, object] = {
+    values: dict[str, object] = {
         "windows_version": WINDOWS_VERSION,
-        "pipeline.window_ms": settings.pipeline.window_ms,
-        "pipeline.shuffle_partitions": settings.pipeline.shuffle_partitions,
-        "topics.byte_rate": settings.topics.byte_rate,
-        "topics.consumer_lag": settings.topics.consumer_lag,
+        "pipeline.window_ms": settings.window_ms,
+        "pipeline.shuffle_partitions": settings.shuffle_partitions,
+        "topics.byte_rate": topics.byte_rate,
+        "topics.consumer_lag": topics.consumer_lag,
     }
-    if settings.topics.foreign:
-        found["topics.foreign"] = dict(settings.topics.foreign)  # another source, and other windows
-    return found
+    if topics.foreign:
+        values["topics.foreign"] = dict(topics.foreign)  # another source, and other windows
+    return values
 
 
-def topic_ids(admin: DescribesTopics, settings: Settings) -> dict[str, str]:
-    """Kafka's id of each topic that exists: a topic made again under its name has another."""
-    wanted = set(topics_read(settings))
-    return {
+def topic_ids(admin: DescribesTopics, names: Sequence[str]) -> dict[str, str]:
+    """Kafka's id of each of the topics that exists, in their order: a topic made again under its name has another."""
+    ids = {
         str(topic["name"]): str(topic["topic_id"])
-        for topic in admin.describe_topics(sorted(wanted))
-        if topic["name"] in wanted and not topic["error_code"]
+        for topic in admin.describe_topics(sorted(names))
+        if not topic["error_code"]
     }
+    return {name: ids[name] for name in names if name in ids}
 
 
-def topics_read(settings: Settings) -> tuple[str, ...]:
+def topics_read(topics: TopicSettings) -> tuple[str, ...]:
     """All topics that the pipeline reads; each must be there before it starts."""
-    return settings.topics.byte_rate, settings.topics.consumer_lag, *sorted(settings.topics.foreign)
+    return topics.byte_rate, topics.consumer_lag, *sorted(topics.foreign)
 
 
-def offsets_read(settings: Settings) -> Offsets:
+def offsets_read(checkpoints: str) -> Offsets:
     """Next offsets of the newest batches that Spark planned; what can't be read, as on an object store, is left out."""
-    found: Offsets = {}
-    for offsets in offsets_by_query(settings).values():  # of a foreign topic, which both read, the latter tells
-        found |= offsets
-    return found
+    ends: Offsets = {}
+    for offsets in offsets_by_query(checkpoints).values():  # both queries read a foreign topic: the last one counts
+        ends |= offsets
+    return ends
 
 
-def offsets_by_query(settings: Settings) -> dict[str, Offsets]:
+def offsets_by_query(checkpoints: str) -> dict[str, Offsets]:
     """The same of each query that has window tables."""
-    found: dict[str, Offsets] = {query: {} for query in TABLES_OF_QUERIES}
-    folder = local_folder(settings.storage.checkpoints)
+    ends: dict[str, Offsets] = {query: {} for query in TABLES_OF_QUERIES}
+    folder = local_folder(checkpoints)
     if folder is None:
-        return found
-    for query in found:
+        return ends
+    for query in ends:
         with suppress(OSError, ValueError):
-            found[query] = newest_planned(folder / query)
-    return found
+            ends[query] = newest_planned(folder / query)
+    return ends
 
 
 def _newest_length(delta: DeltaTable) -> timedelta | None:
@@ -190,20 +195,20 @@ def _newest_length(delta: DeltaTable) -> timedelta | None:
     return rows[0]["window_end"] - rows[0]["window_start"] if rows else None
 
 
-def _fingerprint_file(settings: Settings) -> Path | None:
-    folder = local_folder(settings.storage.checkpoints)
+def _fingerprint_file(checkpoints: str) -> Path | None:
+    folder = local_folder(checkpoints)
     return None if folder is None else folder / FINGERPRINT
 
 
-def _read_up_to(settings: Settings, topic: str, last_good: Offsets | None) -> str:
+def _read_up_to(checkpoints: str, topic: str, last_good: Offsets | None) -> str:
     """Partition and next offset, for the message."""
-    found = []
-    for (name, partition), offset in sorted(offsets_read(settings).items()):
+    parts = []
+    for (name, partition), offset in sorted(offsets_read(checkpoints).items()):
         if name == topic:
-            sure = offset if last_good is None else last_good.get((name, partition), 0)
-            since = f" (up to {offset} since, perhaps of the new one)" if sure < offset else ""
-            found.append(f"partition {partition} up to offset {sure}{since}")
-    return ", ".join(found) or "nothing"
+            of_old = offset if last_good is None else last_good.get((name, partition), 0)
+            since = f" (up to {offset} since, perhaps of the new one)" if of_old < offset else ""
+            parts.append(f"partition {partition} up to offset {of_old}{since}")
+    return ", ".join(parts) or "nothing"
 
 
 def _read(file: Path) -> dict[str, Any]:

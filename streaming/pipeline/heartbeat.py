@@ -18,7 +18,7 @@ from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.offsets import offsets_of
 from streaming.pipeline.records import ACCEPTED_ROWS, REJECTED_ROWS
-from streaming.settings import Settings
+from streaming.settings import PipelineSettings
 
 log = structlog.get_logger()
 
@@ -54,13 +54,16 @@ class Totals:
 class Heartbeat:
     """Writes one row per query and interval to pipeline_batch, all queries in one commit."""
 
-    def __init__(self, queries: Sequence[StreamingQuery], settings: Settings, counted: CountedSamples) -> None:
+    def __init__(
+        self, queries: Sequence[StreamingQuery], root: str, settings: PipelineSettings, counted: CountedSamples
+    ) -> None:
         self._queries = queries
         self._counted = counted
-        self._settings = settings
+        self._root = root
+        self._trigger_interval_ms = settings.trigger_interval_ms
         self._totals = {str(query.id): Totals() for query in queries}
         self._written_ms = 0
-        self._maintenance = Maintenance(settings, PIPELINE_BATCH)
+        self._maintenance = Maintenance(root, PIPELINE_BATCH, settings)
 
     def beat(self, *, now_ms: int) -> None:
         """Take note of new batches; write if the interval has passed. To be called more often than batches end."""
@@ -77,7 +80,7 @@ class Heartbeat:
         self._written_ms = now_ms
         try:
             tables.append(
-                self._settings.storage.tables,
+                self._root,
                 PIPELINE_BATCH.name,
                 rows,
                 transaction_id=f"heartbeat:{rows[0]['query_id']}",
@@ -109,7 +112,7 @@ class Heartbeat:
             "source_lag_records": _source_lag(progress),
             "state_rows": state.get("numRowsTotal"),
             "state_memory_bytes": state.get("memoryUsedBytes"),
-            "trigger_interval_ms": self._settings.pipeline.trigger_interval_ms,
+            "trigger_interval_ms": self._trigger_interval_ms,
             "phases_json": json.dumps(dict(progress["durationMs"])),
         }
 

@@ -17,7 +17,7 @@ from pyarrow import compute as pc
 
 from streaming.contract import Table
 from streaming.pipeline.rollups import ROLLUPS, RollingUp, rollups_of
-from streaming.settings import Settings
+from streaming.settings import PipelineSettings
 from streaming.tables import file_statistics, first_line, instant, join_small_files, remove_old_files, table_uri, utc
 
 log = structlog.get_logger()
@@ -29,21 +29,19 @@ BUDGET_MS = 20_000
 class Maintenance:
     """Runs the steps on one table, at most once per `pipeline.maintenance_interval_ms`."""
 
-    def __init__(self, settings: Settings, table: Table) -> None:
-        self._uri = table_uri(settings.storage.tables, table.name)
+    def __init__(self, root: str, table: Table, settings: PipelineSettings) -> None:
+        self._uri = table_uri(root, table.name)
         self._table = table
         made_of_windows = any(rollup.target is table for rollup in ROLLUPS)
-        self._retention_ms = (
-            settings.pipeline.rollup_retention_ms if made_of_windows else settings.pipeline.retention_ms
-        )
-        self._interval_ms = settings.pipeline.maintenance_interval_ms
+        self._retention_ms = settings.rollup_retention_ms if made_of_windows else settings.retention_ms
+        self._interval_ms = settings.maintenance_interval_ms
         self._due_ms = 0
-        self._rollups = [RollingUp(settings, rollup) for rollup in rollups_of(table)]
+        self._rollups = [RollingUp(root, rollup, watermark_ms=settings.watermark_ms) for rollup in rollups_of(table)]
         self._kept_since: datetime | None = None
         self._steps: list[Callable[[DeltaTable, int], None]] = [
             self._roll_up, self._expire, _join_small_files, _remove_old_files,
         ]  # fmt: skip
-        self._of_rollups = [Maintenance(settings, rollup.target) for rollup in rollups_of(table)]
+        self._of_rollups = [Maintenance(root, rollup.target, settings) for rollup in rollups_of(table)]
 
     def run_if_due(self, *, now_ms: int) -> bool:
         """True if it was due and has run. To be called by the table's writer, after a write."""
@@ -67,9 +65,9 @@ class Maintenance:
             maintenance.run_if_due(now_ms=now_ms)
         return True
 
-    def _roll_up(self, delta: DeltaTable, _now_ms: int) -> None:
+    def _roll_up(self, delta: DeltaTable, now_ms: int) -> None:
         """Hours and days that are over; what isn't in them yet must stay."""
-        left = [rollup.run(delta, budget_ms=BUDGET_MS) for rollup in self._rollups]
+        left = [rollup.run(delta, now_ms=now_ms, budget_ms=BUDGET_MS) for rollup in self._rollups]
         self._kept_since = min((start for start in left if start is not None), default=None)
 
     def _expire(self, delta: DeltaTable, now_ms: int) -> None:

@@ -3,34 +3,36 @@
 Two topics in one query would share a watermark: an idle one would hold back the other.
 """
 
-import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD
+from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
 from streaming.pipeline.delta_tables import append_spark, create_window_table, shaped
+from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
 from streaming.pipeline.sound_ranges import Range, wait_until_read
-from streaming.pipeline.sources import BYTE_RATES, LAGS, accepted_rows, rejected_rows, summed_rows
-from streaming.pipeline.window_writer import Target, WindowWriter
+from streaming.pipeline.sources import BYTE_RATES, LAGS, InputTopics, accepted_rows, rejected_rows, summed_rows
+from streaming.pipeline.window_writer import Place, Target, WindowWriter
 from streaming.pipeline.windows import lag_windows, load_windows
-from streaming.settings import Settings
+from streaming.settings import StorageSettings
 from streaming.tables import append, create_table, table_uri
 from streaming.tables.places import local_folder
 
 LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Spark's default starts a process (readlink) for each look at a file: some forty a batch, a fifth of a small batch's
-time. This one renames as atomically on a local file system; that nobody else writes there the lock of ours sees to.
+time. This one renames as atomically on a local file system; our lock keeps other writers away.
 """
 REJECTS_TRIGGERS = 3
 """The rejects are read once in as many trigger intervals: the windows come first."""
 REJECTS_PATIENCE_S = 15.0
-"""So long a batch of rejects waits for the window queries to tell that all of its records fit; then it reads them."""
+"""A batch of rejects waits this long for the window queries to show that all of its records fit; then it reads them."""
 REJECTS_DRIVER_BYTES_MAX = 32_000_000
 """Of raw keys and values; a topic full of rubbish is written on the executors."""
 REJECT_BYTES = 1_000
@@ -38,80 +40,107 @@ REJECT_BYTES = 1_000
 
 
 def start_queries(
-    session: SparkSession, settings: Settings, counted: CountedSamples | None = None
+    source: InputTopics, storage: StorageSettings, *, now_ms: Callable[[], int], counted: CountedSamples | None = None
 ) -> list[StreamingQuery]:
-    """Start all three; each has its checkpoint and goes on where it stopped. `counted` is told of every batch.
+    """Start all three; each has its checkpoint and goes on where it stopped. `counted` collects the samples of batches.
 
     The windows come first: what was rejected is of no hurry, and reading it costs as much.
     """
-    replicas, totals = Target(PARTITION_LOAD, with_topic=True), Target(BROKER_LOAD, with_topic=False)
-    lags = Target(GROUP_LAG, with_topic=None)
+    if local_folder(storage.checkpoints) is not None:
+        source.session.conf.set("spark.sql.streaming.checkpointFileManagerClass", LOCAL_CHECKPOINTS)
     of_loads, of_lags, rows = load_windows, lag_windows, summed_rows
-    if settings.topics.foreign:
+    if source.topics.foreign:
         of_loads, of_lags, rows = mixed_load_windows, mixed_lag_windows, accepted_rows
-    load = of_loads(rows(session, settings, BYTE_RATES), settings.pipeline)
-    lag = of_lags(rows(session, settings, LAGS), settings.pipeline)
-    if local_folder(settings.storage.checkpoints) is not None:
-        session.conf.set("spark.sql.streaming.checkpointFileManagerClass", LOCAL_CHECKPOINTS)
-    context = session.sparkContext
+    load = of_loads(rows(source, BYTE_RATES), source.pipeline)
+    lag = of_lags(rows(source, LAGS), source.pipeline)
+    start = _Start(source, storage, CountedSamples() if counted is None else counted, now_ms)
+    replicas, totals = Target(PARTITION_LOAD, with_topic=True), Target(BROKER_LOAD, with_topic=False)
+    context = source.session.sparkContext
     context.setLocalProperty("spark.scheduler.pool", "windows")
     queries = [
-        _start_windows(settings, "byte_rate", load, (replicas, totals), counted),
-        _start_windows(settings, "consumer_lag", lag, (lags,), counted),
+        start.windows("byte_rate", load, (replicas, totals)),
+        start.windows("consumer_lag", lag, (Target(GROUP_LAG, with_topic=None),)),
     ]
     context.setLocalProperty("spark.scheduler.pool", "rejects")
-    queries.append(_start_rejects(session, settings, queries.copy()))
+    queries.append(start.rejects(queries.copy()))
     return queries
 
 
-def _start_windows(
-    settings: Settings, name: str, windows: DataFrame, targets: tuple[Target, ...], counted: CountedSamples | None
-) -> StreamingQuery:
-    for target in targets:
-        create_window_table(settings.storage.tables, target.table)
-    return (
-        windows.writeStream.queryName(name)
-        .outputMode("update")
-        .option("checkpointLocation", f"{settings.storage.checkpoints}/{name}")
-        .trigger(processingTime=f"{settings.pipeline.trigger_interval_ms} milliseconds")
-        .foreachBatch(WindowWriter(name, targets, settings, counted).write)
-        .start()
-    )
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Starts single queries on the same topics and the same storage."""
+
+    source: InputTopics
+    storage: StorageSettings
+    counted: CountedSamples
+    now_ms: Callable[[], int]
+
+    def windows(self, name: str, windows: DataFrame, targets: tuple[Target, ...]) -> StreamingQuery:
+        """The query that writes these windows into the tables of the targets."""
+        for target in targets:
+            create_window_table(self.storage.tables, target.table)
+        return (
+            windows.writeStream.queryName(name)
+            .outputMode("update")
+            .option("checkpointLocation", f"{self.storage.checkpoints}/{name}")
+            .trigger(processingTime=f"{self.source.pipeline.trigger_interval_ms} milliseconds")
+            .foreachBatch(self._writer(name, targets).write)
+            .start()
+        )
+
+    def rejects(self, windows: list[StreamingQuery]) -> StreamingQuery:
+        """The query of rejected records, which reads what the queries of `windows` read."""
+        create_table(self.storage.tables, REJECTED_RECORD.name)
+        maintenance = self._maintenance(REJECTED_RECORD)
+        checkpoint = (local_folder(self.storage.checkpoints) or Path(self.storage.checkpoints)) / "rejects"
+
+        def write(batch: DataFrame, batch_id: int) -> None:
+            # In a sound set-up no record is rejected, and to learn that would cost as much as the windows. (The window
+            # queries don't know every misfit of foreign records.)
+            if not self.source.topics.foreign:
+                known = wait_until_read(windows, checkpoint, batch_id, patience_s=REJECTS_PATIENCE_S)
+                if known is Range.SOUND:
+                    return
+            rows = batch.persist()
+            try:
+                written = _write_rejects(rows, batch_id, self.storage.tables)
+            finally:
+                rows.unpersist()
+            if written:
+                maintenance.run_if_due(now_ms=self.now_ms())
+
+        interval_ms = REJECTS_TRIGGERS * self.source.pipeline.trigger_interval_ms
+        return (
+            shaped(rejected_rows(self.source), REJECTED_RECORD)
+            .writeStream.queryName("rejects")
+            .outputMode("append")
+            .option("checkpointLocation", f"{self.storage.checkpoints}/rejects")
+            .trigger(processingTime=f"{interval_ms} milliseconds")
+            .foreachBatch(write)
+            .start()
+        )
+
+    def _writer(self, name: str, targets: tuple[Target, ...]) -> WindowWriter:
+        root, settings = self.storage.tables, self.source.pipeline
+        of_groups = any(target.table is GROUP_LAG for target in targets)
+        checkpoints = local_folder(self.storage.checkpoints)
+        return WindowWriter(
+            name,
+            [Place.of(target, root) for target in targets],
+            [self._maintenance(target.table) for target in targets],
+            watermark_ms=settings.watermark_ms,
+            counted=self.counted,
+            now_ms=self.now_ms,
+            group_events=GroupEventKeeper(root, self.source.kafka.cluster_name, settings) if of_groups else None,
+            # A record of ours is a sample of one window; one of another tool may hold many.
+            checkpoint=checkpoints / name if checkpoints and not self.source.topics.foreign else None,
+        )
+
+    def _maintenance(self, table: Table) -> Maintenance:
+        return Maintenance(self.storage.tables, table, self.source.pipeline)
 
 
-def _start_rejects(session: SparkSession, settings: Settings, windows: list[StreamingQuery]) -> StreamingQuery:
-    create_table(settings.storage.tables, REJECTED_RECORD.name)
-    maintenance = Maintenance(settings, REJECTED_RECORD)
-    checkpoint = f"{settings.storage.checkpoints}/rejects"
-    offsets_noted = (local_folder(settings.storage.checkpoints) or Path(settings.storage.checkpoints)) / "rejects"
-
-    def write(batch: DataFrame, batch_id: int) -> None:
-        # In a sound set-up there are none, and to find that out would cost as much as the windows. (Of foreign records
-        # not every misfit is known to the window queries.)
-        if not settings.topics.foreign:
-            known = wait_until_read(windows, offsets_noted, batch_id, patience_s=REJECTS_PATIENCE_S)
-            if known is Range.SOUND:
-                return
-        rows = batch.persist()
-        try:
-            written = _write_rejects(rows, batch_id, settings)
-        finally:
-            rows.unpersist()
-        if written:
-            maintenance.run_if_due(now_ms=time.time_ns() // 1_000_000)
-
-    return (
-        shaped(rejected_rows(session, settings), REJECTED_RECORD)
-        .writeStream.queryName("rejects")
-        .outputMode("append")
-        .option("checkpointLocation", checkpoint)
-        .trigger(processingTime=f"{REJECTS_TRIGGERS * settings.pipeline.trigger_interval_ms} milliseconds")
-        .foreachBatch(write)
-        .start()
-    )
-
-
-def _write_rejects(rows: DataFrame, batch_id: int, settings: Settings) -> bool:
+def _write_rejects(rows: DataFrame, batch_id: int, root: str) -> bool:
     """False where there are none: then there is no commit either."""
     raw = [f.coalesce(f.octet_length(name), f.lit(0)) for name in ("key", "value")]
     size = rows.agg(f.sum(raw[0] + raw[1] + REJECT_BYTES).alias("bytes")).first()
@@ -121,14 +150,14 @@ def _write_rejects(rows: DataFrame, batch_id: int, settings: Settings) -> bool:
     transaction = (f"{query_id}:{REJECTED_RECORD.name}", batch_id)
     if size["bytes"] > REJECTS_DRIVER_BYTES_MAX:
         one_of_each = rows.dropDuplicates(list(REJECTED_RECORD.key))
-        append_spark(one_of_each, table_uri(settings.storage.tables, REJECTED_RECORD.name), transaction)
+        append_spark(one_of_each, table_uri(root, REJECTED_RECORD.name), transaction)
         return True
     # One row a record, though each of the samples in it is judged.
-    found = {tuple(row[name] for name in REJECTED_RECORD.key): row for row in rows.toArrow().to_pylist()}
+    by_key = {tuple(row[name] for name in REJECTED_RECORD.key): row for row in rows.toArrow().to_pylist()}
     append(
-        settings.storage.tables,
+        root,
         REJECTED_RECORD.name,
-        list(found.values()),
+        list(by_key.values()),
         transaction_id=transaction[0],
         transaction_version=transaction[1],
     )

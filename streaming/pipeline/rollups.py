@@ -7,9 +7,9 @@ memory, only what an hour holds and one row per key.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -28,7 +28,7 @@ from streaming.contract import (
 )
 from streaming.contract.rates import RATE_NAMES, RATES, REPLICA_RATES
 from streaming.contract.records import BROKER_STATES, REPLICA_STATES
-from streaming.settings import HOUR_MS, Settings
+from streaming.settings import HOUR_MS
 from streaming.tables import create_table, row_schema, table_uri, to_ms, utc
 
 DAY_MS = 24 * HOUR_MS
@@ -94,14 +94,17 @@ def rollups_of(table: Table) -> tuple[Rollup, ...]:
 class RollingUp:
     """Keeps one rollup up to date; to be run by the writer of its source, between two writes."""
 
-    def __init__(self, settings: Settings, rollup: Rollup) -> None:
+    def __init__(self, root: str, rollup: Rollup, *, watermark_ms: int) -> None:
         self._rollup = rollup
-        self._root = settings.storage.tables
-        self._watermark_ms = settings.pipeline.watermark_ms
+        self._root = root
+        self._watermark_ms = watermark_ms
         create_table(self._root, rollup.target.name)
 
-    def run(self, source: DeltaTable, *, budget_ms: int) -> datetime | None:
-        """Roll up closed periods that aren't yet, none begun after `budget_ms`; the start of the first that is left."""
+    def run(self, source: DeltaTable, *, now_ms: int, budget_ms: int) -> datetime | None:
+        """Roll up closed periods that are not rolled up yet; begin none after `budget_ms`.
+
+        Returns the start of the first period that is left, None if none is. `now_ms` becomes the rows' `updated_at`.
+        """
         began = time.monotonic()
         target = DeltaTable(table_uri(self._root, self._rollup.target.name))
         done = target.transaction_version(self._transaction_id)
@@ -112,7 +115,7 @@ class RollingUp:
             is_open = newest_ms < period_start + self._rollup.period_ms + self._watermark_ms
             if is_open or (time.monotonic() - began) * 1000 > budget_ms:
                 return utc(period_start)
-            self._write(target, rolled_up(windows, self._rollup, period_start), period_start)
+            self._write(target, rolled_up(windows, self._rollup, period_start, now_ms=now_ms), period_start)
         return None
 
     @property
@@ -125,8 +128,8 @@ class RollingUp:
         write_deltalake(target, rows, mode="append", commit_properties=properties)
 
 
-def rolled_up(windows: ds.Dataset, rollup: Rollup, period_start_ms: int) -> pa.Table:
-    """Rows of the target for one period, one per key, in the target's columns."""
+def rolled_up(windows: ds.Dataset, rollup: Rollup, period_start_ms: int, *, now_ms: int) -> pa.Table:
+    """Rows of the target for one period, one per key, in the target's columns; `now_ms` is their `updated_at`."""
     parts: pa.Table | None = None
     for start_ms in range(period_start_ms, period_start_ms + rollup.period_ms, HOUR_MS):
         hour = (pc.field("window_start") >= utc(start_ms)) & (pc.field("window_start") < utc(start_ms + HOUR_MS))
@@ -135,7 +138,14 @@ def rolled_up(windows: ds.Dataset, rollup: Rollup, period_start_ms: int) -> pa.T
             part = _part(rows.sort_by("window_start"), rollup)
             parts = part if parts is None else _joined(pa.concat_tables([parts, part]), rollup)
     schema = row_schema(rollup.target)
-    return schema.empty_table() if parts is None else _finished(parts, rollup, period_start_ms).cast(schema)
+    if parts is None:
+        return schema.empty_table()
+    stamps = {
+        "period_start": utc(period_start_ms),
+        "period_end": utc(period_start_ms + rollup.period_ms),
+        "updated_at": utc(now_ms),
+    }
+    return _finished(parts, rollup, stamps).cast(schema)
 
 
 def _extent(windows: ds.Dataset, since: datetime) -> tuple[set[int], int]:
@@ -187,7 +197,7 @@ def _joined(parts: pa.Table, rollup: Rollup) -> pa.Table:
     )
 
 
-def _finished(parts: pa.Table, rollup: Rollup, period_start_ms: int) -> pa.Table:
+def _finished(parts: pa.Table, rollup: Rollup, stamps: Mapping[str, datetime]) -> pa.Table:
     columns = {name: parts[name] for name in rollup.key}
     for name in rollup.means:
         source = _SOURCE_OF_MEAN.get(name, name)
@@ -200,11 +210,6 @@ def _finished(parts: pa.Table, rollup: Rollup, period_start_ms: int) -> pa.Table
     columns |= {name: parts[f"{name}_last"] for name in rollup.lasts}
     columns |= {name: parts[f"{name}_sum"] for name in rollup.sums}
     columns["window_count"] = parts["window_start_count"]
-    stamps = {
-        "period_start": utc(period_start_ms),
-        "period_end": utc(period_start_ms + rollup.period_ms),
-        "updated_at": datetime.now(UTC),
-    }
     for name, moment in stamps.items():
         columns[name] = pa.array([moment] * parts.num_rows, pa.timestamp("us", tz="UTC"))
     return pa.table({name: columns[name] for name in rollup.target.column_names()})

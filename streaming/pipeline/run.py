@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
@@ -21,6 +22,7 @@ from streaming.pipeline.guards import (
     check_tables_are_there,
     check_topic_ids,
     check_window_lengths,
+    fingerprint,
     offsets_read,
     only_pipeline,
     topic_ids,
@@ -31,8 +33,9 @@ from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.offsets import Offsets
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.session import JVM_FAILED, build_session, check_file_systems, reason
+from streaming.pipeline.sources import InputTopics
 from streaming.runtime import clocks
-from streaming.settings import Settings
+from streaming.settings import KafkaSettings, Settings
 
 log = structlog.get_logger()
 
@@ -48,26 +51,28 @@ def run_pipeline(settings: Settings) -> int:
     stopping = threading.Event()
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        if stopping.is_set():  # told twice: at once. What was half done is repeated at the next start.
+        if stopping.is_set():  # a second signal ends it at once: the next start repeats what was half done
             os._exit(128 + number)
         stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    with only_pipeline(settings):
-        ids = _wait_for_topics(settings, stopping)
+    storage = settings.storage
+    with only_pipeline(storage.checkpoints):
+        ids = _wait_for_topics(settings.kafka, topics_read(settings.topics), stopping)
         if ids is None:
             return 0
-        check_tables_are_there(settings)
-        check_window_lengths(settings)  # before the next notes the length
-        check_fingerprint(settings, ids)
+        check_tables_are_there(storage)
+        check_window_lengths(storage.tables, window_ms=settings.pipeline.window_ms)  # before the next notes the length
+        check_fingerprint(storage.checkpoints, fingerprint(settings.topics, settings.pipeline), ids)
         session = build_session(settings.pipeline)
         try:
-            check_file_systems(session, settings.storage)
+            check_file_systems(session, storage)
             counted = CountedSamples()
-            queries = start_queries(session, settings, counted)
+            source = InputTopics(session, settings.kafka, settings.topics, settings.pipeline)
+            queries = start_queries(source, storage, now_ms=clocks.now_ms, counted=counted)
             log.info("pipeline_started", queries=[query.name for query in queries])
-            return _watch(queries, Heartbeat(queries, settings, counted), settings, stopping)
+            return _watch(queries, Heartbeat(queries, storage.tables, settings.pipeline, counted), settings, stopping)
         except JVM_FAILED as error:  # a checkpoint that Spark won't begin with, or a JVM that was killed
             log.error("query_failed", error=reason(error))
             return EXIT_QUERY_FAILED
@@ -85,46 +90,47 @@ def stop_queries(queries: list[StreamingQuery]) -> None:
         query.stop()
 
 
-def _wait_for_topics(settings: Settings, stopping: threading.Event) -> dict[str, str] | None:
-    """Ids of all topics, once all are there (the collector makes our two); None when told to stop first.
+def _wait_for_topics(kafka: KafkaSettings, names: Sequence[str], stopping: threading.Event) -> dict[str, str] | None:
+    """Ids of all topics, once all are there (the collector makes our two); None if `stopping` is set first.
 
     A topic just made may be listed before it can be described: without its id it isn't there yet.
     """
-    wanted = set(topics_read(settings))
-    ids = _topic_ids(settings)  # a cluster that was never reached isn't waited for: the address may be wrong
-    told: list[str] = []
+    ids = _topic_ids(kafka, names)  # a cluster that was never reached isn't waited for: the address may be wrong
+    logged: list[str] = []
     while not stopping.is_set():
-        missing = sorted(wanted - ids.keys())
+        missing = sorted(set(names) - ids.keys())
         if not missing:
             return ids
-        if missing != told:
+        if missing != logged:
             log.info("waiting_for_topics", missing=missing, hint="`rebalancer collect` makes them")
-            told = missing
+            logged = missing
         stopping.wait(TOPIC_POLL_S)
         try:
-            ids = _topic_ids(settings)
+            ids = _topic_ids(kafka, names)
         except ClusterUnreachable as error:
             log.warning("still_waiting_for_topics", error=str(error))
     return None
 
 
-def _topic_ids(settings: Settings) -> dict[str, str]:
-    admin = admin_client(settings.kafka)
+def _topic_ids(kafka: KafkaSettings, names: Sequence[str]) -> dict[str, str]:
+    admin = admin_client(kafka)
     try:
-        with reaching(settings.kafka):
-            return topic_ids(admin, settings)
+        with reaching(kafka):
+            return topic_ids(admin, names)
     finally:
-        with reaching(settings.kafka):
+        with reaching(kafka):
             admin.close()
 
 
 def _check_topics(settings: Settings, last_good: Offsets) -> Offsets:
-    """Again while running: a topic made again may hold more than was read, and then Spark notices nothing. What had
-    been read for sure of the topics that were checked.
+    """Check the ids while the queries run: Spark does not notice a new topic that holds more than was read.
+
+    Returns the offsets that were read before the check; `last_good` if the brokers are away.
     """
-    read = offsets_read(settings)
+    read = offsets_read(settings.storage.checkpoints)
     try:
-        check_topic_ids(settings, _topic_ids(settings), last_good)
+        ids = _topic_ids(settings.kafka, topics_read(settings.topics))
+        check_topic_ids(settings.storage.checkpoints, ids, last_good)
     except ClusterUnreachable as error:
         log.warning("topic_check_skipped", error=str(error))
         return last_good
@@ -133,7 +139,7 @@ def _check_topics(settings: Settings, last_good: Offsets) -> Offsets:
 
 def _watch(queries: list[StreamingQuery], heartbeat: Heartbeat, settings: Settings, stopping: threading.Event) -> int:
     checked_ms = clocks.now_ms()
-    last_good = offsets_read(settings)
+    last_good = offsets_read(settings.storage.checkpoints)
     while not stopping.wait(POLL_INTERVAL_S):
         for query in queries:
             if not query.isActive:

@@ -25,7 +25,7 @@ from streaming.pipeline.adapters import PARSERS, Context, Misfit, Record
 from streaming.pipeline.records import KAFKA_COLUMNS, VALUE_BYTES_MAX, accepted, judged, rejected
 from streaming.pipeline.spark_types import record_schema
 from streaming.pipeline.windows import LAG_SUMS, LOAD_SUMS, sums_of_one
-from streaming.settings import PipelineSettings, Settings
+from streaming.settings import KafkaSettings, PipelineSettings, TopicSettings
 
 FETCH_OPTIONS = {
     # Kafka's 1 MiB is some thousand records: the executors would wait for the next fetch as long as they work.
@@ -46,38 +46,65 @@ class Side:
     shape: RecordShape
     foreign_shape: RecordShape
     sums: sums.Sums
-    tells_misfits: bool
-    """What can't be read is of neither kind: one of the two tells it."""
+    reports_misfits: bool
+    """A record that can't be read is of neither kind: one of the two reports it."""
 
 
-BYTE_RATES = Side("broker", BYTE_RATE, FOREIGN_BYTE_RATE, LOAD_SUMS, tells_misfits=True)
-LAGS = Side("group", CONSUMER_LAG, CONSUMER_LAG, LAG_SUMS, tells_misfits=False)
+@dataclass(frozen=True, slots=True)
+class InputTopics:
+    """The topics that the queries read: the connection, names and formats, and how much to read at a time."""
+
+    session: SparkSession
+    kafka: KafkaSettings
+    topics: TopicSettings
+    pipeline: PipelineSettings
+
+    def raw_rows(self, *names: str) -> DataFrame:
+        """Kafka's columns, from each topic's start where there is no checkpoint yet."""
+        return (
+            self.session.readStream.format("kafka")
+            .options(**kafka_options(self.kafka, *names))
+            .option("startingOffsets", "earliest")
+            .option("failOnDataLoss", "true")
+            .option("maxOffsetsPerTrigger", self.pipeline.records_per_batch_max)
+            .load()
+        )
+
+    def own_rows(self, side: Side) -> DataFrame:
+        """Kafka's columns of our topic of one kind of record."""
+        return self.raw_rows(self.topics.byte_rate if side is BYTE_RATES else self.topics.consumer_lag)
+
+
+BYTE_RATES = Side("broker", BYTE_RATE, FOREIGN_BYTE_RATE, LOAD_SUMS, reports_misfits=True)
+LAGS = Side("group", CONSUMER_LAG, CONSUMER_LAG, LAG_SUMS, reports_misfits=False)
 # Sent with the job, so that executors need Python and pyarrow, but not this package.
 cloudpickle.register_pickle_by_value(sums)  # type: ignore[no-untyped-call]
 
 
-def summed_rows(session: SparkSession, settings: Settings, side: Side) -> DataFrame:
+def summed_rows(source: InputTopics, side: Side) -> DataFrame:
     """Sums of our topic's records."""
-    return sums_of(_own_raw(session, settings, side), settings, side)
+    return sums_of(source.own_rows(side), source.pipeline, side)
 
 
-def sums_of(raw: DataFrame, settings: Settings, side: Side) -> DataFrame:
+def sums_of(raw: DataFrame, settings: PipelineSettings, side: Side) -> DataFrame:
     """Of Kafka's records those that fit: the columns of the side's sums, each row of one window and key.
 
     Records beyond doubt come summed from Arrow, the others one by one from Spark's own parser and rules.
     """
     raw = raw.select("timestamp", "value")
-    found = sums_of_one(side.sums)
-    if settings.pipeline.python_on_executors:
+    columns_of_sums = sums_of_one(side.sums)
+    if settings.python_on_executors:
         columns = from_arrow_schema(side.sums.schema(to_arrow_schema(record_schema(side.shape))))
-        some_summed = raw.mapInArrow(summing(settings.pipeline, side), StructType(raw.schema.fields + columns.fields))
+        some_summed = raw.mapInArrow(summing(settings, side), StructType(raw.schema.fields + columns.fields))
         raw = some_summed.select(
             "timestamp", "value", f.struct(*columns.names).alias("sums"), f.col("sample_count").alias("samples")
         )
         is_one = f.col("samples").isNull()
-        found = {name: f.when(is_one, one).otherwise(f.col(f"sums.{name}")) for name, one in found.items()}
-    told = _judged_own(raw, settings, side).where(f.col("reason").isNull())
-    return told.select(*(column.alias(name) for name, column in found.items()))
+        columns_of_sums = {
+            name: f.when(is_one, one).otherwise(f.col(f"sums.{name}")) for name, one in columns_of_sums.items()
+        }
+    fitting = _judged_own(raw, settings, side).where(f.col("reason").isNull())
+    return fitting.select(*(column.alias(name) for name, column in columns_of_sums.items()))
 
 
 def summing(settings: PipelineSettings, side: Side) -> "partial[Iterator[pa.RecordBatch]]":
@@ -90,36 +117,24 @@ def summing(settings: PipelineSettings, side: Side) -> "partial[Iterator[pa.Reco
     return partial(sums.summed, fitting=fitting, sums=of_side, window_ms=window_ms)
 
 
-def accepted_rows(session: SparkSession, settings: Settings, side: Side) -> DataFrame:
-    """Our rows of one kind that fit and those of foreign topics, record by record; `foreign` tells whose they are."""
-    own = accepted(_own(session, settings, side))
-    foreign = accepted(_foreign(session, settings, side)).withColumn("foreign", f.lit(True))
+def accepted_rows(source: InputTopics, side: Side) -> DataFrame:
+    """Our rows of one kind that fit and those of foreign topics, record by record; `foreign` marks the latter."""
+    own = accepted(_own(source, side))
+    foreign = accepted(_foreign(source, side)).withColumn("foreign", f.lit(True))
     return own.withColumn("foreign", f.lit(False)).unionByName(foreign, allowMissingColumns=True)
 
 
-def rejected_rows(session: SparkSession, settings: Settings) -> DataFrame:
+def rejected_rows(source: InputTopics) -> DataFrame:
     """Records of all topics that don't fit, in the columns of the table rejected_record."""
-    parts = [rejected(_own(session, settings, side), side.shape) for side in (BYTE_RATES, LAGS)]
-    if settings.topics.foreign:
-        parts += [rejected(_foreign(session, settings, side), side.foreign_shape) for side in (BYTE_RATES, LAGS)]
+    parts = [rejected(_own(source, side), side.shape) for side in (BYTE_RATES, LAGS)]
+    if source.topics.foreign:
+        parts += [rejected(_foreign(source, side), side.foreign_shape) for side in (BYTE_RATES, LAGS)]
     return reduce(DataFrame.unionByName, parts)
 
 
-def raw_rows(session: SparkSession, settings: Settings, *topics: str) -> DataFrame:
-    """Kafka's columns, from each topic's start where there is no checkpoint yet."""
-    return (
-        session.readStream.format("kafka")
-        .options(**kafka_options(settings, *topics))
-        .option("startingOffsets", "earliest")
-        .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", settings.pipeline.records_per_batch_max)
-        .load()
-    )
-
-
-def kafka_options(settings: Settings, *topics: str) -> dict[str, str]:
-    """Of Spark's Kafka source, for streams and for batches: what to read and how."""
-    of_client = {f"kafka.{key}": value for key, value in (spark_options(settings.kafka) | FETCH_OPTIONS).items()}
+def kafka_options(settings: KafkaSettings, *topics: str) -> dict[str, str]:
+    """Options of Spark's Kafka source, for streams and for batches: what to read and how."""
+    of_client = {f"kafka.{key}": value for key, value in (spark_options(settings) | FETCH_OPTIONS).items()}
     return {"subscribe": ",".join(topics), **of_client}
 
 
@@ -137,7 +152,7 @@ def adapt(topic: str, value: bytes | None, formats: dict[str, str], context: Con
     records = [item for item in items if not isinstance(item, Misfit) and side.mark in item]
     rows: Adapted = [(json.dumps(record), None, None) for record in records]
     misfits = [item for item in items if isinstance(item, Misfit)]
-    if misfits and side.tells_misfits:
+    if misfits and side.reports_misfits:
         rows.append((None, misfits[0].reason, misfits[0].field))
     return rows
 
@@ -150,31 +165,25 @@ def _items(value: bytes | None, name: str, context: Context) -> list[Record | Mi
     return PARSERS[name](value, context)
 
 
-def _own_raw(session: SparkSession, settings: Settings, side: Side) -> DataFrame:
-    topic = settings.topics.byte_rate if side is BYTE_RATES else settings.topics.consumer_lag
-    return raw_rows(session, settings, topic)
+def _judged_own(raw: DataFrame, settings: PipelineSettings, side: Side) -> DataFrame:
+    return judged(raw, side.shape, clock_skew_max_ms=settings.clock_skew_max_ms, name=f"judged_{side.mark}")
 
 
-def _judged_own(raw: DataFrame, settings: Settings, side: Side) -> DataFrame:
-    skew = settings.pipeline.clock_skew_max_ms
-    return judged(raw, side.shape, clock_skew_max_ms=skew, name=f"judged_{side.mark}")
+def _own(source: InputTopics, side: Side) -> DataFrame:
+    return _judged_own(source.own_rows(side), source.pipeline, side)
 
 
-def _own(session: SparkSession, settings: Settings, side: Side) -> DataFrame:
-    return _judged_own(_own_raw(session, settings, side), settings, side)
-
-
-def _foreign(session: SparkSession, settings: Settings, side: Side) -> DataFrame:
-    formats: dict[str, str] = dict(settings.topics.foreign)
-    context = Context(settings.kafka.cluster_name, dict(settings.topics.broker_ids))
+def _foreign(source: InputTopics, side: Side) -> DataFrame:
+    formats: dict[str, str] = dict(source.topics.foreign)
+    context = Context(source.kafka.cluster_name, dict(source.topics.broker_ids))
 
     @f.udf(returnType=ArrayType(_ROW), useArrow=False)
     def read(topic: str, value: bytearray | None) -> Adapted:
         return adapt(topic, None if value is None else bytes(value), formats, context, side)
 
-    raw = raw_rows(session, settings, *sorted(formats))
+    raw = source.raw_rows(*sorted(formats))
     rows = raw.select(*KAFKA_COLUMNS, f.explode(read("topic", "value")).alias("row"))
-    told = f.when(f.col("row.reason").isNotNull(), f.struct("row.reason", "row.field"))
-    adapted = rows.select(*KAFKA_COLUMNS, f.col("row.payload").cast("binary").alias("payload"), told.alias("misfit"))
-    skew = settings.pipeline.clock_skew_max_ms
+    misfit = f.when(f.col("row.reason").isNotNull(), f.struct("row.reason", "row.field"))
+    adapted = rows.select(*KAFKA_COLUMNS, f.col("row.payload").cast("binary").alias("payload"), misfit.alias("misfit"))
+    skew = source.pipeline.clock_skew_max_ms
     return judged(adapted, side.foreign_shape, clock_skew_max_ms=skew, name=f"judged_foreign_{side.mark}")

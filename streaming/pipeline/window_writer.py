@@ -1,9 +1,9 @@
 """Writes the batches of a window query into its tables, from the driver where their rows fit there. Knows no topics."""
 
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
+from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
@@ -11,15 +11,13 @@ from pyarrow import compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from streaming.contract import GROUP_LAG, Table
+from streaming.contract import Table
 from streaming.pipeline.delta_tables import TooManyRows, WindowTable, finalize_spark, shaped, upsert_spark
 from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.offsets import records_planned
-from streaming.settings import Settings
 from streaming.tables import table_uri, utc
-from streaming.tables.places import local_folder
 
 DRIVER_ROWS_MAX = 500_000
 """Batches of up to this many window rows, which meet no more in the table, are written from the driver: 70 MB as Arrow,
@@ -56,9 +54,9 @@ class Place:
     window_table: WindowTable
 
     @classmethod
-    def of(cls, target: Target, settings: Settings) -> Self:
-        """Its table below the settings' folder."""
-        location = table_uri(settings.storage.tables, target.table.name)
+    def of(cls, target: Target, root: str) -> Self:
+        """Its table below the folder of all tables."""
+        location = table_uri(root, target.table.name)
         return cls(target, location, WindowTable(location, target.table, rows_max=DRIVER_ROWS_MAX))
 
     def transaction(self, audit: Mapping[str, Any]) -> tuple[str, int]:
@@ -76,39 +74,47 @@ class WindowWriter:
     """Writes the batches of one query into its tables: the only writer of those tables while the pipeline runs."""
 
     def __init__(
-        self, name: str, targets: tuple[Target, ...], settings: Settings, counted: CountedSamples | None
+        self,
+        name: str,
+        places: Sequence[Place],
+        maintenance: Sequence[Maintenance],
+        *,
+        watermark_ms: int,
+        counted: CountedSamples,
+        now_ms: Callable[[], int],
+        group_events: GroupEventKeeper | None = None,
+        checkpoint: Path | None = None,
     ) -> None:
+        """`checkpoint` is the query's folder if its offsets bound the rows of a batch, as one record is one sample."""
         self._name = name
-        self._counted = counted if counted is not None else CountedSamples()
-        self._places = [Place.of(target, settings) for target in targets]
-        self._maintenance = [Maintenance(settings, target.table) for target in targets]
-        of_groups = any(target.table is GROUP_LAG for target in targets)
-        self._group_events = GroupEventKeeper(settings) if of_groups else None
-        self._watermark_ms = settings.pipeline.watermark_ms
-        checkpoints = local_folder(settings.storage.checkpoints)
-        # A record of ours is a sample of one window; one of another tool may hold many.
-        self._offsets_noted = checkpoints / name if checkpoints and not settings.topics.foreign else None
+        self._places = places
+        self._maintenance = maintenance
+        self._watermark_ms = watermark_ms
+        self._counted = counted
+        self._now_ms = now_ms
+        self._group_events = group_events
+        self._checkpoint = checkpoint
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
         """Upsert the batch's windows and mark those that are closed by it."""
         query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or self._name
-        audit = {"is_final": False, "updated_at": datetime.now(UTC), "batch_id": batch_id, "query_id": query_id}
-        if self._surely_fits_driver(batch_id):
+        audit = {"is_final": False, "updated_at": utc(self._now_ms()), "batch_id": batch_id, "query_id": query_id}
+        if self._is_known_to_fit_driver(batch_id):
             gained = self._write_collected(batch.sparkSession, batch.drop("window").toArrow(), audit)
         else:
             gained = self._write_counted(batch, audit)
         self._counted.note(query_id, batch_id, gained)
         if self._group_events is not None:
-            self._group_events.keep_if_due(now_ms=time.time_ns() // 1_000_000)
+            self._group_events.keep_if_due(now_ms=self._now_ms())
         for maintenance in self._maintenance:
-            maintenance.run_if_due(now_ms=time.time_ns() // 1_000_000)
+            maintenance.run_if_due(now_ms=self._now_ms())
 
-    def _surely_fits_driver(self, batch_id: int) -> bool:
+    def _is_known_to_fit_driver(self, batch_id: int) -> bool:
         """From the offsets alone: to count the rows takes one more Spark job and a copy of them."""
-        if self._offsets_noted is None:
+        if self._checkpoint is None:
             return False
         try:
-            return records_planned(self._offsets_noted, batch_id) <= DRIVER_ROWS_MAX
+            return records_planned(self._checkpoint, batch_id) <= DRIVER_ROWS_MAX
         except (OSError, ValueError):  # the plan of the batch before is no longer there
             return False
 
@@ -135,7 +141,7 @@ class WindowWriter:
     def _write_collected(
         self, session: SparkSession, collected: pa.Table, audit: Mapping[str, Any]
     ) -> list[int | None]:
-        """From the driver; how many samples each table gained, as `upsert` tells."""
+        """From the driver; how many samples each table gained, as `upsert` counts them."""
         if collected.num_rows == 0:
             return [0] * len(self._places)
         rows = _with_constants(collected, audit)

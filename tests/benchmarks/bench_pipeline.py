@@ -36,7 +36,6 @@ from streaming import tables
 from streaming.cluster import clients as kafka_clients
 from streaming.contract.records import BYTE_RATE
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.pipeline.queries import start_queries
 from streaming.pipeline.records import accepted, judged
 from streaming.pipeline.run import stop_queries
 from streaming.pipeline.session import build_session
@@ -45,7 +44,7 @@ from streaming.runtime.jars import java_command
 from streaming.settings import Settings
 from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
 from tests.pipeline.test_kill import kill_and_compare
-from tests.pipeline.test_windows import WINDOW_MS, load_record, make_topics
+from tests.pipeline.test_windows import WINDOW_MS, load_record, make_topics, start
 
 PARTITIONS = 2
 WARM_UP_RECORDS = 2_000_000
@@ -160,7 +159,7 @@ def fill(settings: Settings, records: int, partitions_of_a_broker: int = 50) -> 
 
 def drain(session: SparkSession, settings: Settings, records: int) -> None:
     """The real queries, windows and tables, until every record is in."""
-    queries = start_queries(session, settings)
+    queries = start(session, settings)
     try:
         while samples_counted(settings) < records:
             failed = [query for query in queries if not query.isActive]
@@ -177,7 +176,7 @@ def to_nothing(rows: DataFrame) -> None:
 
 def raw(session: SparkSession, settings: Settings) -> DataFrame:
     """The whole topic of byte rates."""
-    return session.read.format("kafka").options(**kafka_options(settings, settings.topics.byte_rate)).load()
+    return session.read.format("kafka").options(**kafka_options(settings.kafka, settings.topics.byte_rate)).load()
 
 
 def parsed(session: SparkSession, settings: Settings) -> DataFrame:
@@ -188,7 +187,7 @@ def parsed(session: SparkSession, settings: Settings) -> DataFrame:
 
 def summed(session: SparkSession, settings: Settings) -> DataFrame:
     """The same, summed as the pipeline does it, without windows over batches and without tables."""
-    return sums_of(raw(session, settings), settings, BYTE_RATES)
+    return sums_of(raw(session, settings), settings.pipeline, BYTE_RATES)
 
 
 def bare_loop(settings: Settings, records: int) -> None:
@@ -253,7 +252,7 @@ def latency(session: SparkSession, settings: Settings, duration_s: int) -> dict[
             time.sleep(max(0.0, now + 0.1 - time.time()))
         ended.set()
 
-    queries = start_queries(session, settings)
+    queries = start(session, settings)
     sender = threading.Thread(target=send)
     sender.start()
     newest, waits = 0, []

@@ -15,7 +15,7 @@ from streaming.pipeline import queries
 from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
 from streaming.pipeline.session import check_file_systems
 from streaming.pipeline.spark_types import record_schema
-from streaming.settings import PipelineSettings, Settings, StorageSettings
+from streaming.settings import PipelineSettings, StorageSettings
 from tests.pipeline.test_records import KAFKA_TIME
 from tests.pipeline.test_windows import lag_record, load_record, session
 
@@ -98,8 +98,7 @@ def written(session: SparkSession, root: Path, records: list[tuple[Any, Any]]) -
         f.lit(key).cast("binary").alias("key"), f.lit(value).cast("binary").alias("value"),
         f.lit(KAFKA_TIME).alias("rejected_at"),
     )  # fmt: skip
-    settings = Settings.model_validate({"storage": {"tables": str(root)}})
-    return queries._write_rejects(rows.to(session.createDataFrame([], REJECTED).schema), 0, settings)
+    return queries._write_rejects(rows.to(session.createDataFrame([], REJECTED).schema), 0, str(root))
 
 
 def test_a_place_that_spark_has_no_file_system_for_is_named_at_the_start(session: SparkSession) -> None:

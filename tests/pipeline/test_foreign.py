@@ -8,10 +8,20 @@ from pyspark.sql import SparkSession
 
 from streaming import tables
 from streaming.cluster.clients import admin_client
-from streaming.pipeline.queries import start_queries
 from streaming.settings import Settings
 from tests.pipeline.test_adapters import sample
-from tests.pipeline.test_windows import BASE_MS, drain, encode, load_record, make_topics, own, send, session, stop
+from tests.pipeline.test_windows import (
+    BASE_MS,
+    drain,
+    encode,
+    load_record,
+    make_topics,
+    own,
+    send,
+    session,
+    start,
+    stop,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -64,12 +74,12 @@ def test_counters_become_rates_and_misfits_are_told(session: SparkSession, forei
         from_prometheus,
         [lag_sample("kafka_consumergroup_lag", 50, 2_000), lag_sample("kafka_consumergroup_current_offset", 7, 2_000)],
     )
-    queries = start_queries(session, foreign)
+    queries = start(session, foreign)
     drain(queries)
     stop(queries)
     # The sample before the window was read by the run before; at 16 s the counter was set to zero.
     send(foreign, from_telegraf, [telegraf(12_000, BytesIn=9_000), telegraf(16_000, BytesIn=400)])
-    queries = start_queries(session, foreign)
+    queries = start(session, foreign)
     drain(queries)
     stop(queries)
 

@@ -15,10 +15,11 @@ from streaming.pipeline.guards import (
     check_tables_are_there,
     check_topic_ids,
     check_window_lengths,
+    fingerprint,
     only_pipeline,
     topic_ids,
 )
-from streaming.settings import Settings
+from streaming.settings import Settings, StorageSettings
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
 
 IDS = {"rebalancer.byte-rate": "a", "rebalancer.consumer-lag": "b"}
@@ -28,46 +29,50 @@ def own(tmp_path: Path, **pipeline: Any) -> Settings:
     return Settings.model_validate({"storage": {"checkpoints": str(tmp_path / "checkpoints")}, "pipeline": pipeline})
 
 
+def check(settings: Settings, ids: dict[str, str]) -> None:
+    check_fingerprint(settings.storage.checkpoints, fingerprint(settings.topics, settings.pipeline), ids)
+
+
 def test_the_same_settings_and_topics_go_on(tmp_path: Path) -> None:
-    check_fingerprint(own(tmp_path), IDS)
-    check_fingerprint(own(tmp_path, watermark_ms=5_000), IDS)  # Spark takes another delay from then on
+    check(own(tmp_path), IDS)
+    check(own(tmp_path, watermark_ms=5_000), IDS)  # Spark takes another delay from then on
 
 
 @pytest.mark.parametrize(("key", "value"), [("window_ms", 10_000), ("shuffle_partitions", 7)])
 def test_what_the_state_depends_on_may_not_change(tmp_path: Path, key: str, value: int) -> None:
-    check_fingerprint(own(tmp_path), IDS)
+    check(own(tmp_path), IDS)
     with pytest.raises(RefusedForSafety, match=rf"pipeline\.{key} is {value}.*storage\.checkpoints"):
-        check_fingerprint(own(tmp_path, **{key: value}), IDS)
+        check(own(tmp_path, **{key: value}), IDS)
 
 
 def test_a_topic_made_again_is_named_with_what_had_been_read(tmp_path: Path) -> None:
     settings = own(tmp_path)
-    check_fingerprint(settings, IDS)
+    check(settings, IDS)
     offsets = Path(settings.storage.checkpoints) / "byte_rate" / "offsets"
     offsets.mkdir(parents=True)
     for batch, offset in ((9, 5), (10, 42)):
         (offsets / str(batch)).write_text("v1\n{}\n" + json.dumps({"rebalancer.byte-rate": {"0": offset}}))
     again = IDS | {"rebalancer.byte-rate": "c"}
     with pytest.raises(RefusedForSafety, match=r"deleted and made again.*partition 0 up to offset 42"):
-        check_topic_ids(settings, again)
+        check_topic_ids(settings.storage.checkpoints, again)
     with pytest.raises(RefusedForSafety, match=r"up to offset 7 \(up to 42 since, perhaps of the new one\)"):
-        check_topic_ids(settings, again, {("rebalancer.byte-rate", "0"): 7})
+        check_topic_ids(settings.storage.checkpoints, again, {("rebalancer.byte-rate", "0"): 7})
     with pytest.raises(RefusedForSafety, match="deleted and made again"):
-        check_fingerprint(settings, again)
+        check(settings, again)
 
 
 def test_an_id_that_was_not_known_at_the_first_start_is_noted_at_the_next(tmp_path: Path) -> None:
     settings = own(tmp_path)
-    check_fingerprint(settings, {"rebalancer.byte-rate": "a"})
-    check_fingerprint(settings, IDS)
+    check(settings, {"rebalancer.byte-rate": "a"})
+    check(settings, IDS)
     with pytest.raises(RefusedForSafety, match=r"consumer-lag was deleted and made again \(id b, now c\)"):
-        check_fingerprint(settings, IDS | {"rebalancer.consumer-lag": "c"})
+        check(settings, IDS | {"rebalancer.consumer-lag": "c"})
 
 
 def test_a_window_length_that_changed_asks_for_new_tables_too(tmp_path: Path) -> None:
-    check_fingerprint(own(tmp_path), IDS)
+    check(own(tmp_path), IDS)
     with pytest.raises(RefusedForSafety, match=r"storage\.checkpoints and storage\.tables both"):
-        check_fingerprint(own(tmp_path, window_ms=10_000), IDS)
+        check(own(tmp_path, window_ms=10_000), IDS)
 
 
 @pytest.mark.parametrize("table", ["broker_load", "partition_load", "group_lag"])
@@ -81,21 +86,15 @@ def test_windows_of_another_length_are_not_put_beside_those_of_a_table(tmp_path:
             made.partition_load(start_ms, [(1, "t", 0, "leader", 1.0)])
         else:
             made.group_lag(start_ms, [("g", "t", 0, 1, 2)])
-    storage = {"tables": str(tmp_path)}
-    same, other = (
-        Settings.model_validate({"storage": storage, "pipeline": {"window_ms": length_ms}})
-        for length_ms in (WINDOW_MS, 2 * WINDOW_MS)
-    )
-    check_window_lengths(same)
+    check_window_lengths(str(tmp_path), window_ms=WINDOW_MS)
     with pytest.raises(RefusedForSafety, match=rf"{table} .* is {WINDOW_MS} ms long.*storage\.tables both"):
-        check_window_lengths(other)
+        check_window_lengths(str(tmp_path), window_ms=2 * WINDOW_MS)
 
 
 def test_tables_that_are_not_there_or_empty_take_windows_of_any_length(tmp_path: Path) -> None:
-    settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}})
-    check_window_lengths(settings)
+    check_window_lengths(str(tmp_path), window_ms=WINDOW_MS)
     tables.create_table(str(tmp_path), "broker_load")
-    check_window_lengths(settings)
+    check_window_lengths(str(tmp_path), window_ms=WINDOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -105,34 +104,32 @@ def test_checkpoints_do_not_go_on_without_the_tables_they_have_read_for(
     tmp_path: Path, query: str, needed: tuple[str, ...]
 ) -> None:
     """A disk that isn't mounted: new tables would hide the ones that are there, and begin in the middle."""
-    settings = Settings.model_validate(
-        {"storage": {"checkpoints": str(tmp_path / "checkpoints"), "tables": str(tmp_path / "tables")}}
-    )
-    check_tables_are_there(settings)  # a first start
+    storage = StorageSettings(checkpoints=str(tmp_path / "checkpoints"), tables=str(tmp_path / "tables"))
+    check_tables_are_there(storage)  # a first start
     offsets = tmp_path / "checkpoints" / query / "offsets"
     offsets.mkdir(parents=True)
-    check_tables_are_there(settings)  # one that was killed before it read anything
+    check_tables_are_there(storage)  # one that was killed before it read anything
     (offsets / "0").write_text("v1\n{}\n" + json.dumps({"t": {"0": 7}}))
     for name in needed:
         with pytest.raises(RefusedForSafety, match=rf"{name} is not in .*mounted.*storage\.checkpoints"):
-            check_tables_are_there(settings)
+            check_tables_are_there(storage)
         tables.create_table(str(tmp_path / "tables"), name)
-    check_tables_are_there(settings)
+    check_tables_are_there(storage)
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     settings = own(tmp_path)
-    check_fingerprint(settings, IDS)
+    check(settings, IDS)
     (Path(settings.storage.checkpoints) / FINGERPRINT).write_text('{"made_with"')
     with pytest.raises(UsageProblem, match=FINGERPRINT):
-        check_fingerprint(settings, IDS)
+        check(settings, IDS)
 
 
 def test_a_second_pipeline_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
-    settings = own(tmp_path)
-    with only_pipeline(settings), pytest.raises(RefusedForSafety, match="another pipeline"), only_pipeline(settings):
+    folder = own(tmp_path).storage.checkpoints
+    with only_pipeline(folder), pytest.raises(RefusedForSafety, match="another pipeline"), only_pipeline(folder):
         pass
-    with only_pipeline(settings):
+    with only_pipeline(folder):
         pass
 
 
@@ -140,13 +137,13 @@ def test_a_folder_named_by_a_uri_is_the_same_folder(tmp_path: Path) -> None:
     plain = own(tmp_path)
     storage = plain.storage.model_copy(update={"checkpoints": f"file://{plain.storage.checkpoints}"})
     by_uri = plain.model_copy(update={"storage": storage})
-    check_fingerprint(by_uri, IDS)
-    for first, second in ((plain, by_uri), (by_uri, by_uri)):
+    check(by_uri, IDS)
+    for first, second in ((plain.storage.checkpoints, storage.checkpoints), (storage.checkpoints,) * 2):
         with only_pipeline(first), pytest.raises(RefusedForSafety, match="another pipeline"), only_pipeline(second):
             pass
     for settings in (plain, by_uri):
         with pytest.raises(RefusedForSafety, match="deleted and made again"):
-            check_fingerprint(settings, IDS | {"rebalancer.byte-rate": "c"})
+            check(settings, IDS | {"rebalancer.byte-rate": "c"})
 
 
 @pytest.mark.kafka
@@ -154,15 +151,14 @@ def test_kafka_gives_a_topic_made_again_another_id(settings: Settings) -> None:
     from streaming.cluster.clients import admin_client
 
     name = "made-again"  # other tests on these brokers make topics of the default name
-    topics = settings.topics.model_copy(update={"byte_rate": name})
-    own = settings.model_copy(update={"topics": topics})
-    admin = admin_client(own.kafka)
+    names = (name, settings.topics.consumer_lag)
+    admin = admin_client(settings.kafka)
     try:
         ids = []
         for _ in range(2):
             admin.create_topics({name: {"num_partitions": 1, "replication_factor": 1}})
             admin.wait_for_topics([name])
-            ids.append(topic_ids(admin, own)[name])
+            ids.append(topic_ids(admin, names)[name])
             admin.delete_topics([name])
             deadline = time.monotonic() + 60
             while name in admin.list_topics() and time.monotonic() < deadline:

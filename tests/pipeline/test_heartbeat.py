@@ -42,7 +42,12 @@ def settings(tmp_path: Path) -> Settings:
 
 def test_a_query_that_hangs_and_one_that_is_idle_are_told_apart(settings: Settings) -> None:
     working, idle, hanging = queries = [Query(name) for name in ("byte_rate", "consumer_lag", "rejects")]
-    heartbeat = Heartbeat(queries, settings, CountedSamples())  # type: ignore[arg-type]
+    heartbeat = Heartbeat(
+        queries,  # type: ignore[arg-type]
+        settings.storage.tables,
+        settings.pipeline,
+        CountedSamples(),
+    )
     for beat in range(BEATS):
         now_ms = NOW_MS + beat * HEARTBEAT_INTERVAL_MS
         working.report(now_ms, beat, addBatch=900, triggerExecution=1_000)

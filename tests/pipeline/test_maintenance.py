@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from streaming import tables
-from streaming.contract import BROKER_LOAD, PIPELINE_BATCH
+from streaming.contract import BROKER_LOAD, PIPELINE_BATCH, Table
 from streaming.pipeline.delta_tables import WindowTable, create_window_table
 from streaming.pipeline.maintenance import Maintenance
 from streaming.settings import Settings
@@ -43,13 +43,17 @@ def filled(tmp_path: Path) -> Settings:
     return settings
 
 
+def maintenance_of(settings: Settings, table: Table) -> Maintenance:
+    return Maintenance(settings.storage.tables, table, settings.pipeline)
+
+
 def batch_ids(tmp_path: Path) -> list[int]:
     return sorted(row["batch_id"] for row in tables.read(str(tmp_path), "pipeline_batch"))
 
 
 def test_old_rows_go_and_small_files_are_joined(tmp_path: Path) -> None:
     settings = filled(tmp_path)
-    assert Maintenance(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
+    assert maintenance_of(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
     assert batch_ids(tmp_path) == [14, 15, 16, 17, 18, 19]
     table = tables.open_table(str(tmp_path), "pipeline_batch")
     assert table is not None
@@ -58,7 +62,7 @@ def test_old_rows_go_and_small_files_are_joined(tmp_path: Path) -> None:
 
 def test_it_runs_once_an_interval_and_makes_no_commit_where_nothing_is_to_do(tmp_path: Path) -> None:
     settings = filled(tmp_path)
-    maintenance = Maintenance(settings, PIPELINE_BATCH)
+    maintenance = maintenance_of(settings, PIPELINE_BATCH)
     maintenance.run_if_due(now_ms=NOW_MS)
     interval_ms = settings.pipeline.maintenance_interval_ms
     assert not maintenance.run_if_due(now_ms=NOW_MS + interval_ms - 1)
@@ -74,19 +78,19 @@ def test_a_reader_of_the_version_before_still_reads_it(tmp_path: Path) -> None:
     settings = filled(tmp_path)
     reader = tables.open_table(str(tmp_path), "pipeline_batch")
     assert reader is not None
-    Maintenance(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
+    maintenance_of(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
     assert reader.to_pyarrow_dataset().count_rows() == 20
 
 
 def test_a_table_that_cannot_be_kept_is_told_and_stops_nothing(tmp_path: Path) -> None:
     settings = Settings.model_validate({"storage": {"tables": str(tmp_path / "nowhere")}})
-    assert Maintenance(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
+    assert maintenance_of(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
 
 
 def test_what_was_joined_is_not_written_anew_at_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables.upkeep, "TIERS_BYTES", (1_000_000, 100_000))
     settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}})
-    maintenance = Maintenance(settings, PIPELINE_BATCH)
+    maintenance = maintenance_of(settings, PIPELINE_BATCH)
     names = random.Random(1)
     for batch_id in range(40):
         rows = [beat(batch_id * 100 + index, NOW_MS) | {"query_id": names.randbytes(300).hex()} for index in range(50)]
@@ -118,7 +122,7 @@ def test_replaced_files_and_old_log_entries_go_though_checkpoints_have_forgotten
     assert len(list((folder / "_delta_log").glob("*.json"))) > 12, "no commit removes entries"
     time.sleep(1.1)
     settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}})
-    Maintenance(settings, BROKER_LOAD).run_if_due(now_ms=NOW_MS)
+    maintenance_of(settings, BROKER_LOAD).run_if_due(now_ms=NOW_MS)
     live = {Path(uri).name for uri in DeltaTable(folder).file_uris()}
     assert {path.name for path in folder.rglob("part-*.parquet")} == live
     assert len(list((folder / "_delta_log").glob("*.json"))) < 12

@@ -38,7 +38,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
     made.rejected(NOW_MS, ["not_json", "not_json", "future"])
     made.plan(NOW_MS)
     made.broker_load(NOW_MS + 86_400_000, {1: 1e6})  # the day before is over, and made
-    Maintenance(settings_for(Path(folder), storage={"tables": folder}), BROKER_LOAD).run_if_due(now_ms=NOW_MS)
+    Maintenance(folder, BROKER_LOAD, settings_for(Path(folder)).pipeline).run_if_due(now_ms=NOW_MS)
     for name in TABLES:
         tables.create_table(folder, name)
     return folder

@@ -11,10 +11,10 @@ from hypothesis import settings as example_count
 from hypothesis import strategies as st
 
 from streaming import tables
-from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD
+from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, Table
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.rollups import DAY_MS, ROLLUPS, rolled_up
-from streaming.settings import HOUR_MS, Settings
+from streaming.settings import HOUR_MS, PipelineSettings
 from tests.serve.synthetic import Synthetic
 
 DAY0_MS = 1_795_219_200_000  # midnight UTC
@@ -22,10 +22,8 @@ WINDOW_MS = 60_000
 WATERMARK_MS = 30_000
 
 
-def own(root: Path, **pipeline: Any) -> Settings:
-    return Settings.model_validate(
-        {"storage": {"tables": str(root)}, "pipeline": {"watermark_ms": WATERMARK_MS, **pipeline}}
-    )
+def maintenance_of(root: Path, table: Table = BROKER_LOAD, **pipeline: Any) -> Maintenance:
+    return Maintenance(str(root), table, PipelineSettings(watermark_ms=WATERMARK_MS, **pipeline))
 
 
 def hours_of(rows: list[dict[str, Any]]) -> dict[tuple[int, int], dict[str, Any]]:
@@ -36,8 +34,7 @@ def test_hours_are_made_once_they_are_over_and_only_once(tmp_path: Path) -> None
     made = Synthetic(str(tmp_path))
     for minute in range(0, 121, 10):
         made.broker_load(DAY0_MS + minute * WINDOW_MS, {1: float(minute), 2: None if minute < 60 else 5.0})
-    settings = own(tmp_path)
-    Maintenance(settings, BROKER_LOAD).run_if_due(now_ms=DAY0_MS)
+    maintenance_of(tmp_path).run_if_due(now_ms=DAY0_MS)
     found = hours_of(tables.read(str(tmp_path), "broker_load_hourly"))
     assert found.keys() == {(hour * HOUR_MS, broker) for hour in (0, 1) for broker in (1, 2)}
     assert found[0, 1]["bytes_in_per_sec"] == fmean([0, 10, 20, 30, 40, 50])
@@ -47,7 +44,7 @@ def test_hours_are_made_once_they_are_over_and_only_once(tmp_path: Path) -> None
     # Another process, later, with a row that came after: what is made stays, the next hour is added.
     made.broker_load(DAY0_MS + 30 * WINDOW_MS, {3: 9.0})
     made.broker_load(DAY0_MS + 181 * WINDOW_MS, {1: 3.0})
-    Maintenance(settings, BROKER_LOAD).run_if_due(now_ms=DAY0_MS)
+    maintenance_of(tmp_path).run_if_due(now_ms=DAY0_MS)
     again = hours_of(tables.read(str(tmp_path), "broker_load_hourly"))
     assert again.keys() - found.keys() == {(2 * HOUR_MS, 1), (2 * HOUR_MS, 2)}
     assert all(again[key] == row for key, row in found.items())
@@ -58,10 +55,10 @@ def test_an_hour_is_over_when_no_sample_of_it_can_come_any_more(tmp_path: Path) 
     made.broker_load(DAY0_MS, {1: 1.0})
     last = {**made.window(DAY0_MS + HOUR_MS), "broker": 1, "covered_ms": 1}
     made.append("broker_load", [{**last, "last_event_time_ms": DAY0_MS + HOUR_MS + WATERMARK_MS - 1}])
-    Maintenance(own(tmp_path), BROKER_LOAD).run_if_due(now_ms=DAY0_MS)
+    maintenance_of(tmp_path).run_if_due(now_ms=DAY0_MS)
     assert tables.read(str(tmp_path), "broker_load_hourly") == []
     made.append("broker_load", [{**last, "broker": 2, "last_event_time_ms": DAY0_MS + HOUR_MS + WATERMARK_MS}])
-    Maintenance(own(tmp_path), BROKER_LOAD).run_if_due(now_ms=DAY0_MS)
+    maintenance_of(tmp_path).run_if_due(now_ms=DAY0_MS)
     assert len(tables.read(str(tmp_path), "broker_load_hourly")) == 1
 
 
@@ -69,8 +66,7 @@ def test_windows_stay_until_their_day_is_made_and_then_go(tmp_path: Path) -> Non
     made = Synthetic(str(tmp_path))
     for hour in (0, 5, 20):
         made.broker_load(DAY0_MS + hour * HOUR_MS, {1: 2.0 * hour})
-    settings = own(tmp_path, retention_ms=HOUR_MS)
-    maintenance = Maintenance(settings, BROKER_LOAD)
+    maintenance = maintenance_of(tmp_path, retention_ms=HOUR_MS)
     maintenance.run_if_due(now_ms=DAY0_MS + 21 * HOUR_MS)
     assert len(tables.read(str(tmp_path), "broker_load")) == 3
     made.broker_load(DAY0_MS + 25 * HOUR_MS, {1: 1.0})
@@ -91,7 +87,7 @@ def test_days_of_partitions_and_groups(tmp_path: Path) -> None:
     for table, name in ((PARTITION_LOAD, "partition_load"), (GROUP_LAG, "group_lag")):
         late = {**tables.read(str(tmp_path), name)[0], "window_start": tables.utc(DAY0_MS + DAY_MS)}
         made.append(name, [{**late, "last_event_time_ms": DAY0_MS + DAY_MS + WATERMARK_MS}])
-        Maintenance(own(tmp_path), table).run_if_due(now_ms=DAY0_MS)
+        maintenance_of(tmp_path, table).run_if_due(now_ms=DAY0_MS)
     (day,) = tables.read(str(tmp_path), "partition_load_daily")
     assert (day["role"], day["bytes_in_per_sec"], day["bytes_in_per_sec_max"]) == ("leader", 10.0, 20.0)
     (day,) = tables.read(str(tmp_path), "group_lag_daily")
@@ -119,7 +115,7 @@ def test_a_day_equals_a_recount(rows: list[tuple[int, int, float | None, float |
     of_broker: dict[int, list[Any]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row[0]):
         of_broker[row[1]].append(row)
-    found = {row["broker"]: row for row in rolled_up(source, ROLLUPS[1], DAY0_MS).to_pylist()}
+    found = {row["broker"]: row for row in rolled_up(source, ROLLUPS[1], DAY0_MS, now_ms=DAY0_MS + DAY_MS).to_pylist()}
     assert found.keys() == of_broker.keys()
     for broker, own_rows in of_broker.items():
         rates = [row[2] for row in own_rows if row[2] is not None]

@@ -10,7 +10,7 @@ from kafka.errors import KafkaConnectionError
 from streaming.errors import ClusterUnreachable, UsageProblem
 from streaming.pipeline import run
 from streaming.pipeline.session import build_session
-from streaming.settings import Settings
+from streaming.settings import KafkaSettings, Settings
 
 NAMES = ("rebalancer.byte-rate", "rebalancer.consumer-lag")
 LEADER_NOT_AVAILABLE = 5
@@ -59,26 +59,26 @@ IDS = {name: f"id of {name}" for name in NAMES}
 def test_a_topic_that_can_not_be_described_yet_is_waited_for(reach: Reach) -> None:
     """Else it would be noted without its id, and nobody would see when it is made again."""
     brokers = reach({}, {NAMES[0]: 0, NAMES[1]: LEADER_NOT_AVAILABLE}, BOTH)
-    assert run._wait_for_topics(Settings(), threading.Event()) == IDS
+    assert run._wait_for_topics(KafkaSettings(), NAMES, threading.Event()) == IDS
     assert brokers.requests == 3
 
 
 def test_brokers_that_are_away_while_topics_are_waited_for_are_waited_for_too(reach: Reach) -> None:
     reach({}, KafkaConnectionError("away"), ConnectionResetError("away"), BOTH)
-    assert run._wait_for_topics(Settings(), threading.Event()) == IDS
+    assert run._wait_for_topics(KafkaSettings(), NAMES, threading.Event()) == IDS
 
 
 def test_brokers_that_were_never_reached_are_not_waited_for(reach: Reach) -> None:
     reach(KafkaConnectionError("nobody there"))
     with pytest.raises(ClusterUnreachable):
-        run._wait_for_topics(Settings(), threading.Event())
+        run._wait_for_topics(KafkaSettings(), NAMES, threading.Event())
 
 
 def test_told_to_stop_it_waits_no_longer(reach: Reach) -> None:
     reach({})
     stopping = threading.Event()
     stopping.set()
-    assert run._wait_for_topics(Settings(), stopping) is None
+    assert run._wait_for_topics(KafkaSettings(), NAMES, stopping) is None
 
 
 @pytest.mark.parametrize("error", [KafkaConnectionError("away"), ConnectionResetError("away")])

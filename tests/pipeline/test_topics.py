@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from streaming import tables
 from streaming.cluster.clients import admin_client
-from streaming.pipeline.queries import start_queries
 from streaming.settings import Settings
 from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
 from tests.pipeline.test_windows import (
@@ -27,6 +26,7 @@ from tests.pipeline.test_windows import (
     read_everything,
     send,
     session,
+    start,
     stop,
 )
 from tests.waiting import until
@@ -52,7 +52,7 @@ def windows(settings: Settings, table: str = "partition_load") -> dict[int, tupl
 
 def test_an_idle_partition_and_an_idle_topic_hold_nothing_back_and_go_on(session: SparkSession, own: Settings) -> None:
     make_topics(own)
-    queries = start_queries(session, own)
+    queries = start(session, own)
     try:
         for offset_ms in (1_000, 61_000, 121_000):  # partition 1 and the topic of lag are silent all the while
             send_to(own, 0, [load_record(1, 0, offset_ms)])
@@ -71,7 +71,7 @@ def test_an_idle_partition_and_an_idle_topic_hold_nothing_back_and_go_on(session
 def test_partitions_that_are_added_are_read_from_their_start(session: SparkSession, own: Settings) -> None:
     make_topics(own)
     send_to(own, 0, [load_record(1, 0, 1_000)])
-    queries = start_queries(session, own)
+    queries = start(session, own)
     try:
         drain(queries)
         admin = KafkaAdminClient(bootstrap_servers=own.kafka.bootstrap_servers)

@@ -24,6 +24,8 @@ from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.records import ACCEPTED_ROWS
 from streaming.pipeline.session import build_session
+from streaming.pipeline.sources import InputTopics
+from streaming.runtime.clocks import now_ms
 from streaming.settings import Settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -106,9 +108,15 @@ def stop(queries: list[StreamingQuery]) -> None:
         query.stop()
 
 
+def start(session: SparkSession, settings: Settings, counted: CountedSamples | None = None) -> list[StreamingQuery]:
+    """The three queries, as a pipeline with these settings starts them."""
+    source = InputTopics(session, settings.kafka, settings.topics, settings.pipeline)
+    return start_queries(source, settings.storage, now_ms=now_ms, counted=counted)
+
+
 def read_everything(session: SparkSession, settings: Settings) -> None:
     """Start, read what is in the topics, stop."""
-    queries = start_queries(session, settings)
+    queries = start(session, settings)
     try:
         drain(queries)
     finally:
@@ -184,20 +192,20 @@ def test_windows_equal_a_recount_whatever_the_order(
 def test_a_restart_goes_on_and_late_samples_correct_their_window(session: SparkSession, own: Settings) -> None:
     make_topics(own)
     send(own, own.topics.byte_rate, encode([load_record(1, 0, 1_000), load_record(1, 0, 12_000)]))
-    queries = start_queries(session, own)
+    queries = start(session, own)
     drain(queries)
     stop(queries)
     late = load_record(1, 0, 3_000, bytes_in_per_sec=300.0)
     send(own, own.topics.byte_rate, encode([late, load_record(1, 0, 65_000)]))
     counted = CountedSamples()
-    queries = start_queries(session, in_the_jvm(own), counted)  # on the same state
+    queries = start(session, in_the_jvm(own), counted)  # on the same state
     drain(queries)
     stop(queries)
-    queries = start_queries(session, own, counted)
+    queries = start(session, own, counted)
     too_late = [load_record(1, 0, offset_ms, bytes_in_per_sec=9e9) for offset_ms in (4_000, 4_001, 4_002)]
     send(own, own.topics.byte_rate, encode([*too_late, load_record(1, 0, 66_000)]))
     drain(queries)
-    Heartbeat(queries, own, counted).beat(now_ms=BASE_MS)
+    Heartbeat(queries, own.storage.tables, own.pipeline, counted).beat(now_ms=BASE_MS)
     stop(queries)
     rows = {
         tables.to_ms(row["window_start"]) - BASE_MS: row for row in tables.read(own.storage.tables, "partition_load")
@@ -266,11 +274,11 @@ def test_misfits_are_kept_with_their_reason_and_stop_nothing(
     monkeypatch.setattr(queries_module, "REJECTS_DRIVER_BYTES_MAX", driver_bytes_max)
     make_topics(own)
     send(own, own.topics.byte_rate, list(MISFITS.values()))
-    queries = start_queries(session, own)
+    queries = start(session, own)
     drain(queries)
     send(own, own.topics.byte_rate, encode([load_record(1, 0, 1_000)]))
     drain(queries)
-    Heartbeat(queries, own, CountedSamples()).beat(now_ms=BASE_MS)
+    Heartbeat(queries, own.storage.tables, own.pipeline, CountedSamples()).beat(now_ms=BASE_MS)
     stop(queries)
     rejected = {row["value"]: row["reason"] for row in tables.read(own.storage.tables, "rejected_record")}
     assert rejected == {value: reason for reason, value in MISFITS.items()}
@@ -284,7 +292,7 @@ def test_misfits_are_kept_with_their_reason_and_stop_nothing(
 
 def test_sound_records_are_read_once_and_a_misfit_among_them_is_found(session: SparkSession, own: Settings) -> None:
     make_topics(own)
-    queries = start_queries(session, own)
+    queries = start(session, own)
     rejects = queries[-1]
     try:
         send(own, own.topics.byte_rate, encode([load_record(1, 0, 1_000)]))

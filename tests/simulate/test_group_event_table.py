@@ -6,12 +6,12 @@ from pathlib import Path
 from streaming import tables
 from streaming.commands.sql import run_query
 from streaming.pipeline.group_events import LOOK_BACK_WINDOWS, GroupEventKeeper
-from streaming.settings import Settings
+from streaming.settings import PipelineSettings
 from tests.simulate.group_windows import START_MS, WINDOW_MS, member, window
 
 
-def settings_of(root: Path) -> Settings:
-    return Settings.model_validate({"storage": {"tables": str(root)}, "pipeline": {"window_ms": WINDOW_MS}})
+def keeper_of(root: Path) -> GroupEventKeeper:
+    return GroupEventKeeper(str(root), "main", PipelineSettings(window_ms=WINDOW_MS))
 
 
 def kept(root: Path) -> list[tuple[int, str, str]]:
@@ -28,7 +28,7 @@ def pair(number: int) -> dict[int, str | None]:
 
 
 def test_each_rebalance_is_written_once_whoever_looks_how_often(tmp_path: Path) -> None:
-    keeper = GroupEventKeeper(settings_of(tmp_path))
+    keeper = keeper_of(tmp_path)
     for number in range(3):
         window(tmp_path, number, "billing", pair(number))
         window(tmp_path, number, "calm", pair(0))
@@ -37,14 +37,14 @@ def test_each_rebalance_is_written_once_whoever_looks_how_often(tmp_path: Path) 
     assert keeper.keep_if_due(now_ms=WINDOW_MS) == 0, "nothing new"
     expected = [(1, "billing", "members restarted"), (2, "billing", "members restarted")]
     assert kept(tmp_path) == expected
-    assert GroupEventKeeper(settings_of(tmp_path)).keep_if_due(now_ms=0) == 0, "another process, the same windows"
+    assert keeper_of(tmp_path).keep_if_due(now_ms=0) == 0, "another process, the same windows"
     window(tmp_path, 3, "billing", {0: member("a", 0), 1: member("a", 0)})
-    assert GroupEventKeeper(settings_of(tmp_path)).keep_if_due(now_ms=0) == 1
+    assert keeper_of(tmp_path).keep_if_due(now_ms=0) == 1
     assert kept(tmp_path) == [*expected, (3, "billing", "members left")]
 
 
 def test_windows_that_can_still_change_wait(tmp_path: Path) -> None:
-    keeper = GroupEventKeeper(settings_of(tmp_path))
+    keeper = keeper_of(tmp_path)
     window(tmp_path, 0, "billing", pair(0))
     window(tmp_path, 1, "billing", pair(1), final=False)
     assert keeper.keep_if_due(now_ms=0) == 0
@@ -56,7 +56,7 @@ def test_windows_that_can_still_change_wait(tmp_path: Path) -> None:
 
 
 def test_a_group_that_was_away_is_compared_with_what_it_was(tmp_path: Path) -> None:
-    keeper = GroupEventKeeper(settings_of(tmp_path))
+    keeper = keeper_of(tmp_path)
     window(tmp_path, 0, "billing", pair(0))
     assert keeper.keep_if_due(now_ms=0) == 0
     window(tmp_path, 7, "billing", {0: member("a", 0), 1: member("c", 0)})
@@ -69,7 +69,7 @@ def test_a_group_that_was_away_is_compared_with_what_it_was(tmp_path: Path) -> N
 
 def test_a_group_that_was_away_for_too_long_begins_anew(tmp_path: Path) -> None:
     """As it does for a process that was started meanwhile; and what was seen of it is kept in memory no longer."""
-    keeper = GroupEventKeeper(settings_of(tmp_path))
+    keeper = keeper_of(tmp_path)
     window(tmp_path, 0, "billing", pair(0))
     assert keeper.keep_if_due(now_ms=0) == 0
     window(tmp_path, LOOK_BACK_WINDOWS + 1, "billing", pair(1))
@@ -79,7 +79,7 @@ def test_a_group_that_was_away_for_too_long_begins_anew(tmp_path: Path) -> None:
 
 
 def test_without_windows_nothing_is_kept_and_nothing_breaks(tmp_path: Path) -> None:
-    assert GroupEventKeeper(settings_of(tmp_path)).keep_if_due(now_ms=0) == 0
+    assert keeper_of(tmp_path).keep_if_due(now_ms=0) == 0
     assert tables.open_table(str(tmp_path), "group_event") is None
 
 
@@ -87,7 +87,7 @@ def test_a_table_that_can_not_be_read_is_left_for_the_next_time(tmp_path: Path) 
     (tmp_path / "group_lag").mkdir()
     (tmp_path / "group_lag" / "_delta_log").mkdir()
     (tmp_path / "group_lag" / "_delta_log" / f"{0:020d}.json").write_text("{broken")
-    assert GroupEventKeeper(settings_of(tmp_path)).keep_if_due(now_ms=0) == 0
+    assert keeper_of(tmp_path).keep_if_due(now_ms=0) == 0
 
 
 def test_the_query_of_the_documentation_counts_them(tmp_path: Path) -> None:
@@ -95,5 +95,5 @@ def test_the_query_of_the_documentation_counts_them(tmp_path: Path) -> None:
     (query,) = re.findall(r'rebalancer sql "(.*)"', text)
     for number in range(3):
         window(tmp_path, number, "billing", pair(number))
-    GroupEventKeeper(settings_of(tmp_path)).keep_if_due(now_ms=0)
+    keeper_of(tmp_path).keep_if_due(now_ms=0)
     assert run_query(query, str(tmp_path))[1] == [("billing", "members restarted", 2, 0)]
