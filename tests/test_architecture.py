@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "contract": set(),
     "tables": {"contract"},
     "cluster": {"runtime"},
-    "runtime": {"cluster", "tables"},
+    "runtime": {"tables"},
     "views": {"tables", "contract"},
     "client": {"tables", "views", "contract"},
     "collect": BELOW_A_ROLE,

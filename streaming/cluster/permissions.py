@@ -1,10 +1,10 @@
-"""What each role may have to ask of Kafka, and which of it the user of these settings may not do.
+"""The operations that each role needs of Kafka, and which of them the client's user may not do.
 
-Told from the operations that brokers say are authorized, so it needs no right to read ACLs. `deploy/acls/grant.sh`
-grants the same list; a test compares. It asks only, and knows no role's code.
+Brokers list the operations that they authorize, so no right to read ACLs is needed. `deploy/acls/grant.sh` grants the
+same list; a test compares. This module only reads, and knows no role's code.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -13,7 +13,6 @@ from kafka import KafkaAdminClient
 from kafka.errors import GroupAuthorizationFailedError, KafkaError
 
 from streaming.errors import ClusterUnreachable
-from streaming.settings import Settings
 
 NAMED_MAX = 3
 PROBE = "rebalancer-permission-probe"
@@ -21,7 +20,7 @@ PROBE = "rebalancer-permission-probe"
 OFFSETS_TOPIC = "__consumer_offsets"
 
 UNKNOWN_TOPIC = 3
-"""Kafka's error code of a topic that does not exist, as far as the asker may know."""
+"""Kafka's error code of a topic that does not exist, or that the user may not know of."""
 
 
 class Resource(StrEnum):
@@ -58,7 +57,7 @@ NEEDS = (
     Need("control", Resource.TOPICS, "DESCRIBE_CONFIGS", "throttles that others have set on topics"),
     Need("control", Resource.TOPICS, "ALTER_CONFIGS", "throttled replicas of topics"),
 )
-"""Least that each role can do its work with; observe and propose need nothing of control that alters."""
+"""The least rights of each role; in mode observe control needs none that alters."""
 
 ROLES = ("collect", "pipeline", "control")
 ALTERING = frozenset({"ALTER", "ALTER_CONFIGS"})
@@ -75,31 +74,34 @@ class Missing:
         return f"{self.need.operation} on {self.where} ({self.need.reason})"
 
 
-def missing_permissions(admin: KafkaAdminClient, settings: Settings, role: str) -> tuple[Missing, ...]:
-    """Needs of `role` in these settings that the client's user may not do; raises ClusterUnreachable."""
+def missing_permissions(
+    admin: KafkaAdminClient, role: str, *, input_topics: Sequence[str], observes_only: bool
+) -> tuple[Missing, ...]:
+    """Operations that `role` needs and the client's user may not do; raises ClusterUnreachable.
+
+    If control `observes_only`, it changes nothing and needs no operation that alters.
+    """
     try:
-        granted = _Granted(admin, settings)
-        needs = [need for need in NEEDS if need.role == role and _is_used(need, settings)]
+        granted = _Granted(admin, input_topics)
+        needs = [
+            need
+            for need in NEEDS
+            if need.role == role and not (role == "control" and observes_only and need.operation in ALTERING)
+        ]
         return tuple(missing for need in needs for missing in granted.lacking(need))
     except (KafkaError, OSError) as error:
         raise ClusterUnreachable(f"no answer when asked for permissions ({type(error).__name__})") from error
 
 
-def _is_used(need: Need, settings: Settings) -> bool:
-    """In mode observe nothing is ever changed."""
-    return not (need.role == "control" and settings.control.mode == "observe" and need.operation in ALTERING)
-
-
 class _Granted:
-    """What the brokers say that this user may do; without DESCRIBE on the cluster they say nothing of the cluster."""
+    """Operations that the brokers authorize; without DESCRIBE on the cluster they list none of the cluster."""
 
-    def __init__(self, admin: KafkaAdminClient, settings: Settings) -> None:
+    def __init__(self, admin: KafkaAdminClient, input_topics: Sequence[str]) -> None:
         self._admin = admin
         self._cluster = frozenset(admin.describe_cluster()["authorized_operations"])
         rows = admin.describe_topics()
         self._topics = {row["name"]: frozenset(row["authorized_operations"]) for row in rows}
-        names = (settings.topics.byte_rate, settings.topics.consumer_lag)
-        self._input_topics = {row["name"]: row for row in admin.describe_topics(list(names))}
+        self._input_topics = {row["name"]: row for row in admin.describe_topics(list(input_topics))}
 
     def lacking(self, need: Need) -> Iterator[Missing]:
         """`need` once for each thing it is not granted on; names only some of many."""
@@ -119,7 +121,7 @@ class _Granted:
             yield ""
 
     def _topics_lack(self, operation: str) -> Iterator[str]:
-        """Topics that may not be described aren't listed; but asked for by name, Kafka says which it is."""
+        """Kafka does not list topics that may not be described; of a named one it answers why it is missing."""
         if operation == "DESCRIBE":
             if self._admin.describe_topics([PROBE])[0]["error_code"] != UNKNOWN_TOPIC:
                 yield ""
@@ -127,7 +129,7 @@ class _Granted:
             yield from sorted(name for name, operations in self._topics.items() if operation not in operations)
 
     def _input_topics_lack(self, operation: str) -> Iterator[str]:
-        """CREATE matters only where a topic is missing, and can be told only of the cluster then."""
+        """CREATE matters only if a topic is missing; Kafka then answers it for the cluster alone."""
         for name, row in sorted(self._input_topics.items()):
             if row["error_code"] == UNKNOWN_TOPIC:
                 if operation == "CREATE" and "CREATE" not in self._cluster:
@@ -136,7 +138,7 @@ class _Granted:
                 yield name
 
     def _groups_lack(self, _operation: str) -> Iterator[str]:
-        """Asked of a group that doesn't exist; not where groups have no topic yet, as the question would make it."""
+        """Describes a group that doesn't exist; does nothing while groups have no topic, as Kafka would create it."""
         if OFFSETS_TOPIC not in self._topics:
             return
         try:

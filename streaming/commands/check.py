@@ -85,7 +85,12 @@ def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
 
 
 def _permissions(admin: Any, settings: Settings, role: str) -> tuple[bool, str]:
-    missing = missing_permissions(admin, settings, role)
+    missing = missing_permissions(
+        admin,
+        role,
+        input_topics=(settings.topics.byte_rate, settings.topics.consumer_lag),
+        observes_only=settings.control.mode == "observe",
+    )
     if not missing:
         return True, "all that is needed"
     return False, f"missing: {'; '.join(map(str, missing))} (deploy/acls/grant.sh {role} grants them)"

@@ -61,10 +61,14 @@ def serve(config_file: ConfigFile, assignments: Assignments) -> int:
 @settings_options
 def run(config_file: ConfigFile, assignments: Assignments) -> int:
     """All four roles on one machine, each a process; one that ends is started again, until stopped."""
+    from streaming.cluster.clients import admin_client
     from streaming.runtime.supervisor import run_all
 
-    settings = settings_from(config_file, assignments)
     arguments = [*(("--config", str(config_file)) if config_file else ())]
     for assignment in assignments:
         arguments += ["--set", assignment]
-    return _role(lambda _settings: run_all(settings, arguments), config_file, assignments)
+
+    def run_roles(settings: Settings) -> int:
+        return run_all(arguments, lambda: admin_client(settings.kafka).close())
+
+    return _role(run_roles, config_file, assignments)

@@ -87,9 +87,12 @@ def _variants(
     import yaml
 
     from streaming.simulate.from_group import scenario_of_group
+    from streaming.tables import TableReader
 
     assert group is not None, "one of the two is given"
-    content = scenario_of_group(settings_from(config_file, assignments), group)
+    settings = settings_from(config_file, assignments)
+    reader = TableReader(settings.storage.tables)
+    content = scenario_of_group(reader, settings.kafka.cluster_name, group, window_ms=settings.pipeline.window_ms)
     if out_file is not None:
         _write("--out", out_file, yaml.safe_dump(content, sort_keys=False).encode())
     return scenarios_from(content, f"group {group}")

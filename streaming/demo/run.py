@@ -34,7 +34,7 @@ from streaming.demo.view import View
 from streaming.errors import RebalancerError, UsageProblem
 from streaming.runtime import clocks, processes
 from streaming.runtime.supervisor import Supervisor
-from streaming.settings import Settings
+from streaming.settings import KafkaSettings, ServeSettings, Settings
 
 TICK_S = 1.0
 DEADLINE_S = 600.0
@@ -89,7 +89,7 @@ class Demo:
             view.say(self._seconds(), f"three brokers run: {', '.join(cluster.bootstrap_servers)}")
             settings_file = self._write_settings(cluster)
             settings = load_settings(settings_file)
-            self._create_topics(settings, cluster)
+            self._create_topics(settings.kafka, cluster)
             probe = BrokerProbe(cluster.jmx_endpoints)
             probe.start()
             supervisor = Supervisor(["--config", str(settings_file)], log_folder=str(self.order.home / "logs"))
@@ -97,9 +97,9 @@ class Demo:
                 supervisor.start()
                 traffic = self._start_traffic(cluster)
                 result = self._watch(view, cluster, settings, probe, supervisor, traffic)
-                self._report(result, settings)
+                self._report(result, settings.storage.tables)
                 if self.order.keep:
-                    self._keep(settings)
+                    self._keep(settings.serve)
             finally:
                 probe.stop()
                 supervisor.stop()
@@ -115,7 +115,7 @@ class Demo:
         traffic: subprocess.Popen[bytes],
     ) -> DemoResult:
         """Show what happens until the result is measured; then end the traffic and check what was written."""
-        leaders_before = _leaders(settings)
+        leaders_before = _leaders(settings.kafka)
         view.start()
         self._polling = True
         try:
@@ -136,7 +136,7 @@ class Demo:
             story=story,
             traffic=report,
             leaders_before=leaders_before,
-            leaders_after=_leaders(settings),
+            leaders_after=_leaders(settings.kafka),
             rates_before=probe.rates(started_ms + WARM_UP_MS, story.execution_started_ms or clocks.now_ms()),
             rates_after=probe.rates(end_ms, self._traffic_ended_ms) if story.balanced_ms else {},
             series=[point for point in probe.series() if point[0] <= self._traffic_ended_ms],
@@ -190,19 +190,19 @@ class Demo:
                 f"the traffic ended by itself (exit code {traffic.returncode}): see {logs / 'traffic.log'}"
             )
 
-    def _report(self, result: DemoResult, settings: Settings) -> None:
+    def _report(self, result: DemoResult, tables: str) -> None:
         for line in result_lines(result):
             self.console.print(line, highlight=False, soft_wrap=True)
         html, png = write_report(result, self.order.home)
         command = f"rebalancer sql --config {self.order.home / 'rebalancer.yaml'}"
         tries = "\n         ".join(f'{command} "{query}"' for query in QUERIES)
-        text = f"\nreport   {html}\nplot     {png}\ntables   {settings.storage.tables}\ntry      {tries}"
+        text = f"\nreport   {html}\nplot     {png}\ntables   {tables}\ntry      {tries}"
         self.console.print(text, highlight=False, soft_wrap=True, markup=False)
 
-    def _keep(self, settings: Settings) -> None:
+    def _keep(self, serve: ServeSettings) -> None:
         config = self.order.home / "rebalancer.yaml"
         self.console.print(
-            f"\nkept running until Ctrl-C: metrics and page on http://{settings.serve.host}:{settings.serve.port}/, "
+            f"\nkept running until Ctrl-C: metrics and page on http://{serve.host}:{serve.port}/, "
             f"`rebalancer status --config {config}`",
             highlight=False,
             soft_wrap=True,
@@ -218,8 +218,8 @@ class Demo:
         """
 
         def stop(_signal: int, _frame: FrameType | None) -> None:
-            first, self._interrupted = not self._interrupted, True
-            if first and not self._polling:
+            is_first, self._interrupted = not self._interrupted, True
+            if is_first and not self._polling:
                 raise KeyboardInterrupt
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -244,10 +244,10 @@ class Demo:
         scenario = self.order.scenario
         return self.order.records / max(scenario.records_per_sec, self.order.records / LONGEST_FULL_SPEED_S)
 
-    def _create_topics(self, settings: Settings, cluster: EmbeddedCluster) -> None:
+    def _create_topics(self, kafka: KafkaSettings, cluster: EmbeddedCluster) -> None:
         broker_ids = tuple(broker.broker_id for broker in cluster.brokers)
         scenario = self.order.scenario
-        admin = admin_client(settings.kafka)
+        admin = admin_client(kafka)
         try:
             admin.create_topics(
                 {
@@ -296,9 +296,9 @@ def _claim(home: Path) -> None:
         raise UsageProblem(f"--home {home}: can't be used: {error.strerror}") from None
 
 
-def _leaders(settings: Settings) -> dict[str, dict[int, int]]:
+def _leaders(kafka: KafkaSettings) -> dict[str, dict[int, int]]:
     """Leaders per topic and broker, from the cluster."""
-    admin = admin_client(settings.kafka)
+    admin = admin_client(kafka)
     try:
         live = Cluster(admin).describe()
     finally:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -18,9 +18,7 @@ from types import FrameType
 import psutil
 import structlog
 
-from streaming.cluster.clients import admin_client
 from streaming.runtime import processes
-from streaming.settings import Settings
 
 log = structlog.get_logger()
 
@@ -88,8 +86,8 @@ class Supervisor:
 
     def process_id(self, role: str) -> int | None:
         """Process id of a role that runs now."""
-        found = next((row.process for row in self._running if row.role == role), None)
-        return found.pid if found is not None and found.poll() is None else None
+        process = next((row.process for row in self._running if row.role == role), None)
+        return process.pid if process is not None and process.poll() is None else None
 
     def _launch(self, supervised: RoleProcess) -> None:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -115,8 +113,11 @@ class Supervisor:
         return None
 
 
-def run_all(settings: Settings, arguments: Sequence[str]) -> int:
-    """Run all roles until SIGTERM or SIGINT (0), or until one fails for good (its code)."""
+def run_all(arguments: Sequence[str], check_cluster: Callable[[], None]) -> int:
+    """Run all roles until SIGTERM or SIGINT (0), or until one fails for good (its code).
+
+    `check_cluster` runs first, and raises ClusterUnreachable: one clear line in place of four roles that can't connect.
+    """
     stopping = threading.Event()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -124,7 +125,7 @@ def run_all(settings: Settings, arguments: Sequence[str]) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    admin_client(settings.kafka).close()  # one clear line now beats four roles that can't connect
+    check_cluster()
     supervisor = Supervisor(arguments)
     supervisor.start()
     log.info("started", roles=list(ROLES))

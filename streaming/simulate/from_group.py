@@ -11,7 +11,6 @@ from typing import Any
 
 from assignor_core.group.events import identity
 from streaming.errors import UsageProblem
-from streaming.settings import Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster
 
 WINDOWS_BACK = 5
@@ -26,9 +25,9 @@ _COLUMNS = (
 Row = Mapping[str, Any]
 
 
-def scenario_of_group(settings: Settings, group: str) -> dict[str, Any]:
+def scenario_of_group(reader: TableReader, cluster_name: str, group: str, *, window_ms: int) -> dict[str, Any]:
     """The content of a scenario file; raises UsageProblem where the tables don't know the group or its members."""
-    rows = _newest_window(settings, group)
+    rows = _newest_window(reader, cluster_name, group, window_ms)
     names = sorted({identity(row["member_id"]) for row in rows if row["member_id"] is not None})
     members = len({row["member_id"] for row in rows if row["member_id"] is not None})
     if not members:
@@ -38,8 +37,8 @@ def scenario_of_group(settings: Settings, group: str) -> dict[str, Any]:
         by_topic[row["topic"]].append(row)
     topics = {topic: _topic(listed) for topic, listed in sorted(by_topic.items())}
     seen_at = f"{rows[0]['window_start']:%Y-%m-%d %H:%M}"
-    # Members that share a client id are told apart by number.
-    who = {"names": names} if len(names) == members else {"count": members, "prefix": "member"}
+    # Members that share a client id are numbered.
+    members_of_file = {"names": names} if len(names) == members else {"count": members, "prefix": "member"}
     return {
         "title": f"Rolling restart of {group}",
         "about": f"The group as it was at {seen_at} UTC; each member is away for {DOWN_S} s.",
@@ -47,7 +46,7 @@ def scenario_of_group(settings: Settings, group: str) -> dict[str, Any]:
         "show_from_s": RESTART_AFTER_S - 10,
         "topics": topics,
         "network": {"delay_ms": 2, "jitter_ms": 4},
-        "members": {**who, "topics": list(topics)},
+        "members": {**members_of_file, "topics": list(topics)},
         "events": [{"at_s": RESTART_AFTER_S, "rolling_restart": {"down_s": DOWN_S, "apart_s": APART_S}}],
         "variants": {
             "eager": {"members": {"strategies": ["range"]}},
@@ -57,13 +56,12 @@ def scenario_of_group(settings: Settings, group: str) -> dict[str, Any]:
     }
 
 
-def _newest_window(settings: Settings, group: str) -> list[Row]:
-    reader = TableReader(str(settings.storage.tables))
+def _newest_window(reader: TableReader, cluster_name: str, group: str, window_ms: int) -> list[Row]:
     newest = reader.newest("group_lag", "window_start")
     if newest is None:
         raise UsageProblem(f"--group {group}: no window of group_lag in the tables yet")
-    since = newest - timedelta(milliseconds=WINDOWS_BACK * settings.pipeline.window_ms)
-    lately = of_cluster(settings.kafka.cluster_name) & at_least("window_start", since)
+    since = newest - timedelta(milliseconds=WINDOWS_BACK * window_ms)
+    lately = of_cluster(cluster_name) & at_least("window_start", since)
     rows = reader.rows("group_lag", columns=_COLUMNS, where=lately & equal("group_id", group))
     if not rows:
         known = sorted({row["group_id"] for row in reader.rows("group_lag", columns=("group_id",), where=lately)})

@@ -139,7 +139,13 @@ def eventually(found: Callable[[], Any], expected: Any) -> None:
 
 
 def lacking(admin: KafkaAdminClient, settings: Settings, role: str) -> set[tuple[Resource, str]]:
-    return {(row.need.resource, row.need.operation) for row in missing_permissions(admin, settings, role)}
+    missing = missing_permissions(
+        admin,
+        role,
+        input_topics=(settings.topics.byte_rate, settings.topics.consumer_lag),
+        observes_only=settings.control.mode == "observe",
+    )
+    return {(row.need.resource, row.need.operation) for row in missing}
 
 
 @pytest.mark.parametrize("role", ROLES)
