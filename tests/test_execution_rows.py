@@ -198,3 +198,17 @@ def test_serve_status_and_demo_show_one_that_is_paused_and_asked_to_abort_as_und
     reader = ControlReader(TableReader(settings.storage.tables), settings)
     assert shown() == ("e-2", "approved", False)
     assert read_story(settings).failed == "aborted for a test"
+
+
+def test_the_demo_names_the_first_plan_in_whatever_order_rows_are_read(
+    settings: Settings, synthetic: Synthetic
+) -> None:
+    synthetic.plan(NOW_MS + 60_000, "b" * 64)
+    synthetic.plan(NOW_MS, "a" * 64)
+    synthetic.plan(NOW_MS + 90_000, "c" * 64)
+    synthetic.decision(NOW_MS + 60_000, "plan", "skewed", plan_id="b" * 64)
+    synthetic.decision(NOW_MS, "plan", "skewed", plan_id="a" * 64)
+    story = read_story(settings)
+    assert (story.planned_ms, story.detected_ms) == (NOW_MS, NOW_MS)
+    assert story.plan is not None
+    assert story.plan["plan_id"] == "a" * 64

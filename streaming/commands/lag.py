@@ -143,7 +143,9 @@ def _burrow_groups(picture: "LagPicture") -> list[dict[str, Any]]:
 
     from assignor_core.lag import burrow_group_status
     from streaming.views.group_lag import burrow_status_of
+    from streaming.views.groups import states_by_group
 
+    states = states_by_group(picture.partitions)
     by_group: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
     for row in picture.partitions.to_pylist():
         by_group.setdefault(row["group_id"], []).append((burrow_status_of(picture, row), row))
@@ -156,7 +158,7 @@ def _burrow_groups(picture: "LagPicture") -> list[dict[str, Any]]:
             "group": group,
             "status": burrow_group_status(one for one, _ in judged).name.lower(),
             "why": f"{worst['topic']}-{worst['partition']}: {status.name}",
-            "state": worst["group_state"],
+            "state": states[group],
             "partitions": len(judged),
             "statuses": dict(Counter(one.name.lower() for one, _ in sorted(judged, key=lambda pair: -pair[0]))),
             "lag_records": sum(known) if known else None,

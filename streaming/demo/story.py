@@ -6,7 +6,9 @@ from typing import Any
 from assignor_core.execution.events import EventRecord
 from streaming import tables
 from streaming.settings import Settings
+from streaming.views.decisions import read_decisions
 from streaming.views.executions import folded
+from streaming.views.plans import read_plans
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,11 @@ class Story:
 
 def read_story(settings: Settings) -> Story:
     """Milestones of the first plan; the demo's tables are small, so all rows are read."""
-    root = settings.storage.tables
-    decisions = sorted(tables.read(root, "decision"), key=lambda row: row["decided_at"])
+    reader, cluster = tables.TableReader(settings.storage.tables), settings.kafka.cluster_name
+    decisions = read_decisions(reader, cluster, columns=("decided_at", "verdict", "detail", "plan_id"))
     planned = next((row for row in decisions if row["plan_id"]), None)
-    plans = tables.read(root, "plan")
-    executions = folded(tables.read(root, "execution"))
+    plans = read_plans(reader, cluster)
+    executions = folded(reader.rows("execution", where=tables.of_cluster(cluster)))
     newest = max((row.history[-1] for row in executions), key=lambda event: event.at_ms, default=None)
     failed = next((row.end for row in executions if row.failed), None)
     measured = (row.measured.at_ms for row in executions if row.measured is not None)

@@ -89,7 +89,7 @@ def read_picture(reader: TableReader, settings: Settings) -> LagPicture | None:
 def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
     """One verdict a group, worst first, then most lag first."""
     rows = picture.partitions
-    states, counts = _states(rows), _statuses(rows, "group_id")
+    states, counts = states_by_group(rows), _statuses(rows, "group_id")
     figures = [("partition", "count"), ("lag_records", "sum"), ("lag_seconds", "max"), ("status", "max")]
     worst = _worst_partitions(rows)
     found = [
@@ -106,6 +106,13 @@ def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
         for row in rows.group_by(["group_id"], use_threads=False).aggregate(figures).to_pylist()
     ]
     return tuple(sorted(found, key=lambda row: (-LagStatus[row.status.upper()], -(row.lag_records or 0), row.group)))
+
+
+def states_by_group(partitions: pa.Table) -> dict[str, str | None]:
+    """State of each group at its newest sample."""
+    ordered = partitions.sort_by([("last_event_time_ms", "ascending")])
+    found = ordered.group_by(["group_id"], use_threads=False).aggregate([("group_state", "last")])
+    return {row["group_id"]: row["group_state_last"] for row in found.to_pylist()}
 
 
 def _worst_partitions(rows: pa.Table) -> dict[str, dict[str, Any]]:
@@ -130,7 +137,7 @@ def _by_topic(rows: pa.Table) -> tuple[GroupTopic, ...]:
     figures = (("partition", "count"), ("lag_records", "sum"), ("lag_records", "max"), ("lag_seconds", "max"),
                ("ratio", "max"), ("commit_ms", "max"))  # fmt: skip
     grouped = rows.append_column("ratio", ratio).group_by(["group_id", "topic"], use_threads=False)
-    states, counts = _states(rows), _statuses(rows, "group_id", "topic")
+    states, counts = states_by_group(rows), _statuses(rows, "group_id", "topic")
     topics = [
         GroupTopic(
             group=row["group_id"],
@@ -167,10 +174,3 @@ def _statuses(rows: pa.Table, *key: str) -> dict[tuple[str, ...], dict[str, int]
         statuses = found.setdefault(tuple(row[name] for name in key), {})
         statuses[LagStatus(row["status"]).label] = row["partition_count"]
     return found
-
-
-def _states(rows: pa.Table) -> dict[str, str | None]:
-    """State of each group at its newest sample."""
-    ordered = rows.sort_by([("last_event_time_ms", "ascending")])
-    found = ordered.group_by(["group_id"], use_threads=False).aggregate([("group_state", "last")])
-    return {row["group_id"]: row["group_state_last"] for row in found.to_pylist()}

@@ -5,6 +5,8 @@ The JSON of a plan, the large column, is read of one plan alone.
 
 import json
 from collections.abc import Iterable
+from operator import itemgetter
+from typing import Any
 
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
@@ -29,6 +31,11 @@ def plan_ids(reader: TableReader, kafka_cluster: str, beginning: str = "") -> li
     rows = reader.rows(TABLE, columns=("plan_id", "created_at"), where=where)
     by_age = sorted(rows, key=lambda row: row["created_at"], reverse=True)
     return list(dict.fromkeys(row["plan_id"] for row in by_age))
+
+
+def read_plans(reader: TableReader, kafka_cluster: str) -> list[dict[str, Any]]:
+    """All plans with all their columns, oldest first: for tables with few. Raises TableUnavailable."""
+    return sorted(reader.rows(TABLE, where=of_cluster(kafka_cluster)), key=itemgetter("created_at"))
 
 
 def kept_plan(reader: TableReader, kafka_cluster: str, plan_id: str) -> KeptPlan:

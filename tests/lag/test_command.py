@@ -105,6 +105,20 @@ def test_burrow_calls_them_otherwise(settings: Settings, capsys: pytest.CaptureF
     assert ["warn", "t-0"] in [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
 
 
+def test_the_state_of_a_group_is_that_of_its_newest_sample_by_either_rules(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.group_lag(NOW_MS, [("g", "t", 0, 0, 100)], group_state="Stable")
+    synthetic.group_lag(NOW_MS + WINDOW_MS, [("g", "t", 1, 100, 100)], group_state="Empty")
+    states = []
+    for rules in ((), ("--compat", "burrow")):
+        assert command(settings, "--json", *rules) == 0
+        states += [row["state"] for row in json.loads(capsys.readouterr().out)["groups"]]
+    assert states == ["Empty", "Empty"]
+
+
 def test_only_what_matches_and_a_bad_pattern_is_told(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(settings, "--match", "^s", "--json") == 0
     assert [row["group"] for row in json.loads(capsys.readouterr().out)["groups"]] == ["stuck", "slow"]
