@@ -38,6 +38,10 @@ log = structlog.get_logger()
 PROGRESS_INTERVAL_MS = 10_000
 ABORT_CONFIRMATIONS = 3
 """A broker's metadata may be a moment behind the controller's: an alarming look must be repeated this often."""
+CANCEL_TRIES_MAX = 60
+"""So often a cancellation that Kafka refuses is asked for, a second apart. Then the abort ends without it: replicas of
+before that are out of sync may never return, and the throttle must not stay with them.
+"""
 LIFE_MAX_MS = 14 * 86_400_000
 """An execution, its pauses included, gives up after this: the load it was planned for is history by then."""
 
@@ -85,6 +89,8 @@ class Executor:
         self._abort_looks = 0
         self._looks = NO_LOOKS
         self._refusals = Refusals()
+        self._cancelled: frozenset[PartitionKey] = frozenset()
+        self._cancel_tries = 0
         self._last_progress_ms = 0
 
     def begin(self, record: ExecutionRecord, approved: KeptPlan, *, now_ms: int) -> bool:
@@ -114,6 +120,8 @@ class Executor:
         self._abort_looks = 0
         self._looks = NO_LOOKS
         self._refusals = Refusals()
+        self._cancelled = frozenset()
+        self._cancel_tries = 0
         self._throttle.forget()
 
     def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
@@ -227,18 +235,34 @@ class Executor:
             self._write(look, Event.PROGRESS, "; ".join(part for part in parts if part))
 
     def _abort(self, look: _Look, reason: str) -> bool:
-        """Cancel what is in flight and end; False where the cluster refused, and the next tick tries again."""
-        moving = look.moving
-        if moving:
-            try:
-                self._cluster.reassign(dict.fromkeys(moving))
-            except ClusterRequestFailed as error:
-                log.warning("cancel_refused", execution_id=look.execution.execution_id, error=str(error))
-                return False
+        """Cancel what is in flight and end; False where the cluster refused, and the next tick tries again.
+
+        What it refuses too often goes on to the replicas of the plan: the last event names it.
+        """
+        refused = self._cancel(look)
+        if refused and self._cancel_tries < CANCEL_TRIES_MAX:
+            return False
         left = self._throttle.clear(look.execution, look.plan)
-        detail = f"{reason}; {len(moving)} moves in flight cancelled"
+        detail = f"{reason}; {len(self._cancelled)} moves in flight cancelled"
+        if refused:
+            detail += f", {len(refused)} go on without a throttle, as Kafka refuses to cancel: {refusals_text(refused)}"
         self._write(look, Event.ABORTED, detail, throttled_brokers=left)
         return True
+
+    def _cancel(self, look: _Look) -> Mapping[PartitionKey, str]:
+        """Cancel what is in flight; returns the partitions whose cancellation Kafka refused, with its error."""
+        moving = look.moving
+        if not moving:
+            return {}
+        try:
+            refused = self._reassign(dict.fromkeys(moving))
+        except ClusterRequestFailed as error:
+            refused = dict.fromkeys(moving, str(error))
+        self._cancelled |= set(moving) - refused.keys()
+        if refused:
+            self._cancel_tries += 1
+            log.warning("cancel_refused", execution_id=look.execution.execution_id, refused=refusals_text(refused))
+        return refused
 
     def _pause(self, look: _Look, reason: str) -> None:
         """Wait without leaving anything on the cluster: a throttle would slow replicas that come back meanwhile."""

@@ -13,7 +13,7 @@ from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import Carrier
-from streaming.control.executor import ABORT_CONFIRMATIONS, Executor
+from streaming.control.executor import ABORT_CONFIRMATIONS, CANCEL_TRIES_MAX, Executor
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
@@ -123,6 +123,34 @@ def test_a_refusal_that_may_pass_is_tried_again(settings: Settings) -> None:
         one.tick(now_ms=NOON_MS + look)
     end = Journal(settings).execution(record.execution.execution_id).last
     assert (end.event, end.detail) == ("done", "every movement has been made")
+
+
+def test_an_abort_ends_where_kafka_refuses_the_way_back(settings: Settings) -> None:
+    """Broker 2 has caught up and is the only one in sync, 3 never will: the way back to broker 1 would lose records."""
+    cluster, journal = NotedCluster(), Journal(settings)
+    cluster.cluster.create_topic("u", {0: (1,)}, size_bytes=1_000_000)
+    made = Plan("c", (Movement("u", 0, (1,), (2, 3), 5.0),), SKEW, SKEW)
+    journal.write_plan(ProposedPlan(made, elapsed_ms=1.0), decision=None, now_ms=NOON_MS)
+    record = ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+    executor = Executor(cluster, journal, settings)
+    assert executor.begin(record, journal.plan(made.plan_id), now_ms=NOON_MS)
+    assert not executor.tick(record, made, now_ms=NOON_MS)
+    for broker in (3, 1):
+        cluster.cluster.kill_broker(broker)
+        cluster.cluster.advance(60_000)
+    assert cluster.describe().partitions["u", 0].isr == (2,)
+    journal.request_abort(record.execution, now_ms=NOON_MS)
+    record.execution = journal.execution(record.execution.execution_id)
+    for _ in range(CANCEL_TRIES_MAX - 1):
+        assert not executor.tick(record, made, now_ms=NOON_MS)
+    assert executor.tick(record, made, now_ms=NOON_MS)
+    assert record.execution.last_event == "aborted"
+    assert record.execution.last.detail == (
+        "a person asked to stop; 0 moves in flight cancelled, 1 go on without a throttle, as Kafka refuses to cancel: "
+        "u-0 (InvalidReplicationAssignmentError)"
+    )
+    assert (cluster.throttle_rates(), cluster.throttled_replicas(["u"])) == ({}, {})
+    assert record.execution.throttled_brokers == (1, 3)  # to be swept
 
 
 def test_nothing_is_submitted_after_a_pause_before_the_throttle_is_set(settings: Settings) -> None:
