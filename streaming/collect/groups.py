@@ -26,7 +26,7 @@ log = structlog.get_logger()
 BATCH = 200
 """Groups asked about in one call, all of one coordinator."""
 IDLE_LOOKS = 6
-"""The offsets of a group without members that stood still are fetched at every so-manieth look."""
+"""If a group has no members and its offsets stood still, they are fetched once in this many looks."""
 NOTHING_COMMITTED = -1
 NO_GENERATION = -1
 EMPTY, DEAD = "Empty", "Dead"
@@ -57,32 +57,32 @@ class GroupSampler:
         states = _chosen([row for rows in listed.values() for row in rows], settings)
         kept = {name: self._idle[name] for name, state in states.items() if state == EMPTY and name in self._idle}
         known = {name: view for name, (looks, view) in kept.items() if looks + 1 < IDLE_LOOKS}
-        found: dict[str, GroupView] = {}
+        fetched: dict[str, GroupView] = {}
         for broker, names in _batches(listed, [name for name in states if name not in known]):
-            found |= _views(admin, look, broker, {name: states[name] for name in names})
+            fetched |= _views(admin, look, broker, {name: states[name] for name in names})
         self._idle = {name: (kept[name][0] + 1, view) for name, view in known.items()}
-        # A group is idle once two fetches found the same; a reader that assigns its partitions itself is Empty too.
+        # A group is idle once two fetches returned the same; a reader that assigns its partitions itself is Empty too.
         before = self._seen_empty
         self._idle |= {
-            name: (0, view) for name, view in found.items() if view.state == EMPTY and before.get(name) == view
+            name: (0, view) for name, view in fetched.items() if view.state == EMPTY and before.get(name) == view
         }
-        self._seen_empty = {name: view for name, view in (known | found).items() if view.state == EMPTY}
-        return dict(sorted((known | found).items()))
+        self._seen_empty = {name: view for name, view in (known | fetched).items() if view.state == EMPTY}
+        return dict(sorted((known | fetched).items()))
 
 
 def _listed(admin: KafkaAdminClient, look: Look) -> dict[int, Sequence[Mapping[str, Any]]]:
     """Rows of the groups that each broker coordinates; a broker that can't be asked, or still loads them, has none."""
-    found: dict[int, Sequence[Mapping[str, Any]]] = {}
+    by_broker: dict[int, Sequence[Mapping[str, Any]]] = {}
     for broker in sorted(look.racks):
         try:
-            found[broker] = look.ask(broker, partial(admin.list_groups, broker_ids=[broker]))
+            by_broker[broker] = look.ask(broker, partial(admin.list_groups, broker_ids=[broker]))
         except KafkaError as error:
             log.warning("groups_unread", broker=broker, error=type(error).__name__)
-    return found
+    return by_broker
 
 
 def _chosen(rows: Sequence[Mapping[str, Any]], settings: CollectSettings) -> dict[str, str | None]:
-    """State of each group that is to be read, None where an old broker doesn't tell it."""
+    """State of each group that is to be read, None if an old broker doesn't list it."""
     include, exclude = re.compile(settings.groups_include), re.compile(settings.groups_exclude)
     states = {
         str(row["group_id"]): row.get("group_state") or None
@@ -98,7 +98,7 @@ def _chosen(rows: Sequence[Mapping[str, Any]], settings: CollectSettings) -> dic
 def _batches(
     listed: Mapping[int, Sequence[Mapping[str, Any]]], names: Sequence[str]
 ) -> Iterator[tuple[int, Sequence[str]]]:
-    """(Coordinator, some of its groups); one that was handed over meanwhile, and told by two brokers, in one batch."""
+    """(Coordinator, some of its groups); a group that two brokers list, as it moved meanwhile, is in one batch."""
     coordinators = {str(row["group_id"]): broker for broker, rows in listed.items() for row in rows}
     by_broker: dict[int, list[str]] = defaultdict(list)
     for name in names:
@@ -149,16 +149,16 @@ def _view(
             for partition in topic["partitions"]:
                 owners[(topic["topic"], partition)] = (member["member_id"], member["client_id"])
     offsets = {(tp.topic, tp.partition): row.offset for tp, row in committed.items() if row.offset > NOTHING_COMMITTED}
-    # The older description calls a group of the newer protocol (KIP-848) Dead: the list knows better.
-    told = described.get("group_state") or None
-    state = (state if told in (None, DEAD) else told) or "Unknown"
+    # The older description calls a group of the newer protocol (KIP-848) Dead: the state in the list is right.
+    described_state = described.get("group_state") or None
+    state = (state if described_state in (None, DEAD) else described_state) or "Unknown"
     return GroupView(state, offsets, owners, _generation(described.get("members", ())), read_ms)
 
 
 def _generation(members: Sequence[Mapping[str, Any]]) -> int | None:
-    """The group's generation, which no answer has; but who was in it before joins with the one before (KIP-792).
+    """The group's generation. No answer holds it, but a member that rejoins sends the one before (KIP-792).
 
-    None where nobody was, and where clients don't say: Java's do, plain kafka-python and librdkafka don't.
+    None if no member rejoined, or if their clients don't send it: Java's do, plain kafka-python and librdkafka don't.
     """
     joined_with = [member.get("member_metadata") for member in members]
     before = [one.get("generation_id") for one in joined_with if isinstance(one, dict)]

@@ -16,19 +16,19 @@ FIELDS = {f"{rate.meter.lower()}_total": rate.stem for rate in RATES}
 
 
 def read_counters(client: httpx.Client, broker: int, url: str) -> BrokerCounters | None:
-    """Counters of `broker`; None where the endpoint doesn't answer or lacks one, which is told in the log."""
+    """Counters of `broker`; None where the endpoint doesn't answer or lacks one, which is logged."""
     try:
         answer = client.get(url).raise_for_status()
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         log.warning("jmx_unreachable", broker=broker, url=url, error=type(error).__name__)
         return None
     try:
-        found = parse_counters(answer.text)
+        counters = parse_counters(answer.text)
     except ValueError:  # a login page, the metrics of something else
-        found = None
-    if found is None:
+        counters = None
+    if counters is None:
         log.warning("jmx_incomplete", broker=broker, url=url, hint="use the rules of deploy/jmx/kafka-broker.yaml")
-    return found
+    return counters
 
 
 def parse_counters(exposition: str) -> BrokerCounters | None:

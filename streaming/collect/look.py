@@ -32,12 +32,12 @@ class Look:
 
     @classmethod
     def begin(cls, admin: KafkaAdminClient, *, now_ms: int = 0, monotonic: Clock = time.monotonic) -> "Look":
-        """Finds out which brokers there are; raises KafkaError."""
+        """Reads which brokers are alive; raises KafkaError."""
         began_s = monotonic()
         return cls(brokers_alive(admin), now_ms, began_s, monotonic)
 
     def now_ms(self) -> int:
-        """What time it is by now: a broker that hangs makes those asked after it late."""
+        """The time by now, ms: a broker that hangs makes the brokers after it late."""
         return self.began_ms + round((self.monotonic() - self.began_s) * 1000)
 
     def note(self, part: Part, broker: int) -> None:

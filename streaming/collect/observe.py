@@ -1,6 +1,6 @@
 """Reads one observation through one admin client: a few batched requests a broker, whatever the number of partitions.
 
-What one broker leads, holds or coordinates is asked of it alone, so one that hangs or refuses costs only that.
+Each broker alone is asked for what it leads, holds or coordinates: one that hangs or refuses costs only its own part.
 """
 
 import time
@@ -44,7 +44,7 @@ def observe(
 ) -> Observation:
     """Read everything; a part that can't be read is left out (and logged). Raises KafkaError without any metadata.
 
-    `now_ms` is the time it begins; how much later each part is read `monotonic` tells, in seconds.
+    `now_ms` is the time at the start; `monotonic`, in seconds, measures how much later each part is read.
     """
     look = Look.begin(admin, now_ms=now_ms, monotonic=monotonic)
     partitions = _partitions(admin, look)
@@ -89,13 +89,13 @@ def _offsets(
 ) -> dict[PartitionKey, int]:
     """Of those of the partitions that the broker still leads."""
     try:
-        found, refused = look.ask(broker, partial(admin.leader_offsets, broker, led, spec))
+        offsets, refused = look.ask(broker, partial(admin.leader_offsets, broker, led, spec))
     except KafkaError as error:
         log.warning("offsets_unread", broker=broker, error=type(error).__name__)
         return {}
     if refused:
         log.warning("offsets_unread", broker=broker, partitions=len(refused), error=min(refused.values()))
-    return {(tp.topic, tp.partition): offset for tp, offset in found.items()}
+    return {(tp.topic, tp.partition): offset for tp, offset in offsets.items()}
 
 
 def _log_dirs(admin: KafkaAdminClient, look: Look) -> tuple[dict[ReplicaKey, int], dict[int, LogDirs]]:
@@ -130,10 +130,10 @@ def _replica_sizes(log_dirs: Iterable[Mapping[str, Any]]) -> dict[PartitionKey, 
 
 
 def _counters(http: httpx.Client, endpoints: Mapping[int, str], look: Look) -> dict[int, BrokerCounters]:
-    found = {}
+    by_broker = {}
     for broker, url in sorted(endpoints.items()):
         counters = read_counters(http, broker, url)
         if counters is not None:
             look.note("counters", broker)
-            found[broker] = counters
-    return found
+            by_broker[broker] = counters
+    return by_broker

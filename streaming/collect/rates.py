@@ -218,8 +218,8 @@ def _summed(
 ) -> BrokerRates:
     """Rates from what a broker leads and follows, None for a replica that was not read: its sum is unknown then.
 
-    Where none at all was read the broker has told nothing: that it leads nothing is no figure of its load either, and
-    it must not count as one that has reported. Reassignment can't be told this way: what is being copied is in no sum.
+    If no replica was read, the broker has not reported: its load is unknown, even if it leads nothing. Bytes that a
+    reassignment copies can't be measured this way and are in no sum.
     """
     hosted = (*led, *followed, *copying)
     silent = bool(hosted) and all(rates is None for rates in hosted)

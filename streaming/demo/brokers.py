@@ -74,7 +74,7 @@ class EmbeddedCluster:
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     orphans_allowed: bool = False
     listeners: tuple[str, ...] = ()
-    """Listeners besides PLAINTEXT, such as SASL_SSL; what secures them is for `broker_settings` to say."""
+    """Listeners besides PLAINTEXT, such as SASL_SSL; `broker_settings` secures them."""
     brokers: tuple[EmbeddedBroker, ...] = ()
     _running: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     _cluster_id: str = ""

@@ -1,4 +1,4 @@
-"""What the brokers themselves say: byte counters read over JMX while the demo runs, and records read back at its end.
+"""What the brokers themselves show: byte counters read over JMX while the demo runs, and records read back at its end.
 
 Independent of the product on purpose: no figure here comes from the collector, the tables or a plan.
 """

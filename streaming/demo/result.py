@@ -42,20 +42,20 @@ class DemoResult:
     @property
     def problems(self) -> tuple[str, ...]:
         """What speaks against calling this run a success."""
-        found = []
+        problems = []
         if self.story.failed:
-            found.append(f"the plan failed: {self.story.failed}")
+            problems.append(f"the plan failed: {self.story.failed}")
         elif self.story.balanced_ms is None:
-            found.append("balance was not reached in time")
+            problems.append("balance was not reached in time")
         if self.ratio_before < SKEWED_MIN:
-            found.append(f"max/mean before was {self.ratio_before:.3f}, expected at least {SKEWED_MIN}")
+            problems.append(f"max/mean before was {self.ratio_before:.3f}, expected at least {SKEWED_MIN}")
         if not self.rates_after or self.ratio_after > BALANCED_MAX:
-            found.append(f"max/mean after was {self.ratio_after:.3f}, expected at most {BALANCED_MAX}")
+            problems.append(f"max/mean after was {self.ratio_after:.3f}, expected at most {BALANCED_MAX}")
         if self.partitions_short:
-            found.append(f"records are missing in {', '.join(self.partitions_short[:3])}")
+            problems.append(f"records are missing in {', '.join(self.partitions_short[:3])}")
         if self.traffic.failed:
-            found.append(f"{self.traffic.failed} records were never acknowledged")
-        return tuple(found)
+            problems.append(f"{self.traffic.failed} records were never acknowledged")
+        return tuple(problems)
 
     @property
     def succeeded(self) -> bool:

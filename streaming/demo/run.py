@@ -86,7 +86,7 @@ class Demo:
         _claim(self.order.home)
         view = View(self.console)
         with self._signals_interrupt(), EmbeddedCluster(self.order.home / "kafka") as cluster:
-            view.say(self._seconds(), f"three brokers run: {', '.join(cluster.bootstrap_servers)}")
+            view.add_step(self._seconds(), f"three brokers run: {', '.join(cluster.bootstrap_servers)}")
             settings_file = self._write_settings(cluster)
             settings = load_settings(settings_file)
             self._create_topics(settings.kafka, cluster)
@@ -161,7 +161,7 @@ class Demo:
             report = read_report(self._traffic_file)
             started_ms = report.started_ms if report else started_ms
             story = read_story(settings)
-            _say_news(view, self._seconds(), seen, story)
+            _show_news(view, self._seconds(), seen, story)
             seen = story
             now_ms = clocks.now_ms()
             view.show(self._seconds(), probe.rates(now_ms - 5_000, now_ms), story, settings.trigger.enter_ratio)
@@ -214,7 +214,7 @@ class Demo:
     def _signals_interrupt(self) -> Iterator[None]:
         """Ctrl-C and SIGTERM raise KeyboardInterrupt once: every `finally` then ends what it started, undisturbed.
 
-        While the loop polls it looks for itself: an exception out of nowhere may meet a library that swallows it.
+        While the loop polls, it checks the flag itself: a library might swallow an exception that a handler raises.
         """
 
         def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -310,26 +310,26 @@ def _leaders(kafka: KafkaSettings) -> dict[str, dict[int, int]]:
     return counts
 
 
-def _say_news(view: View, seconds: float, seen: Story, story: Story) -> None:
+def _show_news(view: View, seconds: float, seen: Story, story: Story) -> None:
     """One line for each milestone that is new."""
     if story.first_window_ms and not seen.first_window_ms:
-        view.say(seconds, "first window of load closed and evaluated")
+        view.add_step(seconds, "first window of load closed and evaluated")
     if story.plan and not seen.plan:
         assert story.decision is not None
-        view.say(seconds, f"skew detected: {story.decision['detail']}")
-        view.say(
+        view.add_step(seconds, f"skew detected: {story.decision['detail']}")
+        view.add_step(
             seconds,
             f"plan {story.plan['plan_id'][:12]}: {story.plan['movement_count']} movements, "
             f"{story.plan['bytes_to_move'] / 1e6:.2f} MB, bytes in max/mean "
             f"{story.plan['bytes_in_max_over_mean_before']:.3f} -> {story.plan['bytes_in_max_over_mean_after']:.3f}",
         )
     if story.execution_started_ms and not seen.execution_started_ms:
-        view.say(seconds, "the plan is being carried out on the live cluster")
+        view.add_step(seconds, "the plan is being carried out on the live cluster")
     if story.balanced_ms and not seen.balanced_ms:
-        view.say(seconds, "every movement has been made, throttles are gone; measuring the result")
+        view.add_step(seconds, "every movement has been made, throttles are gone; measuring the result")
     if story.measured_ms and not seen.measured_ms:
         assert story.event is not None
-        view.say(seconds, f"control has measured it: {story.event.detail}")
+        view.add_step(seconds, f"control has measured it: {story.event.detail}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

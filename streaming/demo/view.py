@@ -17,7 +17,7 @@ RECENT_STEPS = 8
 
 
 class View:
-    """Draws one state after another; `say` adds a step that stays."""
+    """Draws one state after another; `add_step` adds a line that stays."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -38,7 +38,7 @@ class View:
             for step in self._steps:
                 self._console.print(step, highlight=False)
 
-    def say(self, seconds: float, text: str) -> None:
+    def add_step(self, seconds: float, text: str) -> None:
         """A step that has been taken."""
         line = f"{seconds:6.1f} s  {text}"
         self._steps.append(line)

@@ -1,7 +1,7 @@
-"""Keeps `group_event`: rebalances told from each closed window of `group_lag` and the one before. Without Spark.
+"""Keeps `group_event`: rebalances between each closed window of `group_lag` and the one before. Without Spark.
 
 Runs in the process that writes `group_lag`, after its batches. What is written carries the newest window compared, so
-comparing the same windows again writes nothing; a step that fails is told and left for the next time.
+comparing the same windows again writes nothing; a step that fails is logged and left for the next time.
 """
 
 import json

@@ -99,8 +99,8 @@ class Heartbeat:
             "query_name": query.name,
             "query_id": str(query.id),
             "batch_id": progress["batchId"],
-            # Of the row, not of the batch: a long batch is no dead process. A batch that hangs is told by rows that say
-            # the same for long; an idle query reports every 10 s, each time with other durations.
+            # The time of the row, not of the batch: a long batch is no dead process. While a batch hangs, the rows stay
+            # the same; an idle query reports every 10 s, each time with other durations.
             "finished_at": tables.utc(now_ms),
             "duration_ms": progress["durationMs"].get("triggerExecution", 0),
             "input_rows": progress["numInputRows"],

@@ -1,6 +1,6 @@
 """How many records came too late: those that fit less those that a window gained. Knows neither Spark nor tables.
 
-Spark tells only groups, counted after its first partial aggregation. The writer of the windows knows how many samples
+Spark counts only groups, after its first partial aggregation. The writer of the windows knows how many samples
 each batch added; the batch's progress, which comes after, knows how many records fitted.
 """
 
@@ -12,7 +12,7 @@ BATCHES_KEPT_MAX = 1_000
 
 
 class CountedSamples:
-    """Samples that the windows gained, by query and batch; told by the writers' threads, asked by the heartbeat's."""
+    """Samples that the windows gained, by query and batch. Writers' threads note them, the heartbeat's reads them."""
 
     def __init__(self) -> None:
         self._gained: dict[tuple[str, int], int] = {}

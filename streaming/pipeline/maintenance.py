@@ -2,7 +2,7 @@
 Before windows go, hours and days are made of them.
 
 Each table is maintained by its one writer, between two of its writes, so that nothing ever conflicts with it. A step
-that fails is told and left for the next run: an unkept table is slower, not wrong.
+that fails is logged and left for the next run: the table is slower until then, not wrong.
 """
 
 import time

@@ -46,12 +46,12 @@ def mixed_load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame
 
 
 def mixed_lag_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
-    """As `lag_windows`, of samples that may tell an offset each: what is unknown in one is taken from the others."""
+    """As `lag_windows`, of samples that may hold one offset each: a field unknown in one comes from the others."""
     renamed = rows.withColumnRenamed("group", "group_id").withWatermark(
         "event_time", f"{settings.watermark_ms} milliseconds"
     )
     length = f.window("event_time", f"{settings.window_ms} milliseconds")
-    found = renamed.groupBy(length, "kafka_cluster", "group_id", "topic", "partition").agg(
+    aggregated = renamed.groupBy(length, "kafka_cluster", "group_id", "topic", "partition").agg(
         *(f.max_by(name, _known_ms(name)).alias(name) for name in NEWEST_LAG),
         f.max(LAG_RECORDS.name).alias(maximum(LAG_RECORDS.name)),
         *(f.min_by(name, _known_ms(name)).alias(first(name)) for name in OLDEST_LAG),
@@ -61,7 +61,7 @@ def mixed_lag_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
     )
     # Not +, which fails on overflow, at each start again: records are bounded, but a checkpoint may hold older ones.
     end = f.coalesce("log_end_offset", f.try_add("committed_offset", "lag_records"))
-    return found.withColumn("log_end_offset", end).select(
+    return aggregated.withColumn("log_end_offset", end).select(
         "*", f.col("window.start").alias("window_start"), f.col("window.end").alias("window_end")
     )
 
@@ -106,7 +106,7 @@ def _grown(name: str) -> SparkColumn:
 
 
 def _step(seen: SparkColumn, sample: SparkColumn) -> SparkColumn:
-    """One sample on: counts if one before it is known and it lies inside the window; a time told twice counts once."""
+    """One sample on: it counts if one before it is known and it lies inside the window; a time counts once."""
     step_ms = sample["time_ms"] - seen["time_ms"]
     counts = (step_ms > 0) & (sample["time_ms"] >= f.unix_millis("window_start"))
     grown = f.when(sample["value"] >= seen["value"], sample["value"] - seen["value"]).otherwise(sample["value"])

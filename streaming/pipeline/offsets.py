@@ -17,8 +17,10 @@ def offsets_of(noted: str | Mapping[str, Mapping[str, int]] | None) -> Offsets:
     >>> offsets_of('{"load": {"0": 7}}')
     {('load', '0'): 7}
     """
-    found = json.loads(noted) if isinstance(noted, str) else noted
-    return {(topic, partition): offset for topic, rows in (found or {}).items() for partition, offset in rows.items()}
+    by_topic = json.loads(noted) if isinstance(noted, str) else noted
+    return {
+        (topic, partition): offset for topic, rows in (by_topic or {}).items() for partition, offset in rows.items()
+    }
 
 
 def planned(checkpoint: Path, batch_id: int) -> Offsets:

@@ -1,9 +1,9 @@
 """Raw Kafka records into typed rows, and the reason why a record doesn't fit.
 
-Rules are data, the first that holds is the verdict. Every record pays for them, so each is one short condition over
-all its fields; which field it was is asked of misfits alone. Future stamps are judged against the time Kafka stamped on
-the record, so a replay judges the same; they are rejected before the watermark, or one of them would move it and drop
-everybody's rows.
+Rules are data; the first that holds gives the reason. Each rule costs time on every record, so it is one short
+condition over all fields; only misfits are searched for the field at fault. Future event times are judged against the
+time that Kafka stamped on the record, so a replay judges the same. They are rejected before the watermark: one of them
+would move it, and Spark would drop the rows of all others.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ KAFKA_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When `condition` holds the record is rejected for `reason`; `fields` tell at whose fault, each by a condition."""
+    """If `condition` holds, the record is rejected for `reason`; `fields` holds a condition for each field at fault."""
 
     reason: str
     condition: SparkColumn
@@ -44,7 +44,7 @@ def judged(raw: DataFrame, shape: RecordShape, *, clock_skew_max_ms: int, name: 
     record to be judged.
 
     Out: `kafka` (struct of Kafka's columns), `payload`, `misfit`, `record` (struct of the fields), `reason` (null =
-    fits) and what else came in. The batch's progress tells under `name` how many fit and how many don't.
+    fits) and what else came in. The batch's progress counts under `name` how many fit and how many don't.
     """
     schema = record_schema(shape).add(CORRUPT, StringType())
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
@@ -109,7 +109,7 @@ def _rules(shape: RecordShape, clock_skew_max_ms: int) -> list[Rule]:
         Rule("not_utf8", ~f.is_valid_utf8(text)),
         # Before the next rule: NaN is not JSON, though Spark reads it.
         *_not_finite(numbers),
-        # Parsed a second time only where the first has failed: it would cost as much as all the rest.
+        # Parsed a second time only if the first failed: it would cost as much as all the rest.
         Rule("not_json", ~f.trim(text).startswith("{") | (corrupt & f.get_json_object(text, "$").isNull())),
         Rule("wrong_type", corrupt),
         _any_of("missing_field", [(name, record_field(name).isNull()) for name in shape.required]),

@@ -1,7 +1,7 @@
 """Hours and days out of windows: small tables that stay for years while the windows expire. Without Spark.
 
 A period is rolled up once it is closed, from all of its windows, in one commit that carries the period: the same again
-writes nothing. What isn't rolled up yet is told, so that its windows aren't deleted before. A rollup whose folder is
+writes nothing. The caller learns which period is not rolled up yet, and keeps its windows. A rollup whose folder is
 removed is made again from the windows there are. Windows are read by the hour: a day of a large cluster is never in
 memory, only what an hour holds and one row per key.
 """

@@ -33,7 +33,7 @@ def build_session(settings: PipelineSettings) -> SparkSession:
     """
     java_command()
     if "SPARK_ENV_LOADED" not in os.environ and not MASTER.fullmatch(settings.master):
-        # Spark's own word for it comes from another process, amid its help.
+        # Spark's own message comes from another process, amid its help.
         raise UsageProblem(
             f"pipeline.master: {settings.master!r} is no Spark master: local[2], spark://host:port, yarn, k8s://..."
         )
@@ -44,8 +44,8 @@ def build_session(settings: PipelineSettings) -> SparkSession:
 
 
 def check_file_systems(session: SparkSession, storage: StorageSettings) -> None:
-    """Raises UsageProblem where Spark can't write to one of these. Small batches would not tell: they are written
-    without Spark, which needs Hadoop's file system of the scheme for the first large one.
+    """Raises UsageProblem where Spark can't write to one of these. Small batches do not
+    show it, as they are written without Spark, which needs Hadoop's file system of the scheme for the first large one.
     """
     context = session.sparkContext
     assert context._jvm is not None
@@ -61,7 +61,7 @@ def check_file_systems(session: SparkSession, storage: StorageSettings) -> None:
 
 
 def reason(error: object) -> str:
-    """One line of what Spark or Java tells."""
+    """The first line of an error of Spark or Java."""
     if isinstance(error, Py4JJavaError):
         error = error.java_exception.getMessage() or error.java_exception.toString()
     return (str(error).splitlines() or [""])[0]

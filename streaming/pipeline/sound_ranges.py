@@ -1,7 +1,7 @@
-"""Which offsets the window queries have read without a single misfit, so that nobody need parse them a second time.
+"""Offsets that the window queries have read without a single misfit, so that nobody parses them a second time.
 
-From Spark's own progress of those queries, which this process keeps: a restart begins with nothing known. Knows neither
-what a misfit is nor where it would be written.
+The source is Spark's progress of those queries, which this process keeps: after a restart nothing is known. This module
+knows neither what a misfit is nor where it is written.
 """
 
 import time
@@ -19,7 +19,7 @@ POLL_INTERVAL_S = 0.2
 
 
 class ReportsProgress(Protocol):
-    """What is used of a streaming query."""
+    """The part of a streaming query that is used here."""
 
     @property
     def isActive(self) -> bool:  # noqa: N802 (Spark's name)
@@ -39,7 +39,7 @@ class Range(Enum):
 
 
 def wait_until_read(queries: Sequence[ReportsProgress], checkpoint: Path, batch_id: int, *, patience_s: float) -> Range:
-    """Of the batch that the query on `checkpoint` has planned; waits for the window queries to get so far."""
+    """What is known of the batch that `checkpoint` has planned; waits until the window queries have read it."""
     try:
         end = planned(checkpoint, batch_id)
         begin = planned(checkpoint, batch_id - 1) if batch_id else {}
@@ -47,12 +47,12 @@ def wait_until_read(queries: Sequence[ReportsProgress], checkpoint: Path, batch_
         return Range.SUSPECT
     deadline = time.monotonic() + patience_s
     while (
-        found := judge([report for query in queries for report in query.recentProgress], begin, end)
+        known := judge([report for query in queries for report in query.recentProgress], begin, end)
     ) is Range.UNREAD:
         if time.monotonic() > deadline or not all(query.isActive for query in queries):
             break
         time.sleep(POLL_INTERVAL_S)
-    return found
+    return known
 
 
 def judge(reports: Sequence[Any], begin: Offsets, end: Offsets) -> Range:
@@ -78,7 +78,7 @@ def judge(reports: Sequence[Any], begin: Offsets, end: Offsets) -> Range:
 def _extend(sound: dict[tuple[str, str], tuple[int, int]], report: Mapping[str, Any]) -> None:
     """Each partition's newest unbroken range; empty at the end of a batch with misfits."""
     observed = dict(report["observedMetrics"]).values()
-    # A batch that nobody evaluated tells zeros.
+    # The figures of a batch that nobody evaluated are zero.
     counted = sum(row[ACCEPTED_ROWS] for row in observed)
     all_fitted = counted > 0 and not any(row[REJECTED_ROWS] for row in observed)
     for source in report["sources"]:

@@ -1,8 +1,8 @@
 """Our records, from Kafka's bytes to sums by window, in Arrow: several times as fast as parsing them in the JVM.
 
-Takes only what fits beyond doubt; every other record is handed back, for Spark's parser and rules to judge. So there is
-one definition of a misfit (`records.py`), and this one may be wrong on one side only. Runs in Python on the executors,
-which get this module's code with the job: it imports nothing of ours.
+This parser takes only records that fit beyond doubt. It hands back every other record, and Spark's parser and rules
+judge it: `records.py` alone defines a misfit. This module runs in Python on the executors, which get its code with the
+job, so it imports no other module of ours.
 """
 
 import re
@@ -14,14 +14,14 @@ import pyarrow as pa
 from pyarrow import compute as pc
 from pyarrow import json as arrow_json
 
-SURE_BYTES_MAX = 1_000
+FAST_BYTES_MAX = 1_000
 """Longer values are handed back. Within so few bytes neither numbers nor nesting reach the limits of Spark's parser,
 which this parser doesn't share.
 """
 PORTIONS = 8
 """A batch that doesn't parse is tried again in as many portions; those that don't are handed back whole."""
 NOT_JSON = re.compile(rb"[\s:,\[{]-?(?:Inf|NaN)")
-"""Words that this parser takes for numbers outside of strings, and Spark's doesn't, or tells as not finite."""
+"""Words that this parser reads as numbers outside of strings; Spark's parser rejects them or reads no finite number."""
 _WRAPPED, _END, _NEWLINE = b'{"r":', b"}\n", b"\n"
 
 TIME = "event_time_ms"
@@ -102,7 +102,7 @@ def summed(batches: Iterable[pa.RecordBatch], fitting: Fitting, sums: Sums, wind
     """
     schema = pa.schema([("timestamp", pa.timestamp("us", "UTC")), ("value", pa.binary()), *sums.schema(fitting.schema)])
     for batch in batches:
-        samples, doubtful = sure(batch["value"], _milliseconds(batch["timestamp"]), fitting)
+        samples, doubtful = parse_fitting(batch["value"], _milliseconds(batch["timestamp"]), fitting)
         tables = [batch.select(["timestamp", "value"]).take(doubtful)] if len(doubtful) else []
         if samples.num_rows:
             tables.append(windows(samples, sums, window_ms))
@@ -110,17 +110,17 @@ def summed(batches: Iterable[pa.RecordBatch], fitting: Fitting, sums: Sums, wind
             yield from _of_schema(table, schema).combine_chunks().to_batches()
 
 
-def sure(values: pa.Array, kafka_ms: pa.Array, fitting: Fitting) -> tuple[pa.Table, pa.Array]:
+def parse_fitting(values: pa.Array, kafka_ms: pa.Array, fitting: Fitting) -> tuple[pa.Table, pa.Array]:
     """Records that fit beyond doubt, with their fields as columns, and the positions of all others."""
     lengths = pc.fill_null(pc.binary_length(values), 0)
-    short = pc.and_(pc.greater(lengths, 0), pc.less_equal(lengths, SURE_BYTES_MAX))
+    short = pc.and_(pc.greater(lengths, 0), pc.less_equal(lengths, FAST_BYTES_MAX))
     positions = pc.indices_nonzero(short)
-    found = [fitting.schema.empty_table().append_column("_position", pa.array([], pa.uint64()))]
+    parts = [fitting.schema.empty_table().append_column("_position", pa.array([], pa.uint64()))]
     for start, samples in _parsed(values.filter(short), fitting.schema):
         ours = positions.slice(start, samples.num_rows)
         fit = _fit(samples, kafka_ms.take(ours), fitting)
-        found.append(samples.append_column("_position", ours).filter(fit))
-    fits = pa.concat_tables(found)
+        parts.append(samples.append_column("_position", ours).filter(fit))
+    fits = pa.concat_tables(parts)
     doubtful = np.ones(len(values), dtype=bool)
     doubtful[fits["_position"].to_numpy()] = False
     return fits.drop_columns("_position"), pa.array(np.flatnonzero(doubtful))
@@ -140,13 +140,13 @@ def windows(samples: pa.Table, sums: Sums, window_ms: int) -> pa.Table:
         columns[known_ms(name)] = pc.if_else(known, interval, pa.scalar(None, pa.int64()))
     columns |= {maximum(name): samples[name] for name in sums.maxima}
     columns |= {"_row": pa.array(np.arange(samples.num_rows)), TIME: time}
-    asked = [*((name, "sum") for name in sums.added()), *((maximum(name), "max") for name in sums.maxima),
+    aggregates = [*((name, "sum") for name in sums.added()), *((maximum(name), "max") for name in sums.maxima),
              ("_row", "first"), ("_row", "last"), (TIME, "min"), (TIME, "max"), (TIME, "count")]  # fmt: skip
-    grouped = pa.table(columns).group_by(["_window", *sums.keys], use_threads=False).aggregate(asked)
+    grouped = pa.table(columns).group_by(["_window", *sums.keys], use_threads=False).aggregate(aggregates)
     oldest, newest = samples.take(grouped["_row_first"]), samples.take(grouped["_row_last"])
     return pa.table(
         {name: grouped[name] for name in sums.keys}
-        | {name: grouped[f"{name}_{how}"] for name, how in asked if not name.startswith("_") and name != TIME}
+        | {name: grouped[f"{name}_{how}"] for name, how in aggregates if not name.startswith("_") and name != TIME}
         | {name: newest[name] for name in sums.newest}
         | {first(name): oldest[name] for name in sums.oldest}
         | dict(zip(AUDIT, (grouped[f"{TIME}_{how}"] for how in ("count", "min", "max")), strict=True))
@@ -238,6 +238,6 @@ def _fit(samples: pa.Table, kafka_ms: pa.Array, fitting: Fitting) -> pa.ChunkedA
     ]
     fit = conditions[0]
     for condition in conditions[1:]:
-        # What is unknown breaks no rule: of required fields the first conditions ask.
+        # An unknown value breaks no rule: the first conditions check that required fields are known.
         fit = pc.and_(fit, pc.fill_null(condition, True))
     return fit

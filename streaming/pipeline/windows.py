@@ -51,10 +51,10 @@ def sums_of_one(sums: Sums) -> dict[str, SparkColumn]:
 
 def load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
     """Sums of byte rates by window, broker and replica."""
-    found = _windowed(rows, LOAD_SUMS, settings)
+    windowed = _windowed(rows, LOAD_SUMS, settings)
     means = {name: f.try_divide(f.col(weight(name)), f.col(known_ms(name))) for name in RATE_NAMES}
     covered = f.coalesce(known_ms(BYTES_IN.name), f.lit(0)).alias("covered_ms")
-    with_means = found.select("*", *(mean.alias(name) for name, mean in means.items()), covered)
+    with_means = windowed.select("*", *(mean.alias(name) for name, mean in means.items()), covered)
     return with_means.drop(*LOAD_SUMS.added())
 
 

@@ -61,8 +61,8 @@ def java_command() -> str:
     if not java or not Path(java).exists():
         raise SetUpIncomplete(f"Java {JAVA_VERSION_MIN} or newer is needed and none was found: run `make setup`")
     output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
-    found = re.search(r'version "(\d+)', output)
-    if not found or int(found.group(1)) < JAVA_VERSION_MIN:
+    version = re.search(r'version "(\d+)', output)
+    if not version or int(version.group(1)) < JAVA_VERSION_MIN:
         first_line = (output.splitlines() or [""])[0]
         raise SetUpIncomplete(f"Java {JAVA_VERSION_MIN} or newer is needed, {java} says {first_line!r}")
     return java
@@ -122,11 +122,11 @@ def _fetch(folder: Path, report: Callable[[str], None]) -> None:
 
 
 def _ivy_jar() -> Path:
-    pyspark = importlib.util.find_spec("pyspark")  # found, not imported: that would take seconds
-    found = sorted((Path(pyspark.origin).parent / "jars").glob("ivy-*.jar")) if pyspark and pyspark.origin else []
-    if not found:
+    pyspark = importlib.util.find_spec("pyspark")  # located, not imported: an import takes seconds
+    jars = sorted((Path(pyspark.origin).parent / "jars").glob("ivy-*.jar")) if pyspark and pyspark.origin else []
+    if not jars:
         raise SetUpIncomplete("pyspark ships no ivy jar: is pyspark installed whole?")
-    return found[-1]
+    return jars[-1]
 
 
 def _checksums() -> dict[str, str]:
@@ -143,7 +143,7 @@ def _digest(path: Path) -> str | None:
 
 
 def main() -> int:
-    """Set-up step: see to Java and jars, say how far it is."""
+    """Set-up step: checks Java, fetches missing jars, prints the progress. Returns the exit code."""
     try:
         java_command()
         ensure_jars(lambda line: print(line, flush=True))

@@ -1,4 +1,4 @@
-"""Child processes that never outlive their parent, and are found again after a crash.
+"""Child processes that never outlive their parent, and can be ended after a crash.
 
 Every process is noted with its id and its start time in a file of its home folder, so that a later start can end what
 a killed run left behind and never hits a stranger that got the same id.
@@ -82,7 +82,7 @@ def end_noted(file: Path) -> list[str]:
     """End the processes noted in `file` that still run and are the ones noted; returns their names."""
     with suppress(FileNotFoundError):
         rows = json.loads(file.read_text())
-        alive = {name: found for name, row in rows.items() if (found := _same_process(row)) is not None}
+        alive = {name: process for name, row in rows.items() if (process := _same_process(row)) is not None}
         end(list(alive.values()))
         file.unlink()
         return sorted(alive)

@@ -81,10 +81,10 @@ def without_user_info(url: str) -> str:
 
 def secrets_of(settings: Settings) -> frozenset[str]:
     """Every secret that the settings hold, name (the password's file) or carry inside a URL."""
-    found = set(_secrets_in(settings))
+    secrets = set(_secrets_in(settings))
     with suppress(UsageProblem):  # whoever connects reports a file that can't be read
-        found.add(sasl_password(settings.kafka))
-    return frozenset(found)
+        secrets.add(sasl_password(settings.kafka))
+    return frozenset(secrets)
 
 
 def sasl_password(settings: KafkaSettings) -> str:

@@ -1,7 +1,7 @@
 """Scenario files, YAML or TOML, into scenarios of the core: one a variant.
 
 Owns reading, the merging of variants and the spelling out of events (a rolling restart is many stops and starts);
-what a file may say stands in `scenario_file`. Errors are one line that names file, place, value found and allowed.
+`scenario_file` defines what a file may hold. An error is one line with file, place, value and what is allowed.
 """
 
 import dataclasses
@@ -90,8 +90,8 @@ def _read(file: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageProblem(f"scenario {file}: {error}") from None
     if not isinstance(content, dict):
-        found = "nothing" if content is None else f"a {type(content).__name__}"
-        raise UsageProblem(f"scenario {file}: holds {found}, must hold title, topics, members, events")
+        kind = "nothing" if content is None else f"a {type(content).__name__}"
+        raise UsageProblem(f"scenario {file}: holds {kind}, must hold title, topics, members, events")
     return content
 
 
@@ -100,14 +100,14 @@ def _variant(place: str, name: str, content: Mapping[str, Any], changes: object)
     if not isinstance(changes, dict):
         raise UsageProblem(f"{where}: must hold what differs from the rest of the file, found {changes!r}")
     try:
-        told = ScenarioFile.model_validate(_merged(content, changes))
+        variant_file = ScenarioFile.model_validate(_merged(content, changes))
     except ValidationError as error:
         raise UsageProblem(f"{where}: {_message(error)}") from None
     try:
-        scenario = _scenario(told, name)
+        scenario = _scenario(variant_file, name)
     except InputError as error:
         raise UsageProblem(f"{where}: {error}") from None
-    return Variant(name, told.title, told.about, round(told.show_from_s * 1000), scenario)
+    return Variant(name, variant_file.title, variant_file.about, round(variant_file.show_from_s * 1000), scenario)
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,29 +127,29 @@ def _message(error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         return f"{key}: unknown key{more}"
     reason = first["msg"].removeprefix("Value error, ")
-    found = "" if isinstance(first["input"], dict | BaseModel) else f", found {first['input']!r}"
-    return f"{key}: {reason[:1].lower()}{reason[1:]}{found}{more}"
+    value = "" if isinstance(first["input"], dict | BaseModel) else f", found {first['input']!r}"
+    return f"{key}: {reason[:1].lower()}{reason[1:]}{value}{more}"
 
 
-def _scenario(told: ScenarioFile, variant: str) -> Scenario:
-    members = told.members
+def _scenario(file: ScenarioFile, variant: str) -> Scenario:
+    members = file.members
     names = list(members.names) or [_numbered(members, number) for number in range(members.count)]
     specs = {name: _spec(members, name) for name in names}
     events: list[tuple[int, Happening]] = [
         (_ms(members.start_s + number * members.start_apart_s), Start(name)) for number, name in enumerate(names)
     ]
-    for event in told.events:
+    for event in file.events:
         events += _spelled_out(event, members, names, specs)
     return Scenario(
-        title=f"{told.title}: {variant}" if variant else told.title,
-        topics={topic: TopicSpec(spec.partitions, spec.records_per_sec) for topic, spec in told.topics.items()},
+        title=f"{file.title}: {variant}" if variant else file.title,
+        topics={topic: TopicSpec(spec.partitions, spec.records_per_sec) for topic, spec in file.topics.items()},
         processes=specs,
         events=tuple(sorted(events, key=lambda event: event[0])),
-        initial_rebalance_delay_ms=told.group.initial_rebalance_delay_ms,
-        network_ms=told.network.delay_ms,
-        network_jitter_ms=told.network.jitter_ms,
-        seed=told.seed,
-        end_ms=_ms(told.end_s),
+        initial_rebalance_delay_ms=file.group.initial_rebalance_delay_ms,
+        network_ms=file.network.delay_ms,
+        network_jitter_ms=file.network.jitter_ms,
+        seed=file.seed,
+        end_ms=_ms(file.end_s),
     )
 
 

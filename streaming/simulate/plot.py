@@ -1,4 +1,4 @@
-"""Draws timelines below each other on one time axis, with the figures that tell them apart beside them."""
+"""Draws timelines below each other on one time axis, with the figures in which they differ beside them."""
 
 import io
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The shape of a scenario file: what can be said, the defaults, what is allowed. Reads nothing, expands nothing.
 
-Kafka's settings have Kafka's names and ms; the story is told in seconds. Unknown keys are refused.
+Kafka's settings have Kafka's names, in ms; events are timed in seconds. Unknown keys are refused.
 """
 
 from typing import Annotated, Self
@@ -38,7 +38,7 @@ class NetworkSection(Section):
 
 
 class MembersSection(Section):
-    """The members; those of an event or a variant are told apart by what they set."""
+    """The members; those of an event or a variant differ in what they set."""
 
     names: list[Name] = Field(default=[], max_length=10_000, description="Names, if not numbered")
     count: int = Field(0, ge=0, le=10_000, description="So many members, numbered: c-0, c-1, ...")

@@ -27,7 +27,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """`first_reader` tells the partitions apart: who read each first. `rebalancing`: when the group was not stable.
+    """`first_reader` colours partitions: the member that read each first. `rebalancing`: when the group wasn't stable.
 
     `down`: member, from, to; `failed`: member, when, Kafka's error.
     """

@@ -104,7 +104,7 @@ def test_what_is_sure_fits_in_spark_too_and_reads_the_same(
     fitting = summing(PIPELINE, side).keywords["fitting"]
     sure = 0
     for offset, one in enumerate(values):
-        samples, doubtful = sums.sure(pa.array([one], pa.binary()), pa.array([BASE_MS]), fitting)
+        samples, doubtful = sums.parse_fitting(pa.array([one], pa.binary()), pa.array([BASE_MS]), fitting)
         assert samples.num_rows + len(doubtful) == 1
         for sample in samples.to_pylist():
             sure += 1

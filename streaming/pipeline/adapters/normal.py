@@ -30,7 +30,7 @@ class Misfit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a sample does not say itself: its cluster, and which broker a host or an agent's address is."""
+    """What a sample lacks: its cluster, and the broker of a host or of an agent's address."""
 
     kafka_cluster: str
     broker_ids: Mapping[str, int]
@@ -55,7 +55,7 @@ def counter_record(context: Context, broker: int, time_ms: int, counters: Mappin
 def lag_record(
     context: Context, group: str, topic: str, partition: int, time_ms: int, fields: Mapping[str, int | str | None]
 ) -> Record:
-    """Offsets of one group and partition; a negative offset or lag is how exporters say that none is known."""
+    """Offsets of one group and partition; exporters write a negative offset or lag if none is known."""
     known = {name: None if isinstance(value, int) and value < 0 else value for name, value in fields.items()}
     return {
         "v": RECORD_VERSION, "kafka_cluster": context.kafka_cluster, "group": group, "topic": topic,
@@ -95,14 +95,14 @@ def to_ms(timestamp: float) -> int:
 def json_object(value: bytes) -> dict[str, Any]:
     """The object that the bytes spell; raises Misfit."""
     try:
-        found = json.loads(value)
+        parsed = json.loads(value)
     except UnicodeDecodeError:
         raise Misfit("not_utf8") from None
     except (ValueError, RecursionError):
         raise Misfit("not_json") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise Misfit("not_json")
-    return found
+    return parsed
 
 
 def _broker_record(context: Context, broker: int, time_ms: int) -> Record:

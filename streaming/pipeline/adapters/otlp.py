@@ -44,9 +44,9 @@ class Point:
 
 def read_otlp(value: bytes, context: Context) -> list[Record | Misfit]:
     """Records of every point in it that we know, a Misfit for each of a broker unknown; raises Misfit."""
-    found = json_object(value)
+    payload = json_object(value)
     try:
-        points = list(_points(found))
+        points = list(_points(payload))
         return [*_byte_rates(points, context), *_lags(points, context)]
     except KeyError as error:
         raise Misfit("missing_field", str(error.args[0])) from None

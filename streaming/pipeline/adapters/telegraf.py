@@ -24,8 +24,8 @@ _BURROW = "burrow_partition"
 
 def read_telegraf(value: bytes, context: Context) -> list[Record | Misfit]:
     """Records of every metric in it that we know, a Misfit for each that can't be read; raises Misfit."""
-    found = json_object(value)
-    metrics = found.get("metrics", [found])
+    payload = json_object(value)
+    metrics = payload.get("metrics", [payload])
     if not isinstance(metrics, list):
         raise Misfit("wrong_type", "metrics")
     return [item for metric in metrics for item in _items(metric, context)]
@@ -51,13 +51,13 @@ def _items(metric: Any, context: Context) -> list[Record | Misfit]:
 
 def _counters(fields: Mapping[str, Any]) -> dict[str, float]:
     """`BytesInPerSec.Count` and its like, by our stem."""
-    found = {}
+    counters = {}
     for name, value in fields.items():
         meter, _, attribute = name.partition(".")
         stem = METERS.get(meter.lower().removesuffix("persec"))
         if stem and attribute == "Count":
-            found[stem] = float(value)
-    return found
+            counters[stem] = float(value)
+    return counters
 
 
 def _lag(tags: Mapping[str, str], fields: Mapping[str, Any], time_ms: int, context: Context) -> Record:
