@@ -25,6 +25,8 @@ class Observed:
     """Partitions of each topic that the plan moves something of."""
     brokers_missing: frozenset[int] = frozenset()
     """Brokers that were away and that the plan takes replicas from."""
+    kafka_cluster_id: str | None = None
+    """Kafka's own id of the cluster; None of plans of an earlier version."""
 
     @classmethod
     def of(cls, plan: Plan, cluster: LiveCluster) -> Self:
@@ -36,15 +38,17 @@ class Observed:
             {key: cluster.partitions[key].leader for key in keys if key in cluster.partitions},
             {topic: counts[topic] for topic in sorted({topic for topic, _ in keys})},
             frozenset(left - cluster.broker_racks.keys()),
+            cluster.cluster_id,
         )
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Reads what `to_json` wrote; plans of an earlier version have no `brokers_missing`."""
+        """Reads what `to_json` wrote; plans of earlier versions lack the optional fields."""
         return cls(
             {(topic, partition): leader for topic, partition, leader in content["leaders"]},
             dict(content["partition_counts"]),
             frozenset(content.get("brokers_missing", ())),
+            content.get("kafka_cluster_id"),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -53,6 +57,7 @@ class Observed:
             "leaders": [[*key, leader] for key, leader in self.leaders.items()],
             "partition_counts": dict(self.partition_counts),
             "brokers_missing": sorted(self.brokers_missing),
+            **({} if self.kafka_cluster_id is None else {"kafka_cluster_id": self.kafka_cluster_id}),
         }
 
 
@@ -97,10 +102,25 @@ class KeptPlan:
         """The plan itself."""
         return self.proposed.plan
 
+    @property
+    def kafka_cluster_id(self) -> str | None:
+        """Kafka's own id of the cluster that it was made on; None where that is not known."""
+        return None if self.proposed.observed is None else self.proposed.observed.kafka_cluster_id
+
     def misfits(self, live: LiveCluster) -> tuple[str, ...]:
         """How the cluster has changed since the plan was made; empty if the plan can be started as approved."""
+        other = another_cluster(self.kafka_cluster_id, live)
+        if other is not None:
+            return (other,)
         seen = self.proposed.observed
         return (*differences(self.plan, live), *(changes_since(seen, self.plan, live) if seen else ()))
+
+
+def another_cluster(kafka_cluster_id: str | None, live: LiveCluster) -> str | None:
+    """In words, that the brokers are not those of the cluster with this id; None if they are, or it isn't known."""
+    if kafka_cluster_id in (None, live.cluster_id):
+        return None
+    return f"the brokers are Kafka cluster {live.cluster_id}, the plan is for Kafka cluster {kafka_cluster_id}"
 
 
 def changes_since(seen: Observed, plan: Plan, cluster: LiveCluster) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ from assignor_core.execution.staging import is_between
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Movement, Plan
 
+MISSING_LOOKS_MIN = 10
+"""So many looks in a row must miss a partition before it counts as gone: one of them may show the wrong metadata."""
 UNLISTED_LOOKS_MAX = 60
 """Metadata is seconds behind the controller, not minutes: looks are a second apart."""
 
@@ -27,6 +29,8 @@ class Progress(StrEnum):
     PLACED = "placed"
     DONE = "done"
     FOREIGN = "foreign"
+    MISSING = "missing"
+    """Metadata doesn't show it, and has not missed it often enough for it to be gone."""
     GONE = "gone"
     SKIPPED = "skipped"
     """Kafka refuses to move it."""
@@ -45,12 +49,18 @@ class PastLooks:
 
     unlisted: Mapping[PartitionKey, int] = field(default_factory=dict)
     """It has the replicas of a reassignment under way, and the controller lists none."""
+    missing: Mapping[PartitionKey, int] = field(default_factory=dict)
+    """Metadata doesn't show it."""
 
     def after(self, plan: Plan, cluster: LiveCluster, *, staged: bool = False) -> Self:
         """The counts with one more look."""
         moving = [key for key, state in progress_of(plan, cluster, staged=staged).items() if state is Progress.MOVING]
         unlisted = [key for key in moving if not cluster.partitions[key].reassigning]
-        return type(self)({key: self.unlisted.get(key, 0) + 1 for key in unlisted})
+        missing = [movement.key for movement in plan.movements if movement.key not in cluster.partitions]
+        return type(self)(
+            {key: self.unlisted.get(key, 0) + 1 for key in unlisted},
+            {key: self.missing.get(key, 0) + 1 for key in missing},
+        )
 
 
 NO_LOOKS = PastLooks()
@@ -66,7 +76,8 @@ def progress_of(
 ) -> dict[PartitionKey, Progress]:
     """Where each movement of the plan stands; `staged` if this execution moves by one new replica at a time.
 
-    Partitions that are `refused` for good and not on their way are skipped.
+    A caller that looks once only, and counts no `looks`, believes that look: what it doesn't show is gone. Partitions
+    that are `refused` for good and not on their way are skipped.
     """
     states = {movement.key: _progress(movement, cluster, staged, looks) for movement in plan.movements}
     skipped = [key for key in refused if states.get(key) is Progress.PENDING]
@@ -76,7 +87,7 @@ def progress_of(
 def _progress(movement: Movement, cluster: LiveCluster, staged: bool, looks: PastLooks) -> Progress:
     live = cluster.partitions.get(movement.key)
     if live is None:
-        return Progress.GONE
+        return Progress.MISSING if 0 < looks.missing.get(movement.key, 0) < MISSING_LOOKS_MIN else Progress.GONE
     if live.reassigning:
         return Progress.MOVING if _is_asked_for(movement, live, staged) else Progress.FOREIGN
     old, new = movement.old_replicas, movement.new_replicas

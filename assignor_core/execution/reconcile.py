@@ -103,8 +103,10 @@ def next_step(
     electable = tuple(key for key in to_elect if cluster.partitions[key].replicas[0] in cluster.partitions[key].isr)
     if electable:
         return ElectLeaders(electable[: limits.elections_at_once_max])
-    if moving or to_elect or pending:
-        return Wait(_waiting(len(moving), len(to_elect), obstacle))
+    missing = sum(state is Progress.MISSING for state in progress.values())
+    if moving or to_elect or pending or missing:
+        unseen = f"{missing} partitions are not in the cluster's metadata" if missing else None
+        return Wait(_waiting(len(moving), len(to_elect), obstacle or unseen))
     if plan.movements and Progress.DONE not in progress.values():
         return Abort(what_was_made(progress, refused), ())
     return Done()

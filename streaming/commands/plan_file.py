@@ -25,6 +25,7 @@ class _Observed(BaseModel):
     leaders: list[tuple[str, int, int]]
     partition_counts: dict[str, int]
     brokers_missing: list[int] = []
+    kafka_cluster_id: str | None = None
 
 
 class _Besides(BaseModel):

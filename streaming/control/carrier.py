@@ -64,7 +64,7 @@ class Carrier:
         plan = self._journal.plan(execution.plan_id)
         if not execution.waiting:
             log.info("execution_resumed", execution_id=execution.execution_id, plan_id=execution.plan_id[:12])
-            self._executor.resume()
+            self._executor.resume(plan.kafka_cluster_id)
         elif not self._executor.begin(record, plan, now_ms=now_ms):
             return
         self._active = (record, plan)

@@ -22,7 +22,7 @@ from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Step, S
 from assignor_core.execution.refusals import Refusals, refusals_text
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Plan
-from assignor_core.proposed_plan import KeptPlan
+from assignor_core.proposed_plan import KeptPlan, another_cluster
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
@@ -89,6 +89,7 @@ class Executor:
         self._abort_looks = 0
         self._looks = NO_LOOKS
         self._refusals = Refusals()
+        self._kafka_cluster_id: str | None = None
         self._cancelled: frozenset[PartitionKey] = frozenset()
         self._cancel_tries = 0
         self._last_progress_ms = 0
@@ -103,7 +104,7 @@ class Executor:
         problem = _misfit(approved, live)
         if problem:
             return self._refuse(record, problem, now_ms)
-        self.resume()
+        self.resume(live.cluster_id)
         self._journal.write_event(
             record,
             Event.STARTED,
@@ -115,8 +116,12 @@ class Executor:
         )
         return True
 
-    def resume(self) -> None:
-        """From now on `tick` is for another execution: nothing is known of it, not even whether it is throttled."""
+    def resume(self, kafka_cluster_id: str | None = None) -> None:
+        """From now on `tick` is for another execution: nothing is known of it, not even whether it is throttled.
+
+        It belongs to the Kafka cluster with this id; where the plan names none, to the one that answers next.
+        """
+        self._kafka_cluster_id = kafka_cluster_id
         self._abort_looks = 0
         self._looks = NO_LOOKS
         self._refusals = Refusals()
@@ -133,7 +138,12 @@ class Executor:
         given_up = _given_up(execution, now_ms)
         if execution.paused and closed is not None and given_up is None:
             return False
-        look = self._look(record, plan, self._cluster.describe(), now_ms)
+        live = self._cluster.describe()
+        self._kafka_cluster_id = self._kafka_cluster_id or live.cluster_id
+        other = another_cluster(self._kafka_cluster_id, live)
+        if other is not None:
+            return self._hold(record, other, given_up, now_ms)
+        look = self._look(record, plan, live, now_ms)
         if given_up is not None:
             return self._abort(look, given_up)
         if execution.paused:
@@ -143,6 +153,11 @@ class Executor:
 
     def sweep(self, record: ExecutionRecord, *, now_ms: int) -> bool:
         """Remove what brokers that were down kept of an ended execution's throttle; True once nothing is left."""
+        made_for = self._journal.plan(record.execution.plan_id).kafka_cluster_id
+        other = another_cluster(made_for, self._cluster.describe())
+        if other is not None:
+            log.warning("sweep_held", execution_id=record.execution.execution_id, reason=other)
+            return False
         owed = record.execution.throttled_brokers
         left = self._throttle.sweep(owed)
         if left != owed:
@@ -157,6 +172,19 @@ class Executor:
         refused = self._refusals.skipped
         progress = progress_of(plan, live, staged=staged, looks=self._looks, refused=refused)
         return _Look(record, plan, live, progress, self._looks, refused, now_ms)
+
+    def _hold(self, record: ExecutionRecord, other: str, given_up: str | None, now_ms: int) -> bool:
+        """Touch nothing of another cluster; True once somebody gave the execution up, which ends it as it is."""
+        execution = record.execution
+        log.warning("execution_held", execution_id=execution.execution_id, reason=other)
+        if given_up is not None:
+            detail = f"{given_up}; {other}: what is in flight or throttled on that one stays"
+            self._journal.write_event(record, Event.ABORTED, detail, now_ms=now_ms, throttled_brokers=())
+            return True
+        if not execution.paused and now_ms - self._last_progress_ms >= PROGRESS_INTERVAL_MS:
+            self._last_progress_ms = now_ms
+            self._journal.write_event(record, Event.PROGRESS, f"held: {other}", now_ms=now_ms)
+        return False
 
     def _refuse(self, record: ExecutionRecord, problem: str, now_ms: int) -> bool:
         self._journal.write_event(record, Event.REFUSED, problem, now_ms=now_ms)

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from assignor_core.execution.events import Event
+from assignor_core.execution.progress import MISSING_LOOKS_MIN
 from assignor_core.plan import Movement, Plan
-from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.proposed_plan import Observed, ProposedPlan
+from assignor_core.simulated_cluster import SimulatedCluster
+from assignor_core.throttles import LEADER_RATE
 from streaming import tables
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import Carrier
@@ -151,6 +154,111 @@ def test_an_abort_ends_where_kafka_refuses_the_way_back(settings: Settings) -> N
     )
     assert (cluster.throttle_rates(), cluster.throttled_replicas(["u"])) == ({}, {})
     assert record.execution.throttled_brokers == (1, 3)  # to be swept
+
+
+def test_one_look_at_the_wrong_metadata_ends_nothing(settings: Settings) -> None:
+    cluster = NotedCluster()
+    one, record = both_partitions(settings, cluster)
+    one.tick(now_ms=NOON_MS)
+    cluster.faults.hidden_topics.add("t")  # Describe was taken away: Kafka leaves topics out without an error
+    for look in range(1, MISSING_LOOKS_MIN):
+        one.tick(now_ms=NOON_MS + look)
+    assert events(settings, record)[-1] in ("submitted", "progress")
+    cluster.faults.hidden_topics.clear()
+    cluster.cluster.advance(1_000)
+    one.tick(now_ms=NOON_MS + MISSING_LOOKS_MIN)
+    assert events(settings, record)[-1] == "done"
+
+
+def test_a_plan_whose_partitions_are_all_gone_is_never_done(settings: Settings) -> None:
+    cluster = NotedCluster()
+    one, record = both_partitions(settings, cluster)
+    one.tick(now_ms=NOON_MS)
+    cluster.cluster.delete_topic("t")
+    looks = 0
+    while not Journal(settings).execution(record.execution.execution_id).ended:
+        looks += 1
+        one.tick(now_ms=NOON_MS + looks)
+    assert looks == MISSING_LOOKS_MIN + ABORT_CONFIRMATIONS - 1
+    end = Journal(settings).execution(record.execution.execution_id).last
+    assert end.event == "aborted"
+    assert end.detail.startswith("0 movements made, 2 partitions are gone")
+
+
+def on_cluster_c(settings: Settings, cluster: NotedCluster) -> ExecutionRecord:
+    """The approval of a plan that names the Kafka cluster it was made on."""
+    made, journal = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW), Journal(settings)
+    proposed = ProposedPlan(made, Observed.of(made, cluster.describe()), elapsed_ms=1.0)
+    journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
+    return ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+
+
+def another_cluster() -> SimulatedCluster:
+    """Kafka cluster d, with the same brokers and topic as c."""
+    other = SimulatedCluster.of({1: None, 2: None, 3: None}, cluster_id="d")
+    other.create_topic("t", dict.fromkeys(range(3), (1,)))
+    return other
+
+
+OTHER = "the brokers are Kafka cluster d, the plan is for Kafka cluster c"
+
+
+def test_another_cluster_behind_the_same_address_takes_no_plan(settings: Settings) -> None:
+    cluster = NotedCluster()
+    record = on_cluster_c(settings, cluster)
+    cluster.connect(another_cluster())
+    carrier(settings, cluster).tick(now_ms=NOON_MS)
+    end = Journal(settings).execution(record.execution.execution_id).last
+    assert (end.event, end.detail) == ("refused", f"the cluster has changed since the plan was made: {OTHER}")
+    assert cluster.changes == []
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_another_cluster_on_the_way_is_left_alone_until_the_right_one_is_back(
+    settings: Settings, restarted: bool
+) -> None:
+    cluster = NotedCluster()
+    record, right = on_cluster_c(settings, cluster), cluster.cluster
+    one = carrier(settings, cluster)
+    one.tick(now_ms=NOON_MS)
+    cluster.connect(another_cluster())
+    cluster.changes.clear()
+    one = carrier(settings, cluster) if restarted else one
+    one.tick(now_ms=NOON_MS + 60_000)
+    last = Journal(settings).execution(record.execution.execution_id).last
+    assert (last.event, last.detail) == ("progress", f"held: {OTHER}")
+    assert cluster.changes == []
+    right.advance(1_000)
+    cluster.connect(right)
+    one.tick(now_ms=NOON_MS + 61_000)
+    assert events(settings, record)[-1] == "done"
+
+
+def test_who_stops_an_execution_on_another_cluster_touches_nothing_there(settings: Settings) -> None:
+    cluster, journal = NotedCluster(), Journal(settings)
+    record, one = on_cluster_c(settings, cluster), carrier(settings, cluster)
+    one.tick(now_ms=NOON_MS)
+    cluster.connect(another_cluster())
+    cluster.changes.clear()
+    journal.request_abort(record.execution, now_ms=NOON_MS)
+    one.tick(now_ms=NOON_MS + 1_000)
+    ended = journal.execution(record.execution.execution_id)
+    assert ended.last.detail == f"a person asked to stop; {OTHER}: what is in flight or throttled on that one stays"
+    assert (ended.last_event, ended.owes, cluster.changes) == ("aborted", False, [])
+
+
+def test_a_throttle_is_not_swept_from_another_cluster(settings: Settings) -> None:
+    cluster, journal = NotedCluster(), Journal(settings)
+    record = on_cluster_c(settings, cluster)
+    journal.write_event(record, Event.ABORTED, "broker 2 was down", now_ms=NOON_MS, throttled_brokers=(2,))
+    right, other = cluster.cluster, another_cluster()
+    other.set_throttle_rate(2, LEADER_RATE, 5)  # somebody's own
+    cluster.connect(other)
+    executor = Executor(cluster, journal, settings)
+    assert not executor.sweep(record, now_ms=NOON_MS)
+    assert cluster.throttle_rates() == {2: {LEADER_RATE: 5}}
+    cluster.connect(right)
+    assert executor.sweep(record, now_ms=NOON_MS)
 
 
 def test_nothing_is_submitted_after_a_pause_before_the_throttle_is_set(settings: Settings) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from assignor_core.execution.progress import NO_LOOKS, UNLISTED_LOOKS_MAX, Progress, progress_of
-from assignor_core.execution.reconcile import Abort, Limits, Wait, next_step
+from assignor_core.execution.progress import MISSING_LOOKS_MIN, NO_LOOKS, UNLISTED_LOOKS_MAX, Progress, progress_of
+from assignor_core.execution.reconcile import Abort, Done, Limits, Wait, next_step
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.plan import Movement, Plan
 from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
@@ -65,6 +65,26 @@ def test_metadata_a_moment_behind_shows_the_target_and_then_what_went() -> None:
     assert state(made, at(1, 4, 3, 2), staged=True) is Progress.MOVING
     assert state(made, at(4, 5, 3, 1), staged=True) is Progress.MOVING
     assert state(made, at(1, 4, 3, 9), staged=True) is Progress.FOREIGN
+
+
+def test_what_metadata_does_not_show_is_gone_after_several_looks_only() -> None:
+    made = Plan("c", (Movement("t", 0, (1,), (2,), 1.0), Movement("u", 0, (1,), (2,), 1.0)))
+    live, looks = at(2), NO_LOOKS  # t is made
+    for _ in range(MISSING_LOOKS_MIN - 1):
+        looks = looks.after(made, live)
+        step = next_step(made, live, Limits(), worked_ms=0, looks=looks)
+        assert isinstance(step, Wait)
+        assert step.reason.startswith("1 partitions are not in the cluster's metadata")
+    assert next_step(made, live, Limits(), worked_ms=0, looks=looks.after(made, live)) == Done()
+    # It is seen again: the count begins anew.
+    both = LiveCluster("c", live.broker_racks, dict.fromkeys((T0, ("u", 0)), live.partitions[T0]))
+    assert looks.after(made, both) == NO_LOOKS
+
+
+def test_a_wave_does_not_begin_on_one_look_that_misses_the_wave_before() -> None:
+    made = Plan("c", (Movement("u", 0, (1,), (2,), 1.0), Movement("t", 0, (1,), (2,), 1.0, wave=1)))
+    looks = NO_LOOKS.after(made, at(1))
+    assert isinstance(next_step(made, at(1), Limits(), worked_ms=0, looks=looks), Wait)
 
 
 def test_a_moment_behind_does_not_last_for_hours() -> None:

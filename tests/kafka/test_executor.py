@@ -194,7 +194,7 @@ def test_a_plan_is_refused_where_a_leader_has_moved_or_the_topic_has_grown(
     cluster, journal = Cluster(admin), Journal(settings)
     movements = [Movement(topic, 0, (1, 2), (3, 2), 1.0)]
     seen = Observed.of(Plan("test", tuple(movements)), cluster.describe())
-    assert seen == Observed({(topic, 0): 1}, {topic: 2}, frozenset())
+    assert seen == Observed({(topic, 0): 1}, {topic: 2}, frozenset(), cluster.describe().cluster_id)
     # The same replicas as before in the end, led by the other one.
     for replicas in ((2, 1), (1, 2)):
         cluster.reassign({(topic, 0): replicas})
