@@ -36,17 +36,17 @@ def skew_of(values: Mapping[int, float], capacities: Mapping[int, float] | None 
     >>> skew_of({1: 20.0, 2: 10.0}, {1: 2.0, 2: 1.0}).max_over_mean  # twice the load on twice the broker is even
     1.0
     """
-    if not values:
-        raise InputError("skew: found no broker, at least one is needed")
-    brokers = sorted(values)
-    if capacities is not None and not set(brokers) <= capacities.keys():
-        missing = sorted(set(brokers) - capacities.keys())
-        raise InputError(f"skew: found no capacity of broker {missing[0]}, every broker or none must have one")
-    weights = np.array([1.0 if capacities is None else capacities[broker] for broker in brokers])
-    if not (weights > 0).all():
-        raise InputError("skew: found a capacity that is not above 0")
-    loads = np.array([values[broker] for broker in brokers], dtype=np.float64)
-    return _skew(brokers, loads, weights / weights.sum())
+    return _skew(*_loads_and_shares(values, capacities))
+
+
+def relative_loads(values: Mapping[int, float], capacities: Mapping[int, float] | None = None) -> dict[int, float]:
+    """Utilisation over mean utilisation by broker id, ascending; arguments and errors are those of `skew_of`.
+
+    >>> relative_loads({1: 30.0, 2: 10.0})
+    {1: 1.5, 2: 0.5}
+    """
+    brokers, loads, share = _loads_and_shares(values, capacities)
+    return dict(zip(brokers, _relative(loads, share).tolist(), strict=True))
 
 
 def measure_skew(cluster: ClusterState) -> dict[str, Skew]:
@@ -68,10 +68,32 @@ def skew_of_arrays(arrays: ClusterArrays, replicas: Ints | None = None) -> dict[
     return worst
 
 
-def _skew(brokers: list[int], loads: Floats, share: Floats) -> Skew:
-    """`share` sums to 1 and has no zero."""
+def _loads_and_shares(
+    values: Mapping[int, float], capacities: Mapping[int, float] | None
+) -> tuple[list[int], Floats, Floats]:
+    """Broker ids, ascending, with the load of each and its share of all capacity."""
+    if not values:
+        raise InputError("skew: found no broker, at least one is needed")
+    brokers = sorted(values)
+    loads = np.array([values[broker] for broker in brokers], dtype=np.float64)
+    if capacities is None:
+        return brokers, loads, np.full(len(brokers), 1.0 / len(brokers))
+    if missing := sorted(set(brokers) - capacities.keys()):
+        raise InputError(f"skew: found no capacity of broker {missing[0]}, every broker or none must have one")
+    weights = np.array([capacities[broker] for broker in brokers])
+    if not (weights > 0).all():
+        raise InputError("skew: found a capacity that is not above 0")
+    return brokers, loads, weights / weights.sum()
+
+
+def _relative(loads: Floats, share: Floats) -> Floats:
+    """Utilisation over mean utilisation; `share` sums to 1 and has no zero."""
     total = loads.sum()
-    relative = loads / (total * share) if total > NEGLIGIBLE else np.ones_like(loads)
+    return loads / (total * share) if total > NEGLIGIBLE else np.ones_like(loads)
+
+
+def _skew(brokers: list[int], loads: Floats, share: Floats) -> Skew:
+    relative = _relative(loads, share)
     variation = float(np.sqrt((share * (relative - 1.0) ** 2).sum()))
     deviation = {broker: float(value) - 1.0 for broker, value in zip(brokers, relative, strict=True)}
     return Skew(float(relative.max()), variation, MappingProxyType(deviation))

@@ -180,12 +180,12 @@ def step(
     failed = brokers_failed(policy, state, now_ms)
     if failed:
         return state, _for_failed(policy, state, failed, around, now_ms)
-    resource, _, ratio = _worst(complete[-1])
+    resource, broker, ratio = _worst(complete[-1])
     if not settled:
         return state, _hold(Reason.NOT_ENOUGH_WINDOWS, _unsettled(state, complete[-1]), resource, ratio)
     if over is None:
         reason = Reason.BALANCED if ratio <= policy.enter_ratio else Reason.NOT_ENOUGH_WINDOWS
-        return state, _hold(reason, _even(policy, state, settled), resource, ratio)
+        return state, _hold(reason, _even(policy, state, settled, (resource, broker, ratio)), resource, ratio)
     return state, _when_entering(policy, state, settled, over, around, now_ms)
 
 
@@ -366,9 +366,11 @@ def _skewed(policy: TriggerPolicy, settled: tuple[SkewWindow, ...], over: Over, 
     return f"{detail}; urgent, {needed} windows are enough: groups that read from it fall behind ({groups})"
 
 
-def _even(policy: TriggerPolicy, state: TriggerState, settled: tuple[SkewWindow, ...]) -> str:
-    """Why no broker makes a plan."""
-    resource, broker, ratio = _worst(settled[-1])
+def _even(
+    policy: TriggerPolicy, state: TriggerState, settled: tuple[SkewWindow, ...], worst: tuple[str, int, float]
+) -> str:
+    """Why no broker makes a plan, not even the hottest of the newest window."""
+    resource, broker, ratio = worst
     if ratio > policy.enter_ratio:
         over = len(_windows_over(policy, settled, resource, broker))
         return (
@@ -388,9 +390,11 @@ def _unsettled(state: TriggerState, newest: SkewWindow) -> str:
 
 def _worst(window: SkewWindow) -> tuple[str, int, float]:
     """(resource, broker, ratio) of the hottest broker."""
-    found = [(ratio, resource, broker) for resource, rows in window.ratios.items() for broker, ratio in rows.items()]
-    ratio, resource, broker = min(found, key=lambda row: (-row[0], row[1], row[2]), default=(1.0, "bytes_in", -1))
-    return resource, broker, ratio
+    rows = (
+        (-ratio, resource, broker) for resource, ratios in window.ratios.items() for broker, ratio in ratios.items()
+    )
+    minus_ratio, resource, broker = min(rows, default=(-1.0, "bytes_in", -1))
+    return resource, broker, -minus_ratio
 
 
 def _hold(reason: Reason, detail: str, resource: str | None = None, ratio: float | None = None) -> Evaluation:

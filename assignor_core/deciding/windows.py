@@ -10,7 +10,7 @@ from typing import Any
 from assignor_core.deciding.trigger import SkewWindow
 from assignor_core.model import Capacity
 from assignor_core.resources import MEASURED, Resource
-from assignor_core.skew import skew_of
+from assignor_core.skew import relative_loads, skew_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,7 @@ def skew_window(
     for resource in resources:
         values = {broker: value for broker, value in window.values(resource).items() if broker in counted}
         if values:
-            skew = skew_of(values, resource_capacities(capacities, resource, counted))
-            ratios[resource] = {broker: 1.0 + deviation for broker, deviation in skew.deviation.items()}
+            ratios[resource] = relative_loads(values, resource_capacities(capacities, resource, counted))
             means[resource] = sum(values.values()) / len(values)
     reporting = set(counted) & window.values(Resource.BYTES_IN).keys()
     length_ms = window.end_ms - window.start_ms

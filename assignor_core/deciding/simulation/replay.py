@@ -154,7 +154,6 @@ class _Run:
         kept = max(policy.trigger.windows_considered, policy.planner_windows)
         self._windows: deque[ClosedWindow] = deque(maxlen=kept)
         self._skews: deque[SkewWindow] = deque(maxlen=kept)
-        self._factors = {resource: np.ones(len(trace.brokers)) for resource in trace.loads}
         self._under_way: tuple[int, Change] | None = None
         self._changed_ms = 0
         self._plans = _Plans(trace.brokers, tuple(trace.loads))
@@ -165,26 +164,29 @@ class _Run:
         self._moved = 0.0
         self._window_ms = int(np.diff(trace.window_end_ms).min()) if len(trace.window_end_ms) > 1 else 1
         self._present = {name: _present(loads) for name, loads in trace.loads.items()}
+        self._live = _clusters(trace.brokers, np.logical_or.reduce(list(self._present.values())))
         half = world.skew_span_windows // 2
         self._nearby = {name: _moving_mean(loads, half, half) for name, loads in trace.loads.items()}
         self._ahead = {name: _moving_mean(loads, -1, world.hindsight_windows) for name, loads in trace.loads.items()}
+        self._place({resource: np.ones(len(trace.brokers)) for resource in trace.loads})
 
     def window(self, row: int) -> None:
         """One closed window: what is under way, else one decision."""
-        present = self._brokers_present(row)
+        live = self._live[row]
         self._windows.append(self._closed_window(row))
-        self._skews.append(skew_window(self._windows[-1], self._policy.resources, {}, present))
-        self._counts["skewed"] += self._ratio(self._nearby, row) > self._world.skewed_above_ratio
+        self._skews.append(skew_window(self._windows[-1], self._policy.resources, {}, live.broker_racks))
+        self._counts["skewed"] += self._in_skew[row]
         now_ms = self._trace.window_end_ms[row]
         if self._under_way is not None:
             until, factors = self._under_way
             if row >= until:
-                self._factors, self._under_way, self._changed_ms = dict(factors), None, now_ms
+                self._place(factors)
+                self._under_way, self._changed_ms = None, now_ms
             return
         before = self._state
         observation = Observation(
             now_ms,
-            LiveCluster("replay", dict.fromkeys(present), {}),
+            live,
             tuple(self._windows),
             tuple(self._skews),
             changed_ms=self._changed_ms,
@@ -207,10 +209,11 @@ class _Run:
             load_moved=self._moved,
         )
 
-    def _brokers_present(self, row: int) -> list[int]:
-        """Brokers that are part of the cluster, whether or not they sent anything."""
-        present = np.logical_or.reduce([rows[row] for rows in self._present.values()])
-        return [broker for broker, is_there in zip(self._trace.brokers, present, strict=True) if is_there]
+    def _place(self, factors: Change) -> None:
+        """Another placement is in force: under it each broker has its load of the trace times its factor."""
+        self._factors = dict(factors)
+        ratios = self._ratios(self._nearby, slice(None))
+        self._in_skew: list[bool] = (ratios > self._world.skewed_above_ratio).tolist()
 
     def _closed_window(self, row: int) -> ClosedWindow:
         """The loads of one row under the placement of now, where they are known."""
@@ -234,7 +237,7 @@ class _Run:
     def _act(self, row: int, plan_id: str, now_ms: int) -> None:
         """A plan begins to be carried out; it is in force some windows later."""
         self._triggers.append(row)
-        self._counts["false"] += self._ratio(self._ahead, row) < self._world.false_below_ratio
+        self._counts["false"] += bool(self._ratios(self._ahead, slice(row, row + 1))[0] < self._world.false_below_ratio)
         planned, reversed_, moved = {}, False, 0.0
         for resource, change in self._plans.changes[plan_id].items():
             mean = self._plans.means[plan_id][resource]
@@ -251,18 +254,27 @@ class _Run:
         self._relieved_ms[resource][change < 1.0 - self._world.reversal_share] = now_ms
         return bool(back.any())
 
-    def _ratio(self, means: Mapping[str, Floats], row: int) -> float:
-        """Worst max/mean of a moving mean under the placement of now."""
-        worst = 1.0
+    def _ratios(self, means: Mapping[str, Floats], rows: slice) -> Floats:
+        """Worst max/mean of moving means under the placement of now, by row of `rows`."""
+        worst: Floats = np.ones(len(self._live[rows]))
         for resource, values in means.items():
-            present = self._present[resource][row]
-            loads = (values[row] * self._factors[resource])[present]
-            mean = loads.mean() if present.any() else 0.0
-            worst = max(worst, float(loads.max() / mean)) if mean > 0 else worst
+            present = self._present[resource][rows]
+            loads = np.where(present, values[rows] * self._factors[resource], 0.0)
+            mean = loads.sum(axis=1) / np.maximum(present.sum(axis=1), 1)
+            worst = np.maximum(worst, np.where(mean > 0, loads.max(axis=1) / np.where(mean > 0, mean, 1.0), 1.0))
         return worst
 
     def _found_after(self, start: int) -> int | None:
         return next((row - start + 1 for row in self._triggers if row >= start), None)
+
+
+def _clusters(brokers: tuple[int, ...], present: NDArray[np.bool_]) -> list[LiveCluster]:
+    """By row the cluster of the brokers that are part of it, whether or not they sent anything; few of them differ."""
+    by_row = [
+        tuple(broker for broker, is_there in zip(brokers, row, strict=True) if is_there) for row in present.tolist()
+    ]
+    clusters = {ids: LiveCluster("replay", dict.fromkeys(ids), {}) for ids in set(by_row)}
+    return [clusters[ids] for ids in by_row]
 
 
 def _present(loads: Floats) -> NDArray[np.bool_]:
