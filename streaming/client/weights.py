@@ -53,7 +53,7 @@ def table_weights(tables: str, kafka_cluster: str) -> WeightSource:
 
 
 def _mean_rates(reader: TableReader, kafka_cluster: str, topics: Sequence[str]) -> dict[str, list[float]]:
-    newest = reader.newest("partition_load", "window_start")
+    newest = reader.newest_of_cluster("partition_load", "window_start", kafka_cluster)
     if newest is None or not topics:
         return {}
     where = (

@@ -57,7 +57,7 @@ def scenario_of_group(reader: TableReader, cluster_name: str, group: str, *, win
 
 
 def _newest_window(reader: TableReader, cluster_name: str, group: str, window_ms: int) -> list[Row]:
-    newest = reader.newest("group_lag", "window_start")
+    newest = reader.newest_of_cluster("group_lag", "window_start", cluster_name)
     if newest is None:
         raise UsageProblem(f"--group {group}: no window of group_lag in the tables yet")
     since = newest - timedelta(milliseconds=WINDOWS_BACK * window_ms)

@@ -2,10 +2,12 @@
 
 import os
 import stat
+from datetime import datetime
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyarrow import compute as pc
 
 from streaming.contract import ColumnType
 from streaming.errors import TableUnavailable
@@ -44,6 +46,24 @@ def file_statistics(delta: DeltaTable, column: str) -> pa.Table:
 
     columns = [statistic(f"min.{column}"), statistic(f"max.{column}"), files["num_records"]]
     return pa.table(columns, ["least", "greatest", "num_records"])
+
+
+def newest_in_files(delta: DeltaTable, column: str, kafka_cluster: str) -> tuple[datetime | None, bool]:
+    """Greatest value of a time column in files that hold rows of this cluster alone, and whether another file may hold
+    a greater one of it: both by the log's statistics. Raises DeltaError or OSError.
+    """
+    files = pa.table(delta.get_add_actions(flatten=True))
+    needed = (f"max.{column}", "min.kafka_cluster", "max.kafka_cluster")
+    if not set(needed) <= set(files.column_names):
+        return None, files.num_rows > 0
+    greatest = files[needed[0]].cast(ARROW_TYPES[ColumnType.TIMESTAMP])
+    own = pc.and_(pc.equal(files[needed[1]], kafka_cluster), pc.equal(files[needed[2]], kafka_cluster))
+    own = pc.fill_null(own, False)
+    newest: datetime | None = pc.max(greatest.filter(own)).as_py()
+    others = greatest.filter(pc.invert(own))
+    greatest_of_others = pc.max(others).as_py()
+    unknown = others.null_count > 0
+    return newest, unknown or (greatest_of_others is not None and (newest is None or greatest_of_others > newest))
 
 
 def check_folder(root: str) -> None:

@@ -18,9 +18,9 @@ from pyarrow import compute as pc
 from streaming.contract import TABLES
 from streaming.errors import TableUnavailable
 from streaming.tables.arrow import arrow_schema
-from streaming.tables.conditions import ALL_ROWS, Condition, at_least, equal, is_known
+from streaming.tables.conditions import ALL_ROWS, Condition, at_least, equal, is_known, of_cluster
 from streaming.tables.memory import MemoryReader, memory_store
-from streaming.tables.opening import file_statistics, first_line, open_table, table_uri
+from streaming.tables.opening import file_statistics, first_line, newest_in_files, open_table, table_uri
 from streaming.tables.places import local_folder
 
 Row = Mapping[str, Any]
@@ -115,6 +115,18 @@ class TableReader:
             if greatest is not None:
                 return greatest
         return None
+
+    def newest_of_cluster(self, name: str, column: str, kafka_cluster: str) -> datetime | None:
+        """`newest` of one Kafka cluster. Where each file holds rows of one cluster, the statistics alone say it."""
+        own = of_cluster(kafka_cluster)
+        delta = None if self._memory else self._newest(name)
+        if delta is None:
+            return self.newest(name, column, where=own)
+        with self._as_unavailable(name):
+            newest, may_be_newer = newest_in_files(delta, column, kafka_cluster)
+        if not may_be_newer:
+            return newest
+        return self.newest(name, column, where=own if newest is None else own & at_least(column, newest))
 
     def newest_row(
         self, name: str, by: str, *, columns: Sequence[str] | None = None, where: Condition = ALL_ROWS

@@ -80,7 +80,7 @@ class LoadPart:
 def read_load(reader: TableReader, settings: Settings) -> LoadPart:
     """The load part; at most `HISTORY_WINDOWS` windows before the newest are read, however old that one is."""
     own = of_cluster(settings.kafka.cluster_name)
-    newest = reader.newest("broker_load", "window_start", where=own)
+    newest = reader.newest_of_cluster("broker_load", "window_start", settings.kafka.cluster_name)
     if newest is None:
         return LoadPart()
     since = newest - timedelta(milliseconds=HISTORY_WINDOWS * settings.pipeline.window_ms)

@@ -44,7 +44,7 @@ def look_back_ms(settings: Settings) -> int:
 def read_group_pasts(reader: TableReader, settings: Settings) -> list[GroupPast]:
     """Every group, most rebalances first; nothing where no window is. Raises TableUnavailable."""
     own = of_cluster(settings.kafka.cluster_name)
-    newest = reader.newest("group_lag", "window_start", where=own)
+    newest = reader.newest_of_cluster("group_lag", "window_start", settings.kafka.cluster_name)
     if newest is None:
         return []
     since = newest - timedelta(milliseconds=look_back_ms(settings))

@@ -79,7 +79,7 @@ def read_groups(reader: TableReader, settings: Settings) -> GroupPart:
 def read_picture(reader: TableReader, settings: Settings) -> LagPicture | None:
     """Every group's partitions with their verdicts; None before there are any."""
     own = of_cluster(settings.kafka.cluster_name)
-    newest = reader.newest("group_lag", "window_start", where=own)
+    newest = reader.newest_of_cluster("group_lag", "window_start", settings.kafka.cluster_name)
     if newest is None:
         return None
     lately = own & at_least("window_start", since(newest, settings))

@@ -56,7 +56,7 @@ class MembershipReader:
 
     def read(self) -> tuple[GroupMembership, ...]:
         """Every group of the newest windows, most rebalances first."""
-        newest = self._reader.newest("group_lag", "window_start", where=self._of_cluster)
+        newest = self._reader.newest_of_cluster("group_lag", "window_start", self._settings.kafka.cluster_name)
         if newest is None:
             return ()
         since = newest - timedelta(milliseconds=CURRENT_WINDOWS * self._settings.pipeline.window_ms)

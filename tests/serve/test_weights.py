@@ -34,6 +34,13 @@ def test_tables_give_the_mean_of_the_newest_windows(tables: str) -> None:
     assert table_weights(tables, "another cluster")(["orders"]) == {}
 
 
+def test_newer_windows_of_another_cluster_hide_none(tables: str) -> None:
+    other = Synthetic(tables, cluster="other", _commits=10)
+    other.partition_load(NOW_MS + 60 * WINDOW_MS, [(1, "orders", 0, "leader", 1.0)])
+    assert table_weights(tables, "test")(["orders"]) == {"orders": [9e6, 2e6, 3e6]}
+    assert table_weights(tables, "other")(["orders"]) == {"orders": [1.0]}
+
+
 def test_the_endpoint_gives_the_newest_window_of_the_topics_asked_for(tables: str, tmp_path: Path) -> None:
     port = free_port()
     process = start(tmp_path, port)

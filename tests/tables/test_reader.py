@@ -1,5 +1,6 @@
 """The reader of tables: one version of each in a look, the newest one in the next."""
 
+from datetime import datetime
 from pathlib import Path
 
 from assignor_core.deciding.trigger import TriggerState
@@ -81,3 +82,23 @@ def test_the_newest_row_of_a_cluster_is_found_behind_newer_ones_of_another(tmp_p
     row = TableReader(str(tmp_path)).newest_row("decision", "decided_at", where=tables.equal("kafka_cluster", "quiet"))
     assert row is not None
     assert (row["decided_at"], row["reason"]) == (tables.utc(NOW_MS), "skewed")
+
+
+def test_the_newest_time_of_a_cluster_is_its_own_in_files_of_one_and_of_several_clusters(tmp_path: Path) -> None:
+    ours, other = Synthetic(str(tmp_path)), Synthetic(str(tmp_path), cluster="other", _commits=10)
+
+    def newest(cluster: str) -> datetime | None:
+        return TableReader(str(tmp_path)).newest_of_cluster("broker_load", "window_start", cluster)
+
+    assert newest("test") is None
+    ours.broker_load(START_MS, {1: 1.0})
+    assert newest("test") == tables.utc(START_MS)
+    other.broker_load(START_MS + 5 * WINDOW_MS, {1: 1.0})
+    assert (newest("test"), newest("other")) == (tables.utc(START_MS), tables.utc(START_MS + 5 * WINDOW_MS))
+    Synthetic(str(tmp_path), _commits=20).broker_load(START_MS + WINDOW_MS, {1: 1.0})
+    table = tables.open_table(str(tmp_path), "broker_load")
+    assert table is not None
+    table.optimize.compact()
+    assert len(table.file_uris()) == 1
+    assert newest("test") == tables.utc(START_MS + WINDOW_MS)
+    assert newest("neither") is None
