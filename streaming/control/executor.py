@@ -30,7 +30,7 @@ from streaming.control.policies import limits, maintenance_windows
 from streaming.control.pressure import LagPressure, LagTable
 from streaming.control.records import ExecutionRecord
 from streaming.control.throttle import Throttle
-from streaming.errors import ClusterRequestFailed, ReassignmentsRefused
+from streaming.errors import ClusterRequestFailed, ReassignmentsRefused, UsageProblem
 from streaming.settings import Settings
 
 log = structlog.get_logger()
@@ -153,8 +153,7 @@ class Executor:
 
     def sweep(self, record: ExecutionRecord, *, now_ms: int) -> bool:
         """Remove what brokers that were down kept of an ended execution's throttle; True once nothing is left."""
-        made_for = self._journal.plan(record.execution.plan_id).kafka_cluster_id
-        other = another_cluster(made_for, self._cluster.describe())
+        other = another_cluster(self._planned_for(record.execution), self._cluster.describe())
         if other is not None:
             log.warning("sweep_held", execution_id=record.execution.execution_id, reason=other)
             return False
@@ -164,6 +163,13 @@ class Executor:
             detail = f"throttle of brokers {sorted(set(owed) - set(left))} taken away, which were down at the end"
             self._journal.write_event(record, Event.SWEPT, detail, now_ms=now_ms, throttled_brokers=left)
         return not left
+
+    def _planned_for(self, execution: Execution) -> str | None:
+        """Kafka's own id of the cluster that the plan was made on; None where the plan names none or isn't kept."""
+        try:
+            return self._journal.plan(execution.plan_id).kafka_cluster_id
+        except UsageProblem:  # the journal knows no such plan: what is owed has to go all the same
+            return None
 
     def _look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> _Look:
         """What this look shows, judged with those before it."""

@@ -10,7 +10,7 @@ import pytest
 from assignor_core.execution.events import Event
 from assignor_core.execution.progress import MISSING_LOOKS_MIN
 from assignor_core.plan import Movement, Plan
-from assignor_core.proposed_plan import Observed, ProposedPlan
+from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
 from assignor_core.simulated_cluster import SimulatedCluster
 from assignor_core.throttles import LEADER_RATE
 from streaming import tables
@@ -259,6 +259,15 @@ def test_a_throttle_is_not_swept_from_another_cluster(settings: Settings) -> Non
     assert cluster.throttle_rates() == {2: {LEADER_RATE: 5}}
     cluster.connect(right)
     assert executor.sweep(record, now_ms=NOON_MS)
+
+
+def test_a_throttle_is_swept_even_where_its_plan_is_not_kept(settings: Settings) -> None:
+    cluster, journal = NotedCluster(), Journal(settings)
+    made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW)
+    unknown = KeptPlan(ProposedPlan(made, elapsed_ms=1.0), NOON_MS, NOON_MS)
+    record = ExecutionRecord(journal.approve(unknown, "a test", now_ms=NOON_MS))
+    journal.write_event(record, Event.ABORTED, "broker 2 was down", now_ms=NOON_MS, throttled_brokers=(2,))
+    assert Executor(cluster, journal, settings).sweep(record, now_ms=NOON_MS)
 
 
 def test_nothing_is_submitted_after_a_pause_before_the_throttle_is_set(settings: Settings) -> None:
