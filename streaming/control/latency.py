@@ -59,5 +59,8 @@ def _produce_p99_ms(url: str) -> float | None:
     except (httpx.HTTPError, httpx.InvalidURL):
         return None  # the collector tells of it at every sample
     line = next((line for line in answer.text.splitlines() if line.startswith(SERIES)), None)
-    value = float(line.rpartition(" ")[2]) if line else math.nan
+    try:
+        value = float(line.rpartition(" ")[2]) if line else math.nan
+    except ValueError:  # torn off, or no scrape: no reason to end what is under way
+        return None
     return value if math.isfinite(value) else None

@@ -1,5 +1,7 @@
 """JMX endpoints that are mistyped or answer with something else: a clear word at the start, later only a warning."""
 
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
 
 import httpx
@@ -8,7 +10,7 @@ import pytest
 from assignor_core.execution.caution import LatencyBound
 from streaming.collect.jmx import PREFIX, read_counters
 from streaming.config import load_effective
-from streaming.control.latency import LatencyPressure
+from streaming.control.latency import SERIES, LatencyPressure
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
 
@@ -54,6 +56,24 @@ def test_a_url_that_the_http_client_refuses_is_no_endpoint() -> None:
 
 def test_latencies_are_read_past_a_url_that_the_http_client_refuses() -> None:
     assert LatencyPressure({1: OTHERWISE_WRONG}, LatencyBound(2.0, 100.0)).highest_ms() is None
+
+
+@pytest.mark.parametrize("value", ["", " torn", " NaN", " +Inf", ' 0x10 # {trace="1"}'])
+def test_a_latency_that_is_no_number_is_unknown(value: str) -> None:
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(f"{SERIES},}}{value}\n".encode())
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        pressure = LatencyPressure({1: f"http://127.0.0.1:{server.server_port}"}, LatencyBound(2.0, 100.0))
+        assert pressure.highest_ms() is None
+        server.shutdown()
 
 
 @pytest.mark.parametrize(
