@@ -278,7 +278,7 @@ def test_movements_wait_while_a_group_falls_behind_and_go_on_by_themselves(
     record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 600_000.0)])
     executor = Executor(cluster, journal, settings)
     started_ms = time.time_ns() // 1_000_000
-    write_lag(settings, topic, started_ms - 1_000, 10)
+    write_lag(settings, topic, record.execution.approved_ms - 1_000, 10)  # what it is compared with
     assert executor.begin(record, approved, now_ms=started_ms)
     write_lag(settings, topic, started_ms + 1_000, 10 + settings.control.lag_min_records)
     assert not executor.tick(record, approved.plan, now_ms=started_ms + 20_000)
