@@ -58,6 +58,11 @@ boards-pictures: setup-tests
 chaos: setup-tests
 	$(PYTHON) -m tests.chaos.harness $(ARGS)
 
+# Control over simulated clusters on logical time, with faults from seeds; no JVM.
+.PHONY: simulate-faults
+simulate-faults: setup
+	$(PYTHON) -m tests.simulation.run $(ARGS)
+
 .PHONY: bench-throttle
 bench-throttle: setup
 	$(PYTHON) -m tests.benchmarks.bench_throttle $(ARGS)

@@ -1,6 +1,8 @@
 """Windows as the pipeline would have written them, for tests of control without Spark."""
 
-from assignor_core.live import NO_LEADER, LiveCluster
+from collections.abc import Mapping
+
+from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from streaming import tables
 from streaming.settings import Settings
 
@@ -8,14 +10,22 @@ RATE = 1e6
 
 
 def write_windows(
-    settings: Settings, live: LiveCluster, *, end_ms: int, rate: float = RATE, windows: int = 3, quiet: str = "__"
+    settings: Settings,
+    live: LiveCluster,
+    *,
+    end_ms: int,
+    rate: float = RATE,
+    windows: int = 3,
+    quiet: str = "__",
+    rates: Mapping[PartitionKey, float] | None = None,
 ) -> None:
     """Closed windows up to `end_ms`: each partition takes `rate` at its leader and again at each replica in sync.
 
-    Topics whose name begins with `quiet` take nothing.
+    Topics whose name begins with `quiet` take nothing. `rates` gives each partition one of its own.
     """
     window_ms = settings.pipeline.window_ms
-    rates = {key: 0.0 if key[0].startswith(quiet) else rate for key in live.partitions}
+    if rates is None:
+        rates = {key: 0.0 if key[0].startswith(quiet) else rate for key in live.partitions}
     led_by = {key: row for key, row in live.partitions.items() if row.leader != NO_LEADER}
     for index in range(windows, 0, -1):
         start_ms = end_ms - index * window_ms

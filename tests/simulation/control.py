@@ -1,0 +1,192 @@
+"""One control process of a story: lease, turns and client as `run_control` builds them, at the world's clock."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol, TypeVar
+
+from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.simulated_cluster import RequestKind, SimulatedClient
+from assignor_core.throttles import ThrottledReplicas
+from streaming.control.lease import RENEWALS_PER_TTL, Lease
+from streaming.control.run import ControlTurns
+from streaming.errors import LeaseLost, TableUnavailable
+from tests.simulation.world import ERRORS, Actor, Killed, World
+
+Answer = TypeVar("Answer")
+Targets = Mapping[PartitionKey, tuple[int, ...] | None]
+"""New replicas by partition; None cancels."""
+
+
+class Watcher(Protocol):
+    """Who judges what a control does."""
+
+    def asked(self, who: "SimulatedControl") -> None:
+        """It has looked at the cluster."""
+
+    def changing(self, who: "SimulatedControl", change: str, targets: Targets) -> None:
+        """It is about to change the cluster, and its lease was asked."""
+
+    def changed(self, who: "SimulatedControl") -> None:
+        """The request has come back, answered or not."""
+
+    def crashed(self, who: "SimulatedControl", reason: str) -> None:
+        """It has ended by itself."""
+
+
+class WatchedClient(SimulatedClient):
+    """The cluster as one control sees it: each call may be struck before and after, each change is judged."""
+
+    def __init__(
+        self, world: World, control: "SimulatedControl", watcher: Watcher, may_act: Callable[[], None]
+    ) -> None:
+        super().__init__(world.cluster, errors=ERRORS, may_act=may_act)
+        self.faults = world.client_faults
+        self._world = world
+        self._control = control
+        self._watcher = watcher
+        self._pending: tuple[str, Targets] | None = None
+
+    def describe(self) -> LiveCluster:
+        answer = self._ask(super().describe)
+        self._watcher.asked(self._control)
+        return answer
+
+    def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
+        return self._ask(super().replica_sizes)
+
+    def throttle_rates(self) -> dict[int, dict[str, int]]:
+        return self._ask(super().throttle_rates)
+
+    def throttled_replicas(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
+        names = list(topics)
+        return self._ask(lambda: super(WatchedClient, self).throttled_replicas(names))
+
+    def reassign(self, targets: Targets) -> None:
+        verb = "cancel" if None in targets.values() else "reassign"
+        self._change(f"{verb} {_named(targets)}", lambda: super(WatchedClient, self).reassign(targets), targets)
+
+    def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
+        keys = sorted(partitions)
+        self._change(f"elect {_named(dict.fromkeys(keys))}", lambda: super(WatchedClient, self).elect_preferred(keys))
+
+    def set_throttled_replicas(
+        self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
+    ) -> None:
+        self._change(
+            "list throttled replicas", lambda: super(WatchedClient, self).set_throttled_replicas(leaders, followers)
+        )
+
+    def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
+        what = f"throttle {dict(sorted(rates_bytes_per_sec.items()))}"
+        self._change(what, lambda: super(WatchedClient, self).set_throttle_rates(rates_bytes_per_sec))
+
+    def clear_throttle(
+        self,
+        brokers: Collection[int],
+        leaders: Mapping[str, ThrottledReplicas],
+        followers: Mapping[str, ThrottledReplicas],
+    ) -> list[int]:
+        return self._change(
+            f"clear throttle of {sorted(brokers)}",
+            lambda: super(WatchedClient, self).clear_throttle(brokers, leaders, followers),
+        )
+
+    def _send(self, request: RequestKind, action: Callable[[], Answer], *, of_controller: bool = False) -> Answer:
+        """Judged here, as the lease has just been asked."""
+        if self._pending is not None:
+            self._watcher.changing(self._control, *self._pending)
+        return super()._send(request, action, of_controller=of_controller)
+
+    def _ask(self, action: Callable[[], Answer]) -> Answer:
+        self._world.called("before a look")
+        answer = action()
+        self._world.called("after a look")
+        return answer
+
+    def _change(
+        self,
+        what: str,
+        action: Callable[[], Answer],
+        targets: Targets = {},  # noqa: B006 - never changed
+    ) -> Answer:
+        self._world.called(f"before: {what}")
+        self._pending = (what, targets)
+        try:
+            answer = action()
+        except (ERRORS.refused, ERRORS.unanswered) as error:
+            self._world.note(self._control.name, f"{what}: {error}")
+            raise
+        else:
+            self._world.note(self._control.name, what)
+        finally:
+            self._pending = None
+            self._watcher.changed(self._control)
+        self._world.called(f"after: {what}")
+        return answer
+
+
+class SimulatedControl(Actor):
+    """Takes turns and renews its lease until it is killed; the world plans both."""
+
+    def __init__(self, name: str, world: World, watcher: Watcher) -> None:
+        super().__init__(name)
+        settings = world.settings
+        self._world = world
+        self._watcher = watcher
+        self.replaced: Callable[[SimulatedControl], None] = lambda _control: None
+        """Called once it has ended, however."""
+        self.lease = Lease(
+            settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms,
+            clock=lambda: world.now_ms, wall_clock=lambda: world.now_ms,
+        )  # fmt: skip
+        self._turns = ControlTurns(WatchedClient(world, self, watcher, self.lease.check), self.lease, settings)
+
+    def start(self) -> None:
+        """From now on it acts when it is its turn."""
+        self._world.note(self.name, "starts")
+        self._take_turn()
+        self._world.plan(self._renewal_ms, self, self._renew)
+
+    @property
+    def _renewal_ms(self) -> int:
+        return self._world.settings.control.lease_ms // RENEWALS_PER_TTL
+
+    def _take_turn(self) -> None:
+        wait_ms = self._act(lambda: self._turns.take(now_ms=self._world.now_ms))
+        if wait_ms is not None:
+            self._world.plan(wait_ms, self, self._take_turn)
+
+    def _renew(self) -> None:
+        """What the keeper's thread does."""
+
+        def renew() -> bool:
+            try:
+                self.lease.renew()
+            except (LeaseLost, TableUnavailable) as error:
+                self._world.note(self.name, f"lease not renewed: {error}")
+            return True
+
+        if self._act(renew):
+            self._world.plan(self._renewal_ms, self, self._renew)
+
+    def _act(self, action: Callable[[], Answer]) -> Answer | None:
+        """Do something as this process; None where it has ended with it."""
+        self._world.running = self
+        try:
+            return action()
+        except Killed:
+            self.replaced(self)
+        except Exception as error:  # noqa: BLE001 - whatever ends control is what the simulation looks for
+            self.ended = True
+            self._watcher.crashed(self, f"{type(error).__name__}: {error}")
+            self.replaced(self)
+        finally:
+            self._world.running = None
+        return None
+
+
+def _named(targets: Targets) -> str:
+    parts = (
+        f"{topic}-{number}" + ("" if replicas is None else f" to {list(replicas)}")
+        for (topic, number), replicas in sorted(targets.items())
+    )
+    return ", ".join(parts)

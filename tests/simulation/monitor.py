@@ -1,0 +1,316 @@
+"""The invariants of a story, judged on the true state of the cluster whenever something may have changed it.
+
+By their numbers on the page of the design:
+
+1. No log dir that a copy of ours lies in goes offline because it is full; a movement is not submitted before the waves
+   before it are made.
+2. Where no fault strikes brokers or log dirs, nothing acknowledged is lost and no partition has fewer replicas in sync
+   than before; no replica list that we ask for is on fewer racks than the old or the new one.
+3. We ask only for partitions of an execution that has started and not ended; we never cancel or change a reassignment
+   that another has started before our last look.
+4. Only replica lists of that plan (or on the way to them) are asked for, and an execution starts once.
+5. Who changes the cluster holds the newest row of the lease.
+6. Once faults have ended each execution ends within a bound, control does not end by itself, no throttle and no
+   reassignment of ours is left, and what the journal calls done lies as planned unless another has changed it.
+7. In flight, per topic and per broker, no more is asked for than allowed.
+
+Not judged here: the whole of 1 before it happens (a ceiling below full: finding 1); a request of a former holder that
+waited between its check of the lease and the broker (finding 9); topic ids and other clusters behind the address
+(finding 2); the number of elections at a time (finding 18); 8, which needs loads that answer to placement.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from assignor_core.execution.events import Event
+from assignor_core.execution.life_cycle import Execution
+from assignor_core.execution.staging import is_between, rack_count
+from assignor_core.live import PartitionKey
+from assignor_core.plan import Movement
+from assignor_core.simulated_cluster.state import SimulatedPartition
+from assignor_core.throttles import EVERY_REPLICA
+from streaming.control.journal import Journal
+from streaming.control.policies import limits
+from tests.simulation.control import SimulatedControl, Targets
+from tests.simulation.world import Actor, World
+
+Lists = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""Replicas, adding, removing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """An invariant that did not hold, and where in the trace."""
+
+    invariant: str
+    detail: str
+    line: int
+
+
+@dataclass(slots=True)
+class Owner:
+    """Who has started the reassignment under way, and when."""
+
+    ours: bool
+    since_ms: int
+
+
+@dataclass
+class Monitor:
+    """Watches one story."""
+
+    world: World
+    calm: bool
+    """No fault strikes brokers, log dirs, topics or placement."""
+    broken: list[Broken] = field(default_factory=list)
+    touched: set[PartitionKey] = field(default_factory=set)
+    """Partitions whose placement another has changed, or whose topic has gone."""
+    _owners: dict[PartitionKey, Owner] = field(default_factory=dict)
+    _lists: dict[PartitionKey, Lists] = field(default_factory=dict)
+    _in_sync: dict[PartitionKey, int] = field(default_factory=dict)
+    _refused: set[PartitionKey] = field(default_factory=set)
+    _offline: set[tuple[int, int]] = field(default_factory=set)
+    _placed_by_us: set[tuple[PartitionKey, int]] = field(default_factory=set)
+    _looked_ms: dict[str, int] = field(default_factory=dict)
+    _holder: Actor | None = None
+    _starts: Counter[str] = field(default_factory=Counter)
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.world.observer = self.look
+        self.world.store.before = lambda operation, table: self.world.called(f"before {operation} of {table}")
+        self.world.store.after = self._written
+        self.look(None)
+
+    # What the world and the controls tell.
+
+    def look(self, who: Actor | None) -> None:
+        """Whatever may have changed the cluster is over: `who` did it, nobody where only time has passed."""
+        present = dict(self.world.cluster.contents.partitions())
+        for key in self._lists.keys() - present.keys():
+            self.touched.add(key)
+            self._forget(key)
+        for key, row in present.items():
+            lists = (row.replicas, row.adding_replicas, row.removing_replicas)
+            if lists != self._lists.get(key, lists):
+                self._replaced(key, row, self._lists[key], who)
+            self._lists[key] = lists
+            self._judge_replicas(key, row)
+        self._judge_disks(who)
+
+    def asked(self, who: SimulatedControl) -> None:
+        """A control has looked at the cluster."""
+        self._looked_ms[who.name] = self.world.cluster.now_ms
+
+    def changing(self, who: SimulatedControl, change: str, targets: Targets) -> None:
+        """A request leaves a control that has just asked its lease."""
+        if who is not self._holder:
+            holder = self._holder.name if self._holder else "nobody"
+            self.breaks("5 only the holder changes anything", f"{who.name}: {change}, while {holder} holds the lease")
+        if not targets:
+            return
+        movements = {(row.topic, row.partition): row for row in self._movements_open()}
+        for key, target in sorted(targets.items()):
+            movement = movements.get(key)
+            if movement is None:
+                self.breaks("3 only the plan's partitions", f"{who.name} asks for {key}, which no open execution moves")
+            elif target is None:
+                self._judge_other(who, key, "cancels")
+            else:
+                self._judge_other(who, key, "changes")
+                self._judge_target(movement, target)
+        self._judge_caps(targets)
+        self._judge_waves(movements, targets)
+
+    def changed(self, who: SimulatedControl) -> None:
+        """The request has come back."""
+        self.look(who)
+
+    def crashed(self, who: SimulatedControl, reason: str) -> None:
+        """A control has ended by itself."""
+        self.breaks("6 control goes on", f"{who.name} ended: {reason}")
+
+    def breaks(self, invariant: str, detail: str) -> None:
+        """An invariant does not hold: noted once, and the story goes on."""
+        if any(row.invariant == invariant for row in self.broken):
+            return  # what follows from the first is no news
+        self.world.note("BROKEN", f"{invariant}: {detail}")
+        self.broken.append(Broken(invariant, detail, len(self.world.trace) - 1))
+
+    def executions(self) -> list[Execution]:
+        """All of the journal, oldest first."""
+        running, self.world.running = self.world.running, None  # no call out of a control
+        try:
+            return Journal(self.world.settings).executions(now_ms=self.world.now_ms)
+        finally:
+            self.world.running = running
+
+    def judge_end(self) -> None:
+        """Faults have ended, and what was to come has had its time."""
+        executions = self.executions()
+        for row in executions:
+            if not row.ended:
+                self.breaks("6 a defined end", f"{self._name(row.execution_id)} is {row.phase.value}")
+            elif row.owes:
+                self.breaks(
+                    "6 no throttle is left", f"{self._name(row.execution_id)} owes brokers {row.throttled_brokers}"
+                )
+        self._judge_leftovers()
+        self._judge_account(executions)
+
+    # The judgements.
+
+    def _judge_other(self, who: SimulatedControl, key: PartitionKey, verb: str) -> None:
+        owner = self._owners.get(key)
+        if owner and not owner.ours and owner.since_ms < self._looked_ms.get(who.name, 0):
+            self.breaks("3 nothing of others", f"{who.name} {verb} the reassignment of {key} that another has started")
+
+    def _judge_target(self, movement: Movement, target: tuple[int, ...]) -> None:
+        old, new = movement.old_replicas, movement.new_replicas
+        if target != new and not (self.world.settings.control.staged_moves and is_between(target, old, new)):
+            self.breaks("4 the plan as approved", f"{target} asked for {movement}")
+        racks = {row.broker_id: row.rack for row in self.world.cluster.contents.brokers.values()}
+        if rack_count(target, racks) < min(rack_count(old, racks), rack_count(new, racks)):
+            self.breaks("2 racks are never worse", f"{target} on the way from {old} to {new}")
+
+    def _judge_caps(self, targets: Targets) -> None:
+        """Counted as asked for, on the true state. The leader's side only where metadata is current."""
+        contents, caps = self.world.cluster.contents, limits(self.world.settings)
+        receiving: dict[PartitionKey, set[int]] = {}
+        for key, row in contents.partitions():
+            target, owner = targets.get(key), self._owners.get(key)
+            if target is not None:
+                receiving[key] = set(target) - set(row.replicas)
+            elif row.reassigning and owner is not None and owner.ours:
+                receiving[key] = set(row.adding_replicas)
+        copying = {key: brokers for key, brokers in receiving.items() if brokers}
+        per_topic = Counter(topic for topic, _ in copying)
+        per_broker = Counter(broker for brokers in copying.values() for broker in brokers)
+        if not targets or None in targets.values():
+            return
+        if len(copying) > caps.movements_in_flight_max:
+            self.breaks("7 caps hold", f"{len(copying)} in flight, {caps.movements_in_flight_max} allowed")
+        if max(per_topic.values(), default=0) > caps.movements_per_topic_max:
+            self.breaks("7 caps hold", f"{per_topic} by topic, {caps.movements_per_topic_max} allowed")
+        if max(per_broker.values(), default=0) > caps.movements_per_broker_max:
+            self.breaks("7 caps hold", f"{per_broker} received by broker, {caps.movements_per_broker_max} allowed")
+
+    def _judge_waves(self, movements: Mapping[PartitionKey, Movement], targets: Targets) -> None:
+        """Refused partitions are skipped, and what another has changed is no longer the plan's."""
+        contents = self.world.cluster.contents
+        self._refused |= self.world.client_faults.refused.keys()
+        unmade = [
+            movement.wave
+            for key, movement in movements.items()
+            if key not in self._refused | self.touched
+            and (row := contents.partition(key))
+            and (row.reassigning or row.replicas != movement.new_replicas)
+        ]
+        asked = [movements[key].wave for key, target in targets.items() if target and key in movements]
+        if max(asked, default=0) > min(unmade, default=0) and unmade:
+            self.breaks("1 waves are barriers", f"waves {sorted(set(asked))} asked for, wave {min(unmade)} is not made")
+
+    def _judge_replicas(self, key: PartitionKey, row: SimulatedPartition) -> None:
+        in_sync = len(row.isr)
+        if self.calm:
+            if row.lost_bytes:
+                self.breaks("2 nothing acknowledged is lost", f"{row.lost_bytes} bytes of {key}")
+            before = min(self._in_sync.get(key, in_sync), len(row.replicas) - len(row.adding_replicas))
+            if in_sync < before and not self._offline:
+                self.breaks("2 replicas in sync", f"{key} has {in_sync}, had {self._in_sync[key]}")
+        self._in_sync[key] = in_sync
+
+    def _judge_disks(self, who: Actor | None) -> None:
+        contents = self.world.cluster.contents
+        offline = {
+            (broker.broker_id, index)
+            for broker in contents.brokers.values()
+            for index, log_dir in enumerate(broker.log_dirs)
+            if log_dir.offline
+        }
+        for broker_id, index in sorted(offline - self._offline) if who is None else ():
+            ours = [
+                key
+                for key, row in contents.partitions()
+                if (key, broker_id) in self._placed_by_us
+                and broker_id in row.copies
+                and row.copies[broker_id].log_dir == index
+            ]
+            if ours:
+                self.breaks("1 no log dir is filled by us", f"dir {index} of broker {broker_id} with {ours}")
+        self._offline = offline
+
+    def _judge_leftovers(self) -> None:
+        contents = self.world.cluster.contents
+        for broker, rates in sorted(contents.throttle_rates.items()):
+            self.breaks("6 no throttle is left", f"{rates} of broker {broker}")
+        for name, topic in sorted(contents.topics.items()):
+            for setting, text in sorted(topic.throttled_replicas.items()):
+                if text != EVERY_REPLICA:
+                    self.breaks("6 no throttle is left", f"{setting} of {name}: {text}")
+        for key, owner in sorted(self._owners.items()):
+            if owner.ours:
+                self.breaks("6 no reassignment is left", f"{key} is still moved by us")
+
+    def _judge_account(self, executions: list[Execution]) -> None:
+        """The newest execution that moved a partition says where it lies."""
+        newest: dict[PartitionKey, tuple[Execution, Movement]] = {}
+        for execution in executions:
+            if execution.started_ms is not None:
+                newest |= {(row.topic, row.partition): (execution, row) for row in self._plan_of(execution)}
+        for key, (execution, movement) in sorted(newest.items()):
+            row = self.world.cluster.contents.partition(key)
+            judged = execution.done_ms is not None and key not in self.touched | self._refused
+            if judged and row is not None and row.replicas != movement.new_replicas:
+                self.breaks("6 the journal's account", f"{key} lies on {row.replicas}, {movement.new_replicas} noted")
+
+    # Bookkeeping.
+
+    def _replaced(self, key: PartitionKey, row: SimulatedPartition, before: Lists, who: Actor | None) -> None:
+        """The lists of a partition are others than before."""
+        ours = isinstance(who, SimulatedControl)
+        begun = row.reassigning and (row.adding_replicas, row.removing_replicas) != before[1:]
+        if who is not None and not ours:
+            self.touched.add(key)
+        if not row.reassigning:
+            self._owners.pop(key, None)
+        elif begun and (ours or who is not None):
+            self._owners[key] = Owner(ours, self.world.cluster.now_ms)
+        if ours:
+            self._placed_by_us |= {(key, broker) for broker in row.adding_replicas}
+
+    def _forget(self, key: PartitionKey) -> None:
+        self._lists.pop(key)
+        self._in_sync.pop(key, None)
+        self._owners.pop(key, None)
+
+    def _written(self, operation: str, table: str) -> None:
+        """A row was written: by the control that is in a turn, or by the story."""
+        world = self.world
+        row = world.store.tables[table].rows[-1]
+        if table == "lease":
+            self._holder = None if row["released"] else world.running
+        elif table == "execution":
+            name = self._name(row["execution_id"])
+            world.note(world.running.name if world.running else "person", f"{name} {row['event']}: {row['detail']}")
+            self._starts[row["execution_id"]] += row["event"] == Event.STARTED.value
+            if self._starts[row["execution_id"]] > 1:
+                self.breaks("4 begun once", f"{name} has started {self._starts[row['execution_id']]} times")
+        world.called(f"after {operation} of {table}")
+
+    def _name(self, execution_id: str) -> str:
+        """Ids are drawn at random: the trace numbers executions as they come."""
+        return self._names.setdefault(execution_id, f"execution {len(self._names) + 1}")
+
+    def _movements_open(self) -> Iterator[Movement]:
+        for execution in self.executions():
+            if execution.in_progress:
+                yield from self._plan_of(execution)
+
+    def _plan_of(self, execution: Execution) -> tuple[Movement, ...]:
+        running, self.world.running = self.world.running, None
+        try:
+            return Journal(self.world.settings).plan(execution.plan_id).plan.movements
+        finally:
+            self.world.running = running

@@ -1,0 +1,103 @@
+"""Planted faults: control with one thing wrong, which the simulation has to catch."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+from assignor_core.execution import progress, reconcile, staging
+from assignor_core.execution.progress import Progress
+from assignor_core.execution.reconcile import Done, Wait
+from assignor_core.plan import Plan
+from streaming.control import executor, run, throttle
+from streaming.control.lease import Lease
+from tests.simulation.story import run_story
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """One thing wrong: `invariant` is the number of the one that it has to break."""
+
+    name: str
+    invariant: int
+    owner: Any
+    attribute: str
+    wrong: Callable[[Any], Any]
+    """What stands in the place of what is right."""
+    seed: int
+    """One that catches it; the first one."""
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """Control is wrong while this lasts."""
+        with mock.patch.object(self.owner, self.attribute, self.wrong(getattr(self.owner, self.attribute))):
+            yield
+
+    def caught_by(self, seed: int) -> bool:
+        """Whether the story of this seed breaks the invariant."""
+        with self.planted():
+            return any(row.invariant.startswith(f"{self.invariant} ") for row in run_story(seed).broken)
+
+
+def _uncapped(limits: Any) -> Any:
+    return lambda settings: replace(
+        limits(settings), movements_in_flight_max=1_000, movements_per_topic_max=1_000, movements_per_broker_max=1_000
+    )
+
+
+def _reversed_target(target: Any) -> Any:
+    return lambda movement, cluster, limits: tuple(reversed(target(movement, cluster, limits)))
+
+
+def _foreign_as_ours(progress: Any) -> Any:
+    def wrong(*arguments: Any) -> Progress:
+        seen: Progress = progress(*arguments)
+        return Progress.MOVING if seen is Progress.FOREIGN else seen
+
+    return wrong
+
+
+def _cancels_all(_moving: Any) -> Any:
+    return property(lambda look: sorted(look.live.reassigning()))
+
+
+def _done_while_moving(next_step: Any) -> Any:
+    def wrong(*arguments: Any, **named: Any) -> Any:
+        step = next_step(*arguments, **named)
+        return Done() if isinstance(step, Wait) else step
+
+    return wrong
+
+
+def _no_rack(_rack_count: Any) -> Any:
+    return lambda _replicas, _racks: 0
+
+
+def _no_waves(next_step: Any) -> Any:
+    def wrong(plan: Plan, *arguments: Any, **named: Any) -> Any:
+        return next_step(
+            replace(plan, movements=tuple(replace(row, wave=0) for row in plan.movements)), *arguments, **named
+        )
+
+    return wrong
+
+
+def _nothing_left(_clear: Any) -> Any:
+    return lambda _self, _execution, _plan: ()
+
+
+PLANTED = (
+    Planted("the lease is not asked", 5, Lease, "check", lambda _: lambda _self: None, 9),
+    Planted("the throttle is not cleared at the end", 6, throttle.Throttle, "clear", _nothing_left, 1),
+    Planted("brokers that were down are not swept", 6, executor.Executor, "sweep", lambda _: lambda *_, **__: True, 32),
+    Planted("waves are no barriers", 1, executor, "next_step", _no_waves, 3),
+    Planted("caps are not kept", 7, executor, "limits", _uncapped, 1),
+    Planted("replicas are asked for in another order", 4, reconcile, "_target", _reversed_target, 1),
+    Planted("a foreign reassignment is taken for ours", 3, progress, "_progress", _foreign_as_ours, 8),
+    Planted("an abort cancels everybody's", 3, executor._Look, "moving", _cancels_all, 7),
+    Planted("an abort cancels nothing", 6, executor._Look, "moving", lambda _: property(lambda _look: []), 7),
+    Planted("done is said while partitions move", 6, executor, "next_step", _done_while_moving, 1),
+    Planted("racks are ignored on the way", 2, staging, "rack_count", _no_rack, 20),
+    Planted("a request without an answer ends control", 6, run, "TRIED_AGAIN", lambda _: (), 1),
+)

@@ -1,0 +1,85 @@
+"""The fault simulation as a command: any number of stories, and all planted faults.
+
+    make simulate-faults ARGS="--seeds 1000 --first 1"
+
+A broken invariant is shown with its seed, the trace around it and the command that tells the story again. The last line
+is one JSON object; exit code 1 where an invariant broke or a planted fault was not caught.
+"""
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections import Counter
+
+import structlog
+
+from tests.simulation.known import KNOWN
+from tests.simulation.monitor import Broken
+from tests.simulation.planted import PLANTED
+from tests.simulation.story import Outcome, run_story
+
+LINES_BEFORE, LINES_AFTER = 25, 5
+PLANTED_SEEDS_MAX = 200
+
+
+def main() -> int:
+    """Tell the stories; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Control over simulated clusters, with faults from seeds")
+    parser.add_argument("--seeds", type=int, default=200, help="how many stories")
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--trace", action="store_true", help="show the whole trace of every story")
+    options = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    began_s = time.perf_counter()
+    faults: Counter[str] = Counter()
+    executions, broken, expected = 0, [], Counter[str]()
+    for seed in range(options.first, options.first + options.seeds):
+        outcome = run_story(seed)
+        faults, executions = faults + outcome.faults, executions + outcome.executions
+        if options.trace:
+            print(*outcome.trace, sep="\n")
+        for row in outcome.broken:
+            if row.invariant in KNOWN:
+                expected[f"{row.invariant}: {KNOWN[row.invariant]}"] += 1
+            else:
+                broken.append({"seed": seed, "invariant": row.invariant})
+                print(report(outcome, row))
+    elapsed_s = time.perf_counter() - began_s
+    for name, count in sorted(expected.items()):
+        print(f"{count} stories break a known finding: {name}")
+    caught = sum(_is_caught(index, options.first) for index in range(len(PLANTED)))
+    result = {
+        "seeds": options.seeds,
+        "stories_per_s": round(options.seeds / elapsed_s, 2),
+        "executions": executions,
+        "faults": dict(sorted(faults.items())),
+        "planted_caught": caught,
+        "planted": len(PLANTED),
+        "broken": broken,
+    }
+    print(json.dumps(result))
+    return 1 if broken or caught < len(PLANTED) else 0
+
+
+def report(outcome: Outcome, row: Broken) -> str:
+    """A broken invariant for a person: the trace around it, and how to see it again."""
+    lines = outcome.trace[max(0, row.line - LINES_BEFORE) : row.line + LINES_AFTER]
+    again = f'make simulate-faults ARGS="--seeds 1 --first {outcome.seed} --trace"'
+    return "\n".join([f"seed {outcome.seed} breaks {row.invariant}: {row.detail}", *lines, f"again: {again}", ""])
+
+
+def _is_caught(index: int, first: int) -> bool:
+    """Whether some story catches a planted fault; how many that took is printed."""
+    planted = PLANTED[index]
+    for count, seed in enumerate(range(first, first + PLANTED_SEEDS_MAX), start=1):
+        if planted.caught_by(seed):
+            print(f"planted: {planted.name}: caught by seed {seed}, after {count}")
+            return True
+    print(f"planted: {planted.name}: NOT caught by {PLANTED_SEEDS_MAX} seeds")
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,257 @@
+"""One story from a seed: a cluster, settings, plans of control or of a person, faults; and what came of it."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from assignor_core.live import PartitionKey
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import Observed, ProposedPlan
+from assignor_core.simulated_cluster import Fate, Fault, PlannedFault, SimulatedCluster, random_cluster, random_faults
+from streaming.control.journal import Journal
+from streaming.settings import Settings
+from tests.simulation.control import SimulatedControl
+from tests.simulation.monitor import Broken, Monitor
+from tests.simulation.world import Actor, Blow, Interruption, World
+
+FAULTS_MS = 150_000
+"""No fault begins or lasts later than this."""
+DEADLINE_MS = 300_000
+BOUND_MS = DEADLINE_MS + 600_000
+"""How long after the faults an execution may go on: its deadline, and room for pauses and sweeping."""
+LOOK_MS = 10_000
+WINDOW_MS = 60_000
+CALLS_STRUCK = 400
+"""Blows strike one of so many first calls."""
+MOVEMENTS_MAX = 8
+MOVEMENTS_OF_WAVE = 3
+CLUSTER = "simulated"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a story showed."""
+
+    seed: int
+    broken: tuple[Broken, ...]
+    trace: tuple[str, ...]
+    faults: Counter[str]
+    executions: int
+    ended_ms: int
+
+    @property
+    def digest(self) -> str:
+        """Of the whole trace: equal for equal stories."""
+        return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
+
+
+def run_story(seed: int) -> Outcome:
+    """Tell the story of a seed from beginning to end."""
+    story = Story(seed)
+    try:
+        return story.run()
+    finally:
+        story.world.end()
+
+
+class Story:
+    """Everything that follows from one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._random = Random(seed)
+        cluster = random_cluster(self._random)
+        self.world = World(cluster, _settings(self._random, f"memory:story-{seed}"))
+        faults_max = self._random.choice((0, 1, 2, 4))
+        self._faults = random_faults(self._random, cluster, duration_ms=FAULTS_MS, faults_max=faults_max)
+        self.monitor = Monitor(self.world, calm=not self._faults)
+        self._others = Actor("others")
+        self._person = Actor("person")
+        self._controls = 0
+        self._approvals_to_come = 0
+
+    def run(self) -> Outcome:
+        """From the first start of control until nothing is under way any more."""
+        self.world.write_window(windows=3)
+        self._plan_windows()
+        self._plan_faults()
+        self._plan_client_faults()
+        self._plan_blows()
+        for _ in range(self._random.choice((1, 2, 2))):
+            self.world.plan(self._random.randrange(2_000), self._others, self._start_control)
+        if self.world.settings.control.mode != "apply":
+            self._plan_person()
+        self._pass_faults()
+        self._end_faults()
+        while self._busy() and self.world.cluster.now_ms < FAULTS_MS + BOUND_MS:
+            self.world.pass_time(LOOK_MS)
+        self.monitor.judge_end()
+        return Outcome(
+            self.seed, tuple(self.monitor.broken), tuple(self.world.trace), self.world.faults,
+            len(self.monitor.executions()), self.world.cluster.now_ms,
+        )  # fmt: skip
+
+    def _pass_faults(self) -> None:
+        """Until all faults are over; or until all that a person asked for is, as nothing is left to strike then."""
+        acts_alone = self.world.settings.control.mode == "apply"
+        while self.world.cluster.now_ms < FAULTS_MS:
+            self.world.pass_time(LOOK_MS)
+            if not acts_alone and not self._approvals_to_come and not self._busy():
+                return
+
+    def _busy(self) -> bool:
+        return any(not row.ended or row.owes for row in self.monitor.executions())
+
+    def _start_control(self) -> None:
+        self._controls += 1
+        control = SimulatedControl(f"control {self._controls}", self.world, self.monitor)
+        control.replaced = self._replace
+        control.start()
+
+    def _replace(self, control: SimulatedControl) -> None:
+        """A supervisor starts the next one."""
+        self.world.plan(control.restart_ms, self._others, self._start_control)
+
+    def _plan_windows(self) -> None:
+        def close() -> None:
+            self.world.write_window()
+            self.world.plan(WINDOW_MS, self._others, close)
+
+        self.world.plan(WINDOW_MS, self._others, close)
+
+    def _plan_faults(self) -> None:
+        for fault in self._faults:
+            self.world.plan(fault.at_ms, self._others, self._striking(fault))
+
+    def _striking(self, fault: Fault) -> Callable[[], None]:
+        def strike() -> None:
+            fault.action()
+            self.world.note("others", fault.description)
+            self.world.faults[_kind(fault.description)] += 1
+            self.monitor.look(self._others)
+
+        return strike
+
+    def _plan_client_faults(self) -> None:
+        faults, random = self.world.client_faults, self._random
+        faults.metadata_lag_ms = random.choice((0, 0, 2_000, 5_000))
+        self.world.faults["metadata lags"] += faults.metadata_lag_ms > 0
+        for _ in range(random.choice((0, 0, 1, 3, 6))):
+            lose = partial(self._lose, PlannedFault(random.choice((Fate.LOST, Fate.ANSWER_LOST))))
+            self.world.plan(random.randrange(FAULTS_MS // 2), self._others, lose)
+        if random.random() < 0.2:
+            until_ms = random.randrange(FAULTS_MS)
+
+            def leave() -> None:
+                faults.controller_away_until_ms = until_ms
+
+            self.world.plan(until_ms // 2, self._others, leave)
+            self.world.faults["controller is away"] += 1
+        if random.random() < 0.2:
+            key, _ = random.choice(self.world.cluster.contents.partitions())
+            faults.refused[key] = "PolicyViolationError"
+            self.world.faults["a policy refuses a partition"] += 1
+
+    def _lose(self, planned: PlannedFault) -> None:
+        self.world.client_faults.planned.append(planned)
+        self.world.faults[f"a request: {planned.fate.value}"] += 1
+
+    def _end_faults(self) -> None:
+        faults = self.world.client_faults
+        faults.metadata_lag_ms = faults.controller_away_until_ms = 0
+        faults.planned.clear()
+        faults.refused.clear()
+        self.world.interruptions.clear()
+        self.world.note("others", "faults have ended")
+
+    def _plan_blows(self) -> None:
+        for _ in range(self._random.choice((0, 1, 2, 4))):
+            blow = self._random.choice(list(Blow))
+            duration_ms = self._random.choice((100, 2_000, 20_000, 45_000))
+            self.world.interruptions[self._random.randrange(1, CALLS_STRUCK)] = Interruption(blow, duration_ms)
+
+    def _plan_person(self) -> None:
+        random = self._random
+        self._approvals_to_come = random.choice((1, 1, 1, 2))
+        for number in range(self._approvals_to_come):
+            self.world.plan(1_000 + number * random.randrange(60_000), self._person, self._approve)
+        if random.random() < 0.3:
+            self.world.plan(random.randrange(5_000, FAULTS_MS // 2), self._person, self._abort)
+
+    def _approve(self) -> None:
+        self._approvals_to_come -= 1
+        plan = _random_plan(self._random, self.world.cluster)
+        if plan.movements:
+            journal, live, now_ms = Journal(self.world.settings), self.world.look(), self.world.now_ms
+            journal.write_plan(ProposedPlan(plan, Observed.of(plan, live)), decision=None, now_ms=now_ms)
+            journal.approve(journal.plan(plan.plan_id), "a person", now_ms=now_ms)
+            if self._random.random() < 0.2:
+                self._plan_interference(self._random.choice(plan.movements).key)
+
+    def _plan_interference(self, key: PartitionKey) -> None:
+        """Another tool moves a partition of the plan while that is carried out."""
+        brokers, delay_ms = sorted(self.world.cluster.contents.brokers), self._random.randrange(1_000, 30_000)
+        target = tuple(self._random.sample(brokers, min(3, len(brokers))))
+        self.monitor.calm = False
+
+        def move() -> None:
+            self.world.cluster.reassign({key: target})
+
+        description = f"somebody moves {key[0]}-{key[1]} of the plan to {target}"
+        self.world.plan(delay_ms, self._others, self._striking(Fault(delay_ms, description, move)))
+
+    def _abort(self) -> None:
+        for execution in self.monitor.executions():
+            if not execution.ended:
+                Journal(self.world.settings).request_abort(execution, now_ms=self.world.now_ms)
+
+
+def _random_plan(random: Random, cluster: SimulatedCluster) -> Plan:
+    """Movements of partitions that rest, each by one replica or to other brokers altogether, some by leader only."""
+    resting = [(key, row) for key, row in cluster.contents.partitions() if not row.reassigning]
+    movements: list[Movement] = []
+    for key, row in random.sample(resting, min(random.randint(1, MOVEMENTS_MAX), len(resting))):
+        spare = sorted(cluster.contents.brokers.keys() - set(row.replicas))
+        moved = random.randint(0, min(len(spare), len(row.replicas)))
+        new = tuple(
+            random.sample([*random.sample(spare, moved), *row.replicas[: len(row.replicas) - moved]], len(row.replicas))
+        )
+        if new != row.replicas:
+            copied = (row.end_bytes - row.start_bytes) * len(set(new) - set(row.replicas))
+            wave = len(movements) // MOVEMENTS_OF_WAVE
+            movements.append(Movement(*key, row.replicas, new, float(copied), wave=wave))
+    return Plan(cluster.contents.cluster_id, tuple(movements))
+
+
+def _settings(random: Random, root: str) -> Settings:
+    control = {
+        "mode": random.choice(("observe", "observe", "observe", "apply")),
+        "movements_in_flight_max": random.choice((1, 3, 50)),
+        "movements_per_topic_max": random.choice((None, 1, 2)),
+        "movements_per_broker_max": random.choice((1, 2, 5)),
+        "staged_moves": random.random() < 0.4,
+        "throttle_bytes_per_sec": random.choice((5_000_000, 20_000_000, 100_000_000)),
+        "throttle_adaptive": random.random() < 0.5,
+        "execution_deadline_ms": DEADLINE_MS,
+        "maintenance_windows": random.choice(([], [], ["Mon-Sun 12:00-12:02", "Mon-Sun 12:05-12:20"])),
+        "settle_windows": 1,
+    }
+    return Settings.model_validate(
+        {
+            "kafka": {"cluster_name": CLUSTER},
+            "storage": {"tables": root},
+            "pipeline": {"window_ms": WINDOW_MS, "watermark_ms": 1_000},
+            "trigger": {"windows_over": 2, "windows_considered": 3, "resources": ["bytes_in"], "cooldown_ms": 300_000},
+            "planner": {"windows": 3},
+            "control": control,
+        }
+    )
+
+
+def _kind(description: str) -> str:
+    """The kind of a fault: its description without names and numbers."""
+    words = (word for word in description.split() if not any(sign.isdigit() for sign in word))
+    return " ".join(words)

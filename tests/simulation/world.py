@@ -1,0 +1,154 @@
+"""The world that controls live in: one clock, one cluster, one store, and what happens when.
+
+Control is synchronous, so two controls interleave by nesting: at a call out of one of them the world lets time pass in
+which the other takes whole turns. A control that is frozen, or killed, is so at a call out, before or after it took
+effect.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from heapq import heappop, heappush
+
+from assignor_core.live import LiveCluster
+from assignor_core.simulated_cluster import ClientErrors, ClientFaults, SimulatedClient, SimulatedCluster
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused
+from streaming.settings import Settings
+from streaming.tables.memory import MemoryStore, forget, memory_store
+from tests.control.windows import write_windows
+
+EPOCH_MS = int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1000
+"""A Monday at noon: logical time 0 of every story."""
+ERRORS = ClientErrors(ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused)
+
+
+class Killed(BaseException):
+    """A control was killed at a call out. Nothing of control catches it, as nothing catches a signal 9."""
+
+
+class Blow(Enum):
+    """What may strike a control at a call out."""
+
+    KILL_BEFORE = "control is killed before a call"
+    KILL_AFTER = "control is killed after a call"
+    FREEZE_BEFORE = "control is frozen before a call"
+    FREEZE_AFTER = "control is frozen after a call"
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """One blow; `duration_ms` is how long a freeze lasts, or how long after a kill the next control starts."""
+
+    blow: Blow
+    duration_ms: int
+
+
+class Actor:
+    """Somebody who acts in the world; while `away` its events wait, once `ended` they are dropped."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.away = False
+        self.ended = False
+        self.restart_ms = 0
+        """Where it was killed: how long after that the next one starts."""
+
+
+@dataclass(slots=True)
+class World:
+    """Everything outside of control."""
+
+    cluster: SimulatedCluster
+    settings: Settings
+    interruptions: dict[int, Interruption] = field(default_factory=dict)
+    """By the number of the call out, all controls counted together."""
+    trace: list[str] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    """What has struck, by kind."""
+    client_faults: ClientFaults = field(default_factory=ClientFaults)
+    running: Actor | None = None
+    """The control that is in a turn now."""
+    observer: Callable[[Actor | None], None] = lambda _who: None
+    """Called after whatever may have changed the cluster, with who did it: None where only time has passed."""
+    _calls: int = 0
+    _planned: int = 0
+    _events: list[tuple[int, int, Actor, Callable[[], None]]] = field(default_factory=list)
+
+    @property
+    def store(self) -> MemoryStore:
+        """The tables."""
+        store = memory_store(self.settings.storage.tables)
+        assert store is not None, "a story keeps its tables in memory"
+        return store
+
+    @property
+    def now_ms(self) -> int:
+        """Logical time as control is handed it, ms UTC."""
+        return EPOCH_MS + self.cluster.now_ms
+
+    def end(self) -> None:
+        """Give the tables' memory back."""
+        forget(self.settings.storage.tables)
+
+    def note(self, who: str, what: str) -> None:
+        """One line of the trace."""
+        self.trace.append(f"{self.cluster.now_ms / 1000:>10.3f} s  {who:<10} {what}")
+
+    def plan(self, delay_ms: int, actor: Actor, action: Callable[[], None]) -> None:
+        """Let `actor` do something later."""
+        self._planned += 1
+        heappush(self._events, (self.cluster.now_ms + delay_ms, self._planned, actor, action))
+
+    def pass_time(self, duration_ms: int) -> None:
+        """Let time pass, and happen what is planned for it."""
+        end_ms = self.cluster.now_ms + duration_ms
+        waiting: list[tuple[int, int, Actor, Callable[[], None]]] = []
+        while self._events and self._events[0][0] <= end_ms:
+            at_ms, number, actor, action = heappop(self._events)
+            if actor.away:
+                waiting.append((at_ms, number, actor, action))
+            elif not actor.ended:
+                self._advance_to(at_ms)
+                action()
+        self._advance_to(end_ms)
+        for event in waiting:
+            heappush(self._events, event)
+
+    def called(self, when: str) -> None:
+        """A control calls out; `when` is before or after. It may be struck here."""
+        control = self.running
+        if control is None:
+            return
+        if control.ended:
+            raise Killed
+        self._calls += 1
+        strike = self.interruptions.get(self._calls)
+        if strike is None:
+            return
+        self.faults[strike.blow.value] += 1
+        self.note(control.name, f"{strike.blow.name.lower()}, {when} ({strike.duration_ms} ms)")
+        if strike.blow in (Blow.KILL_BEFORE, Blow.KILL_AFTER):
+            control.ended, control.restart_ms = True, strike.duration_ms
+            raise Killed
+        control.away, self.running = True, None
+        self.pass_time(strike.duration_ms)
+        control.away, self.running = False, control
+
+    def look(self) -> LiveCluster:
+        """The cluster as it is."""
+        return SimulatedClient(self.cluster, errors=ERRORS).describe()
+
+    def write_window(self, windows: int = 1) -> None:
+        """The pipeline's rows of the newest windows that have ended now."""
+        contents = self.cluster.contents
+        if any(broker.running for broker in contents.brokers.values()):
+            rates = {key: float(row.bytes_in_per_sec) for key, row in contents.partitions()}
+            write_windows(self.settings, self.look(), end_ms=self.now_ms, rates=rates, windows=windows)
+
+    def _advance_to(self, at_ms: int) -> None:
+        # Late requests and nested time may have brought the clock further already.
+        if at_ms > self.cluster.now_ms:
+            self.cluster.advance(at_ms - self.cluster.now_ms)
+            self.observer(None)
