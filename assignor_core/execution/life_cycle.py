@@ -177,25 +177,33 @@ class Execution:
         return next((record.at_ms for record in self.events if record.event is Event.STARTED), None)
 
     @property
+    def begun_ms(self) -> int:
+        """When it started; when it was approved, as long as it has not."""
+        return self.approved_ms if self.started_ms is None else self.started_ms
+
+    @property
     def since_ms(self) -> int:
-        """When it was approved, or resumed after its newest pause: what clients are compared with."""
+        """When it started, or resumed after its newest pause: what clients are compared with.
+
+        Before the start it is the approval.
+        """
         resumed = (record.at_ms for record in reversed(self.events) if record.event is Event.RESUMED)
-        return next(resumed, self.approved_ms)
+        return next(resumed, self.begun_ms)
 
     def worked_ms(self, now_ms: int) -> int:
-        """Time since it was approved, without its pauses.
+        """Time since it started, without its pauses: waiting for its turn behind another execution is no work.
 
         >>> approved = begin("e", "p", EventRecord(Event.APPROVED, 0, 1_000, "", Figures(1, 5)))
         >>> events = ((Event.STARTED, 2_000), (Event.PAUSED, 5_000), (Event.RESUMED, 9_000))
         >>> records = [EventRecord(event, i, at, "", Figures(1, 5)) for i, (event, at) in enumerate(events, 1)]
         >>> approved.after(*records).worked_ms(10_000)
-        5000
+        4000
         """
         ends = ((record, after.at_ms) for record, after in pairwise(self.events))
         pauses = [end_ms - record.at_ms for record, end_ms in ends if record.event is Event.PAUSED]
         if self.paused:
             pauses.append(now_ms - self.last.at_ms)
-        return now_ms - self.approved_ms - sum(pauses)
+        return now_ms - self.begun_ms - sum(pauses)
 
     @property
     def end(self) -> EventRecord | None:

@@ -349,7 +349,7 @@ def _given_up(execution: Execution, now_ms: int) -> str | None:
     """Why it must end now, or None."""
     if execution.abort_requested:
         return "a person asked to stop"
-    if now_ms - execution.approved_ms > LIFE_MAX_MS:
+    if now_ms - execution.begun_ms > LIFE_MAX_MS:
         return f"not finished {LIFE_MAX_MS // 86_400_000} days after the start"
     return None
 

@@ -75,12 +75,12 @@ def test_pauses_are_no_work_and_survive_a_restart(settings: Settings) -> None:
     assert (shown.worked_ms(4_000), shown.paused, shown.in_windows_only) == (3_000, False, True)
     journal.write_event(record, Event.STARTED, "plan with 1 movements", now_ms=4_000)
     journal.write_event(record, Event.PAUSED, "closed", now_ms=5_000)
-    assert (record.execution.worked_ms(9_000), record.execution.paused) == (4_000, True)
+    assert (record.execution.worked_ms(9_000), record.execution.paused) == (1_000, True)
     journal.write_event(record, Event.RESUMED, "open", now_ms=10_000)
     journal.write_event(record, Event.PAUSED, "closed", now_ms=11_000)
     journal.write_event(record, Event.RESUMED, "open", now_ms=20_000)
     found = Journal(settings).executions(now_ms=30_000)[0]
-    assert (found.worked_ms(22_000), found.paused, found.in_windows_only) == (4_000 + 1_000 + 2_000, False, True)
+    assert (found.worked_ms(22_000), found.paused, found.in_windows_only) == (1_000 + 1_000 + 2_000, False, True)
 
 
 def test_what_was_promised_stands_beside_what_was_measured_and_judges_by_the_greatest_promise(

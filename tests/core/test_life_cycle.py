@@ -134,11 +134,18 @@ def test_phases_exclude_each_other_and_times_fit(records: list[EventRecord]) -> 
     assert execution.to_be_measured == (execution.done_ms is not None and execution.measured is None)
 
 
+def test_waiting_for_its_turn_uses_nothing_of_its_time() -> None:
+    """An approval may stand for hours behind another execution: its deadline begins with its own start."""
+    waiting = history((Event.APPROVED, 0))
+    started = waiting.after(record(Event.STARTED, 1, 7_200_000))
+    assert (started.worked_ms(7_200_500), started.since_ms) == (500, 7_200_000)
+
+
 def test_the_life_of_one_that_pauses() -> None:
     paused = history((Event.APPROVED, 0), (Event.STARTED, 1_000), (Event.SUBMITTED, 2_000), (Event.PAUSED, 5_000))
-    assert (paused.phase, paused.under_way, paused.worked_ms(9_000)) == (Phase.PAUSED, False, 5_000)
+    assert (paused.phase, paused.under_way, paused.worked_ms(9_000)) == (Phase.PAUSED, False, 4_000)
     resumed = paused.after(record(Event.RESUMED, 4, 20_000))
-    assert (resumed.phase, resumed.since_ms, resumed.worked_ms(21_000)) == (Phase.UNDER_WAY, 20_000, 6_000)
+    assert (resumed.phase, resumed.since_ms, resumed.worked_ms(21_000)) == (Phase.UNDER_WAY, 20_000, 5_000)
     done = resumed.after(record(Event.DONE, 5, 30_000))
     assert (done.started_ms, done.done_ms, done.ended_ms, done.to_be_measured) == (1_000, 30_000, 30_000, True)
     measured = done.after(record(Event.MEASURED, 6, 40_000))
