@@ -20,7 +20,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from streaming.errors import UsageProblem
-from streaming.settings import Settings
+from streaming.settings import MEMORY_ROOT, Settings
 
 ENVIRONMENT_PREFIX = "REBALANCER_"
 NESTING = "__"
@@ -67,9 +67,21 @@ def load_effective(file: Path | None, flags: Mapping[str, object] | None, enviro
         path = key.split(".")
         _merge(merged, _nest(path, _from_flag(path, flag) if isinstance(flag, str) else flag), origins, "flag")
     try:
-        return Effective(Settings.model_validate(merged), origins)
+        effective = Effective(Settings.model_validate(merged), origins)
     except ValidationError as error:
         raise UsageProblem(_message(error, Effective(Settings(), origins))) from None
+    _check_tables_last(effective)
+    return effective
+
+
+def _check_tables_last(effective: Effective) -> None:
+    """Tables in memory are for simulations, which build their settings themselves: a role would lose its journal."""
+    tables = effective.settings.storage.tables
+    if tables.startswith(MEMORY_ROOT):
+        origin = effective.origin("storage.tables")
+        raise UsageProblem(
+            f"storage.tables: must outlive the process, found {tables!r} ({origin}), allowed is a folder"
+        )
 
 
 def flatten(settings: BaseModel) -> dict[str, object]:

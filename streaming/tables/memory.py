@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from streaming.contract import TABLES
 from streaming.errors import TableUnavailable
+from streaming.settings import MEMORY_ROOT
 from streaming.tables.arrow import row_schema
 from streaming.tables.conditions import ALL_ROWS, Condition
-
-PREFIX = "memory:"
 
 Row = Mapping[str, Any]
 
@@ -85,7 +84,7 @@ _STORES: dict[str, MemoryStore] = {}
 
 def memory_store(root: str) -> MemoryStore | None:
     """The store of a root like `memory:NAME`, empty at first; None for every other root."""
-    return _STORES.setdefault(root, MemoryStore()) if root.startswith(PREFIX) else None
+    return _STORES.setdefault(root, MemoryStore()) if root.startswith(MEMORY_ROOT) else None
 
 
 def forget(root: str) -> None:

@@ -61,6 +61,7 @@ WRONG = {
     "topics: {byte_rate: a, consumer_lag: a}": "topics: byte_rate and consumer_lag must be two topics, both are 'a' ",
     "storage: {tables: ~/t}": "storage.tables: a leading ~ is not read as a home: write the whole path, found '~/t' ",
     "storage: {checkpoints: ~me}": "storage.checkpoints: a leading ~ is not read as a home",
+    "storage: {tables: 'memory:x'}": "storage.tables: must outlive the process, found 'memory:x' (file {file}), ",
     "kafka: {ssl_ca_file: ~/ca.pem}": "kafka.ssl_ca_file: a leading ~ is not read as a home",
 }
 
