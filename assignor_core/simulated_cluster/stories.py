@@ -28,6 +28,8 @@ class Fault:
     at_ms: int
     description: str
     action: Callable[[], object]
+    ends_another: bool = False
+    """Whether it only takes back what an earlier one did."""
 
 
 def random_cluster(random: Random) -> SimulatedCluster:
@@ -190,7 +192,10 @@ def _foreign_rate(random: Random, cluster: SimulatedCluster, start_ms: int, end_
     return [
         Fault(start_ms, f"somebody throttles broker {broker_id} and {name}", throttle),
         Fault(
-            end_ms, f"somebody ends it on {broker_id}", lambda: cluster.set_throttle_rate(broker_id, LEADER_RATE, None)
+            end_ms,
+            f"somebody ends it on {broker_id}",
+            lambda: cluster.set_throttle_rate(broker_id, LEADER_RATE, None),
+            ends_another=True,
         ),
     ]
 

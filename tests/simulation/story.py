@@ -165,6 +165,10 @@ class Story:
         faults.planned.clear()
         faults.refused.clear()
         self.world.interruptions.clear()
+        for fault in self._faults:
+            # A story that ends early must not take another tool's throttle for one that control has left.
+            if fault.ends_another and fault.at_ms > self.world.cluster.now_ms:
+                fault.action()
         self.world.note("others", "faults have ended")
 
     def _plan_blows(self) -> None:
