@@ -44,7 +44,7 @@ def test_each_resource_goes_by_its_own_figures() -> None:
 def test_a_window_is_closed_by_an_event_later_than_its_end_plus_the_watermark(late_ms: int, is_closed: bool) -> None:
     def of(start_ms: int, newest_ms: int, *, is_final: bool = False) -> dict[str, Any]:
         times = {"window_start": tables.utc(start_ms), "window_end": tables.utc(start_ms + WINDOW_MS)}
-        return {**times, "last_event_time_ms": newest_ms, "is_final": is_final}
+        return {**times, "broker": 1, "last_event_time_ms": newest_ms, "is_final": is_final}
 
     newest = of(2 * WINDOW_MS, 2 * WINDOW_MS + WATERMARK_MS + late_ms)
     rows = [newest, of(WINDOW_MS, WINDOW_MS + 1), of(0, 1, is_final=True), of(0, 2, is_final=True)]

@@ -1,5 +1,7 @@
 """A run in two processes reports what a run in one would."""
 
+from pathlib import Path
+
 import pytest
 
 pytest_plugins = ["pytester"]
@@ -43,8 +45,9 @@ def test_ends_the_second_process(number):
 
 
 @pytest.fixture
-def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """Three files of pure tests and one that would start a JVM."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[1]))  # it runs in a folder of its own
     pytester.makeconftest("import os\npytest_plugins = ['tests.lanes']\nopen('first', 'w').write(str(os.getpid()))")
     pytester.makeini("[pytest]\nmarkers = kafka: starts a broker")
     pytester.makepyfile(test_a=PURE, test_b=PURE, test_c=PURE, test_d=WITH_JVM)
