@@ -36,6 +36,7 @@ from streaming.errors import RebalancerError
 from streaming.runtime import processes
 from streaming.settings import Settings
 from tests.chaos.faults import FAULTS, Expectation
+from tests.waiting import until
 
 BROKERS = 4
 PARTITIONS = 8
@@ -124,6 +125,11 @@ class Run:
         with suppress(RebalancerError):
             found = Journal(self.settings).executions(now_ms=_now_ms())
             record.execution = next(row for row in found if row.execution_id == record.execution.execution_id)
+
+    def has_started(self, record: ExecutionRecord) -> bool:
+        """Whether the journal shows the start."""
+        self.read(record)
+        return record.execution.started_ms is not None
 
     def check(self, record: ExecutionRecord, expected: Expectation) -> None:
         """What must hold after any fault."""
@@ -253,12 +259,18 @@ class Run:
         producer.flush(150)
 
 
-def run_once(cluster: EmbeddedCluster, folder: Path, fault: str, seed: int) -> str:
-    """Strike with `fault` at a random instant; returns how the execution ended. Raises AssertionError."""
+def run_once(cluster: EmbeddedCluster, folder: Path, fault: str, seed: int, *, once_started: bool = False) -> str:
+    """Strike with `fault` at a random instant; returns how the execution ended. Raises AssertionError.
+
+    With `once_started` the time is counted from the start of the execution: on a busy machine control may need longer
+    for that than a fault waits, and refuses a plan for a broker that is down.
+    """
     chance = random.Random(f"{fault}-{seed}")
     folder.mkdir(parents=True)
     run = Run(cluster, folder, chance, f"chaos-{fault.replace('_', '-')}-{seed}")
     with run.begun() as record:
+        if once_started:
+            until("the execution starts", lambda: run.has_started(record), DEADLINE_S)
         time.sleep(chance.uniform(0.0, STRIKE_WITHIN_S))
         expected = FAULTS[fault](run)
         outcome = run.end(record)

@@ -42,7 +42,8 @@ def four_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedC
 def test_after_any_fault_nothing_is_lost_or_left(
     four_brokers: EmbeddedCluster, tmp_path: Path, fault: str, endings: set[str]
 ) -> None:
-    assert run_once(four_brokers, tmp_path / "run", fault, seed=7).split(":")[0] in endings
+    outcome = run_once(four_brokers, tmp_path / "run", fault, seed=7, once_started=True)
+    assert outcome.split(":")[0] in endings, outcome
 
 
 @pytest.mark.timeout(300)
