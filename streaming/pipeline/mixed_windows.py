@@ -2,7 +2,9 @@
 
 A counter's rate needs the sample before. To be right after any restart and in any order of arrival, that sample is not
 remembered but counted twice by Spark itself: each sample falls into its own window and, as the one before, into the
-next. A counter that has shrunk was set to zero in between: what it shows since then is counted, as Prometheus does.
+next. A counter that has shrunk to less than half was set to zero in between: what it shows since then is counted, as
+Prometheus does. One that has shrunk by less was read out of order, by agents whose clocks differ: nothing has grown
+until it is above what it was.
 Foreign rates win over our own of the same broker, which without JMX are sums over its partitions.
 """
 
@@ -13,8 +15,13 @@ from pyspark.sql import functions as f
 from streaming.contract.rates import BYTES_IN, RATES, SAMPLE_MAXIMA, Rate
 from streaming.contract.records import LAG_RECORDS
 from streaming.pipeline.sums import first, maximum
-from streaming.pipeline.windows import NEWEST_LAG, NEWEST_LOAD, OLDEST_LAG
+from streaming.pipeline.windows import NEWEST_LAG, NEWEST_LOAD, OLDEST_LAG, weighing_ms
 from streaming.settings import PipelineSettings
+
+RESET_SHARE = 0.5
+"""A counter below this share of what it was began again at zero. Where a real one comes back above it between two
+samples, at most what it had counted is missed, once; to take disorder for a reset would add the broker's whole count.
+"""
 
 
 def mixed_load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:
@@ -25,7 +32,7 @@ def mixed_load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame
     inside = f.col("event_time") >= f.col("span.start") + length
     grouped = spread.withColumn("inside", inside).groupBy("span", "kafka_cluster", "broker", "topic", "partition")
     aggregated = grouped.agg(
-        *(part for rate in RATES for part in _parts(rate)),
+        *(part for rate in RATES for part in _parts(rate, settings.window_ms)),
         *(f.max(f.when(f.col("inside"), f.col(name))).alias(_sampled_max(name)) for name in SAMPLE_MAXIMA),
         *(f.max_by(name, _inside_ms(name)).alias(name) for name in NEWEST_LOAD),
         f.count_if("inside").alias("sample_count"),
@@ -79,17 +86,17 @@ def _inside_ms(name: str) -> SparkColumn:
     return f.when(f.col("inside") & f.col(name).isNotNull(), f.col("event_time_ms"))
 
 
-def _parts(rate: Rate) -> list[SparkColumn]:
+def _parts(rate: Rate, window_ms: int) -> list[SparkColumn]:
     """Sums of rate x interval and of intervals, foreign and own apart, and the counter's samples of both windows."""
     name, counter = rate.name, rate.counter
     known = f.col("inside") & f.col(name).isNotNull()
-    weighted = f.col(name) * f.col("interval_ms")
+    interval = weighing_ms(f.col("interval_ms"), window_ms)
     sample = f.struct(f.col("event_time_ms").alias("time_ms"), f.col(counter).alias("value"))
     return [
         *(
             f.coalesce(f.sum(f.when(known & side, part)), f.lit(0)).alias(f"{name}_{whose}_{what}")
             for whose, side in (("foreign", f.col("foreign")), ("own", ~f.col("foreign")))
-            for what, part in (("sum", weighted), ("ms", f.col("interval_ms")))
+            for what, part in (("sum", f.col(name) * interval), ("ms", interval))
         ),
         f.collect_list(f.when(f.col(counter).isNotNull(), sample)).alias(f"{name}_samples"),
     ]
@@ -109,10 +116,11 @@ def _step(seen: SparkColumn, sample: SparkColumn) -> SparkColumn:
     """One sample on: it counts if one before it is known and it lies inside the window; a time counts once."""
     step_ms = sample["time_ms"] - seen["time_ms"]
     counts = (step_ms > 0) & (sample["time_ms"] >= f.unix_millis("window_start"))
-    grown = f.when(sample["value"] >= seen["value"], sample["value"] - seen["value"]).otherwise(sample["value"])
+    was_reset = sample["value"] < seen["value"] * RESET_SHARE
+    grown = f.when(was_reset, sample["value"]).otherwise(f.greatest(sample["value"] - seen["value"], f.lit(0.0)))
     return f.struct(
         sample["time_ms"].alias("time_ms"),
-        sample["value"].alias("value"),
+        f.when(was_reset, sample["value"]).otherwise(f.greatest(sample["value"], seen["value"])).alias("value"),
         f.when(counts, seen["grown"] + grown).otherwise(seen["grown"]).alias("grown"),
         f.when(counts, seen["covered_ms"] + step_ms).otherwise(seen["covered_ms"]).alias("covered_ms"),
         f.when(counts, f.greatest(seen["rate_max"], grown * 1000 / step_ms))

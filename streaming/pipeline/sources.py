@@ -92,7 +92,7 @@ def sums_of(raw: DataFrame, settings: PipelineSettings, side: Side) -> DataFrame
     Records beyond doubt come summed from Arrow, the others one by one from Spark's own parser and rules.
     """
     raw = raw.select("timestamp", "value")
-    columns_of_sums = sums_of_one(side.sums)
+    columns_of_sums = sums_of_one(side.sums, settings.window_ms)
     if settings.python_on_executors:
         columns = from_arrow_schema(side.sums.schema(to_arrow_schema(record_schema(side.shape))))
         some_summed = raw.mapInArrow(summing(settings, side), StructType(raw.schema.fields + columns.fields))

@@ -22,6 +22,8 @@ PORTIONS = 8
 """A batch that doesn't parse is tried again in as many portions; those that don't are handed back whole."""
 NOT_JSON = re.compile(rb"[\s:,\[{]-?(?:Inf|NaN)")
 """Words that this parser reads as numbers outside of strings; Spark's parser rejects them or reads no finite number."""
+WEIGHT_WINDOWS = 2
+"""A sample weighs by its interval, at most by so many windows: one that claims a month would outweigh all others."""
 _WRAPPED, _END, _NEWLINE = b'{"r":', b"}\n", b"\n"
 
 TIME = "event_time_ms"
@@ -135,7 +137,7 @@ def windows(samples: pa.Table, sums: Sums, window_ms: int) -> pa.Table:
     columns = {name: samples[name] for name in sums.keys} | {"_window": pc.divide(time, window_ms)}
     for name in sums.weighted:
         known = pc.is_valid(samples[name])
-        interval = samples[sums.interval]
+        interval = pc.min_element_wise(samples[sums.interval], pa.scalar(WEIGHT_WINDOWS * window_ms, pa.int64()))
         columns[weight(name)] = pc.multiply(samples[name], interval.cast(pa.float64()))
         columns[known_ms(name)] = pc.if_else(known, interval, pa.scalar(None, pa.int64()))
     columns |= {maximum(name): samples[name] for name in sums.maxima}

@@ -18,7 +18,7 @@ from streaming.contract.records import (
     REPLICA_STATES,
 )
 from streaming.pipeline.records import record_field
-from streaming.pipeline.sums import AUDIT, TIME, Sums, first, known_ms, maximum, weight
+from streaming.pipeline.sums import AUDIT, TIME, WEIGHT_WINDOWS, Sums, first, known_ms, maximum, weight
 from streaming.settings import PipelineSettings
 
 NEWEST_LOAD = tuple(field.name for field in (*REPLICA_STATES, *BROKER_STATES))
@@ -36,9 +36,9 @@ LAG_SUMS = Sums(
 )  # fmt: skip
 
 
-def sums_of_one(sums: Sums) -> dict[str, SparkColumn]:
+def sums_of_one(sums: Sums, window_ms: int) -> dict[str, SparkColumn]:
     """The columns of `sums`, of a single record that is the struct column `record`."""
-    interval = record_field(sums.interval)
+    interval = weighing_ms(record_field(sums.interval), window_ms)
     return (
         {name: record_field(name) for name in (*sums.keys, *sums.newest)}
         | {weight(name): record_field(name) * interval for name in sums.weighted}
@@ -47,6 +47,11 @@ def sums_of_one(sums: Sums) -> dict[str, SparkColumn]:
         | {first(name): record_field(name) for name in sums.oldest}
         | dict(zip(AUDIT, (f.lit(1).cast("long"), record_field(TIME), record_field(TIME)), strict=True))
     )
+
+
+def weighing_ms(interval: SparkColumn, window_ms: int) -> SparkColumn:
+    """The interval by which a sample weighs, ms."""
+    return f.least(interval, f.lit(WEIGHT_WINDOWS * window_ms))
 
 
 def load_windows(rows: DataFrame, settings: PipelineSettings) -> DataFrame:

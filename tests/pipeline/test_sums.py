@@ -149,6 +149,15 @@ def test_sums_equal_a_recount(records: list[Record]) -> None:
         assert row["bytes_in_per_sec_max"] == max(rates, default=None)
 
 
+def test_a_sample_weighs_by_two_windows_at_most() -> None:
+    honest = [load_record(1, None, second * 1_000, interval_ms=10_000, bytes_in_per_sec=1e6) for second in range(6)]
+    forged = load_record(1, None, 6_000, interval_ms=30 * 86_400_000, bytes_in_per_sec=5e6)
+    (row,), back = run([json.dumps(record).encode() for record in (*honest, forged)])
+    assert back == []
+    known_ms = row["bytes_in_per_sec_known_ms"]
+    assert (row["bytes_in_per_sec_weighted"] / known_ms, known_ms) == (2e6, 60_000 + 2 * WINDOW_MS)
+
+
 def test_lag_sums_hold_first_newest_and_worst() -> None:
     records = [lag_record(0, 5_000, 80, 100), lag_record(0, 1_000, None, 50), lag_record(0, 3_000, 20, 90)]
     (row,), back = run([json.dumps(record).encode() for record in records], LAGS)

@@ -136,8 +136,9 @@ def recount(records: list[Record]) -> dict[tuple[int, int, int | None], tuple[fl
     result = {}
     for key, rows in groups.items():
         known = [row for row in rows if row["bytes_in_per_sec"] is not None]
-        covered = sum(row["interval_ms"] for row in known)
-        total = sum(row["bytes_in_per_sec"] * row["interval_ms"] for row in known)
+        weights = [min(row["interval_ms"], 2 * WINDOW_MS) for row in known]
+        covered = sum(weights)
+        total = sum(row["bytes_in_per_sec"] * weight for row, weight in zip(known, weights, strict=True))
         newest = max(rows, key=lambda row: row["event_time_ms"])
         result[key] = (total / covered if covered else None, covered, len(rows), newest["size_bytes"])
     return result

@@ -1,0 +1,60 @@
+"""Counters of other tools made into rates: resets, disorder, weights. Spark without Kafka."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from streaming.contract.records import FOREIGN_BYTE_RATE
+from streaming.pipeline.mixed_windows import mixed_load_windows
+from streaming.pipeline.spark_types import record_schema
+from streaming.settings import PipelineSettings
+from tests.pipeline.test_windows import WINDOW_MS, Record, load_record, session
+
+pytestmark = pytest.mark.spark
+
+__all__ = ["session"]  # the fixture
+
+BEFORE, READ_AGAIN_LATE, SECOND = 1_000_000, 999_000, 1_000
+COUNTS: tuple[tuple[str, dict[int, int], float, float], ...] = (
+    ("grows", {0: BEFORE, 2: BEFORE + 4_000}, 2_000.0, 2_000.0),
+    ("slightly smaller", {0: BEFORE, 2: READ_AGAIN_LATE, 4: BEFORE + 4_000}, 1_000.0, 2_000.0),
+    ("slightly smaller at the end", {0: BEFORE, 2: BEFORE + 4_000, 4: READ_AGAIN_LATE}, 1_000.0, 2_000.0),
+    ("smaller for a while", {0: BEFORE, 2: 998_000, 4: 999_000, 6: BEFORE + 600}, 100.0, 300.0),
+    ("set to zero", {0: BEFORE, 2: 4_000, 4: 8_000}, 2_000.0, 2_000.0),
+    ("set to zero at once", {0: BEFORE, 2: 0, 4: 8_000}, 2_000.0, 4_000.0),
+)
+"""What it shows, counts of bytes by second, and the mean and the highest rate of the window, bytes/s."""
+
+
+def windows(session: SparkSession, records: list[Record], *, foreign: bool) -> dict[int, dict[str, Any]]:
+    """The one window of each broker."""
+    fields = record_schema(FOREIGN_BYTE_RATE)
+    whole = [{name: record.get(name) for name in fields.names} for record in records]
+    rows = session.createDataFrame(whole, fields).withColumn("event_time", f.timestamp_millis("event_time_ms"))
+    found = mixed_load_windows(rows.withColumn("foreign", f.lit(foreign)), PipelineSettings(window_ms=WINDOW_MS))
+    return {row["broker"]: row.asDict() for row in found.coalesce(1).collect()}
+
+
+def test_only_a_counter_that_falls_below_half_began_again(session: SparkSession) -> None:
+    records = [
+        load_record(broker, None, second * SECOND, interval_ms=0, bytes_in_total=float(count), bytes_in_per_sec=None)
+        for broker, (_, counts, _, _) in enumerate(COUNTS)
+        for second, count in counts.items()
+    ]
+    found = windows(session, records, foreign=True)
+    shown = [
+        (name, found[broker]["bytes_in_per_sec"], found[broker]["bytes_in_per_sec_max"])
+        for broker, (name, _, _, _) in enumerate(COUNTS)
+    ]
+    assert shown == [(name, mean, highest) for name, _, mean, highest in COUNTS]
+
+
+@pytest.mark.parametrize("foreign", [True, False])
+def test_a_sample_weighs_by_two_windows_at_most(session: SparkSession, foreign: bool) -> None:
+    month_ms = 30 * 86_400_000
+    honest = [load_record(1, None, second * SECOND, interval_ms=10_000, bytes_in_per_sec=1e6) for second in range(6)]
+    forged = load_record(1, None, 6 * SECOND, interval_ms=month_ms, bytes_in_per_sec=5e6)
+    row = windows(session, [*honest, forged], foreign=foreign)[1]
+    assert (row["bytes_in_per_sec"], row["covered_ms"]) == (2e6, 60_000 + 2 * WINDOW_MS)
