@@ -76,6 +76,7 @@ class _Deciding:
         self._observation = observation
         self._policy = policy
         self._evidence = evidence
+        self._missing_brokers = observation.missing_brokers  # a walk over all partitions
 
     def due(self) -> Outcome | None:
         """The plan that waited, if its hours have come and it still fits the cluster; None otherwise."""
@@ -108,7 +109,7 @@ class _Deciding:
         observation = self._observation
         around = Surroundings(
             reassigning_count=len(observation.live.reassigning()),
-            missing_brokers=observation.missing_brokers,
+            missing_brokers=self._missing_brokers,
             behind=self._groups_behind(),
             changed_ms=observation.changed_ms,
         )
@@ -204,7 +205,7 @@ class _Deciding:
         Its replicas still lie where they lay, so nothing else shows that the plan no longer fits. If others are still
         away, the trigger plans for those anew.
         """
-        back = sorted(set(self.state.waiting_failed) - self._observation.missing_brokers)
+        back = sorted(set(self.state.waiting_failed) - self._missing_brokers)
         if back:
             dropped = DroppedPlan(self.state.waiting_plan_id or "", f"broker {back[0]} is no longer missing")
             self.dropped.append(dropped)

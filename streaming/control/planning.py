@@ -20,9 +20,10 @@ from streaming import tables
 from streaming.cluster.ports import ClusterReader
 from streaming.contract.rates import BYTES_IN, BYTES_OUT
 from streaming.control.journal import Journal
-from streaming.control.policies import capacities_of, planner_policy
+from streaming.control.policies import planner_policy
 from streaming.control.windows import closed_windows
 from streaming.settings import Settings
+from streaming.views.broker_windows import capacities_of
 from streaming.views.intents import drained_brokers
 
 

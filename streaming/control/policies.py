@@ -7,11 +7,11 @@ from assignor_core.deciding.maintenance import MaintenanceWindow, window_of
 from assignor_core.deciding.observation import DecisionPolicy, Mode
 from assignor_core.deciding.trigger import TriggerPolicy
 from assignor_core.execution.reconcile import Limits
-from assignor_core.model import Capacity
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.resources import Resource
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
+from streaming.views.broker_windows import capacities_of
 
 STALE_WINDOWS = 5
 """Data whose newest closed window is older than this many windows (and a minute) is stale."""
@@ -45,14 +45,6 @@ def decision_policy(settings: Settings, topics: Iterable[str]) -> DecisionPolicy
         planner=planner_policy(settings, topics),
         planner_windows=settings.planner.windows,
     )
-
-
-def capacities_of(settings: Settings) -> dict[int, Capacity]:
-    """Capacities of brokers, as far as the settings give any."""
-    return {
-        broker: Capacity(given.bytes_in_per_sec, given.bytes_out_per_sec, given.disk_bytes)
-        for broker, given in settings.planner.capacities.items()
-    }
 
 
 def maintenance_windows(settings: Settings) -> tuple[MaintenanceWindow, ...]:

@@ -7,9 +7,9 @@ import numpy as np
 from assignor_core.deciding.simulation import Trace
 from assignor_core.deciding.windows import resource_capacities
 from assignor_core.load import Floats
-from streaming.control.policies import capacities_of
 from streaming.control.windows import recorded_windows
 from streaming.settings import Settings
+from streaming.views.broker_windows import capacities_of
 
 
 def recorded_trace(settings: Settings, *, since_ms: int) -> Trace:

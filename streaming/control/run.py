@@ -19,12 +19,12 @@ from streaming.control.executor import Executor
 from streaming.control.journal import Journal
 from streaming.control.lease import Lease
 from streaming.control.measuring import measured_skew
-from streaming.control.policies import capacities_of
 from streaming.control.records import ExecutionRecord
 from streaming.control.windows import closed_windows
 from streaming.errors import LeaseLost
 from streaming.runtime import clocks
 from streaming.settings import Settings
+from streaming.views.broker_windows import capacities_of
 from streaming.views.intents import drained_brokers
 
 log = structlog.get_logger()

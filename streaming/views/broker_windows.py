@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+from assignor_core.deciding.windows import resource_capacities
+from assignor_core.model import Capacity
 from assignor_core.resources import MEASURED, Resource
 from streaming import tables
 from streaming.settings import Settings
@@ -49,11 +51,13 @@ def loads(window: Sequence[Row], resource: Resource) -> dict[int, float]:
 
 
 def capacities(settings: Settings, resource: Resource, brokers: Iterable[int]) -> dict[int, float] | None:
-    """Capacity by broker where every one of `brokers` has one; None otherwise, as shares would not compare.
+    """Capacity by broker from the settings, where every one of `brokers` has one; see `resource_capacities`."""
+    return resource_capacities(capacities_of(settings), resource, brokers)
 
-    Of counts of leaders or replicas, as in the plan, a broker's share is that of its capacity of bytes in.
-    """
-    key = resource.capacity_key
-    given = {broker: getattr(capacity, key) for broker, capacity in settings.planner.capacities.items()}
-    found = {broker: value for broker in sorted(brokers) if (value := given.get(broker)) is not None}
-    return found if found.keys() >= set(brokers) else None
+
+def capacities_of(settings: Settings) -> dict[int, Capacity]:
+    """Capacities of brokers, as far as the settings give any."""
+    return {
+        broker: Capacity(given.bytes_in_per_sec, given.bytes_out_per_sec, given.disk_bytes)
+        for broker, given in settings.planner.capacities.items()
+    }
