@@ -10,7 +10,7 @@ import structlog
 
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
-from assignor_core.proposed_plan import KeptPlan
+from assignor_core.plan import Plan
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
@@ -20,6 +20,7 @@ log = structlog.get_logger()
 
 TRIED_AGAIN = (ClusterUnreachable, ClusterRequestFailed, TableUnavailable, LeaseExpired)
 """What a tick may raise and the next one may mend. After LeaseLost the carrier is to be thrown away."""
+PLAN_GONE = "its plan is gone from the tables"
 
 
 class Carrier:
@@ -28,7 +29,7 @@ class Carrier:
     def __init__(self, executor: Executor, journal: Journal) -> None:
         self._executor = executor
         self._journal = journal
-        self._active: tuple[ExecutionRecord, KeptPlan] | None = None
+        self._active: tuple[ExecutionRecord, Plan] | None = None
 
     def tick(self, *, now_ms: int) -> ExecutionRecord | None:
         """One bounded step of the execution whose turn it is, which is returned; None where none is under way."""
@@ -44,7 +45,7 @@ class Carrier:
         if self._active is None:
             return None
         record, plan = self._active
-        if self._executor.tick(record, plan.plan, now_ms=now_ms):
+        if self._executor.tick(record, plan, now_ms=now_ms):
             self._active = None
         return record
 
@@ -61,10 +62,24 @@ class Carrier:
     def _take_up(self, record: ExecutionRecord, now_ms: int) -> None:
         """Go on with what has started; else start it, where nothing speaks against it."""
         execution = record.execution
-        plan = self._journal.plan(execution.plan_id)
+        plan = self._journal.plan_of(execution)
+        if plan is None:
+            self._end_without_plan(record, now_ms)
+            return
         if not execution.waiting:
             log.info("execution_resumed", execution_id=execution.execution_id, plan_id=execution.plan_id[:12])
-            self._executor.resume(plan.kafka_cluster_id)
+            self._executor.resume(plan)
         elif not self._executor.begin(record, plan, now_ms=now_ms):
             return
-        self._active = (record, plan)
+        self._active = (record, plan.plan)
+
+    def _end_without_plan(self, record: ExecutionRecord, now_ms: int) -> None:
+        """Nobody can carry out what is not known. What has started is given up, so that what waits has its turn."""
+        execution = record.execution
+        log.error("plan_gone", execution_id=execution.execution_id, plan_id=execution.plan_id[:12])
+        if execution.waiting:
+            self._journal.write_event(record, Event.REFUSED, PLAN_GONE, now_ms=now_ms)
+            return
+        self._executor.resume(give_up=PLAN_GONE)
+        plan = self._journal.movements_of(execution)
+        self._active = (record, plan or Plan("", ()))

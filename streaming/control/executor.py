@@ -30,7 +30,7 @@ from streaming.control.policies import limits, maintenance_windows
 from streaming.control.pressure import LagPressure, LagTable
 from streaming.control.records import ExecutionRecord
 from streaming.control.throttle import Throttle
-from streaming.errors import ClusterRequestFailed, ReassignmentsRefused, UsageProblem
+from streaming.errors import ClusterRequestFailed, ReassignmentsRefused
 from streaming.settings import Settings
 
 log = structlog.get_logger()
@@ -90,6 +90,8 @@ class Executor:
         self._looks = NO_LOOKS
         self._refusals = Refusals()
         self._kafka_cluster_id: str | None = None
+        self._replaced: frozenset[int] = frozenset()
+        self._give_up: str | None = None
         self._cancelled: frozenset[PartitionKey] = frozenset()
         self._cancel_tries = 0
         self._last_progress_ms = 0
@@ -104,7 +106,8 @@ class Executor:
         problem = _misfit(approved, live)
         if problem:
             return self._refuse(record, problem, now_ms)
-        self.resume(live.cluster_id)
+        self.resume(approved)
+        self._kafka_cluster_id = live.cluster_id
         self._journal.write_event(
             record,
             Event.STARTED,
@@ -116,12 +119,16 @@ class Executor:
         )
         return True
 
-    def resume(self, kafka_cluster_id: str | None = None) -> None:
+    def resume(self, kept: KeptPlan | None = None, *, give_up: str | None = None) -> None:
         """From now on `tick` is for another execution: nothing is known of it, not even whether it is throttled.
 
-        It belongs to the Kafka cluster with this id; where the plan names none, to the one that answers next.
+        It belongs to the Kafka cluster that its plan was made on; if that is unknown, to the one that answers next.
+        With `give_up`, a reason, the next ticks end it.
         """
-        self._kafka_cluster_id = kafka_cluster_id
+        self._kafka_cluster_id = None if kept is None else kept.kafka_cluster_id
+        observed = None if kept is None else kept.proposed.observed
+        self._replaced = frozenset() if observed is None else observed.brokers_missing
+        self._give_up = give_up
         self._abort_looks = 0
         self._looks = NO_LOOKS
         self._refusals = Refusals()
@@ -135,7 +142,7 @@ class Executor:
         # Before anything is sent: the journal would refuse the event only after the cluster has changed.
         assert execution.in_progress, f"execution {execution.execution_id} is {execution.phase}"
         closed = self._closed(execution, now_ms)
-        given_up = _given_up(execution, now_ms)
+        given_up = self._give_up or _given_up(execution, now_ms)
         if execution.paused and closed is not None and given_up is None:
             return False
         live = self._cluster.describe()
@@ -146,10 +153,14 @@ class Executor:
         look = self._look(record, plan, live, now_ms)
         if given_up is not None:
             return self._abort(look, given_up)
-        if execution.paused:
-            self._go_on(look)
-            return False
-        return self._step(look, closed)
+        if not execution.paused:
+            return self._step(look, closed)
+        back = sorted(self._replaced & live.broker_racks.keys())
+        if back and Progress.PENDING in look.progress.values():
+            # The rest of the plan would empty a sound broker.
+            return self._abort(look, f"broker {back[0]}, which the plan replaces, is back")
+        self._go_on(look)
+        return False
 
     def sweep(self, record: ExecutionRecord, *, now_ms: int) -> bool:
         """Remove what brokers that were down kept of an ended execution's throttle; True once nothing is left."""
@@ -165,11 +176,9 @@ class Executor:
         return not left
 
     def _planned_for(self, execution: Execution) -> str | None:
-        """Kafka's own id of the cluster that the plan was made on; None where the plan names none or isn't kept."""
-        try:
-            return self._journal.plan(execution.plan_id).kafka_cluster_id
-        except UsageProblem:  # the journal knows no such plan: what is owed has to go all the same
-            return None
+        """Kafka's own id of the cluster that the plan was made on; None if the plan names none or isn't kept."""
+        kept = self._journal.plan_of(execution)
+        return None if kept is None else kept.kafka_cluster_id
 
     def _look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> _Look:
         """What this look shows, judged with those before it."""
@@ -277,7 +286,7 @@ class Executor:
         if refused and self._cancel_tries < CANCEL_TRIES_MAX:
             return False
         left = self._throttle.clear(look.execution, look.plan)
-        detail = f"{reason}; {len(self._cancelled)} moves in flight cancelled"
+        detail = f"{reason}; {len(self._cancelled)} moves in flight cancelled{_unknown_moves(look)}"
         if refused:
             detail += f", {len(refused)} go on without a throttle, as Kafka refuses to cancel: {refusals_text(refused)}"
         self._write(look, Event.ABORTED, detail, throttled_brokers=left)
@@ -332,8 +341,7 @@ class Executor:
             event,
             detail,
             now_ms=look.now_ms,
-            movements_done=movements_done(look.progress),
-            bytes_moved=bytes_moved(look.plan, look.progress, sizes),
+            **(_figures(look, sizes) if look.plan.movements else {}),
             **figures,
         )
         log.info(
@@ -345,6 +353,14 @@ class Executor:
         )
 
 
+def _figures(look: _Look, sizes: Mapping[tuple[int, PartitionKey], int]) -> dict[str, int]:
+    """How far the look shows it to be."""
+    return {
+        "movements_done": movements_done(look.progress),
+        "bytes_moved": bytes_moved(look.plan, look.progress, sizes),
+    }
+
+
 def _given_up(execution: Execution, now_ms: int) -> str | None:
     """Why it must end now, or None."""
     if execution.abort_requested:
@@ -352,6 +368,15 @@ def _given_up(execution: Execution, now_ms: int) -> str | None:
     if now_ms - execution.begun_ms > LIFE_MAX_MS:
         return f"not finished {LIFE_MAX_MS // 86_400_000} days after the start"
     return None
+
+
+def _unknown_moves(look: _Look) -> str:
+    """What may be left in flight of an execution whose movements nobody knows any more."""
+    if look.plan.movements:
+        return ""
+    moving = sorted(look.live.reassigning())
+    named = f", first {moving[0][0]}-{moving[0][1]}" if moving else ""
+    return f"; its movements are not known: {len(moving)} partitions are being reassigned{named}"
 
 
 def _misfit(approved: KeptPlan, live: LiveCluster) -> str | None:

@@ -12,8 +12,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+import structlog
+
 from assignor_core.deciding.step import Decision
 from assignor_core.deciding.trigger import TriggerState
+from assignor_core.errors import CoreError
 from assignor_core.execution.caution import Outcome
 from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, Figures
 from assignor_core.execution.life_cycle import Execution, begin
@@ -21,13 +24,16 @@ from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import REPORTED, Resource
 from streaming import tables
+from streaming.contract import PLAN
 from streaming.control.policies import trigger_policy
 from streaming.control.records import ExecutionRecord
-from streaming.errors import LeaseLost, UsageProblem
+from streaming.errors import LeaseLost, TableUnavailable, UsageProblem
 from streaming.settings import Settings
 from streaming.views import executions as view
 from streaming.views.decisions import newest_decision
-from streaming.views.plans import kept_plan, plan_ids
+from streaming.views.plans import kept_plan, plan_ids, plan_of_movements
+
+log = structlog.get_logger()
 
 TABLES_WRITTEN = ("decision", "plan", "movement", "execution")
 PLAN_ID_CHARACTERS_MIN = 6
@@ -134,6 +140,26 @@ class Journal:
             problem = "is not unique" if ids else "is unknown"
             raise UsageProblem(f"plan {plan_id!r} {problem}; the newest are {known}")
         return kept_plan(reader, self._cluster, ids[0])
+
+    def plan_of(self, execution: Execution) -> KeptPlan | None:
+        """The plan that is carried out; None if the table `plan` has no row of it, or one that can't be read as a plan.
+
+        Raises TableUnavailable, also if the table itself is missing: a volume that is not mounted must end nothing.
+        """
+        reader = tables.TableReader(self._root)
+        if reader.version(PLAN.name) is None:
+            raise TableUnavailable(f"table {PLAN.name} is gone from the tables at {self._root}: are they mounted?")
+        if not plan_ids(reader, self._cluster, execution.plan_id):
+            return None
+        try:
+            return kept_plan(reader, self._cluster, execution.plan_id)
+        except (CoreError, KeyError, TypeError, ValueError) as error:
+            log.error("plan_unreadable", plan_id=execution.plan_id[:12], error=f"{type(error).__name__}: {error}")
+            return None
+
+    def movements_of(self, execution: Execution) -> Plan | None:
+        """The movements of an execution whose plan is gone; None if they are gone too. Raises TableUnavailable."""
+        return plan_of_movements(tables.TableReader(self._root), self._cluster, execution.plan_id)
 
     def approve(self, approved: KeptPlan, by: str, *, now_ms: int, in_windows_only: bool = False) -> Execution:
         """Ask for `approved` to be carried out, by whoever holds the lease, now or after a restart."""

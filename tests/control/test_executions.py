@@ -263,6 +263,7 @@ def test_a_throttle_is_not_swept_from_another_cluster(settings: Settings) -> Non
 
 def test_a_throttle_is_swept_even_where_its_plan_is_not_kept(settings: Settings) -> None:
     cluster, journal = NotedCluster(), Journal(settings)
+    journal.make_tables()
     made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW)
     unknown = KeptPlan(ProposedPlan(made, elapsed_ms=1.0), NOON_MS, NOON_MS)
     record = ExecutionRecord(journal.approve(unknown, "a test", now_ms=NOON_MS))

@@ -1,0 +1,151 @@
+"""Executions that must not go on: their plan is gone from the tables, or the broker that it replaces is back."""
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from assignor_core.execution.events import Event
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
+from streaming.control.executor import Executor
+from streaming.control.journal import Journal
+from streaming.control.records import ExecutionRecord
+from streaming.control.run import ControlLoop
+from streaming.errors import TableUnavailable
+from streaming.settings import Settings
+from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings.model_validate(
+        {
+            "storage": {"tables": str(tmp_path / "tables")},
+            "kafka": {"cluster_name": "c"},
+            "control": {"maintenance_windows": ["12:00-13:00", "14:00-15:00"]},
+        }
+    )
+
+
+def lose(settings: Settings, *names: str) -> None:
+    """Somebody removes all rows of these tables."""
+    for name in names:
+        DeltaTable(f"{settings.storage.tables}/{name}").delete()
+
+
+def last(settings: Settings, record: ExecutionRecord) -> tuple[str, str]:
+    event = Journal(settings).execution(record.execution.execution_id).last
+    return event.event.value, event.detail
+
+
+def under_way(settings: Settings, cluster: NotedCluster) -> tuple[ExecutionRecord, ExecutionRecord]:
+    """One execution whose reassignment is in flight, and an approval behind it. The control that took it up is gone."""
+    journal = Journal(settings)
+    first, second = approve(journal, 0), approve(journal, 1, now_ms=NOON_MS + 1)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
+    loop.tick(now_ms=NOON_MS + 2)
+    assert cluster.describe().reassigning() == {("t", 0)}
+    assert cluster.throttle_rates()
+    return first, second
+
+
+def test_an_execution_whose_plan_is_gone_is_cleared_up_and_the_next_has_its_turn(settings: Settings) -> None:
+    cluster = NotedCluster()
+    first, second = under_way(settings, cluster)
+    lose(settings, "plan")
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 3)
+    loop.tick(now_ms=NOON_MS + 3)
+    assert last(settings, first) == ("aborted", "its plan is gone from the tables; 1 moves in flight cancelled")
+    assert (cluster.throttle_rates(), cluster.throttled_replicas(["t"])) == ({}, {})
+    assert not cluster.describe().reassigning()
+    loop.tick(now_ms=NOON_MS + 4)
+    assert last(settings, second) == ("refused", "its plan is gone from the tables")
+
+
+def test_where_the_movements_are_gone_too_what_is_in_flight_is_named(settings: Settings) -> None:
+    cluster = NotedCluster()
+    first, _ = under_way(settings, cluster)
+    lose(settings, "plan", "movement")
+    ControlLoop(cluster, settings, now_ms=NOON_MS + 3).tick(now_ms=NOON_MS + 3)
+    event, detail = last(settings, first)
+    assert (event, detail.split("; ")[0]) == ("aborted", "its plan is gone from the tables")
+    assert detail.endswith("its movements are not known: 1 partitions are being reassigned, first t-0")
+    assert cluster.throttle_rates() == {}
+
+
+def test_movements_that_are_not_those_of_the_plan_cancel_nothing(settings: Settings) -> None:
+    cluster, journal = NotedCluster(), Journal(settings)
+    first, _ = under_way(settings, cluster)
+    cluster.reassign({("t", 2): (3,)})  # by somebody else
+    lose(settings, "plan")
+    DeltaTable(f"{settings.storage.tables}/movement").update({"partition": "2", "new_replicas": "make_array(3)"})
+    assert journal.movements_of(first.execution) is None
+    ControlLoop(cluster, settings, now_ms=NOON_MS + 3).tick(now_ms=NOON_MS + 3)
+    assert last(settings, first)[0] == "aborted"
+    assert ("t", 2) in cluster.describe().reassigning()
+
+
+def test_a_plan_that_can_not_be_read_as_one_ends_its_execution(settings: Settings) -> None:
+    cluster = NotedCluster()
+    first, _ = under_way(settings, cluster)
+    DeltaTable(f"{settings.storage.tables}/plan").update({"plan_json": "replace(plan_json, '[2]', '[3]')"})
+    ControlLoop(cluster, settings, now_ms=NOON_MS + 3).tick(now_ms=NOON_MS + 3)
+    assert last(settings, first)[0] == "aborted"
+    assert not cluster.describe().reassigning()
+
+
+def test_a_table_of_plans_that_is_not_there_ends_nothing(settings: Settings, tmp_path: Path) -> None:
+    cluster = NotedCluster()
+    first, _ = under_way(settings, cluster)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 3)
+    (tmp_path / "tables" / "plan").rename(tmp_path / "away")
+    with pytest.raises(TableUnavailable, match="table plan is gone"):
+        loop.tick(now_ms=NOON_MS + 3)
+    assert last(settings, first)[0] == "submitted"
+
+
+def paused(settings: Settings, cluster: NotedCluster) -> tuple[KeptPlan, ExecutionRecord]:
+    """One that makes the replica of broker 1, which is gone, anew; its hours are over."""
+    cluster.cluster.kill_broker(1)
+    cluster.cluster.advance(60_000)
+    journal = Journal(settings)
+    made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW)
+    observed = Observed.of(made, cluster.describe())
+    assert observed.brokers_missing == {1}
+    journal.write_plan(ProposedPlan(made, observed), decision=None, now_ms=NOON_MS)
+    kept = journal.plan(made.plan_id)
+    record = ExecutionRecord(journal.approve(kept, "a test", now_ms=NOON_MS, in_windows_only=True))
+    executor = Executor(cluster, journal, settings)
+    assert executor.begin(record, kept, now_ms=NOON_MS)
+    executor.tick(record, made, now_ms=NOON_MS + HOUR_MS)
+    assert record.execution.last_event is Event.PAUSED
+    return kept, record
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_plan_that_paused_ends_if_the_broker_that_it_replaces_is_back(settings: Settings, restarted: bool) -> None:
+    cluster = NotedCluster()
+    _, record = paused(settings, cluster)
+    cluster.cluster.restart_broker(1)
+    cluster.cluster.advance(60_000)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2 * HOUR_MS)
+    loop.tick(now_ms=NOON_MS + HOUR_MS + (0 if restarted else 1))
+    cluster.changes.clear()
+    if restarted:
+        loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2 * HOUR_MS)
+    loop.tick(now_ms=NOON_MS + 2 * HOUR_MS)
+    assert last(settings, record) == (
+        "aborted",
+        "broker 1, which the plan replaces, is back; 0 moves in flight cancelled",
+    )
+    assert cluster.changes == ["clear"]
+
+
+def test_a_plan_that_paused_goes_on_while_the_broker_that_it_replaces_is_away(settings: Settings) -> None:
+    cluster = NotedCluster()
+    _, record = paused(settings, cluster)
+    ControlLoop(cluster, settings, now_ms=NOON_MS).tick(now_ms=NOON_MS + 2 * HOUR_MS)
+    assert last(settings, record)[0] == "resumed"
