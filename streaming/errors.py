@@ -49,7 +49,11 @@ class ClusterUnreachable(RebalancerError):
 
 
 class ClusterRequestFailed(RebalancerError):
-    """The cluster answered, and refused the request."""
+    """The cluster answered, and refused the request. `kafka_error` is the name of Kafka's error, if that is known."""
+
+    def __init__(self, message: str, *, kafka_error: str | None = None) -> None:
+        super().__init__(message)
+        self.kafka_error = kafka_error
 
 
 class ReassignmentsRefused(ClusterRequestFailed):

@@ -6,13 +6,11 @@ entry (APPEND and SUBTRACT), so that a throttle somebody else has set stays as i
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import BrokerResponseError, KafkaError
 from kafka.structs import TopicPartition
 
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
@@ -25,8 +23,10 @@ from assignor_core.throttles import (
     ThrottledReplicas,
     entries_text,
 )
+from streaming.cluster.answers import translated, unanswered_in
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused
 
+ROLE = "control"
 PREFERRED = 0
 ALREADY_DONE = ("NoReassignmentInProgressError",)
 
@@ -43,7 +43,7 @@ class Cluster:
 
     def describe(self) -> LiveCluster:
         """Brokers that are alive and every partition with its reassignment; raises ClusterUnreachable."""
-        with _translated("describe the cluster"):
+        with translated("describe the cluster", role=ROLE):
             cluster = self._admin.describe_cluster()
             topics = self._admin.describe_topics()
             moving = self._admin.list_partition_reassignments()
@@ -61,7 +61,7 @@ class Cluster:
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
         """Log size in bytes by (broker, partition); copies under way inside a broker (future replicas) left out."""
-        with _translated("read log dirs"):
+        with translated("read log dirs", role=ROLE):
             # Asked of all that it has ever known, the client fails while one of them is down.
             answers = self._admin.describe_log_dirs(brokers=[broker["broker_id"] for broker in self._brokers()])
         return {
@@ -77,12 +77,14 @@ class Cluster:
         """Start reassignments; None cancels one. Raises ReassignmentsRefused with the partitions refused."""
         request = {TopicPartition(*key): list(replicas) if replicas else None for key, replicas in targets.items()}
         self._may_act()
-        with _translated("reassign partitions"):
+        with translated("reassign partitions", role=ROLE):
             answers = self._admin.alter_partition_reassignments(request)
         refused = {
             (partition.topic, partition.partition): error.__name__
             for partition, error in answers.items()
-            if error is not None and not (request[partition] is None and error.__name__ in ALREADY_DONE)
+            if error is not None
+            and not unanswered_in(error.__name__)  # the next look shows what became of it
+            and not (request[partition] is None and error.__name__ in ALREADY_DONE)
         }
         if refused:
             raise ReassignmentsRefused(refused)
@@ -93,7 +95,7 @@ class Cluster:
         for topic, partition in partitions:
             by_topic[topic].append(partition)
         self._may_act()
-        with _translated("elect preferred leaders"):
+        with translated("elect preferred leaders", role=ROLE):
             self._admin.elect_leaders(PREFERRED, dict(by_topic))
 
     def throttle_rates(self) -> dict[int, dict[str, int]]:
@@ -154,7 +156,7 @@ class Cluster:
         self, operation: str, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
         """A list that somebody has set to `*` stays: it names ours too, and Kafka refuses any entry beside it."""
-        with _translated("list topics"):
+        with translated("list topics", role=ROLE):
             existing = set(self._admin.list_topics())
         present = self.throttled_replicas(existing & {*leaders, *followers})
         changes: dict[str, dict[str, tuple[str, str | None]]] = defaultdict(dict)
@@ -165,7 +167,7 @@ class Cluster:
         self._alter(ConfigResourceType.TOPIC, changes)
 
     def _brokers(self) -> list[dict[str, Any]]:
-        with _translated("describe the cluster"):
+        with translated("describe the cluster", role=ROLE):
             cluster = self._admin.describe_cluster()
         return [broker for broker in cluster["brokers"] if not broker.get("is_fenced", False)]
 
@@ -173,7 +175,7 @@ class Cluster:
         """Settings that were set on these resources themselves, not inherited from a default."""
         if not names:
             return {}
-        with _translated("read throttle settings"):
+        with translated("read throttle settings", role=ROLE):
             found = self._admin.describe_configs([ConfigResource(kind, name) for name in names])
         resources = found.get(kind.name.lower(), {})
         return {name: {key: row["value"] for key, row in values.items()} for name, values in resources.items()}
@@ -183,12 +185,17 @@ class Cluster:
             return
         resources = [ConfigResource(kind, name, dict(values)) for name, values in sorted(changes.items())]
         self._may_act()
-        with _translated("change throttle settings"):
+        with translated("change throttle settings", role=ROLE):
             answers = self._admin.alter_configs(resources, raise_on_unknown=False, incremental=True)
         failed = {name: answer for rows in answers.values() for name, answer in rows.items() if answer != "OK"}
-        if failed:
-            name, answer = min(failed.items())
+        refused = {name: answer for name, answer in failed.items() if not unanswered_in(answer)}
+        if refused:
+            name, answer = min(refused.items())
             raise ClusterRequestFailed(f"throttle of {kind.name.lower()} {name} can't be changed: {answer}")
+        if failed:
+            raise ClusterUnreachable(
+                f"no answer when asked to change the throttle of {kind.name.lower()} {min(failed)}"
+            )
 
 
 def _live_partition(partition: Mapping[str, Any], moving: Mapping[str, Any] | None) -> LivePartition:
@@ -197,13 +204,3 @@ def _live_partition(partition: Mapping[str, Any], moving: Mapping[str, Any] | No
         tuple(moving["replicas"]), leader, isr, tuple(moving["adding_replicas"]), tuple(moving["removing_replicas"])
     )
     return LivePartition(tuple(partition["replica_nodes"]), leader, isr).with_reassignment(listed or None)
-
-
-@contextmanager
-def _translated(what: str) -> Iterator[None]:
-    try:
-        yield
-    except BrokerResponseError as error:
-        raise ClusterRequestFailed(f"the cluster refused to {what}: {type(error).__name__} {error}".strip()) from error
-    except (KafkaError, OSError) as error:
-        raise ClusterUnreachable(f"no answer when asked to {what} ({type(error).__name__})") from error

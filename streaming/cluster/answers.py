@@ -1,7 +1,12 @@
-"""What kafka-python's answers and errors mean: brokers that are alive, requests without an answer."""
+"""What kafka-python's answers and errors mean: brokers that are alive, refusals, requests without an answer."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from kafka import KafkaAdminClient
-from kafka.errors import BrokerResponseError, RequestTimedOutError
+from kafka.errors import AuthorizationError, BrokerResponseError, KafkaError, RequestTimedOutError
+
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 
 
 def brokers_alive(admin: KafkaAdminClient) -> dict[int, str | None]:
@@ -11,5 +16,42 @@ def brokers_alive(admin: KafkaAdminClient) -> dict[int, str | None]:
 
 
 def is_unanswered(error: Exception) -> bool:
-    """Whether no broker answered. The client raises a broker's error, RequestTimedOut, when its own wait ends too."""
-    return not isinstance(error, BrokerResponseError) or isinstance(error, RequestTimedOutError)
+    """Whether no broker answered, so that nobody knows whether the request was carried out.
+
+    RequestTimedOut counts: a broker answers so if its own wait has ended, the client raises it if its wait has.
+    """
+    return _is_unanswered(type(error))
+
+
+def unanswered_in(answer: str | None) -> bool:
+    """The same of one part of an answer, where the client puts Kafka's error into words."""
+    return answer is not None and RequestTimedOutError.__name__ in answer
+
+
+@contextmanager
+def translated(request: str, *, role: str) -> Iterator[None]:
+    """Errors of the client as ours: ClusterUnreachable without an answer, ClusterRequestFailed if Kafka refuses.
+
+    `request` is what was asked for, in words; `role` is the one whose rights the message points to.
+    """
+    try:
+        yield
+    except (KafkaError, OSError) as error:
+        raise failure(request, type(error), role=role) from error
+
+
+def failure(
+    request: str, error: type[Exception], message: str | None = None, *, role: str
+) -> ClusterUnreachable | ClusterRequestFailed:
+    """An error of the client, or of one part of an answer, as ours; `message` is Kafka's, if it sent one."""
+    if _is_unanswered(error):
+        return ClusterUnreachable(f"no answer when asked to {request} ({error.__name__})")
+    detail = " ".join((message or "").split()).rstrip(".")
+    rights = f"; `rebalancer check --role {role}` names the rights it needs"
+    hint = rights if issubclass(error, AuthorizationError) else ""
+    reason = f"{error.__name__}{detail and f' ({detail})'}"
+    return ClusterRequestFailed(f"the cluster refused to {request}: {reason}{hint}", kafka_error=error.__name__)
+
+
+def _is_unanswered(error: type[Exception]) -> bool:
+    return not issubclass(error, BrokerResponseError) or issubclass(error, RequestTimedOutError)

@@ -10,9 +10,9 @@ from enum import StrEnum
 from typing import Any
 
 from kafka import KafkaAdminClient
-from kafka.errors import GroupAuthorizationFailedError, KafkaError
+from kafka.errors import GroupAuthorizationFailedError
 
-from streaming.errors import ClusterUnreachable
+from streaming.cluster.answers import translated
 
 NAMED_MAX = 3
 PROBE = "rebalancer-permission-probe"
@@ -77,20 +77,19 @@ class Missing:
 def missing_permissions(
     admin: KafkaAdminClient, role: str, *, input_topics: Sequence[str], observes_only: bool
 ) -> tuple[Missing, ...]:
-    """Operations that `role` needs and the client's user may not do; raises ClusterUnreachable.
+    """Operations that `role` needs and the client's user may not do.
 
+    Raises ClusterUnreachable without an answer, ClusterRequestFailed if the brokers refuse, or don't know a request.
     If control `observes_only`, it changes nothing and needs no operation that alters.
     """
-    try:
+    needs = [
+        need
+        for need in NEEDS
+        if need.role == role and not (role == "control" and observes_only and need.operation in ALTERING)
+    ]
+    with translated("list permissions", role=role):
         granted = _Granted(admin, input_topics)
-        needs = [
-            need
-            for need in NEEDS
-            if need.role == role and not (role == "control" and observes_only and need.operation in ALTERING)
-        ]
         return tuple(missing for need in needs for missing in granted.lacking(need))
-    except (KafkaError, OSError) as error:
-        raise ClusterUnreachable(f"no answer when asked for permissions ({type(error).__name__})") from error
 
 
 class _Granted:

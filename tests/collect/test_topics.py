@@ -92,6 +92,11 @@ def test_a_topic_that_was_made_meanwhile_is_as_good() -> None:
             "no answer when asked to create topic rebalancer.byte-rate (RequestTimedOutError)",
         ),
         (
+            Cluster(RequestTimedOutError, "The topic may have been created."),
+            ClusterUnreachable,
+            "no answer when asked to create topic rebalancer.byte-rate (RequestTimedOutError)",
+        ),
+        (
             Cluster(listing=KafkaConnectionError()),
             ClusterUnreachable,
             "no answer when asked to list brokers and topics (KafkaConnectionError)",
