@@ -7,7 +7,9 @@
       LeaseExpired                  the right to act could not be renewed in time: retry later
       ClusterUnreachable            retry later: no broker answered in time
       ClusterRequestFailed          the cluster answered and refused
-        ReassignmentsRefused        some partitions of a request; the others are reassigned
+        PartitionsRefused           some partitions of a request; the others were carried out
+          ReassignmentsRefused
+          ElectionsRefused
       TableUnavailable              a Delta table is missing, unreadable or not writable
       SetUpIncomplete               a part of the installation is missing or broken (Java, jars)
 
@@ -56,16 +58,30 @@ class ClusterRequestFailed(RebalancerError):
         self.kafka_error = kafka_error
 
 
-class ReassignmentsRefused(ClusterRequestFailed):
-    """The cluster refused some partitions of a request and reassigns the others.
+class PartitionsRefused(ClusterRequestFailed):
+    """The cluster refused some partitions of a request and carries out the others.
 
     `refusals` holds the name of Kafka's error by (topic, partition); there is at least one.
     """
 
+    requests = "requests"
+
     def __init__(self, refusals: Mapping[tuple[str, int], str]) -> None:
         (topic, partition), error = min(refusals.items())
-        super().__init__(f"{len(refusals)} reassignments refused, first {topic}-{partition}: {error}")
+        super().__init__(f"{len(refusals)} {self.requests} refused, first {topic}-{partition}: {error}")
         self.refusals = dict(refusals)
+
+
+class ReassignmentsRefused(PartitionsRefused):
+    """Reassignments, or cancellations of them, that the cluster refused."""
+
+    requests = "reassignments"
+
+
+class ElectionsRefused(PartitionsRefused):
+    """Elections of preferred leaders that the cluster refused."""
+
+    requests = "elections"
 
 
 class TableUnavailable(RebalancerError):

@@ -9,7 +9,7 @@ from assignor_core.execution.refusals import refusals_text
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Plan
 
-_MADE = (Progress.DONE, Progress.PLACED)
+_MADE = (Progress.DONE, Progress.PLACED, Progress.NOT_ELECTED)
 NO_REFUSALS: Mapping[PartitionKey, str] = MappingProxyType({})
 _ON_THE_WAY = (Progress.MOVING, Progress.PENDING)
 
@@ -39,21 +39,29 @@ def bytes_moved(
     return total
 
 
-def what_was_made(progress: Mapping[PartitionKey, Progress], refusals: Mapping[PartitionKey, str] = NO_REFUSALS) -> str:
-    """What was made of a plan in the end, in words. `refusals` are Kafka's errors by partition.
+def what_was_made(
+    progress: Mapping[PartitionKey, Progress],
+    refusals: Mapping[PartitionKey, str] = NO_REFUSALS,
+    election_refusals: Mapping[PartitionKey, str] = NO_REFUSALS,
+) -> str:
+    """What was made of a plan in the end, in words. The refusals are Kafka's errors by partition.
 
     >>> what_was_made({("t", 0): Progress.DONE, ("t", 1): Progress.GONE})
     '1 movements made, 1 partitions are gone'
     >>> what_was_made({("t", 0): Progress.DONE, ("t", 1): Progress.SKIPPED}, {("t", 1): "PolicyViolationError"})
     '1 movements made, 1 refused by Kafka: t-1 (PolicyViolationError)'
+    >>> what_was_made({("t", 0): Progress.NOT_ELECTED}, {}, {("t", 0): "PreferredLeaderNotAvailableError"})
+    '1 movements made, 1 keep their leader, as Kafka refuses the election: t-0 (PreferredLeaderNotAvailableError)'
     """
     gone = sum(state is Progress.GONE for state in progress.values())
     skipped = {key: refusals.get(key, "") for key, state in progress.items() if state is Progress.SKIPPED}
-    if not gone and not skipped:
+    kept = {key: election_refusals.get(key, "") for key, state in progress.items() if state is Progress.NOT_ELECTED}
+    if not gone and not skipped and not kept:
         return "every movement has been made"
     parts = [f"{len(progress) - gone - len(skipped)} movements made"]
     parts += [f"{gone} partitions are gone"] if gone else []
     parts += [f"{len(skipped)} refused by Kafka: {refusals_text(skipped)}"] if skipped else []
+    parts += [f"{len(kept)} keep their leader, as Kafka refuses the election: {refusals_text(kept)}"] if kept else []
     return ", ".join(parts)
 
 

@@ -34,9 +34,11 @@ class Progress(StrEnum):
     GONE = "gone"
     SKIPPED = "skipped"
     """Kafka refuses to move it."""
+    NOT_ELECTED = "not elected"
+    """It has reached its new replicas, and Kafka refuses to elect the first of them."""
 
 
-FINISHED = frozenset({Progress.DONE, Progress.GONE, Progress.SKIPPED})
+FINISHED = frozenset({Progress.DONE, Progress.GONE, Progress.SKIPPED, Progress.NOT_ELECTED})
 """Nothing is left to do for such a movement: what waits for it may begin."""
 
 
@@ -73,15 +75,17 @@ def progress_of(
     staged: bool = False,
     looks: PastLooks = NO_LOOKS,
     refused: Collection[PartitionKey] = (),
+    not_elected: Collection[PartitionKey] = (),
 ) -> dict[PartitionKey, Progress]:
     """Where each movement of the plan stands; `staged` if this execution moves by one new replica at a time.
 
     A caller that looks once only, and counts no `looks`, believes that look: what it doesn't show is gone. Partitions
-    that are `refused` for good and not on their way are skipped.
+    that are `refused` for good and not on their way are skipped; of those `not_elected` the election is.
     """
     states = {movement.key: _progress(movement, cluster, staged, looks) for movement in plan.movements}
     skipped = [key for key in refused if states.get(key) is Progress.PENDING]
-    return states | dict.fromkeys(skipped, Progress.SKIPPED)
+    led_by_others = [key for key in not_elected if states.get(key) is Progress.PLACED]
+    return states | dict.fromkeys(skipped, Progress.SKIPPED) | dict.fromkeys(led_by_others, Progress.NOT_ELECTED)
 
 
 def _progress(movement: Movement, cluster: LiveCluster, staged: bool, looks: PastLooks) -> Progress:

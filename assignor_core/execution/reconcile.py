@@ -78,15 +78,16 @@ def next_step(
     held_back: str | None = None,
     looks: PastLooks = NO_LOOKS,
     refused: Mapping[PartitionKey, str] = NO_REFUSALS,
+    not_elected: Mapping[PartitionKey, str] = NO_REFUSALS,
 ) -> Step:
     """The one next step. Order: give up, else submit, else elect, else wait, else done.
 
     `worked_ms` is the time since the start without the pauses. Nothing new is submitted on a cluster that is unhealthy,
     or where the caller says so (`held_back`, the reason); what has begun is brought to its end all the same. `looks`
-    counts the looks of this process, this one included; `refused` are partitions to skip, with Kafka's error. A plan of
-    which nothing was made is never done.
+    counts the looks of this process, this one included; `refused` and `not_elected` are partitions whose move or
+    election is skipped, with Kafka's error. A plan of which nothing was made is never done.
     """
-    progress = progress_of(plan, cluster, staged=limits.staged, looks=looks, refused=refused)
+    progress = progress_of(plan, cluster, staged=limits.staged, looks=looks, refused=refused, not_elected=not_elected)
     moving = [key for key, state in progress.items() if state is Progress.MOVING]
     if worked_ms > limits.deadline_ms:
         hours = limits.deadline_ms / 3_600_000
@@ -107,8 +108,8 @@ def next_step(
     if moving or to_elect or pending or missing:
         unseen = f"{missing} partitions are not in the cluster's metadata" if missing else None
         return Wait(_waiting(len(moving), len(to_elect), obstacle or unseen))
-    if plan.movements and Progress.DONE not in progress.values():
-        return Abort(what_was_made(progress, refused), ())
+    if plan.movements and not _anything_made(plan, progress):
+        return Abort(what_was_made(progress, refused, not_elected), ())
     return Done()
 
 
@@ -130,6 +131,15 @@ def differences(plan: Plan, cluster: LiveCluster) -> tuple[str, ...]:
         if missing:
             differences.append(f"{name} would go to broker {missing[0]}, which is not alive")
     return tuple(differences)
+
+
+def _anything_made(plan: Plan, progress: Mapping[PartitionKey, Progress]) -> bool:
+    """Whether some movement brought anything. One that only changes a leader doesn't if the election is refused."""
+    return any(
+        progress[movement.key] is Progress.DONE
+        or (progress[movement.key] is Progress.NOT_ELECTED and movement.kind == "replica")
+        for movement in plan.movements
+    )
 
 
 def _waiting(moving: int, to_elect: int, obstacle: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Reassignments that Kafka refused: which are asked for again, and which movements are skipped.
+"""Reassignments and elections that Kafka refused: which are asked for again, and which are skipped.
 
 Kafka answers for each partition of a request, so one that is refused keeps no other from moving. Errors are names as
 clients show them. One process counts for itself: a process that starts asks once more, and learns the same.
@@ -12,6 +12,7 @@ from assignor_core.live import PartitionKey
 
 PERMANENT = frozenset(
     {
+        "ClusterAuthorizationFailedError",
         "InvalidReplicaAssignmentError",
         "InvalidReplicationAssignmentError",
         "InvalidRequestError",
@@ -29,7 +30,7 @@ NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Partitions whose reassignment Kafka refused when it was last asked for, with the error and the tries in a row."""
+    """Partitions whose reassignment, or election, Kafka refused when it was last asked for: error, tries in a row."""
 
     errors: Mapping[PartitionKey, str] = field(default_factory=dict)
     tries: Mapping[PartitionKey, int] = field(default_factory=dict)

@@ -35,6 +35,8 @@ class ClientErrors:
     unanswered: type[Exception] = SimulatedSilence
     reassignments_refused: Callable[[Mapping[PartitionKey, str]], Exception] | None = None
     """Of errors by partition; without it `refused` is raised, with the same message."""
+    elections_refused: Callable[[Mapping[PartitionKey, str]], Exception] | None = None
+    """The same of elections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +88,17 @@ class SimulatedClient:
             for key, error in answers.items()
             if error is not None and not (targets[key] is None and error == controller.NOT_IN_PROGRESS)
         }
-        if refused and self._errors.reassignments_refused is not None:
-            raise self._errors.reassignments_refused(refused)
         if refused:
-            (topic, partition), error = min(refused.items())
-            raise self._errors.refused(f"{len(refused)} reassignments refused, first {topic}-{partition}: {error}")
+            raise self._refusal("reassignments", refused, self._errors.reassignments_refused)
 
     def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
         """Make first replicas the leaders; raises after the others were elected if one of them is not in sync."""
         keys = list(partitions)
         self._may_act()
-        answers = self._send(RequestKind.ELECT, lambda: self.cluster.elect_preferred(keys), of_controller=True)
-        refused = sorted((key, error) for key, error in answers.items() if error not in (None, controller.NOT_NEEDED))
+        answers = self._send(RequestKind.ELECT, lambda: self._elected(keys), of_controller=True)
+        refused = {key: error for key, error in answers.items() if error not in (None, controller.NOT_NEEDED)}
         if refused:
-            raise self._errors.refused(f"the cluster refused to elect preferred leaders: {refused[0][1]}")
+            raise self._refusal("elections", refused, self._errors.elections_refused)
 
     def throttle_rates(self) -> dict[int, dict[str, int]]:
         """Rates that are set, bytes/s, by broker that is alive and setting."""
@@ -200,6 +199,23 @@ class SimulatedClient:
         allowed = {key: target for key, target in targets.items() if key not in self.faults.refused}
         refused = {key: self.faults.refused[key] for key in targets.keys() - allowed.keys()}
         return self.cluster.reassign(allowed) | refused
+
+    def _elected(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, str | None]:
+        refused = {key: self.faults.elections_refused[key] for key in keys if key in self.faults.elections_refused}
+        return self.cluster.elect_preferred([key for key in keys if key not in refused]) | refused
+
+    def _refusal(
+        self,
+        requests: str,
+        refused: Mapping[PartitionKey, str | None],
+        made: Callable[[Mapping[PartitionKey, str]], Exception] | None,
+    ) -> Exception:
+        """Errors by partition as the client's owner wants them."""
+        errors = {key: error for key, error in refused.items() if error is not None}
+        if made is not None:
+            return made(errors)
+        (topic, partition), error = min(errors.items())
+        return self._errors.refused(f"{len(errors)} {requests} refused, first {topic}-{partition}: {error}")
 
     def _rates(self) -> dict[int, dict[str, int]]:
         alive = self._alive()

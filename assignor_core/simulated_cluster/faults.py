@@ -49,6 +49,8 @@ class ClientFaults:
     planned: deque[PlannedFault] = field(default_factory=deque)
     refused: dict[PartitionKey, str] = field(default_factory=dict)
     """Names of errors by partition: a policy, for example, refuses their reassignment."""
+    elections_refused: dict[PartitionKey, str] = field(default_factory=dict)
+    """The same of elections of their preferred leaders."""
     hidden_topics: set[str] = field(default_factory=set)
     """Topics that the client may not describe: Kafka leaves them out without an error."""
     metadata_lag_ms: int = 0

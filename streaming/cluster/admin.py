@@ -11,6 +11,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import ElectionNotNeededError, NoError, for_code
 from kafka.structs import TopicPartition
 
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
@@ -24,7 +25,7 @@ from assignor_core.throttles import (
     entries_text,
 )
 from streaming.cluster.answers import translated, unanswered_in
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ElectionsRefused, ReassignmentsRefused
 
 ROLE = "control"
 PREFERRED = 0
@@ -90,13 +91,28 @@ class Cluster:
             raise ReassignmentsRefused(refused)
 
     def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
-        """Make the first replica the leader; partitions whose leader it is already don't count as errors."""
+        """Make the first replica the leader, or leave it. Raises ElectionsRefused with the partitions refused."""
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, partition in partitions:
             by_topic[topic].append(partition)
         self._may_act()
         with translated("elect preferred leaders", role=ROLE):
-            self._admin.elect_leaders(PREFERRED, dict(by_topic))
+            answer = self._admin.elect_leaders(PREFERRED, dict(by_topic), raise_errors=False)
+            whole = for_code(getattr(answer, "error_code", 0))  # version 0 has none
+            if whole is not NoError:
+                raise whole
+        errors = {
+            (row.topic, partition.partition_id): for_code(partition.error_code)
+            for row in answer.replica_election_results
+            for partition in row.partition_result
+        }
+        refused = {
+            key: error.__name__
+            for key, error in errors.items()
+            if error not in (NoError, ElectionNotNeededError) and not unanswered_in(error.__name__)
+        }
+        if refused:
+            raise ElectionsRefused(refused)
 
     def throttle_rates(self) -> dict[int, dict[str, int]]:
         """Throttle rates that are set dynamically, bytes/s, by broker and setting."""
@@ -144,12 +160,19 @@ class Cluster:
     ) -> list[int]:
         """Take away what the two above have set; safe to repeat, and for topics or brokers that are gone.
 
-        Returns the brokers that are down: only a broker itself can be asked to drop its rate.
+        Returns the brokers that are down: only a broker itself can be asked to drop its rate. If Kafka refuses to
+        change brokers, the lists of topics are changed before this raises.
         """
         alive = {broker["broker_id"] for broker in self._brokers()}
         deleted = {LEADER_RATE: ("DELETE", None), FOLLOWER_RATE: ("DELETE", None)}
-        self._alter(ConfigResourceType.BROKER, {str(broker): dict(deleted) for broker in brokers if broker in alive})
+        refused = None
+        try:
+            self._alter(ConfigResourceType.BROKER, {str(row): dict(deleted) for row in brokers if row in alive})
+        except ClusterRequestFailed as error:
+            refused = error
         self._change_replica_lists("SUBTRACT", leaders, followers)
+        if refused is not None:
+            raise refused
         return sorted(set(brokers) - alive)
 
     def _change_replica_lists(

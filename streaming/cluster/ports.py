@@ -31,8 +31,8 @@ class PlacementChanger(Protocol):
         """
 
     def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
-        """Make the first replica the leader where it is in sync. If it is not in sync anywhere, the request is refused
-        after the others were made.
+        """Make the first replica the leader where it is in sync. Partitions that are not refused are elected even if
+        others are; then it raises ElectionsRefused with the errors by partition.
         """
 
 

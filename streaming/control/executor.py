@@ -19,7 +19,7 @@ from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import NO_LOOKS, PastLooks, Progress, progress_of
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Step, Submit, Wait, next_step
-from assignor_core.execution.refusals import Refusals, refusals_text
+from assignor_core.execution.refusals import refusals_text
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan, another_cluster
@@ -29,8 +29,8 @@ from streaming.control.latency import LatencyPressure
 from streaming.control.policies import limits, maintenance_windows
 from streaming.control.pressure import LagPressure, LagTable
 from streaming.control.records import ExecutionRecord
+from streaming.control.requests import Requests
 from streaming.control.throttle import Throttle
-from streaming.errors import ClusterRequestFailed, ReassignmentsRefused
 from streaming.settings import Settings
 
 log = structlog.get_logger()
@@ -38,10 +38,6 @@ log = structlog.get_logger()
 PROGRESS_INTERVAL_MS = 10_000
 ABORT_CONFIRMATIONS = 3
 """A broker's metadata may be a moment behind the controller's: an alarming look must be repeated this often."""
-CANCEL_TRIES_MAX = 60
-"""So often a cancellation that Kafka refuses is asked for, a second apart. Then the abort ends without it: replicas of
-before that are out of sync may never return, and the throttle must not stay with them.
-"""
 LIFE_MAX_MS = 14 * 86_400_000
 """An execution, its pauses included, gives up after this: the load it was planned for is history by then."""
 
@@ -56,7 +52,9 @@ class _Look:
     progress: Mapping[PartitionKey, Progress]
     looks: PastLooks
     refused: Mapping[PartitionKey, str]
-    """Partitions that are skipped, with Kafka's error."""
+    """Partitions whose move is skipped, with Kafka's error."""
+    not_elected: Mapping[PartitionKey, str]
+    """Partitions whose election is skipped, with Kafka's error."""
     now_ms: int
 
     @property
@@ -67,6 +65,11 @@ class _Look:
     def moving(self) -> list[PartitionKey]:
         """Partitions of the plan that Kafka is reassigning now."""
         return [key for key, state in self.progress.items() if state is Progress.MOVING]
+
+    @property
+    def result(self) -> str:
+        """What was made of the plan, in words."""
+        return what_was_made(self.progress, self.refused, self.not_elected)
 
 
 class Executor:
@@ -88,12 +91,10 @@ class Executor:
         self._throttle = Throttle(cluster, settings)
         self._abort_looks = 0
         self._looks = NO_LOOKS
-        self._refusals = Refusals()
+        self._requests = Requests(cluster)
         self._kafka_cluster_id: str | None = None
         self._replaced: frozenset[int] = frozenset()
         self._give_up: str | None = None
-        self._cancelled: frozenset[PartitionKey] = frozenset()
-        self._cancel_tries = 0
         self._last_progress_ms = 0
 
     def begin(self, record: ExecutionRecord, approved: KeptPlan, *, now_ms: int) -> bool:
@@ -131,9 +132,7 @@ class Executor:
         self._give_up = give_up
         self._abort_looks = 0
         self._looks = NO_LOOKS
-        self._refusals = Refusals()
-        self._cancelled = frozenset()
-        self._cancel_tries = 0
+        self._requests.forget()
         self._throttle.forget()
 
     def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
@@ -162,31 +161,13 @@ class Executor:
         self._go_on(look)
         return False
 
-    def sweep(self, record: ExecutionRecord, *, now_ms: int) -> bool:
-        """Remove what brokers that were down kept of an ended execution's throttle; True once nothing is left."""
-        other = another_cluster(self._planned_for(record.execution), self._cluster.describe())
-        if other is not None:
-            log.warning("sweep_held", execution_id=record.execution.execution_id, reason=other)
-            return False
-        owed = record.execution.throttled_brokers
-        left = self._throttle.sweep(owed)
-        if left != owed:
-            detail = f"throttle of brokers {sorted(set(owed) - set(left))} taken away, which were down at the end"
-            self._journal.write_event(record, Event.SWEPT, detail, now_ms=now_ms, throttled_brokers=left)
-        return not left
-
-    def _planned_for(self, execution: Execution) -> str | None:
-        """Kafka's own id of the cluster that the plan was made on; None if the plan names none or isn't kept."""
-        kept = self._journal.plan_of(execution)
-        return None if kept is None else kept.kafka_cluster_id
-
     def _look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> _Look:
         """What this look shows, judged with those before it."""
         staged = self._settings.control.staged_moves
         self._looks = self._looks.after(plan, live, staged=staged)
-        refused = self._refusals.skipped
-        progress = progress_of(plan, live, staged=staged, looks=self._looks, refused=refused)
-        return _Look(record, plan, live, progress, self._looks, refused, now_ms)
+        refused, not_elected = self._requests.moves.skipped, self._requests.elections.skipped
+        progress = progress_of(plan, live, staged=staged, looks=self._looks, refused=refused, not_elected=not_elected)
+        return _Look(record, plan, live, progress, self._looks, refused, not_elected, now_ms)
 
     def _hold(self, record: ExecutionRecord, other: str, given_up: str | None, now_ms: int) -> bool:
         """Touch nothing of another cluster; True once somebody gave the execution up, which ends it as it is."""
@@ -222,6 +203,7 @@ class Executor:
             held_back=held_back,
             looks=look.looks,
             refused=look.refused,
+            not_elected=look.not_elected,
         )
         self._abort_looks = self._abort_looks + 1 if isinstance(step, Abort) else 0
         if closed is not None and isinstance(step, Wait) and not look.moving:
@@ -237,39 +219,42 @@ class Executor:
             case Submit(reassignments):
                 self._submit(look, reassignments)
             case ElectLeaders(partitions):
-                self._write(look, Event.ELECTING, f"preferred leaders of {len(partitions)} partitions")
-                self._cluster.elect_preferred(partitions)
+                self._elect(look, partitions)
             case Wait(reason):
                 self._report(look, reason)
             case Abort(reason, _):
                 return self._abort_looks >= ABORT_CONFIRMATIONS and self._abort(look, reason)
             case Done():
-                left = self._throttle.clear(look.execution, look.plan)
-                self._write(look, Event.DONE, what_was_made(look.progress, look.refused), throttled_brokers=left)
+                self._clear_and_write(look, Event.DONE, look.result)
                 return True
         return False
 
     def _submit(self, look: _Look, reassignments: Mapping[PartitionKey, tuple[int, ...]]) -> None:
         """Ask for reassignments. What Kafka refuses for good is skipped from the next look on."""
-        refused = self._reassign(reassignments)
-        self._refusals = self._refusals.after(reassignments, refused)
+        refused = self._requests.reassign(reassignments)
         accepted = len(reassignments) - len(refused)
         detail = f"{accepted} reassignments"
         if refused:
             detail += f", {len(refused)} refused by Kafka: {refusals_text(refused)}"
             log.warning("reassignments_refused", execution_id=look.execution.execution_id, refused=detail)
-        if accepted or refused.keys() & self._refusals.skipped.keys():
+        if accepted or refused.keys() & self._requests.moves.skipped.keys():
             self._write(look, Event.SUBMITTED, detail)
         else:
             self._report(look, detail)
 
-    def _reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> Mapping[PartitionKey, str]:
-        """Send one request; returns the partitions that Kafka refused, with its error."""
-        try:
-            self._cluster.reassign(dict(targets))
-        except ReassignmentsRefused as error:
-            return error.refusals
-        return {}
+    def _elect(self, look: _Look, partitions: tuple[PartitionKey, ...]) -> None:
+        """Ask for elections. What Kafka refuses for good keeps its leader, and nothing waits for it any more."""
+        if not self._requests.elections.tries.keys() >= set(partitions):  # else it is all asked for again
+            self._write(look, Event.ELECTING, f"preferred leaders of {len(partitions)} partitions")
+        refused = self._requests.elect(partitions)
+        if not refused:
+            return
+        detail = f"Kafka refuses to elect the preferred leaders of {len(refused)} partitions: {refusals_text(refused)}"
+        log.warning("elections_refused", execution_id=look.execution.execution_id, refused=detail)
+        if refused.keys() & self._requests.elections.skipped.keys():
+            self._write(look, Event.PROGRESS, f"{detail}; those that it refuses for good keep their leader")
+        else:
+            self._report(look, detail)
 
     def _report(self, look: _Look, reason: str) -> None:
         """What the execution waits for, every few seconds."""
@@ -282,35 +267,27 @@ class Executor:
 
         What it refuses too often goes on to the replicas of the plan: the last event names it.
         """
-        refused = self._cancel(look)
-        if refused and self._cancel_tries < CANCEL_TRIES_MAX:
+        refused = self._requests.cancel(look.moving)
+        if refused:
+            log.warning("cancel_refused", execution_id=look.execution.execution_id, refused=refusals_text(refused))
+        if refused and self._requests.may_cancel:
             return False
-        left = self._throttle.clear(look.execution, look.plan)
-        detail = f"{reason}; {len(self._cancelled)} moves in flight cancelled{_unknown_moves(look)}"
+        detail = f"{reason}; {len(self._requests.cancelled)} moves in flight cancelled{_unknown_moves(look)}"
         if refused:
             detail += f", {len(refused)} go on without a throttle, as Kafka refuses to cancel: {refusals_text(refused)}"
-        self._write(look, Event.ABORTED, detail, throttled_brokers=left)
+        self._clear_and_write(look, Event.ABORTED, detail)
         return True
-
-    def _cancel(self, look: _Look) -> Mapping[PartitionKey, str]:
-        """Cancel what is in flight; returns the partitions whose cancellation Kafka refused, with its error."""
-        moving = look.moving
-        if not moving:
-            return {}
-        try:
-            refused = self._reassign(dict.fromkeys(moving))
-        except ClusterRequestFailed as error:
-            refused = dict.fromkeys(moving, str(error))
-        self._cancelled |= set(moving) - refused.keys()
-        if refused:
-            self._cancel_tries += 1
-            log.warning("cancel_refused", execution_id=look.execution.execution_id, refused=refusals_text(refused))
-        return refused
 
     def _pause(self, look: _Look, reason: str) -> None:
         """Wait without leaving anything on the cluster: a throttle would slow replicas that come back meanwhile."""
-        left = self._throttle.clear(look.execution, look.plan)
-        self._write(look, Event.PAUSED, reason, throttled_brokers=left)
+        self._clear_and_write(look, Event.PAUSED, reason)
+
+    def _clear_and_write(self, look: _Look, event: Event, detail: str) -> None:
+        """Remove the throttle, then write the event. It names what Kafka refuses to remove."""
+        remains = self._throttle.clear(look.execution, look.plan)
+        if remains.refused is not None:
+            detail += f"; Kafka refuses to remove the throttle: {remains.refused}"
+        self._write(look, event, detail, throttled_brokers=remains.brokers)
 
     def _go_on(self, look: _Look) -> None:
         """The pause is over. The throttle is set at the next tick: the journal has to name its brokers before."""

@@ -20,6 +20,7 @@ from streaming.control.journal import Journal
 from streaming.control.lease import Lease
 from streaming.control.measuring import measured_skew
 from streaming.control.records import ExecutionRecord
+from streaming.control.sweeping import Sweeper
 from streaming.control.windows import closed_windows
 from streaming.errors import LeaseLost
 from streaming.runtime import clocks
@@ -106,8 +107,8 @@ class ControlLoop:
         self._journal = Journal(settings)
         self._journal.make_tables()
         self._decider = Decider(cluster, self._journal, settings)
-        self._executor = Executor(cluster, self._journal, settings)
-        self._carrier = Carrier(self._executor, self._journal)
+        self._sweeper = Sweeper(cluster, self._journal)
+        self._carrier = Carrier(Executor(cluster, self._journal, settings), self._journal)
         # What an earlier process left: a result not measured, throttles of late. The carrier takes up what is open.
         records = [ExecutionRecord(execution) for execution in self._journal.executions(now_ms=now_ms)]
         self._unmeasured = records[-1] if records and records[-1].execution.to_be_measured else None
@@ -123,7 +124,7 @@ class ControlLoop:
                 self._unmeasured = active if active.execution.to_be_measured else None
             return active.execution.under_way
         # Not before: a rate that an ended execution has left on a broker throttles the one under way, too.
-        self._owing = [record for record in self._owing if not self._executor.sweep(record, now_ms=now_ms)]
+        self._owing = [record for record in self._owing if not self._sweeper.sweep(record, now_ms=now_ms)]
         if self._unmeasured is not None:
             self._measure(self._unmeasured, now_ms=now_ms)
         if now_ms - self._tidied_ms >= self._settings.pipeline.maintenance_interval_ms:

@@ -27,12 +27,16 @@ from assignor_core.resources import Resource
 from assignor_core.throttles import ThrottledReplicas
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.windows import closed_windows
+from streaming.errors import ClusterRequestFailed
 from streaming.settings import Settings
 from streaming.views.broker_windows import capacities
 
 __all__ = ["ADAPT_INTERVAL_MS", "AdaptiveRates", "Throttle", "ThrottleScope", "throttle_scope"]
 
 log = structlog.get_logger()
+
+CLEAR_TRIES_MAX = 60
+"""So often control tries to remove a throttle that Kafka refuses to remove, a tick apart. Then the execution ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,16 @@ def throttle_scope(plan: Plan) -> ThrottleScope:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """What is left of a throttle that was to be removed."""
+
+    brokers: tuple[int, ...]
+    """Those that keep their rate."""
+    refused: str | None = None
+    """Why Kafka refuses; None if the brokers are only down."""
+
+
 class Throttle:
     """The throttle as this process has set it: nothing is known of it until `keep`, and after `forget`."""
 
@@ -68,10 +82,12 @@ class Throttle:
         self._cluster = cluster
         self._rates = AdaptiveRates(settings)
         self._set = False
+        self._clear_tries = 0
 
     def forget(self) -> None:
         """From now on the throttle is that of another execution: it is set anew."""
         self._set = False
+        self._clear_tries = 0
 
     def brokers(self, execution: Execution, plan: Plan, live: LiveCluster) -> tuple[int, ...]:
         """Brokers to throttle, to be recorded before `keep`. A broker that is gone takes no rate, and a rate that
@@ -93,17 +109,27 @@ class Throttle:
             self._send(rates)
             log.info("throttle_adapted", plan_id=plan.plan_id[:12], rates=rates)
 
-    def clear(self, execution: Execution, plan: Plan) -> tuple[int, ...]:
-        """Remove the throttle that the journal names as ours; safe to repeat. Returns brokers that are down: they keep
-        theirs.
+    def clear(self, execution: Execution, plan: Plan) -> Remains:
+        """Remove the throttle that the journal names as ours; safe to repeat. Brokers that are down keep their rate.
+
+        Raises ClusterRequestFailed if Kafka refuses, until it has refused too often: then that is what remains.
         """
         self._set = False  # before, so that what fails half-way is set anew where the execution goes on
-        scope = throttle_scope(plan)
-        return tuple(self._cluster.clear_throttle(execution.throttled_brokers, scope.leaders, scope.followers))
+        ours, scope = execution.throttled_brokers, throttle_scope(plan)
+        try:
+            down = self._cluster.clear_throttle(ours, scope.leaders, scope.followers)
+        except ClusterRequestFailed as error:
+            self._clear_tries += 1
+            if self._clear_tries < CLEAR_TRIES_MAX:
+                raise
+            return Remains(self._with_rate(ours), str(error))
+        self._clear_tries = 0
+        return Remains(tuple(down))
 
-    def sweep(self, brokers: Collection[int]) -> tuple[int, ...]:
-        """Remove the rates of an ended execution from these brokers; returns those that are still down."""
-        return tuple(self._cluster.clear_throttle(tuple(brokers), {}, {}))
+    def _with_rate(self, brokers: Collection[int]) -> tuple[int, ...]:
+        """Of these brokers those that still have a rate, or are down."""
+        alive, rates = self._cluster.describe().broker_racks, self._cluster.throttle_rates()
+        return tuple(sorted(broker for broker in brokers if broker in rates or broker not in alive))
 
     def _send(self, rates: dict[int, int]) -> None:
         self._cluster.set_throttle_rates(rates)

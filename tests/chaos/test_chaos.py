@@ -12,6 +12,7 @@ from assignor_core.live import LivePartition
 from streaming.cluster.admin import Cluster
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
+from streaming.control.sweeping import Sweeper
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import RebalancerError
 from tests.chaos.faults import Expectation
@@ -106,10 +107,11 @@ def test_a_broker_that_is_down_at_the_end_loses_its_throttle_once_it_is_back(
             (2,),
             True,
         )
-        assert not executor.sweep(record, now_ms=_now_ms())
+        sweeper = Sweeper(cluster, journal)
+        assert not sweeper.sweep(record, now_ms=_now_ms())
         four_brokers.start_broker(2)
         assert cluster.throttle_rates().keys() == {2}
-        until("swept", once_asked(lambda: executor.sweep(record, now_ms=_now_ms())), REFUSED_MAX_S)
+        until("swept", once_asked(lambda: sweeper.sweep(record, now_ms=_now_ms())), REFUSED_MAX_S)
         assert (record.execution.last_event, record.execution.owes) == ("swept", False)
         run.check(record, Expectation())
 

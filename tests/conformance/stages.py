@@ -16,7 +16,7 @@ from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, Simul
 from streaming.cluster.admin import Cluster
 from streaming.cluster.ports import ControlledCluster
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ElectionsRefused, ReassignmentsRefused
 from tests import waiting
 
 BROKERS = (1, 2, 3)
@@ -59,7 +59,7 @@ class SimulatedStage:
 
     def __init__(self) -> None:
         self.cluster = SimulatedCluster.of({broker: f"rack-{broker}" for broker in BROKERS})
-        errors = ClientErrors(ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused)
+        errors = ClientErrors(ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused, ElectionsRefused)
         self.client: ControlledCluster = SimulatedClient(self.cluster, errors=errors)
 
     def make_topic(self, assignments: Assignments, *, size_bytes: int = 0) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from assignor_core.live import NO_LEADER
-from streaming.errors import ReassignmentsRefused
+from streaming.errors import ElectionsRefused, ReassignmentsRefused
 from tests.conformance.stages import Stage
 from tests.conformance.views import (
     SLOW_BYTES,
@@ -176,8 +176,9 @@ def test_the_election_of_a_leader_that_is_not_in_sync_is_refused_and_others_are_
     slow_down(stage, topic, leaders=(1,), followers=(3,))
     stage.client.reassign({(topic, 0): (3, 1), (topic, 1): (3, 1)})
     until_live(stage, (topic, 1), lambda row: row.replicas == (3, 1), "is turned")
-    message = refusal(stage, lambda: stage.client.elect_preferred([(topic, 0), (topic, 1)]))
-    assert "PreferredLeaderNotAvailableError" in message
+    error = refused_with(stage, lambda: stage.client.elect_preferred([(topic, 0), (topic, 1)]))
+    assert isinstance(error, ElectionsRefused)
+    assert error.refusals == {(topic, 0): "PreferredLeaderNotAvailableError"}
     until_live(stage, (topic, 1), lambda row: row.leader == 3, "is led by 3")
     row = live(stage, (topic, 0))
     assert (row.leader, row.reassigning) == (1, True)
@@ -188,9 +189,9 @@ def test_the_election_of_a_leader_that_is_not_in_sync_is_refused_and_others_are_
 
 
 def test_an_unknown_partition_can_not_be_elected(stage: Stage) -> None:
-    assert "UnknownTopicOrPartitionError" in refusal(
-        stage, lambda: stage.client.elect_preferred([("no-such-topic", 0)])
-    )
+    error = refused_with(stage, lambda: stage.client.elect_preferred([("no-such-topic", 0)]))
+    assert isinstance(error, ElectionsRefused)
+    assert error.refusals == {("no-such-topic", 0): "UnknownTopicOrPartitionError"}
 
 
 def test_what_is_deleted_leaves_metadata_and_what_is_added_appears(stage: Stage) -> None:

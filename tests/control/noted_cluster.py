@@ -18,7 +18,7 @@ from assignor_core.simulated_cluster import (
 from assignor_core.throttles import ThrottledReplicas
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ElectionsRefused, ReassignmentsRefused
 
 NOON_MS = int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1000
 SKEW: dict[str, Any] = {"bytes_in": {"max_over_mean": 2.0}, "bytes_out": {}, "disk": {}, "leaders": {}, "replicas": {}}
@@ -33,7 +33,10 @@ class NotedCluster(SimulatedClient):
     def __init__(self, *, throttles_refused: bool = False, moves: bool = False, unanswered: int = 0) -> None:
         cluster = SimulatedCluster.of({1: None, 2: None, 3: None}, cluster_id="c")
         cluster.create_topic("t", dict.fromkeys(range(3), (1,)))
-        super().__init__(cluster, errors=ClientErrors(ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused))
+        super().__init__(
+            cluster,
+            errors=ClientErrors(ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused, ElectionsRefused),
+        )
         self.faults.planned.extend([PlannedFault(Fate.LOST, RequestKind.DESCRIBE)] * unanswered)
         self.changes: list[str] = []
         self.throttles_refused = throttles_refused

@@ -16,10 +16,12 @@ from assignor_core.throttles import LEADER_RATE
 from streaming import tables
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import Carrier
-from streaming.control.executor import ABORT_CONFIRMATIONS, CANCEL_TRIES_MAX, Executor
+from streaming.control.executor import ABORT_CONFIRMATIONS, Executor
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
+from streaming.control.requests import CANCEL_TRIES_MAX
 from streaming.control.run import ControlLoop
+from streaming.control.sweeping import Sweeper
 from streaming.errors import ClusterRequestFailed, LeaseLost, TableUnavailable
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve, plan
@@ -117,7 +119,7 @@ def test_a_partition_that_a_policy_refuses_does_not_stop_the_rest(settings: Sett
 
 def test_a_refusal_that_may_pass_is_tried_again(settings: Settings) -> None:
     cluster = NotedCluster(moves=True)
-    cluster.faults.refused[("t", 0)] = "RequestTimedOutError"
+    cluster.faults.refused[("t", 0)] = "UnknownServerError"
     one, record = both_partitions(settings, cluster)
     for look in range(5):
         one.tick(now_ms=NOON_MS + look)
@@ -254,11 +256,11 @@ def test_a_throttle_is_not_swept_from_another_cluster(settings: Settings) -> Non
     right, other = cluster.cluster, another_cluster()
     other.set_throttle_rate(2, LEADER_RATE, 5)  # somebody's own
     cluster.connect(other)
-    executor = Executor(cluster, journal, settings)
-    assert not executor.sweep(record, now_ms=NOON_MS)
+    sweeper = Sweeper(cluster, journal)
+    assert not sweeper.sweep(record, now_ms=NOON_MS)
     assert cluster.throttle_rates() == {2: {LEADER_RATE: 5}}
     cluster.connect(right)
-    assert executor.sweep(record, now_ms=NOON_MS)
+    assert sweeper.sweep(record, now_ms=NOON_MS)
 
 
 def test_a_throttle_is_swept_even_where_its_plan_is_not_kept(settings: Settings) -> None:
@@ -268,7 +270,7 @@ def test_a_throttle_is_swept_even_where_its_plan_is_not_kept(settings: Settings)
     unknown = KeptPlan(ProposedPlan(made, elapsed_ms=1.0), NOON_MS, NOON_MS)
     record = ExecutionRecord(journal.approve(unknown, "a test", now_ms=NOON_MS))
     journal.write_event(record, Event.ABORTED, "broker 2 was down", now_ms=NOON_MS, throttled_brokers=(2,))
-    assert Executor(cluster, journal, settings).sweep(record, now_ms=NOON_MS)
+    assert Sweeper(cluster, journal).sweep(record, now_ms=NOON_MS)
 
 
 def test_nothing_is_submitted_after_a_pause_before_the_throttle_is_set(settings: Settings) -> None:

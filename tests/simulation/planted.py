@@ -10,7 +10,7 @@ from assignor_core.execution import progress, reconcile, staging
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Done, Wait
 from assignor_core.plan import Plan
-from streaming.control import executor, run, throttle
+from streaming.control import executor, run, sweeping, throttle
 from streaming.control.lease import Lease
 from tests.simulation.story import run_story
 
@@ -84,13 +84,13 @@ def _no_waves(next_step: Any) -> Any:
 
 
 def _nothing_left(_clear: Any) -> Any:
-    return lambda _self, _execution, _plan: ()
+    return lambda _self, _execution, _plan: throttle.Remains(())
 
 
 PLANTED = (
     Planted("the lease is not asked", 5, Lease, "check", lambda _: lambda _self: None, 9),
     Planted("the throttle is not cleared at the end", 6, throttle.Throttle, "clear", _nothing_left, 1),
-    Planted("brokers that were down are not swept", 6, executor.Executor, "sweep", lambda _: lambda *_, **__: True, 32),
+    Planted("brokers that were down are not swept", 6, sweeping.Sweeper, "sweep", lambda _: lambda *_, **__: True, 32),
     Planted("waves are no barriers", 1, executor, "next_step", _no_waves, 3),
     Planted("caps are not kept", 7, executor, "limits", _uncapped, 1),
     Planted("replicas are asked for in another order", 4, reconcile, "_target", _reversed_target, 1),

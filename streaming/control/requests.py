@@ -1,0 +1,69 @@
+"""What an execution asks Kafka to move, elect or cancel, and what Kafka has refused so far.
+
+Kafka refuses single partitions or a whole request; either way each partition is asked for again a bounded number of
+times and then skipped, so that one refusal stops nothing else.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from assignor_core.execution.refusals import Refusals
+from assignor_core.live import PartitionKey
+from streaming.cluster.ports import PlacementChanger
+from streaming.errors import ClusterRequestFailed, PartitionsRefused
+
+CANCEL_TRIES_MAX = 60
+"""So often a cancellation that Kafka refuses is asked for, a second apart. Then the abort ends without it: replicas of
+before that are out of sync may never return, and the throttle must not stay with them.
+"""
+
+
+class Requests:
+    """The requests of one execution; `forget` before those of another."""
+
+    def __init__(self, cluster: PlacementChanger) -> None:
+        self._cluster = cluster
+        self.forget()
+
+    def forget(self) -> None:
+        """From now on the requests are those of another execution: nothing of it has been refused."""
+        self.moves = Refusals()
+        self.elections = Refusals()
+        self.cancelled: frozenset[PartitionKey] = frozenset()
+        self._cancel_tries = 0
+
+    @property
+    def may_cancel(self) -> bool:
+        """Whether cancelling what Kafka refuses to cancel is still to be tried again."""
+        return self._cancel_tries < CANCEL_TRIES_MAX
+
+    def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...]]) -> Mapping[PartitionKey, str]:
+        """Ask for reassignments; returns the partitions that Kafka refused, with its error."""
+        refused = _refused(targets, lambda: self._cluster.reassign(dict(targets)))
+        self.moves = self.moves.after(targets, refused)
+        return refused
+
+    def elect(self, partitions: Collection[PartitionKey]) -> Mapping[PartitionKey, str]:
+        """Ask for elections of preferred leaders; returns the partitions that Kafka refused, with its error."""
+        refused = _refused(partitions, lambda: self._cluster.elect_preferred(partitions))
+        self.elections = self.elections.after(partitions, refused)
+        return refused
+
+    def cancel(self, moving: Collection[PartitionKey]) -> Mapping[PartitionKey, str]:
+        """Cancel what is in flight; returns the partitions that Kafka refused, with its error."""
+        if not moving:
+            return {}
+        refused = _refused(moving, lambda: self._cluster.reassign(dict.fromkeys(moving)))
+        self.cancelled |= frozenset(moving) - refused.keys()
+        self._cancel_tries += bool(refused)
+        return refused
+
+
+def _refused(asked: Iterable[PartitionKey], request: Callable[[], None]) -> Mapping[PartitionKey, str]:
+    """Kafka's error by partition; a request that is refused as a whole is refused for each partition."""
+    try:
+        request()
+    except PartitionsRefused as error:
+        return error.refusals
+    except ClusterRequestFailed as error:
+        return dict.fromkeys(asked, error.kafka_error or str(error))
+    return {}

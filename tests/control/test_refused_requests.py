@@ -1,0 +1,194 @@
+"""Elections and throttles that Kafka refuses to change: the rest goes on, and the end names them."""
+
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from assignor_core.execution.refusals import TRIES_MAX
+from assignor_core.live import PartitionKey
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.throttles import ThrottledReplicas
+from streaming.control import throttle
+from streaming.control.carrier import Carrier
+from streaming.control.executor import Executor
+from streaming.control.journal import Journal
+from streaming.control.records import ExecutionRecord
+from streaming.control.run import ControlLoop
+from streaming.control.sweeping import REFUSED_AGAIN_MS
+from streaming.errors import ClusterRequestFailed
+from streaming.settings import Settings
+from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve
+
+TRIES = 4
+U0: PartitionKey = ("u", 0)
+LEADER = Movement("u", 0, (1, 2), (2, 1), 0.0)
+LATER = Movement("t", 0, (1,), (3,), 5.0, wave=1)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
+
+
+class Stubborn(NotedCluster):
+    """Partition u-0 on brokers 1 and 2 besides; whole requests are refused while the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(moves=True)
+        self.cluster.create_topic("u", {0: (1, 2)})
+        self.elections_asked = 0
+        self.no_elections: str | None = None
+        self.no_moves: str | None = None
+        self.clear_refused = False
+        self.clears = 0
+
+    def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
+        if self.no_moves:
+            raise ClusterRequestFailed("refused", kafka_error=self.no_moves)
+        super().reassign(targets)
+
+    def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
+        self.elections_asked += 1
+        if self.no_elections:
+            raise ClusterRequestFailed("refused", kafka_error=self.no_elections)
+        super().elect_preferred(partitions)
+
+    def clear_throttle(
+        self,
+        brokers: Collection[int],
+        leaders: Mapping[str, ThrottledReplicas],
+        followers: Mapping[str, ThrottledReplicas],
+    ) -> list[int]:
+        self.clears += 1
+        if self.clear_refused:
+            raise ClusterRequestFailed("throttle of broker 1 can't be changed: PolicyViolationError")
+        return super().clear_throttle(brokers, leaders, followers)
+
+
+def approved(settings: Settings, *movements: Movement) -> ExecutionRecord:
+    made, journal = Plan("c", movements, SKEW, SKEW), Journal(settings)
+    journal.write_plan(ProposedPlan(made), decision=None, now_ms=NOON_MS)
+    return ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+
+
+def end_of(settings: Settings, cluster: NotedCluster, record: ExecutionRecord, ticks_max: int) -> tuple[str, str]:
+    """The event that ends it, and its detail."""
+    journal = Journal(settings)
+    carrier = Carrier(Executor(cluster, journal, settings), journal)
+    for look in range(ticks_max):
+        carrier.tick(now_ms=NOON_MS + look)
+        known = journal.execution(record.execution.execution_id)
+        if known.end is not None:
+            return known.end.event.value, known.end.detail
+    raise AssertionError(f"no end after {ticks_max} ticks: {known.last}")
+
+
+def test_an_election_that_is_refused_is_tried_again_and_then_the_next_wave_begins(settings: Settings) -> None:
+    cluster = Stubborn()
+    cluster.faults.elections_refused[U0] = "PreferredLeaderNotAvailableError"
+    record = approved(settings, LEADER, LATER)
+    end = end_of(settings, cluster, record, TRIES_MAX + 10)
+    assert end == (
+        "done",
+        "2 movements made, 1 keep their leader, as Kafka refuses the election: u-0 (PreferredLeaderNotAvailableError)",
+    )
+    assert cluster.elections_asked == TRIES_MAX
+    assert cluster.describe().partitions["t", 0].replicas == (3,)
+    written = [event.event.value for event in Journal(settings).execution(record.execution.execution_id).events]
+    assert written.count("electing") == 1, "an election that is tried again is no news"
+
+
+def test_an_election_that_is_refused_for_a_moment_is_made(settings: Settings) -> None:
+    cluster = Stubborn()
+    cluster.faults.elections_refused[U0] = "PreferredLeaderNotAvailableError"
+    record = approved(settings, LEADER)
+    with pytest.raises(AssertionError, match="no end after 5 ticks"):
+        end_of(settings, cluster, record, 5)
+    cluster.faults.elections_refused.clear()
+    assert end_of(settings, cluster, record, 5) == ("done", "every movement has been made")
+    assert cluster.describe().partitions[U0].leader == 2
+
+
+def test_a_refusal_of_one_election_keeps_no_other_from_being_made(settings: Settings) -> None:
+    cluster = Stubborn()
+    cluster.cluster.create_topic("v", {0: (1, 2)})
+    cluster.faults.elections_refused[U0] = "UnknownTopicOrPartitionError"  # for good
+    record = approved(settings, LEADER, Movement("v", 0, (1, 2), (2, 1), 0.0))
+    event, detail = end_of(settings, cluster, record, 10)
+    assert (event, detail.split(", ")[0]) == ("done", "2 movements made")
+    assert cluster.describe().partitions["v", 0].leader == 2
+
+
+def test_without_the_right_to_elect_a_plan_of_leaders_alone_is_not_done(settings: Settings) -> None:
+    cluster = Stubborn()
+    cluster.no_elections = "ClusterAuthorizationFailedError"
+    event, detail = end_of(settings, cluster, approved(settings, LEADER), 10)
+    assert (event, "u-0 (ClusterAuthorizationFailedError)" in detail) == ("aborted", True)
+    assert cluster.elections_asked == 1
+
+
+def test_without_the_right_to_move_a_plan_ends(settings: Settings) -> None:
+    cluster = Stubborn()
+    cluster.no_moves = "ClusterAuthorizationFailedError"
+    event, detail = end_of(settings, cluster, approved(settings, LEADER, LATER), 10)
+    assert (event, "2 refused by Kafka: t-0 (ClusterAuthorizationFailedError)" in detail) == ("aborted", True)
+    assert cluster.throttle_rates() == {}
+
+
+def tick_until(loop: ControlLoop, settings: Settings, record: ExecutionRecord, *, ticks_max: int) -> int:
+    """Ticks as control takes them until the execution has ended: a refusal is tried again at the next."""
+    for tick in range(ticks_max):
+        try:
+            loop.tick(now_ms=NOON_MS + tick)
+        except ClusterRequestFailed:
+            continue
+        if Journal(settings).execution(record.execution.execution_id).ended:
+            return tick
+    raise AssertionError(f"no end after {ticks_max} ticks")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_throttle_that_kafka_refuses_to_remove_is_named_and_swept_later(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
+    monkeypatch.setattr(throttle, "CLEAR_TRIES_MAX", TRIES)
+    cluster = Stubborn()
+    first, second = approve(Journal(settings), 0), approve(Journal(settings), 1, now_ms=NOON_MS + 1)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
+    cluster.clear_refused = True
+    tick_until(loop, settings, first, ticks_max=TRIES + 5)
+    assert cluster.clears == TRIES
+    end = Journal(settings).execution(first.execution.execution_id)
+    assert end.last.detail == (
+        "every movement has been made; Kafka refuses to remove the throttle: throttle of broker 1 can't be changed: "
+        "PolicyViolationError"
+    )
+    assert (end.owes, end.throttled_brokers) == (True, (1, 2))
+    if restarted:
+        loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
+    tick_until(loop, settings, second, ticks_max=TRIES + 5)
+    cluster.clears = 0
+    for tick in range(10):
+        loop.tick(now_ms=NOON_MS + 1_000 + tick)  # goes on to decide
+    assert cluster.clears == 1, "a broker that refuses is left alone for a while"
+    cluster.clear_refused = False
+    loop.tick(now_ms=NOON_MS + 1_000 + REFUSED_AGAIN_MS)
+    assert cluster.throttle_rates() == {}
+    swept = Journal(settings).execution(first.execution.execution_id)
+    assert (swept.owes, swept.last.detail) == (False, "throttle of brokers [1, 2] removed after the end")
+
+
+def test_brokers_that_no_longer_have_a_rate_owe_nothing(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics alone refused: their lists have no effect without a rate."""
+    monkeypatch.setattr(throttle, "CLEAR_TRIES_MAX", TRIES)
+    cluster = Stubborn()
+    record = approve(Journal(settings), 0)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
+    loop.tick(now_ms=NOON_MS)
+    NotedCluster.clear_throttle(cluster, (1, 2), {}, {})
+    cluster.clear_refused = True
+    tick_until(loop, settings, record, ticks_max=TRIES + 5)
+    end = Journal(settings).execution(record.execution.execution_id)
+    assert (end.owes, "Kafka refuses to remove the throttle" in end.last.detail) == (False, True)
