@@ -91,10 +91,10 @@ class LagPressure:
 
     def _newest_after(self, started_ms: int, now_ms: int) -> pa.Table | None:
         """Each partition's newest sample of the newest windows, of those after `started_ms`; None without any."""
-        newest = self._reader.newest("group_lag", "window_start")
+        newest = self._reader.newest_of_cluster("group_lag", "window_start", self._table.kafka_cluster)
         if newest is None:
             return None
-        # The clock of other clusters in the same tables, or of a sampler, may be ahead.
+        # A sampler's clock may be ahead.
         newest_ms = min(int(newest.timestamp() * 1000), now_ms)
         since_ms = max(0, newest_ms - CURRENT_WINDOWS * self._table.window_ms)
         return self._rows(since_ms, tables.above("last_event_time_ms", started_ms))

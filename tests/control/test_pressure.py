@@ -37,11 +37,12 @@ class Groups:
         partition: int = 0,
         committed: int | None = None,
         state: str | None = "Stable",
+        cluster: str = "main",
     ) -> None:
         """The window that begins so many windows after the start of the execution."""
         start_ms = STARTED_MS + window * WINDOW_MS
         row = {
-            "kafka_cluster": "main", "window_start": tables.utc(start_ms),
+            "kafka_cluster": cluster, "window_start": tables.utc(start_ms),
             "window_end": tables.utc(start_ms + WINDOW_MS), "group_id": group, "topic": "t", "partition": partition,
             "lag_records": lag, "committed_offset": committed, "group_state": state, "sample_count": 1,
             "first_event_time_ms": start_ms + 1, "last_event_time_ms": start_ms + WINDOW_MS - 1, "is_final": True,
@@ -143,3 +144,11 @@ def test_windows_from_the_future_of_others_do_not_hide_ours(groups: Groups) -> N
     groups.write(5_000, 0, committed=200)
     groups.write(5_000, 500, group="ignored", committed=200)
     assert groups.reason(0) is not None
+
+
+def test_newer_windows_of_another_cluster_in_the_same_tables_do_not_hide_ours(groups: Groups) -> None:
+    groups.write(10, -1, committed=100)
+    groups.write(5_000, 0, committed=200)
+    for window in range(1, 8):  # our own pipeline is behind
+        groups.write(0, window, committed=200 + window, cluster="another")
+    assert groups.reason(7) is not None
