@@ -1,54 +1,76 @@
 """Byte counters of one broker from its jmx_exporter endpoint, with the names of `deploy/jmx/kafka-broker.yaml`."""
 
 import math
+from collections.abc import Iterator, Mapping
 
 import httpx
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
+from streaming.cluster.jmx_endpoints import scrape
+from streaming.collect.look import Look
 from streaming.collect.observation import BrokerCounters
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, RATES
+from streaming.runtime.secrets import without_user_info
 
 log = structlog.get_logger()
 
 PREFIX = "kafka_server_brokertopicmetrics_"
+LIMIT_S = 3.0
+"""How long one endpoint may take for its whole answer."""
 FIELDS = {f"{rate.meter.lower()}_total": rate.stem for rate in RATES}
 
 
-def read_counters(client: httpx.Client, broker: int, url: str) -> BrokerCounters | None:
-    """Counters of `broker`; None where the endpoint doesn't answer or lacks one, which is logged."""
-    try:
-        answer = client.get(url).raise_for_status()
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        log.warning("jmx_unreachable", broker=broker, url=url, error=type(error).__name__)
-        return None
-    try:
-        counters = parse_counters(answer.text)
-    except ValueError:  # a login page, the metrics of something else
-        counters = None
-    if counters is None:
-        log.warning("jmx_incomplete", broker=broker, url=url, hint="use the rules of deploy/jmx/kafka-broker.yaml")
-    return counters
+def read_counters(
+    endpoints: Mapping[int, str], look: Look, *, transport: httpx.AsyncBaseTransport | None = None
+) -> dict[int, BrokerCounters]:
+    """Counters by broker; an endpoint that doesn't answer, or lacks one, costs its broker's, which is logged."""
+
+    def note(broker: int) -> None:
+        look.note("counters", broker)
+
+    scrapes = scrape(endpoints, limit_s=LIMIT_S, on_answer=note, transport=transport)
+    for broker, problem in scrapes.problems.items():
+        log.warning("jmx_unreachable", broker=broker, url=without_user_info(endpoints[broker]), error=problem)
+    by_broker = {broker: parse_counters(text) for broker, text in sorted(scrapes.answers.items())}
+    for broker, counters in by_broker.items():
+        if counters is None:
+            url = without_user_info(endpoints[broker])
+            log.warning("jmx_incomplete", broker=broker, url=url, hint="use the rules of deploy/jmx/kafka-broker.yaml")
+    return {broker: counters for broker, counters in by_broker.items() if counters is not None}
 
 
 def parse_counters(exposition: str) -> BrokerCounters | None:
     """Counters in a scrape; the series without a topic is the broker's total of those with one.
 
-    None without any; raises ValueError where it is no scrape, or counts what is no number.
+    None without any, and where one of them can't be read: it would pass for one that the broker does not have.
     """
+    if not exposition.endswith("\n"):  # the format asks for it: this is another format, or torn off
+        return None
     totals: dict[str, float] = {}
     by_topic: dict[str, float] = {}
-    for family in text_string_to_metric_families(exposition):
-        for sample in family.samples:
+    try:
+        for sample in _samples(exposition):
             name = FIELDS.get(sample.name.removeprefix(PREFIX))
             if name is None:
                 continue
             if not math.isfinite(sample.value):
-                raise ValueError(f"{sample.name} is {sample.value}")
+                return None
             if "topic" not in sample.labels:
                 totals[name] = sample.value
             elif name == BYTES_OUT.stem:
                 by_topic[sample.labels["topic"]] = sample.value
+    except (ValueError, LookupError, ArithmeticError):  # the parser raises all three for lines that are none
+        return None
     # Brokers without any follower or reassignment never made those meters: their count is zero.
     complete = {name: totals.get(name, 0.0) for name in FIELDS.values()}
     return BrokerCounters(complete, by_topic) if BYTES_IN.stem in totals else None
+
+
+def _samples(exposition: str) -> Iterator[Sample]:
+    """Samples of the lines that concern us: what else the endpoint exports need not be sound."""
+    for line in exposition.split("\n"):
+        if line.startswith(PREFIX):
+            for family in text_string_to_metric_families(line):
+                yield from family.samples

@@ -21,7 +21,6 @@ from streaming.collect.jmx import read_counters
 from streaming.collect.look import Clock, Look
 from streaming.collect.observation import (
     NO_LEADER,
-    BrokerCounters,
     LogDirs,
     Observation,
     PartitionKey,
@@ -35,21 +34,22 @@ log = structlog.get_logger()
 
 def observe(
     admin: KafkaAdminClient,
-    http: httpx.Client,
     groups: GroupSampler,
     settings: CollectSettings,
     *,
     now_ms: int,
     monotonic: Clock = time.monotonic,
+    transport: httpx.AsyncBaseTransport | None = None,
 ) -> Observation:
     """Read everything; a part that can't be read is left out (and logged). Raises KafkaError without any metadata.
 
     `now_ms` is the time at the start; `monotonic`, in seconds, measures how much later each part is read.
+    `transport` is the way to the JMX endpoints; None is the network.
     """
     look = Look.begin(admin, now_ms=now_ms, monotonic=monotonic)
     partitions = _partitions(admin, look)
     sizes, log_dirs = _log_dirs(admin, look)
-    counters = _counters(http, settings.jmx_endpoints, look)
+    counters = read_counters(settings.jmx_endpoints, look, transport=transport)
     views = groups.read(admin, settings, look)
     return Observation(now_ms, look.racks, partitions, sizes, log_dirs, counters, views, look.read_ms)
 
@@ -127,13 +127,3 @@ def _replica_sizes(log_dirs: Iterable[Mapping[str, Any]]) -> dict[PartitionKey, 
         for row in topic["partitions"]
         if not row["is_future_key"]
     }
-
-
-def _counters(http: httpx.Client, endpoints: Mapping[int, str], look: Look) -> dict[int, BrokerCounters]:
-    by_broker = {}
-    for broker, url in sorted(endpoints.items()):
-        counters = read_counters(http, broker, url)
-        if counters is not None:
-            look.note("counters", broker)
-            by_broker[broker] = counters
-    return by_broker

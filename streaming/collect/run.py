@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable
 from types import FrameType
 
-import httpx
 import structlog
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError
@@ -27,7 +26,6 @@ from streaming.settings import Settings
 
 log = structlog.get_logger()
 
-JMX_TIMEOUT_S = 3.0
 FLUSH_TIMEOUT_S = 10.0
 FAILURES_BEFORE_RECONNECT = 3
 
@@ -60,7 +58,6 @@ class Collector:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._http = httpx.Client(timeout=JMX_TIMEOUT_S)
         self._admin: KafkaAdminClient = admin_client(settings.kafka)
         self._producer: KafkaProducer = producer(settings.kafka)
         self._groups = GroupSampler()
@@ -76,14 +73,13 @@ class Collector:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._http.close()
         self._admin.close()
         self._producer.close(timeout=FLUSH_TIMEOUT_S)
 
     def sample(self, *, now_ms: int) -> int:
         """One observation; returns the number of records written (0 for the first, and where reading failed)."""
         try:
-            after = observe(self._admin, self._http, self._groups, self._settings.collect, now_ms=now_ms)
+            after = observe(self._admin, self._groups, self._settings.collect, now_ms=now_ms)
             written = self._write(after)
         except (KafkaError, OSError) as error:
             self._failures += 1

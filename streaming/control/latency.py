@@ -5,17 +5,14 @@ included: what a producer with acks=all sees, less its network. How slow is too 
 endpoint is not given, or does not answer, holds nothing back.
 """
 
-import math
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-
-import httpx
 
 from assignor_core.execution.caution import LatencyBound, brokers_too_slow
+from streaming.cluster.jmx_endpoints import sample_value, scrape
 
 READ_INTERVAL_MS = 5_000
-TIMEOUT_S = 2.0
-REQUESTS_AT_A_TIME = 8
+LIMIT_S = 2.0
+"""How long one endpoint may take for its whole answer: the execution waits for all of them."""
 SERIES = 'kafka_network_requestmetrics_totaltimems_p99{request="Produce"'
 """As `deploy/jmx/kafka-broker.yaml` names it."""
 
@@ -43,9 +40,10 @@ class LatencyPressure:
         return self._reason
 
     def _latencies(self) -> dict[int, float]:
-        with ThreadPoolExecutor(REQUESTS_AT_A_TIME) as pool:
-            found = dict(zip(self._endpoints, pool.map(_produce_p99_ms, self._endpoints.values()), strict=True))
-        return {broker: latency for broker, latency in sorted(found.items()) if latency is not None}
+        # The collector logs an endpoint that does not answer, at every sample.
+        answers = scrape(self._endpoints, limit_s=LIMIT_S).answers
+        latencies = {broker: _produce_p99_ms(answer) for broker, answer in sorted(answers.items())}
+        return {broker: latency for broker, latency in latencies.items() if latency is not None}
 
 
 def _told(slowest: tuple[int, float], before_ms: float) -> str:
@@ -53,14 +51,6 @@ def _told(slowest: tuple[int, float], before_ms: float) -> str:
     return f"broker {broker} answers producers in {latency_ms:,.0f} ms (p99), {before_ms:,.0f} ms at the start"
 
 
-def _produce_p99_ms(url: str) -> float | None:
-    try:
-        answer = httpx.get(url, timeout=TIMEOUT_S).raise_for_status()
-    except (httpx.HTTPError, httpx.InvalidURL):
-        return None  # the collector tells of it at every sample
-    line = next((line for line in answer.text.splitlines() if line.startswith(SERIES)), None)
-    try:
-        value = float(line.rpartition(" ")[2]) if line else math.nan
-    except ValueError:  # torn off, or no scrape: no reason to end what is under way
-        return None
-    return value if math.isfinite(value) else None
+def _produce_p99_ms(exposition: str) -> float | None:
+    line = next((line for line in exposition.splitlines() if line.startswith(SERIES)), None)
+    return None if line is None else sample_value(line)

@@ -1,14 +1,24 @@
 """JMX endpoints that are mistyped or answer with something else: a clear word at the start, later only a warning."""
 
+import doctest
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import Any
 
 import httpx
 import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assignor_core.execution.caution import LatencyBound
-from streaming.collect.jmx import PREFIX, read_counters
+from streaming.cluster import jmx_endpoints
+from streaming.cluster.jmx_endpoints import Scrapes, scrape
+from streaming.collect.jmx import PREFIX, parse_counters, read_counters
+from streaming.collect.look import Look
+from streaming.collect.observation import BrokerCounters
 from streaming.config import load_effective
 from streaming.control.latency import SERIES, LatencyPressure
 from streaming.errors import UsageProblem
@@ -24,15 +34,76 @@ OTHERWISE_WRONG = "http://" + "a" * 70_000
 """What only the HTTP client finds out."""
 
 
-def counters(answer: str, url: str = "http://b:7071/metrics") -> Any:
-    with httpx.Client(transport=httpx.MockTransport(lambda _request: httpx.Response(200, text=answer))) as http:
-        return read_counters(http, 1, url)
+URL = "http://reader:hunter2@b:7071/metrics"
+FIGURES = '# HELP x y\nother{a="1"} 1.0\n' + SCRAPE
+
+
+def counters(answer: str, url: str = URL) -> BrokerCounters | None:
+    """Counters of broker 1, whose endpoint answers so; broker 2's always answers soundly."""
+    answers = {url: answer, "http://sound/": SCRAPE}
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, text=answers[str(request.url)]))
+    look = Look({1: None, 2: None}, 0, 0.0, lambda: 0.0)
+    read = read_counters({1: url, 2: "http://sound/"}, look, transport=transport)
+    assert read[2].totals["bytes_in"] == 300
+    assert ("counters", 2) in look.read_ms
+    return read.get(1)
+
+
+@contextmanager
+def endpoint(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    """The URL of a server that answers so."""
+
+    class Endpoint(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            with suppress(OSError):  # the client has gone
+                answer(self)
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/metrics"
+        server.shutdown()
+
+
+def drips(handler: BaseHTTPRequestHandler, beginning: bytes, byte: bytes) -> None:
+    """A byte every now and then, each sooner than any limit that begins anew with it."""
+    handler.wfile.write(beginning)
+    for _ in range(100):
+        handler.wfile.write(byte)
+        handler.wfile.flush()
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("beginning", [b"HTTP/1.1 200 OK\r\nx: ", b"HTTP/1.1 200 OK\r\n\r\n"], ids=["head", "body"])
+def test_an_endpoint_that_drips_is_left_at_its_limit_and_the_others_are_read(beginning: bytes) -> None:
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        drips(handler, beginning, b"a")
+
+    def sound(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n\r\nup 1\n")
+
+    with endpoint(drip) as dripping, endpoint(sound) as other:
+        began_s = time.monotonic()
+        scrapes = scrape({1: dripping, 2: other}, limit_s=0.5)
+        assert time.monotonic() - began_s < 2.0
+    assert scrapes == Scrapes({2: "up 1\n"}, {1: "TimeoutError"})
+
+
+def test_an_answer_without_end_is_left_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jmx_endpoints, "SCRAPE_BYTES_MAX", len(SCRAPE))
+    answers = {"http://a/": SCRAPE, "http://b/": SCRAPE + "x"}
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, text=answers[str(request.url)]))
+    scrapes = scrape({1: "http://a/", 2: "http://b/"}, limit_s=5.0, transport=transport)
+    assert scrapes == Scrapes({1: SCRAPE}, {2: "AnswerTooLarge"})
 
 
 def test_counters_are_read_from_a_scrape() -> None:
-    found = counters(SCRAPE)
-    assert [found.totals[name] for name in ("bytes_in", "bytes_out", "messages_in")] == [300, 200, 3]
-    assert found.topic_bytes_out == {"t": 150}
+    read = counters(SCRAPE)
+    assert read is not None
+    assert [read.totals[name] for name in ("bytes_in", "bytes_out", "messages_in")] == [300, 200, 3]
+    assert read.topic_bytes_out == {"t": 150}
 
 
 @pytest.mark.parametrize(
@@ -44,10 +115,36 @@ def test_counters_are_read_from_a_scrape() -> None:
         "up 1\n",
         SCRAPE.replace("300", "NaN"),
         SCRAPE + "torn",
+        SCRAPE[:-5],
+        SCRAPE + f"{PREFIX}bytesin_total\n",
+        SCRAPE + f'{PREFIX}bytesout_total{{a="1", ="x"}} 1\n',
+        SCRAPE + f"{PREFIX}bytesout_total {'1' * 400}\n",
     ],
 )
-def test_an_answer_without_sound_counters_is_none(answer: str) -> None:
+def test_an_answer_without_sound_counters_costs_its_brokers_alone(answer: str) -> None:
     assert counters(answer) is None
+
+
+@pytest.mark.parametrize("line", ["other", 'other{a="1", ="x"} 1', f"other {'1' * 400}", "# TYPE", "other NaN"])
+def test_a_line_that_does_not_concern_us_need_not_be_sound(line: str) -> None:
+    assert counters(f"{line}\n{SCRAPE}") == counters(SCRAPE)
+
+
+@given(st.integers(0, len(FIGURES)), st.integers(0, 40), st.text('{}="\\, #\n\t1e_x', max_size=8))
+def test_no_answer_ends_the_look(start: int, length: int, text: str) -> None:
+    parse_counters(FIGURES[:start] + text + FIGURES[start + length :])
+
+
+def test_a_login_inside_a_url_is_not_logged() -> None:
+    with structlog.testing.capture_logs() as lines:
+        counters("")
+        counters("", OTHERWISE_WRONG.replace("//", "//reader:hunter2@"))
+    assert [line["event"] for line in lines] == ["jmx_incomplete", "jmx_unreachable"]
+    assert all("@" in line["url"] and "hunter2" not in str(line) and "reader" not in str(line) for line in lines)
+
+
+def test_the_value_of_a_line() -> None:
+    assert doctest.testmod(jmx_endpoints).failed == 0
 
 
 def test_a_url_that_the_http_client_refuses_is_no_endpoint() -> None:
@@ -58,22 +155,16 @@ def test_latencies_are_read_past_a_url_that_the_http_client_refuses() -> None:
     assert LatencyPressure({1: OTHERWISE_WRONG}, LatencyBound(2.0, 100.0)).highest_ms() is None
 
 
-@pytest.mark.parametrize("value", ["", " torn", " NaN", " +Inf", ' 0x10 # {trace="1"}'])
-def test_a_latency_that_is_no_number_is_unknown(value: str) -> None:
-    class Endpoint(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(f"{SERIES},}}{value}\n".encode())
+@pytest.mark.parametrize("value", ["", " torn", " NaN", " +Inf", ' 0x10 # {trace="1"}', " 9 1700000000000"])
+def test_a_latency_that_is_no_number_is_unknown_and_others_count(value: str) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        line = value if handler.path == "/broken" else " 3"
+        handler.wfile.write(f"HTTP/1.1 200 OK\r\n\r\n{SERIES},}}{line}\n".encode())
 
-        def log_message(self, *_arguments: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        pressure = LatencyPressure({1: f"http://127.0.0.1:{server.server_port}"}, LatencyBound(2.0, 100.0))
-        assert pressure.highest_ms() is None
-        server.shutdown()
+    with endpoint(answer) as url:
+        urls = {1: url.replace("/metrics", "/broken"), 2: url}
+        pressure = LatencyPressure(urls, LatencyBound(2.0, 100.0))
+        assert pressure.highest_ms() == (9.0 if value.startswith(" 9") else 3.0)
 
 
 @pytest.mark.parametrize(

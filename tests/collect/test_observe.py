@@ -113,10 +113,9 @@ class Cluster:
 def look(cluster: Cluster, *, jmx: bool = False) -> Observation:
     endpoints = {broker: f"http://b{broker}:7071/metrics" for broker in (1, 2, 3)}
     settings = CollectSettings(jmx_endpoints=endpoints if jmx else {})
-    with httpx.Client(transport=httpx.MockTransport(cluster.scrape)) as http:
-        admin = cast(KafkaAdminClient, cluster)
-        now_ms = round(cluster.now_s * 1000)
-        return observe(admin, http, GroupSampler(), settings, now_ms=now_ms, monotonic=cluster.monotonic)
+    admin, transport = cast(KafkaAdminClient, cluster), httpx.MockTransport(cluster.scrape)
+    now_ms = round(cluster.now_s * 1000)
+    return observe(admin, GroupSampler(), settings, now_ms=now_ms, monotonic=cluster.monotonic, transport=transport)
 
 
 def ends_known(seen: Observation) -> set[str]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import httpx
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import OffsetSpec
@@ -168,13 +167,12 @@ def look_that(admin: Any, settings: Settings, condition: Callable[[Observation],
     """The first look that fulfils it; one may fail, as metadata may be asked of a broker that doesn't answer."""
     deadline = time.monotonic() + 90
     seen = None
-    with httpx.Client() as http:
-        while True:
-            with suppress(KafkaError):
-                seen = observe(admin, http, GroupSampler(), settings.collect, now_ms=now_ms())
-                if condition(seen):
-                    return seen
-            assert time.monotonic() < deadline, f"never seen in 90 s; the newest: {seen}"
+    while True:
+        with suppress(KafkaError):
+            seen = observe(admin, GroupSampler(), settings.collect, now_ms=now_ms())
+            if condition(seen):
+                return seen
+        assert time.monotonic() < deadline, f"never seen in 90 s; the newest: {seen}"
 
 
 @contextmanager

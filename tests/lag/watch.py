@@ -4,7 +4,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pyarrow as pa
 
 from streaming import tables
@@ -31,7 +30,6 @@ class Watch:
         windows = settings.pipeline.model_copy(update={"window_ms": window_ms})
         self.settings = settings.model_copy(update={"collect": only, "pipeline": windows})
         self._admin = admin_client(settings.kafka)
-        self._http = httpx.Client()
         self._groups = GroupSampler()
         self._before: Observation | None = None
         self._lag, self._load = Windows(CLUSTER, window_ms), LoadWindows(window_ms)
@@ -40,7 +38,7 @@ class Watch:
 
     def look(self) -> dict[str, list[dict[str, Any]]]:
         """Partitions by group, judged now."""
-        seen = observe(self._admin, self._http, self._groups, self.settings.collect, now_ms=time.time_ns() // 1_000_000)
+        seen = observe(self._admin, self._groups, self.settings.collect, now_ms=time.time_ns() // 1_000_000)
         self._lag.add(value for _, value in consumer_lag_records(CLUSTER, seen))
         if self._before is not None:
             replicas = replica_rates(self._before, seen)
@@ -69,4 +67,3 @@ class Watch:
     def close(self) -> None:
         """Closes the clients."""
         self._admin.close()
-        self._http.close()
