@@ -11,6 +11,7 @@ from assignor_core.execution.life_cycle import TRANSITIONS, Phase
 from streaming import tables
 from streaming.commands.status import read_status
 from streaming.contract import TABLES
+from streaming.control.journal import Journal
 from streaming.demo.story import read_story
 from streaming.errors import TableUnavailable
 from streaming.settings import Settings
@@ -120,11 +121,40 @@ def test_events_older_than_the_search_are_read_where_newer_ones_are_there(
     synthetic.event(NOW_MS, 1, "started")
     synthetic.event(NOW_MS, 2, "done")
     synthetic.event(NOW_MS + 60_000, 3, "swept")
-    synthetic.event(NOW_MS, 0, "approved", execution_id="e-2")
     root, now_ms = settings.storage.tables, NOW_MS + SEARCH_MS + 30_000
     [found] = read_executions(root, synthetic.cluster, now_ms=now_ms)
     assert (found.execution_id, found.phase, len(found.events)) == ("e-1", Phase.DONE, 4)
     assert read_open_executions(root, synthetic.cluster, now_ms=now_ms) == []
+
+
+def test_what_is_open_or_owes_is_read_however_old_it_is(settings: Settings, synthetic: Synthetic) -> None:
+    for sequence, event in enumerate(("approved", "started", "done")):
+        synthetic.event(NOW_MS, sequence, event, execution_id="ended", throttled_brokers=[1] if sequence < 2 else [])
+        synthetic.event(NOW_MS, sequence, event, execution_id="owes", throttled_brokers=[1])
+    synthetic.event(NOW_MS, 0, "approved", execution_id="waits")
+    for sequence, event in enumerate(("approved", "started")):
+        synthetic.event(NOW_MS + 1, sequence, event, execution_id="paused")
+    synthetic.event(NOW_MS, ABORT_SEQUENCE, "abort_requested", execution_id="waits")
+    root, now_ms = settings.storage.tables, NOW_MS + 2 * SEARCH_MS
+    assert {row.execution_id for row in read_executions(root, synthetic.cluster, now_ms=now_ms)} == {
+        "owes", "waits", "paused",
+    }  # fmt: skip
+    assert read_executions(root, "another", now_ms=now_ms) == []
+    open_executions = read_open_executions(root, synthetic.cluster, now_ms=now_ms)
+    assert [row.execution_id for row in open_executions] == ["paused", "waits"]
+    known = {"waits"}
+    [waiting] = read_open_executions(root, synthetic.cluster, now_ms=now_ms, known_open=known)
+    assert (waiting.execution_id, waiting.abort_requested) == ("waits", True)
+    assert read_status(settings, now_ms=now_ms)["execution"]["execution_id"] == "paused"
+
+
+def test_a_journal_goes_on_with_what_was_open_when_its_last_event_is_too_old(settings: Settings) -> None:
+    synthetic, journal = Synthetic(settings.storage.tables, cluster=settings.kafka.cluster_name), Journal(settings)
+    synthetic.event(NOW_MS, 0, "approved", execution_id="waits")
+    for now_ms in (NOW_MS, NOW_MS + 2 * SEARCH_MS):
+        assert [row.execution_id for row in journal.open_executions(now_ms=now_ms)] == ["waits"]
+    synthetic.event(NOW_MS + 2 * SEARCH_MS, 1, "refused", execution_id="waits")
+    assert journal.open_executions(now_ms=NOW_MS + 2 * SEARCH_MS) == []
 
 
 def test_only_new_rows_are_folded_and_an_ended_execution_never_again(monkeypatch: pytest.MonkeyPatch) -> None:

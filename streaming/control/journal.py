@@ -52,6 +52,7 @@ class Journal:
         self._root = settings.storage.tables
         self._cluster = settings.kafka.cluster_name
         self._settings = settings
+        self._known_open: frozenset[str] | None = None
 
     def make_tables(self) -> None:
         """Create the tables that control writes, so that analysts and serve find them from the start."""
@@ -191,12 +192,14 @@ class Journal:
         return view.changed_ms(self._root, self._cluster, now_ms=now_ms)
 
     def executions(self, *, now_ms: int) -> list[Execution]:
-        """Executions with an event in the last 30 days, oldest first."""
+        """Executions with an event in the last 30 days, and older ones that are open or owe, oldest first."""
         return view.read_executions(self._root, self._cluster, now_ms=now_ms)
 
     def open_executions(self, *, now_ms: int) -> list[Execution]:
         """Those that have not ended, in their turn: what has started, then approvals, the oldest first."""
-        return view.read_open_executions(self._root, self._cluster, now_ms=now_ms)
+        executions = view.read_open_executions(self._root, self._cluster, now_ms=now_ms, known_open=self._known_open)
+        self._known_open = frozenset(execution.execution_id for execution in executions)
+        return executions
 
     def execution(self, execution_id: str) -> Execution:
         """One that was there before, as it is now; raises TableUnavailable where there is nothing of it any more."""

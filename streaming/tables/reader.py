@@ -141,6 +141,8 @@ class TableReader:
     def arrow(self, name: str, *, columns: Sequence[str] | None = None, where: Condition = ALL_ROWS) -> pa.Table:
         """Rows that fulfil `where`, in any order; no rows where there is no table. `columns` None: all that it has.
 
+        A column that an earlier version did not write, and no writer has added yet, is null.
+
         Files are chosen by their statistics before any is opened: of a table with thousands, the newest rows cost
         milliseconds, where a scan through pyarrow's datasets took seconds.
         """
@@ -153,7 +155,8 @@ class TableReader:
         with self._as_unavailable(name):
             there = {field.name for field in delta.schema().fields}
             names = columns or [column for column in TABLES[name].column_names() if column in there]
-            query = f"select {', '.join(names)} from rows_of_table where {where}"  # noqa: S608 - literals are quoted
+            selected = ", ".join(column if column in there else f"null as {column}" for column in names)
+            query = f"select {selected} from rows_of_table where {where}"  # noqa: S608 - literals are quoted
             answer = pa.table(QueryBuilder().register("rows_of_table", delta).execute(query))
             return answer.cast(_schema(name, names))
 

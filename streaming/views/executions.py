@@ -4,8 +4,12 @@ Control, serve, the commands and the demo read executions here. What follows fro
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
+
+import pyarrow as pa
+from pyarrow import compute as pc
 
 from assignor_core.errors import IllegalTransition
 from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, Figures
@@ -24,32 +28,41 @@ COLUMNS = (
 """What an execution is folded from."""
 _RATIO_COLUMNS = {when: tuple((resource, f"{resource}_max_over_mean_{when}") for resource in REPORTED) for when in WHEN}
 SEARCH_MS = 30 * 86_400_000
-"""How far back unfinished work is looked for: bounds what a start reads."""
+"""How far back executions are read at each tick. What is older and unfinished is searched for once, at the start."""
 _SHOW_AN_END = ENDING_EVENTS | EVENTS_AFTER_THE_END
 
 
 def read_executions(root: str, kafka_cluster: str, *, now_ms: int) -> list[Execution]:
-    """Executions with an event in the last 30 days, with all their events, oldest first; raises TableUnavailable."""
-    rows = tables.read(root, "execution", where=_recent(kafka_cluster, now_ms))
-    cut = cut_histories(rows)
+    """Executions with an event in the last 30 days, and older ones that are open or owe, with all their events.
+
+    Oldest first; raises TableUnavailable.
+    """
+    reader = tables.TableReader(root)
+    rows = reader.rows("execution", where=_recent(kafka_cluster, now_ms))
+    cut = cut_histories(rows) | _unfinished_before(reader, kafka_cluster, now_ms)
     if cut:
-        whole = tables.read(root, "execution", where=tables.one_of("execution_id", sorted(cut)))
+        whole = reader.rows("execution", where=tables.one_of("execution_id", sorted(cut)))
         rows = [*(row for row in rows if row["execution_id"] not in cut), *whole]
     return folded(rows)
 
 
-def read_open_executions(root: str, kafka_cluster: str, *, now_ms: int) -> list[Execution]:
+def read_open_executions(
+    root: str, kafka_cluster: str, *, now_ms: int, known_open: Collection[str] | None = None
+) -> list[Execution]:
     """Those that have not ended, in their turn: what has started, then approvals, the oldest first.
 
-    Asked at every tick: of what has ended, which may be 10,000s of events, it reads two columns.
+    Asked at every tick: of what has ended, which may be 10,000s of events, it reads two columns of 30 days. What is
+    open for longer is among `known_open`, ids of the look before; without them it is searched for.
     """
+    reader = tables.TableReader(root)
     where = _recent(kafka_cluster, now_ms)
-    rows = tables.read(root, "execution", columns=["execution_id", "event"], where=where)
+    rows = reader.rows("execution", columns=["execution_id", "event"], where=where)
     ended = {row["execution_id"] for row in rows if row["event"] in _SHOW_AN_END}
-    open_ids = sorted({row["execution_id"] for row in rows} - ended)
+    older = _unfinished_before(reader, kafka_cluster, now_ms) if known_open is None else set(known_open)
+    open_ids = sorted(({row["execution_id"] for row in rows} | older) - ended)
     if not open_ids:
         return []
-    executions = folded(tables.read(root, "execution", where=tables.one_of("execution_id", open_ids)))
+    executions = folded(reader.rows("execution", where=tables.one_of("execution_id", open_ids)))
     return sorted((row for row in executions if not row.ended), key=lambda row: row.waiting)
 
 
@@ -250,5 +263,29 @@ def _unreadable(execution_id: str, error: Exception) -> TableUnavailable:
 
 
 def _recent(kafka_cluster: str, now_ms: int) -> tables.Condition:
-    since = tables.utc(max(0, now_ms - SEARCH_MS))
-    return tables.of_cluster(kafka_cluster) & tables.at_least("event_time", since)
+    return tables.of_cluster(kafka_cluster) & tables.at_least("event_time", _search_start(now_ms))
+
+
+def _search_start(now_ms: int) -> datetime:
+    return tables.utc(max(0, now_ms - SEARCH_MS))
+
+
+def _unfinished_before(reader: tables.TableReader, kafka_cluster: str, now_ms: int) -> set[str]:
+    """Ids of executions that were open, or owed the removal of a throttle, 30 days ago.
+
+    Reads four columns of all rows before: as columns, for the table may hold millions of rows.
+    """
+    where = tables.of_cluster(kafka_cluster) & tables.at_most("event_time", _search_start(now_ms))
+    columns = ("execution_id", "sequence", "event", "throttled_brokers")
+    rows = reader.arrow("execution", columns=columns, where=where)
+    ended = pc.is_in(rows["event"], pa.array([event.value for event in _SHOW_AN_END]))
+    is_open = set(pc.unique(rows["execution_id"]).to_pylist()) - set(rows.filter(ended)["execution_id"].to_pylist())
+    numbered = rows.filter(pc.less(rows["sequence"], ABORT_SEQUENCE))
+    throttled = pc.greater(pc.fill_null(pc.list_value_length(numbered["throttled_brokers"]), 0), 0)
+    last, last_throttled = (_newest_sequences(events) for events in (numbered, numbered.filter(throttled)))
+    return is_open | {execution_id for execution_id, _ in last_throttled.items() & last.items()}
+
+
+def _newest_sequences(events: pa.Table) -> dict[str, int]:
+    newest = events.group_by("execution_id").aggregate([("sequence", "max")])
+    return dict(zip(newest["execution_id"].to_pylist(), newest["sequence_max"].to_pylist(), strict=True))

@@ -3,11 +3,16 @@
 from datetime import datetime
 from pathlib import Path
 
+import pyarrow as pa
+from deltalake import write_deltalake
+
 from assignor_core.deciding.trigger import TriggerState
 from streaming import tables
+from streaming.contract import TABLES
 from streaming.control.journal import Journal
 from streaming.settings import Settings
 from streaming.tables import TableReader
+from streaming.views.executions import read_executions
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
 
 START_MS = NOW_MS - 10 * WINDOW_MS
@@ -102,3 +107,20 @@ def test_the_newest_time_of_a_cluster_is_its_own_in_files_of_one_and_of_several_
     assert len(table.file_uris()) == 1
     assert newest("test") == tables.utc(START_MS + WINDOW_MS)
     assert newest("neither") is None
+
+
+def test_columns_that_an_earlier_version_did_not_write_are_null(tmp_path: Path) -> None:
+    """A reader may be of a newer version than the writer, which adds its columns at its next start."""
+    new = ("throttled_brokers", "produce_p99_ms_before", "in_windows_only", "owner")
+    Synthetic(str(tmp_path)).event(NOW_MS, 0, "approved", throttled_brokers=[1])
+    [row] = tables.read(str(tmp_path), "execution")
+    old = pa.schema(field for field in tables.row_schema(TABLES["execution"]) if field.name not in new)
+    before = {name: value for name, value in row.items() if name not in new}
+    write_deltalake(str(tmp_path / "old" / "execution"), pa.Table.from_pylist([before], schema=old))
+    columns = ("execution_id", *new)
+    assert tables.read(str(tmp_path / "old"), "execution", columns=columns) == [
+        {**dict.fromkeys(columns), "execution_id": row["execution_id"]}
+    ]
+    assert [
+        execution.throttled_brokers for execution in read_executions(str(tmp_path / "old"), "test", now_ms=NOW_MS)
+    ] == [()]
