@@ -18,6 +18,7 @@ from assignor_core.resources import TRIGGERING, Resource
 Milliseconds = Annotated[int, Field(ge=1, le=30 * 86_400_000)]
 RETENTION_MAX_MS = 100 * 365 * 86_400_000
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 MEMORY_ROOT = "memory:"
 """What the roots of tables in memory begin with (see `streaming.tables.memory`); no user may set one."""
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -296,6 +297,15 @@ class ControlSettings(Section):
     )
     settle_windows: int = Field(
         2, ge=1, le=100, description="Closed windows after a plan before its result is measured"
+    )
+    decision_retention_ms: int = Field(
+        30 * DAY_MS, ge=DAY_MS, le=RETENTION_MAX_MS, description="How long decisions and plans not carried out are kept"
+    )
+    execution_retention_ms: int = Field(
+        400 * DAY_MS,
+        ge=31 * DAY_MS,
+        le=RETENTION_MAX_MS,
+        description="How long executions with their plans, and outdated notes on brokers, are kept",
     )
 
 

@@ -59,11 +59,6 @@ class Journal:
         for name in TABLES_WRITTEN:
             tables.ensure_table(self._root, name)
 
-    def tidy(self) -> None:
-        """Join the small files that one row at a time leaves; rows are kept. Raises TableUnavailable."""
-        for name in TABLES_WRITTEN:
-            tables.tidy(self._root, name)
-
     def trigger_state(self) -> TriggerState:
         """State after the newest evaluation; a fresh one where there was none."""
         row = newest_decision(tables.TableReader(self._root), self._cluster, columns=("state_json",))
@@ -110,7 +105,9 @@ class Journal:
         """The plan and its movements; the same plan made again is not written again."""
         plan, span_ms = proposed.plan, proposed.window_span_ms
         movements = [_movement_row(plan, index, now_ms) for index in range(len(plan.movements))]
-        self._append("movement", movements, f"movement:{plan.plan_id}", 0)
+        if not self._append("movement", movements, f"movement:{plan.plan_id}", 0) and not self._has_movements(plan):
+            # The same plan was made before, and its rows have expired.
+            self._append("movement", movements, f"movement:{plan.plan_id}", now_ms)
         row = {
             "plan_id": plan.plan_id,
             "kafka_cluster": self._cluster,
@@ -129,6 +126,13 @@ class Journal:
         }
         # A plan that is made again later lives anew: its new row carries the new time of expiry.
         self._append("plan", [row], f"plan:{plan.plan_id}", now_ms)
+
+    def _has_movements(self, plan: Plan) -> bool:
+        reader = tables.TableReader(self._root)
+        if plan_ids(reader, self._cluster, plan.plan_id):  # the smaller table; movements are written before their plan
+            return True
+        of_plan = tables.equal("plan_id", plan.plan_id)
+        return bool(reader.rows("movement", columns=("sequence",), where=of_plan))
 
     def plan(self, plan_id: str) -> KeptPlan:
         """The plan with this id (or a beginning of it that is unique); raises UsageProblem."""

@@ -21,6 +21,7 @@ from streaming.control.lease import Lease
 from streaming.control.measuring import measured_skew
 from streaming.control.records import ExecutionRecord
 from streaming.control.sweeping import Sweeper
+from streaming.control.upkeep import Upkeep
 from streaming.control.windows import closed_windows
 from streaming.errors import LeaseLost
 from streaming.runtime import clocks
@@ -113,7 +114,13 @@ class ControlLoop:
         records = [ExecutionRecord(execution) for execution in self._journal.executions(now_ms=now_ms)]
         self._unmeasured = records[-1] if records and records[-1].execution.to_be_measured else None
         self._owing = [record for record in records if record.execution.owes]
-        self._tidied_ms = now_ms
+        self._upkeep = Upkeep(
+            settings.storage.tables,
+            settings.kafka.cluster_name,
+            settings.control,
+            interval_ms=settings.pipeline.maintenance_interval_ms,
+            now_ms=now_ms,
+        )
 
     def tick(self, *, now_ms: int) -> bool:
         """One bounded step; True while an execution is under way that does not wait for its time."""
@@ -127,9 +134,7 @@ class ControlLoop:
         self._owing = [record for record in self._owing if not self._sweeper.sweep(record, now_ms=now_ms)]
         if self._unmeasured is not None:
             self._measure(self._unmeasured, now_ms=now_ms)
-        if now_ms - self._tidied_ms >= self._settings.pipeline.maintenance_interval_ms:
-            self._tidied_ms = now_ms  # before, so that a failure waits its turn
-            self._journal.tidy()
+        self._upkeep.run_if_due(now_ms=now_ms)
         proposal = self._decider.tick(now_ms=now_ms)
         if proposal is None or self._settings.control.mode != "apply":
             return False

@@ -12,6 +12,7 @@ from streaming.tables.conditions import (
     above,
     at_least,
     at_most,
+    below,
     equal,
     is_known,
     of_cluster,
@@ -20,7 +21,7 @@ from streaming.tables.conditions import (
 )
 from streaming.tables.opening import file_statistics, first_line, open_table, table_uri
 from streaming.tables.reader import Row, TableReader, TableState, newest, read, read_arrow
-from streaming.tables.store import append, create_table, ensure_table, replace, table_exists
+from streaming.tables.store import append, create_table, delete, ensure_table, replace, table_exists
 from streaming.tables.times import instant, to_ms, utc
 from streaming.tables.upkeep import join_small_files, remove_old_files, tidy
 
@@ -35,7 +36,9 @@ __all__ = [
     "arrow_schema",
     "at_least",
     "at_most",
+    "below",
     "create_table",
+    "delete",
     "ensure_table",
     "equal",
     "file_statistics",

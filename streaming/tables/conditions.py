@@ -7,7 +7,7 @@ joined by `and`. Rows in memory are asked the same by `holds`.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from operator import eq, ge, gt, le
+from operator import eq, ge, gt, le, lt
 from typing import Any
 
 from streaming.tables.times import instant
@@ -61,6 +61,11 @@ def above(column: str, value: Value) -> Condition:
 def at_most(column: str, value: Value) -> Condition:
     """Rows with this value or a smaller one."""
     return _compared(column, "<=", le, value)
+
+
+def below(column: str, value: Value) -> Condition:
+    """Rows with a smaller value."""
+    return _compared(column, "<", lt, value)
 
 
 def one_of(column: str, values: Iterable[Value]) -> Condition:

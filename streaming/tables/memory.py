@@ -6,7 +6,7 @@ the process.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -77,6 +77,17 @@ class MemoryStore:
         self.tables[name] = MemoryTable(table.version + 1, table.commits + 1, (*kept, *typed), transactions)
         self.after("write", name)
         return True
+
+    def delete(self, name: str, deleted: Callable[[Row], bool]) -> int:
+        """Drop the rows for which `deleted` holds; returns how many. Without any there is no new version."""
+        self.before("write", name)
+        table = self.tables.get(name, MemoryTable())
+        kept = tuple(row for row in table.rows if not deleted(row))
+        count = len(table.rows) - len(kept)
+        if count:
+            self.tables[name] = replace(table, version=table.version + 1, commits=table.commits + 1, rows=kept)
+        self.after("write", name)
+        return count
 
 
 _STORES: dict[str, MemoryStore] = {}

@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 from streaming.contract import TABLES, Table
 from streaming.errors import TableUnavailable
 from streaming.tables.arrow import arrow_schema, row_schema
-from streaming.tables.conditions import equal
+from streaming.tables.conditions import Condition, equal
 from streaming.tables.memory import memory_store
 from streaming.tables.opening import check_folder, first_line, open_table, table_uri
 from streaming.tables.places import local_folder
@@ -96,6 +96,23 @@ def replace(
         )
     predicate = f"kafka_cluster = '{kafka_cluster.replace(chr(39), chr(39) * 2)}'"
     return _write(root, name, rows, predicate, Transaction(transaction_id, transaction_version))
+
+
+def delete(root: str, name: str, where: Condition) -> int:
+    """Delete the rows that fulfil `where`, in one commit; returns how many. Without any there is no commit.
+
+    Raises TableUnavailable, also where another writer has changed the same rows meanwhile.
+    """
+    store = memory_store(root)
+    if store is not None:
+        return store.delete(name, where.holds)
+    delta = open_table(root, name)
+    if delta is None:
+        return 0
+    try:
+        return int(delta.delete(where.sql)["num_deleted_rows"])
+    except (DeltaError, OSError) as error:
+        raise TableUnavailable(f"rows of table {name} can't be deleted: {first_line(error)}") from None
 
 
 def _write(root: str, name: str, rows: Sequence[Row], replaced: str | None, transaction: Transaction) -> bool:

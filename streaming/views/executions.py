@@ -16,8 +16,10 @@ from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, F
 from assignor_core.execution.life_cycle import ENDING_EVENTS, EVENTS_AFTER_THE_END, Execution, fold, in_focus
 from assignor_core.resources import REPORTED, Resource
 from streaming import tables
+from streaming.contract import EXECUTION
 from streaming.errors import TableUnavailable
 
+TABLE = EXECUTION.name
 WHEN = ("before", "predicted", "measured")
 COLUMNS = (
     "execution_id", "sequence", "plan_id", "event_time", "event", "detail", "movements_total", "movements_done",
@@ -29,6 +31,7 @@ COLUMNS = (
 _RATIO_COLUMNS = {when: tuple((resource, f"{resource}_max_over_mean_{when}") for resource in REPORTED) for when in WHEN}
 SEARCH_MS = 30 * 86_400_000
 """How far back executions are read at each tick. What is older and unfinished is searched for once, at the start."""
+_OF_UNFINISHED = ("execution_id", "sequence", "event", "event_time", "throttled_brokers")
 _SHOW_AN_END = ENDING_EVENTS | EVENTS_AFTER_THE_END
 
 
@@ -38,10 +41,10 @@ def read_executions(root: str, kafka_cluster: str, *, now_ms: int) -> list[Execu
     Oldest first; raises TableUnavailable.
     """
     reader = tables.TableReader(root)
-    rows = reader.rows("execution", where=_recent(kafka_cluster, now_ms))
+    rows = reader.rows(TABLE, where=_recent(kafka_cluster, now_ms))
     cut = cut_histories(rows) | _unfinished_before(reader, kafka_cluster, now_ms)
     if cut:
-        whole = reader.rows("execution", where=tables.one_of("execution_id", sorted(cut)))
+        whole = reader.rows(TABLE, where=tables.one_of("execution_id", sorted(cut)))
         rows = [*(row for row in rows if row["execution_id"] not in cut), *whole]
     return folded(rows)
 
@@ -56,26 +59,49 @@ def read_open_executions(
     """
     reader = tables.TableReader(root)
     where = _recent(kafka_cluster, now_ms)
-    rows = reader.rows("execution", columns=["execution_id", "event"], where=where)
+    rows = reader.rows(TABLE, columns=["execution_id", "event"], where=where)
     ended = {row["execution_id"] for row in rows if row["event"] in _SHOW_AN_END}
     older = _unfinished_before(reader, kafka_cluster, now_ms) if known_open is None else set(known_open)
     open_ids = sorted(({row["execution_id"] for row in rows} | older) - ended)
     if not open_ids:
         return []
-    executions = folded(reader.rows("execution", where=tables.one_of("execution_id", open_ids)))
+    executions = folded(reader.rows(TABLE, where=tables.one_of("execution_id", open_ids)))
     return sorted((row for row in executions if not row.ended), key=lambda row: row.waiting)
+
+
+def finished_before(reader: tables.TableReader, kafka_cluster: str, before: datetime) -> list[str]:
+    """Ids of executions without an event since then that ended and owe nothing, the oldest first.
+
+    A request to abort what is no longer there is among them. Raises TableUnavailable.
+    """
+    own = tables.of_cluster(kafka_cluster)
+    rows = reader.arrow(TABLE, columns=_OF_UNFINISHED, where=own & tables.below("event_time", before))
+    if not rows.num_rows:
+        return []
+    ages = rows.group_by("execution_id").aggregate([("event_time", "max")]).sort_by("event_time_max")
+    since = own & tables.at_least("event_time", before)
+    going_on = reader.arrow(TABLE, columns=("execution_id",), where=since)
+    kept = _unfinished(rows) | set(pc.unique(going_on["execution_id"]).to_pylist())
+    return [execution_id for execution_id in ages["execution_id"].to_pylist() if execution_id not in kept]
+
+
+def plans_carried_out(reader: tables.TableReader, kafka_cluster: str) -> set[str]:
+    """Ids of the plans of all executions in the table; raises TableUnavailable."""
+    first = tables.of_cluster(kafka_cluster) & tables.equal("sequence", 0)
+    plans = reader.arrow(TABLE, columns=("plan_id",), where=first)
+    return set(pc.unique(plans["plan_id"]).to_pylist())
 
 
 def changed_ms(root: str, kafka_cluster: str, *, now_ms: int) -> int:
     """When an execution last ended after which replicas or leaders may lie elsewhere; 0 where none did in 30 days."""
     where = _recent(kafka_cluster, now_ms) & tables.one_of("event", [Event.DONE.value, Event.ABORTED.value])
-    rows = tables.read(root, "execution", columns=["event_time"], where=where)
+    rows = tables.read(root, TABLE, columns=["event_time"], where=where)
     return max((tables.to_ms(row["event_time"]) for row in rows), default=0)
 
 
 def read_execution(root: str, execution_id: str) -> Execution:
     """One that was there before, as it is now; raises TableUnavailable where there is nothing of it any more."""
-    executions = folded(tables.read(root, "execution", where=tables.equal("execution_id", execution_id)))
+    executions = folded(tables.read(root, TABLE, where=tables.equal("execution_id", execution_id)))
     if not executions:
         raise TableUnavailable(f"execution {execution_id} is gone from the tables at {root}: are they mounted?")
     return executions[0]
@@ -273,14 +299,17 @@ def _search_start(now_ms: int) -> datetime:
 def _unfinished_before(reader: tables.TableReader, kafka_cluster: str, now_ms: int) -> set[str]:
     """Ids of executions that were open, or owed the removal of a throttle, 30 days ago.
 
-    Reads four columns of all rows before: as columns, for the table may hold millions of rows.
+    Reads few columns of all rows before: as columns, for the table may hold millions of rows.
     """
     where = tables.of_cluster(kafka_cluster) & tables.at_most("event_time", _search_start(now_ms))
-    columns = ("execution_id", "sequence", "event", "throttled_brokers")
-    rows = reader.arrow("execution", columns=columns, where=where)
+    return _unfinished(reader.arrow(TABLE, columns=_OF_UNFINISHED, where=where))
+
+
+def _unfinished(rows: pa.Table) -> set[str]:
+    """Ids of executions that are open, or owe the removal of a throttle, by rows with `_OF_UNFINISHED`."""
     ended = pc.is_in(rows["event"], pa.array([event.value for event in _SHOW_AN_END]))
-    is_open = set(pc.unique(rows["execution_id"]).to_pylist()) - set(rows.filter(ended)["execution_id"].to_pylist())
     numbered = rows.filter(pc.less(rows["sequence"], ABORT_SEQUENCE))
+    is_open = set(pc.unique(numbered["execution_id"]).to_pylist()) - set(rows.filter(ended)["execution_id"].to_pylist())
     throttled = pc.greater(pc.fill_null(pc.list_value_length(numbered["throttled_brokers"]), 0), 0)
     last, last_throttled = (_newest_sequences(events) for events in (numbered, numbered.filter(throttled)))
     return is_open | {execution_id for execution_id, _ in last_throttled.items() & last.items()}

@@ -1,10 +1,11 @@
 """Rows of `broker_intent`: which brokers are being drained, until a person wants otherwise. Control writes the rows."""
 
+from datetime import datetime
 from enum import StrEnum
 
 from streaming.contract import BROKER_INTENT
 from streaming.settings import Settings
-from streaming.tables import of_cluster, read
+from streaming.tables import TableReader, below, of_cluster, read
 
 
 class Intent(StrEnum):
@@ -24,3 +25,18 @@ def drained_brokers(settings: Settings) -> frozenset[int]:
     )
     newest = {row["broker"]: row["intent"] for row in sorted(rows, key=lambda row: row["event_time"])}
     return frozenset(broker for broker, intent in newest.items() if intent == Intent.DRAIN)
+
+
+def outdated_notes(reader: TableReader, kafka_cluster: str, before: datetime) -> list[tuple[int, datetime]]:
+    """(broker, end): notes on the broker from before `end` are older than `before` and no longer hold.
+
+    The newest note on a broker holds however old it is. Raises TableUnavailable.
+    """
+    own, columns = of_cluster(kafka_cluster), ("broker", "event_time")
+    if not reader.rows(BROKER_INTENT.name, columns=columns, where=own & below("event_time", before)):
+        return []
+    times: dict[int, list[datetime]] = {}
+    for row in reader.rows(BROKER_INTENT.name, columns=columns, where=own):
+        times.setdefault(row["broker"], []).append(row["event_time"])
+    ends = {broker: min(before, max(known)) for broker, known in sorted(times.items())}
+    return [(broker, end) for broker, end in ends.items() if min(times[broker]) < end]

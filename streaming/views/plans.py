@@ -5,8 +5,11 @@ The JSON of a plan, the large column, is read of one plan alone.
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from operator import itemgetter
 from typing import Any
+
+from pyarrow import compute as pc
 
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.plan import Movement, Plan
@@ -14,7 +17,7 @@ from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import REPORTED
 from streaming.contract import MOVEMENT, PLAN
 from streaming.errors import TableUnavailable
-from streaming.tables import Row, TableReader, above, equal, of_cluster, starts_with, to_ms, utc
+from streaming.tables import Row, TableReader, above, below, equal, of_cluster, starts_with, to_ms, utc
 
 TABLE = PLAN.name
 FIGURES = (
@@ -69,6 +72,21 @@ def plan_of_movements(reader: TableReader, kafka_cluster: str, plan_id: str) -> 
     )
     plans = (Plan(name, movements) for name in (kafka_cluster, ""))  # a plan file may name no cluster
     return next((plan for plan in plans if plan.plan_id == plan_id), None)
+
+
+def plans_made_before(reader: TableReader, kafka_cluster: str, before: datetime, *, now_ms: int) -> list[str]:
+    """Ids of plans made before then, and not again since, that have expired; the oldest first.
+
+    Raises TableUnavailable.
+    """
+    old = of_cluster(kafka_cluster) & below("created_at", before)
+    if reader.newest(TABLE, "created_at", where=old) is None:
+        return []
+    rows = reader.arrow(TABLE, columns=("plan_id", "created_at", "expires_at"), where=of_cluster(kafka_cluster))
+    newest = rows.group_by("plan_id").aggregate([("created_at", "max"), ("expires_at", "max")])
+    is_old = (pc.field("created_at_max") < before) & (pc.field("expires_at_max") <= utc(now_ms))
+    ids: list[str] = newest.filter(is_old).sort_by("created_at_max")["plan_id"].to_pylist()
+    return ids
 
 
 def waiting_plan(

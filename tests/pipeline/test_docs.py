@@ -1,13 +1,17 @@
 """docs/tables.md says what the schemas say, and lists every query there is."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from streaming.config import flatten
 from streaming.contract import TABLES, Table
 from streaming.runtime.jars import PROJECT_ROOT
+from streaming.settings import Settings
 
 DOCS = PROJECT_ROOT / "docs"
+RETENTION = "How long rows stay"
 PAGE = (DOCS / "tables.md").read_text(encoding="utf-8")
 
 
@@ -34,7 +38,18 @@ def test_each_table_stands_there_as_it_is(table: Table) -> None:
 
 def test_no_table_stands_there_that_is_not() -> None:
     titles = [line.removeprefix("## ") for line in PAGE.splitlines() if line.startswith("## ")]
-    assert sorted(titles) == sorted([*TABLES, "Questions"])
+    assert sorted(titles) == sorted([*TABLES, "Questions", RETENTION])
+
+
+def test_the_retention_of_every_table_stands_there_with_its_default() -> None:
+    rows = [line.split("|")[1:4] for line in PAGE.partition(f"## {RETENTION}")[2].split("\n\n")[1].splitlines()[2:]]
+    assert {name for tables, _, _ in rows for name in re.findall(r"`(\w+)`", tables)} == set(TABLES)
+    defaults = flatten(Settings())
+    days = {"days": 86_400_000, "years": 365 * 86_400_000}
+    stated = {setting.strip(" `"): default.split() for _, setting, default in rows if "none" not in setting}
+    assert {name: int(number) * days[unit] for name, (number, unit) in stated.items()} == {
+        name: defaults[name] for name in defaults if name.endswith("retention_ms") and not name.startswith("topics.")
+    }
 
 
 @pytest.mark.parametrize("file", sorted((DOCS / "queries").glob("*.sql")), ids=lambda file: file.stem)

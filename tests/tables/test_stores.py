@@ -99,6 +99,7 @@ def test_columns_that_are_not_given_are_null(root: str) -> None:
         (tables.at_least("broker", 2), [2, 3]),
         (tables.above("broker", 2), [3]),
         (tables.at_most("broker", 2), [1, 2]),
+        (tables.below("broker", 2), [1]),
         (tables.one_of("broker", [1, 3]), [1, 3]),
         (tables.one_of("broker", iter([1, 3])), [1, 3]),
         (tables.equal("by", "it's me"), [1, 2]),
@@ -141,3 +142,32 @@ def test_upkeep_keeps_all_rows(root: str) -> None:
         add(root, version, intent(version, START_MS))
     tables.tidy(root, "broker_intent")
     assert brokers(root) == [0, 1, 2]
+
+
+def test_rows_that_fulfil_a_condition_are_deleted_and_nothing_else_changes(root: str) -> None:
+    assert tables.delete(root, "broker_intent", tables.ALL_ROWS) == 0
+    assert not tables.table_exists(root, "broker_intent")
+    for number in range(3):
+        add(root, number, intent(number, START_MS + number), intent(number + 10, START_MS + number, cluster="other"))
+    version = TableReader(root).version("broker_intent")
+    old = tables.of_cluster("c") & tables.below("event_time", tables.utc(START_MS + 2))
+    assert tables.delete(root, "broker_intent", old) == 2
+    assert brokers(root) == [2, 10, 11, 12]
+    assert TableReader(root).version("broker_intent") == (version or 0) + 1
+    assert tables.delete(root, "broker_intent", old) == 0
+    assert TableReader(root).version("broker_intent") == (version or 0) + 1
+    assert not add(root, 2, intent(7, START_MS)), "transactions are remembered without their rows"
+    assert add(root, 3, intent(7, START_MS + 9, by="some'one"))
+    assert tables.read(root, "broker_intent", where=tables.equal("broker", 7)) == [
+        intent(7, START_MS + 9, by="some'one")
+    ]
+
+
+def test_a_reader_keeps_rows_that_are_deleted_meanwhile_until_it_looks_again(root: str) -> None:
+    add(root, 0, intent(1, START_MS), intent(2, START_MS + 1))
+    reader = TableReader(root)
+    assert len(reader.rows("broker_intent")) == 2
+    tables.delete(root, "broker_intent", tables.equal("broker", 1))
+    assert len(reader.rows("broker_intent")) == 2
+    reader.look_again()
+    assert len(reader.rows("broker_intent")) == 1

@@ -1,0 +1,133 @@
+"""Keeps control's tables small: rows beyond their retention go, small files are joined, old files are removed.
+
+Control does this itself, between two ticks, and only while it holds the lease. Each step is one commit, which depends
+on what the tables hold and not on the step before: a control that is killed in between begins again at the next run.
+"""
+
+import json
+from collections.abc import Collection
+from datetime import datetime
+
+import structlog
+
+from streaming import tables
+from streaming.contract import BROKER_INTENT, DECISION, EXECUTION, MOVEMENT, PLAN
+from streaming.settings import ControlSettings
+from streaming.views.decisions import newest_decision
+from streaming.views.executions import finished_before, plans_carried_out
+from streaming.views.intents import outdated_notes
+from streaming.views.plans import plans_made_before
+
+log = structlog.get_logger()
+
+TABLES_KEPT = (DECISION.name, PLAN.name, MOVEMENT.name, EXECUTION.name, BROKER_INTENT.name)
+DAY_MS = 86_400_000
+"""Rows go by the day: each deletion writes the files anew that hold younger rows too."""
+DECISIONS_AT_A_TIME = 50_000
+PLANS_AT_A_TIME = 500
+EXECUTIONS_AT_A_TIME = 500
+NOTES_AT_A_TIME = 100
+
+
+class Upkeep:
+    """Runs on the tables below one root, for the rows of one cluster."""
+
+    def __init__(
+        self, root: str, kafka_cluster: str, settings: ControlSettings, *, interval_ms: int, now_ms: int
+    ) -> None:
+        """The first run is due `interval_ms` after `now_ms`."""
+        self._root = root
+        self._cluster = kafka_cluster
+        self._settings = settings
+        self._interval_ms = interval_ms
+        self._ran_ms = now_ms
+
+    def run_if_due(self, *, now_ms: int) -> None:
+        """Raises TableUnavailable; the next run is due no sooner for that."""
+        if now_ms - self._ran_ms < self._interval_ms:
+            return
+        self._ran_ms = now_ms
+        deleted = expire(self._root, self._cluster, self._settings, now_ms=now_ms)
+        if any(deleted.values()):
+            log.info("rows_expired", kafka_cluster=self._cluster, **deleted)
+        for name in TABLES_KEPT:
+            tables.tidy(self._root, name)
+
+
+def expire(root: str, kafka_cluster: str, settings: ControlSettings, *, now_ms: int) -> dict[str, int]:
+    """Delete the rows of one cluster that are beyond their retention, oldest first; returns how many by table.
+
+    A run deletes a bounded number. Never deleted: the newest decision, whose state control goes on with; executions
+    that have not ended or that owe the removal of a throttle; plans that an execution in the tables carries out, that
+    have not expired or that wait for a maintenance window; the newest note on each broker. Raises TableUnavailable.
+    """
+    undecided_ms = now_ms - settings.decision_retention_ms
+    unfinished_ms = now_ms - settings.execution_retention_ms
+    reader = tables.TableReader(root)
+    executions = _expire_executions(root, reader, kafka_cluster, _day(unfinished_ms))
+    reader.look_again()
+    movements, plans = _expire_plans(root, reader, kafka_cluster, _day(undecided_ms), now_ms)
+    return {
+        EXECUTION.name: executions,
+        MOVEMENT.name: movements,
+        PLAN.name: plans,
+        DECISION.name: _expire_decisions(root, reader, kafka_cluster, _day(undecided_ms)),
+        BROKER_INTENT.name: _expire_notes(root, reader, kafka_cluster, _day(unfinished_ms)),
+    }
+
+
+def _expire_executions(root: str, reader: tables.TableReader, kafka_cluster: str, before: datetime) -> int:
+    """Whole histories: half of one would make no sense to whoever reads it."""
+    ids = finished_before(reader, kafka_cluster, before)[:EXECUTIONS_AT_A_TIME]
+    return tables.delete(root, EXECUTION.name, tables.one_of("execution_id", ids)) if ids else 0
+
+
+def _expire_plans(
+    root: str, reader: tables.TableReader, kafka_cluster: str, before: datetime, now_ms: int
+) -> tuple[int, int]:
+    """Movements and plans. Movements first: a plan that is left without them names them at the next run."""
+    made = plans_made_before(reader, kafka_cluster, before, now_ms=now_ms)
+    if not made:
+        return 0, 0
+    needed = plans_carried_out(reader, kafka_cluster) | _waiting_for_hours(reader, kafka_cluster)
+    ids = [plan_id for plan_id in made if plan_id not in needed][:PLANS_AT_A_TIME]
+    if not ids:
+        return 0, 0
+    of_plans = tables.one_of("plan_id", ids)
+    movements = tables.delete(root, MOVEMENT.name, of_plans & tables.below("created_at", before))
+    return movements, tables.delete(root, PLAN.name, tables.of_cluster(kafka_cluster) & of_plans)
+
+
+def _waiting_for_hours(reader: tables.TableReader, kafka_cluster: str) -> Collection[str]:
+    row = newest_decision(reader, kafka_cluster, columns=("state_json",))
+    waiting = json.loads(row["state_json"]).get("waiting_plan_id") if row else None
+    return {waiting} if waiting else set()
+
+
+def _expire_decisions(root: str, reader: tables.TableReader, kafka_cluster: str, before: datetime) -> int:
+    own, time = tables.of_cluster(kafka_cluster), "decided_at"
+    newest = reader.newest_of_cluster(DECISION.name, time, kafka_cluster)
+    if newest is None:
+        return 0
+    end = min(before, newest)
+    times = reader.arrow(DECISION.name, columns=(time,), where=own & tables.below(time, end)).sort_by(time)[time]
+    if len(times) > DECISIONS_AT_A_TIME:
+        end = times[DECISIONS_AT_A_TIME].as_py()
+    return tables.delete(root, DECISION.name, own & tables.below(time, end)) if len(times) else 0
+
+
+def _expire_notes(root: str, reader: tables.TableReader, kafka_cluster: str, before: datetime) -> int:
+    outdated = outdated_notes(reader, kafka_cluster, before)[:NOTES_AT_A_TIME]
+    return sum(
+        tables.delete(
+            root,
+            BROKER_INTENT.name,
+            tables.of_cluster(kafka_cluster) & tables.equal("broker", broker) & tables.below("event_time", end),
+        )
+        for broker, end in outdated
+    )
+
+
+def _day(time_ms: int) -> datetime:
+    """Start of the day (UTC) that holds this moment."""
+    return tables.utc(max(0, time_ms - time_ms % DAY_MS))
