@@ -5,7 +5,6 @@ on what the tables hold and not on the step before: a control that is killed in 
 """
 
 import json
-from collections.abc import Collection
 from datetime import datetime
 
 import structlog
@@ -98,7 +97,7 @@ def _expire_plans(
     return movements, tables.delete(root, PLAN.name, tables.of_cluster(kafka_cluster) & of_plans)
 
 
-def _waiting_for_hours(reader: tables.TableReader, kafka_cluster: str) -> Collection[str]:
+def _waiting_for_hours(reader: tables.TableReader, kafka_cluster: str) -> set[str]:
     row = newest_decision(reader, kafka_cluster, columns=("state_json",))
     waiting = json.loads(row["state_json"]).get("waiting_plan_id") if row else None
     return {waiting} if waiting else set()

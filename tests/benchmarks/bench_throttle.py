@@ -22,7 +22,6 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
-import httpx
 from confluent_kafka import Producer
 
 from assignor_core.plan import Movement, Plan
@@ -31,7 +30,8 @@ from assignor_core.throttles import FOLLOWER_RATE
 from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
-from streaming.collect.jmx import read_counters
+from streaming.cluster.jmx_endpoints import scrape
+from streaming.collect.jmx import parse_counters
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
@@ -182,9 +182,9 @@ def carry_out(cluster: Cluster, settings: Settings, journal: Journal, topic: str
 
 def copied_bytes(settings: Settings) -> float:
     """Bytes that the receiver has copied for reassignments since it started, by its own count."""
-    with httpx.Client(timeout=5.0) as http:
-        counters = read_counters(http, RECEIVER, settings.collect.jmx_endpoints[RECEIVER])
-    assert counters is not None, "the receiver's JMX endpoint does not answer"
+    scrapes = scrape({RECEIVER: settings.collect.jmx_endpoints[RECEIVER]}, limit_s=5.0)
+    counters = parse_counters(scrapes.answers.get(RECEIVER, ""))
+    assert counters is not None, f"the receiver's JMX endpoint does not answer: {scrapes.problems}"
     return counters.totals["reassignment_bytes_in"]
 
 
