@@ -230,6 +230,45 @@ def test_serve_status_and_demo_show_one_that_is_paused_and_asked_to_abort_as_und
     assert read_story(settings).failed == "aborted for a test"
 
 
+@pytest.mark.parametrize("behind_ms", [60_000, 3_600_000])
+def test_serve_shows_events_of_machines_whose_clocks_are_behind(
+    settings: Settings, synthetic: Synthetic, behind_ms: int
+) -> None:
+    synthetic.event(NOW_MS, 0, "approved")
+    synthetic.event(NOW_MS + 1_000, 1, "started")
+    reader = TableReader(settings.storage.tables)
+    control = ControlReader(reader, settings)
+
+    def shown() -> Any:
+        reader.look_again()
+        execution = control.read().execution
+        assert execution is not None
+        return execution["event"]
+
+    assert shown() == "started"
+    synthetic.event(NOW_MS + 500 - behind_ms, 2, "submitted")
+    assert shown() == "submitted", "control runs on another machine now"
+    synthetic.event(NOW_MS + 600 - behind_ms, ABORT_SEQUENCE, "abort_requested")
+    assert shown() == "abort_requested"
+    synthetic.event(NOW_MS + 2_000, 3, "aborted")
+    assert shown() == "aborted"
+
+
+def test_serve_shows_an_approval_by_a_machine_whose_clock_is_a_little_behind(
+    settings: Settings, synthetic: Synthetic
+) -> None:
+    synthetic.event(NOW_MS, 0, "refused")
+    reader = TableReader(settings.storage.tables)
+    control = ControlReader(reader, settings)
+    assert control.read().failures == 1
+    synthetic.event(NOW_MS - 60_000, 0, "approved", execution_id="e-2")
+    synthetic.event(NOW_MS - 59_000, 1, "started", execution_id="e-2")
+    reader.look_again()
+    part = control.read()
+    assert part.execution is not None
+    assert (part.execution["execution_id"], part.failures) == ("e-2", 1)
+
+
 def test_the_demo_names_the_first_plan_in_whatever_order_rows_are_read(
     settings: Settings, synthetic: Synthetic
 ) -> None:

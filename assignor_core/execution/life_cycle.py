@@ -121,9 +121,11 @@ class Execution:
 
     @property
     def shown(self) -> EventRecord:
-        """The event that people are shown: the newest, a request to abort included until the execution has ended."""
-        request = self.abort_request
-        return request if request is not None and not self.ended and request.at_ms >= self.last.at_ms else self.last
+        """The event that people are shown: a request to abort until the execution has ended, else the newest.
+
+        Whoever asks may have a clock that is behind, so the times of the two are not compared.
+        """
+        return self.last if self.abort_request is None or self.ended else self.abort_request
 
     @property
     def history(self) -> tuple[EventRecord, ...]:

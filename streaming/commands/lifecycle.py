@@ -84,9 +84,9 @@ def _run(
         raise RefusedForSafety(f"broker {broker} can't be emptied: {problems[0]}")
     if not yes and not click.confirm(f"Carry out these {moves} movements on the live cluster?", err=True):
         return 3
-    from streaming.control.intents import say
+    from streaming.control.intents import note_intent
 
-    say(settings, broker, intent, now_ms=clocks.now_ms())
+    note_intent(settings, broker, intent, now_ms=clocks.now_ms())
     _tell(f"broker {broker} is noted for {intent.value}")
     if not moves:
         return 0

@@ -7,7 +7,7 @@ are read again; deciding and acting is control's own business.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from assignor_core.execution.events import EventRecord
@@ -15,10 +15,12 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.resources import REPORTED, Resource
 from streaming import tables
 from streaming.settings import Settings
-from streaming.tables import TableReader, above, at_least, equal, of_cluster
+from streaming.tables import TableReader, above, at_least, equal, of_cluster, one_of
 from streaming.views.executions import KnownExecutions
 
 RECENT_EVENTS = 20
+CLOCK_LAG_MAX_MS = 600_000
+"""An approval by a machine whose clock is further behind is shown once its execution goes on."""
 
 _DECISION = (
     "decision_id", "decided_at", "window_end", "verdict", "reason", "detail", "resource", "max_over_mean",
@@ -127,12 +129,23 @@ class ControlReader:
             self._planned_at, self._plan = newest["created_at"], _figures(newest)
 
     def _read_events(self) -> None:
-        # Several events may bear one time, so the newest ones are read once more.
-        rows = self._newer("execution", _EXECUTION, "event_time", self._event_at, again=True)
+        # Several events may bear one time, and clocks of machines differ: events of the last minutes are read again,
+        # and of what is open all that is not known, however far behind the clock was that wrote it.
+        since = None if self._event_at is None else self._event_at - timedelta(milliseconds=CLOCK_LAG_MAX_MS)
+        rows = self._newer("execution", _EXECUTION, "event_time", since, again=True)
         self._executions.add(rows, self._whole)
+        self._executions.add(self._unknown_of_open(), self._whole)
         newest = tables.newest(rows, "event_time")
         if newest is not None:
             self._event_at = newest["event_time"]
+
+    def _unknown_of_open(self) -> list[dict[str, Any]]:
+        """Rows of open executions behind those that are known, requests to abort among them."""
+        lengths = {execution.execution_id: len(execution.events) for execution in self._executions.open}
+        if not lengths:
+            return []
+        unknown = one_of("execution_id", sorted(lengths)) & at_least("sequence", min(lengths.values()))
+        return self._reader.rows("execution", columns=_EXECUTION, where=unknown)
 
     def _whole(self, execution_id: str) -> list[dict[str, Any]]:
         """All rows of an execution: some were written by a clock that is behind the newest row."""

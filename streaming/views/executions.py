@@ -138,6 +138,11 @@ class KnownExecutions:
         return tuple(self._durations_s)
 
     @property
+    def open(self) -> tuple[Execution, ...]:
+        """Those that have not ended."""
+        return tuple(self._open.values())
+
+    @property
     def in_focus(self) -> Execution | None:
         """The one to show (see `in_focus` of the core)."""
         candidates = {row.execution_id: row for row in (*self._open.values(), self._newest) if row is not None}

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from streaming.contract import BROKER_INTENT
 from streaming.settings import Settings
-from streaming.tables import TableReader, below, of_cluster, read
+from streaming.tables import Row, TableReader, below, of_cluster, read
 
 
 class Intent(StrEnum):
@@ -15,16 +15,21 @@ class Intent(StrEnum):
     USE = "use"
 
 
-def drained_brokers(settings: Settings) -> frozenset[int]:
-    """Brokers that must end empty and get nothing: the newest row of each says so. Raises TableUnavailable."""
+def newest_intents(settings: Settings) -> dict[int, Row]:
+    """The row that counts (`intent`, `event_time`), by broker; raises TableUnavailable."""
     rows = read(
         settings.storage.tables,
         BROKER_INTENT.name,
         columns=("broker", "event_time", "intent"),
         where=of_cluster(settings.kafka.cluster_name),
     )
-    newest = {row["broker"]: row["intent"] for row in sorted(rows, key=lambda row: row["event_time"])}
-    return frozenset(broker for broker, intent in newest.items() if intent == Intent.DRAIN)
+    return {row["broker"]: row for row in sorted(rows, key=lambda row: row["event_time"])}
+
+
+def drained_brokers(settings: Settings) -> frozenset[int]:
+    """Brokers that must end empty and get nothing: the newest row of each says so. Raises TableUnavailable."""
+    newest = newest_intents(settings)
+    return frozenset(broker for broker, row in newest.items() if row["intent"] == Intent.DRAIN)
 
 
 def outdated_notes(reader: TableReader, kafka_cluster: str, before: datetime) -> list[tuple[int, datetime]]:

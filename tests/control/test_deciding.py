@@ -24,7 +24,7 @@ from streaming.cluster.admin import Cluster
 from streaming.commands.plan import plan as plan_command
 from streaming.commands.plan import plan_on
 from streaming.control.deciding import Decider
-from streaming.control.intents import say
+from streaming.control.intents import note_intent
 from streaming.control.journal import Journal
 from streaming.control.measuring import measured_skew
 from streaming.control.planning import propose_live
@@ -315,7 +315,7 @@ def test_a_broker_that_is_drained_gets_nothing_and_does_not_count_as_skew(settin
     cluster.live = replace(cluster.live, partitions=partitions)  # even over 1, 2, 3; broker 4 is empty
     now_ms = NOON_MS
     assert decide(settings, cluster, now_ms) is not None
-    say(settings, 4, Intent.DRAIN, now_ms=now_ms)
+    note_intent(settings, 4, Intent.DRAIN, now_ms=now_ms)
     assert decide(settings, cluster, now_ms + 5 * MINUTE_MS) is None
     assert last(settings)["reason"] == "balanced"
     drained = drained_brokers(settings)
@@ -327,7 +327,7 @@ def test_a_broker_that_is_drained_gets_nothing_and_does_not_count_as_skew(settin
     assert {resource: measured[resource] for resource in resources} == pytest.approx(dict.fromkeys(resources, 1.0))
     plan = propose_live(cluster, cluster.live, settings, now_ms=now_ms + 5 * MINUTE_MS).plan
     assert all(4 not in row.new_replicas for row in plan.movements)
-    say(settings, 4, Intent.USE, now_ms=now_ms + 6 * MINUTE_MS)
+    note_intent(settings, 4, Intent.USE, now_ms=now_ms + 6 * MINUTE_MS)
     assert decide(settings, cluster, now_ms + 10 * MINUTE_MS) is not None
 
 
