@@ -4,7 +4,7 @@ The planner works on `model.ClusterState` (placement and load); `reconcile` work
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 PartitionKey = tuple[str, int]
 """(topic, partition)."""
@@ -55,6 +55,8 @@ class LiveCluster:
     cluster_id: str
     broker_racks: Mapping[int, str | None]
     partitions: Mapping[PartitionKey, LivePartition]
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's own id by topic, where brokers show one: a topic that is made again has another."""
 
     def reassigning(self) -> frozenset[PartitionKey]:
         """Partitions that are being reassigned, by anybody."""

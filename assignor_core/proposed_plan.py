@@ -6,11 +6,12 @@ the live cluster is answered here, so that the decider, the executor and the com
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from assignor_core.execution.progress import Progress, progress_of
 from assignor_core.execution.reconcile import differences
+from assignor_core.identity import another_cluster, topics_made_again
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Plan, plan_from_json, plan_to_json
 
@@ -27,6 +28,8 @@ class Observed:
     """Brokers that were away and that the plan takes replicas from."""
     kafka_cluster_id: str | None = None
     """Kafka's own id of the cluster; None of plans of an earlier version."""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Kafka's own id of each topic that the plan moves something of, where it is known."""
 
     @classmethod
     def of(cls, plan: Plan, cluster: LiveCluster) -> Self:
@@ -34,11 +37,13 @@ class Observed:
         counts = Counter(topic for topic, _ in cluster.partitions)
         keys = [(movement.topic, movement.partition) for movement in plan.movements]
         left = {broker for row in plan.movements for broker in set(row.old_replicas) - set(row.new_replicas)}
+        topics = sorted({topic for topic, _ in keys})
         return cls(
             {key: cluster.partitions[key].leader for key in keys if key in cluster.partitions},
-            {topic: counts[topic] for topic in sorted({topic for topic, _ in keys})},
+            {topic: counts[topic] for topic in topics},
             frozenset(left - cluster.broker_racks.keys()),
             cluster.cluster_id,
+            {topic: cluster.topic_ids[topic] for topic in topics if topic in cluster.topic_ids},
         )
 
     @classmethod
@@ -49,6 +54,7 @@ class Observed:
             dict(content["partition_counts"]),
             frozenset(content.get("brokers_missing", ())),
             content.get("kafka_cluster_id"),
+            dict(content.get("topic_ids", {})),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -58,6 +64,7 @@ class Observed:
             "partition_counts": dict(self.partition_counts),
             "brokers_missing": sorted(self.brokers_missing),
             **({} if self.kafka_cluster_id is None else {"kafka_cluster_id": self.kafka_cluster_id}),
+            **({"topic_ids": dict(self.topic_ids)} if self.topic_ids else {}),
         }
 
 
@@ -107,20 +114,22 @@ class KeptPlan:
         """Kafka's own id of the cluster that it was made on; None where that is not known."""
         return None if self.proposed.observed is None else self.proposed.observed.kafka_cluster_id
 
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """Kafka's own ids of the topics that it was made on, where they are known."""
+        return {} if self.proposed.observed is None else self.proposed.observed.topic_ids
+
     def misfits(self, live: LiveCluster) -> tuple[str, ...]:
         """How the cluster has changed since the plan was made; empty if the plan can be started as approved."""
         other = another_cluster(self.kafka_cluster_id, live)
         if other is not None:
             return (other,)
         seen = self.proposed.observed
-        return (*differences(self.plan, live), *(changes_since(seen, self.plan, live) if seen else ()))
-
-
-def another_cluster(kafka_cluster_id: str | None, live: LiveCluster) -> str | None:
-    """In words, that the brokers are not those of the cluster with this id; None if they are, or it isn't known."""
-    if kafka_cluster_id in (None, live.cluster_id):
-        return None
-    return f"the brokers are Kafka cluster {live.cluster_id}, the plan is for Kafka cluster {kafka_cluster_id}"
+        made_again = [
+            f"{topic} was deleted and made again: its id is {live.topic_ids[topic]}, was {self.topic_ids[topic]}"
+            for topic in topics_made_again(self.topic_ids, live)
+        ]
+        return (*made_again, *differences(self.plan, live), *(changes_since(seen, self.plan, live) if seen else ()))
 
 
 def changes_since(seen: Observed, plan: Plan, cluster: LiveCluster) -> tuple[str, ...]:

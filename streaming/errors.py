@@ -4,6 +4,7 @@
       UsageProblem                  fix the input (option, setting, file): nothing was changed; exit code 2
       RefusedForSafety              carrying on could do harm; exit code 3
         LeaseLost                   another process has the right to act now
+        AnotherCluster              the brokers are not those of the cluster that is meant
       LeaseExpired                  the right to act could not be renewed in time: retry later
       ClusterUnreachable            retry later: no broker answered in time
       ClusterRequestFailed          the cluster answered and refused
@@ -40,6 +41,10 @@ class RefusedForSafety(RebalancerError):
 
 class LeaseLost(RefusedForSafety):
     """Another process has taken over; this one must not change the cluster any more."""
+
+
+class AnotherCluster(RefusedForSafety):
+    """Another Kafka cluster answers behind the address; the message names both ids. Nothing of it was changed."""
 
 
 class LeaseExpired(RebalancerError):

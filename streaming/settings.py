@@ -65,6 +65,9 @@ class KafkaSettings(Section):
     """How the cluster is reached."""
 
     cluster_name: str = Field("main", min_length=1, description="Name in tables, metrics and alerts (kafka_cluster)")
+    cluster_id: str | None = Field(
+        None, min_length=1, description="Kafka's own id of the cluster; if set, no other is accepted"
+    )
     bootstrap_servers: Annotated[list[str], AfterValidator(_addresses)] = Field(
         default=["127.0.0.1:9092"], min_length=1, description="host:port of some brokers"
     )

@@ -60,6 +60,8 @@ class Figures:
     """p99 of produce requests on the slowest broker when the execution started or resumed."""
     in_windows_only: bool | None = None
     """Whether movements may be submitted in maintenance windows only."""
+    kafka_cluster_id: str | None = None
+    """Kafka's own id of the cluster that it was started on; None before the start."""
     before: Mapping[Resource, float] = field(default_factory=dict)
     """max/mean over brokers before the plan."""
     predicted: Mapping[Resource, float] = field(default_factory=dict)

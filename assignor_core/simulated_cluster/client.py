@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from assignor_core.errors import SimulatedRefusal, SimulatedSilence
+from assignor_core.identity import cluster_mismatch
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.simulated_cluster import controller
 from assignor_core.simulated_cluster.cluster import SimulatedCluster
@@ -37,6 +38,8 @@ class ClientErrors:
     """Of errors by partition; without it `refused` is raised, with the same message."""
     elections_refused: Callable[[Mapping[PartitionKey, str]], Exception] | None = None
     """The same of elections."""
+    another_cluster: type[Exception] = SimulatedRefusal
+    """The brokers are not those of the cluster that the client was made for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,14 @@ class _Metadata:
     at_ms: int
     broker_racks: Mapping[int, str | None]
     partitions: Mapping[PartitionKey, LivePartition]
+    topic_ids: Mapping[str, str]
 
 
 class SimulatedClient:
     """One client of a simulated cluster.
 
-    `may_act` is asked right before each change and raises where its owner must not make it.
+    `may_act` is asked right before each change and raises where its owner must not make it. With `kafka_cluster_id`,
+    each look raises where the cluster has another id.
     """
 
     def __init__(
@@ -60,11 +65,13 @@ class SimulatedClient:
         *,
         errors: ClientErrors = ClientErrors(),
         may_act: Callable[[], None] = lambda: None,
+        kafka_cluster_id: str | None = None,
     ) -> None:
         self.cluster = cluster
         self.faults = ClientFaults()
         self._errors = errors
         self._may_act = may_act
+        self._kafka_cluster_id = kafka_cluster_id
         self._metadata: _Metadata | None = None
 
     def connect(self, cluster: SimulatedCluster) -> None:
@@ -151,6 +158,9 @@ class SimulatedClient:
             action()
 
     def _described(self) -> LiveCluster:
+        other = cluster_mismatch(self._kafka_cluster_id, self.cluster.contents.cluster_id)
+        if other is not None:
+            raise self._errors.another_cluster(other)
         metadata = self._current_metadata()
         partitions = {}
         for key, seen in metadata.partitions.items():
@@ -158,7 +168,8 @@ class SimulatedClient:
                 continue
             now = self.cluster.contents.partition(key)
             partitions[key] = seen.with_reassignment(now.live() if now and now.reassigning else None)
-        return LiveCluster(self.cluster.contents.cluster_id, metadata.broker_racks, partitions)
+        ids = {name: row for name, row in metadata.topic_ids.items() if name not in self.faults.hidden_topics}
+        return LiveCluster(self.cluster.contents.cluster_id, metadata.broker_racks, partitions, ids)
 
     def _current_metadata(self) -> _Metadata:
         """Metadata of the broker that is asked: as it is now, or as it was before, as old as the lag at most."""
@@ -170,9 +181,9 @@ class SimulatedClient:
             or contents.now_ms - seen.at_ms > self.faults.metadata_lag_ms
         ):
             racks = {row.broker_id: row.rack for _, row in sorted(contents.brokers.items()) if not row.fenced}
-            seen = _Metadata(
-                contents.now_ms, racks, {key: partition.live() for key, partition in contents.partitions()}
-            )
+            shown = {key: partition.live() for key, partition in contents.partitions()}
+            ids = {name: topic.topic_id for name, topic in contents.topics.items()}
+            seen = _Metadata(contents.now_ms, racks, shown, ids)
             self._metadata = seen
         return seen
 

@@ -14,6 +14,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import ElectionNotNeededError, NoError, for_code
 from kafka.structs import TopicPartition
 
+from assignor_core.identity import cluster_mismatch
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.throttles import (
     EVERY_REPLICA,
@@ -25,10 +26,17 @@ from assignor_core.throttles import (
     entries_text,
 )
 from streaming.cluster.answers import translated, unanswered_in
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ElectionsRefused, ReassignmentsRefused
+from streaming.errors import (
+    AnotherCluster,
+    ClusterRequestFailed,
+    ClusterUnreachable,
+    ElectionsRefused,
+    ReassignmentsRefused,
+)
 
 ROLE = "control"
 PREFERRED = 0
+NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
 ALREADY_DONE = ("NoReassignmentInProgressError",)
 
 
@@ -36,19 +44,31 @@ class Cluster:
     """A live cluster behind an admin client that the caller built and closes.
 
     `may_act` is asked right before each change and raises where this process must not make it (see control.lease).
+    With `kafka_cluster_id`, each look at the cluster raises AnotherCluster where the brokers name another id.
     """
 
-    def __init__(self, admin: KafkaAdminClient, may_act: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        admin: KafkaAdminClient,
+        may_act: Callable[[], None] = lambda: None,
+        *,
+        kafka_cluster_id: str | None = None,
+    ) -> None:
         self._admin = admin
         self._may_act = may_act
+        self._kafka_cluster_id = kafka_cluster_id
 
     def describe(self) -> LiveCluster:
-        """Brokers that are alive and every partition with its reassignment; raises ClusterUnreachable."""
+        """Brokers that are alive, every partition with its reassignment; raises ClusterUnreachable, AnotherCluster."""
         with translated("describe the cluster", role=ROLE):
             cluster = self._admin.describe_cluster()
+            other = cluster_mismatch(self._kafka_cluster_id, cluster["cluster_id"])
+            if other is not None:
+                raise AnotherCluster(other)
             topics = self._admin.describe_topics()
             moving = self._admin.list_partition_reassignments()
         partitions = {}
+        ids = {row["name"]: row["topic_id"] for row in topics if row.get("topic_id") not in (None, NO_TOPIC_ID)}
         for topic in topics:
             for partition in topic["partitions"]:
                 key = (topic["name"], partition["partition_index"])
@@ -58,7 +78,7 @@ class Cluster:
             for broker in cluster["brokers"]
             if not broker.get("is_fenced", False)
         }
-        return LiveCluster(cluster["cluster_id"], dict(sorted(racks.items())), partitions)
+        return LiveCluster(cluster["cluster_id"], dict(sorted(racks.items())), partitions, ids)
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
         """Log size in bytes by (broker, partition); copies under way inside a broker (future replicas) left out."""

@@ -15,6 +15,11 @@ def brokers_alive(admin: KafkaAdminClient) -> dict[int, str | None]:
     return {row["broker_id"]: row["rack"] or None for row in rows if not row.get("is_fenced", False)}
 
 
+def kafka_cluster_id(admin: KafkaAdminClient) -> str:
+    """Kafka's own id of the cluster that answers; raises KafkaError."""
+    return str(admin.describe_cluster()["cluster_id"])
+
+
 def is_unanswered(error: Exception) -> bool:
     """Whether no broker answered, so that nobody knows whether the request was carried out.
 

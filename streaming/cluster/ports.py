@@ -16,7 +16,9 @@ class ClusterReader(Protocol):
     """The cluster as one broker's metadata and the controller's list of reassignments show it."""
 
     def describe(self) -> LiveCluster:
-        """Brokers that are alive and every partition with its reassignment."""
+        """Brokers that are alive and every partition with its reassignment; raises AnotherCluster where the brokers are
+        not those of the cluster that this client was made for.
+        """
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
         """Log size in bytes by (broker, partition) on brokers that are alive."""

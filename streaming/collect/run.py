@@ -7,22 +7,26 @@ import signal
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from types import FrameType
 
 import structlog
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError
 
-from streaming.cluster.clients import admin_client, producer
+from assignor_core.identity import cluster_mismatch
+from streaming.cluster.answers import kafka_cluster_id
+from streaming.cluster.clients import admin_client, producer, reaching
 from streaming.cluster.input_topics import create_input_topics
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.records import byte_rate_records, consumer_lag_records
-from streaming.errors import RebalancerError
+from streaming.errors import AnotherCluster, RebalancerError, TableUnavailable
 from streaming.runtime import clocks
 from streaming.settings import Settings
+from streaming.views.identity import check_cluster_id
 
 log = structlog.get_logger()
 
@@ -64,6 +68,7 @@ class Collector:
         self._before: Observation | None = None
         self._failures = 0
         try:
+            self._kafka_cluster_id = _meant_cluster_id(self._admin, settings)
             create_input_topics(self._admin, settings.topics)
         except RebalancerError:
             self.__exit__()
@@ -79,9 +84,10 @@ class Collector:
     def sample(self, *, now_ms: int) -> int:
         """One observation; returns the number of records written (0 for the first, and where reading failed)."""
         try:
+            self._check_cluster()
             after = observe(self._admin, self._groups, self._settings.collect, now_ms=now_ms)
             written = self._write(after)
-        except (KafkaError, OSError) as error:
+        except (KafkaError, OSError, AnotherCluster) as error:
             self._failures += 1
             log.warning("sample_failed", error=f"{type(error).__name__}: {error}", failures=self._failures)
             if self._failures % FAILURES_BEFORE_RECONNECT == 0:
@@ -90,6 +96,12 @@ class Collector:
         self._failures = 0
         self._before = after
         return written
+
+    def _check_cluster(self) -> None:
+        """Raises AnotherCluster where the address leads elsewhere by now: its samples are none of this cluster's."""
+        other = cluster_mismatch(self._kafka_cluster_id, kafka_cluster_id(self._admin))
+        if other is not None:
+            raise AnotherCluster(other)
 
     def _write(self, after: Observation) -> int:
         cluster, topics = self._settings.kafka.cluster_name, self._settings.topics
@@ -118,3 +130,15 @@ class Collector:
             return
         self._admin.close()
         self._admin = fresh
+
+
+def _meant_cluster_id(admin: KafkaAdminClient, settings: Settings) -> str:
+    """Kafka's own id of the cluster that answers; raises AnotherCluster if settings or tables name another one.
+
+    The collector needs no tables: where it can't read any, only the setting counts.
+    """
+    with reaching(settings.kafka):
+        actual = kafka_cluster_id(admin)
+    with suppress(TableUnavailable):
+        check_cluster_id(settings, actual)
+    return actual

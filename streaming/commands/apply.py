@@ -45,11 +45,10 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
     """Carry out exactly that plan: PLAN is a plan's id (or its beginning), or a file that `rebalancer plan` wrote."""
     from assignor_core.deciding.maintenance import may_act, next_opening
     from assignor_core.execution.events import Event
-    from streaming.cluster.admin import Cluster
     from streaming.cluster.clients import admin_client
     from streaming.commands.tables_there import check_tables
+    from streaming.control.identity import lease_of, leased_cluster
     from streaming.control.journal import Journal, owner
-    from streaming.control.lease import Lease
     from streaming.control.policies import maintenance_windows
     from streaming.runtime.logs import configure_logging
     from streaming.runtime.secrets import secrets_of
@@ -77,10 +76,10 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
     if not yes and not click.confirm("Carry out this plan on the live cluster?"):
         return 3
     admin = admin_client(settings.kafka)
-    lease = Lease(settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms)
     try:
+        lease = lease_of(admin, settings)
         with lease.kept():
-            cluster = Cluster(admin, lease.check)
+            cluster = leased_cluster(admin, lease)
             following = _Following(cluster, journal, lease, settings)
             # A second one for the same plan would take the throttle of the first for somebody else's.
             own = (
@@ -100,11 +99,10 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
 @settings_options
 def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Stop what is being carried out: cancel moves in flight, take throttles away. Finished moves stay."""
-    from streaming.cluster.admin import Cluster
     from streaming.cluster.clients import admin_client
     from streaming.commands.tables_there import check_tables
+    from streaming.control.identity import lease_of, leased_cluster
     from streaming.control.journal import Journal
-    from streaming.control.lease import Lease
     from streaming.runtime.logs import configure_logging
     from streaming.runtime.secrets import secrets_of
 
@@ -117,10 +115,10 @@ def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
         click.echo("nothing is being executed")
         return 0
     admin = admin_client(settings.kafka)
-    lease = Lease(settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms)
     try:
+        lease = lease_of(admin, settings)
         with lease.kept():
-            following = _Following(Cluster(admin, lease.check), journal, lease, settings)
+            following = _Following(leased_cluster(admin, lease), journal, lease, settings)
             for execution in running:
                 journal.request_abort(execution, now_ms=clocks.now_ms())
             for execution in running:
@@ -179,6 +177,7 @@ class _Following:
         return execution
 
     def _step(self, execution: "Execution") -> "Execution":
+        self._lease.progress()
         if self._interrupted.is_set() and not execution.abort_requested:
             self._journal.request_abort(execution, now_ms=clocks.now_ms())
         if not self._lease.held:

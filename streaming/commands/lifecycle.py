@@ -98,8 +98,8 @@ def _run(
 
 def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> "ProposedPlan":
     """The plan, kept in the tables; raises UsageProblem for a broker that is not there."""
-    from streaming.cluster.admin import Cluster
     from streaming.cluster.clients import admin_client
+    from streaming.control.identity import cluster_of
     from streaming.control.planning import propose_and_keep
     from streaming.control.policies import planner_policy
     from streaming.views.intents import drained_brokers
@@ -114,7 +114,7 @@ def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> "P
     admin = admin_client(settings.kafka)
     try:
         return propose_and_keep(
-            Cluster(admin), settings, now_ms=clocks.now_ms(), policy_for=policy_for, drained=drained
+            cluster_of(admin, settings), settings, now_ms=clocks.now_ms(), policy_for=policy_for, drained=drained
         )
     finally:
         admin.close()

@@ -67,13 +67,13 @@ def _plan_model(
 
 
 def _plan_live(config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]) -> "ProposedPlan":
-    from streaming.cluster.admin import Cluster
     from streaming.cluster.clients import admin_client
+    from streaming.control.identity import cluster_of
 
     settings = settings_from(config_file, assignments)
     admin = admin_client(settings.kafka)
     try:
-        return plan_on(Cluster(admin), settings, knobs, now_ms=clocks.now_ms())
+        return plan_on(cluster_of(admin, settings), settings, knobs, now_ms=clocks.now_ms())
     finally:
         admin.close()
 

@@ -121,6 +121,7 @@ EXECUTION = Table(
         number("produce_p99_ms_before", "Slowest broker's p99 of produce requests at the start, ms; null if unknown"),
         flag("in_windows_only", "True where movements are submitted in maintenance windows only: by mode apply"),
         text("owner", "Process that carries it out: host and process id", nullable=False),
+        text("kafka_cluster_id", "Kafka's own id of the cluster that it was started on; null before the start"),
     ),
 )
 
@@ -138,6 +139,8 @@ LEASE = Table(
         timestamp("renewed_at", "When it was renewed, by the owner's clock, UTC", nullable=False),
         long("ttl_ms", "How long it holds without renewal, ms", nullable=False),
         Column("released", ColumnType.BOOLEAN, "True once its owner has given it back", nullable=False),
+        text("kafka_cluster_id", "Kafka's own id of the cluster; null in rows of earlier versions"),
+        text("lease_id", "Drawn at random for the first row of a lease and kept; null in rows of earlier versions"),
     ),
     # Renewed every few seconds: its history is of no use and must not grow.
     {

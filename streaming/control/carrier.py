@@ -14,11 +14,18 @@ from assignor_core.plan import Plan
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable, LeaseExpired, LeaseLost, TableUnavailable
+from streaming.errors import (
+    AnotherCluster,
+    ClusterRequestFailed,
+    ClusterUnreachable,
+    LeaseExpired,
+    LeaseLost,
+    TableUnavailable,
+)
 
 log = structlog.get_logger()
 
-TRIED_AGAIN = (ClusterUnreachable, ClusterRequestFailed, TableUnavailable, LeaseExpired)
+TRIED_AGAIN = (ClusterUnreachable, ClusterRequestFailed, AnotherCluster, TableUnavailable, LeaseExpired)
 """What a tick may raise and the next one may mend. After LeaseLost the carrier is to be thrown away."""
 PLAN_GONE = "its plan is gone from the tables"
 

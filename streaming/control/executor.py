@@ -19,10 +19,11 @@ from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import NO_LOOKS, PastLooks, Progress, progress_of
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Step, Submit, Wait, next_step
-from assignor_core.execution.refusals import refusals_text
+from assignor_core.execution.refusals import NAMED_MAX, refusals_text
+from assignor_core.identity import another_cluster, topics_made_again, without_topics
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Plan
-from assignor_core.proposed_plan import KeptPlan, another_cluster
+from assignor_core.proposed_plan import KeptPlan
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
@@ -31,6 +32,7 @@ from streaming.control.pressure import LagPressure, LagTable
 from streaming.control.records import ExecutionRecord
 from streaming.control.requests import Requests
 from streaming.control.throttle import Throttle
+from streaming.errors import AnotherCluster
 from streaming.settings import Settings
 
 log = structlog.get_logger()
@@ -55,6 +57,8 @@ class _Look:
     """Partitions whose move is skipped, with Kafka's error."""
     not_elected: Mapping[PartitionKey, str]
     """Partitions whose election is skipped, with Kafka's error."""
+    made_again: tuple[str, ...]
+    """Topics of the plan that were deleted and made again: `live` leaves them out."""
     now_ms: int
 
     @property
@@ -69,7 +73,13 @@ class _Look:
     @property
     def result(self) -> str:
         """What was made of the plan, in words."""
-        return what_was_made(self.progress, self.refused, self.not_elected)
+        return what_was_made(self.progress, self.refused, self.not_elected) + self.strangers
+
+    @property
+    def strangers(self) -> str:
+        """Names the topics that only bear the name of an approved one; empty where there are none."""
+        named = ", ".join(self.made_again[:NAMED_MAX])
+        return f"; deleted and made again, so no topics of this plan any more: {named}" if named else ""
 
 
 class Executor:
@@ -93,6 +103,7 @@ class Executor:
         self._looks = NO_LOOKS
         self._requests = Requests(cluster)
         self._kafka_cluster_id: str | None = None
+        self._topic_ids: Mapping[str, str] = {}
         self._replaced: frozenset[int] = frozenset()
         self._give_up: str | None = None
         self._last_progress_ms = 0
@@ -117,6 +128,7 @@ class Executor:
             throttle_bytes_per_sec=self._settings.control.throttle_bytes_per_sec,
             throttled_brokers=self._throttle.brokers(record.execution, approved.plan, live),
             produce_p99_ms_before=self._latency.highest_ms(),
+            kafka_cluster_id=live.cluster_id,
         )
         return True
 
@@ -127,6 +139,7 @@ class Executor:
         With `give_up`, a reason, the next ticks end it.
         """
         self._kafka_cluster_id = None if kept is None else kept.kafka_cluster_id
+        self._topic_ids = {} if kept is None else kept.topic_ids
         observed = None if kept is None else kept.proposed.observed
         self._replaced = frozenset() if observed is None else observed.brokers_missing
         self._give_up = give_up
@@ -144,8 +157,12 @@ class Executor:
         given_up = self._give_up or _given_up(execution, now_ms)
         if execution.paused and closed is not None and given_up is None:
             return False
-        live = self._cluster.describe()
-        self._kafka_cluster_id = self._kafka_cluster_id or live.cluster_id
+        try:
+            live = self._cluster.describe()
+        except AnotherCluster as error:
+            return self._hold(record, str(error), given_up, now_ms)
+        started_on = execution.figures.kafka_cluster_id
+        self._kafka_cluster_id = self._kafka_cluster_id or started_on or live.cluster_id
         other = another_cluster(self._kafka_cluster_id, live)
         if other is not None:
             return self._hold(record, other, given_up, now_ms)
@@ -164,10 +181,13 @@ class Executor:
     def _look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> _Look:
         """What this look shows, judged with those before it."""
         staged = self._settings.control.staged_moves
+        # By their names these would be the plan's. Seen as gone, nothing of them is submitted, elected or cancelled.
+        made_again = topics_made_again(self._topic_ids, live)
+        live = without_topics(live, made_again)
         self._looks = self._looks.after(plan, live, staged=staged)
         refused, not_elected = self._requests.moves.skipped, self._requests.elections.skipped
         progress = progress_of(plan, live, staged=staged, looks=self._looks, refused=refused, not_elected=not_elected)
-        return _Look(record, plan, live, progress, self._looks, refused, not_elected, now_ms)
+        return _Look(record, plan, live, progress, self._looks, refused, not_elected, made_again, now_ms)
 
     def _hold(self, record: ExecutionRecord, other: str, given_up: str | None, now_ms: int) -> bool:
         """Touch nothing of another cluster; True once somebody gave the execution up, which ends it as it is."""
@@ -210,7 +230,8 @@ class Executor:
             self._pause(look, step.reason)
             return False
         if not isinstance(step, Abort | Done):  # those must not wait for a throttle that can't be set
-            self._throttle.keep(look.execution, look.plan, pressed=pressure is not None, now_ms=look.now_ms)
+            pressed = pressure is not None
+            self._throttle.keep(look.execution, look.plan, pressed=pressed, now_ms=look.now_ms, without=look.made_again)
         return self._take(step, look)
 
     def _take(self, step: Step, look: _Look) -> bool:
@@ -272,7 +293,9 @@ class Executor:
             log.warning("cancel_refused", execution_id=look.execution.execution_id, refused=refusals_text(refused))
         if refused and self._requests.may_cancel:
             return False
-        detail = f"{reason}; {len(self._requests.cancelled)} moves in flight cancelled{_unknown_moves(look)}"
+        detail = (
+            f"{reason}; {len(self._requests.cancelled)} moves in flight cancelled{_unknown_moves(look)}{look.strangers}"
+        )
         if refused:
             detail += f", {len(refused)} go on without a throttle, as Kafka refuses to cancel: {refusals_text(refused)}"
         self._clear_and_write(look, Event.ABORTED, detail)

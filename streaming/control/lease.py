@@ -3,10 +3,14 @@
 Every renewal is a commit that succeeds only if nobody else has made the next one, so two holders can't both renew. A
 holder judges its own lease by a clock that goes on while the process is stopped, and asks before each change of the
 cluster; one that waits judges by how long the row has stood still before its own eyes. No two clocks are compared.
+
+That clock stands still with the whole machine, if it is a virtual one that is paused. So the holder also reads the row
+again before each change. And it renews only while its main loop makes progress: a loop that hangs loses the lease.
 """
 
 import os
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,7 +20,7 @@ import structlog
 
 from streaming import tables
 from streaming.control.journal import owner
-from streaming.errors import LeaseExpired, LeaseLost, TableUnavailable
+from streaming.errors import AnotherCluster, LeaseExpired, LeaseLost, TableUnavailable
 from streaming.runtime import clocks
 
 log = structlog.get_logger()
@@ -26,6 +30,10 @@ RENEWALS_PER_TTL = 3
 TAKE_OVER_MARGIN_MS = 2_000
 """A lease that stood still for its length and this much longer may be taken."""
 RENEWALS_PER_TIDY = 500
+LOOP_SILENT_MAX_MS = 1_800_000
+"""A holder whose main loop has not taken a turn, nor changed the cluster, for so long renews no more. Longer than the
+longest call of a loop that works: to plan for 10,000 brokers takes minutes (docs/planner.md).
+"""
 
 
 @dataclass(slots=True)
@@ -39,11 +47,18 @@ class Lease:
     """Judges how old the lease is."""
     wall_clock: Callable[[], int] = clocks.now_ms
     """What the row is dated with, for people."""
+    kafka_cluster_id: str | None = None
+    """Kafka's own id of the cluster that this process has reached; None keeps what the row says."""
+    takes_over_cluster: bool = False
+    """Whether a row that names another Kafka cluster may be taken: a person has set `kafka.cluster_id`."""
+    lease_id: str | None = None
+    """Of the row that this process has written: two folders of tables have two leases, and two ids."""
     _sequence: int = 0
     _valid_until_ms: int | None = None
     _watched: tuple[int, int] = (-1, 0)
     _seen: bool = False
-    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _guard: threading.RLock = field(default_factory=threading.RLock)
+    _progress_ms: int | None = None
 
     @property
     def held(self) -> bool:
@@ -53,9 +68,11 @@ class Lease:
     def try_acquire(self) -> bool:
         """Take the lease if it is free, given back, or its holder is gone; to be called again and again.
 
-        Raises TableUnavailable.
+        Raises TableUnavailable, and AnotherCluster if the row is of another Kafka cluster.
         """
+        self.progress()
         row = self._row()
+        self._check_cluster(row)
         asked_ms = self.clock()
         if row is not None and not row["released"] and not _has_died(row):
             if row["sequence"] != self._watched[0]:
@@ -64,15 +81,28 @@ class Lease:
                 return False
             log.warning("lease_taken_over", kafka_cluster=self.kafka_cluster, holder=row["owner"])
         with self._guard:
+            if row is not None:
+                self.kafka_cluster_id = self.kafka_cluster_id or row.get("kafka_cluster_id")
+            self.lease_id = (row or {}).get("lease_id") or uuid.uuid4().hex
             return self._write(row["sequence"] + 1 if row else 0, asked_ms)
+
+    def progress(self) -> None:
+        """The main loop calls this at each turn: without it the lease is renewed for `LOOP_SILENT_MAX_MS` only."""
+        self._progress_ms = self.clock()
 
     def renew(self) -> None:
         """Prolong it; a holder whose lease ran out gets it back if nobody took it.
 
-        Raises LeaseLost once another has it, TableUnavailable where the table can't be written: try again.
+        Raises LeaseLost once another has it, LeaseExpired where the main loop hangs, TableUnavailable where the table
+        can't be written: try again.
         """
         with self._guard:
             asked_ms = self.clock()
+            if self.held and self._progress_ms is not None and asked_ms - self._progress_ms > LOOP_SILENT_MAX_MS:
+                silent_s = (asked_ms - self._progress_ms) / 1000
+                raise LeaseExpired(
+                    f"the main loop has made no progress for {silent_s:.0f} s: it does not keep the lease"
+                )
             if self.held and not self._write(self._sequence + 1, asked_ms):
                 self._valid_until_ms = None
                 raise LeaseLost(f"another process has taken over {self.kafka_cluster}")
@@ -85,11 +115,23 @@ class Lease:
             self._valid_until_ms = None
 
     def check(self) -> None:
-        """Called right before each change of the cluster; raises LeaseLost or LeaseExpired."""
-        valid_until_ms = self._valid_until_ms
-        if valid_until_ms is None:
-            raise LeaseLost(f"this process may not change {self.kafka_cluster}: it does not hold the lease")
-        if self.clock() >= valid_until_ms:
+        """Called right before each change of the cluster; raises LeaseLost, LeaseExpired or TableUnavailable.
+
+        Reads the row again: one request costs one read of a table of a few rows, however many partitions it names.
+        """
+        self.progress()
+        with self._guard:
+            if not self.held:
+                raise LeaseLost(f"this process may not change {self.kafka_cluster}: it does not hold the lease")
+            self._check_clock()
+            row = self._row()
+            if row is None or row["sequence"] != self._sequence:
+                self._valid_until_ms = None
+                raise LeaseLost(f"another process has taken over {self.kafka_cluster}")
+            self._check_clock()  # again: to read the row may take longer than the lease holds
+
+    def _check_clock(self) -> None:
+        if self._valid_until_ms is None or self.clock() >= self._valid_until_ms:
             raise LeaseExpired(f"the lease on {self.kafka_cluster} has run out and could not be renewed in time")
 
     @contextmanager
@@ -115,10 +157,21 @@ class Lease:
                     tables.tidy(self.root, TABLE)
             except LeaseLost as error:
                 log.error("lease_lost", reason=str(error))
-            except TableUnavailable as error:
+            except (TableUnavailable, LeaseExpired) as error:
                 log.warning("lease_not_renewed", error=str(error))
             except Exception as error:  # noqa: BLE001 - a keeper that ends would leave a control that can't act again
                 log.warning("lease_not_renewed", error=repr(error))
+
+    def _check_cluster(self, row: tables.Row | None) -> None:
+        noted = None if row is None else row.get("kafka_cluster_id")
+        if self.kafka_cluster_id is None or noted in (None, self.kafka_cluster_id):
+            return
+        if not self.takes_over_cluster:
+            raise AnotherCluster(
+                f"the brokers are Kafka cluster {self.kafka_cluster_id}, the lease on {self.kafka_cluster} is for "
+                f"Kafka cluster {noted}"
+            )
+        log.warning("cluster_taken_over", kafka_cluster=self.kafka_cluster, before=noted, now=self.kafka_cluster_id)
 
     def _row(self) -> tables.Row | None:
         where = tables.of_cluster(self.kafka_cluster)
@@ -149,6 +202,8 @@ class Lease:
             "renewed_at": tables.utc(self.wall_clock()),
             "ttl_ms": self.ttl_ms,
             "released": released,
+            "kafka_cluster_id": self.kafka_cluster_id,
+            "lease_id": self.lease_id,
         }
         written = tables.replace(
             self.root, TABLE, [row], kafka_cluster=self.kafka_cluster,

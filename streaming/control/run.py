@@ -10,12 +10,12 @@ from types import FrameType
 import structlog
 
 from assignor_core.execution.caution import bad_plans_in_a_row
-from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import TRIED_AGAIN, Carrier
 from streaming.control.deciding import Decider
 from streaming.control.executor import Executor
+from streaming.control.identity import lease_of, leased_cluster
 from streaming.control.journal import Journal
 from streaming.control.lease import Lease
 from streaming.control.measuring import measured_skew
@@ -47,10 +47,10 @@ def run_control(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     admin = admin_client(settings.kafka)
-    lease = Lease(settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms)
     try:
+        lease = lease_of(admin, settings)
         with lease.kept():
-            turns = ControlTurns(Cluster(admin, lease.check), lease, settings)
+            turns = ControlTurns(leased_cluster(admin, lease), lease, settings)
             while not stopping.is_set():
                 stopping.wait(turns.take(now_ms=clocks.now_ms()) / 1000)
     finally:
@@ -71,6 +71,7 @@ class ControlTurns:
 
     def take(self, *, now_ms: int) -> int:
         """One turn; returns the time until the next one is due, ms."""
+        self._lease.progress()
         try:
             return self._turn(now_ms)
         except LeaseLost as error:

@@ -3,7 +3,7 @@
 import structlog
 
 from assignor_core.execution.events import Event
-from assignor_core.proposed_plan import another_cluster
+from assignor_core.identity import another_cluster
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord

@@ -97,12 +97,18 @@ class Throttle:
         foreign = self._cluster.throttle_rates().keys() - ours
         return tuple(sorted(((throttle_scope(plan).brokers & live.broker_racks.keys()) - foreign) | ours))
 
-    def keep(self, execution: Execution, plan: Plan, *, pressed: bool, now_ms: int) -> None:
-        """Set the throttle where this process hasn't yet, and adapt it from then on."""
+    def keep(
+        self, execution: Execution, plan: Plan, *, pressed: bool, now_ms: int, without: Collection[str] = ()
+    ) -> None:
+        """Set the throttle where this process hasn't yet, `without` these topics, and adapt it from then on."""
         ours = frozenset(execution.throttled_brokers)
         if not self._set:
             scope = throttle_scope(plan)
-            self._cluster.set_throttled_replicas(scope.leaders, scope.followers)
+            leaders, followers = (
+                {topic: entries for topic, entries in side.items() if topic not in without}
+                for side in (scope.leaders, scope.followers)
+            )
+            self._cluster.set_throttled_replicas(leaders, followers)
             self._send(self._rates.initial(ours, now_ms=now_ms))
             self._set = True
         elif rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):

@@ -24,7 +24,7 @@ WHEN = ("before", "predicted", "measured")
 COLUMNS = (
     "execution_id", "sequence", "plan_id", "event_time", "event", "detail", "movements_total", "movements_done",
     "bytes_total", "bytes_moved", "throttle_bytes_per_sec", "throttled_brokers", "produce_p99_ms_before",
-    "in_windows_only",
+    "in_windows_only", "kafka_cluster_id",
     *(f"{resource}_max_over_mean_{when}" for resource in REPORTED for when in WHEN),
 )  # fmt: skip
 """What an execution is folded from."""
@@ -210,6 +210,7 @@ def event_of(row: tables.Row) -> EventRecord:
         throttled_brokers=None if throttled is None else tuple(throttled),
         produce_p99_ms_before=row.get("produce_p99_ms_before"),
         in_windows_only=row.get("in_windows_only"),
+        kafka_cluster_id=row.get("kafka_cluster_id"),
         before=_ratios(row, "before"),
         predicted=_ratios(row, "predicted"),
         measured=_ratios(row, "measured"),
@@ -242,6 +243,7 @@ def row_of(execution: Execution, record: EventRecord, *, kafka_cluster: str, own
             for name, ratio in ratio_columns(row, when).items()
         },
         "owner": owner,
+        "kafka_cluster_id": figures.kafka_cluster_id,
     }
 
 

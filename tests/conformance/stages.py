@@ -16,7 +16,13 @@ from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, Simul
 from streaming.cluster.admin import Cluster
 from streaming.cluster.ports import ControlledCluster
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ElectionsRefused, ReassignmentsRefused
+from streaming.errors import (
+    AnotherCluster,
+    ClusterRequestFailed,
+    ClusterUnreachable,
+    ElectionsRefused,
+    ReassignmentsRefused,
+)
 from tests import waiting
 
 BROKERS = (1, 2, 3)
@@ -32,8 +38,8 @@ class Stage(Protocol):
 
     client: ControlledCluster
 
-    def make_topic(self, assignments: Assignments, *, size_bytes: int = 0) -> str:
-        """A topic with a new name; the bytes are in partition 0."""
+    def make_topic(self, assignments: Assignments, *, size_bytes: int = 0, name: str | None = None) -> str:
+        """A topic, with a new name unless one is given; the bytes are in partition 0."""
 
     def grow_topic(self, topic: str, replicas: tuple[int, ...]) -> None:
         """Add one partition."""
@@ -59,11 +65,13 @@ class SimulatedStage:
 
     def __init__(self) -> None:
         self.cluster = SimulatedCluster.of({broker: f"rack-{broker}" for broker in BROKERS})
-        errors = ClientErrors(ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused, ElectionsRefused)
+        errors = ClientErrors(
+            ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused, ElectionsRefused, AnotherCluster
+        )
         self.client: ControlledCluster = SimulatedClient(self.cluster, errors=errors)
 
-    def make_topic(self, assignments: Assignments, *, size_bytes: int = 0) -> str:
-        topic = f"conformance-{len(self.cluster.contents.topics)}"
+    def make_topic(self, assignments: Assignments, *, size_bytes: int = 0, name: str | None = None) -> str:
+        topic = name or f"conformance-{len(self.cluster.contents.topics)}"
         self.cluster.create_topic(topic, assignments)
         partition = self.cluster.contents.topics[topic].partitions[0]
         partition.end_bytes = partition.acknowledged_bytes = size_bytes
@@ -102,8 +110,8 @@ class EmbeddedStage:
         self._topics: list[str] = []
         self.client: ControlledCluster = Cluster(admin)
 
-    def make_topic(self, assignments: Assignments, *, size_bytes: int = 0) -> str:
-        topic = f"conformance-{uuid.uuid4().hex[:8]}"
+    def make_topic(self, assignments: Assignments, *, size_bytes: int = 0, name: str | None = None) -> str:
+        topic = name or f"conformance-{uuid.uuid4().hex[:8]}"
         self._admin.create_topics({topic: {"assignments": {key: list(row) for key, row in assignments.items()}}})
         self._admin.wait_for_topics([topic])
         self._topics.append(topic)

@@ -206,3 +206,15 @@ def test_what_is_deleted_leaves_metadata_and_what_is_added_appears(stage: Stage)
     assert live(stage, (grown, 1)).leader != NO_LEADER
     answered(stage, lambda: stage.client.reassign({(grown, 1): (3, 2)}))
     until_settled(stage, (grown, 1), (3, 2))
+
+
+def test_a_topic_keeps_its_id_and_has_another_one_once_it_is_made_again(stage: Stage) -> None:
+    topic = stage.make_topic({0: (1,)})
+    first = stage.client.describe().topic_ids[topic]
+    stage.grow_topic(topic, (2,))
+    stage.until("it has grown", lambda: (topic, 1) in stage.client.describe().partitions)
+    assert stage.client.describe().topic_ids[topic] == first
+    stage.delete_topic(topic)
+    stage.until("it is gone", lambda: topic not in stage.client.describe().topic_ids)
+    stage.make_topic({0: (1,)}, name=topic)
+    assert stage.client.describe().topic_ids[topic] != first

@@ -18,7 +18,13 @@ from assignor_core.simulated_cluster import (
 from assignor_core.throttles import ThrottledReplicas
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ElectionsRefused, ReassignmentsRefused
+from streaming.errors import (
+    AnotherCluster,
+    ClusterRequestFailed,
+    ClusterUnreachable,
+    ElectionsRefused,
+    ReassignmentsRefused,
+)
 
 NOON_MS = int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1000
 SKEW: dict[str, Any] = {"bytes_in": {"max_over_mean": 2.0}, "bytes_out": {}, "disk": {}, "leaders": {}, "replicas": {}}
@@ -30,12 +36,22 @@ class NotedCluster(SimulatedClient):
     Time passes only where a test lets it, or after each reassignment where `moves` is true.
     """
 
-    def __init__(self, *, throttles_refused: bool = False, moves: bool = False, unanswered: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        throttles_refused: bool = False,
+        moves: bool = False,
+        unanswered: int = 0,
+        kafka_cluster_id: str | None = None,
+    ) -> None:
         cluster = SimulatedCluster.of({1: None, 2: None, 3: None}, cluster_id="c")
         cluster.create_topic("t", dict.fromkeys(range(3), (1,)))
         super().__init__(
             cluster,
-            errors=ClientErrors(ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused, ElectionsRefused),
+            errors=ClientErrors(
+                ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused, ElectionsRefused, AnotherCluster
+            ),
+            kafka_cluster_id=kafka_cluster_id,
         )
         self.faults.planned.extend([PlannedFault(Fate.LOST, RequestKind.DESCRIBE)] * unanswered)
         self.changes: list[str] = []

@@ -12,8 +12,8 @@ import pytest
 
 from streaming import tables
 from streaming.cluster.admin import Cluster
-from streaming.control.lease import TABLE, TAKE_OVER_MARGIN_MS, Lease
-from streaming.errors import LeaseExpired, LeaseLost, TableUnavailable
+from streaming.control.lease import LOOP_SILENT_MAX_MS, TABLE, TAKE_OVER_MARGIN_MS, Lease
+from streaming.errors import AnotherCluster, LeaseExpired, LeaseLost, TableUnavailable
 from streaming.runtime import clocks
 from tests.waiting import until
 
@@ -173,7 +173,7 @@ def test_of_many_at_once_one_gets_it(tmp_path: Path) -> None:
             rival.communicate()
 
 
-def test_a_folder_that_cannot_be_written_costs_the_lease_only_in_time(tmp_path: Path, clock: Clock) -> None:
+def test_a_folder_that_cannot_be_reached_costs_the_lease_only_in_time(tmp_path: Path, clock: Clock) -> None:
     first = lease(tmp_path, clock)
     first.try_acquire()
     moved = tmp_path.with_name("moved")
@@ -181,10 +181,12 @@ def test_a_folder_that_cannot_be_written_costs_the_lease_only_in_time(tmp_path: 
     tmp_path.write_text("in the place of the folder")
     with pytest.raises(TableUnavailable):
         first.renew()
-    first.check()
+    with pytest.raises(TableUnavailable):
+        first.check()  # whether the row is still ours can't be read
     tmp_path.unlink()
     moved.rename(tmp_path)
     first.renew()
+    first.check()
 
 
 @pytest.mark.parametrize("in_its_place", ["nothing", "an empty folder"])
@@ -236,7 +238,7 @@ def test_it_is_renewed_again_once_its_folder_can_be_reached_again(tmp_path: Path
     def acts() -> bool:
         try:
             first.check()
-        except LeaseExpired:
+        except (LeaseExpired, TableUnavailable):
             return False
         return True
 
@@ -247,6 +249,88 @@ def test_it_is_renewed_again_once_its_folder_can_be_reached_again(tmp_path: Path
                 first.renew()
             until("it acts no more", lambda: not acts(), 20, pause_s=0.02)
         until("it acts again", acts, 20, pause_s=0.02)
+
+
+def test_a_holder_whose_clock_stood_still_reads_that_another_has_taken_over(tmp_path: Path, clock: Clock) -> None:
+    """A virtual machine that is paused: its own clock does not show how long it was away."""
+    paused_clock = Clock()
+    first, second = lease(tmp_path, paused_clock), lease(tmp_path, clock)
+    assert first.try_acquire()
+    assert not second.try_acquire()
+    clock.now_ms += TTL_MS + TAKE_OVER_MARGIN_MS + 1
+    assert second.try_acquire()
+    with pytest.raises(LeaseLost, match="another process has taken over"):
+        first.check()
+    assert not first.held
+    second.check()
+
+
+def test_a_holder_whose_main_loop_hangs_loses_the_lease(tmp_path: Path, clock: Clock) -> None:
+    first, second = lease(tmp_path, clock), lease(tmp_path, clock)
+    assert first.try_acquire()
+    for _ in range(LOOP_SILENT_MAX_MS // TTL_MS):
+        clock.now_ms += TTL_MS
+        first.renew()  # a long call, of which others wait for the end
+        assert not second.try_acquire()
+    clock.now_ms += TTL_MS
+    with pytest.raises(LeaseExpired, match="the main loop has made no progress for 1815 s"):
+        first.renew()
+    clock.now_ms += TTL_MS + TAKE_OVER_MARGIN_MS + 1
+    assert second.try_acquire()
+
+
+def test_a_main_loop_that_goes_on_in_time_keeps_the_lease(tmp_path: Path, clock: Clock) -> None:
+    first = lease(tmp_path, clock)
+    assert first.try_acquire()
+    clock.now_ms += LOOP_SILENT_MAX_MS + 1
+    with pytest.raises(LeaseExpired):
+        first.renew()
+    first.progress()
+    first.renew()
+    first.check()
+
+
+def of_kafka(root: Path, clock: Clock, kafka_cluster_id: str, *, takes_over: bool = False) -> Lease:
+    return Lease(str(root), "main", TTL_MS, clock, kafka_cluster_id=kafka_cluster_id, takes_over_cluster=takes_over)
+
+
+def test_a_lease_on_another_kafka_cluster_is_refused(tmp_path: Path, clock: Clock) -> None:
+    first = of_kafka(tmp_path, clock, "a")
+    assert first.try_acquire()
+    first.release()
+    with pytest.raises(AnotherCluster, match=r"the brokers are Kafka cluster b, .* is for Kafka cluster a"):
+        of_kafka(tmp_path, clock, "b").try_acquire()
+    assert of_kafka(tmp_path, clock, "a").try_acquire()
+
+
+def test_a_lease_is_taken_over_for_another_kafka_cluster_where_a_person_wants_it(tmp_path: Path, clock: Clock) -> None:
+    first = of_kafka(tmp_path, clock, "a")
+    assert first.try_acquire()
+    first.release()
+    assert of_kafka(tmp_path, clock, "b", takes_over=True).try_acquire()
+    assert tables.read(str(tmp_path), TABLE)[0]["kafka_cluster_id"] == "b"
+
+
+def test_a_row_of_an_earlier_version_is_taken_for_the_cluster_that_answers(tmp_path: Path, clock: Clock) -> None:
+    first = lease(tmp_path, clock)
+    assert first.try_acquire()
+    first.release()
+    rewrite(tmp_path, lease_id=None, kafka_cluster_id=None)
+    second = of_kafka(tmp_path, clock, "a")
+    assert second.try_acquire()
+    assert second.lease_id
+    assert tables.read(str(tmp_path), TABLE)[0]["kafka_cluster_id"] == "a"
+
+
+def test_the_id_of_a_lease_stays_and_two_folders_have_two(tmp_path: Path, clock: Clock) -> None:
+    first, other = lease(tmp_path / "one", clock), lease(tmp_path / "two", clock)
+    assert first.try_acquire()
+    assert other.try_acquire()
+    assert first.lease_id != other.lease_id
+    first.release()
+    second = lease(tmp_path / "one", clock)
+    assert second.try_acquire()
+    assert second.lease_id == first.lease_id
 
 
 def test_its_files_are_kept_few(tmp_path: Path, clock: Clock) -> None:

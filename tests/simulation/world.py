@@ -14,14 +14,20 @@ from heapq import heappop, heappush
 
 from assignor_core.live import LiveCluster
 from assignor_core.simulated_cluster import ClientErrors, ClientFaults, SimulatedClient, SimulatedCluster
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ElectionsRefused, ReassignmentsRefused
+from streaming.errors import (
+    AnotherCluster,
+    ClusterRequestFailed,
+    ClusterUnreachable,
+    ElectionsRefused,
+    ReassignmentsRefused,
+)
 from streaming.settings import Settings
 from streaming.tables.memory import MemoryStore, forget, memory_store
 from tests.control.windows import write_windows
 
 EPOCH_MS = int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1000
 """A Monday at noon: logical time 0 of every story."""
-ERRORS = ClientErrors(ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused, ElectionsRefused)
+ERRORS = ClientErrors(ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused, ElectionsRefused, AnotherCluster)
 
 
 class Killed(BaseException):
