@@ -61,3 +61,14 @@ class LiveCluster:
     def reassigning(self) -> frozenset[PartitionKey]:
         """Partitions that are being reassigned, by anybody."""
         return frozenset(key for key, partition in self.partitions.items() if partition.reassigning)
+
+
+def too_many_away(away: int, alive: int, max_share: float) -> str | None:
+    """Why no replicas are made anew while so many brokers are away and alive, in words; None if they may be.
+
+    >>> too_many_away(1, 2, 0.4), too_many_away(3, 3, 0.4)
+    (None, '3 of 6 brokers are away, replicas are made anew while at most 40% are')
+    """
+    if away <= max_share * (away + alive):
+        return None
+    return f"{away} of {away + alive} brokers are away, replicas are made anew while at most {max_share:.0%} are"

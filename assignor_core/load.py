@@ -37,7 +37,11 @@ class ClusterArrays:
     dead: NDArray[np.bool_]
     capacity: Floats
     """B x 3 in the order of LOAD_KEYS; NaN where not given."""
+    disk_room_bytes: Floats
+    """B: most bytes that may be copied to each broker; infinite where nothing bounds that."""
     partitions: tuple[Partition, ...]
+    in_sync: Ints
+    """P: replicas in sync; where the model does not know, those on brokers that are not dead."""
     replicas: Ints
     """P x R broker indices, preferred leader first, NO_BROKER behind the last."""
     leader_load: Floats
@@ -64,14 +68,17 @@ def cluster_arrays(cluster: ClusterState) -> ClusterArrays:
     broker_ids = tuple(broker.broker_id for broker in brokers)
     replicas, replication = _replicas(partitions, broker_ids)
     leader_load, follower_load = _loads(partitions, replication, cluster.windows)
+    dead = np.array([broker.state is BrokerState.DEAD for broker in brokers])
     return ClusterArrays(
         broker_ids=broker_ids,
         racks=np.array([rack_index[name] for name in rack_names], dtype=np.int32),
         rack_names=names,
         alive=np.array([broker.state is BrokerState.ALIVE for broker in brokers]),
-        dead=np.array([broker.state is BrokerState.DEAD for broker in brokers]),
+        dead=dead,
         capacity=np.array(capacity, dtype=np.float64),
+        disk_room_bytes=np.array([np.inf if b.disk_room_bytes is None else b.disk_room_bytes for b in brokers]),
         partitions=partitions,
+        in_sync=_in_sync(partitions, replicas, dead),
         replicas=replicas,
         leader_load=leader_load,
         follower_load=follower_load,
@@ -124,6 +131,13 @@ def _replicas(partitions: tuple[Partition, ...], broker_ids: tuple[int, ...]) ->
     replicas = np.full((len(partitions), width), NO_BROKER, dtype=np.int32)
     replicas[np.arange(width) < counts[:, None]] = np.searchsorted(np.array(broker_ids), ids)
     return replicas, counts
+
+
+def _in_sync(partitions: tuple[Partition, ...], replicas: Ints, dead: NDArray[np.bool_]) -> Ints:
+    given = (NO_BROKER if partition.in_sync is None else partition.in_sync for partition in partitions)
+    known = np.fromiter(given, dtype=np.int32, count=len(partitions))
+    living: Ints = ((replicas != NO_BROKER) & ~dead[replicas]).sum(axis=1, dtype=np.int32)
+    return np.where(known == NO_BROKER, living, known)
 
 
 def _loads(partitions: tuple[Partition, ...], replication: NDArray[np.int64], windows: int) -> tuple[Floats, Floats]:

@@ -50,6 +50,8 @@ class Broker:
     rack: str | None = None
     state: BrokerState = BrokerState.ALIVE
     capacity: Capacity = Capacity()
+    disk_room_bytes: float | None = None
+    """Most bytes that a plan may copy to it, whatever leaves it; None where nothing bounds that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class Partition:
     partition: int
     replicas: tuple[int, ...]
     load: PartitionLoad
+    in_sync: int | None = None
+    """Replicas in sync; None where not known. The fewer it has, the sooner a lost replica is made anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,7 @@ def cluster_to_json(cluster: ClusterState) -> dict[str, Any]:
                 "rack": broker.rack,
                 "state": broker.state.value,
                 "capacity": {key: getattr(broker.capacity, key) for key in LOAD_KEYS},
+                **({} if broker.disk_room_bytes is None else {"disk_room_bytes": broker.disk_room_bytes}),
             }
             for broker in cluster.brokers
         ],
@@ -127,6 +132,7 @@ def cluster_to_json(cluster: ClusterState) -> dict[str, Any]:
                 "partition": partition.partition,
                 "replicas": list(partition.replicas),
                 "load": {key: _load_to_json(getattr(partition.load, key)) for key in LOAD_KEYS},
+                **({} if partition.in_sync is None else {"in_sync": partition.in_sync}),
             }
             for partition in cluster.partitions
         ],
@@ -151,7 +157,11 @@ def _broker(item: object, index: int) -> Broker:
     given = fields.get("capacity")
     capacity = _mapping(given if given is not None else {}, f"{name}: capacity")
     figures = (_capacity(capacity.get(key), f"{name}: capacity.{key}") for key in LOAD_KEYS)
-    return Broker(broker_id, rack, BrokerState(state), Capacity(*figures))
+    room = fields.get("disk_room_bytes")
+    if room is not None and (isinstance(room, bool) or not isinstance(room, int | float)):
+        raise _misfit(f"{name}: disk_room_bytes", room, "a number from 0, or null")
+    room_bytes = None if room is None else _as_float(room)
+    return Broker(broker_id, rack, BrokerState(state), Capacity(*figures), room_bytes)
 
 
 def _capacity(value: object, name: str) -> float | None:
@@ -175,7 +185,9 @@ def _partition(item: object) -> Partition:
     if not isinstance(load, Mapping):
         raise _misfit(f"partition {topic}-{number}: load", load, "an object")
     figures = (_load(load.get(key), topic, number, key) for key in LOAD_KEYS)
-    return Partition(topic, number, tuple(replicas), PartitionLoad(*figures))
+    given = fields.get("in_sync")
+    in_sync = None if given is None else _integer(given, f"partition {topic}-{number}: in_sync", most=len(replicas))
+    return Partition(topic, number, tuple(replicas), PartitionLoad(*figures), in_sync)
 
 
 def _load(value: object, topic: str, number: int, key: str) -> Load:
@@ -203,6 +215,10 @@ def _check_brokers(brokers: tuple[Broker, ...]) -> None:
         if broker.broker_id in seen:
             raise InputError(f"broker {broker.broker_id}: found twice in brokers, allowed once")
         seen.add(broker.broker_id)
+        room_bytes = broker.disk_room_bytes
+        if room_bytes is not None and not 0 <= room_bytes <= FIGURE_MAX:
+            name = f"broker {broker.broker_id}: disk_room_bytes"
+            raise _misfit(name, room_bytes, f"a number from 0 to {FIGURE_MAX:g}")
         for key in LOAD_KEYS:
             value = getattr(broker.capacity, key)
             if value is not None and not 0 < value <= FIGURE_MAX:

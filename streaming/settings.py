@@ -207,6 +207,9 @@ class TriggerSettings(Section):
     broker_failure_grace_ms: Milliseconds = Field(
         1_800_000, description="A broker away for longer has failed: its replicas are planned elsewhere"
     )
+    relief_max_away_share: Ratio = Field(
+        0.40, description="With a larger share of the brokers away, replicas of failed brokers are not made anew"
+    )
     completeness_min: Ratio = Field(0.95, description="Least share of brokers that reported in a window")
     load_min_bytes_per_sec: float = Field(
         100_000.0, ge=0, description="Below this mean load of a broker, skew isn't worth a move"
@@ -240,6 +243,9 @@ class PlannerSettings(Section):
     windows: int = Field(5, ge=1, le=1000, description="Newest closed windows whose mean load is planned on")
     excluded_topics: RegularExpression = Field("^__", description="Regular expression: topics that are never moved")
     capacities: dict[int, CapacitySettings] = Field(default={}, description="broker id: capacity")
+    disk_reserve: Ratio = Field(
+        0.10, description="Share of each log dir's volume that copies leave free: no plan and no movement fills it"
+    )
     plan_ttl_ms: Milliseconds = Field(3_600_000, description="A plan older than this is refused")
 
 

@@ -25,6 +25,7 @@ from assignor_core.deciding.trigger import (
 from assignor_core.deciding.trigger import step as trigger_step
 from assignor_core.deciding.windows import ClosedWindow, skew_window, without_catch_up
 from assignor_core.errors import NothingToPlanOn
+from assignor_core.live import too_many_away
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
@@ -85,6 +86,8 @@ class _Deciding:
         if waiting is None or not self._hours_are_open() or self._observation.live.reassigning():
             return None
         failed = self.state.waiting_failed
+        if failed and self._too_many_away():
+            return None
         self.state = waiting_for_nothing(self.state)
         if self._policy.mode is not Mode.APPLY:
             return None
@@ -110,6 +113,7 @@ class _Deciding:
         around = Surroundings(
             reassigning_count=len(observation.live.reassigning()),
             missing_brokers=self._missing_brokers,
+            alive_count=len(observation.live.broker_racks),
             behind=self._groups_behind(),
             changed_ms=observation.changed_ms,
         )
@@ -124,6 +128,10 @@ class _Deciding:
         if self._policy.mode is Mode.OBSERVE:
             return _held(evaluation, Reason.DRY_RUN, f"mode is observe; {evaluation.detail}")
         return self._waits_for_longer(evaluation) or self._planned(evaluation)
+
+    def _too_many_away(self) -> bool:
+        alive, max_share = len(self._observation.live.broker_racks), self._policy.trigger.relief_max_away_share
+        return too_many_away(len(self._missing_brokers), alive, max_share) is not None
 
     def _groups_behind(self) -> Mapping[int, str]:
         """Asked only while it can decide something: a broker is over the threshold, and not yet for long enough."""
@@ -165,7 +173,11 @@ class _Deciding:
             return _held(evaluation, Reason.INCOMPLETE, str(error))
         useless = _not_worth_it(proposed, evaluation, self._policy.gain_min)
         if useless is not None:
-            return _held(evaluation, Reason.MIN_GAIN, useless)
+            no_place = failed and proposed.plan.problems
+            return _held(evaluation, Reason.NO_ROOM if no_place else Reason.MIN_GAIN, useless)
+        if failed and proposed.plan.problems:
+            # What is left out is a matter for people: the plan helps as far as it goes.
+            evaluation = replace(evaluation, detail=f"{evaluation.detail}; {'; '.join(proposed.plan.problems)}")
         self.state = after_plan(self._policy.trigger, self.state, now_ms)
         return self._now_or_later(evaluation, proposed, lost)
 

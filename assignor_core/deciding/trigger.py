@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from assignor_core.errors import InputError
+from assignor_core.live import too_many_away
 
 
 class Verdict(StrEnum):
@@ -38,6 +39,8 @@ class Reason(StrEnum):
     MAINTENANCE_WINDOW = "maintenance_window"
     CATCHING_UP = "catching_up"
     MIN_GAIN = "min_gain"
+    TOO_MANY_AWAY = "too_many_away"
+    NO_ROOM = "no_room"
     DRY_RUN = "dry_run"
 
 
@@ -57,8 +60,13 @@ class TriggerPolicy:
     stale_after_ms: int = 300_000
     broker_failure_grace_ms: int = 1_800_000
     """A broker that is away for longer has failed; a restart or an upgrade takes less."""
+    relief_max_away_share: float = 0.40
+    """With a larger share of the brokers away their replicas are not made anew: that is an outage, and its end brings
+    them back; the rest can't carry them all. Cruise Control's `fixable.failed.broker.percentage.threshold`."""
 
     def __post_init__(self) -> None:
+        if not 0.0 <= self.relief_max_away_share <= 1.0:
+            raise InputError(f"relief_max_away_share must be 0 to 1, found {self.relief_max_away_share}")
         if not 1.0 <= self.exit_ratio < self.enter_ratio:
             raise InputError(f"thresholds must be 1 <= exit < enter, found {self.exit_ratio} and {self.enter_ratio}")
         if not 1 <= self.windows_over <= self.windows_considered:
@@ -144,6 +152,8 @@ class Surroundings:
     """End of the newest execution that changed the cluster; 0 where there was none."""
     missing_brokers: frozenset[int] = frozenset()
     """Brokers that host replicas which could be made anew elsewhere, and are not alive."""
+    alive_count: int = 0
+    """Brokers that are alive."""
     behind: Mapping[int, str] = field(default_factory=dict)
     """broker: the groups that read from it and fall behind, in words."""
 
@@ -309,6 +319,9 @@ def _for_failed(
     held = _held_back(state, around, now_ms, None, None)
     if held is not None:
         return held
+    outage = too_many_away(len(around.missing_brokers), around.alive_count, policy.relief_max_away_share)
+    if outage is not None:
+        return _hold(Reason.TOO_MANY_AWAY, outage)
     since = dict(state.missing_since_ms)
     names = ", ".join(f"{broker} ({(now_ms - since[broker]) / 60_000:.0f} min)" for broker in failed)
     detail = f"away for longer than {policy.broker_failure_grace_ms / 60_000:.0f} min: broker {names}"

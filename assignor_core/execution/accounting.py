@@ -49,7 +49,7 @@ def what_was_made(
     >>> what_was_made({("t", 0): Progress.DONE, ("t", 1): Progress.GONE})
     '1 movements made, 1 partitions are gone'
     >>> what_was_made({("t", 0): Progress.DONE, ("t", 1): Progress.SKIPPED}, {("t", 1): "PolicyViolationError"})
-    '1 movements made, 1 refused by Kafka: t-1 (PolicyViolationError)'
+    '1 movements made, 1 skipped: t-1 (PolicyViolationError)'
     >>> what_was_made({("t", 0): Progress.NOT_ELECTED}, {}, {("t", 0): "PreferredLeaderNotAvailableError"})
     '1 movements made, 1 keep their leader, as Kafka refuses the election: t-0 (PreferredLeaderNotAvailableError)'
     """
@@ -60,7 +60,7 @@ def what_was_made(
         return "every movement has been made"
     parts = [f"{len(progress) - gone - len(skipped)} movements made"]
     parts += [f"{gone} partitions are gone"] if gone else []
-    parts += [f"{len(skipped)} refused by Kafka: {refusals_text(skipped)}"] if skipped else []
+    parts += [f"{len(skipped)} skipped: {refusals_text(skipped)}"] if skipped else []
     parts += [f"{len(kept)} keep their leader, as Kafka refuses the election: {refusals_text(kept)}"] if kept else []
     return ", ".join(parts)
 

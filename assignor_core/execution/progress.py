@@ -96,12 +96,18 @@ def _progress(movement: Movement, cluster: LiveCluster, staged: bool, looks: Pas
         return Progress.MOVING if _is_asked_for(movement, live, staged) else Progress.FOREIGN
     old, new = movement.old_replicas, movement.new_replicas
     if live.replicas == new:
-        return Progress.DONE if live.leader == live.replicas[0] else Progress.PLACED
+        return Progress.DONE if live.leader == new[0] or _leader_stays_away(movement, cluster) else Progress.PLACED
     if live.replicas == old or (len(live.replicas) == len(new) and is_between(live.replicas, old, new)):
         return Progress.PENDING  # nothing of the way is made, or one step of several
     if _was_asked_for(movement, live, staged) and looks.unlisted.get(movement.key, 0) <= UNLISTED_LOOKS_MAX:
         return Progress.MOVING
     return Progress.FOREIGN
+
+
+def _leader_stays_away(movement: Movement, cluster: LiveCluster) -> bool:
+    """Whether the plan leaves a preferred leader that is away where it is: nobody can elect it, and none is to."""
+    first = movement.new_replicas[0]
+    return first == movement.old_replicas[0] and first not in cluster.broker_racks
 
 
 def _is_asked_for(movement: Movement, live: LivePartition, staged: bool) -> bool:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from assignor_core.execution.accounting import NO_REFUSALS, what_was_made
 from assignor_core.execution.progress import FINISHED, NO_LOOKS, PastLooks, Progress, progress_of
+from assignor_core.execution.room import Room, waiting_text
 from assignor_core.execution.staging import next_replicas
-from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey, too_many_away
 from assignor_core.plan import Movement, Plan
 
 
@@ -30,6 +31,8 @@ class Limits:
     deadline_ms: int = 6 * 3_600_000
     staged: bool = False
     """Whether a partition gets one new replica at a time."""
+    relief_max_away_share: float = 0.40
+    """With a larger share of the brokers away, replicas that they held are not made anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +82,15 @@ def next_step(
     looks: PastLooks = NO_LOOKS,
     refused: Mapping[PartitionKey, str] = NO_REFUSALS,
     not_elected: Mapping[PartitionKey, str] = NO_REFUSALS,
+    room: Room | None = None,
 ) -> Step:
     """The one next step. Order: give up, else submit, else elect, else wait, else done.
 
     `worked_ms` is the time since the start without the pauses. Nothing new is submitted on a cluster that is unhealthy,
     or where the caller says so (`held_back`, the reason); what has begun is brought to its end all the same. `looks`
     counts the looks of this process, this one included; `refused` and `not_elected` are partitions whose move or
-    election is skipped, with Kafka's error. A plan of which nothing was made is never done.
+    election is skipped, with the reason. `room` is a look at the disks of brokers that receive; without one the step
+    shows what there would be to submit. A plan of which nothing was made is never done.
     """
     progress = progress_of(plan, cluster, staged=limits.staged, looks=looks, refused=refused, not_elected=not_elected)
     moving = [key for key, state in progress.items() if state is Progress.MOVING]
@@ -96,10 +101,13 @@ def next_step(
     if foreign:
         return Abort(f"{_name(min(foreign))} was changed by somebody else", tuple(sorted(moving)))
     pending = Progress.PENDING in progress.values()
-    obstacle = (held_back or _unhealthy(plan, cluster, moving)) if pending else None
-    to_submit = _to_submit(plan, cluster, progress, limits) if pending and obstacle is None else {}
-    if to_submit:
-        return Submit(to_submit)
+    obstacle = (held_back or _unhealthy(plan, cluster, moving, limits)) if pending else None
+    if pending and obstacle is None:
+        to_submit = _to_submit(plan, cluster, progress, limits, room)
+        if to_submit:
+            return Submit(to_submit)
+        lacking = without_room(plan, cluster, progress, limits, room) if room is not None else {}
+        obstacle = waiting_text(lacking) if lacking else None
     to_elect = tuple(sorted(key for key, state in progress.items() if state is Progress.PLACED))
     electable = tuple(key for key in to_elect if cluster.partitions[key].replicas[0] in cluster.partitions[key].isr)
     if electable:
@@ -127,10 +135,30 @@ def differences(plan: Plan, cluster: LiveCluster) -> tuple[str, ...]:
         elif progress[movement.key] is Progress.FOREIGN:
             replicas = list(cluster.partitions[movement.key].replicas)
             differences.append(f"{name} has replicas {replicas}, planned for {list(movement.old_replicas)}")
-        missing = sorted(set(movement.new_replicas) - set(cluster.broker_racks))
+        missing = sorted(set(movement.new_replicas) - set(movement.old_replicas) - set(cluster.broker_racks))
         if missing:
             differences.append(f"{name} would go to broker {missing[0]}, which is not alive")
     return tuple(differences)
+
+
+def wave_pending(plan: Plan, progress: Mapping[PartitionKey, Progress]) -> list[Movement]:
+    """Movements of the wave under way that are not begun, in the plan's order."""
+    wave = min((movement.wave for movement in plan.movements if progress[movement.key] not in FINISHED), default=0)
+    return [row for row in plan.movements if row.wave == wave and progress[row.key] is Progress.PENDING]
+
+
+def without_room(
+    plan: Plan, cluster: LiveCluster, progress: Mapping[PartitionKey, Progress], limits: Limits, room: Room
+) -> dict[PartitionKey, str]:
+    """Movements of the wave under way that do not fit on the disks, even alone, with the reason."""
+    lacking = {}
+    for movement in wave_pending(plan, progress):
+        live = cluster.partitions[movement.key]
+        receiving = set(_target(movement, cluster, limits)) - set(live.replicas)
+        reason = room.lacking(movement.key, receiving, {})
+        if reason is not None:
+            lacking[movement.key] = reason
+    return lacking
 
 
 def _anything_made(plan: Plan, progress: Mapping[PartitionKey, Progress]) -> bool:
@@ -151,40 +179,44 @@ def _waiting(moving: int, to_elect: int, obstacle: str | None) -> str:
 
 
 def _to_submit(
-    plan: Plan, cluster: LiveCluster, progress: Mapping[PartitionKey, Progress], limits: Limits
+    plan: Plan, cluster: LiveCluster, progress: Mapping[PartitionKey, Progress], limits: Limits, room: Room | None
 ) -> dict[PartitionKey, tuple[int, ...]]:
-    """Pending movements of the wave under way that fit below the caps, in the plan's order. One that copies nothing
-    takes no room but that of elections: brokers elect preferred leaders by themselves, too, all that wait at once.
+    """Pending movements of the wave under way that fit below the caps and on the disks, in the plan's order. One that
+    copies nothing counts for elections alone: brokers elect preferred leaders by themselves, too, all at once.
 
-    Waves are barriers. The planner proves disks and loads for whole waves only: replicas that leave in one wave make
-    the room that the next one fills. A barrier keeps that proof as it is and needs no size of any disk.
+    Waves are barriers. The planner proves loads and capacities for whole waves only: replicas that leave in one wave
+    make the place that the next one fills. A barrier keeps that proof as it is.
     """
-    wave = min((movement.wave for movement in plan.movements if progress[movement.key] not in FINISHED), default=0)
     moving = [cluster.partitions[key] for key, state in progress.items() if state is Progress.MOVING]
     per_broker = Counter(broker for live in moving for broker in _busy_brokers(live, live.adding_replicas))
     per_topic = Counter(key[0] for key, state in progress.items() if state is Progress.MOVING)
-    room = limits.movements_in_flight_max - len(moving)
+    in_flight_left = limits.movements_in_flight_max - len(moving)
+    taken: Counter[int] = Counter()
     elections_room = limits.elections_at_once_max - sum(state is Progress.PLACED for state in progress.values())
     chosen: dict[PartitionKey, tuple[int, ...]] = {}
-    for movement in plan.movements:
-        if room <= 0:
+    for movement in wave_pending(plan, progress):
+        if in_flight_left <= 0:
             break
         key = movement.key
-        if movement.wave != wave or progress[key] is not Progress.PENDING:
-            continue
         live, target = cluster.partitions[key], _target(movement, cluster, limits)
-        brokers = _busy_brokers(live, set(target) - set(live.replicas))
+        receiving = set(target) - set(live.replicas)
+        brokers = _busy_brokers(live, receiving)
         if not brokers:
             if elections_room > 0:
                 chosen[key] = target
                 elections_room -= 1
             continue
         fits = all(per_broker[broker] < limits.movements_per_broker_max for broker in brokers)
-        if fits and per_topic[key[0]] < limits.movements_per_topic_max:
-            chosen[key] = target
-            per_broker.update(brokers)
-            per_topic[key[0]] += 1
-            room -= 1
+        if not fits or per_topic[key[0]] >= limits.movements_per_topic_max:
+            continue
+        if room is not None:
+            if room.lacking(key, receiving, taken) is not None:
+                continue
+            taken.update(dict.fromkeys(receiving, room.replica_bytes.get(key, 0)))
+        chosen[key] = target
+        per_broker.update(brokers)
+        per_topic[key[0]] += 1
+        in_flight_left -= 1
     return chosen
 
 
@@ -201,12 +233,15 @@ def _busy_brokers(live: LivePartition, receiving: Iterable[int]) -> tuple[int, .
     return (*found, live.leader) if found else ()
 
 
-def _unhealthy(plan: Plan, cluster: LiveCluster, moving: Iterable[PartitionKey]) -> str | None:
+def _unhealthy(plan: Plan, cluster: LiveCluster, moving: Iterable[PartitionKey], limits: Limits) -> str | None:
     """Why no further load should be put on the cluster now, or None.
 
     What the plan is for is no reason to wait: replicas missing on lost brokers, where all it does is replace those.
     """
-    lost = _replaced(plan, cluster)
+    lost = _lost(plan, cluster)
+    outage = too_many_away(len(lost), len(cluster.broker_racks), limits.relief_max_away_share)
+    if outage is not None:
+        return outage
     offline = sorted(
         key
         for key, partition in cluster.partitions.items()
@@ -222,16 +257,22 @@ def _unhealthy(plan: Plan, cluster: LiveCluster, moving: Iterable[PartitionKey])
     )
     if lagging:
         return f"{len(lagging)} partitions are under-replicated, first {_name(lagging[0])}"
-    needed = sorted({broker for movement in plan.movements for broker in movement.new_replicas})
+    # A replica on a broker that is away may stay there: Kafka waits for those only that are added.
+    needed = sorted({broker for row in plan.movements for broker in set(row.new_replicas) - set(row.old_replicas)})
     missing = [broker for broker in needed if broker not in cluster.broker_racks]
     return f"broker {missing[0]} is down" if missing else None
 
 
-def _replaced(plan: Plan, cluster: LiveCluster) -> frozenset[int]:
-    """Brokers that are gone and whose replicas the plan makes anew elsewhere, if it does nothing else."""
+def _lost(plan: Plan, cluster: LiveCluster) -> frozenset[int]:
+    """Brokers that are away and hold replicas, if all that the plan does is to make such replicas anew; else none.
+
+    All of them, not only those that the plan takes replicas from: disks may have no room for what another one held.
+    """
     relieved = [set(movement.old_replicas) - set(movement.new_replicas) for movement in plan.movements]
-    gone = [brokers - cluster.broker_racks.keys() for brokers in relieved]
-    return frozenset().union(*gone) if all(gone) else frozenset()
+    if not relieved or not all(brokers - cluster.broker_racks.keys() for brokers in relieved):
+        return frozenset()
+    hosting = {broker for partition in cluster.partitions.values() for broker in partition.replicas}
+    return frozenset(hosting - cluster.broker_racks.keys())
 
 
 def _name(key: PartitionKey) -> str:

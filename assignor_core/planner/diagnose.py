@@ -18,6 +18,8 @@ EVEN = 1e-6
 """An excess below this is rounding."""
 HEAVY_MAX = 5
 """Heavy partitions named, heaviest first."""
+FULL_MAX = 5
+"""Brokers without room named."""
 
 
 def diagnose(problem: Problem, placement: Placement) -> tuple[str, ...]:
@@ -30,6 +32,7 @@ def diagnose(problem: Problem, placement: Placement) -> tuple[str, ...]:
     if not problem.arrays.alive.any() or not problem.arrays.partitions:
         return ()
     lines = _left_over(problem, placement)
+    lines += _full_disks(problem)
     if leaves_replicas_behind(problem.arrays, placement):
         return tuple(lines)
     small_racks = [] if problem.crowded(placement).any() else _small_racks(problem, placement)
@@ -90,6 +93,17 @@ def _left_over(problem: Problem, placement: Placement) -> list[str]:
                 f"{excess[worst]:.3f} fair shares above its limit: {_cause(problem)}"
             )
     return lines
+
+
+def _full_disks(problem: Problem) -> list[str]:
+    """Brokers that take nothing, whatever else speaks for it."""
+    arrays = problem.arrays
+    full = np.flatnonzero(arrays.alive & (arrays.disk_room_bytes <= 0))
+    if not len(full):
+        return []
+    names = ", ".join(str(arrays.broker_ids[broker]) for broker in full[:FULL_MAX])
+    more = f" and {len(full) - FULL_MAX} more" if len(full) > FULL_MAX else ""
+    return [f"brokers that take no replicas, as their disks have no room above the reserve: {names}{more}"]
 
 
 def _cause(problem: Problem) -> str:

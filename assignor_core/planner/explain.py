@@ -1,6 +1,7 @@
 """Turns a finished search into a plan that people can judge: movements in order, each with its reason and its gain.
 
-Order: leadership first, since it copies nothing and helps at once; then by relief per byte, so that a plan that is
+Order: leadership first, since it copies nothing and helps at once; then what dead brokers held, partitions with the
+fewest replicas in sync before others; then by relief per byte, so that a plan that is
 stopped early has done the most for what it copied. A reason names the hard rule where there is one, else the broker
 that sheds most of its excess and the one that takes it.
 
@@ -40,7 +41,14 @@ def ordered_movements(
     """
     start = placement.original_loads
     pending = [pending_movement(placement, int(partition)) for partition in placement.changed()]
-    pending.sort(key=lambda one: (one.arriving.any(), -_relief_per_byte(problem, start, one), one.partition))
+    pending.sort(
+        key=lambda one: (
+            one.arriving.any(),
+            _turn(problem, placement, one),
+            -_relief_per_byte(problem, start, one),
+            one.partition,
+        )
+    )
     cut, left_out = cut_waves(problem, placement, start, pending)
     for movement in left_out:
         placement.restore(movement.partition)
@@ -52,6 +60,15 @@ def ordered_movements(
         movements += planned
         waves.append(_wave_of(problem, planned))
     return tuple(movements), tuple(waves), _left_out_line(problem, len(left_out))
+
+
+def _turn(problem: Problem, placement: Placement, pending: PendingMovement) -> int:
+    """Replicas in sync of a partition whose lost replicas are made anew; of any other more than it can have."""
+    old, new = placement.original[pending.partition], placement.replicas[pending.partition]
+    lost = old[(old != NO_BROKER) & ~np.isin(old, new)]
+    if problem.arrays.dead[lost].any():
+        return int(problem.arrays.in_sync[pending.partition])
+    return len(old) + 1
 
 
 def _left_out_line(problem: Problem, count: int) -> tuple[str, ...]:

@@ -137,6 +137,16 @@ class Placement:
         """Partitions whose replica list differs from the original one."""
         return np.flatnonzero((self.replicas != self.original).any(axis=1))
 
+    def inflow(self) -> Floats:
+        """B: bytes that are copied to each broker from where the replicas were at first."""
+        inflow = np.zeros(len(self.arrays.broker_ids))
+        changed = self.changed()
+        for slot in range(self.replicas.shape[1]):
+            brokers = self.replicas[changed, slot]
+            copied = (brokers != NO_BROKER) & (self.original[changed] != brokers[:, None]).all(axis=1)
+            np.add.at(inflow, brokers[copied], self.disk_bytes[changed[copied]])
+        return inflow
+
     def _append(self, broker: int, partition: int) -> int:
         """Put `partition` behind the last that `broker` holds; returns its place. Lists double, so this costs O(1)."""
         held, count = self._held[broker], self._counts[broker]

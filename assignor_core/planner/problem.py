@@ -1,7 +1,8 @@
 """What a plan may change, from a cluster and a policy: the hard rules as arrays, and how a placement is judged.
 
 Hard rules are answered by `allowed_targets` and its parts: no second replica of a partition, racks never worse,
-capacities, who may take. Whoever proposes a candidate asks them, so nothing that breaks a rule is ever applied.
+capacities, who may take. Whoever proposes a candidate asks them, so nothing that breaks a rule is ever applied. Room on
+disks counts with the budgets (`spending`), since what is copied uses it up.
 
 The soft aims are one objective, a sum over brokers and columns of the squared excess over the limit in fair shares.
 Squared, because the worst broker decides how much a cluster can take; one sum, because a movement shifts all loads at
@@ -44,7 +45,7 @@ class Problem:
     may_give: Flags
     """B: replicas and leadership may leave, for balance or to empty it."""
     may_take: Flags
-    """B: may receive replicas."""
+    """B: may receive replicas; not without room on its disks, not even what is empty: sizes are from a look before."""
     may_lead: Flags
     """B: may become leader of what they hold."""
     share: Floats
@@ -197,7 +198,8 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
     ids = np.array(arrays.broker_ids)
     excluded = np.isin(ids, sorted(policy.excluded_brokers))
     may_lead = arrays.alive & ~excluded
-    may_take = may_lead & np.isin(ids, sorted(policy.add)) if policy.add else may_lead
+    has_room = arrays.disk_room_bytes > 0
+    may_take = may_lead & has_room & np.isin(ids, sorted(policy.add)) if policy.add else may_lead & has_room
     may_give = ~excluded
     if policy.only_brokers:
         may_give &= np.isin(ids, sorted(policy.only_brokers))

@@ -10,9 +10,9 @@ no target can mend stays as it is, and `unmet_rules` reports it in words.
 
 import numpy as np
 
-from assignor_core.load import NO_BROKER
+from assignor_core.load import NO_BROKER, Floats
 from assignor_core.planner.candidates import Candidate, best_by_score
-from assignor_core.planner.placement import Edit, Placement
+from assignor_core.planner.placement import Edit, Indices, Placement
 from assignor_core.planner.problem import Problem, weighted
 from assignor_core.planner.search import Search
 from assignor_core.resources import LOADS
@@ -20,6 +20,8 @@ from assignor_core.resources import LOADS
 COPY_PRICE = 0.01
 """What a fair share of disk copied weighs against balance where a rack has to be mended."""
 ROUNDING = 1e-9
+NAMED_MAX = 5
+"""Partitions named in one line."""
 
 
 def repair(search: Search) -> None:
@@ -34,23 +36,40 @@ def repair(search: Search) -> None:
     """
     if search.problem.policy.leaders_only:
         return
-    for broker in search.problem.leaving:
-        _empty_broker(search, int(broker))
+    for broker, partition in _leaving_replicas(search):
+        candidate = _least_harmful_move(search, partition, broker, improving=False)
+        if candidate:
+            search.apply(candidate)
     _spread_racks(search)
 
 
-def _empty_broker(search: Search, broker: int) -> None:
-    """Heaviest first, so that the light ones fill what is left; one pass, each replica to its best target."""
-    placement = search.placement
-    held = placement.held_by(broker).copy()
-    held = held[search.problem.movable[held]]
-    # With too few brokers alive, none may take most of them: asking one by one would take seconds in each round.
-    held = held[search.problem.new_holders(placement, held).any(axis=1)]
-    weight = weighted(placement.loads_at(held, placement.slots_of(held, broker)), search.problem.weight)
-    for partition in held[np.lexsort((held, -weight))]:
-        candidate = _least_harmful_move(search, int(partition), broker, improving=False)
-        if candidate:
-            search.apply(candidate)
+def _leaving_replicas(search: Search) -> list[tuple[int, int]]:
+    """(broker, partition) of the replicas that must leave and for which a broker could be found, in order.
+
+    What dead brokers held comes first, partitions with the fewest replicas in sync before others: room may not suffice
+    for all. Of a partition that has lost two replicas, the second counts as if the first were made. Then the draining
+    brokers, one after the other. Among equals the heaviest goes first, so that the light ones fill what is left.
+    """
+    problem, placement = search.problem, search.placement
+    made = np.zeros(len(problem.movable), dtype=np.int64)
+    rows: list[Floats] = []
+    for broker in problem.leaving:
+        held = placement.held_by(int(broker)).copy()
+        held = held[problem.movable[held]]
+        # With too few brokers alive, none may take most of them: asking one by one would take seconds in each round.
+        held = held[problem.new_holders(placement, held).any(axis=1)]
+        weight = weighted(placement.loads_at(held, placement.slots_of(held, int(broker))), problem.weight)
+        if problem.arrays.dead[broker]:
+            turn = problem.arrays.in_sync[held] + made[held]
+            made[held] += 1
+        else:
+            turn = np.full(len(held), problem.arrays.replicas.shape[1] + 1 + broker)
+        rows.append(np.stack((turn, -weight, held, np.full(len(held), broker)), axis=1))
+    if not rows:
+        return []
+    table = np.concatenate(rows)
+    order = np.lexsort((table[:, 3], table[:, 2], table[:, 1], table[:, 0]))
+    return [(int(broker), int(partition)) for partition, broker in table[order][:, 2:]]
 
 
 def _spread_racks(search: Search) -> None:
@@ -104,10 +123,14 @@ def unmet_rules(problem: Problem, placement: Placement) -> tuple[str, ...]:
     arrays = problem.arrays
     lines = []
     for broker in np.flatnonzero(~arrays.alive):
-        left = len(placement.held_by(int(broker)))
-        if left:
+        left = placement.held_by(int(broker))
+        if len(left):
             state = "dead" if arrays.dead[broker] else "draining"
-            lines.append(f"broker {arrays.broker_ids[broker]} is {state} and keeps {left} replicas: {_why(problem)}")
+            why = _disks_full(problem, placement, left) or _why(problem)
+            lines.append(
+                f"broker {arrays.broker_ids[broker]} is {state} and keeps {len(left)} replicas: {why}"
+                f"; left out: {_named(problem, left)}"
+            )
     crowded = int(problem.crowded(placement).sum())
     if crowded:
         lines.append(f"{crowded} partitions have more replicas in one rack than they need: {_why(problem)}")
@@ -115,7 +138,47 @@ def unmet_rules(problem: Problem, placement: Placement) -> tuple[str, ...]:
     if over.any():
         names = ", ".join(str(arrays.broker_ids[broker]) for broker in np.flatnonzero(over)[:5])
         lines.append(f"{int(over.sum())} brokers are above their capacity (first: {names}): {_why(problem)}")
-    return (*lines, *_shortages(problem, placement)) if lines else ()
+    if not lines:
+        return ()
+    return (*lines, *_shortages(problem, placement), *_disk_shortage(problem, placement))
+
+
+def _named(problem: Problem, partitions: Indices) -> str:
+    """Partitions by name, those with the fewest replicas in sync first; the first few of many."""
+    arrays = problem.arrays
+    order = partitions[np.lexsort((partitions, arrays.in_sync[partitions]))]
+    names = [f"{arrays.partitions[row].topic}-{arrays.partitions[row].partition}" for row in order[:NAMED_MAX]]
+    more = len(partitions) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
+
+
+def _disks_full(problem: Problem, placement: Placement, left: Indices) -> str | None:
+    """Whether not even the smallest of the partitions `left` fits on any disk, in words; None if one does."""
+    if not _has_ceiling(problem):
+        return None
+    room = problem.arrays.disk_room_bytes - placement.inflow()
+    most, least = float(room[problem.may_lead].max(initial=0.0)), float(placement.disk_bytes[left].min())
+    if 0 < most >= least:
+        return None
+    return f"the smallest holds {least:,.0f} bytes, no broker's disks have room for more than {max(0.0, most):,.0f}"
+
+
+def _has_ceiling(problem: Problem) -> bool:
+    """Whether room on disks bounds what some broker that is alive may take."""
+    return bool(np.isfinite(problem.arrays.disk_room_bytes[problem.may_lead]).any())
+
+
+def _disk_shortage(problem: Problem, placement: Placement) -> list[str]:
+    """What no movement mends: replicas that must leave hold more than all disks have room for."""
+    if not _has_ceiling(problem):
+        return []
+    room = float(np.maximum(problem.arrays.disk_room_bytes - placement.inflow(), 0.0)[problem.may_lead].sum())
+    left = [placement.held_by(int(broker)) for broker in np.flatnonzero(~problem.arrays.alive)]
+    needed = float(sum(placement.disk_bytes[partitions].sum() for partitions in left))
+    if needed <= room:
+        return []
+    line = f"what is left out holds {needed:,.0f} bytes, all disks together have room for {room:,.0f} more"
+    return [f"{line}: moving can't help, add brokers or disks"]
 
 
 def _shortages(problem: Problem, placement: Placement) -> list[str]:
@@ -148,6 +211,8 @@ def _why(problem: Problem) -> str:
         return "the policy allows leadership changes only"
     if not problem.may_take.any():
         return "no broker may take replicas"
+    if _has_ceiling(problem):
+        return "budgets, room on disks, capacity, racks or too few alive brokers leave no place for them"
     if any(budget is not None for budget in (policy.movements_max, policy.bytes_max, policy.inflow_max)):
         return "the budget does not suffice"
     if policy.only_brokers or policy.only_topics or policy.excluded_topics or policy.excluded_brokers or policy.add:

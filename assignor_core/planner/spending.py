@@ -53,7 +53,12 @@ class Spending:
         """B: bytes copied to each broker."""
         self._placement = placement
         self._policy = policy
-        self._limited = any(b is not None for b in (policy.movements_max, policy.bytes_max, policy.inflow_max))
+        # What leaves a broker makes no room: Kafka deletes it a minute later, and maybe from another of its log dirs.
+        inflow_max = np.inf if policy.inflow_max is None else policy.inflow_max
+        self._inflow_max = np.minimum(placement.arrays.disk_room_bytes, inflow_max)
+        self._has_inflow_max = bool(np.isfinite(self._inflow_max).any())
+        budgets = (policy.movements_max, policy.bytes_max)
+        self._limited = self._has_inflow_max or any(budget is not None for budget in budgets)
 
     def movement_price(self, partitions: Indices) -> Floats:
         """N prices of touching each partition, in fair shares of disk."""
@@ -92,10 +97,10 @@ class Spending:
         if policy.bytes_max is not None:
             # What copies nothing more is allowed even where the budget is spent.
             able &= (copied <= 0) | (self.bytes_copied + copied <= policy.bytes_max)
-        if policy.inflow_max is not None:
+        if self._has_inflow_max:
             # What arrives counts at its target, even if the partition has left home before.
             arriving = self._placement.disk_bytes[partitions][:, None] * ~self._is_home(partitions, targets)
-            able &= (arriving <= 0) | (arriving + self.inflow[targets] <= policy.inflow_max)
+            able &= (arriving <= 0) | (arriving + self.inflow[targets] <= self._inflow_max[targets])
         return able & self.may_touch(partitions)[:, None]
 
     def affordable_together(self, mine: Indices, theirs: Indices, going: Floats, coming: Floats) -> Flags:

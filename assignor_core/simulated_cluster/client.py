@@ -4,15 +4,17 @@ The core knows no error of the shell, so the caller passes the two that a client
 are faults: tests/conformance runs the same behaviours here and on real brokers.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
+from assignor_core.disks import LogDirDescription
 from assignor_core.errors import SimulatedRefusal, SimulatedSilence
 from assignor_core.identity import cluster_mismatch
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
-from assignor_core.simulated_cluster import controller
+from assignor_core.simulated_cluster import controller, replication
 from assignor_core.simulated_cluster.cluster import SimulatedCluster
 from assignor_core.simulated_cluster.faults import ClientFaults, Fate, RequestKind
 from assignor_core.throttles import (
@@ -85,6 +87,12 @@ class SimulatedClient:
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
         """Log size in bytes by (broker, partition), of log dirs that are online."""
         return self._send(RequestKind.REPLICA_SIZES, self._sizes)
+
+    def log_dirs(
+        self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        """Log dirs of these brokers in metadata (of all where None), with the replicas of these partitions."""
+        return self._send(RequestKind.REPLICA_SIZES, lambda: self._log_dirs(brokers, partitions))
 
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
         """Start reassignments, or (None) cancel them; raises after the partitions that are not refused were done."""
@@ -204,6 +212,36 @@ class SimulatedClient:
             for key, partition in contents.partitions()
             for broker_id in sorted(partition.copies.keys() & set(alive))
             if contents.holds_online(broker_id, partition)
+        }
+
+    def _log_dirs(
+        self, brokers: Collection[int] | None, partitions: Collection[PartitionKey] | None
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        contents = self.cluster.contents
+        asked = [broker_id for broker_id in self._alive() if brokers is None or broker_id in brokers]
+        for broker_id in asked:
+            self._need_answer_of(broker_id)
+        used_bytes = replication.used_bytes(contents)
+        held: dict[tuple[int, int], dict[PartitionKey, int]] = defaultdict(dict)
+        for key, partition in contents.partitions():
+            if partitions is None or key in partitions:
+                for broker_id, copy in partition.copies.items():
+                    held[broker_id, copy.log_dir][key] = partition.size_bytes(broker_id)
+        return {
+            broker_id: tuple(
+                # Of a log dir that is offline Kafka shows the path and the error, and nothing else.
+                LogDirDescription(f"/disk-{index}", is_offline=True)
+                if log_dir.offline
+                else LogDirDescription(
+                    f"/disk-{index}",
+                    log_dir.size_bytes,
+                    max(0, log_dir.size_bytes - used_bytes[broker_id, index]),
+                    held[broker_id, index],
+                    is_cordoned=log_dir.cordoned,
+                )
+                for index, log_dir in enumerate(contents.brokers[broker_id].log_dirs)
+            )
+            for broker_id in asked
         }
 
     def _reassigned(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> dict[PartitionKey, str | None]:

@@ -152,14 +152,14 @@ def take_log_dir_offline(contents: ClusterContents, broker_id: int, index: int) 
 
 
 def _fail_full_log_dirs(contents: ClusterContents) -> None:
-    for (broker_id, index), used_bytes in sorted(_used_bytes(contents).items()):
+    for (broker_id, index), used in sorted(used_bytes(contents).items()):
         broker = contents.brokers[broker_id]
         log_dir = broker.log_dirs[index]
-        if broker.running and not log_dir.offline and used_bytes >= log_dir.size_bytes:
+        if broker.running and not log_dir.offline and used >= log_dir.size_bytes:
             take_log_dir_offline(contents, broker_id, index)
 
 
-def _used_bytes(contents: ClusterContents) -> Counter[tuple[int, int]]:
+def used_bytes(contents: ClusterContents) -> Counter[tuple[int, int]]:
     """Bytes used by (broker, log dir)."""
     used: Counter[tuple[int, int]] = Counter()
     for broker_id, broker in contents.brokers.items():

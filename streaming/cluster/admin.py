@@ -14,6 +14,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import ElectionNotNeededError, NoError, for_code
 from kafka.structs import TopicPartition
 
+from assignor_core.disks import LogDirDescription
 from assignor_core.identity import cluster_mismatch
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.throttles import (
@@ -93,6 +94,16 @@ class Cluster:
             for partition in topic["partitions"]
             if not partition["is_future_key"]
         }
+
+    def log_dirs(
+        self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        """Log dirs with what is free (KIP-827) and the replicas of `partitions`; a broker that refuses shows none."""
+        alive = [broker["broker_id"] for broker in self._brokers()]
+        asked = [broker for broker in alive if brokers is None or broker in brokers]
+        with translated("read log dirs", role=ROLE):
+            answers = self._admin.describe_log_dirs(brokers=asked, partitions=partitions) if asked else []
+        return {answer["broker"]: tuple(map(_log_dir, answer["log_dirs"])) for answer in answers}
 
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
         """Start reassignments; None cancels one. Raises ReassignmentsRefused with the partitions refused."""
@@ -247,3 +258,20 @@ def _live_partition(partition: Mapping[str, Any], moving: Mapping[str, Any] | No
         tuple(moving["replicas"]), leader, isr, tuple(moving["adding_replicas"]), tuple(moving["removing_replicas"])
     )
     return LivePartition(tuple(partition["replica_nodes"]), leader, isr).with_reassignment(listed or None)
+
+
+def _log_dir(row: Mapping[str, Any]) -> LogDirDescription:
+    total_bytes, usable_bytes = row.get("total_bytes", -1), row.get("usable_bytes", -1)
+    return LogDirDescription(
+        row["log_dir"],
+        total_bytes if total_bytes >= 0 else None,
+        usable_bytes if usable_bytes >= 0 else None,
+        {
+            (topic["name"], partition["partition_index"]): partition["partition_size"]
+            for topic in row["topics"]
+            for partition in topic["partitions"]
+            if not partition["is_future_key"]
+        },
+        is_offline=row["error_code"] != 0,
+        is_cordoned=bool(row.get("is_cordoned", False)),
+    )

@@ -5,6 +5,7 @@ upgrade, check them one by one and remove those that upstream has made needless;
 fails where a method was renamed.
 """
 
+from collections import defaultdict
 from collections.abc import Awaitable, Iterable
 from typing import Any
 
@@ -31,12 +32,20 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
         answer = self._manager.run(self._async_leader_offsets, broker, dict.fromkeys(partitions, spec))
         return answer
 
-    def describe_log_dirs(self, brokers: Iterable[int]) -> list[dict[str, Any]]:
-        """Log dirs of these brokers with all their partitions; raises KafkaError.
+    def describe_log_dirs(
+        self, brokers: Iterable[int], partitions: Iterable[tuple[str, int]] | None = None
+    ) -> list[dict[str, Any]]:
+        """Log dirs of these brokers with those of `partitions` that they hold, or with all; raises KafkaError.
 
         In 3.0.12 the method asks for the metadata of all topics first, to name every partition in each request.
         """
-        rows: list[dict[str, Any]] = self._manager.run(self._async_describe_log_dirs, None, brokers)
+        wanted: dict[str, list[int]] | None = None
+        if partitions is not None:
+            wanted = defaultdict(list)
+            for topic, partition in partitions:
+                wanted[topic].append(partition)
+        topics = None if wanted is None else list(wanted.items())
+        rows: list[dict[str, Any]] = self._manager.run(self._async_describe_log_dirs, topics, brokers)
         return rows
 
     async def _async_leader_offsets(

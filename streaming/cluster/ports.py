@@ -8,6 +8,7 @@ request without an answer raises ClusterUnreachable, and it may have been carrie
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
+from assignor_core.disks import LogDirDescription
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.throttles import ThrottledReplicas
 
@@ -22,6 +23,13 @@ class ClusterReader(Protocol):
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
         """Log size in bytes by (broker, partition) on brokers that are alive."""
+
+    def log_dirs(
+        self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        """Log dirs of these brokers, as far as they are alive (of all where None), with the replicas of these
+        partitions (of all where None). A broker that refuses to show them has none.
+        """
 
 
 class PlacementChanger(Protocol):

@@ -35,10 +35,11 @@ def propose_for(
         raise NothingToPlanOn("no closed window in the tables yet: is the pipeline running?")
     model = build_model(
         live,
-        cluster.replica_sizes(),
+        cluster.log_dirs(),
         leader_rates(request.windows, settings),
         cluster_name=settings.kafka.cluster_name,
         capacities=capacities_of(settings),
+        disk_reserve=settings.planner.disk_reserve,
         drained=request.drained,
         now_ms=now_ms,
     )

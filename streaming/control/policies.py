@@ -31,6 +31,7 @@ def trigger_policy(settings: Settings) -> TriggerPolicy:
         load_min_bytes_per_sec=trigger.load_min_bytes_per_sec,
         stale_after_ms=60_000 + STALE_WINDOWS * settings.pipeline.window_ms,
         broker_failure_grace_ms=trigger.broker_failure_grace_ms,
+        relief_max_away_share=trigger.relief_max_away_share,
     )
 
 

@@ -4,7 +4,7 @@ Time is what a test says. Eight partitions of two replicas on brokers 1 to 4; pa
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from assignor_core.deciding.observation import brokers_counted
+from assignor_core.disks import LogDirDescription
 from assignor_core.errors import InputError
 from assignor_core.execution.events import Event
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey
@@ -42,6 +43,9 @@ NOON_MS = int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1000
 """A Monday."""
 
 
+TOTAL_BYTES = 1_000_000
+
+
 @dataclass
 class DescribedCluster(Cluster):
     """What control asks a cluster, without one."""
@@ -51,9 +55,19 @@ class DescribedCluster(Cluster):
     def describe(self) -> LiveCluster:
         return self.live
 
-    def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
+    usable_bytes: int | None = TOTAL_BYTES
+    """What is free on the one log dir of each broker; None where brokers do not show it."""
+
+    def log_dirs(
+        self, _brokers: Collection[int] | None = None, _partitions: Collection[PartitionKey] | None = None
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        held = {
+            broker: {key: 1_000 for key, row in self.live.partitions.items() if broker in row.replicas}
+            for broker in self.live.broker_racks
+        }
+        total_bytes = None if self.usable_bytes is None else TOTAL_BYTES
         return {
-            (broker, key): 1_000 for key, partition in self.live.partitions.items() for broker in partition.replicas
+            broker: (LogDirDescription("/d", total_bytes, self.usable_bytes, sizes),) for broker, sizes in held.items()
         }
 
 
@@ -91,6 +105,10 @@ def with_control(settings: Settings, **control: Any) -> Settings:
     return Settings.model_validate(
         {**settings.model_dump(), "control": {**settings.model_dump()["control"], **control}}
     )
+
+
+def with_trigger(settings: Settings, **trigger: Any) -> Settings:
+    return Settings.model_validate({**settings.model_dump(), "trigger": settings.model_dump()["trigger"] | trigger})
 
 
 def with_planner(settings: Settings, **planner: Any) -> Settings:
@@ -254,7 +272,7 @@ def after_the_grace_time(settings: Settings, cluster: DescribedCluster, *, since
 
 def after_brokers_failed(settings: Settings, *brokers: int) -> tuple[Settings, str]:
     """A plan that replaces these brokers waits for ten in the evening; its id."""
-    own = with_control(settings, maintenance_windows=["Mon-Fri 22:00-23:00"])
+    own = with_control(with_trigger(settings, relief_max_away_share=0.5), maintenance_windows=["Mon-Fri 22:00-23:00"])
     cluster = skewed()
     for broker in brokers:
         without(cluster, broker)
@@ -262,6 +280,67 @@ def after_brokers_failed(settings: Settings, *brokers: int) -> tuple[Settings, s
     assert after_the_grace_time(own, cluster, since_ms=NOON_MS) is None
     assert last(own)["reason"] == "maintenance_window"
     return own, last(own)["plan_id"]
+
+
+def test_with_too_many_brokers_away_no_replica_is_made_anew(settings: Settings) -> None:
+    cluster = skewed()
+    for broker in (3, 4):
+        without(cluster, broker)
+    assert decide(settings, cluster, NOON_MS) is None
+    assert after_the_grace_time(settings, cluster, since_ms=NOON_MS) is None
+    assert (last(settings)["verdict"], last(settings)["reason"]) == ("hold", "too_many_away")
+    assert last(settings)["detail"] == "2 of 4 brokers are away, replicas are made anew while at most 40% are"
+
+
+def test_a_plan_for_failed_brokers_does_not_start_while_too_many_are_away(settings: Settings) -> None:
+    own, waiting = after_brokers_failed(settings, 4)
+    cluster = skewed()
+    for broker in (3, 4):
+        without(cluster, broker)
+    strict = with_trigger(own, relief_max_away_share=0.4)
+    assert decide(strict, cluster, EVENING_MS) is None
+    assert json.loads(last(strict)["state_json"])["waiting_plan_id"] == waiting
+
+
+def test_lost_replicas_are_made_anew_as_far_as_the_disks_have_room(settings: Settings) -> None:
+    """Four replicas of 1,000 bytes are lost, and each of three disks has room for one above its reserve."""
+    cluster = skewed()
+    cluster.usable_bytes = TOTAL_BYTES // 10 + 1_500
+    without(cluster, 4)
+    assert decide(settings, cluster, NOON_MS) is None
+    proposal = after_the_grace_time(settings, cluster, since_ms=NOON_MS)
+    assert proposal is not None
+    receiving = [set(row.new_replicas) - set(row.old_replicas) for row in proposal.plan.movements]
+    assert sorted(broker for brokers in receiving for broker in brokers) == [1, 2, 3]
+    detail = last(settings)["detail"]
+    assert "broker 4 is dead and keeps 1 replicas: " in detail
+    assert "no broker's disks have room for more than 500; left out: t-" in detail
+    assert "nothing" not in detail
+
+
+def test_where_no_disk_has_room_moving_cannot_help(settings: Settings) -> None:
+    cluster = skewed()
+    cluster.usable_bytes = TOTAL_BYTES // 10
+    without(cluster, 4)
+    assert decide(settings, cluster, NOON_MS) is None
+    assert after_the_grace_time(settings, cluster, since_ms=NOON_MS) is None
+    assert (last(settings)["verdict"], last(settings)["reason"]) == ("hold", "no_room")
+    assert last(settings)["detail"].startswith("nothing can be made anew: broker 4 is dead and keeps 4 replicas: ")
+    assert last(settings)["detail"].endswith("moving can't help, add brokers or disks")
+
+
+def test_brokers_that_do_not_show_what_is_free_take_nothing_unless_their_disks_have_a_capacity(
+    settings: Settings,
+) -> None:
+    cluster = crowded()
+    cluster.usable_bytes = None
+    write_windows(settings, cluster.live, end_ms=NOON_MS)
+    plan = propose_live(cluster, cluster.live, settings, now_ms=NOON_MS).plan
+    assert not any(row.kind == "replica" for row in plan.movements)
+    assert "their log dirs do not show what is free: 1, 2, 3, 4; " in plan.diagnosis[-1]
+    by_hand = with_planner(settings, capacities={row: {"disk_bytes": 1e6} for row in (1, 2, 3, 4)})
+    plan = propose_live(cluster, cluster.live, by_hand, now_ms=NOON_MS).plan
+    assert any(row.kind == "replica" for row in plan.movements)
 
 
 EVENING_MS = NOON_MS + 10 * 60 * MINUTE_MS

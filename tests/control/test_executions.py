@@ -111,7 +111,7 @@ def test_a_partition_that_a_policy_refuses_does_not_stop_the_rest(settings: Sett
     for look in range(5):
         one.tick(now_ms=NOON_MS + look)
     end = Journal(settings).execution(record.execution.execution_id).last
-    assert (end.event, end.detail) == ("done", "1 movements made, 1 refused by Kafka: t-0 (PolicyViolationError)")
+    assert (end.event, end.detail) == ("done", "1 movements made, 1 skipped: t-0 (PolicyViolationError)")
     assert cluster.describe().partitions["t", 1].replicas == (3,)
     assert cluster.throttle_rates() == {}
     assert cluster.changes.count("move t-0, t-1") == 1

@@ -133,7 +133,7 @@ def test_without_the_right_to_move_a_plan_ends(settings: Settings) -> None:
     cluster = Stubborn()
     cluster.no_moves = "ClusterAuthorizationFailedError"
     event, detail = end_of(settings, cluster, approved(settings, LEADER, LATER), 10)
-    assert (event, "2 refused by Kafka: t-0 (ClusterAuthorizationFailedError)" in detail) == ("aborted", True)
+    assert (event, "2 skipped: t-0 (ClusterAuthorizationFailedError)" in detail) == ("aborted", True)
     assert cluster.throttle_rates() == {}
 
 

@@ -47,7 +47,7 @@ def test_the_rest_goes_on_and_the_next_wave_begins() -> None:
 def test_a_plan_of_which_nothing_was_made_is_never_done() -> None:
     both = POLICY | {T1: "UnknownTopicOrPartitionError"}
     assert next_step(PLAN, at(1, 1), Limits(), worked_ms=0, refused=both) == Abort(
-        "0 movements made, 2 refused by Kafka: t-0 (PolicyViolationError), t-1 (UnknownTopicOrPartitionError)", ()
+        "0 movements made, 2 skipped: t-0 (PolicyViolationError), t-1 (UnknownTopicOrPartitionError)", ()
     )
     assert next_step(PLAN, at(), Limits(), worked_ms=0) == Abort("0 movements made, 2 partitions are gone", ())
     assert next_step(Plan("c", ()), at(), Limits(), worked_ms=0) == Done()

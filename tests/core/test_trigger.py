@@ -188,7 +188,7 @@ def test_consumers_that_fall_behind_on_the_hot_broker_make_it_urgent() -> None:
 
 def test_a_broker_that_is_away_for_too_long_has_failed_and_comes_first() -> None:
     policy = TriggerPolicy(broker_failure_grace_ms=100, cooldown_ms=50)
-    even, gone = windows(1.0, 1.0), Surroundings(missing_brokers=frozenset({4}))
+    even, gone = windows(1.0, 1.0), Surroundings(missing_brokers=frozenset({4}), alive_count=3)
     state, found = step(policy, TriggerState(), even, gone, now_ms=1_000)
     assert (state.missing_since_ms, found.reason) == (((4, 1_000),), Reason.BALANCED)
     state, found = step(policy, state, even, gone, now_ms=1_099)
@@ -206,7 +206,7 @@ def test_a_broker_that_is_away_for_too_long_has_failed_and_comes_first() -> None
 
 def test_a_broker_that_comes_back_in_time_starts_anew() -> None:
     policy = TriggerPolicy(broker_failure_grace_ms=100)
-    gone = Surroundings(missing_brokers=frozenset({4}))
+    gone = Surroundings(missing_brokers=frozenset({4}), alive_count=3)
     state = TriggerState()
     for now_ms, around in ((1_000, gone), (1_060, Surroundings()), (1_070, gone), (1_160, gone)):
         state, found = step(policy, state, windows(1.0), around, now_ms=now_ms)
@@ -215,7 +215,10 @@ def test_a_broker_that_comes_back_in_time_starts_anew() -> None:
 
 
 def test_time_without_evaluations_does_not_count_as_time_away() -> None:
-    policy, gone = TriggerPolicy(broker_failure_grace_ms=1_800_000), Surroundings(missing_brokers=frozenset({4}))
+    policy, gone = (
+        TriggerPolicy(broker_failure_grace_ms=1_800_000),
+        Surroundings(missing_brokers=frozenset({4}), alive_count=3),
+    )
     state, _ = step(policy, TriggerState(), windows(1.0), gone, now_ms=60_000)
     # Control stood still for two hours; broker 4 is just being restarted, again.
     state, found = step(policy, state, windows(1.0), gone, now_ms=7_260_000)
@@ -228,7 +231,7 @@ def test_time_without_evaluations_does_not_count_as_time_away() -> None:
 
 
 def test_while_a_broker_may_come_back_skew_is_no_reason_to_plan() -> None:
-    gone = Surroundings(missing_brokers=frozenset({4}))
+    gone = Surroundings(missing_brokers=frozenset({4}), alive_count=3)
     state, found = step(POLICY, TriggerState(missing_since_ms=((4, 20),)), windows(1.5, 1.5), gone, now_ms=30_020)
     assert state.breached_since_ms == 10
     assert (found.reason, found.detail) == (Reason.INCOMPLETE, "broker 4 has been away for 30 s: it may come back")

@@ -63,7 +63,8 @@ def clusters(draw: st.DrawFn, *, all_alive: bool = False) -> ClusterState:
         size = draw(st.sampled_from((1.0, 2.0)))
         capacity = Capacity(1e6 * size, 1e7 * size, 1e6 * size) if with_capacity else Capacity()
         rack = None if racks is None else f"r{draw(st.integers(0, racks - 1))}"
-        brokers.append(Broker(broker * 10, rack, draw(st.sampled_from(states)), capacity))
+        room = draw(st.sampled_from((None, None, 0.0, 300.0, 2000.0)))
+        brokers.append(Broker(broker * 10, rack, draw(st.sampled_from(states)), capacity, room))
     ids = [broker.broker_id for broker in brokers]
     figure = st.integers(0, 1000).map(float)
     partitions = []

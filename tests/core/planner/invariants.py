@@ -67,6 +67,10 @@ def check_policy(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> No
             assert gone <= policy.only_brokers
         for broker in new:
             inflow[broker] += movement.bytes_to_move / len(new)  # type: ignore[assignment]
+    room = {broker.broker_id: broker.disk_room_bytes for broker in cluster.brokers}
+    for broker, copied in inflow.items():
+        bound = room[broker]
+        assert bound is None or 0 < bound >= copied * (1 - ROUNDING), "the ceiling of a disk, whatever leaves it"
     if policy.inflow_max is not None:
         assert all(value <= policy.inflow_max * (1 + ROUNDING) for value in inflow.values())
 

@@ -1,0 +1,107 @@
+"""Disks of brokers as the brokers report them, and how many bytes may still be copied to a broker.
+
+A broker has one or several log dirs. Kafka puts a new replica into the log dir with the fewest partitions, whatever is
+free there (LogManager.nextLogDirs). Nobody can choose, so a broker has no more room than the fullest of the log dirs
+that may be chosen: those that are online and not cordoned (KIP-1066). Each log dir is taken to have a volume of its
+own; where several share one, the bound holds all the same, as it counts everything in each of them.
+
+A part of every volume is a reserve that copies never touch: producers go on writing, and a full log dir goes offline
+with all its replicas. Replicas that are not in sync still grow to the size of the largest one. What they lack counts as
+taken; of a replica that has no log dir yet, in every log dir.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from assignor_core.live import LiveCluster, PartitionKey
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """One log dir of a broker, by the names of Kafka's DescribeLogDirs."""
+
+    path: str
+    total_bytes: int | None = None
+    """Size of its volume; None on brokers before 3.3 (KIP-827)."""
+    usable_bytes: int | None = None
+    """What is free on its volume; None on brokers before 3.3."""
+    replica_bytes: Mapping[PartitionKey, int] = field(default_factory=dict)
+    """Log size of each replica in it; moves between log dirs of the broker (future replicas) are left out."""
+    is_offline: bool = False
+    is_cordoned: bool = False
+    """Gets no new replicas (KIP-1066)."""
+
+
+LogDirs = Mapping[int, Sequence[LogDirDescription]]
+"""Log dirs by broker; none of a broker that does not show them."""
+
+
+def replica_sizes(log_dirs: LogDirs) -> dict[tuple[int, PartitionKey], int]:
+    """Log size in bytes by (broker, partition)."""
+    return {
+        (broker, key): size
+        for broker, rows in log_dirs.items()
+        for log_dir in rows
+        for key, size in log_dir.replica_bytes.items()
+    }
+
+
+def largest_replicas(log_dirs: LogDirs) -> dict[PartitionKey, int]:
+    """Log size in bytes of the largest replica of each partition: what a new replica will hold."""
+    largest: dict[PartitionKey, int] = {}
+    for (_, key), size in replica_sizes(log_dirs).items():
+        largest[key] = max(size, largest.get(key, 0))
+    return largest
+
+
+def catching_up(live: LiveCluster, brokers: Collection[int]) -> dict[int, list[PartitionKey]]:
+    """Partitions whose replica on one of `brokers` is not in sync, whoever has placed it there; by broker."""
+    behind: dict[int, list[PartitionKey]] = {broker: [] for broker in brokers}
+    for key, partition in live.partitions.items():
+        if len(partition.isr) < len(partition.replicas):
+            for broker in partition.replicas:
+                if broker in behind and broker not in partition.isr:
+                    behind[broker].append(key)
+    return behind
+
+
+def rooms(
+    live: LiveCluster, log_dirs: LogDirs, behind: Mapping[int, Sequence[PartitionKey]], *, reserve: float
+) -> dict[int, float | None]:
+    """Bytes that may still be copied to the brokers of `behind`; None where log dirs do not show what is free.
+
+    `behind` is what catches up on each of them (see `catching_up`); `log_dirs` must show the leaders of that, too, or
+    it counts as complete. `reserve` is the share of each volume that stays free, 0 to 1.
+
+    >>> live = LiveCluster("c", {1: None, 2: None}, {})
+    >>> log_dirs = {1: [LogDirDescription("/a", 1000, 300), LogDirDescription("/b", 1000, 250)]}
+    >>> rooms(live, log_dirs, catching_up(live, (1, 2)), reserve=0.1)
+    {1: 150.0, 2: None}
+    """
+    largest = largest_replicas(log_dirs)
+    rooms_bytes: dict[int, float | None] = {}
+    for broker in sorted(behind):
+        rows = log_dirs.get(broker, ())
+        # A replica on an offline log dir is behind, too, and is made nowhere else: only one that is being added is.
+        is_whole = not any(row.is_offline for row in rows)
+        expected = [key for key in behind[broker] if is_whole or broker in live.partitions[key].adding_replicas]
+        rooms_bytes[broker] = _room_of(rows, {key: largest.get(key, 0) for key in expected}, reserve)
+    return rooms_bytes
+
+
+def _room_of(rows: Sequence[LogDirDescription], full_bytes: Mapping[PartitionKey, int], reserve: float) -> float | None:
+    """The least room of a log dir that Kafka may choose; `full_bytes` is what replicas that catch up will hold."""
+    if not rows:
+        return None
+    placed = {key for row in rows for key in row.replica_bytes}
+    unplaced = sum(size for key, size in full_bytes.items() if key not in placed)
+    least = float("inf")
+    for row in rows:
+        if row.is_offline or row.is_cordoned:
+            continue
+        if row.total_bytes is None or row.usable_bytes is None:
+            return None
+        lacking = sum(max(0, full_bytes[key] - held) for key, held in row.replica_bytes.items() if key in full_bytes)
+        least = min(least, row.usable_bytes - reserve * row.total_bytes - lacking - unplaced)
+    # Without a log dir that takes replicas there is no room at all.
+    return max(0.0, least) if least < float("inf") else 0.0

@@ -1,0 +1,78 @@
+"""Room on disks right before movements are submitted: what fits, what waits, and what is given up.
+
+The plan was proven on an earlier look. Since then producers have written, others have moved replicas, a log dir may
+have failed. So each submit rests on a fresh look at the log dirs of the brokers that receive. A movement that does not
+fit waits: retention may make room, and Kafka deletes what has left a broker after a minute. One that has not fitted for
+`PATIENCE_MS` is skipped by name, so that the rest goes on. One process counts for itself.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from assignor_core.live import PartitionKey
+
+PATIENCE_MS = 600_000
+"""Twice Kafka's `log.retention.check.interval.ms`: what retention and deletions make room for has had its chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """One look at the disks of the brokers that receive."""
+
+    broker_bytes: Mapping[int, float | None]
+    """Bytes that may still be copied to each broker; None where it does not show what is free."""
+    replica_bytes: Mapping[PartitionKey, int]
+    """What a new replica of each partition will hold."""
+
+    def lacking(self, key: PartitionKey, receiving: Collection[int], taken: Mapping[int, float]) -> str | None:
+        """Why a new replica of the partition does not fit on one of the brokers `receiving`, in words; None if it does.
+
+        `taken` are bytes that others of the same request take, by broker.
+
+        >>> Room({1: 100.0}, {("t", 0): 60}).lacking(("t", 0), [1], {1: 50.0})
+        'needs 60 bytes on broker 1, whose disks have room for 50'
+        """
+        needed = self.replica_bytes.get(key, 0)
+        for broker in sorted(receiving):
+            room = self.broker_bytes.get(broker)
+            if room is None:
+                return f"broker {broker} does not show what is free on its disks"
+            left = room - taken.get(broker, 0.0)
+            # A disk at its ceiling takes nothing, not even what is empty still.
+            if needed > left or left <= 0:
+                return f"needs {needed:,} bytes on broker {broker}, whose disks have room for {max(0.0, left):,.0f}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsForRoom:
+    """Movements that did not fit when they were last looked at, with the reason and since when, ms."""
+
+    reasons: Mapping[PartitionKey, str] = field(default_factory=dict)
+    since_ms: Mapping[PartitionKey, int] = field(default_factory=dict)
+
+    def after(self, lacking: Mapping[PartitionKey, str], now_ms: int) -> Self:
+        """What is known after a look; what was given up before stays so.
+
+        >>> waits = WaitsForRoom().after({("t", 0): "needs 60 bytes"}, 0)
+        >>> waits.given_up(PATIENCE_MS - 1), waits.given_up(PATIENCE_MS)
+        ({}, {('t', 0): 'needs 60 bytes'})
+        """
+        kept = self.given_up(now_ms)
+        reasons = kept | {key: reason for key, reason in lacking.items() if key not in kept}
+        return type(self)(reasons, {key: self.since_ms.get(key, now_ms) for key in reasons})
+
+    def given_up(self, now_ms: int) -> dict[PartitionKey, str]:
+        """Movements that have not fitted for too long, with the reason."""
+        return {key: row for key, row in self.reasons.items() if now_ms - self.since_ms[key] >= PATIENCE_MS}
+
+
+def waiting_text(lacking: Mapping[PartitionKey, str]) -> str:
+    """Movements that wait for room, for people.
+
+    >>> waiting_text({("t", 0): "needs 60 bytes on broker 1, whose disks have room for 50"})
+    '1 movements wait for room on disks, first t-0: needs 60 bytes on broker 1, whose disks have room for 50'
+    """
+    (topic, partition), reason = min(lacking.items())
+    return f"{len(lacking)} movements wait for room on disks, first {topic}-{partition}: {reason}"

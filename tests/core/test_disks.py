@@ -1,0 +1,78 @@
+"""What may still be copied to a broker: the fullest log dir that Kafka may choose, the reserve, what is on its way."""
+
+import doctest
+
+import pytest
+
+from assignor_core import disks
+from assignor_core.disks import LogDirDescription, catching_up, rooms
+from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
+
+MB = 1_000_000
+T0 = ("t", 0)
+
+
+def room(*log_dirs: LogDirDescription, partition: LivePartition | None = None, reserve: float = 0.1) -> float | None:
+    """Of broker 1; the leader of the partition is broker 2, which holds 400 bytes of it."""
+    live = LiveCluster("c", {1: None, 2: None}, {} if partition is None else {T0: partition})
+    leader = LogDirDescription("/l", 10**6, 10**6, {T0: 400})
+    return rooms(live, {1: log_dirs, 2: [leader]}, catching_up(live, (1,)), reserve=reserve)[1]
+
+
+def test_doctests() -> None:
+    assert doctest.testmod(disks).failed == 0
+
+
+def test_the_fullest_log_dir_that_may_be_chosen_counts() -> None:
+    wide, narrow = LogDirDescription("/a", 1000, 900), LogDirDescription("/b", 1000, 150)
+    assert room(wide) == 800.0
+    assert room(wide, narrow) == 50.0
+    assert room(wide, narrow, reserve=0.0) == 150.0
+    assert room(wide, LogDirDescription("/b", 1000, 20)) == 0.0  # into its reserve already
+    assert room(wide, LogDirDescription("/b", is_offline=True)) == 800.0
+    assert room(wide, LogDirDescription("/b", 1000, 150, is_cordoned=True)) == 800.0
+
+
+def test_a_broker_that_no_log_dir_of_takes_replicas_has_no_room() -> None:
+    assert room(LogDirDescription("/a", 1000, 900, is_cordoned=True)) == 0.0
+    assert room(LogDirDescription("/a", is_offline=True)) == 0.0
+
+
+@pytest.mark.parametrize("log_dirs", [(), (LogDirDescription("/a", 1000, 900), LogDirDescription("/b"))])
+def test_where_one_log_dir_does_not_show_what_is_free_nothing_is_known(log_dirs: tuple[LogDirDescription, ...]) -> None:
+    assert room(*log_dirs) is None
+
+
+def test_what_replicas_still_lack_is_taken_from_the_log_dir_that_they_lie_in() -> None:
+    growing = LogDirDescription("/a", 1000, 900, {T0: 100})
+    arriving = LivePartition((1, 2), 2, (2,), adding_replicas=(1,))
+    assert room(growing, partition=arriving) == 800.0 - 300.0
+    assert room(growing, LogDirDescription("/b", 1000, 700), partition=arriving) == 500.0
+    assert room(growing, LogDirDescription("/b", 1000, 550), partition=arriving) == 450.0
+    in_sync = LivePartition((1, 2), 2, (1, 2))
+    assert room(growing, partition=in_sync) == 800.0
+
+
+def test_a_replica_without_a_log_dir_may_arrive_in_any() -> None:
+    empty = (LogDirDescription("/a", 1000, 900), LogDirDescription("/b", 1000, 700))
+    arriving = LivePartition((1, 2), 2, (2,), adding_replicas=(1,))
+    assert room(*empty, partition=arriving) == 600.0 - 400.0
+    # What lay on a log dir that is offline is made nowhere else.
+    lost = LivePartition((1, 2), 2, (2,))
+    assert room(empty[0], LogDirDescription("/b", is_offline=True), partition=lost) == 800.0
+    assert room(empty[0], LogDirDescription("/b", is_offline=True), partition=arriving) == 400.0
+
+
+def test_a_simulated_cluster_shows_its_log_dirs() -> None:
+    cluster = SimulatedCluster.of({1: None, 2: None}, log_dir_bytes=(10 * MB, 20 * MB))
+    cluster.create_topic("t", {0: (1,), 1: (1,)}, size_bytes=MB)
+    first, second = SimulatedClient(cluster).log_dirs()[1]
+    assert (first.total_bytes, first.usable_bytes, first.replica_bytes) == (10 * MB, 9 * MB, {("t", 0): MB})
+    assert (second.total_bytes, second.usable_bytes, second.replica_bytes) == (20 * MB, 19 * MB, {("t", 1): MB})
+    cluster.fail_log_dir(1, 0)
+    cluster.contents.brokers[1].log_dirs[1].cordoned = True
+    first, second = SimulatedClient(cluster).log_dirs([1], [("t", 0)])[1]
+    assert first == LogDirDescription("/disk-0", is_offline=True)
+    assert (second.replica_bytes, second.is_cordoned) == ({}, True)
+    assert SimulatedClient(cluster).log_dirs([2]).keys() == {2}
