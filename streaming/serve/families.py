@@ -145,8 +145,8 @@ REBALANCE = (
     _gauge("rebalance_plan_predicted_max_per_mean_ratio", "max/mean that the newest plan promises", "resource"),
     _gauge("rebalance_plan_lower_bound_ratio", "No placement can have a smaller max/mean", "resource"),
     _gauge("rebalance_measured_max_per_mean_ratio", "max/mean measured after the newest execution", "resource"),
-    _histogram("rebalance_plan_duration_seconds", "Time the planner took, over all plans in the tables"),
-    _histogram("rebalance_execution_duration_seconds", "From start to done, over all executions in the tables"),
+    _histogram("rebalance_plan_duration_seconds", "Time the planner took, over plans in the tables"),
+    _histogram("rebalance_execution_duration_seconds", "From start to done, over executions in the tables"),
 )
 BROKERS = (
     # Bytes first: they are what plans rest on.

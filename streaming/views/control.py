@@ -1,7 +1,7 @@
 """The control part of a snapshot: newest decision, newest plan, the execution under way, and totals of all there were.
 
-Totals are counts of table rows, so they survive restarts of every process. Only rows newer than those already counted
-are read again; deciding and acting is control's own business.
+Totals are counts of the table rows of a period (`streaming.views.totals`), so they survive restarts of every process.
+Only rows newer than those already counted are read again; deciding and acting is control's own business.
 """
 
 from collections import Counter
@@ -17,6 +17,7 @@ from streaming import tables
 from streaming.settings import Settings
 from streaming.tables import TableReader, above, at_least, equal, of_cluster, one_of
 from streaming.views.executions import KnownExecutions
+from streaming.views.totals import counted_since
 
 RECENT_EVENTS = 20
 CLOCK_LAG_MAX_MS = 600_000
@@ -81,13 +82,17 @@ class ControlReader:
 
     def __init__(self, reader: TableReader, settings: Settings) -> None:
         self._reader = reader
-        self._of_cluster = of_cluster(settings.kafka.cluster_name)
+        self._cluster = settings.kafka.cluster_name
+        self._of_cluster = of_cluster(self._cluster)
+        self._settings = settings.control
         self._decision: Figures | None = None
         self._decisions: Counter[tuple[str, str, str]] = Counter()
         self._decided_at: datetime | None = None
+        self._decisions_since: datetime | None = None
         self._plan: Figures | None = None
         self._planning: list[float] = []
         self._planned_at: datetime | None = None
+        self._plans_since: datetime | None = None
         self._executions = KnownExecutions()
         self._event_at: datetime | None = None
 
@@ -114,15 +119,23 @@ class ControlReader:
         return self._reader.version(name) is not None
 
     def _read_decisions(self) -> None:
+        since = self._counted_since("decision", "decided_at", self._settings.decision_retention_ms)
+        if since != self._decisions_since:
+            self._decisions_since, self._decided_at, self._decisions = since, None, Counter()
         # Identifiers, not only the time, would be needed if control wrote out of order; it is a single writer.
-        rows = self._newer("decision", _DECISION, "decided_at", self._decided_at)
+        rows = self._newer("decision", _DECISION, "decided_at", self._decided_at, since)
         self._decisions.update((row["verdict"], row["reason"], row["resource"] or "") for row in rows)
         newest = tables.newest(rows, "decided_at")
         if newest is not None:
             self._decided_at, self._decision = newest["decided_at"], _figures(newest)
 
     def _read_plans(self) -> None:
-        rows = self._newer("plan", _PLAN, "created_at", self._planned_at)
+        # Plans that nobody carried out expire with the decisions.
+        retention_ms = min(self._settings.decision_retention_ms, self._settings.execution_retention_ms)
+        since = self._counted_since("plan", "created_at", retention_ms)
+        if since != self._plans_since:
+            self._plans_since, self._planned_at, self._planning = since, None, []
+        rows = self._newer("plan", _PLAN, "created_at", self._planned_at, since)
         self._planning += [row["planning_ms"] / 1000 for row in rows]
         newest = tables.newest(rows, "created_at")
         if newest is not None:
@@ -131,13 +144,15 @@ class ControlReader:
     def _read_events(self) -> None:
         # Several events may bear one time, and clocks of machines differ: events of the last minutes are read again,
         # and of what is open all that is not known, however far behind the clock was that wrote it.
-        since = None if self._event_at is None else self._event_at - timedelta(milliseconds=CLOCK_LAG_MAX_MS)
-        rows = self._newer("execution", _EXECUTION, "event_time", since, again=True)
+        known = None if self._event_at is None else self._event_at - timedelta(milliseconds=CLOCK_LAG_MAX_MS)
+        rows = self._newer("execution", _EXECUTION, "event_time", known, None, again=True)
         self._executions.add(rows, self._whole)
         self._executions.add(self._unknown_of_open(), self._whole)
         newest = tables.newest(rows, "event_time")
         if newest is not None:
             self._event_at = newest["event_time"]
+            since = counted_since(newest["event_time"], retention_ms=self._settings.execution_retention_ms)
+            self._executions.count_from(tables.to_ms(since))
 
     def _unknown_of_open(self) -> list[dict[str, Any]]:
         """Rows of open executions behind those that are known, requests to abort among them."""
@@ -151,12 +166,26 @@ class ControlReader:
         """All rows of an execution: some were written by a clock that is behind the newest row."""
         return self._reader.rows("execution", columns=_EXECUTION, where=equal("execution_id", execution_id))
 
+    def _counted_since(self, name: str, time: str, retention_ms: int) -> datetime | None:
+        newest = self._reader.newest_of_cluster(name, time, self._cluster)
+        return None if newest is None else counted_since(newest, retention_ms=retention_ms)
+
     def _newer(
-        self, name: str, columns: tuple[str, ...], time: str, since: datetime | None, *, again: bool = False
+        self,
+        name: str,
+        columns: tuple[str, ...],
+        time: str,
+        known: datetime | None,
+        since: datetime | None,
+        *,
+        again: bool = False,
     ) -> list[dict[str, Any]]:
+        """Rows newer than the newest known (and that one `again`); where none is known, those from `since` on."""
         where = self._of_cluster
-        if since is not None:
-            where &= at_least(time, since) if again else above(time, since)
+        if known is not None:
+            where &= at_least(time, known) if again else above(time, known)
+        elif since is not None:
+            where &= at_least(time, since)
         return self._reader.rows(name, columns=columns, where=where)
 
 

@@ -126,16 +126,25 @@ class KnownExecutions:
         self._known: dict[str, Execution] = {}
         self._open: dict[str, Execution] = {}
         self._newest: Execution | None = None
-        self._durations_s: list[float] = []
-        self.failures = 0
-        """Executions that were refused or aborted."""
+        self._counted_from_ms = 0
+        self._failed_ms: list[int] = []
+        self._durations: list[tuple[int, float]] = []
         self.last_done_ms: int | None = None
         """When an execution was last carried out in full."""
 
     @property
+    def failures(self) -> int:
+        """Executions that were refused or aborted."""
+        return sum(at_ms >= self._counted_from_ms for at_ms in self._failed_ms)
+
+    @property
     def durations_s(self) -> tuple[float, ...]:
         """From start to done, of each that was carried out in full."""
-        return tuple(self._durations_s)
+        return tuple(seconds for at_ms, seconds in self._durations if at_ms >= self._counted_from_ms)
+
+    def count_from(self, time_ms: int) -> None:
+        """Leave what ended before out of the totals."""
+        self._counted_from_ms = time_ms
 
     @property
     def open(self) -> tuple[Execution, ...]:
@@ -176,10 +185,11 @@ class KnownExecutions:
             self._count(execution)
 
     def _count(self, ended: Execution) -> None:
-        self.failures += ended.failed
+        if ended.failed and ended.ended_ms is not None:
+            self._failed_ms.append(ended.ended_ms)
         done_ms, started_ms = ended.done_ms, ended.started_ms
         if done_ms is not None and started_ms is not None:
-            self._durations_s.append((done_ms - started_ms) / 1000)
+            self._durations.append((done_ms, (done_ms - started_ms) / 1000))
             self.last_done_ms = max(done_ms, self.last_done_ms or 0)
 
 

@@ -17,9 +17,8 @@ from streaming import tables
 from streaming.settings import Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster
 from streaming.views.group_lag import CURRENT_WINDOWS
+from streaming.views.totals import WEEK_MS, counted_since
 
-COUNTED_MS = 7 * 86_400_000
-"""Totals begin anew so often: see `counted_since`."""
 STATE_UNKNOWN = "Unknown"
 REBALANCING = (
     GroupState.PREPARING_REBALANCE.value, GroupState.COMPLETING_REBALANCE.value, "Assigning", "Reconciling",
@@ -63,7 +62,8 @@ class MembershipReader:
         samples = self._reader.arrow(
             "group_lag", columns=_SAMPLE, where=self._of_cluster & at_least("window_start", since)
         )
-        seen = self._rebalances(counted_since(newest, self._settings))
+        retention_ms = self._settings.pipeline.retention_ms
+        seen = self._rebalances(counted_since(newest, retention_ms=retention_ms, span_max_ms=WEEK_MS))
         found = [GroupMembership(group, members, *seen.get(group, (0, None))) for group, members in _members(samples)]
         return tuple(sorted(found, key=lambda row: (-row.rebalances_total, row.group)))
 
@@ -74,21 +74,6 @@ class MembershipReader:
             self._seen = rebalances_by_group(self._reader.arrow("group_event", columns=_EVENT, where=where))
             self._read = read
         return self._seen
-
-
-def counted_since(newest: datetime, settings: Settings) -> datetime:
-    """Where totals begin: the start of the week (from 1970 on) that holds `newest`.
-
-    Rows go after `pipeline.retention_ms`. Were all rows counted, a restart after some had gone would find fewer; a
-    counter that falls, Prometheus takes for one that began at 0, and adds all of the rest once more. Weeks are younger
-    than retention (half of it, where retention is short), so each reading of a week finds the same rows.
-
-    >>> counted_since(datetime.fromisoformat("2026-11-21T14:05:00+00:00"), Settings()).isoformat()
-    '2026-11-19T00:00:00+00:00'
-    """
-    span_ms = min(COUNTED_MS, settings.pipeline.retention_ms // 2)
-    newest_ms = tables.to_ms(newest)
-    return tables.utc(newest_ms - newest_ms % span_ms)
 
 
 def rebalances_by_group(events: pa.Table) -> dict[str, tuple[int, int]]:

@@ -12,8 +12,9 @@ from pyarrow import compute as pc
 from streaming import tables
 from streaming.contract import TABLES
 from streaming.settings import Settings
-from streaming.tables import ALL_ROWS, TableReader, TableState, above, at_least
+from streaming.tables import TableReader, TableState, above, at_least
 from streaming.views.heartbeats import TIME, Beats, first_beat
+from streaming.views.totals import WEEK_MS, counted_since
 
 HEARTBEAT_LOOKBACK_MS = 86_400_000
 """A query whose last row is this much older than the newest row of all is still shown: longer, and it is gone. It must
@@ -61,6 +62,8 @@ class StreamReader:
         self._sources = {**foreign, **own}
         self._rejected: Counter[tuple[str, str]] = Counter()
         self._rejected_at: datetime | None = None
+        self._rejected_since: datetime | None = None
+        self._retention_ms = settings.pipeline.retention_ms
         self._beats: dict[str, Beats] = {}
         self._newest_beat: datetime | None = None
 
@@ -89,7 +92,13 @@ class StreamReader:
         self._beats = {name: beats for name, beats in self._beats.items() if beats.row[TIME] >= oldest}
 
     def _count_rejected(self) -> None:
-        where = ALL_ROWS if self._rejected_at is None else above("rejected_at", self._rejected_at)
+        newest = self._reader.newest("rejected_record", "rejected_at")
+        if newest is None:
+            return
+        since = counted_since(newest, retention_ms=self._retention_ms, span_max_ms=WEEK_MS)
+        if since != self._rejected_since:
+            self._rejected_since, self._rejected_at, self._rejected = since, None, Counter()
+        where = at_least("rejected_at", since) if self._rejected_at is None else above("rejected_at", self._rejected_at)
         found = self._reader.arrow("rejected_record", columns=("source_topic", "reason", "rejected_at"), where=where)
         if not found.num_rows:
             return

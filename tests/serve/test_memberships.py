@@ -8,12 +8,12 @@ import pytest
 from streaming import tables
 from streaming.serve.snapshot import SnapshotReader, read_snapshot
 from streaming.settings import Settings
-from streaming.views import memberships
-from streaming.views.memberships import COUNTED_MS, GroupMembership
+from streaming.views import totals
+from streaming.views.memberships import GroupMembership
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 START_MS = NOW_MS - 10 * WINDOW_MS
-WEEK_MS = NOW_MS - NOW_MS % COUNTED_MS
+WEEK_MS = NOW_MS - NOW_MS % totals.WEEK_MS
 """Start of the week of `NOW_MS`."""
 
 
@@ -120,4 +120,4 @@ def test_events_that_can_not_be_read_hide_no_lag(settings: Settings) -> None:
 
 
 def test_examples() -> None:
-    assert doctest.testmod(memberships).failed == 0
+    assert doctest.testmod(totals).failed == 0

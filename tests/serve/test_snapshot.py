@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from assignor_core.skew import skew_of
 from streaming import tables
+from streaming.control.upkeep import expire
 from streaming.serve.snapshot import PARTS, SnapshotReader, read_snapshot
 from streaming.views.as_json import to_json
 from streaming.views.control import ControlPart
@@ -167,6 +168,37 @@ def test_totals_are_counted_once_and_survive_a_restart(folder: Path) -> None:
         }
         assert snapshot.streams.rejected == {("byte_rate", "future"): 2, ("byte_rate", "not_json"): 1}
         assert snapshot.control.planning_seconds == (0.42,)
+
+
+def test_totals_begin_anew_before_rows_expire_and_never_fall_otherwise(folder: Path) -> None:
+    """A counter that falls to anything but 0 adds all of the rest once more: Prometheus takes it for one begun anew."""
+    settings = settings_for(folder)
+    synthetic, control, day_ms = Synthetic(settings.storage.tables), settings.control, 86_400_000
+    running = SnapshotReader(settings)
+    first_ms = NOW_MS - NOW_MS % (control.execution_retention_ms // 2)
+
+    def totals(now_ms: int) -> list[tuple[int | None, ...]]:
+        snapshots = (running.read(now_ms), SnapshotReader(settings).read(now_ms))
+        return [
+            (
+                sum((shown.control.decisions or {}).values()), len(shown.control.planning_seconds or ()),
+                shown.control.failures, sum(shown.streams.rejected.values()),
+            )
+            for shown in snapshots
+        ]  # fmt: skip
+
+    expected = []
+    for number, days in enumerate((-1, 0, 1, 199, 200)):
+        at_ms = first_ms + days * day_ms
+        synthetic.decision(at_ms)
+        synthetic.plan(at_ms)
+        synthetic.event(at_ms, 0, "refused", execution_id=f"e-{number}")
+        synthetic.rejected(at_ms, ["future"])
+        expire(settings.storage.tables, "test", control, now_ms=at_ms)
+        expected.append(totals(at_ms))
+    assert [running for running, _ in expected] == [restarted for _, restarted in expected]
+    assert [failures for (_, _, failures, _), _ in expected] == [1, 1, 2, 3, 1]
+    assert [decisions for (decisions, _, _, _), _ in expected] == [1, 2, 3, 1, 2]
 
 
 def test_an_execution_is_under_way_until_it_is_done(folder: Path) -> None:
