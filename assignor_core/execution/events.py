@@ -42,7 +42,7 @@ class Event(StrEnum):
     MEASURED = "measured"
     """The skew was measured after the end."""
     SWEPT = "swept"
-    """Brokers that were down at the end lost their throttle."""
+    """Leftovers were removed after the end: throttles of brokers that were down, requests that came late."""
 
 
 @dataclass(frozen=True, slots=True)

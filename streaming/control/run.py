@@ -17,6 +17,7 @@ from streaming.control.deciding import Decider
 from streaming.control.executor import Executor
 from streaming.control.identity import lease_of, leased_cluster
 from streaming.control.journal import Journal
+from streaming.control.late_requests import LateRequests
 from streaming.control.lease import Lease
 from streaming.control.measuring import measured_skew
 from streaming.control.records import ExecutionRecord
@@ -110,11 +111,15 @@ class ControlLoop:
         self._journal.make_tables()
         self._decider = Decider(cluster, self._journal, settings)
         self._sweeper = Sweeper(cluster, self._journal)
+        self._late_requests = LateRequests(cluster, self._journal, settings)
         self._carrier = Carrier(Executor(cluster, self._journal, settings), self._journal)
         # What an earlier process left: a result not measured, throttles of late. The carrier takes up what is open.
         records = [ExecutionRecord(execution) for execution in self._journal.executions(now_ms=now_ms)]
         self._unmeasured = records[-1] if records and records[-1].execution.to_be_measured else None
         self._owing = [record for record in records if record.execution.owes]
+        for record in records:
+            if record.execution.ended:
+                self._late_requests.watch(record, now_ms=now_ms)
         self._upkeep = Upkeep(
             settings.storage.tables,
             settings.kafka.cluster_name,
@@ -128,11 +133,13 @@ class ControlLoop:
         active = self._carrier.tick(now_ms=now_ms)
         if active is not None:
             if active.execution.ended:
+                self._late_requests.watch(active, now_ms=now_ms)
                 self._owing += [active] if active.execution.owes else []
                 self._unmeasured = active if active.execution.to_be_measured else None
             return active.execution.under_way
         # Not before: a rate that an ended execution has left on a broker throttles the one under way, too.
         self._owing = [record for record in self._owing if not self._sweeper.sweep(record, now_ms=now_ms)]
+        self._late_requests.look_if_due(now_ms=now_ms)
         if self._unmeasured is not None:
             self._measure(self._unmeasured, now_ms=now_ms)
         self._upkeep.run_if_due(now_ms=now_ms)

@@ -1,0 +1,132 @@
+"""Looks for what arrives after the end: a request that a broker held back, and carried out once its execution was over.
+
+A check before a request can't prevent that: the request was right when it was sent. So control looks again some time
+after each end, while nothing is under way. What belongs to the plan is cancelled, and named in an event.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import structlog
+
+from assignor_core.execution.events import Event
+from assignor_core.execution.progress import Progress, progress_of
+from assignor_core.execution.refusals import refusals_text
+from assignor_core.identity import another_cluster, topics_made_again, without_topics
+from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.proposed_plan import KeptPlan
+from streaming.cluster.ports import ControlledCluster
+from streaming.control.journal import Journal
+from streaming.control.records import ExecutionRecord
+from streaming.control.requests import Requests
+from streaming.control.throttle import ThrottleScope, throttle_scope
+from streaming.settings import Settings
+
+log = structlog.get_logger()
+
+LOOKS_AFTER_MS = (60_000, 300_000, 900_000)
+"""How long after the end of an execution control looks again."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    """An execution that has ended, and how many of the looks after its end are over."""
+
+    record: ExecutionRecord
+    looks: int = 0
+    rates: frozenset[int] = frozenset()
+    """Brokers that had a rate at the look before, with nothing being reassigned."""
+
+    @property
+    def due_ms(self) -> int:
+        return self.ended_ms + LOOKS_AFTER_MS[self.looks]
+
+    @property
+    def ended_ms(self) -> int:
+        ended_ms = self.record.execution.ended_ms
+        assert ended_ms is not None
+        return ended_ms
+
+
+class LateRequests:
+    """Watches executions from their end until the last look after it."""
+
+    def __init__(self, cluster: ControlledCluster, journal: Journal, settings: Settings) -> None:
+        self._cluster = cluster
+        self._journal = journal
+        self._staged = settings.control.staged_moves
+        self._watched: list[_Watched] = []
+
+    def watch(self, record: ExecutionRecord, *, now_ms: int) -> None:
+        """Look again after the end of this execution, unless it is too long ago or nothing was ever asked for."""
+        watched = _Watched(record)
+        if record.execution.started_ms is None or now_ms > watched.ended_ms + LOOKS_AFTER_MS[-1]:
+            return
+        self._watched.append(watched)
+
+    def look_if_due(self, *, now_ms: int) -> None:
+        """The looks that are due; to be called while no execution is under way."""
+        for watched in self._watched:
+            if now_ms >= watched.due_ms:
+                self._look(watched, now_ms)
+                # One look stands for all that were missed.
+                watched.looks = sum(now_ms >= watched.ended_ms + after_ms for after_ms in LOOKS_AFTER_MS)
+        self._watched = [row for row in self._watched if row.looks < len(LOOKS_AFTER_MS)]
+
+    def _look(self, watched: _Watched, now_ms: int) -> None:
+        execution = watched.record.execution
+        kept = self._journal.plan_of(execution)
+        if kept is None:
+            return
+        live = self._cluster.describe()
+        started_on = kept.kafka_cluster_id or execution.figures.kafka_cluster_id
+        if another_cluster(started_on, live) is not None:
+            return
+        moving = self._moving(kept, live)
+        parts = [*self._cancel(moving), *self._clear(watched, kept, live.reassigning() - set(moving))]
+        if parts:
+            detail = f"late requests, carried out after the end: {'; '.join(parts)}"
+            log.warning("late_requests", execution_id=execution.execution_id, detail=detail)
+            self._journal.write_event(watched.record, Event.SWEPT, detail, now_ms=now_ms)
+
+    def _moving(self, kept: KeptPlan, live: LiveCluster) -> list[PartitionKey]:
+        """Partitions on their way to exactly the replicas of the plan (or a staged step on the way to them)."""
+        live = without_topics(live, topics_made_again(kept.topic_ids, live))
+        progress = progress_of(kept.plan, live, staged=self._staged)
+        moving = (key for key, state in progress.items() if state is Progress.MOVING)
+        return sorted(key for key in moving if live.partitions[key].reassigning)
+
+    def _cancel(self, moving: Collection[PartitionKey]) -> list[str]:
+        if not moving:
+            return []
+        refused = Requests(self._cluster).cancel(moving)
+        cancelled = [f"{topic}-{partition}" for topic, partition in moving if (topic, partition) not in refused]
+        parts = [f"{len(cancelled)} moves cancelled, first {cancelled[0]}"] if cancelled else []
+        return parts + ([f"Kafka refuses to cancel {refusals_text(refused)}"] if refused else [])
+
+    def _clear(self, watched: _Watched, kept: KeptPlan, others: Collection[PartitionKey]) -> list[str]:
+        """Remove a throttle that came late, where `others` move nothing. Its entries name the plan's replicas. A rate
+        alone could be another tool's that is about to begin: it goes if two looks in a row show it.
+        """
+        execution, scope = watched.record.execution, throttle_scope(kept.plan)
+        events = (event.figures.throttled_brokers or () for event in execution.events)
+        ours = frozenset(broker for brokers in events for broker in brokers) - set(execution.throttled_brokers)
+        rates = ours & self._cluster.throttle_rates().keys()
+        listed = self._listed(scope) - {topic for topic, _ in others}
+        at_rest = frozenset() if others else rates
+        brokers = at_rest if listed else at_rest & watched.rates
+        watched.rates = at_rest - brokers
+        if not listed and not brokers:
+            return []
+        self._cluster.clear_throttle(sorted(brokers), scope.leaders, scope.followers)
+        return [f"throttle removed from {len(listed)} topics and brokers {sorted(brokers)}"]
+
+    def _listed(self, scope: ThrottleScope) -> frozenset[str]:
+        """Topics whose lists of throttled replicas name replicas of the plan."""
+        topics = scope.leaders.keys() | scope.followers.keys()
+        listed = set()
+        for (topic, _), text in self._cluster.throttled_replicas(topics).items():
+            pairs = scope.leaders.get(topic, frozenset()) | scope.followers.get(topic, frozenset())
+            if {f"{partition}:{broker}" for partition, broker in pairs} & set(text.split(",")):
+                listed.add(topic)
+        return frozenset(listed)

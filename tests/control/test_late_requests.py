@@ -1,0 +1,129 @@
+"""Requests that a broker holds back and carries out after the end: named, cancelled, their throttles removed."""
+
+from pathlib import Path
+
+import pytest
+
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import Observed, ProposedPlan
+from assignor_core.simulated_cluster import Fate, PlannedFault, RequestKind
+from assignor_core.throttles import LEADER_RATE, LEADER_REPLICAS
+from streaming.control.journal import Journal
+from streaming.control.late_requests import LOOKS_AFTER_MS
+from streaming.control.records import ExecutionRecord
+from streaming.control.run import ControlLoop
+from streaming.errors import ClusterUnreachable
+from streaming.settings import Settings
+from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster
+
+LATE_MS = 30_000
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
+
+
+def approve(settings: Settings, cluster: NotedCluster) -> ExecutionRecord:
+    """A plan that moves t-0 from broker 1 to 2; t-0 is too large to be copied within a test."""
+    for broker in cluster.cluster.contents.topics["t"].partitions.values():
+        broker.end_bytes = broker.acknowledged_bytes = 10**11
+        for copy in broker.copies.values():
+            copy.end_bytes = 10**11
+    made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW)
+    journal = Journal(settings)
+    proposed = ProposedPlan(made, Observed.of(made, cluster.describe()), elapsed_ms=1.0)
+    journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
+    return ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+
+
+def aborted_while_late(settings: Settings, cluster: NotedCluster, request: RequestKind) -> ExecutionRecord:
+    """An execution that was aborted while one of its requests lay in a broker that was frozen."""
+    record, loop = approve(settings, cluster), ControlLoop(cluster, settings, now_ms=NOON_MS)
+    cluster.faults.planned.append(PlannedFault(Fate.LATE, request, LATE_MS))
+    with pytest.raises(ClusterUnreachable):
+        loop.tick(now_ms=NOON_MS)
+    journal = Journal(settings)
+    journal.request_abort(record.execution, now_ms=NOON_MS)
+    loop.tick(now_ms=NOON_MS + 1_000)
+    record.execution = journal.execution(record.execution.execution_id)
+    assert record.execution.last_event == "aborted"
+    cluster.cluster.advance(LATE_MS)
+    return record
+
+
+def last_detail(settings: Settings, record: ExecutionRecord) -> str:
+    event = Journal(settings).execution(record.execution.execution_id).last
+    return f"{event.event}: {event.detail}"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_move_that_begins_after_the_end_is_cancelled_and_named(settings: Settings, restarted: bool) -> None:
+    cluster = NotedCluster()
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
+    record, journal = approve(settings, cluster), Journal(settings)
+    cluster.faults.planned.append(PlannedFault(Fate.LATE, RequestKind.REASSIGN, LATE_MS))
+    with pytest.raises(ClusterUnreachable):
+        loop.tick(now_ms=NOON_MS)
+    journal.request_abort(record.execution, now_ms=NOON_MS)
+    loop.tick(now_ms=NOON_MS + 1_000)
+    cluster.cluster.advance(LATE_MS)
+    assert cluster.describe().partitions["t", 0].reassigning
+    if restarted:
+        loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000)
+    loop.tick(now_ms=NOON_MS + LOOKS_AFTER_MS[0])
+    assert cluster.describe().partitions["t", 0].reassigning  # not due yet: the end was a second later
+    loop.tick(now_ms=NOON_MS + 1_000 + LOOKS_AFTER_MS[0])
+    assert not cluster.describe().partitions["t", 0].reassigning
+    assert last_detail(settings, record) == (
+        "swept: late requests, carried out after the end: 1 moves cancelled, first t-0"
+    )
+
+
+def test_a_throttle_that_is_set_after_the_end_is_removed(settings: Settings) -> None:
+    cluster = NotedCluster()
+    record = aborted_while_late(settings, cluster, RequestKind.CHANGE_THROTTLES)
+    assert cluster.throttled_replicas(["t"])["t", LEADER_REPLICAS] == "0:1"
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000)
+    loop.tick(now_ms=NOON_MS + 1_000 + LOOKS_AFTER_MS[0])
+    assert cluster.throttled_replicas(["t"]) == {}
+    assert last_detail(settings, record).startswith("swept: late requests, carried out after the end: throttle removed")
+
+
+def test_a_rate_alone_is_removed_at_the_second_look_that_shows_it(settings: Settings) -> None:
+    cluster = NotedCluster()
+    record = aborted_while_late(settings, cluster, RequestKind.REASSIGN)
+    cluster.cluster.reassign({("t", 0): None})
+    cluster.cluster.set_throttle_rate(1, LEADER_RATE, 5)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000)
+    loop.tick(now_ms=NOON_MS + 1_000 + LOOKS_AFTER_MS[0])
+    assert cluster.throttle_rates() == {1: {LEADER_RATE: 5}}
+    loop.tick(now_ms=NOON_MS + 1_000 + LOOKS_AFTER_MS[1])
+    assert cluster.throttle_rates() == {}
+    assert "removed from 0 topics and brokers [1]" in last_detail(settings, record)
+
+
+def test_what_others_do_after_the_end_is_left_alone(settings: Settings) -> None:
+    """Another tool moves a partition of the plan elsewhere, with a throttle of its own."""
+    cluster = NotedCluster()
+    record = aborted_while_late(settings, cluster, RequestKind.REASSIGN)
+    cluster.cluster.reassign({("t", 0): (3,)})
+    cluster.cluster.set_throttle_rate(1, LEADER_RATE, 5)
+    cluster.cluster.set_throttled_replicas("t", LEADER_REPLICAS, "0:1")
+    before = last_detail(settings, record)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000)
+    for after_ms in LOOKS_AFTER_MS:
+        loop.tick(now_ms=NOON_MS + 1_000 + after_ms)
+    assert cluster.describe().partitions["t", 0].target_replicas == (3,)
+    assert cluster.throttle_rates() == {1: {LEADER_RATE: 5}}
+    assert cluster.throttled_replicas(["t"])["t", LEADER_REPLICAS] == "0:1"
+    assert last_detail(settings, record) == before
+
+
+def test_after_the_last_look_nothing_is_asked_any_more(settings: Settings) -> None:
+    cluster = NotedCluster()
+    record = aborted_while_late(settings, cluster, RequestKind.REASSIGN)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000 + LOOKS_AFTER_MS[-1])
+    loop.tick(now_ms=NOON_MS + 3_000 + LOOKS_AFTER_MS[-1])
+    assert cluster.describe().partitions["t", 0].reassigning
+    assert last_detail(settings, record).startswith("aborted")
