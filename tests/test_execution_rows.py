@@ -124,7 +124,7 @@ def test_events_older_than_the_search_are_read_where_newer_ones_are_there(
     root, now_ms = settings.storage.tables, NOW_MS + SEARCH_MS + 30_000
     [found] = read_executions(root, synthetic.cluster, now_ms=now_ms)
     assert (found.execution_id, found.phase, len(found.events)) == ("e-1", Phase.DONE, 4)
-    assert read_open_executions(root, synthetic.cluster, now_ms=now_ms) == []
+    assert read_open_executions(TableReader(root), synthetic.cluster, now_ms=now_ms) == []
 
 
 def test_what_is_open_or_owes_is_read_however_old_it_is(settings: Settings, synthetic: Synthetic) -> None:
@@ -140,10 +140,10 @@ def test_what_is_open_or_owes_is_read_however_old_it_is(settings: Settings, synt
         "owes", "waits", "paused",
     }  # fmt: skip
     assert read_executions(root, "another", now_ms=now_ms) == []
-    open_executions = read_open_executions(root, synthetic.cluster, now_ms=now_ms)
-    assert [row.execution_id for row in open_executions] == ["paused", "waits"]
+    open_executions = read_open_executions(TableReader(root), synthetic.cluster, now_ms=now_ms)
+    assert [row.execution_id for row in open_executions] == ["waits", "paused"]
     known = {"waits"}
-    [waiting] = read_open_executions(root, synthetic.cluster, now_ms=now_ms, known_open=known)
+    [waiting] = read_open_executions(TableReader(root), synthetic.cluster, now_ms=now_ms, known_open=known)
     assert (waiting.execution_id, waiting.abort_requested) == ("waits", True)
     assert read_status(settings, now_ms=now_ms)["execution"]["execution_id"] == "paused"
 

@@ -44,11 +44,13 @@ class ClientErrors:
     """The brokers are not those of the cluster that the client was made for."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Metadata:
-    """What one broker knew of the cluster at one time."""
+    """What one broker knew of the cluster at one time, or has known since where nothing has changed."""
 
     at_ms: int
+    changes: int
+    """Of the cluster until then."""
     broker_racks: Mapping[int, str | None]
     partitions: Mapping[PartitionKey, LivePartition]
     topic_ids: Mapping[str, str]
@@ -75,10 +77,12 @@ class SimulatedClient:
         self._may_act = may_act
         self._kafka_cluster_id = kafka_cluster_id
         self._metadata: _Metadata | None = None
+        self._answer: tuple[_Metadata, int, frozenset[str], LiveCluster] | None = None
+        """What `describe` answered last, and what it was made of."""
 
     def connect(self, cluster: SimulatedCluster) -> None:
         """From now on the address leads to another cluster."""
-        self.cluster, self._metadata = cluster, None
+        self.cluster, self._metadata, self._answer = cluster, None, None
 
     def describe(self) -> LiveCluster:
         """Brokers in metadata and every partition; reassignments are the controller's, as of now."""
@@ -169,30 +173,33 @@ class SimulatedClient:
         other = cluster_mismatch(self._kafka_cluster_id, self.cluster.contents.cluster_id)
         if other is not None:
             raise self._errors.another_cluster(other)
-        metadata = self._current_metadata()
+        metadata, changes = self._current_metadata(), self.cluster.contents.changes
+        hidden = frozenset(self.faults.hidden_topics)
+        if self._answer is None or self._answer[0] is not metadata or self._answer[1:3] != (changes, hidden):
+            self._answer = (metadata, changes, hidden, self._described_anew(metadata, hidden))
+        return self._answer[3]
+
+    def _described_anew(self, metadata: _Metadata, hidden: frozenset[str]) -> LiveCluster:
         partitions = {}
         for key, seen in metadata.partitions.items():
-            if key[0] in self.faults.hidden_topics:
-                continue
-            now = self.cluster.contents.partition(key)
-            partitions[key] = seen.with_reassignment(now.live() if now and now.reassigning else None)
-        ids = {name: row for name, row in metadata.topic_ids.items() if name not in self.faults.hidden_topics}
+            if key[0] not in hidden:
+                now = self.cluster.contents.partition(key)
+                partitions[key] = seen.with_reassignment(now.live() if now and now.reassigning else None)
+        ids = {name: row for name, row in metadata.topic_ids.items() if name not in hidden}
         return LiveCluster(self.cluster.contents.cluster_id, metadata.broker_racks, partitions, ids)
 
     def _current_metadata(self) -> _Metadata:
         """Metadata of the broker that is asked: as it is now, or as it was before, as old as the lag at most."""
-        contents = self.cluster.contents
+        contents, lag_ms = self.cluster.contents, self.faults.metadata_lag_ms
         seen = self._metadata
-        if (
-            seen is None
-            or not self.faults.metadata_lag_ms
-            or contents.now_ms - seen.at_ms > self.faults.metadata_lag_ms
-        ):
+        if seen is None or not lag_ms or contents.now_ms - seen.at_ms > lag_ms:
+            if seen is not None and seen.changes == contents.changes:
+                seen.at_ms = contents.now_ms
+                return seen
             racks = {row.broker_id: row.rack for _, row in sorted(contents.brokers.items()) if not row.fenced}
             shown = {key: partition.live() for key, partition in contents.partitions()}
             ids = {name: topic.topic_id for name, topic in contents.topics.items()}
-            seen = _Metadata(contents.now_ms, racks, shown, ids)
-            self._metadata = seen
+            seen = self._metadata = _Metadata(contents.now_ms, contents.changes, racks, shown, ids)
         return seen
 
     def _alive(self) -> list[int]:

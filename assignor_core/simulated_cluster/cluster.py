@@ -109,6 +109,7 @@ class SimulatedCluster:
         self._topics_made += 1
         topic = SimulatedTopic(f"topic-{self._topics_made}", min_insync_replicas=min_insync_replicas)
         self.contents.topics[name] = topic
+        self.contents.topics_changed()
         for number, replicas in sorted(assignments.items()):
             partition = self._new_partition(name, number, replicas)
             partition.bytes_in_per_sec, partition.retention_bytes = bytes_in_per_sec, retention_bytes
@@ -124,6 +125,7 @@ class SimulatedCluster:
     def delete_topic(self, name: str) -> None:
         """Remove a topic with its reassignments and throttles."""
         del self.contents.topics[name]
+        self.contents.topics_changed()
 
     # Requests, as the controller carries them out.
 
@@ -189,6 +191,7 @@ class SimulatedCluster:
     def repair_log_dir(self, broker_id: int, log_dir: int) -> None:
         """Bring a log dir back with what it held, as a repair and a restart do."""
         self.contents.brokers[broker_id].log_dirs[log_dir].offline = False
+        self.contents.changes += 1
 
     def _return(self, broker_id: int, *, after_crash: bool) -> None:
         broker = self.contents.brokers[broker_id]
@@ -211,6 +214,7 @@ class SimulatedCluster:
             copies[broker_id] = Replica(log_dir)
         partition = SimulatedPartition(replicas, replicas, replicas[0], copies)
         self.contents.topics[topic].partitions[number] = partition
+        self.contents.topics_changed()
         return partition
 
     def _partition(self, key: PartitionKey) -> SimulatedPartition:

@@ -40,6 +40,7 @@ def elect_preferred(contents: ClusterContents, key: PartitionKey) -> str | None:
         return NOT_NEEDED
     if preferred not in partition.isr or not contents.holds_online(preferred, partition):
         return NOT_AVAILABLE
+    contents.changes += 1
     _lead(partition, preferred)
     return None
 
@@ -65,6 +66,7 @@ def elect_where_needed(contents: ClusterContents, key: PartitionKey) -> None:
 def fence(contents: ClusterContents, broker_id: int) -> None:
     """The broker's session is over: it leads nothing and leaves the in-sync replicas."""
     contents.brokers[broker_id].fenced = True
+    contents.changes += 1
     for key, partition in contents.partitions():
         if broker_id in partition.isr or partition.leader == broker_id:
             leave_isr(contents, key, broker_id)
@@ -77,6 +79,7 @@ def unfence(contents: ClusterContents, broker_id: int, *, after_crash: bool) -> 
     partition is elected again all the same if there is no other.
     """
     contents.brokers[broker_id].fenced = False
+    contents.changes += 1
     for key, partition in contents.partitions():
         if after_crash:
             partition.eligible_leaders = tuple(row for row in partition.eligible_leaders if row != broker_id)
@@ -143,6 +146,7 @@ def _change(
     """One change of a partition as the controller makes it: it ends what is complete, elects, and drops copies."""
     topic = contents.topics[key[0]]
     partition = topic.partitions[key[1]]
+    contents.changes += 1
     before = partition.isr
     partition.replicas = partition.replicas if replicas is None else replicas
     partition.isr = partition.isr if isr is None else isr

@@ -14,10 +14,8 @@ from assignor_core.simulated_cluster.state import BrokerStatus, ClusterContents,
 from assignor_core.simulated_cluster.throttling import throttled_on_follower, throttled_on_leader
 from assignor_core.throttles import FOLLOWER_RATE, LEADER_RATE
 
-STEP_MS = 250
-"""Longest step while replicas catch up."""
-IDLE_STEP_MS = 1_000
-"""Longest step while none does."""
+STEP_MS = 1_000
+"""Longest step. One in which a replica catches up ends with that: from then on the others have more room."""
 SESSION_TIMEOUT_MS = 9_000
 """Kafka's default of `broker.session.timeout.ms`."""
 REPLICA_LAG_MAX_MS = 30_000
@@ -29,24 +27,25 @@ Limit = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Copying:
-    """One replica that catches up, and the limits it presses on."""
+    """One replica that catches up, and how fast it may."""
 
     key: PartitionKey
     partition: SimulatedPartition
     follower: int
-    limits: tuple[Limit, ...]
+    bytes_per_sec: int
 
 
 def advance(contents: ClusterContents, duration_ms: int) -> None:
-    """Let `duration_ms` pass, in steps that are short while replicas catch up."""
+    """Let `duration_ms` pass, in steps in which every rate stays as it is."""
     end_ms = contents.now_ms + duration_ms
     while contents.now_ms < end_ms:
-        longest_ms = STEP_MS if any(_copying(contents)) else IDLE_STEP_MS
-        step_ms = min(longest_ms, end_ms - contents.now_ms)
+        copying = _copying(contents)
+        step_ms = min((end_ms - contents.now_ms, STEP_MS, *(_caught_up_ms(contents, row) for row in copying)))
+        changes = contents.changes
         contents.now_ms += step_ms
         _end_sessions(contents)
         _produce(contents, step_ms)
-        _copy(contents, step_ms)
+        _copy(contents, copying if contents.changes == changes else _copying(contents), step_ms)
         _fail_full_log_dirs(contents)
 
 
@@ -64,13 +63,18 @@ def _produce(contents: ClusterContents, step_ms: int) -> None:
     for key, partition in contents.partitions():
         if partition.leader == NO_LEADER or not contents.brokers[partition.leader].running:
             continue
-        if len(partition.isr) >= min(contents.topics[key[0]].min_insync_replicas, len(partition.replicas)):
-            written = partition.bytes_in_per_sec * step_ms // 1000
-            contents.brokers[partition.leader].bytes_in += written
-            partition.end_bytes += written
+        written = _produced_per_sec(contents, key, partition) * step_ms // 1000
+        contents.brokers[partition.leader].bytes_in += written
+        partition.end_bytes += written
         if partition.retention_bytes is not None:
             partition.start_bytes = max(partition.start_bytes, partition.end_bytes - partition.retention_bytes)
         _follow(contents, key, partition)
+
+
+def _produced_per_sec(contents: ClusterContents, key: PartitionKey, partition: SimulatedPartition) -> int:
+    """What producers write while enough replicas are in sync."""
+    enough = min(contents.topics[key[0]].min_insync_replicas, len(partition.replicas))
+    return partition.bytes_in_per_sec if len(partition.isr) >= enough else 0
 
 
 def _follow(contents: ClusterContents, key: PartitionKey, partition: SimulatedPartition) -> None:
@@ -90,17 +94,14 @@ def _follow(contents: ClusterContents, key: PartitionKey, partition: SimulatedPa
     )
 
 
-def _copy(contents: ClusterContents, step_ms: int) -> None:
+def _copy(contents: ClusterContents, copying: list[_Copying], step_ms: int) -> None:
     """Move bytes to replicas that are out of sync; those that have all join the in-sync replicas."""
-    copying = list(_copying(contents))
-    users = Counter(limit for row in copying for limit in row.limits)
     for row in copying:
-        rate = min(_bytes_per_sec(contents, limit) // users[limit] for limit in row.limits)
         copy = row.partition.copies.get(row.follower)
         if copy is None or row.partition.leader == NO_LEADER:
             continue  # another copy of the partition has ended the reassignment in this step
         copy.end_bytes = max(copy.end_bytes, row.partition.start_bytes)
-        moved = min(rate * step_ms // 1000, row.partition.end_bytes - copy.end_bytes)
+        moved = min(row.bytes_per_sec * step_ms // 1000, row.partition.end_bytes - copy.end_bytes)
         copy.end_bytes += moved
         contents.brokers[row.follower].bytes_in += moved
         contents.brokers[row.partition.leader].bytes_out += moved
@@ -109,16 +110,32 @@ def _copy(contents: ClusterContents, step_ms: int) -> None:
             controller.join_isr(contents, row.key, row.follower)
 
 
-def _copying(contents: ClusterContents) -> Iterator[_Copying]:
-    for key, partition in contents.partitions():
-        leader = partition.leader
-        if leader == NO_LEADER or len(partition.isr) == len(partition.replicas) or not contents.brokers[leader].running:
-            continue
-        for follower in partition.replicas:
-            if follower in partition.isr or not contents.brokers[follower].running:
-                continue
-            if contents.holds_online(follower, partition):
-                yield _Copying(key, partition, follower, tuple(_limits(contents, key, leader, follower)))
+def _caught_up_ms(contents: ClusterContents, row: _Copying) -> int:
+    """In how many ms from now the replica holds all at the present rates; STEP_MS where it takes longer."""
+    partition = row.partition
+    missing_bytes = partition.end_bytes - max(partition.copies[row.follower].end_bytes, partition.start_bytes)
+    gained = row.bytes_per_sec - _produced_per_sec(contents, row.key, partition)
+    return max(1, min(STEP_MS, -(-missing_bytes * 1000 // gained))) if gained > 0 else STEP_MS
+
+
+def _copying(contents: ClusterContents) -> list[_Copying]:
+    """Replicas that catch up; those that press on the same limit share it evenly."""
+    pressing = [
+        (key, partition, follower, tuple(_limits(contents, key, partition.leader, follower)))
+        for key, partition in contents.partitions()
+        if partition.leader != NO_LEADER
+        and len(partition.isr) < len(partition.replicas)
+        and contents.brokers[partition.leader].running
+        for follower in partition.replicas
+        if follower not in partition.isr
+        and contents.brokers[follower].running
+        and contents.holds_online(follower, partition)
+    ]
+    users = Counter(limit for *_, limits in pressing for limit in limits)
+    return [
+        _Copying(key, partition, follower, min(_bytes_per_sec(contents, limit) // users[limit] for limit in limits))
+        for key, partition, follower, limits in pressing
+    ]
 
 
 def _limits(contents: ClusterContents, key: PartitionKey, leader: int, follower: int) -> Iterator[Limit]:
@@ -142,6 +159,7 @@ def take_log_dir_offline(contents: ClusterContents, broker_id: int, index: int) 
     """A log dir goes offline with its replicas; a broker without an online log dir ends."""
     broker = contents.brokers[broker_id]
     broker.log_dirs[index].offline = True
+    contents.changes += 1
     for key, partition in contents.partitions():
         copy = partition.copies.get(broker_id)
         if copy is not None and copy.log_dir == index:

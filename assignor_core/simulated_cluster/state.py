@@ -130,6 +130,16 @@ class ClusterContents:
     throttle_rates: dict[int, dict[str, int]] = field(default_factory=dict)
     """Rates in bytes/s by broker and setting; they outlive the broker's process."""
     now_ms: int = 0
+    changes: int = field(default=0, compare=False)
+    """Grows whenever placement, a leader, in-sync replicas, a fenced broker or a log dir changes: who sees the same
+    number as before would see the same cluster.
+    """
+    _listed: list[tuple[PartitionKey, SimulatedPartition]] | None = field(default=None, compare=False, repr=False)
+
+    def topics_changed(self) -> None:
+        """To be called after a topic or a partition has come or gone."""
+        self.changes += 1
+        self._listed = None
 
     def partition(self, key: PartitionKey) -> SimulatedPartition | None:
         """The partition, or None where it doesn't exist."""
@@ -137,12 +147,14 @@ class ClusterContents:
         return topic.partitions.get(key[1]) if topic else None
 
     def partitions(self) -> list[tuple[PartitionKey, SimulatedPartition]]:
-        """Every partition, in the order of names and numbers."""
-        return [
-            ((name, number), topic.partitions[number])
-            for name, topic in sorted(self.topics.items())
-            for number in sorted(topic.partitions)
-        ]
+        """Every partition, in the order of names and numbers. The list is not to be changed."""
+        if self._listed is None:
+            self._listed = [
+                ((name, number), topic.partitions[number])
+                for name, topic in sorted(self.topics.items())
+                for number in sorted(topic.partitions)
+            ]
+        return self._listed
 
     def holds_online(self, broker_id: int, partition: SimulatedPartition) -> bool:
         """Whether a broker can lead or follow: it is not fenced and the replica's log dir is online."""

@@ -18,7 +18,7 @@ from streaming.cluster.ports import ClusterReader
 from streaming.control.evidence import TableEvidence
 from streaming.control.journal import Journal, decision_id
 from streaming.control.policies import decision_policy
-from streaming.control.windows import closed_windows
+from streaming.control.windows import ClosedWindows
 from streaming.settings import Settings
 from streaming.views.intents import drained_brokers
 
@@ -33,11 +33,12 @@ class Decider:
         self._journal = journal
         self._settings = settings
         self._state = journal.trigger_state()
+        self._windows = ClosedWindows(settings)
         self._evaluated_ms = 0
 
     def tick(self, *, now_ms: int) -> ProposedPlan | None:
         """Evaluate if a window has closed since the last tick; returns a plan that may be carried out now."""
-        windows = closed_windows(self._settings, now_ms=now_ms)
+        windows = self._windows.newest(now_ms=now_ms)
         if not windows or windows[-1].end_ms <= self._evaluated_ms:
             return None
         live = self._cluster.describe()

@@ -31,6 +31,7 @@ from streaming.errors import LeaseLost, TableUnavailable, UsageProblem
 from streaming.settings import Settings
 from streaming.views import executions as view
 from streaming.views.decisions import newest_decision
+from streaming.views.open_executions import OpenExecutions
 from streaming.views.plans import kept_plan, plan_ids, plan_of_movements
 
 log = structlog.get_logger()
@@ -52,7 +53,7 @@ class Journal:
         self._root = settings.storage.tables
         self._cluster = settings.kafka.cluster_name
         self._settings = settings
-        self._known_open: frozenset[str] | None = None
+        self._open_executions = OpenExecutions(self._root, self._cluster)
 
     def make_tables(self) -> None:
         """Create the tables that control writes, so that analysts and serve find them from the start."""
@@ -201,9 +202,7 @@ class Journal:
 
     def open_executions(self, *, now_ms: int) -> list[Execution]:
         """Those that have not ended, in their turn: what has started, then approvals, the oldest first."""
-        executions = view.read_open_executions(self._root, self._cluster, now_ms=now_ms, known_open=self._known_open)
-        self._known_open = frozenset(execution.execution_id for execution in executions)
-        return executions
+        return self._open_executions.read(now_ms=now_ms)
 
     def execution(self, execution_id: str) -> Execution:
         """One that was there before, as it is now; raises TableUnavailable where there is nothing of it any more."""

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import structlog
@@ -251,6 +252,7 @@ def _is_there(pid: int) -> bool:
     return True
 
 
+@cache
 def _namespace() -> str | None:
     """Names the set of processes whose ids and starts this one can compare: a boot, a pid and a time namespace.
 

@@ -71,6 +71,8 @@ class LagPressure:
         return self._reason
 
     def _look(self, brokers: Collection[int], live: LiveCluster, started_ms: int, now_ms: int) -> str | None:
+        if self._reader.version("group_lag") is None:
+            return None
         before = self._lag_before(started_ms)
         newest = self._newest_after(started_ms, now_ms) if before else None
         if newest is None:

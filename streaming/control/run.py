@@ -23,7 +23,7 @@ from streaming.control.measuring import measured_skew
 from streaming.control.records import ExecutionRecord
 from streaming.control.sweeping import Sweeper
 from streaming.control.upkeep import Upkeep
-from streaming.control.windows import closed_windows
+from streaming.control.windows import ClosedWindows
 from streaming.errors import LeaseLost
 from streaming.runtime import clocks
 from streaming.settings import Settings
@@ -109,6 +109,7 @@ class ControlLoop:
         self._settings = settings
         self._journal = Journal(settings)
         self._journal.make_tables()
+        self._windows = ClosedWindows(settings)
         self._decider = Decider(cluster, self._journal, settings)
         self._sweeper = Sweeper(cluster, self._journal)
         self._late_requests = LateRequests(cluster, self._journal, settings)
@@ -170,9 +171,9 @@ class ControlLoop:
         ended_ms = record.execution.ended_ms
         assert ended_ms is not None
         wanted = self._settings.control.settle_windows
-        windows = tuple(
-            window for window in closed_windows(self._settings, now_ms=now_ms) if window.start_ms >= ended_ms
-        )[:wanted]
+        windows = tuple(window for window in self._windows.newest(now_ms=now_ms) if window.start_ms >= ended_ms)[
+            :wanted
+        ]
         if len(windows) < wanted:
             if now_ms - ended_ms > MEASURE_PATIENCE_WINDOWS * self._settings.pipeline.window_ms:
                 log.warning("result_not_measured", execution_id=record.execution.execution_id)

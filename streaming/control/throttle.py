@@ -26,7 +26,7 @@ from assignor_core.plan import Plan
 from assignor_core.resources import Resource
 from assignor_core.throttles import ThrottledReplicas
 from streaming.cluster.ports import ControlledCluster
-from streaming.control.windows import closed_windows
+from streaming.control.windows import ClosedWindows
 from streaming.errors import ClusterRequestFailed
 from streaming.settings import Settings
 from streaming.views.broker_windows import capacities
@@ -147,6 +147,7 @@ class AdaptiveRates:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._windows = ClosedWindows(settings)
         control = settings.control
         self._policy = RatePolicy(
             control.throttle_bytes_per_sec, control.throttle_min_bytes_per_sec, control.throttle_adaptive
@@ -176,7 +177,7 @@ class AdaptiveRates:
 
     def _headrooms(self, brokers: frozenset[int], now_ms: int) -> dict[int, float]:
         """The lesser headroom of the two directions, bytes/s, where both capacity and load are known."""
-        windows = closed_windows(self._settings, now_ms=now_ms)
+        windows = self._windows.newest(now_ms=now_ms)
         lesser: dict[int, float] = {}
         for resource in (Resource.BYTES_IN, Resource.BYTES_OUT):
             loads = windows[-1].values(resource) if windows else {}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -230,5 +231,10 @@ def newest(rows: Iterable[Row], column: str) -> Row | None:
 
 def _schema(name: str, columns: Sequence[str]) -> pa.Schema:
     """Types as the product knows them, without NOT NULL and comments: a query's answer has neither."""
+    return _schema_of(name, tuple(columns))
+
+
+@cache
+def _schema_of(name: str, columns: tuple[str, ...]) -> pa.Schema:
     known = arrow_schema(TABLES[name])
     return pa.schema([pa.field(column, known.field(column).type) for column in columns])

@@ -4,7 +4,7 @@ Control, serve, the commands and the demo read executions here. What follows fro
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -50,14 +50,13 @@ def read_executions(root: str, kafka_cluster: str, *, now_ms: int) -> list[Execu
 
 
 def read_open_executions(
-    root: str, kafka_cluster: str, *, now_ms: int, known_open: Collection[str] | None = None
+    reader: tables.TableReader, kafka_cluster: str, *, now_ms: int, known_open: Collection[str] | None = None
 ) -> list[Execution]:
-    """Those that have not ended, in their turn: what has started, then approvals, the oldest first.
+    """Those that have not ended, oldest first; raises TableUnavailable.
 
-    Asked at every tick: of what has ended, which may be 10,000s of events, it reads two columns of 30 days. What is
-    open for longer is among `known_open`, ids of the look before; without them it is searched for.
+    Of what has ended, which may be 10,000s of events, it reads two columns of 30 days. What is open for longer is among
+    `known_open`, ids of the look before; without them it is searched for. See `OpenExecutions` for who asks again.
     """
-    reader = tables.TableReader(root)
     where = _recent(kafka_cluster, now_ms)
     rows = reader.rows(TABLE, columns=["execution_id", "event"], where=where)
     ended = {row["execution_id"] for row in rows if row["event"] in _SHOW_AN_END}
@@ -66,7 +65,7 @@ def read_open_executions(
     if not open_ids:
         return []
     executions = folded(reader.rows(TABLE, where=tables.one_of("execution_id", open_ids)))
-    return sorted((row for row in executions if not row.ended), key=lambda row: row.waiting)
+    return [row for row in executions if not row.ended]
 
 
 def finished_before(reader: tables.TableReader, kafka_cluster: str, before: datetime) -> list[str]:
@@ -113,7 +112,27 @@ def folded(rows: Iterable[tables.Row]) -> list[Execution]:
     A lone request to abort is no execution.
     """
     executions = (_folded(execution_id, history) for execution_id, history in _by_execution(rows).items())
-    return sorted((execution for execution in executions if execution is not None), key=_age)
+    return sorted((execution for execution in executions if execution is not None), key=by_age)
+
+
+def grown(
+    known: Mapping[str, Execution], rows: Iterable[tables.Row], read_whole: Callable[[str], Iterable[tables.Row]]
+) -> Iterator[tuple[Execution | None, Execution]]:
+    """Each execution that `rows` are of: as it was in `known`, by id, and as it is. Raises TableUnavailable.
+
+    Rows that are known already count once. `read_whole` gives all rows of an execution: it is asked where rows before
+    the new ones are not known.
+    """
+    for execution_id, new in _by_execution(rows).items():
+        before = known.get(execution_id)
+        length = len(before.events) if before else 0
+        unknown = {row["sequence"] for row in new if length <= row["sequence"] < ABORT_SEQUENCE}
+        if unknown != set(range(length, length + len(unknown))) or (before is None and not unknown):
+            execution = _folded(execution_id, list(read_whole(execution_id)))
+        else:
+            execution = _folded(execution_id, new) if before is None else _grown(before, new)
+        if execution is not None:
+            yield before, execution
 
 
 class KnownExecutions:
@@ -155,27 +174,16 @@ class KnownExecutions:
     def in_focus(self) -> Execution | None:
         """The one to show (see `in_focus` of the core)."""
         candidates = {row.execution_id: row for row in (*self._open.values(), self._newest) if row is not None}
-        return in_focus(sorted(candidates.values(), key=_age))
+        return in_focus(sorted(candidates.values(), key=by_age))
 
     def add(self, rows: Iterable[tables.Row], read_whole: Callable[[str], Iterable[tables.Row]]) -> None:
-        """Take in rows that may be new; those that are known already count once. Raises TableUnavailable.
-
-        `read_whole` gives all rows of an execution: it is asked where rows before the new ones are not known.
-        """
-        for execution_id, new in _by_execution(rows).items():
-            known = self._known.get(execution_id)
-            length = len(known.events) if known else 0
-            unknown = {row["sequence"] for row in new if length <= row["sequence"] < ABORT_SEQUENCE}
-            if unknown != set(range(length, length + len(unknown))) or (known is None and not unknown):
-                grown = _folded(execution_id, list(read_whole(execution_id)))
-            else:
-                grown = _folded(execution_id, new) if known is None else _grown(known, new)
-            if grown is not None:
-                self._keep(grown, was_open=known is None or not known.ended)
+        """Take in rows that may be new, as `grown` does; raises TableUnavailable."""
+        for before, execution in grown(self._known, rows, read_whole):
+            self._keep(execution, was_open=before is None or not before.ended)
 
     def _keep(self, execution: Execution, *, was_open: bool) -> None:
         self._known[execution.execution_id] = execution
-        if self._newest is None or _age(execution) >= _age(self._newest):
+        if self._newest is None or by_age(execution) >= by_age(self._newest):
             self._newest = execution
         if not execution.ended:
             self._open[execution.execution_id] = execution
@@ -278,7 +286,8 @@ def _by_execution(rows: Iterable[tables.Row]) -> dict[str, list[tables.Row]]:
     return histories
 
 
-def _age(execution: Execution) -> tuple[int, str]:
+def by_age(execution: Execution) -> tuple[int, str]:
+    """Key to sort executions by, the oldest first."""
     return execution.approved_ms, execution.execution_id
 
 

@@ -280,6 +280,32 @@ def check_sound(made: SimulatedCluster) -> None:
         assert row.lost_bytes == 0, key
 
 
+def test_whatever_a_watcher_judges_changes_only_where_the_cluster_counts_a_change() -> None:
+    for seed in range(20):
+        random = Random(seed)
+        made = random_cluster(random)
+        plan_faults(made, random_faults(random, made, duration_ms=STORY_MS))
+        keys = sorted(dict(made.contents.partitions()))
+        before: tuple[int, object] = (-1, None)
+        for _ in range(0, STORY_MS, 500):
+            if random.random() < 0.02:
+                made.reassign({random.choice(keys): tuple(random.sample(sorted(made.contents.brokers), 2))})
+            if random.random() < 0.02:
+                made.elect_preferred([random.choice(keys)])
+            made.advance(500)
+            seen = (made.contents.changes, watched(made))
+            assert seen[0] != before[0] or seen[1] == before[1], f"seed {seed} at {made.now_ms} ms"
+            before = seen
+
+
+def watched(made: SimulatedCluster) -> object:
+    """What metadata shows, and what disks and records suffer."""
+    return (
+        {key: (row.live(), row.lost_bytes, frozenset(row.copies)) for key, row in made.contents.partitions()},
+        {row.broker_id: (row.fenced, [one.offline for one in row.log_dirs]) for row in made.contents.brokers.values()},
+    )
+
+
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_stories_keep_the_cluster_sound_and_lose_nothing_that_was_acknowledged(first: int) -> None:
     for seed in range(first, first + 20):

@@ -22,6 +22,7 @@ waited between its check of the lease and the broker (finding 9); topic ids and 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
@@ -32,6 +33,8 @@ from assignor_core.simulated_cluster.state import SimulatedPartition
 from assignor_core.throttles import EVERY_REPLICA
 from streaming.control.journal import Journal
 from streaming.control.policies import limits
+from streaming.tables.memory import MemoryTable
+from streaming.views.executions import by_age, grown
 from tests.simulation.control import SimulatedControl, Targets
 from tests.simulation.world import Actor, World
 
@@ -76,6 +79,13 @@ class Monitor:
     _holder: Actor | None = None
     _starts: Counter[str] = field(default_factory=Counter)
     _names: dict[str, str] = field(default_factory=dict)
+    _changes: int = -1
+    """The cluster's own count of them at the last look."""
+    _known: dict[str, Execution] = field(default_factory=dict)
+    _rows_known: int = 0
+    """Rows of `execution` that are in `_known`: the table only grows."""
+    _plans: dict[str, tuple[MemoryTable, tuple[Movement, ...]]] = field(default_factory=dict)
+    """Movements by plan, and the version of `plan` that they were read from."""
 
     def __post_init__(self) -> None:
         self.world.observer = self.look
@@ -87,7 +97,11 @@ class Monitor:
 
     def look(self, who: Actor | None) -> None:
         """Whatever may have changed the cluster is over: `who` did it, nobody where only time has passed."""
-        present = dict(self.world.cluster.contents.partitions())
+        contents = self.world.cluster.contents
+        if contents.changes == self._changes:
+            return  # nothing that is judged below is another than before
+        self._changes = contents.changes
+        present = dict(contents.partitions())
         for key in self._lists.keys() - present.keys():
             self.touched.add(key)
             self._forget(key)
@@ -140,11 +154,12 @@ class Monitor:
 
     def executions(self) -> list[Execution]:
         """All of the journal, oldest first."""
-        running, self.world.running = self.world.running, None  # no call out of a control
-        try:
-            return Journal(self.world.settings).executions(now_ms=self.world.now_ms)
-        finally:
-            self.world.running = running
+        table = self.world.store.tables.get("execution")
+        if table is not None and len(table.rows) > self._rows_known:
+            new, self._rows_known = table.rows[self._rows_known :], len(table.rows)
+            changed = list(grown(self._known, new, self._rows_of))
+            self._known |= {execution.execution_id: execution for _, execution in changed}
+        return sorted(self._known.values(), key=by_age)
 
     def judge_end(self) -> None:
         """Faults have ended, and what was to come has had its time."""
@@ -308,9 +323,16 @@ class Monitor:
             if execution.in_progress:
                 yield from self._plan_of(execution)
 
+    def _rows_of(self, execution_id: str) -> list[dict[str, Any]]:
+        return [row for row in self.world.store.tables["execution"].rows if row["execution_id"] == execution_id]
+
     def _plan_of(self, execution: Execution) -> tuple[Movement, ...]:
-        running, self.world.running = self.world.running, None
-        try:
-            return Journal(self.world.settings).plan(execution.plan_id).plan.movements
-        finally:
-            self.world.running = running
+        table, known = self.world.store.tables["plan"], self._plans.get(execution.plan_id)
+        if known is None or known[0] is not table:  # a plan that is made again has the same movements, in other waves
+            running, self.world.running = self.world.running, None  # no call out of a control
+            try:
+                known = table, Journal(self.world.settings).plan(execution.plan_id).plan.movements
+            finally:
+                self.world.running = running
+            self._plans[execution.plan_id] = known
+        return known[1]
