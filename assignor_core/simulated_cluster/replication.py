@@ -60,15 +60,32 @@ def _end_sessions(contents: ClusterContents) -> None:
 
 def _produce(contents: ClusterContents, step_ms: int) -> None:
     """Producers with acks=all write where enough replicas are in sync; those in sync follow at once."""
+    brokers = contents.brokers
+    all_run = all(broker.status is BrokerStatus.RUNNING for broker in brokers.values())
     for key, partition in contents.partitions():
-        if partition.leader == NO_LEADER or not contents.brokers[partition.leader].running:
+        if partition.leader == NO_LEADER or not brokers[partition.leader].running:
             continue
         written = _produced_per_sec(contents, key, partition) * step_ms // 1000
-        contents.brokers[partition.leader].bytes_in += written
+        brokers[partition.leader].bytes_in += written
         partition.end_bytes += written
         if partition.retention_bytes is not None:
             partition.start_bytes = max(partition.start_bytes, partition.end_bytes - partition.retention_bytes)
-        _follow(contents, key, partition)
+        if all_run:
+            _follow_at_once(contents, partition)
+        else:
+            _follow(contents, key, partition)
+
+
+def _follow_at_once(contents: ClusterContents, partition: SimulatedPartition) -> None:
+    """The same as `_follow` where every broker runs: whoever is in sync then is online."""
+    end_bytes, leader = partition.end_bytes, partition.leader
+    for broker_id in partition.isr:
+        copy = partition.copies[broker_id]
+        if copy.end_bytes != end_bytes and broker_id != leader:
+            contents.brokers[broker_id].bytes_in += end_bytes - copy.end_bytes
+            contents.brokers[leader].bytes_out += end_bytes - copy.end_bytes
+        copy.end_bytes, copy.behind_since_ms = end_bytes, None
+    partition.acknowledged_bytes = max(partition.acknowledged_bytes, end_bytes if partition.isr else 0)
 
 
 def _produced_per_sec(contents: ClusterContents, key: PartitionKey, partition: SimulatedPartition) -> int:
@@ -177,13 +194,16 @@ def _fail_full_log_dirs(contents: ClusterContents) -> None:
             take_log_dir_offline(contents, broker_id, index)
 
 
-def used_bytes(contents: ClusterContents) -> Counter[tuple[int, int]]:
+def used_bytes(contents: ClusterContents) -> dict[tuple[int, int], int]:
     """Bytes used by (broker, log dir)."""
-    used: Counter[tuple[int, int]] = Counter()
-    for broker_id, broker in contents.brokers.items():
-        for index, log_dir in enumerate(broker.log_dirs):
-            used[broker_id, index] = log_dir.other_bytes
+    used = {
+        (broker_id, index): log_dir.other_bytes
+        for broker_id, broker in contents.brokers.items()
+        for index, log_dir in enumerate(broker.log_dirs)
+    }
     for _, partition in contents.partitions():
+        start_bytes = partition.start_bytes
         for broker_id, copy in partition.copies.items():
-            used[broker_id, copy.log_dir] += partition.size_bytes(broker_id)
+            if copy.end_bytes > start_bytes:
+                used[broker_id, copy.log_dir] += copy.end_bytes - start_bytes
     return used

@@ -1,6 +1,7 @@
 """Windows as the pipeline would have written them, for tests of control without Spark."""
 
 from collections.abc import Mapping
+from math import fsum
 
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from streaming import tables
@@ -42,8 +43,8 @@ def write_windows(
         ]  # fmt: skip
         totals = [
             {**audit, "broker": broker,
-             "bytes_in_per_sec": sum(rates[key] for key, row in led_by.items() if row.leader == broker),
-             "replication_bytes_in_per_sec": sum(
+             "bytes_in_per_sec": fsum(rates[key] for key, row in led_by.items() if row.leader == broker),
+             "replication_bytes_in_per_sec": fsum(
                  rates[key] for key, row in led_by.items() if broker in row.isr and broker != row.leader)}
             for broker in live.broker_racks
         ]  # fmt: skip

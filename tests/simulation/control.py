@@ -8,7 +8,8 @@ from assignor_core.simulated_cluster import RequestKind, SimulatedClient
 from assignor_core.throttles import ThrottledReplicas
 from streaming.control.lease import RENEWALS_PER_TTL, Lease
 from streaming.control.run import ControlTurns
-from streaming.errors import LeaseLost, TableUnavailable
+from streaming.errors import LeaseExpired, LeaseLost, TableUnavailable
+from tests.simulation.stack import Stack
 from tests.simulation.world import ERRORS, Actor, Killed, World
 
 Answer = TypeVar("Answer")
@@ -138,6 +139,11 @@ class SimulatedControl(Actor):
             settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms,
             clock=lambda: world.now_ms, wall_clock=lambda: world.now_ms,
         )  # fmt: skip
+        self._turn, self._keeper = Stack(), Stack()
+        self._acting: Stack | None = None
+        self._alarm = Actor(f"alarm of {name}")
+        self._replaced = False
+        world.actors.append(self)
         self._turns = ControlTurns(WatchedClient(world, self, watcher, self.lease.check), self.lease, settings)
 
     def start(self) -> None:
@@ -146,14 +152,38 @@ class SimulatedControl(Actor):
         self._take_turn()
         self._world.plan(self._renewal_ms, self, self._renew)
 
+    def paused(self, duration_ms: int, *, frozen: bool) -> None:
+        """Stop here for so long; `frozen` where nothing else of it goes on meanwhile."""
+        stack, self.away = self._acting, frozen
+        assert stack is not None, "a story in which controls stop runs them on stacks"
+
+        def go_on() -> None:
+            self._world.wake(self)
+            self._on(stack, stack.go_on)
+
+        # Who is frozen can't wake up itself; and who only waits does not go on while it is frozen.
+        self._world.plan(duration_ms, self._alarm if frozen else self, go_on)
+        stack.pause()
+
+    def end(self) -> None:
+        """Leave the turns in which it waits."""
+        self.ended = True
+        for stack in (self._turn, self._keeper):
+            while stack.paused:
+                self._on(stack, stack.go_on)
+            stack.end()
+
     @property
     def _renewal_ms(self) -> int:
         return self._world.settings.control.lease_ms // RENEWALS_PER_TTL
 
     def _take_turn(self) -> None:
-        wait_ms = self._act(lambda: self._turns.take(now_ms=self._world.now_ms))
-        if wait_ms is not None:
-            self._world.plan(wait_ms, self, self._take_turn)
+        def turn() -> None:
+            wait_ms = self._act(lambda: self._turns.take(now_ms=self._world.now_ms))
+            if wait_ms is not None:
+                self._world.plan(wait_ms, self, self._take_turn)
+
+        self._begin(self._turn, turn)
 
     def _renew(self) -> None:
         """What the keeper's thread does."""
@@ -161,27 +191,42 @@ class SimulatedControl(Actor):
         def renew() -> bool:
             try:
                 self.lease.renew()
-            except (LeaseLost, TableUnavailable) as error:
+            except (LeaseLost, LeaseExpired, TableUnavailable) as error:
                 self._world.note(self.name, f"lease not renewed: {error}")
             return True
 
-        if self._act(renew):
-            self._world.plan(self._renewal_ms, self, self._renew)
+        def keep() -> None:
+            if self._act(renew):
+                self._world.plan(self._renewal_ms, self, self._renew)
+
+        self._begin(self._keeper, keep)
+
+    def _begin(self, stack: Stack, action: Callable[[], None]) -> None:
+        self._on(stack, (lambda: stack.run(action)) if self._world.may_pause else action)
+
+    def _on(self, stack: Stack, action: Callable[[], None]) -> None:
+        """Act as this process until it has done what it does, or pauses."""
+        self._world.running, self._acting = self, stack
+        action()
+        self._world.running = self._acting = None
 
     def _act(self, action: Callable[[], Answer]) -> Answer | None:
         """Do something as this process; None where it has ended with it."""
-        self._world.running = self
         try:
             return action()
         except Killed:
-            self.replaced(self)
+            self._replace()
         except Exception as error:  # noqa: BLE001 - whatever ends control is what the simulation looks for
             self.ended = True
             self._watcher.crashed(self, f"{type(error).__name__}: {error}")
-            self.replaced(self)
-        finally:
-            self._world.running = None
+            self._replace()
         return None
+
+    def _replace(self) -> None:
+        """It has ended, in one of its stacks or in both."""
+        if not self._replaced:
+            self._replaced = True
+            self.replaced(self)
 
 
 def _named(targets: Targets) -> str:

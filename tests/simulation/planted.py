@@ -88,7 +88,7 @@ def _nothing_left(_clear: Any) -> Any:
 
 
 PLANTED = (
-    Planted("the lease is not asked", 5, Lease, "check", lambda _: lambda _self: None, 9),
+    Planted("the lease is not asked", 5, Lease, "check", lambda _: lambda _self: None, 92),
     Planted("the throttle is not cleared at the end", 6, throttle.Throttle, "clear", _nothing_left, 1),
     Planted("brokers that were down are not swept", 6, sweeping.Sweeper, "sweep", lambda _: lambda *_, **__: True, 32),
     Planted("waves are no barriers", 1, executor, "next_step", _no_waves, 3),

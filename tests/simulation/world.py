@@ -1,8 +1,8 @@
 """The world that controls live in: one clock, one cluster, one store, and what happens when.
 
-Control is synchronous, so two controls interleave by nesting: at a call out of one of them the world lets time pass in
-which the other takes whole turns. A control that is frozen, or killed, is so at a call out, before or after it took
-effect.
+Controls are killed, frozen or made to wait at a call out, before or after it took effect. Each acts on stacks of its
+own (see `stack`), so whoever is frozen in the middle of a turn stays there while the others act, freeze and go on: two
+controls interleave at the call outs of both.
 """
 
 from collections import Counter
@@ -41,11 +41,24 @@ class Blow(Enum):
     KILL_AFTER = "control is killed after a call"
     FREEZE_BEFORE = "control is frozen before a call"
     FREEZE_AFTER = "control is frozen after a call"
+    WAIT_BEFORE = "control waits before a call"
+    """Its lease is renewed meanwhile, as a thread of its own does it."""
+    WAIT_AFTER = "control waits after a call"
+
+    @property
+    def kills(self) -> bool:
+        """Whether the process ends."""
+        return self in (Blow.KILL_BEFORE, Blow.KILL_AFTER)
+
+    @property
+    def freezes(self) -> bool:
+        """Whether the whole process stops for a while."""
+        return self in (Blow.FREEZE_BEFORE, Blow.FREEZE_AFTER)
 
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """One blow; `duration_ms` is how long a freeze lasts, or how long after a kill the next control starts."""
+    """One blow; `duration_ms` is how long a freeze or a wait lasts, or how long after a kill the next one starts."""
 
     blow: Blow
     duration_ms: int
@@ -61,6 +74,13 @@ class Actor:
         self.restart_ms = 0
         """Where it was killed: how long after that the next one starts."""
 
+    def paused(self, duration_ms: int, *, frozen: bool) -> None:
+        """Stop here for so long; `frozen` where nothing else of it goes on meanwhile."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Leave whatever it waits in."""
+
 
 @dataclass(slots=True)
 class World:
@@ -75,12 +95,21 @@ class World:
     """What has struck, by kind."""
     client_faults: ClientFaults = field(default_factory=ClientFaults)
     running: Actor | None = None
-    """The control that is in a turn now."""
+    """The control that acts now."""
+    actors: list[Actor] = field(default_factory=list)
+    """Those that have to be ended with the story."""
     observer: Callable[[Actor | None], None] = lambda _who: None
     """Called after whatever may have changed the cluster, with who did it: None where only time has passed."""
     _calls: int = 0
     _planned: int = 0
     _events: list[tuple[int, int, Actor, Callable[[], None]]] = field(default_factory=list)
+    _waiting: list[tuple[int, int, Actor, Callable[[], None]]] = field(default_factory=list)
+    """Of those who are away."""
+
+    @property
+    def may_pause(self) -> bool:
+        """Whether some call out of the story may stop a control in the middle of a turn."""
+        return any(not row.blow.kills for row in self.interruptions.values())
 
     @property
     def store(self) -> MemoryStore:
@@ -95,7 +124,9 @@ class World:
         return EPOCH_MS + self.cluster.now_ms
 
     def end(self) -> None:
-        """Give the tables' memory back."""
+        """End whoever waits in the middle of a turn, and give the tables' memory back."""
+        for actor in self.actors:
+            actor.end()
         forget(self.settings.storage.tables)
 
     def note(self, who: str, what: str) -> None:
@@ -110,17 +141,21 @@ class World:
     def pass_time(self, duration_ms: int) -> None:
         """Let time pass, and happen what is planned for it."""
         end_ms = self.cluster.now_ms + duration_ms
-        waiting: list[tuple[int, int, Actor, Callable[[], None]]] = []
         while self._events and self._events[0][0] <= end_ms:
             at_ms, number, actor, action = heappop(self._events)
             if actor.away:
-                waiting.append((at_ms, number, actor, action))
+                self._waiting.append((at_ms, number, actor, action))
             elif not actor.ended:
                 self._advance_to(at_ms)
                 action()
         self._advance_to(end_ms)
-        for event in waiting:
+
+    def wake(self, actor: Actor) -> None:
+        """Somebody is back: what waited for that is due now."""
+        actor.away = False
+        for event in self._waiting:
             heappush(self._events, event)
+        self._waiting.clear()
 
     def called(self, when: str) -> None:
         """A control calls out; `when` is before or after. It may be struck here."""
@@ -135,12 +170,13 @@ class World:
             return
         self.faults[strike.blow.value] += 1
         self.note(control.name, f"{strike.blow.name.lower()}, {when} ({strike.duration_ms} ms)")
-        if strike.blow in (Blow.KILL_BEFORE, Blow.KILL_AFTER):
+        if strike.blow.kills:
             control.ended, control.restart_ms = True, strike.duration_ms
             raise Killed
-        control.away, self.running = True, None
-        self.pass_time(strike.duration_ms)
-        control.away, self.running = False, control
+        # The keeper of the lease waits for a turn that is writing it.
+        control.paused(strike.duration_ms, frozen=strike.blow.freezes or when.endswith("of lease"))
+        if control.ended:
+            raise Killed
 
     def look(self) -> LiveCluster:
         """The cluster as it is."""
@@ -154,7 +190,7 @@ class World:
             write_windows(self.settings, self.look(), end_ms=self.now_ms, rates=rates, windows=windows)
 
     def _advance_to(self, at_ms: int) -> None:
-        # Late requests and nested time may have brought the clock further already.
+        # What waited for somebody who was away is due since then.
         if at_ms > self.cluster.now_ms:
             self.cluster.advance(at_ms - self.cluster.now_ms)
             self.observer(None)
