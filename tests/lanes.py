@@ -1,8 +1,9 @@
 """A pytest plugin: long runs use two processes, so that both cores work and pure tests run beside those with brokers.
 
-The second process is a fork of the first, made after collection: modules are imported once. Tests that start a JVM all
-run in the first process, in their order, and share its brokers and Spark. Files of pure tests are taken by whichever
-process is free. The first process reports all results, so options, exit code and summary are those of any pytest run.
+The second process is a fork of the first, made after collection: modules are imported once. Files of tests that use
+Spark run in the second process and share its session; files of other tests that start a JVM run in the first and share
+its brokers. Files of pure tests are taken by whichever process is free. The first process reports all results, so
+options, exit code and summary are those of any pytest run.
 """
 
 import gc
@@ -20,6 +21,8 @@ import pytest
 from _pytest.capture import CaptureManager
 
 JVM_MARKERS = frozenset({"spark", "kafka", "java", "prometheus", "e2e"})
+WHOLE_PRODUCT = "e2e"
+"""Files with this marker come last: the product starts a Spark of its own, best when the tests' Spark has ended."""
 TESTS_MIN = 300
 """Fewer tests than this run in one process: their output then comes in order."""
 INDEX_BYTES = 4
@@ -79,17 +82,28 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     asked_for_one = option.collectonly or option.usepdb or option.capture == "no" or option.maxfail
     if session.testsfailed or asked_for_one or len(session.items) < TESTS_MIN or (os.cpu_count() or 1) < 2:
         return None
-    files = [list(items) for _, items in groupby(session.items, key=lambda item: item.path)]
-    with_jvm = [file for file in files if any(JVM_MARKERS & {mark.name for mark in _marks(file)})]
-    _run_in_two(session, with_jvm, Pool([file for file in files if file not in with_jvm]))
+    lanes: dict[str, Files] = {"brokers": [], "spark": [], "pure": []}
+    for _, items in groupby(session.items, key=lambda item: item.path):
+        file = list(items)
+        lanes[_lane(file)].append(file)
+    lanes["brokers"].sort(key=lambda file: WHOLE_PRODUCT in _markers(file))
+    _run_in_two(session, lanes["brokers"], lanes["spark"], Pool(lanes["pure"]))
     return True
 
 
-def _marks(file: list[pytest.Item]) -> list[pytest.Mark]:
-    return [mark for item in file for mark in item.iter_markers()]
+def _lane(file: list[pytest.Item]) -> str:
+    """Where a file's tests run: brokers (first process), spark (second process) or pure (either)."""
+    markers = _markers(file)
+    if "spark" in markers and WHOLE_PRODUCT not in markers:
+        return "spark"
+    return "brokers" if markers & JVM_MARKERS else "pure"
 
 
-def _run_in_two(session: pytest.Session, with_jvm: Files, pool: Pool) -> None:
+def _markers(file: list[pytest.Item]) -> set[str]:
+    return {mark.name for item in file for mark in item.iter_markers()}
+
+
+def _run_in_two(session: pytest.Session, of_first: Files, of_second: Files, pool: Pool) -> None:
     """Fork, run what is this process's, and report what both have done; raises Failed if the other one broke."""
     gc.freeze()  # what collection has made lives to the end: no later collection need look at it
     capture = session.config.pluginmanager.getplugin("capturemanager")
@@ -99,10 +113,10 @@ def _run_in_two(session: pytest.Session, with_jvm: Files, pool: Pool) -> None:
         reports = Reports(session.config, stream)
         second = os.fork()
         if not second:
-            _run_as_second(session, pool, reports)
+            _run_as_second(session, of_second, pool, reports)
         try:
             _start_capturing(capture)
-            _run(session, chain(with_jvm, pool), reports.replay)
+            _run(session, chain(of_first, pool), reports.replay)
             while not (ended := os.waitpid(second, os.WNOHANG))[0]:
                 reports.replay()
                 time.sleep(POLL_INTERVAL_S)
@@ -117,14 +131,15 @@ def _run_in_two(session: pytest.Session, with_jvm: Files, pool: Pool) -> None:
         raise session.Failed(session.shouldfail)  # pytest's summary shows the reason and what has been reported
 
 
-def _run_as_second(session: pytest.Session, pool: Pool, reports: Reports) -> NoReturn:
-    """Run files of the pool until none is left, then end without any of the first process's farewells."""
+def _run_as_second(session: pytest.Session, own: Files, pool: Pool, reports: Reports) -> NoReturn:
+    """Run its own files, then those of the pool, then end without any of the first process's farewells."""
     exit_code = 1
     try:
         for standard in (1, 2):  # only the first process speaks
             os.dup2(os.open(os.devnull, os.O_WRONLY), standard)
         _start_capturing(session.config.pluginmanager.getplugin("capturemanager"))
         session.config.pluginmanager.register(reports)
+        _run(session, own, lambda: None)  # what it started ends here: the pure tests need no Spark
         _run(session, pool, lambda: None)
         exit_code = 0
     finally:

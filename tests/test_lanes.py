@@ -13,6 +13,8 @@ import os, pytest
 def test_passes(number):
     with open("pids", "a") as pids:
         print(os.getpid(), file=pids)
+    if os.getpid() != int(open("first").read()):
+        open("pids_of_second", "w").close()
 
 def test_fails():
     print("what it printed")
@@ -31,6 +33,15 @@ def test_stays_in_the_first_process():
     assert os.getpid() == int(open("first").read())
     until("the second process runs tests meanwhile", lambda: os.path.exists("pids"))
 """
+WITH_SPARK = """
+import os, pytest
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_runs_in_the_second_process():
+    assert os.getpid() != int(open("first").read())
+    assert not os.path.exists("pids_of_second"), "before the pure tests"
+"""
 DEADLY = """
 import os, pytest
 from tests.waiting import until
@@ -46,17 +57,18 @@ def test_ends_the_second_process(number):
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """Three files of pure tests and one that would start a JVM."""
+    """Three files of pure tests, and one that would start brokers."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[1]))  # it runs in a folder of its own
     pytester.makeconftest("import os\npytest_plugins = ['tests.lanes']\nopen('first', 'w').write(str(os.getpid()))")
-    pytester.makeini("[pytest]\nmarkers = kafka: starts a broker")
+    pytester.makeini("[pytest]\nmarkers =\n    kafka: starts a broker\n    spark: starts Spark")
     pytester.makepyfile(test_a=PURE, test_b=PURE, test_c=PURE, test_d=WITH_JVM)
     return pytester
 
 
 def test_both_processes_run_tests_and_one_reports_them(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_e=WITH_SPARK)
     result = suite.runpytest_subprocess()
-    result.assert_outcomes(passed=601, failed=3, skipped=3)
+    result.assert_outcomes(passed=602, failed=3, skipped=3)
     result.stdout.fnmatch_lines(["*AssertionError: on purpose*", "*Captured stdout call*", "what it printed"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert len(set((suite.path / "pids").read_text().split())) == 2
