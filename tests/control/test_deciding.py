@@ -1,4 +1,4 @@
-"""Decisions on windows in real tables and a cluster that is only described: no broker, no Spark.
+"""Decisions on windows in tables and a cluster that is only described: no broker, no Spark.
 
 Time is what a test says. Eight partitions of two replicas on brokers 1 to 4; partitions 0 to 3 are led by broker 1.
 """
@@ -7,7 +7,6 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +33,7 @@ from streaming.control.records import ExecutionRecord
 from streaming.control.windows import closed_windows
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
+from streaming.tables.conditions import ALL_ROWS
 from streaming.views.intents import Intent, drained_brokers
 from tests.control.windows import RATE, write_lag, write_windows
 
@@ -89,10 +89,10 @@ def without(cluster: DescribedCluster, broker: int) -> None:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tables_in_memory: str) -> Settings:
     return Settings.model_validate(
         {
-            "storage": {"tables": str(tmp_path / "tables")},
+            "storage": {"tables": tables_in_memory},
             "pipeline": {"window_ms": WINDOW_MS, "watermark_ms": 1_000},
             "trigger": {"resources": ["bytes_in"], "windows_over": 2, "windows_considered": 3, "cooldown_ms": 60_000},
             "planner": {"windows": 3},
@@ -219,9 +219,7 @@ def test_a_plan_that_waited_and_no_longer_fits_is_dropped(settings: Settings) ->
 def test_a_plan_that_waited_and_is_no_longer_known_is_dropped(settings: Settings) -> None:
     own = with_control(settings, maintenance_windows=["22:00-23:00"])
     assert decide(own, crowded(), NOON_MS) is None
-    table = tables.open_table(own.storage.tables, "plan")
-    assert table is not None
-    table.delete()
+    assert tables.delete(own.storage.tables, "plan", ALL_ROWS) == 1
     found = decide(own, crowded(), NOON_MS + 10 * 3_600_000)
     assert found is not None
     assert last(own)["detail"].startswith("bytes_in max/mean")

@@ -1,5 +1,6 @@
-"""Executions one after the other, and what of them survives a request that fails: real tables, a cluster that is only
-described. Time is what a test says.
+"""Executions one after the other, and what of them survives a request that fails.
+
+The cluster is only described. Time is what a test says.
 """
 
 import shutil
@@ -30,7 +31,12 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tables_in_memory: str) -> Settings:
+    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Settings:
     return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
 
 
@@ -288,8 +294,8 @@ def test_nothing_is_submitted_after_a_pause_before_the_throttle_is_set(settings:
     assert cluster.changes == ["clear", "throttle", "move t-0"]
 
 
-def test_a_pause_that_could_not_be_written_leaves_nothing_unthrottled(settings: Settings, tmp_path: Path) -> None:
-    cluster, executor, record, made = begun_in_a_window(settings)
+def test_a_pause_that_could_not_be_written_leaves_nothing_unthrottled(on_disk: Settings, tmp_path: Path) -> None:
+    cluster, executor, record, made = begun_in_a_window(on_disk)
     assert not executor.tick(record, made, now_ms=NOON_MS)
     cluster.cancel(("t", 0))
     cluster.changes.clear()
@@ -357,10 +363,10 @@ def test_each_execution_is_looked_at_three_times_before_it_is_given_up(settings:
 
 
 @pytest.mark.parametrize("gone", ["tables", "tables/execution"])
-def test_an_execution_whose_tables_are_gone_changes_nothing_more(settings: Settings, tmp_path: Path, gone: str) -> None:
+def test_an_execution_whose_tables_are_gone_changes_nothing_more(on_disk: Settings, tmp_path: Path, gone: str) -> None:
     cluster = NotedCluster()
-    begun(settings, cluster, 0)
-    one = carrier(settings, cluster)
+    begun(on_disk, cluster, 0)
+    one = carrier(on_disk, cluster)
     one.tick(now_ms=NOON_MS)
     cluster.changes.clear()
     shutil.rmtree(tmp_path / gone)

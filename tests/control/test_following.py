@@ -3,7 +3,6 @@
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -26,8 +25,8 @@ def _handlers() -> Iterator[None]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
+def settings(tables_in_memory: str) -> Settings:
+    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
 
 
 def following(settings: Settings, cluster: NotedCluster) -> _Following:
