@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import click
 
 from assignor_core.errors import CoreError, InputError
+from streaming.commands.console import echo
 from streaming.errors import RebalancerError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -103,7 +104,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    click.echo(f"error: {' '.join(message.split())}", err=True)
+    echo(f"error: {' '.join(message.split())}", err=True)
     return code
 
 

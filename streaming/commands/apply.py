@@ -16,6 +16,7 @@ import click
 import structlog
 
 from assignor_core.resources import Resource
+from streaming.commands.console import echo
 from streaming.commands.options import in_use, settings_from, settings_options
 from streaming.errors import LeaseLost, UsageProblem
 from streaming.runtime import clocks
@@ -67,12 +68,10 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
             if other.plan_id == approved.plan.plan_id
             else "this plan waits for its end, which rebalancer abort brings"
         )
-        click.echo(f"Execution {other.execution_id} is open ({other.last_event}: {other.last.detail}): {turn}.")
+        echo(f"Execution {other.execution_id} is open ({other.last_event}: {other.last.detail}): {turn}.")
     hours = maintenance_windows(settings)
     if not may_act(hours, clocks.now_ms()):
-        click.echo(
-            f"No maintenance window is open: this plan does not wait for {next_opening(hours, clocks.now_ms())}."
-        )
+        echo(f"No maintenance window is open: this plan does not wait for {next_opening(hours, clocks.now_ms())}.")
     if not yes and not click.confirm("Carry out this plan on the live cluster?"):
         return 3
     admin = admin_client(settings.kafka)
@@ -91,7 +90,7 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
             _propose_again(cluster, settings)
     finally:
         admin.close()
-    click.echo(f"{end.event}: {end.detail}")
+    echo(f"{end.event}: {end.detail}")
     return {Event.DONE: 0, Event.REFUSED: 3}.get(end.event, 1)
 
 
@@ -112,7 +111,7 @@ def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     journal = Journal(settings)
     running = journal.open_executions(now_ms=clocks.now_ms())
     if not running:
-        click.echo("nothing is being executed")
+        echo("nothing is being executed")
         return 0
     admin = admin_client(settings.kafka)
     try:
@@ -123,7 +122,7 @@ def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
                 journal.request_abort(execution, now_ms=clocks.now_ms())
             for execution in running:
                 end = following.to_the_end(execution)
-                click.echo(f"{execution.execution_id}: {end.event}: {end.detail}")
+                echo(f"{execution.execution_id}: {end.event}: {end.detail}")
     finally:
         admin.close()
     return 0
@@ -158,7 +157,7 @@ class _Following:
         finally:
             if not execution.ended:
                 hint = f"to stop it: rebalancer abort{in_use()}"
-                click.echo(f"execution {execution.execution_id} stays open ({execution.last_event}); {hint}", err=True)
+                echo(f"execution {execution.execution_id} stays open ({execution.last_event}); {hint}", err=True)
         assert execution.end is not None
         return execution.end
 
@@ -200,7 +199,7 @@ class _Following:
         figures = execution.figures
         if figures.movements_done != self._shown:
             self._shown = figures.movements_done
-            click.echo(f"{self._shown} of {figures.movements_total} movements, {figures.bytes_moved:,} bytes")
+            echo(f"{self._shown} of {figures.movements_total} movements, {figures.bytes_moved:,} bytes")
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
         if self._interrupted.is_set():
@@ -231,9 +230,9 @@ def _propose_again(cluster: "ClusterReader", settings: Settings) -> None:
 
     plan = propose_and_keep(cluster, settings, now_ms=clocks.now_ms()).plan
     if not plan.movements:
-        click.echo("a new plan was made: there is nothing to move")
+        echo("a new plan was made: there is nothing to move")
         return
-    click.echo(f"a new plan was made; to carry it out: rebalancer apply {plan.plan_id[:12]}{in_use()}")
+    echo(f"a new plan was made; to carry it out: rebalancer apply {plan.plan_id[:12]}{in_use()}")
     _show(plan)
 
 
@@ -242,7 +241,7 @@ def _show(plan: "Plan") -> None:
         skew.get(Resource.BYTES_IN, {}).get("max_over_mean") for skew in (plan.skew_before, plan.skew_after)
     )
     known = before is not None and after is not None
-    click.echo(
+    echo(
         f"plan {plan.plan_id[:12]}: {len(plan.movements)} movements, {plan.bytes_to_move:,.0f} bytes, "
         + (f"bytes_in max/mean {before:.3f} -> {after:.3f}" if known else "which doesn't say what it does to the skew")
     )

@@ -15,12 +15,14 @@ from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.cluster.permissions import ROLES, missing_permissions
 from streaming.cluster.ports import ClusterReader, ReadableCluster
+from streaming.commands.console import echo
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.contract import TABLES
 from streaming.control.journal import Journal
 from streaming.errors import RebalancerError
 from streaming.runtime import clocks
 from streaming.runtime.jars import class_path, java_command
+from streaming.runtime.printable import printable
 from streaming.settings import Settings
 from streaming.tables.places import local_folder
 
@@ -53,7 +55,7 @@ def check(config_file: Path | None, assignments: tuple[str, ...], roles: tuple[s
     else:
         for row in findings:
             mark = {True: "ok  ", False: "FAIL", None: "?   "}[row.passed]
-            click.echo(f"{mark}  {row.name:<22} {row.detail}")
+            echo(f"{mark}  {row.name:<22} {printable(row.detail)}")
     return 0 if all(row.passed for row in findings) else 1
 
 

@@ -1,11 +1,16 @@
 """The console of all commands: text is shown as it is, and whole where no terminal folds it.
 
-Names of groups, topics and files hold what rich would take for markup: `[dev]billing`, `pay/[/b]`, `:key:`.
+Names of groups, topics and files hold what rich would take for markup (`[dev]billing`, `pay/[/b]`, `:key:`) and what a
+terminal would act on.
 """
 
 from collections.abc import Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
+
+import click
+
+from streaming.runtime.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,11 +20,16 @@ WIDTH_IN_FILES = 100_000
 OTHERS_WIDTH = 12
 
 
-def console() -> "Console":
-    """A console on standard output that reads no markup and no emoji codes out of what it prints."""
-    from rich.console import Console
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print lines in which names of others may stand, on standard output or standard error."""
+    click.echo(printable_lines(text), err=err, nl=nl)
 
-    made = Console(markup=False, emoji=False)
+
+def console() -> "Console":
+    """A console on standard output that reads no markup, no emoji and no control codes out of what it prints."""
+    from streaming.commands.rich_console import PrintableConsole
+
+    made = PrintableConsole(markup=False, emoji=False)
     if not made.is_terminal:
         made.width = WIDTH_IN_FILES
     return made
@@ -32,6 +42,7 @@ def print_whole(columns: Sequence[str], rows: Sequence[Sequence[str]], styles: S
     """
     from rich.table import Table
 
+    rows = [list(map(printable, row)) for row in rows]
     on = console()
     table = Table(box=None, pad_edge=False)
     unfolded = _unfolded(columns, rows, on.width)

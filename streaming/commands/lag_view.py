@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assignor_core.lag.reasons import duration
+from streaming.runtime.printable import printable
 
 STYLES = {"ok": "green", "unknown": "dim", "warn": "yellow"}
 """Of verdicts; all others are red."""
@@ -31,7 +32,8 @@ def _groups(found: dict[str, Any], age: str) -> RenderableType:
     counts = ", ".join(f"{count} {status}" for status, count in Counter(row["status"] for row in rows).items())
     table = _table("group")
     for row in rows:
-        table.add_row(_verdict(row), row["group"], _count(row["lag_records"]), _time(row["lag_seconds"]), row["why"])
+        figures = (_count(row["lag_records"]), _time(row["lag_seconds"]))
+        table.add_row(_verdict(row), printable(row["group"]), *figures, printable(row["why"]))
     shown = str(len(rows)) if len(rows) == found["groups_seen"] else f"{len(rows)} of {found['groups_seen']}"
     noun = "group" if shown == "1" else "groups"
     return Group(Text(f"cluster {found['kafka_cluster']}: {shown} {noun}, {counts}; {age}"), table)
@@ -42,15 +44,21 @@ def _group(found: dict[str, Any], age: str) -> RenderableType:
     members = len({row["member_id"] for row in rows if row["member_id"] is not None})
     lag = sum(row["lag_records"] or 0 for row in rows)
     parts = (found["state"] or "state unknown", _counted(members, "member"), _counted(len(rows), "partition"))
-    told = [Text(f"group {found['group']}: {', '.join(parts)}, {_counted(lag, 'record')} behind; {age}")]
-    told += [Text(f"{one['cause']}: {one['subject']}, {one['figure']}\n  {one['helps']}") for one in found["causes"]]
+    told = [Text(printable(f"group {found['group']}: {', '.join(parts)}, {_counted(lag, 'record')} behind; {age}"))]
+    for one in found["causes"]:
+        told += [
+            Text(printable(f"{one['cause']}: {one['subject']}, {one['figure']}")),
+            Text(f"  {printable(one['helps'])}"),
+        ]
     if found["members"]:
         told.append(Text(_advised(found["members"])))
     table = _table("partition", "member")
     for row in rows:
         name = f"{row['topic']}-{row['partition']}"
         figures = (_count(row["lag_records"]), _time(row["lag_seconds"]))
-        table.add_row(_verdict(row), name, *figures, row["client_id"] or "", row["why"])
+        table.add_row(
+            _verdict(row), printable(name), *figures, printable(row["client_id"] or ""), printable(row["why"])
+        )
     return Group(*told, table)
 
 

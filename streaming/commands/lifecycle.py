@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming.commands.apply import apply
+from streaming.commands.console import echo
 from streaming.commands.options import in_use, json_option, settings_from, settings_options
 from streaming.commands.plan_model import show
 from streaming.errors import RefusedForSafety, UsageProblem
@@ -130,4 +131,4 @@ def _check_known(broker: int, live: "LiveCluster", *, alive: bool) -> None:
 
 def _tell(text: str) -> None:
     """For people; standard output may be read by a program."""
-    click.echo(text, err=True)
+    echo(text, err=True)

@@ -9,6 +9,7 @@ import click
 
 from assignor_core.group.simulation import simulate as run_scenario
 from assignor_core.group.trace import trace_text
+from streaming.commands.console import echo
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
 from streaming.simulate.load import Variant, load_scenarios, scenarios_from
@@ -65,9 +66,7 @@ def simulate(
         click.echo(json.dumps(summary_json(runs), indent=2))
     elif as_trace:
         for variant, run in runs:
-            click.echo(
-                f"# {variant.name}\n{trace_text(run.trace)}" if variant.name else trace_text(run.trace), nl=False
-            )
+            echo(f"# {variant.name}\n{trace_text(run.trace)}" if variant.name else trace_text(run.trace), nl=False)
     else:
         from streaming.commands.console import console
 

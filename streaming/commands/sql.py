@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from streaming import tables
 from streaming.commands.options import settings_from, settings_options
 from streaming.contract import TABLES, ColumnType
 from streaming.errors import UsageProblem
+from streaming.runtime.printable import printable_lines
 
 ROWS_SHOWN_MAX = 1_000
 
@@ -136,7 +138,9 @@ def _print(columns: list[str], rows: list[tuple[Any, ...]], output_format: str) 
         writer = csv.writer(text)
         writer.writerow(columns)
         writer.writerows(rows)
-        click.echo(text.getvalue(), nl=False)
+        # A program gets the values as they are; a terminal gets none that it would act on.
+        to_terminal = sys.stdout.isatty()
+        click.echo(printable_lines(text.getvalue().replace("\r\n", "\n")) if to_terminal else text.getvalue(), nl=False)
         return
     from streaming.commands.console import print_whole
 

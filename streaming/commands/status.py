@@ -11,6 +11,7 @@ import click
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
+from streaming.runtime.printable import printable
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _drawn(found: dict[str, Any]) -> "RenderableType":
         lines.append(f"promised max/mean: {', '.join(told)}")
     if found["plan"]:
         lines.append(told_plan(found["plan"]))
-    return Group(Text("\n".join(lines)), Text(), table)
+    return Group(Text("\n".join(map(printable, lines))), Text(), table)
 
 
 def _number(value: float | None) -> str:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from assignor_core.group.events import GroupEvent
+from streaming.runtime.printable import printable
 from streaming.settings import Settings
 from streaming.tables import TableReader, utc
 from streaming.views.group_pasts import GroupPast, look_back_ms, read_group_pasts
@@ -31,10 +32,10 @@ def drawn_groups(found: list[dict[str, Any]]) -> "RenderableType":
         when = f"{utc(last['until_ms']):%H:%M:%S}" if last else ""
         why = last["cause"] if last else ""
         counts = (_known(entry["members"]), str(entry["rebalances"]))
-        table.add_row(entry["group"], entry["state"] or "unknown", *counts, when, why)
+        table.add_row(printable(entry["group"]), printable(entry["state"] or "unknown"), *counts, when, why)
     hours = found[0]["look_back_ms"] / 3_600_000
     lines = [Text(f"rebalances seen between windows of the last {hours:g} h; times UTC")]
-    lines += [Text(f"{entry['group']}: {hint}") for entry in found for hint in entry["hints"]]
+    lines += [Text(printable(f"{entry['group']}: {hint}")) for entry in found for hint in entry["hints"]]
     return Group(table, Text(), *lines)
 
 

@@ -11,8 +11,12 @@ from typing import Any
 
 import structlog
 
+from streaming.runtime.printable import printable, printable_lines
 from streaming.runtime.secrets import Masking
 from streaming.settings import LogSettings
+
+SEVERAL_LINES = ("exception", "stack")
+"""Tracebacks."""
 
 
 def configure_logging(settings: LogSettings, secrets: frozenset[str] = frozenset()) -> None:
@@ -28,12 +32,7 @@ def configure_logging(settings: LogSettings, secrets: frozenset[str] = frozenset
     # for people would show the local variables of every frame.
     rendering: list[structlog.typing.Processor] = [
         _Masked(Masking(secrets)),
-        structlog.processors.JSONRenderer()
-        if settings.format == "json"
-        else structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty() and not os.environ.get("NO_COLOR"),
-            exception_formatter=structlog.dev.plain_traceback,
-        ),
+        *_renderers(settings),
     ]
     structlog.configure(
         processors=[*common, *rendering],
@@ -42,6 +41,26 @@ def configure_logging(settings: LogSettings, secrets: frozenset[str] = frozenset
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
     _adopt_libraries(common, rendering, level)
+
+
+def _renderers(settings: LogSettings) -> list[structlog.typing.Processor]:
+    if settings.format == "json":
+        return [structlog.processors.JSONRenderer()]
+    return [
+        _printable,
+        structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty() and not os.environ.get("NO_COLOR"),
+            exception_formatter=structlog.dev.plain_traceback,
+        ),
+    ]
+
+
+def _printable(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Processor of structlog: names of others can't act on the terminal. Inside lists Python escapes them itself."""
+    return {
+        name: (printable_lines if name in SEVERAL_LINES else printable)(value) if isinstance(value, str) else value
+        for name, value in event.items()
+    }
 
 
 class _Masked:
