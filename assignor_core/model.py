@@ -304,6 +304,6 @@ def _integer(obj: object, name: str, *, most: int) -> int:
     return obj
 
 
-def _misfit(name: str, found: object, allowed: str) -> InputError:
-    shown = repr(found)
+def _misfit(name: str, value: object, allowed: str) -> InputError:
+    shown = repr(value)
     return InputError(f"{name}: found {shown if len(shown) <= 80 else shown[:77] + '...'}, allowed is {allowed}")

@@ -39,8 +39,8 @@ class Effective:
         """`file conf.yaml`, `environment REBALANCER_…`, `flag`, or `default`."""
         parts = key.split(".")
         candidates = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
-        above = next((self.origins[found] for found in candidates if found in self.origins), None)
-        below = next((origin for found, origin in self.origins.items() if found.startswith(f"{key}.")), None)
+        above = next((self.origins[known] for known in candidates if known in self.origins), None)
+        below = next((origin for known, origin in self.origins.items() if known.startswith(f"{key}.")), None)
         return above or below or "default"
 
 
@@ -174,9 +174,9 @@ def _from_text(path: list[str], value: str) -> object:
 
 def _from_flag(path: list[str], value: str) -> object:
     """The same, but YAML counts: `"a"` and `[1, 2]`. A number in the place of a text is a text: a name, a password."""
-    found = _from_text(path, value)
-    if found != value or (_types(path) & {str, SecretStr, Path} and value[:1] not in ('"', "'")):
-        return found
+    parsed = _from_text(path, value)
+    if parsed != value or (_types(path) & {str, SecretStr, Path} and value[:1] not in ('"', "'")):
+        return parsed
     return _from_yaml(value)
 
 
@@ -210,11 +210,11 @@ def _describe(detail: ErrorDetails, effective: Effective) -> str:
     origin = effective.origin(key)
     if detail["type"] == "extra_forbidden":
         return f"{key}: unknown key ({origin}){_suggestion(key)}"
-    found = "" if isinstance(detail["input"], dict) else f", found {detail['input']!r}"
-    if "password" in key or "@" in found:  # a URL with a login, too
-        found = ""
+    shown = "" if isinstance(detail["input"], dict) else f", found {detail['input']!r}"
+    if "password" in key or "@" in shown:  # a URL with a login, too
+        shown = ""
     reason = detail["msg"].removeprefix("Value error, ")
-    return f"{key}: {reason[:1].lower()}{reason[1:]}{found} ({origin})"
+    return f"{key}: {reason[:1].lower()}{reason[1:]}{shown} ({origin})"
 
 
 def _suggestion(key: str) -> str:

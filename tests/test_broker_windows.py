@@ -48,15 +48,15 @@ def test_a_window_is_closed_by_an_event_later_than_its_end_plus_the_watermark(la
 
     newest = of(2 * WINDOW_MS, 2 * WINDOW_MS + WATERMARK_MS + late_ms)
     rows = [newest, of(WINDOW_MS, WINDOW_MS + 1), of(0, 1, is_final=True), of(0, 2, is_final=True)]
-    found = closed(rows, SETTINGS)
-    assert found == {0: rows[2:], **({WINDOW_MS: [rows[1]]} if is_closed else {})}
-    assert list(found) == sorted(found)
+    windows = closed(rows, watermark_ms=SETTINGS.pipeline.watermark_ms)
+    assert windows == {0: rows[2:], **({WINDOW_MS: [rows[1]]} if is_closed else {})}
+    assert list(windows) == sorted(windows)
 
 
 def test_capacities_are_of_all_brokers_or_of_none() -> None:
     some = {1: {"bytes_in_per_sec": 10.0, "disk_bytes": 5}, 2: {"bytes_in_per_sec": 20.0}}
     settings = Settings.model_validate({"planner": {"capacities": some}})
-    assert capacities(settings, Resource.BYTES_IN, {1, 2}) == {1: 10.0, 2: 20.0}
-    assert capacities(settings, Resource.LEADERS, {2}) == {2: 20.0}  # counts go by it too
-    assert capacities(settings, Resource.DISK, {1, 2}) is None
-    assert capacities(settings, Resource.DISK, {1}) == {1: 5}
+    assert capacities(settings.planner, Resource.BYTES_IN, {1, 2}) == {1: 10.0, 2: 20.0}
+    assert capacities(settings.planner, Resource.LEADERS, {2}) == {2: 20.0}  # counts go by it too
+    assert capacities(settings.planner, Resource.DISK, {1, 2}) is None
+    assert capacities(settings.planner, Resource.DISK, {1}) == {1: 5}

@@ -11,7 +11,7 @@ from assignor_core.execution.life_cycle import TRANSITIONS, Phase
 from streaming import tables
 from streaming.commands.status import read_status
 from streaming.contract import TABLES
-from streaming.control.journal import Journal
+from streaming.control.wiring import journal_of
 from streaming.demo.story import read_story
 from streaming.errors import TableUnavailable
 from streaming.settings import Settings
@@ -122,8 +122,8 @@ def test_events_older_than_the_search_are_read_where_newer_ones_are_there(
     synthetic.event(NOW_MS, 2, "done")
     synthetic.event(NOW_MS + 60_000, 3, "swept")
     root, now_ms = settings.storage.tables, NOW_MS + SEARCH_MS + 30_000
-    [found] = read_executions(root, synthetic.cluster, now_ms=now_ms)
-    assert (found.execution_id, found.phase, len(found.events)) == ("e-1", Phase.DONE, 4)
+    [execution] = read_executions(TableReader(root), synthetic.cluster, now_ms=now_ms)
+    assert (execution.execution_id, execution.phase, len(execution.events)) == ("e-1", Phase.DONE, 4)
     assert read_open_executions(TableReader(root), synthetic.cluster, now_ms=now_ms) == []
 
 
@@ -136,10 +136,10 @@ def test_what_is_open_or_owes_is_read_however_old_it_is(settings: Settings, synt
         synthetic.event(NOW_MS + 1, sequence, event, execution_id="paused")
     synthetic.event(NOW_MS, ABORT_SEQUENCE, "abort_requested", execution_id="waits")
     root, now_ms = settings.storage.tables, NOW_MS + 2 * SEARCH_MS
-    assert {row.execution_id for row in read_executions(root, synthetic.cluster, now_ms=now_ms)} == {
+    assert {row.execution_id for row in read_executions(TableReader(root), synthetic.cluster, now_ms=now_ms)} == {
         "owes", "waits", "paused",
     }  # fmt: skip
-    assert read_executions(root, "another", now_ms=now_ms) == []
+    assert read_executions(TableReader(root), "another", now_ms=now_ms) == []
     open_executions = read_open_executions(TableReader(root), synthetic.cluster, now_ms=now_ms)
     assert [row.execution_id for row in open_executions] == ["waits", "paused"]
     known = {"waits"}
@@ -149,7 +149,7 @@ def test_what_is_open_or_owes_is_read_however_old_it_is(settings: Settings, synt
 
 
 def test_a_journal_goes_on_with_what_was_open_when_its_last_event_is_too_old(settings: Settings) -> None:
-    synthetic, journal = Synthetic(settings.storage.tables, cluster=settings.kafka.cluster_name), Journal(settings)
+    synthetic, journal = Synthetic(settings.storage.tables, cluster=settings.kafka.cluster_name), journal_of(settings)
     synthetic.event(NOW_MS, 0, "approved", execution_id="waits")
     for now_ms in (NOW_MS, NOW_MS + 2 * SEARCH_MS):
         assert [row.execution_id for row in journal.open_executions(now_ms=now_ms)] == ["waits"]
@@ -209,6 +209,7 @@ def test_serve_status_and_demo_show_one_that_is_paused_and_asked_to_abort_as_und
     synthetic.event(NOW_MS + 1_000, 1, "started")
     synthetic.event(NOW_MS + 2_000, 2, "paused")
     synthetic.event(NOW_MS + 3_000, 0, "approved", execution_id="e-2")
+    root, cluster = settings.storage.tables, settings.kafka.cluster_name
     reader = ControlReader(TableReader(settings.storage.tables), settings)
 
     def shown() -> tuple[Any, ...]:
@@ -223,11 +224,11 @@ def test_serve_status_and_demo_show_one_that_is_paused_and_asked_to_abort_as_und
     synthetic.event(NOW_MS + 4_000, ABORT_SEQUENCE, "abort_requested")
     reader = ControlReader(TableReader(settings.storage.tables), settings)
     assert shown() == ("e-1", "abort_requested", True)
-    assert read_story(settings).now() == "abort_requested: abort_requested for a test"
+    assert read_story(TableReader(root), cluster).now() == "abort_requested: abort_requested for a test"
     synthetic.event(NOW_MS + 5_000, 3, "aborted")
     reader = ControlReader(TableReader(settings.storage.tables), settings)
     assert shown() == ("e-2", "approved", False)
-    assert read_story(settings).failed == "aborted for a test"
+    assert read_story(TableReader(root), cluster).failed == "aborted for a test"
 
 
 @pytest.mark.parametrize("behind_ms", [60_000, 3_600_000])
@@ -277,7 +278,7 @@ def test_the_demo_names_the_first_plan_in_whatever_order_rows_are_read(
     synthetic.plan(NOW_MS + 90_000, "c" * 64)
     synthetic.decision(NOW_MS + 60_000, "plan", "skewed", plan_id="b" * 64)
     synthetic.decision(NOW_MS, "plan", "skewed", plan_id="a" * 64)
-    story = read_story(settings)
+    story = read_story(TableReader(settings.storage.tables), settings.kafka.cluster_name)
     assert (story.planned_ms, story.detected_ms) == (NOW_MS, NOW_MS)
     assert story.plan is not None
     assert story.plan["plan_id"] == "a" * 64

@@ -11,11 +11,11 @@ DEADLINE_S = 60.0
 
 def until(
     what: str, probe: Callable[[], Answer | None], deadline_s: float = DEADLINE_S, *, pause_s: float = 0.2,
-    told: Callable[[], str] = str,
+    state: Callable[[], str] = str,
 ) -> Answer:  # fmt: skip
     """The first true answer of `probe`; without one in time the failure says `what`, and what is `told` then."""
     deadline = time.monotonic() + deadline_s
-    while not (found := probe()):
-        assert time.monotonic() < deadline, f"{what}: not within {deadline_s:.0f} s {told()}"
+    while not (answer := probe()):
+        assert time.monotonic() < deadline, f"{what}: not within {deadline_s:.0f} s {state()}"
         time.sleep(pause_s)
-    return found
+    return answer

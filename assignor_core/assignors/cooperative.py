@@ -35,5 +35,5 @@ def withhold(group: IndexedGroup, ownership: Ownership, codes: Ints, owners: Int
 def withheld(ownership: Ownership, owner: Ints) -> Bools:
     """By code: what another live member than the new `owner` holds, and what two members claim: neither has to be
     believed."""
-    found: Bools = ((ownership.holder != UNASSIGNED) & (ownership.holder != owner)) | ownership.contested
-    return found
+    is_withheld: Bools = ((ownership.holder != UNASSIGNED) & (ownership.holder != owner)) | ownership.contested
+    return is_withheld

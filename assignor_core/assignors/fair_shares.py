@@ -33,9 +33,9 @@ class FairShares:
 
     def highest(self, values: Floats) -> Floats:
         """Highest of the members' values (0 or more) in each circle."""
-        found = np.zeros(int(self.circle_of_member.max(initial=0)) + 1)
-        np.maximum.at(found, self.circle_of_member, values)
-        return found
+        highest = np.zeros(int(self.circle_of_member.max(initial=0)) + 1)
+        np.maximum.at(highest, self.circle_of_member, values)
+        return highest
 
 
 def fair_shares(group: IndexedGroup, weights: Floats) -> FairShares:
@@ -73,5 +73,5 @@ def _circles(group: IndexedGroup) -> tuple[Ints, int]:
         joined = np.unique(circle[topics])
         if len(joined) > 1:
             circle[np.isin(circle, joined)] = joined[0]
-    found, numbered = np.unique(circle, return_inverse=True)
-    return numbered.astype(np.int64), len(found)
+    circles, numbered = np.unique(circle, return_inverse=True)
+    return numbered.astype(np.int64), len(circles)

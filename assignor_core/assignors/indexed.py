@@ -82,8 +82,8 @@ class IndexedGroup:
             return np.zeros(len(members), dtype=np.bool_)
         wanted = self.class_of_member[members] * width + topics
         place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        found: np.ndarray[tuple[int], np.dtype[np.bool_]] = known[place] == wanted
-        return found
+        reads: np.ndarray[tuple[int], np.dtype[np.bool_]] = known[place] == wanted
+        return reads
 
     def weights(self, spec_weights: Mapping[str, Sequence[float]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Weight of every code; NaN where none is given."""

@@ -62,8 +62,8 @@ def _place(spec: GroupSpec, group: IndexedGroup, ownership: Ownership, *, cooper
         best.take_over(other, other.peaks() < best.peaks())
     stay = _Balance(group, weights, fair, owned.copy())
     stay.deal_out()
-    outcomes = [plan.outcome(ownership) if cooperative else plan for plan in (best, stay)]
-    best.take_over(stay, ~outcomes[0].worth_moving_from(outcomes[1]))
+    ends = [plan.after_next_round(ownership) if cooperative else plan for plan in (best, stay)]
+    best.take_over(stay, ~ends[0].worth_moving_from(ends[1]))
     return np.arange(len(owned)), best.owner
 
 
@@ -113,7 +113,7 @@ class _Balance:
         """Whether nobody is above the limit, but by one partition alone."""
         return self.strains() <= 1 + TOLERANCE
 
-    def outcome(self, ownership: Ownership) -> "_Balance":
+    def after_next_round(self, ownership: Ownership) -> "_Balance":
         """Where this leads if it is cooperative: what is withheld now is free in the next round, and dealt out anew."""
         reached = replace(self, owner=np.where(withheld(ownership, self.owner), UNASSIGNED, self.owner))
         reached.deal_out()

@@ -86,8 +86,8 @@ def _codes(index: TopicIndex, owned: Sequence[TopicPartition]) -> Ints:
         partitions = np.array(numbers)
     counts = np.append(np.diff(index.starts), 0)
     exists = (partitions >= 0) & (partitions < counts[topics])
-    found: Ints = index.starts[topics[exists]] + partitions[exists]
-    return found
+    codes: Ints = index.starts[topics[exists]] + partitions[exists]
+    return codes
 
 
 def _settle_disputed(codes: Ints, members: Ints, generations: Ints, holder: Ints, contested: Bools) -> None:

@@ -63,8 +63,8 @@ class RackFill:
         """Codes that found a member, those members, and the codes that are left, each in order."""
         takers = [self._taker(self._racks.partitions[code]) for code in codes.tolist()]
         dealt_to = np.array([UNASSIGNED if taker is None else taker for taker in takers], dtype=np.int64)
-        found = dealt_to != UNASSIGNED
-        return codes[found], dealt_to[found], codes[~found]
+        is_dealt = dealt_to != UNASSIGNED
+        return codes[is_dealt], dealt_to[is_dealt], codes[~is_dealt]
 
     def _taker(self, racks: Racks) -> int | None:
         if any(self._racks_below[rack] for rack in racks):

@@ -62,17 +62,17 @@ def window_of(text: str) -> MaintenanceWindow:
     >>> sorted(window.days), window.begin_minute, window.length_minutes
     ([0, 5, 6], 60, 240)
     """
-    found = FORM.fullmatch(text)
-    if found is None:
+    match = FORM.fullmatch(text)
+    if match is None:
         raise InputError(f"maintenance window {text!r}: allowed is a form like 'Mon-Fri 01:00-05:00' (UTC)")
-    begin = _minute(text, found["from_hour"], found["from_minute"])
-    end = _minute(text, found["to_hour"], found["to_minute"])
+    begin = _minute(text, match["from_hour"], match["from_minute"])
+    end = _minute(text, match["to_hour"], match["to_minute"])
     if begin == DAY_MINUTES:
         raise InputError(f"maintenance window {text!r}: begins at 24:00, write 00:00 and the day after")
     if begin == end:
         raise InputError(f"maintenance window {text!r}: begins and ends at the same time")
     return MaintenanceWindow(
-        _days(text, found["first"], found["last"]),
+        _days(text, match["first"], match["last"]),
         begin,
         (end - begin) % DAY_MINUTES or DAY_MINUTES,
         text,
@@ -106,10 +106,10 @@ def _minute_of_week(now_ms: int) -> int:
 
 
 def _minute(text: str, hour: str, minute: str) -> int:
-    found = int(hour) * 60 + int(minute)
-    if int(minute) > 59 or found > DAY_MINUTES:
+    minute_of_day = int(hour) * 60 + int(minute)
+    if int(minute) > 59 or minute_of_day > DAY_MINUTES:
         raise InputError(f"maintenance window {text!r}: found time {hour}:{minute}, allowed are 00:00 to 24:00")
-    return found
+    return minute_of_day
 
 
 def _days(text: str, first: str | None, last: str | None) -> frozenset[int]:

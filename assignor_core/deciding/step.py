@@ -62,7 +62,7 @@ def step(
     return made.state, Decision(evaluation, observation.skews[-1], proposed, may_act, tuple(made.dropped))
 
 
-Outcome = tuple[Evaluation, ProposedPlan | None, bool]
+Conclusion = tuple[Evaluation, ProposedPlan | None, bool]
 """What was decided, the plan if there is one, and whether it may be carried out now."""
 
 
@@ -79,7 +79,7 @@ class _Deciding:
         self._evidence = evidence
         self._missing_brokers = observation.missing_brokers  # a walk over all partitions
 
-    def due(self) -> Outcome | None:
+    def due(self) -> Conclusion | None:
         """The plan that waited, if its hours have come and it still fits the cluster; None otherwise."""
         self._drop_if_back()
         waiting = self.state.waiting_plan_id
@@ -107,7 +107,7 @@ class _Deciding:
         reason = Reason.BROKER_FAILED if failed else Reason.SKEWED
         return Evaluation(Verdict.PLAN, reason, detail, resource, ratio), kept.proposed, True
 
-    def evaluated(self) -> Outcome:
+    def evaluated(self) -> Conclusion:
         """The trigger's verdict, and the plan that follows from it."""
         observation = self._observation
         around = Surroundings(
@@ -160,7 +160,7 @@ class _Deciding:
     def _skew(self, window: ClosedWindow) -> SkewWindow:
         return skew_window(window, self._policy.resources, self._policy.capacities, self._observation.counted)
 
-    def _planned(self, evaluation: Evaluation) -> Outcome:
+    def _planned(self, evaluation: Evaluation) -> Conclusion:
         """Plan for skew or for failed brokers; a plan that gains too little becomes a decision to hold."""
         now_ms = self._observation.now_ms
         failed = evaluation.reason is Reason.BROKER_FAILED
@@ -187,7 +187,7 @@ class _Deciding:
         newest = self._observation.windows[-self._policy.planner_windows :]
         return tuple(row for row in newest if row.end_ms >= since_ms and row.start_ms >= since_change_ms)
 
-    def _now_or_later(self, evaluation: Evaluation, proposed: ProposedPlan, lost: frozenset[int]) -> Outcome:
+    def _now_or_later(self, evaluation: Evaluation, proposed: ProposedPlan, lost: frozenset[int]) -> Conclusion:
         """In mode apply a plan made outside the maintenance windows waits for the next one."""
         if self._policy.mode is not Mode.APPLY or self._hours_are_open():
             self.state = waiting_for_nothing(self.state)
@@ -201,7 +201,7 @@ class _Deciding:
         detail = f"{evaluation.detail}; the plan waits for {self._next_opening()}"
         return replace(evaluation, reason=Reason.MAINTENANCE_WINDOW, detail=detail), proposed, False
 
-    def _waits_for_longer(self, evaluation: Evaluation) -> Outcome | None:
+    def _waits_for_longer(self, evaluation: Evaluation) -> Conclusion | None:
         """Of the plans made before a maintenance window the one made at the highest load waits: nights are not days."""
         waiting = self.state.waiting_plan_id
         if waiting is None or self._hours_are_open() or evaluation.reason is Reason.BROKER_FAILED:
@@ -253,5 +253,5 @@ def _not_worth_it(proposed: ProposedPlan, evaluation: Evaluation, gain_min: floa
     return f"no plan lowers max/mean of {resource} by {gain_min} or more; its lower bound is {bound}"
 
 
-def _held(evaluation: Evaluation, reason: Reason, detail: str) -> Outcome:
+def _held(evaluation: Evaluation, reason: Reason, detail: str) -> Conclusion:
     return replace(evaluation, verdict=Verdict.HOLD, reason=reason, detail=detail), None, False

@@ -133,7 +133,7 @@ class TriggerState:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The outcome of one step: what follows, why in one word, why in a sentence, and which resource decided."""
+    """The result of one step: what follows, why in one word, why in a sentence, and which resource decided."""
 
     verdict: Verdict
     reason: Reason
@@ -288,13 +288,13 @@ def _after_hysteresis(
 
 def _over(policy: TriggerPolicy, window: SkewWindow) -> list[tuple[float, str, int]]:
     """(ratio, resource, broker) over the threshold, the worst first."""
-    found = [
+    rows = [
         (ratio, resource, broker)
         for resource, ratios in window.ratios.items()
         for broker, ratio in ratios.items()
         if ratio > policy.enter_ratio
     ]
-    return sorted(found, key=lambda row: (-row[0], row[1], row[2]))
+    return sorted(rows, key=lambda row: (-row[0], row[1], row[2]))
 
 
 def _windows_over(

@@ -229,8 +229,8 @@ def _target(movement: Movement, cluster: LiveCluster, limits: Limits) -> tuple[i
 
 def _busy_brokers(live: LivePartition, receiving: Iterable[int]) -> tuple[int, ...]:
     """Brokers that copy for a partition: those that receive, and its leader, which sends. None if none receives."""
-    found = tuple(sorted(receiving))
-    return (*found, live.leader) if found else ()
+    receivers = tuple(sorted(receiving))
+    return (*receivers, live.leader) if receivers else ()
 
 
 def _unhealthy(plan: Plan, cluster: LiveCluster, moving: Iterable[PartitionKey], limits: Limits) -> str | None:

@@ -35,8 +35,8 @@ def is_between(replicas: tuple[int, ...], old: tuple[int, ...], goal: tuple[int,
     >>> is_between((1, 4), (1, 2), (3, 4)), is_between((1, 3, 2), (1, 2), (3, 4)), is_between((2, 1), (1, 2), (3, 4))
     (True, True, False)
     """
-    found, before, after = set(replicas), set(old), set(goal)
-    return before & after <= found <= before | after and bool(found & (after - before)) and bool(found - after)
+    present, before, after = set(replicas), set(old), set(goal)
+    return before & after <= present <= before | after and bool(present & (after - before)) and bool(present - after)
 
 
 def rack_count(replicas: tuple[int, ...], racks: Mapping[int, str | None]) -> int:

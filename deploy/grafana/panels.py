@@ -133,25 +133,25 @@ def _legend(axes: Axes) -> None:
 
 def _stat(card: Card, panel: Loaded, answers: Answers, _timeline: Timeline) -> None:
     _, _, width, height = card.box
-    found = _flat(answers)
-    for index, series in enumerate(found):
-        middle = width * (index + 0.5) / len(found)
+    series_shown = _flat(answers)
+    for index, series in enumerate(series_shown):
+        middle = width * (index + 0.5) / len(series_shown)
         value = series.values[-1]
         shown = series.name if panel["options"]["textMode"] == "name" else human(value, _unit(panel))
-        size = min(24.0, 110 * width / len(found) / max(4, len(shown)))
+        size = min(24.0, 110 * width / len(series_shown) / max(4, len(shown)))
         colour = _colour(panel, value)
         card.text(middle, height * 0.42, shown, fontsize=size, weight="bold", color=colour, ha="center", va="center")
-        if len(found) > 1:
+        if len(series_shown) > 1:
             card.text(middle, height * 0.42 - 0.38, series.name, fontsize=8, color=FAINT, ha="center")
 
 
 def _bars(card: Card, panel: Loaded, answers: Answers, _timeline: Timeline) -> None:
-    found = _flat(answers)
-    axes = card.axes(0.25 + 0.075 * max(len(series.name) for series in found), 0.12, 0.85, 0.36)
-    values = [series.values[-1] for series in found]
-    axes.barh(range(len(found)), values, height=0.66, color=[_colour(panel, value) for value in values])
-    axes.set_yticks(range(len(found)), [series.name for series in found], fontsize=8, color=INK)
-    axes.set_ylim(max(len(found), BARS_MIN) - 0.5, -0.5)
+    series_shown = _flat(answers)
+    axes = card.axes(0.25 + 0.075 * max(len(series.name) for series in series_shown), 0.12, 0.85, 0.36)
+    values = [series.values[-1] for series in series_shown]
+    axes.barh(range(len(series_shown)), values, height=0.66, color=[_colour(panel, value) for value in values])
+    axes.set_yticks(range(len(series_shown)), [series.name for series in series_shown], fontsize=8, color=INK)
+    axes.set_ylim(max(len(series_shown), BARS_MIN) - 0.5, -0.5)
     axes.set_xlim(min(0.0, *values), max(values) or 1.0)
     for index, value in enumerate(values):
         axes.annotate(human(value, _unit(panel)), (value, index), xytext=(4, 0), textcoords="offset points",
@@ -161,16 +161,16 @@ def _bars(card: Card, panel: Loaded, answers: Answers, _timeline: Timeline) -> N
 
 
 def _strip(card: Card, panel: Loaded, answers: Answers, timeline: Timeline) -> None:
-    found = _flat(answers)
+    series_shown = _flat(answers)
     axes = card.axes(0.8, 0.4, 0.15, 0.36)
-    for index, series in enumerate(found):
+    for index, series in enumerate(series_shown):
         ends = [*series.times[1:], series.times[-1] + 1.0]
         for start, end, value in zip(series.times, ends, series.values, strict=True):
             axes.add_patch(
                 Rectangle((start, index - 0.42), end - start, 0.84, color=_colour(panel, value), linewidth=0)
             )
-    axes.set_ylim(len(found) - 0.5, -0.5)
-    axes.set_yticks(range(len(found)), [series.name for series in found])
+    axes.set_ylim(len(series_shown) - 0.5, -0.5)
+    axes.set_yticks(range(len(series_shown)), [series.name for series in series_shown])
     _over_time(axes, timeline)
     axes.grid(visible=False)
 

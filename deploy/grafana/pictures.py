@@ -49,10 +49,10 @@ class Span:
         if target.get("range", True):
             step = max(1.0, (self.end_s - self.start_s) / POINTS)
             span = {"start": self.start_s, "end": self.end_s, "step": step}
-            found = self._get("query_range", {"query": expr, **span})
+            result = self._get("query_range", {"query": expr, **span})
         else:
-            found = self._get("query", {"query": expr, "time": self.end_s})
-        return [_series(row, target.get("legendFormat", "")) for row in found]
+            result = self._get("query", {"query": expr, "time": self.end_s})
+        return [_series(row, target.get("legendFormat", "")) for row in result]
 
     def expression(self, expr: str) -> str:
         """The query with Grafana's variables replaced: this cluster, all brokers, all groups."""
@@ -78,7 +78,7 @@ class Span:
 def _series(row: Loaded, legend: str) -> Series:
     points = row["values"] if "values" in row else [row["value"]]
     labels = row["metric"]
-    name = re.sub(r"\{\{(\w+)\}\}", lambda found: str(labels.get(found.group(1), "")), legend)
+    name = re.sub(r"\{\{(\w+)\}\}", lambda match: str(labels.get(match.group(1), "")), legend)
     return Series(name, labels, tuple(float(at) for at, _ in points), tuple(float(value) for _, value in points))
 
 
@@ -101,9 +101,9 @@ def picture(board: Loaded, span: Span) -> Figure:
             draw(card, panel, [span.ask(target) for target in panel["targets"]], timeline)
     middle = 1 - HEAD_INCHES / 2 / height
     ended = datetime.fromtimestamp(span.end_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    told = f"cluster {span.kafka_cluster}, {human(span.end_s - span.start_s, 's')} to {ended}\n{FOOTNOTE}"
+    footer = f"cluster {span.kafka_cluster}, {human(span.end_s - span.start_s, 's')} to {ended}\n{FOOTNOTE}"
     figure.text(0.1 / width, middle, board["title"], fontsize=17, weight="bold", color=INK, va="center")
-    figure.text(1 - 0.1 / width, middle, told, fontsize=8.5, color=FAINT, ha="right", va="center")
+    figure.text(1 - 0.1 / width, middle, footer, fontsize=8.5, color=FAINT, ha="right", va="center")
     return figure
 
 

@@ -30,11 +30,11 @@ def endpoint_weights(url: str, *, timeout_s: float = 3.0) -> WeightSource:
     def weights(topics: Sequence[str]) -> Mapping[str, Sequence[float]]:
         try:
             answer = httpx.get(f"{url.rstrip('/')}/api/weights", params={"topic": list(topics)}, timeout=timeout_s)
-            found = answer.raise_for_status().json()[MEASURE]
+            rates_by_topic = answer.raise_for_status().json()[MEASURE]
         except (httpx.HTTPError, ValueError, KeyError) as error:
             log.warning("weights_unavailable", source=url, error=f"{type(error).__name__}: {error}")
             return {}
-        return {topic: [nan if rate is None else rate for rate in rates] for topic, rates in found.items()}
+        return {topic: [nan if rate is None else rate for rate in rates] for topic, rates in rates_by_topic.items()}
 
     return weights
 

@@ -26,7 +26,7 @@ from assignor_core.throttles import (
     ThrottledReplicas,
     entries_text,
 )
-from streaming.cluster.answers import translated, unanswered_in
+from streaming.cluster.answers import brokers_alive, racks_of, translated, unanswered_in
 from streaming.errors import (
     AnotherCluster,
     ClusterRequestFailed,
@@ -74,18 +74,13 @@ class Cluster:
             for partition in topic["partitions"]:
                 key = (topic["name"], partition["partition_index"])
                 partitions[key] = _live_partition(partition, moving.get(TopicPartition(*key)))
-        racks = {
-            broker["broker_id"]: broker["rack"] or None
-            for broker in cluster["brokers"]
-            if not broker.get("is_fenced", False)
-        }
-        return LiveCluster(cluster["cluster_id"], dict(sorted(racks.items())), partitions, ids)
+        return LiveCluster(cluster["cluster_id"], racks_of(cluster["brokers"]), partitions, ids)
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
         """Log size in bytes by (broker, partition); copies under way inside a broker (future replicas) left out."""
         with translated("read log dirs", role=ROLE):
             # Asked of all that it has ever known, the client fails while one of them is down.
-            answers = self._admin.describe_log_dirs(brokers=[broker["broker_id"] for broker in self._brokers()])
+            answers = self._admin.describe_log_dirs(brokers=self._alive())
         return {
             (answer["broker"], (topic["name"], partition["partition_index"])): partition["partition_size"]
             for answer in answers
@@ -99,8 +94,7 @@ class Cluster:
         self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
         """Log dirs with what is free (KIP-827) and the replicas of `partitions`; a broker that refuses shows none."""
-        alive = [broker["broker_id"] for broker in self._brokers()]
-        asked = [broker for broker in alive if brokers is None or broker in brokers]
+        asked = [broker for broker in self._alive() if brokers is None or broker in brokers]
         with translated("read log dirs", role=ROLE):
             answers = self._admin.describe_log_dirs(brokers=asked, partitions=partitions) if asked else []
         return {answer["broker"]: tuple(map(_log_dir, answer["log_dirs"])) for answer in answers}
@@ -147,20 +141,19 @@ class Cluster:
 
     def throttle_rates(self) -> dict[int, dict[str, int]]:
         """Throttle rates that are set dynamically, bytes/s, by broker and setting."""
-        brokers = [broker["broker_id"] for broker in self._brokers()]
-        found = self._modified(ConfigResourceType.BROKER, [str(broker) for broker in brokers])
+        modified = self._modified(ConfigResourceType.BROKER, [str(broker) for broker in self._alive()])
         return {
             int(broker): rates
-            for broker, values in found.items()
+            for broker, values in modified.items()
             if (rates := {key: int(values[key]) for key in (LEADER_RATE, FOLLOWER_RATE) if values.get(key)})
         }
 
     def throttled_replicas(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
         """Lists of throttled replicas that are set, by (topic, setting)."""
-        found = self._modified(ConfigResourceType.TOPIC, sorted(set(topics)))
+        modified = self._modified(ConfigResourceType.TOPIC, sorted(set(topics)))
         return {
             (topic, key): values[key]
-            for topic, values in found.items()
+            for topic, values in modified.items()
             for key in (LEADER_REPLICAS, FOLLOWER_REPLICAS)
             if values.get(key)
         }
@@ -173,7 +166,7 @@ class Cluster:
 
     def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
         """Set the replication throttle of these brokers, bytes/s, both directions; those that are gone are left out."""
-        alive = {broker["broker_id"] for broker in self._brokers()}
+        alive = set(self._alive())
         self._alter(
             ConfigResourceType.BROKER,
             {
@@ -194,7 +187,7 @@ class Cluster:
         Returns the brokers that are down: only a broker itself can be asked to drop its rate. If Kafka refuses to
         change brokers, the lists of topics are changed before this raises.
         """
-        alive = {broker["broker_id"] for broker in self._brokers()}
+        alive = set(self._alive())
         deleted = {LEADER_RATE: ("DELETE", None), FOLLOWER_RATE: ("DELETE", None)}
         refused = None
         try:
@@ -220,18 +213,17 @@ class Cluster:
                     changes[topic][setting] = (operation, entries_text(entries))
         self._alter(ConfigResourceType.TOPIC, changes)
 
-    def _brokers(self) -> list[dict[str, Any]]:
+    def _alive(self) -> list[int]:
         with translated("describe the cluster", role=ROLE):
-            cluster = self._admin.describe_cluster()
-        return [broker for broker in cluster["brokers"] if not broker.get("is_fenced", False)]
+            return list(brokers_alive(self._admin))
 
     def _modified(self, kind: ConfigResourceType, names: list[str]) -> dict[str, dict[str, str]]:
         """Settings that were set on these resources themselves, not inherited from a default."""
         if not names:
             return {}
         with translated("read throttle settings", role=ROLE):
-            found = self._admin.describe_configs([ConfigResource(kind, name) for name in names])
-        resources = found.get(kind.name.lower(), {})
+            described = self._admin.describe_configs([ConfigResource(kind, name) for name in names])
+        resources = described.get(kind.name.lower(), {})
         return {name: {key: row["value"] for key, row in values.items()} for name, values in resources.items()}
 
     def _alter(self, kind: ConfigResourceType, changes: Mapping[str, Mapping[str, tuple[str, str | None]]]) -> None:

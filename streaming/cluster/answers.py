@@ -1,7 +1,8 @@
 """What kafka-python's answers and errors mean: brokers that are alive, refusals, requests without an answer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.errors import AuthorizationError, BrokerResponseError, KafkaError, RequestTimedOutError
@@ -11,8 +12,13 @@ from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 
 def brokers_alive(admin: KafkaAdminClient) -> dict[int, str | None]:
     """Rack by broker; raises KafkaError."""
-    rows = admin.describe_cluster()["brokers"]
-    return {row["broker_id"]: row["rack"] or None for row in rows if not row.get("is_fenced", False)}
+    return racks_of(admin.describe_cluster()["brokers"])
+
+
+def racks_of(brokers: Iterable[Mapping[str, Any]]) -> dict[int, str | None]:
+    """Rack by broker of those that are alive, lowest id first; `brokers` as DescribeCluster lists them."""
+    alive = {row["broker_id"]: row["rack"] or None for row in brokers if not row.get("is_fenced", False)}
+    return dict(sorted(alive.items()))
 
 
 def kafka_cluster_id(admin: KafkaAdminClient) -> str:

@@ -49,14 +49,15 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
     from streaming.cluster.clients import admin_client
     from streaming.commands.tables_there import check_tables
     from streaming.control.identity import lease_of, leased_cluster
-    from streaming.control.journal import Journal, owner
+    from streaming.control.journal import owner
     from streaming.control.policies import maintenance_windows
+    from streaming.control.wiring import journal_of
     from streaming.runtime.logs import configure_logging
     from streaming.runtime.secrets import secrets_of
 
     settings = settings_from(config_file, assignments)
     configure_logging(settings.log, secrets_of(settings))
-    journal = Journal(settings)
+    journal = journal_of(settings)
     from_file = Path(plan).is_file()
     if not from_file:
         check_tables(settings)
@@ -69,7 +70,7 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
             else "this plan waits for its end, which rebalancer abort brings"
         )
         echo(f"Execution {other.execution_id} is open ({other.last_event}: {other.last.detail}): {turn}.")
-    hours = maintenance_windows(settings)
+    hours = maintenance_windows(settings.control)
     if not may_act(hours, clocks.now_ms()):
         echo(f"No maintenance window is open: this plan does not wait for {next_opening(hours, clocks.now_ms())}.")
     if not yes and not click.confirm("Carry out this plan on the live cluster?"):
@@ -87,7 +88,7 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
             execution = next(own, None) or journal.approve(approved, f"a person ({owner()})", now_ms=clocks.now_ms())
             end = following.to_the_end(execution)
         if end.event is Event.REFUSED and revalidate:
-            _propose_again(cluster, settings)
+            _propose_again(cluster, journal, settings)
     finally:
         admin.close()
     echo(f"{end.event}: {end.detail}")
@@ -101,14 +102,14 @@ def abort(config_file: Path | None, assignments: tuple[str, ...]) -> int:
     from streaming.cluster.clients import admin_client
     from streaming.commands.tables_there import check_tables
     from streaming.control.identity import lease_of, leased_cluster
-    from streaming.control.journal import Journal
+    from streaming.control.wiring import journal_of
     from streaming.runtime.logs import configure_logging
     from streaming.runtime.secrets import secrets_of
 
     settings = settings_from(config_file, assignments)
     configure_logging(settings.log, secrets_of(settings))
     check_tables(settings)
-    journal = Journal(settings)
+    journal = journal_of(settings)
     running = journal.open_executions(now_ms=clocks.now_ms())
     if not running:
         echo("nothing is being executed")
@@ -163,12 +164,12 @@ class _Following:
 
     def _poll(self, execution: "Execution") -> "Execution":
         """One step. What fails is tried again, as by control, for as long as an execution may last; then it raises."""
-        from streaming.control.carrier import TRIED_AGAIN
+        from streaming.control.carrier import RETRIED_ERRORS
 
         try:
             execution = self._step(execution)
             self._worked_s = time.monotonic()
-        except (LeaseLost, *TRIED_AGAIN) as error:
+        except (LeaseLost, *RETRIED_ERRORS) as error:
             self._carrier = None  # the next one finds in the journal what has come of it
             if time.monotonic() - self._worked_s > self._settings.control.execution_deadline_ms / 1000:
                 raise
@@ -191,9 +192,9 @@ class _Following:
 
     def _new_carrier(self) -> "Carrier":
         from streaming.control.carrier import Carrier
-        from streaming.control.executor import Executor
+        from streaming.control.wiring import executor_of
 
-        return Carrier(Executor(self._cluster, self._journal, self._settings), self._journal)
+        return Carrier(executor_of(self._cluster, self._journal, self._settings), self._journal)
 
     def _show_progress(self, execution: "Execution") -> None:
         figures = execution.figures
@@ -225,10 +226,12 @@ def _is_kept(proposed: "ProposedPlan", journal: "Journal") -> bool:
         return False
 
 
-def _propose_again(cluster: "ClusterReader", settings: Settings) -> None:
+def _propose_again(cluster: "ClusterReader", journal: "Journal", settings: Settings) -> None:
     from streaming.control.planning import propose_and_keep
+    from streaming.control.wiring import window_tables_of
 
-    plan = propose_and_keep(cluster, settings, now_ms=clocks.now_ms()).plan
+    window_tables = window_tables_of(settings)
+    plan = propose_and_keep(cluster, journal, window_tables, settings.planner, now_ms=clocks.now_ms()).plan
     if not plan.movements:
         echo("a new plan was made: there is nothing to move")
         return

@@ -34,11 +34,15 @@ def backtest(hours: float, config_file: Path | None, assignments: tuple[str, ...
     from assignor_core.deciding.simulation import World, simulate
     from streaming.control.policies import decision_policy
     from streaming.control.replaying import recorded_trace
+    from streaming.control.wiring import window_tables_of
+    from streaming.views.broker_windows import capacities_of
 
     if math.isnan(hours):
         raise UsageProblem(f"--hours {hours}: is no number, allowed is above 0 to {HOURS_MAX}")
     settings = settings_from(config_file, assignments)
-    trace = recorded_trace(settings, since_ms=clocks.now_ms() - round(hours * HOUR_MS))
+    since_ms = clocks.now_ms() - round(hours * HOUR_MS)
+    capacities = capacities_of(settings.planner)
+    trace = recorded_trace(window_tables_of(settings), settings.trigger.resources, capacities, since_ms=since_ms)
     if not trace.window_end_ms:
         raise UsageProblem(f"--hours {hours:g}: found no closed window in {settings.storage.tables}")
     report = simulate(trace, decision_policy(settings, ()), World(planner_windows=settings.planner.windows))
@@ -47,7 +51,7 @@ def backtest(hours: float, config_file: Path | None, assignments: tuple[str, ...
         return 0
     minutes = report.windows_in_skew * settings.pipeline.window_ms / 60_000
     for line in (
-        f"{report.windows} windows of {len(trace.brokers)} brokers, {_told(settings)}",
+        f"{report.windows} windows of {len(trace.brokers)} brokers, {_policy_text(settings)}",
         f"{report.triggers} plans, {report.false_triggers} of them false: the skew would have passed by itself",
         f"{report.flaps} times skewed again within an hour of having been even",
         f"{report.reversals} plans that gave load back to a broker relieved within the day before",
@@ -57,7 +61,7 @@ def backtest(hours: float, config_file: Path | None, assignments: tuple[str, ...
     return 0
 
 
-def _told(settings: Settings) -> str:
+def _policy_text(settings: Settings) -> str:
     trigger = settings.trigger
     thresholds = f"enter {trigger.enter_ratio}, exit {trigger.exit_ratio}"
     windows = f"{trigger.windows_over} of {trigger.windows_considered} windows"

@@ -18,7 +18,7 @@ from streaming.cluster.ports import ClusterReader, ReadableCluster
 from streaming.commands.console import echo
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.contract import TABLES
-from streaming.control.journal import Journal
+from streaming.control.wiring import journal_of
 from streaming.errors import RebalancerError
 from streaming.runtime import clocks
 from streaming.runtime.jars import class_path, java_command
@@ -32,7 +32,7 @@ DETAIL_CHARACTERS_MAX = 300
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Outcome of one check; `passed` None means that it could not be made."""
+    """Result of one check; `passed` None means that it could not be made."""
 
     name: str
     passed: bool | None
@@ -121,9 +121,9 @@ def _writable(root: str) -> tuple[bool, str]:
 
 
 def _readable(settings: Settings) -> tuple[bool, str]:
-    found = [name for name in TABLES if tables.open_table(settings.storage.tables, name) is not None]
-    missing = sorted(set(TABLES) - set(found))
-    return True, f"{len(found)} tables" + (f", not there yet: {', '.join(missing)}" if missing else "")
+    readable = [name for name in TABLES if tables.open_table(settings.storage.tables, name) is not None]
+    missing = sorted(set(TABLES) - set(readable))
+    return True, f"{len(readable)} tables" + (f", not there yet: {', '.join(missing)}" if missing else "")
 
 
 def _reached(cluster: ClusterReader) -> tuple[bool, str]:
@@ -157,7 +157,7 @@ def _throttles(cluster: ReadableCluster, settings: Settings) -> tuple[bool, str]
     replicas = cluster.throttled_replicas({topic for topic, _ in cluster.describe().partitions})
     if not rates and not replicas:
         return True, "none"
-    running = [row for row in Journal(settings).executions(now_ms=clocks.now_ms()) if not row.ended]
+    running = [row for row in journal_of(settings).executions(now_ms=clocks.now_ms()) if not row.ended]
     ours = {broker for row in running for broker in row.throttled_brokers}
     left = sorted(set(rates) - ours)
     if running and not left:

@@ -24,10 +24,10 @@ def demo(home: Path, records: int, rate: float, topics: str, keep: bool) -> int:
     """
     from streaming.commands.console import console
     from streaming.demo.run import Demo, DemoOrder
-    from streaming.demo.scenario import Scenario
+    from streaming.demo.scenario import FoundingScenario
 
     names = [name.strip() for name in topics.split(",")]
     if len(names) != 2 or not all(names) or names[0] == names[1]:
         raise click.BadParameter(f"{topics!r} is not two different names, like topic-A,topic-B", param_hint="--topics")
-    scenario = Scenario(topic_a=names[0], topic_b=names[1], records_per_sec=rate)
+    scenario = FoundingScenario(topic_a=names[0], topic_b=names[1], records_per_sec=rate)
     return Demo(DemoOrder(home, scenario, records, keep), console()).run()

@@ -43,14 +43,14 @@ def lag(
     settings = settings_from(config_file, assignments)
     matches = _pattern(pattern)
     check_tables(settings)
-    found = read_lag(settings, group_id=group_id, matches=matches, burrow=compat is not None)
+    report = read_lag(settings, group_id=group_id, matches=matches, burrow=compat is not None)
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps(report, indent=2))
         return 0
     from streaming.commands.console import console
     from streaming.commands.lag_view import drawn
 
-    console().print(drawn(found, now_ms=clocks.now_ms()))
+    console().print(drawn(report, now_ms=clocks.now_ms()))
     return 0
 
 
@@ -133,8 +133,8 @@ def _of_group(picture: "LagPicture", group_id: str) -> list[dict[str, Any]]:
     from pyarrow import compute as pc
 
     partitions = picture.partitions
-    found: list[dict[str, Any]] = partitions.filter(pc.equal(partitions["group_id"], group_id)).to_pylist()
-    return found
+    rows: list[dict[str, Any]] = partitions.filter(pc.equal(partitions["group_id"], group_id)).to_pylist()
+    return rows
 
 
 def _burrow_groups(picture: "LagPicture") -> list[dict[str, Any]]:
@@ -149,12 +149,12 @@ def _burrow_groups(picture: "LagPicture") -> list[dict[str, Any]]:
     by_group: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
     for row in picture.partitions.to_pylist():
         by_group.setdefault(row["group_id"], []).append((burrow_status_of(picture, row), row))
-    found = []
+    groups = []
     for group, judged in by_group.items():
         status, worst = max(judged, key=lambda pair: (pair[0], pair[1]["lag_records"] or 0))
         known = [row["lag_records"] for _, row in judged if row["lag_records"] is not None]
         waited = [row["lag_seconds"] for _, row in judged if row["lag_seconds"] is not None]
-        found.append({
+        groups.append({
             "group": group,
             "status": burrow_group_status(one for one, _ in judged).name.lower(),
             "why": f"{worst['topic']}-{worst['partition']}: {status.name}",
@@ -165,7 +165,7 @@ def _burrow_groups(picture: "LagPicture") -> list[dict[str, Any]]:
             "lag_seconds": max(waited, default=None),
         })  # fmt: skip
     order = ("err", "warn", "ok", "notfound")
-    return sorted(found, key=lambda row: (order.index(row["status"]), -(row["lag_records"] or 0), row["group"]))
+    return sorted(groups, key=lambda row: (order.index(row["status"]), -(row["lag_records"] or 0), row["group"]))
 
 
 def _pattern(pattern: str) -> re.Pattern[str]:

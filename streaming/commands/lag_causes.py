@@ -38,7 +38,7 @@ def advice_of(rows: list[dict[str, Any]], causes: Iterable[Finding]) -> MembersA
     slow it is not members that are missing.
     """
     behind = any(row["status"] == LagStatus.WARN and row["member_id"] is not None for row in rows)
-    if not behind or any(found.cause is Cause.SLOW_MEMBER for found in causes):
+    if not behind or any(diagnosis.cause is Cause.SLOW_MEMBER for diagnosis in causes):
         return None
     read: dict[str, float] = {}
     for row in rows:

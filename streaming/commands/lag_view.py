@@ -14,44 +14,44 @@ STYLES = {"ok": "green", "unknown": "dim", "warn": "yellow"}
 """Of verdicts; all others are red."""
 
 
-def drawn(found: dict[str, Any], *, now_ms: int) -> RenderableType:
+def drawn(report: dict[str, Any], *, now_ms: int) -> RenderableType:
     """All groups, or one with its causes and partitions; first how old the newest sample is."""
-    newest_ms = found["newest_event_ms"]
+    newest_ms = report["newest_event_ms"]
     if newest_ms is None:
-        return Text(f"cluster {found['kafka_cluster']}: no consumer group in the tables yet")
+        return Text(f"cluster {report['kafka_cluster']}: no consumer group in the tables yet")
     age = f"newest sample {duration(max(0, now_ms - newest_ms) / 1000)} ago"
-    if "partitions" in found:
-        return _group(found, age)
-    if not found["groups"]:
-        return Text(f"cluster {found['kafka_cluster']}: none of {found['groups_seen']} groups matches; {age}")
-    return _groups(found, age)
+    if "partitions" in report:
+        return _group(report, age)
+    if not report["groups"]:
+        return Text(f"cluster {report['kafka_cluster']}: none of {report['groups_seen']} groups matches; {age}")
+    return _groups(report, age)
 
 
-def _groups(found: dict[str, Any], age: str) -> RenderableType:
-    rows = found["groups"]
+def _groups(report: dict[str, Any], age: str) -> RenderableType:
+    rows = report["groups"]
     counts = ", ".join(f"{count} {status}" for status, count in Counter(row["status"] for row in rows).items())
     table = _table("group")
     for row in rows:
         figures = (_count(row["lag_records"]), _time(row["lag_seconds"]))
         table.add_row(_verdict(row), printable(row["group"]), *figures, printable(row["why"]))
-    shown = str(len(rows)) if len(rows) == found["groups_seen"] else f"{len(rows)} of {found['groups_seen']}"
+    shown = str(len(rows)) if len(rows) == report["groups_seen"] else f"{len(rows)} of {report['groups_seen']}"
     noun = "group" if shown == "1" else "groups"
-    return Group(Text(f"cluster {found['kafka_cluster']}: {shown} {noun}, {counts}; {age}"), table)
+    return Group(Text(f"cluster {report['kafka_cluster']}: {shown} {noun}, {counts}; {age}"), table)
 
 
-def _group(found: dict[str, Any], age: str) -> RenderableType:
-    rows = found["partitions"]
+def _group(report: dict[str, Any], age: str) -> RenderableType:
+    rows = report["partitions"]
     members = len({row["member_id"] for row in rows if row["member_id"] is not None})
     lag = sum(row["lag_records"] or 0 for row in rows)
-    parts = (found["state"] or "state unknown", _counted(members, "member"), _counted(len(rows), "partition"))
-    told = [Text(printable(f"group {found['group']}: {', '.join(parts)}, {_counted(lag, 'record')} behind; {age}"))]
-    for one in found["causes"]:
-        told += [
+    parts = (report["state"] or "state unknown", _counted(members, "member"), _counted(len(rows), "partition"))
+    lines = [Text(printable(f"group {report['group']}: {', '.join(parts)}, {_counted(lag, 'record')} behind; {age}"))]
+    for one in report["causes"]:
+        lines += [
             Text(printable(f"{one['cause']}: {one['subject']}, {one['figure']}")),
             Text(f"  {printable(one['helps'])}"),
         ]
-    if found["members"]:
-        told.append(Text(_advised(found["members"])))
+    if report["members"]:
+        lines.append(Text(_advised(report["members"])))
     table = _table("partition", "member")
     for row in rows:
         name = f"{row['topic']}-{row['partition']}"
@@ -59,7 +59,7 @@ def _group(found: dict[str, Any], age: str) -> RenderableType:
         table.add_row(
             _verdict(row), printable(name), *figures, printable(row["client_id"] or ""), printable(row["why"])
         )
-    return Group(*told, table)
+    return Group(*lines, table)
 
 
 def _table(first: str, *more: str) -> Table:

@@ -79,7 +79,7 @@ def _run(
     show(proposed, out_file=None, as_json=as_json or not sys.stdout.isatty())
     moves, problems = len(proposed.plan.movements), proposed.plan.problems
     if not carry_out:
-        _tell(f"nothing has been changed; to carry it out: rebalancer {context.info_name} {broker} --apply{in_use()}")
+        _show(f"nothing has been changed; to carry it out: rebalancer {context.info_name} {broker} --apply{in_use()}")
         return 0
     if problems and policy is not None:
         raise RefusedForSafety(f"broker {broker} can't be emptied: {problems[0]}")
@@ -87,8 +87,8 @@ def _run(
         return 3
     from streaming.control.intents import note_intent
 
-    note_intent(settings, broker, intent, now_ms=clocks.now_ms())
-    _tell(f"broker {broker} is noted for {intent.value}")
+    note_intent(settings.storage.tables, settings.kafka.cluster_name, broker, intent, now_ms=clocks.now_ms())
+    _show(f"broker {broker} is noted for {intent.value}")
     if not moves:
         return 0
     answer: int = context.invoke(
@@ -103,19 +103,29 @@ def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> "P
     from streaming.control.identity import cluster_of
     from streaming.control.planning import propose_and_keep
     from streaming.control.policies import planner_policy
+    from streaming.control.wiring import journal_of, window_tables_of
+    from streaming.tables import TableReader
     from streaming.views.intents import drained_brokers
 
     def policy_for(live: "LiveCluster") -> "PlannerPolicy":
         _check_known(broker, live, alive=policy is None)
         if policy is not None:
             return policy
-        return replace(planner_policy(settings, {topic for topic, _ in live.partitions}), add=frozenset({broker}))
+        return replace(
+            planner_policy(settings.planner, {topic for topic, _ in live.partitions}), add=frozenset({broker})
+        )
 
-    drained = drained_brokers(settings) - {broker}
+    drained = drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name) - {broker}
     admin = admin_client(settings.kafka)
     try:
         return propose_and_keep(
-            cluster_of(admin, settings), settings, now_ms=clocks.now_ms(), policy_for=policy_for, drained=drained
+            cluster_of(admin, settings),
+            journal_of(settings),
+            window_tables_of(settings),
+            settings.planner,
+            now_ms=clocks.now_ms(),
+            policy_for=policy_for,
+            drained=drained,
         )
     finally:
         admin.close()
@@ -129,6 +139,6 @@ def _check_known(broker: int, live: "LiveCluster", *, alive: bool) -> None:
         raise UsageProblem(f"broker {broker}: is not {state}, allowed are {', '.join(map(str, sorted(known)))}")
 
 
-def _tell(text: str) -> None:
+def _show(text: str) -> None:
     """For people; standard output may be read by a program."""
     echo(text, err=True)

@@ -63,6 +63,6 @@ def in_use() -> str:
         return ""
     file, assignments = context.params.get("config_file"), context.params.get("assignments") or ()
     given = file is not None and context.get_parameter_source("config_file") is not ParameterSource.ENVIRONMENT
-    told = (one for one in assignments if not one.startswith("kafka.sasl_password="))
-    options = [*(("--config", str(file)) if given else ()), *(part for one in told for part in ("--set", one))]
+    shown = (one for one in assignments if not one.startswith("kafka.sasl_password="))
+    options = [*(("--config", str(file)) if given else ()), *(part for one in shown for part in ("--set", one))]
     return f" {shlex.join(options)}" if options else ""

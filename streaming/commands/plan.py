@@ -61,7 +61,7 @@ def _plan_model(
     named = effective.origin("planner.excluded_topics") != "default"
 
     def policy_for(topics: frozenset[str]) -> PlannerPolicy:
-        return policy_from(knobs, planner_policy(effective.settings, topics if named else ()), topics)
+        return policy_from(knobs, planner_policy(effective.settings.planner, topics if named else ()), topics)
 
     return plan_from_model(read_model(model_file), policy_for)
 
@@ -82,9 +82,11 @@ def plan_on(cluster: "ClusterReader", settings: Settings, knobs: dict[str, Any],
     """The plan for the live `cluster` that control would make, but for what the options say; kept in the tables."""
     from streaming.control.planning import propose_and_keep
     from streaming.control.policies import planner_policy
+    from streaming.control.wiring import journal_of, window_tables_of
 
     def policy_for(live: "LiveCluster") -> PlannerPolicy:
         topics = {topic for topic, _ in live.partitions}
-        return policy_from(knobs, planner_policy(settings, topics), topics)
+        return policy_from(knobs, planner_policy(settings.planner, topics), topics)
 
-    return propose_and_keep(cluster, settings, now_ms=now_ms, policy_for=policy_for)
+    journal, window_tables = journal_of(settings), window_tables_of(settings)
+    return propose_and_keep(cluster, journal, window_tables, settings.planner, now_ms=now_ms, policy_for=policy_for)

@@ -67,7 +67,7 @@ def run_query(query: str, root: str, at: datetime | None = None) -> tuple[list[s
         statements = duckdb.extract_statements(query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise UsageProblem("sql: exactly one SELECT (or WITH ... SELECT) is allowed")
-        found = []
+        registered = []
         for name in TABLES:
             table = tables.open_table(root, name)
             if table is not None:
@@ -75,8 +75,8 @@ def run_query(query: str, root: str, at: datetime | None = None) -> tuple[list[s
                 kept_since = None if at is None else _go_back(table, at)
                 connection.register(f"_{name}", table.to_pyarrow_dataset())
                 connection.execute(_view(name, kept_since))
-                found.append(name)
-        if not found:
+                registered.append(name)
+        if not registered:
             raise UsageProblem(f"sql: no tables in {root}: is storage.tables right?")
         result = connection.execute(query)
         return [column[0] for column in result.description or ()], result.fetchall()

@@ -73,10 +73,9 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
     from streaming.views.executions import read_executions
     from streaming.views.plans import waiting_plan
 
-    root, cluster = settings.storage.tables, settings.kafka.cluster_name
-    reader = TableReader(root)
+    reader, cluster = TableReader(settings.storage.tables), settings.kafka.cluster_name
     load = read_load(reader, settings)
-    executions = read_executions(root, cluster, now_ms=now_ms)
+    executions = read_executions(reader, cluster, now_ms=now_ms)
     execution = in_focus(executions)
     plan = waiting_plan(reader, cluster, executions, now_ms=now_ms)
     skew = load.skew.get(Resource.BYTES_IN)
@@ -129,44 +128,44 @@ def _ratios(execution: "Execution") -> dict[str, dict[str, float | None]]:
     return {resource.value: {when: row.get(resource) for when, row in ratios.items()} for resource in REPORTED}
 
 
-def _drawn(found: dict[str, Any]) -> "RenderableType":
+def _drawn(status: dict[str, Any]) -> "RenderableType":
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    from streaming.commands.status_plan import told_plan
+    from streaming.commands.status_plan import plan_line
 
     table = Table("broker", "bytes in/s", "bytes out/s", "disk", "", box=None, pad_edge=False)
-    rates = [row["bytes_in_per_sec"] for row in found["brokers"].values() if row["bytes_in_per_sec"] is not None]
+    rates = [row["bytes_in_per_sec"] for row in status["brokers"].values() if row["bytes_in_per_sec"] is not None]
     highest = max(rates, default=0.0) or 1.0
     mean = sum(rates) / len(rates) if rates else 0.0
-    for broker, row in found["brokers"].items():
+    for broker, row in status["brokers"].items():
         rate = row["bytes_in_per_sec"] or 0.0
-        style = "red" if mean and rate / mean > found["threshold_enter"] else "green"
+        style = "red" if mean and rate / mean > status["threshold_enter"] else "green"
         bar = Text("█" * round(BAR_WIDTH * rate / highest), style=style)
         table.add_row(broker, *(_number(row[key]) for key in row), bar)
-    ratio, age = found["bytes_in_max_over_mean"], found["window_age_s"]
-    lines = [f"cluster {found['kafka_cluster']}, mode {found['mode']}"]
+    ratio, age = status["bytes_in_max_over_mean"], status["window_age_s"]
+    lines = [f"cluster {status['kafka_cluster']}, mode {status['mode']}"]
     if ratio is None:
         lines.append("no closed window in the tables yet")
     else:
         lines.append(
-            f"bytes in max/mean {ratio:.3f} (skew above {found['threshold_enter']}), window ended {age:.0f} s ago"
+            f"bytes in max/mean {ratio:.3f} (skew above {status['threshold_enter']}), window ended {age:.0f} s ago"
         )
     for name in ("decision", "execution"):
-        row = found[name]
+        row = status[name]
         if row:
             lines.append(f"{name}: {row.get('event') or row['verdict'] + ', ' + row['reason']}: {row['detail']}")
-    promised = found["execution_max_over_mean"] or {}
-    told = [
+    promised = status["execution_max_over_mean"] or {}
+    promises = [
         f"{resource} {ratios['before']:.2f} -> {ratios['predicted']:.2f}"
         for resource, ratios in promised.items()
         if None not in (ratios["before"], ratios["predicted"])
     ]
-    if told:
-        lines.append(f"promised max/mean: {', '.join(told)}")
-    if found["plan"]:
-        lines.append(told_plan(found["plan"]))
+    if promises:
+        lines.append(f"promised max/mean: {', '.join(promises)}")
+    if status["plan"]:
+        lines.append(plan_line(status["plan"]))
     return Group(Text("\n".join(map(printable, lines))), Text(), table)
 
 

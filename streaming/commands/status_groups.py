@@ -18,24 +18,24 @@ def read_groups_status(settings: Settings) -> list[dict[str, Any]]:
     return [_entry(past, span_ms) for past in read_group_pasts(TableReader(settings.storage.tables), settings)]
 
 
-def drawn_groups(found: list[dict[str, Any]]) -> "RenderableType":
+def drawn_groups(entries: list[dict[str, Any]]) -> "RenderableType":
     """A row a group, and below it what could be better."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    if not found:
+    if not entries:
         return Text("no window of group_lag in the tables yet")
     table = Table("group", "state", "members", "rebalances", "last", "why", box=None, pad_edge=False)
-    for entry in found:
+    for entry in entries:
         last = entry["events"][-1] if entry["events"] else None
         when = f"{utc(last['until_ms']):%H:%M:%S}" if last else ""
         why = last["cause"] if last else ""
         counts = (_known(entry["members"]), str(entry["rebalances"]))
         table.add_row(printable(entry["group"]), printable(entry["state"] or "unknown"), *counts, when, why)
-    hours = found[0]["look_back_ms"] / 3_600_000
+    hours = entries[0]["look_back_ms"] / 3_600_000
     lines = [Text(f"rebalances seen between windows of the last {hours:g} h; times UTC")]
-    lines += [Text(printable(f"{entry['group']}: {hint}")) for entry in found for hint in entry["hints"]]
+    lines += [Text(printable(f"{entry['group']}: {hint}")) for entry in entries for hint in entry["hints"]]
     return Group(table, Text(), *lines)
 
 

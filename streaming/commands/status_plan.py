@@ -25,7 +25,7 @@ def shown_plan(plan: Row, *, now_ms: int) -> dict[str, Any]:
     }
 
 
-def told_plan(plan: Mapping[str, Any]) -> str:
+def plan_line(plan: Mapping[str, Any]) -> str:
     """In one line, with the command that carries it out."""
     short = plan["plan_id"][:12]
     ratios = plan["max_over_mean"][Resource.BYTES_IN]

@@ -134,8 +134,8 @@ LEASE = Table(
         CLUSTER,
         long("sequence", "Counts renewals and changes of holder; each number is written once", nullable=False),
         text("owner", "Process that holds it: host and process id", nullable=False),
-        text("owner_namespace", "Boot, process and time namespace of the owner; null where it can't be told"),
-        long("owner_started_ms", "When that process started, ms since that boot; null where it can't be told"),
+        text("owner_namespace", "Boot, process and time namespace of the owner; null where it is unknown"),
+        long("owner_started_ms", "When that process started, ms since that boot; null where it is unknown"),
         timestamp("renewed_at", "When it was renewed, by the owner's clock, UTC", nullable=False),
         long("ttl_ms", "How long it holds without renewal, ms", nullable=False),
         Column("released", ColumnType.BOOLEAN, "True once its owner has given it back", nullable=False),
@@ -157,8 +157,8 @@ BROKER_INTENT = Table(
     (
         CLUSTER,
         integer("broker", "Broker id", nullable=False),
-        timestamp("event_time", "When it was said, UTC", nullable=False),
+        timestamp("event_time", "When a person wrote it, UTC", nullable=False),
         text("intent", "drain: it must end empty and get nothing; use: it takes its share", nullable=False),
-        text("by", "Who said so: host and process id", nullable=False),
+        text("by", "Process that wrote it: host and process id", nullable=False),
     ),
 )

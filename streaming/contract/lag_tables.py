@@ -68,7 +68,7 @@ GROUP_LAG_DAILY = Table(
 
 GROUP_EVENT = Table(
     "group_event",
-    "Rebalances of consumer groups, told from a closed window of group_lag and the one before",
+    "Rebalances of consumer groups: a closed window of group_lag compared with the one before",
     ("kafka_cluster", "window_start", "group_id"),
     "window_start",
     (
@@ -77,7 +77,7 @@ GROUP_EVENT = Table(
         text("group_id", "Consumer group", nullable=False),
         long("after_ms", "Sample before it, ms since 1970 UTC: the rebalance began later", nullable=False),
         long("until_ms", "Sample after it, ms since 1970 UTC: what it led to was seen then", nullable=False),
-        text("cause", "Why, one of a fixed list, as far as it can be told", nullable=False),
+        text("cause", "Why, one of a fixed list, as far as the windows show it", nullable=False),
         GROUP_STATE.column("State of the group at the sample after it, Kafka's name"),
         GENERATION_ID.column("Generation of the group at the sample after it; null where unknown"),
         integer("rebalances", "Rebalances between the samples, at least", nullable=False),

@@ -25,7 +25,7 @@ from streaming.errors import (
 
 log = structlog.get_logger()
 
-TRIED_AGAIN = (ClusterUnreachable, ClusterRequestFailed, AnotherCluster, TableUnavailable, LeaseExpired)
+RETRIED_ERRORS = (ClusterUnreachable, ClusterRequestFailed, AnotherCluster, TableUnavailable, LeaseExpired)
 """What a tick may raise and the next one may mend. After LeaseLost the carrier is to be thrown away."""
 PLAN_GONE = "its plan is gone from the tables"
 

@@ -5,21 +5,22 @@ Evaluated once per closed window. In mode `observe` no plan is made, in `propose
 `assignor_core.deciding.step`'s.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
 
-from assignor_core.deciding.observation import Observation
+from assignor_core.deciding.observation import DecisionPolicy, Observation
 from assignor_core.deciding.step import Decision, step
+from assignor_core.deciding.trigger import TriggerPolicy
 from assignor_core.deciding.windows import skew_figures
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.cluster.ports import ClusterReader
 from streaming.control.evidence import TableEvidence
 from streaming.control.journal import Journal, decision_id
-from streaming.control.policies import decision_policy
-from streaming.control.windows import ClosedWindows
-from streaming.settings import Settings
+from streaming.control.windows import ClosedWindows, WindowTables
+from streaming.settings import PlannerSettings
+from streaming.tables import TableReader
 from streaming.views.intents import drained_brokers
 
 log = structlog.get_logger()
@@ -28,12 +29,22 @@ log = structlog.get_logger()
 class Decider:
     """Evaluates each closed window once; what it must remember across restarts it reads from the journal."""
 
-    def __init__(self, cluster: ClusterReader, journal: Journal, settings: Settings) -> None:
+    def __init__(
+        self,
+        cluster: ClusterReader,
+        journal: Journal,
+        window_tables: WindowTables,
+        planner: PlannerSettings,
+        policy_for: Callable[[frozenset[str]], DecisionPolicy],
+    ) -> None:
+        """`policy_for` gives the policy for a cluster with these topics."""
         self._cluster = cluster
         self._journal = journal
-        self._settings = settings
+        self._tables = window_tables
+        self._planner = planner
+        self._policy_for = policy_for
         self._state = journal.trigger_state()
-        self._windows = ClosedWindows(settings)
+        self._windows = ClosedWindows(window_tables)
         self._evaluated_ms = 0
 
     def tick(self, *, now_ms: int) -> ProposedPlan | None:
@@ -42,32 +53,31 @@ class Decider:
         if not windows or windows[-1].end_ms <= self._evaluated_ms:
             return None
         live = self._cluster.describe()
-        policy = decision_policy(self._settings, {topic for topic, _ in live.partitions})
+        policy = self._policy_for(frozenset(topic for topic, _ in live.partitions))
         observation = Observation.of(
             live,
             windows,
             policy,
-            drained=drained_brokers(self._settings),
+            drained=drained_brokers(TableReader(self._tables.root), self._tables.kafka_cluster),
             changed_ms=self._journal.changed_ms(now_ms=now_ms),
             now_ms=now_ms,
         )
-        stale_after_ms = policy.trigger.stale_after_ms
-        evidence = TableEvidence(self._cluster, live, self._journal, self._settings, stale_after_ms, now_ms)
+        evidence = TableEvidence(self._cluster, live, self._journal, self._tables, policy, self._planner, now_ms)
         self._state, decision = step(self._state, observation, policy, evidence)
-        self._write(decision, skew_figures(windows[-1], policy.capacities, observation.counted), now_ms)
+        self._write(decision, skew_figures(windows[-1], policy.capacities, observation.counted), policy.trigger, now_ms)
         self._evaluated_ms = windows[-1].end_ms
         return decision.proposed if decision.may_act else None
 
-    def _write(self, decision: Decision, skew: Mapping[str, Any], now_ms: int) -> None:
+    def _write(self, decision: Decision, skew: Mapping[str, Any], trigger: TriggerPolicy, now_ms: int) -> None:
         """The plan first, so that a decision never names a plan that is not there."""
         for dropped in decision.dropped:
             log.info("waiting_plan_dropped", plan_id=dropped.plan_id[:12], reason=dropped.reason)
         evaluation, proposed = decision.evaluation, decision.proposed
         plan_id = proposed.plan.plan_id if proposed else None
         if proposed is not None:
-            decided = decision_id(self._settings.kafka.cluster_name, decision.window.window_end_ms)
+            decided = decision_id(self._tables.kafka_cluster, decision.window.window_end_ms)
             self._journal.write_plan(proposed, decision=decided, now_ms=now_ms)
-        self._journal.write_decision(decision, self._state, skew, now_ms=now_ms)
+        self._journal.write_decision(decision, self._state, skew, trigger, now_ms=now_ms)
         log.info(
             "decision", verdict=evaluation.verdict.value, reason=evaluation.reason.value, detail=evaluation.detail,
             plan_id=plan_id[:12] if plan_id else None,

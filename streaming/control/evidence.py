@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from assignor_core.deciding.observation import PlanRequest
+from assignor_core.deciding.observation import DecisionPolicy, PlanRequest
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.lag.catching_up import LagSpan, catch_up_bytes_per_sec
 from assignor_core.live import LiveCluster
@@ -19,8 +19,9 @@ from streaming.cluster.ports import ClusterReader
 from streaming.control.journal import Journal
 from streaming.control.planning import propose_for
 from streaming.control.urgency import groups_behind
+from streaming.control.windows import WindowTables
 from streaming.errors import UsageProblem
-from streaming.settings import Settings
+from streaming.settings import PlannerSettings
 
 LAG_COLUMNS = (
     "group_id", "topic", "partition", "window_start", "committed_offset_first", "log_end_offset_first", "lag_records",
@@ -30,18 +31,20 @@ LAG_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class TableEvidence:
-    """Evidence for one decision on `live`, the look at `cluster` that its observation holds."""
+    """Evidence for one decision by `policy` on `live`, the look at `cluster` that its observation holds."""
 
     cluster: ClusterReader
     live: LiveCluster
     journal: Journal
-    settings: Settings
-    stale_after_ms: int
+    window_tables: WindowTables
+    policy: DecisionPolicy
+    planner: PlannerSettings
     now_ms: int
 
     def groups_behind(self, brokers: frozenset[int]) -> Mapping[int, str]:
         """Of `brokers` those with consumer groups that fall behind on them, with the groups in words."""
-        return groups_behind(self.settings, self.live, brokers, now_ms=self.now_ms, stale_after_ms=self.stale_after_ms)
+        stale_after_ms = self.policy.trigger.stale_after_ms
+        return groups_behind(self.window_tables, self.live, brokers, now_ms=self.now_ms, stale_after_ms=stale_after_ms)
 
     def catch_up_bytes_per_sec(self, windows: tuple[ClosedWindow, ...]) -> Mapping[int, float]:
         """Bytes/s that consumers read from each broker to catch up, mean over `windows`."""
@@ -57,12 +60,10 @@ class TableEvidence:
 
     def propose(self, request: PlanRequest) -> ProposedPlan:
         """A plan for the cluster that was observed; raises NothingToPlanOn."""
-        return propose_for(request, self.live, self.cluster, self.settings, now_ms=self.now_ms)
+        return propose_for(request, self.live, self.cluster, self.window_tables, self.planner, now_ms=self.now_ms)
 
     def _lag_spans(self, windows: tuple[ClosedWindow, ...]) -> list[LagSpan]:
-        rows = tables.read_arrow(
-            self.settings.storage.tables, "group_lag", columns=LAG_COLUMNS, where=self._within(windows)
-        )
+        rows = tables.read_arrow(self.window_tables.root, "group_lag", columns=LAG_COLUMNS, where=self._within(windows))
         by_time = rows.sort_by("window_start")
         ends = by_time.group_by(["group_id", "topic", "partition"], use_threads=False).aggregate(
             [
@@ -88,7 +89,7 @@ class TableEvidence:
         """Mean bytes of a record by topic, where bytes and records are known."""
         columns = ["topic", "bytes_in_per_sec", "messages_in_per_sec"]
         where = self._within(windows) & tables.equal("role", "leader")
-        rows = tables.read_arrow(self.settings.storage.tables, "partition_load", columns=columns, where=where)
+        rows = tables.read_arrow(self.window_tables.root, "partition_load", columns=columns, where=where)
         sums: pa.Table = rows.drop_null().group_by("topic").aggregate([(name, "sum") for name in columns[1:]])
         return {
             row["topic"]: row["bytes_in_per_sec_sum"] / row["messages_in_per_sec_sum"]
@@ -99,7 +100,7 @@ class TableEvidence:
     def _within(self, windows: tuple[ClosedWindow, ...]) -> tables.Condition:
         first, last = tables.utc(windows[0].start_ms), tables.utc(windows[-1].start_ms)
         return (
-            tables.of_cluster(self.settings.kafka.cluster_name)
+            tables.of_cluster(self.window_tables.kafka_cluster)
             & tables.at_least("window_start", first)
             & tables.at_most("window_start", last)
         )

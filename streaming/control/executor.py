@@ -14,7 +14,6 @@ import structlog
 
 from assignor_core.deciding.maintenance import may_act, next_opening
 from assignor_core.execution.accounting import bytes_moved, movements_done, remaining, what_was_made
-from assignor_core.execution.caution import LagBound, LatencyBound
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import NO_LOOKS, PastLooks, Progress, progress_of
@@ -28,12 +27,12 @@ from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
 from streaming.control.policies import limits, maintenance_windows
-from streaming.control.pressure import LagPressure, LagTable
+from streaming.control.pressure import LagPressure
 from streaming.control.records import ExecutionRecord
 from streaming.control.requests import Requests
 from streaming.control.throttle import Throttle
 from streaming.errors import AnotherCluster
-from streaming.settings import Settings
+from streaming.settings import ControlSettings
 
 log = structlog.get_logger()
 
@@ -83,22 +82,26 @@ class _Look:
 
 
 class Executor:
-    """Carries out one execution: `begin` or `resume`, then `tick` until it returns True."""
+    """Carries out one execution: `begin` or `resume`, then `tick` until it returns True.
 
-    def __init__(self, cluster: ControlledCluster, journal: Journal, settings: Settings) -> None:
+    `lag` and `latency` judge whether clients suffer; `control` holds the limits and the maintenance windows.
+    """
+
+    def __init__(
+        self,
+        cluster: ControlledCluster,
+        journal: Journal,
+        throttle: Throttle,
+        lag: LagPressure,
+        latency: LatencyPressure,
+        control: ControlSettings,
+    ) -> None:
         self._cluster = cluster
         self._journal = journal
-        self._settings = settings
-        self._lag = LagPressure(
-            LagTable(settings.storage.tables, settings.kafka.cluster_name, settings.pipeline.window_ms),
-            LagBound(settings.control.lag_growth_max, settings.control.lag_min_records),
-            settings.control.lag_groups,
-        )
-        self._latency = LatencyPressure(
-            settings.collect.jmx_endpoints,
-            LatencyBound(settings.control.latency_growth_max, settings.control.latency_min_ms),
-        )
-        self._throttle = Throttle(cluster, settings)
+        self._throttle = throttle
+        self._lag = lag
+        self._latency = latency
+        self._control = control
         self._abort_looks = 0
         self._looks = NO_LOOKS
         self._requests = Requests(cluster)
@@ -125,7 +128,7 @@ class Executor:
             Event.STARTED,
             f"plan {plan_id} with {len(approved.plan.movements)} movements",
             now_ms=now_ms,
-            throttle_bytes_per_sec=self._settings.control.throttle_bytes_per_sec,
+            throttle_bytes_per_sec=self._control.throttle_bytes_per_sec,
             throttled_brokers=self._throttle.brokers(record.execution, approved.plan, live),
             produce_p99_ms_before=self._latency.highest_ms(),
             kafka_cluster_id=live.cluster_id,
@@ -180,7 +183,7 @@ class Executor:
 
     def _look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> _Look:
         """What this look shows, judged with those before it."""
-        staged = self._settings.control.staged_moves
+        staged = self._control.staged_moves
         # By their names these would be the plan's. Seen as gone, nothing of them is submitted, elected or cancelled.
         made_again = topics_made_again(self._topic_ids, live)
         live = without_topics(live, made_again)
@@ -218,7 +221,7 @@ class Executor:
         step = next_step(
             look.plan,
             look.live,
-            limits(self._settings),
+            limits(self._control),
             worked_ms=worked_ms,
             held_back=held_back,
             looks=look.looks,
@@ -320,7 +323,7 @@ class Executor:
 
     def _closed(self, execution: Execution, now_ms: int) -> str | None:
         """Why the hour forbids anything new, or None. Whoever applies a plan by hand decides on the hour."""
-        hours = maintenance_windows(self._settings)
+        hours = maintenance_windows(self._control)
         if not execution.in_windows_only or may_act(hours, now_ms):
             return None
         return f"no maintenance window is open: waits for {next_opening(hours, now_ms)}"
@@ -333,7 +336,7 @@ class Executor:
 
     def _write(self, look: _Look, event: Event, detail: str, **figures: Any) -> None:
         """One event with the progress that this look shows."""
-        copying = bool(look.moving) or self._settings.control.staged_moves
+        copying = bool(look.moving) or self._control.staged_moves
         sizes = self._cluster.replica_sizes() if copying else {}
         self._last_progress_ms = look.now_ms
         self._journal.write_event(

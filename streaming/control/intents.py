@@ -6,7 +6,7 @@ A drained broker is alive and empty: without this note the trigger would see ske
 from streaming import tables
 from streaming.control.journal import owner
 from streaming.errors import TableUnavailable
-from streaming.settings import Settings
+from streaming.tables import TableReader
 from streaming.views.intents import Intent, newest_intents
 
 TABLE = "broker_intent"
@@ -14,28 +14,25 @@ TRIES_MAX = 5
 """So often a row is written anew because somebody else wrote one for the same broker meanwhile."""
 
 
-def note_intent(settings: Settings, broker: int, intent: Intent, *, now_ms: int) -> None:
+def note_intent(root: str, kafka_cluster: str, broker: int, intent: Intent, *, now_ms: int) -> None:
     """Note what `broker` is for from now on; raises TableUnavailable if the table does not hold it afterwards.
 
     The newest row of a broker counts, and clocks of people's machines differ. So a row is always later than the newest
     one that is there, and the time is the version of its transaction: of two rows with one time only one is written.
     """
-    cluster = settings.kafka.cluster_name
     for _ in range(TRIES_MAX):
-        newest = newest_intents(settings).get(broker)
+        newest = newest_intents(TableReader(root), kafka_cluster).get(broker)
         later_ms = now_ms if newest is None else max(now_ms, tables.to_ms(newest["event_time"]) + 1)
         row = {
-            "kafka_cluster": cluster,
+            "kafka_cluster": kafka_cluster,
             "broker": broker,
             "event_time": tables.utc(later_ms),
             "intent": intent.value,
             "by": owner(),
         }
-        transaction_id = f"intent:{cluster}:{broker}"
-        tables.append(
-            settings.storage.tables, TABLE, [row], transaction_id=transaction_id, transaction_version=later_ms
-        )
-        kept = newest_intents(settings).get(broker)
+        transaction_id = f"intent:{kafka_cluster}:{broker}"
+        tables.append(root, TABLE, [row], transaction_id=transaction_id, transaction_version=later_ms)
+        kept = newest_intents(TableReader(root), kafka_cluster).get(broker)
         if kept is not None and kept["intent"] == intent.value:
             return
     raise TableUnavailable(f"table {TABLE}: broker {broker} is not noted for {intent.value}, others write it too")

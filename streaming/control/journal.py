@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from assignor_core.deciding.step import Decision
-from assignor_core.deciding.trigger import TriggerState
+from assignor_core.deciding.trigger import TriggerPolicy, TriggerState
 from assignor_core.errors import CoreError
 from assignor_core.execution.caution import Outcome
 from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, Figures
@@ -25,10 +25,8 @@ from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import REPORTED, Resource
 from streaming import tables
 from streaming.contract import PLAN
-from streaming.control.policies import trigger_policy
 from streaming.control.records import ExecutionRecord
 from streaming.errors import LeaseLost, TableUnavailable, UsageProblem
-from streaming.settings import Settings
 from streaming.views import executions as view
 from streaming.views.decisions import newest_decision
 from streaming.views.open_executions import OpenExecutions
@@ -47,13 +45,17 @@ def owner() -> str:
 
 
 class Journal:
-    """Control's tables below one root, for one Kafka cluster."""
+    """Control's tables below one root, for one Kafka cluster.
 
-    def __init__(self, settings: Settings) -> None:
-        self._root = settings.storage.tables
-        self._cluster = settings.kafka.cluster_name
-        self._settings = settings
-        self._open_executions = OpenExecutions(self._root, self._cluster)
+    `mode` (control.mode) is written beside each decision and plan; a plan expires `plan_ttl_ms` after it is written.
+    """
+
+    def __init__(self, root: str, kafka_cluster: str, *, mode: str, plan_ttl_ms: int) -> None:
+        self._root = root
+        self._cluster = kafka_cluster
+        self._mode = mode
+        self._plan_ttl_ms = plan_ttl_ms
+        self._open_executions = OpenExecutions(root, kafka_cluster)
 
     def make_tables(self) -> None:
         """Create the tables that control writes, so that analysts and serve find them from the start."""
@@ -62,20 +64,21 @@ class Journal:
 
     def trigger_state(self) -> TriggerState:
         """State after the newest evaluation; a fresh one where there was none."""
-        row = newest_decision(tables.TableReader(self._root), self._cluster, columns=("state_json",))
+        row = newest_decision(self._reader(), self._cluster, columns=("state_json",))
         return TriggerState(**json.loads(row["state_json"])) if row else TriggerState()
 
     def last_decision(self) -> tables.Row | None:
         """The newest evaluation; None where there was none."""
-        return newest_decision(tables.TableReader(self._root), self._cluster)
+        return newest_decision(self._reader(), self._cluster)
 
-    def write_decision(self, decision: Decision, state: TriggerState, skew: Mapping[str, Any], *, now_ms: int) -> None:
-        """One row per evaluation, with the state after it and the window's `skew` by resource.
+    def write_decision(
+        self, decision: Decision, state: TriggerState, skew: Mapping[str, Any], trigger: TriggerPolicy, *, now_ms: int
+    ) -> None:
+        """One row per evaluation by `trigger`, with the state after it and the window's `skew` by resource.
 
         Evaluating the same window again writes nothing.
         """
         evaluation, window = decision.evaluation, decision.window
-        trigger = trigger_policy(self._settings)
         breached_ms = state.breached_since_ms
         row = {
             "decision_id": decision_id(self._cluster, window.window_end_ms),
@@ -95,7 +98,7 @@ class Journal:
             "brokers_expected": window.brokers_expected,
             "brokers_reporting": window.brokers_reporting,
             "cooldown_end_at": tables.utc(state.cooldown_end_ms) if state.cooldown_end_ms > now_ms else None,
-            "mode": self._settings.control.mode,
+            "mode": self._mode,
             "plan_id": decision.proposed.plan.plan_id if decision.proposed else None,
             "skew_json": json.dumps(skew, sort_keys=True),
             "state_json": json.dumps(asdict(state), sort_keys=True),
@@ -113,9 +116,9 @@ class Journal:
             "plan_id": plan.plan_id,
             "kafka_cluster": self._cluster,
             "created_at": tables.utc(now_ms),
-            "expires_at": tables.utc(now_ms + self._settings.planner.plan_ttl_ms),
+            "expires_at": tables.utc(now_ms + self._plan_ttl_ms),
             "decision_id": decision,
-            "mode": self._settings.control.mode,
+            "mode": self._mode,
             "window_start": tables.utc(span_ms[0]) if span_ms else None,
             "window_end": tables.utc(span_ms[1]) if span_ms else None,
             "movement_count": len(plan.movements),
@@ -139,7 +142,7 @@ class Journal:
         """The plan with this id (or a beginning of it that is unique); raises UsageProblem."""
         if len(plan_id) < PLAN_ID_CHARACTERS_MIN:
             raise UsageProblem(f"plan {plan_id!r}: at least {PLAN_ID_CHARACTERS_MIN} characters of its id are needed")
-        reader = tables.TableReader(self._root)
+        reader = self._reader()
         ids = plan_ids(reader, self._cluster, plan_id)
         if len(ids) != 1:
             known = ", ".join(identity[:12] for identity in plan_ids(reader, self._cluster)[:PLANS_NAMED]) or "none"
@@ -152,7 +155,7 @@ class Journal:
 
         Raises TableUnavailable, also if the table itself is missing: a volume that is not mounted must end nothing.
         """
-        reader = tables.TableReader(self._root)
+        reader = self._reader()
         if reader.version(PLAN.name) is None:
             raise TableUnavailable(f"table {PLAN.name} is gone from the tables at {self._root}: are they mounted?")
         if not plan_ids(reader, self._cluster, execution.plan_id):
@@ -165,7 +168,7 @@ class Journal:
 
     def movements_of(self, execution: Execution) -> Plan | None:
         """The movements of an execution whose plan is gone; None if they are gone too. Raises TableUnavailable."""
-        return plan_of_movements(tables.TableReader(self._root), self._cluster, execution.plan_id)
+        return plan_of_movements(self._reader(), self._cluster, execution.plan_id)
 
     def approve(self, approved: KeptPlan, by: str, *, now_ms: int, in_windows_only: bool = False) -> Execution:
         """Ask for `approved` to be carried out, by whoever holds the lease, now or after a restart."""
@@ -194,11 +197,11 @@ class Journal:
 
     def changed_ms(self, *, now_ms: int) -> int:
         """When an execution last changed the cluster and ended; 0 where none did in the last 30 days."""
-        return view.changed_ms(self._root, self._cluster, now_ms=now_ms)
+        return view.changed_ms(self._reader(), self._cluster, now_ms=now_ms)
 
     def executions(self, *, now_ms: int) -> list[Execution]:
         """Executions with an event in the last 30 days, and older ones that are open or owe, oldest first."""
-        return view.read_executions(self._root, self._cluster, now_ms=now_ms)
+        return view.read_executions(self._reader(), self._cluster, now_ms=now_ms)
 
     def open_executions(self, *, now_ms: int) -> list[Execution]:
         """Those that have not ended, in their turn: what has started, then approvals, the oldest first."""
@@ -206,7 +209,7 @@ class Journal:
 
     def execution(self, execution_id: str) -> Execution:
         """One that was there before, as it is now; raises TableUnavailable where there is nothing of it any more."""
-        return view.read_execution(self._root, execution_id)
+        return view.read_execution(self._reader(), execution_id)
 
     def outcomes(self, *, now_ms: int) -> list[Outcome]:
         """What executions are judged by, oldest first; those that promised or measured nothing are left out."""
@@ -250,6 +253,10 @@ class Journal:
 
     def _row(self, execution: Execution, record: EventRecord) -> dict[str, Any]:
         return view.row_of(execution, record, kafka_cluster=self._cluster, owner=owner())
+
+    def _reader(self) -> tables.TableReader:
+        """A new one for each question: a reader that is kept shows the version that it saw first."""
+        return tables.TableReader(self._root)
 
     def _append(self, name: str, rows: list[dict[str, Any]], transaction_id: str, version: int) -> bool:
         return tables.append(self._root, name, rows, transaction_id=transaction_id, transaction_version=version)

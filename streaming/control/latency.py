@@ -36,7 +36,7 @@ class LatencyPressure:
         if before_ms is not None and now_ms - self._read_ms >= READ_INTERVAL_MS:
             self._read_ms = now_ms
             slow = brokers_too_slow(before_ms, self._latencies(), self._bound)
-            self._reason = _told(slow[0], before_ms) if slow else None
+            self._reason = _reason_text(slow[0], before_ms) if slow else None
         return self._reason
 
     def _latencies(self) -> dict[int, float]:
@@ -46,7 +46,7 @@ class LatencyPressure:
         return {broker: latency for broker, latency in latencies.items() if latency is not None}
 
 
-def _told(slowest: tuple[int, float], before_ms: float) -> str:
+def _reason_text(slowest: tuple[int, float], before_ms: float) -> str:
     broker, latency_ms = slowest
     return f"broker {broker} answers producers in {latency_ms:,.0f} ms (p99), {before_ms:,.0f} ms at the start"
 

@@ -21,14 +21,20 @@ from streaming.cluster.ports import ClusterReader
 from streaming.contract.rates import BYTES_IN, BYTES_OUT
 from streaming.control.journal import Journal
 from streaming.control.policies import planner_policy
-from streaming.control.windows import closed_windows
-from streaming.settings import Settings
+from streaming.control.windows import WindowTables, closed_windows
+from streaming.settings import PlannerSettings
 from streaming.views.broker_windows import capacities_of
 from streaming.views.intents import drained_brokers
 
 
 def propose_for(
-    request: PlanRequest, live: LiveCluster, cluster: ClusterReader, settings: Settings, *, now_ms: int
+    request: PlanRequest,
+    live: LiveCluster,
+    cluster: ClusterReader,
+    window_tables: WindowTables,
+    planner: PlannerSettings,
+    *,
+    now_ms: int,
 ) -> ProposedPlan:
     """The plan that `request` asks for on `live`, which `cluster` showed; raises NothingToPlanOn."""
     if not request.windows:
@@ -36,10 +42,10 @@ def propose_for(
     model = build_model(
         live,
         cluster.log_dirs(),
-        leader_rates(request.windows, settings),
-        cluster_name=settings.kafka.cluster_name,
-        capacities=capacities_of(settings),
-        disk_reserve=settings.planner.disk_reserve,
+        leader_rates(window_tables, request.windows),
+        cluster_name=window_tables.kafka_cluster,
+        capacities=capacities_of(planner),
+        disk_reserve=planner.disk_reserve,
         drained=request.drained,
         now_ms=now_ms,
     )
@@ -50,7 +56,8 @@ def propose_for(
 def propose_live(
     cluster: ClusterReader,
     live: LiveCluster,
-    settings: Settings,
+    window_tables: WindowTables,
+    planner: PlannerSettings,
     *,
     now_ms: int,
     policy: PlannerPolicy | None = None,
@@ -61,42 +68,46 @@ def propose_live(
     `policy` and `drained` stand in for settings and tables where a person asks for something special.
     """
     request = PlanRequest(
-        policy or planner_policy(settings, {topic for topic, _ in live.partitions}),
-        closed_windows(settings, now_ms=now_ms)[-settings.planner.windows :],
-        drained_brokers(settings) if drained is None else drained,
+        policy or planner_policy(planner, {topic for topic, _ in live.partitions}),
+        closed_windows(window_tables, now_ms=now_ms)[-planner.windows :],
+        drained_brokers(tables.TableReader(window_tables.root), window_tables.kafka_cluster)
+        if drained is None
+        else drained,
     )
-    return propose_for(request, live, cluster, settings, now_ms=now_ms)
+    return propose_for(request, live, cluster, window_tables, planner, now_ms=now_ms)
 
 
 def propose_and_keep(
     cluster: ClusterReader,
-    settings: Settings,
+    journal: Journal,
+    window_tables: WindowTables,
+    planner: PlannerSettings,
     *,
     now_ms: int,
     policy_for: Callable[[LiveCluster], PlannerPolicy] | None = None,
     drained: frozenset[int] | None = None,
 ) -> ProposedPlan:
-    """The same for the cluster as it is now; a plan that moves anything is kept in the tables, under its id."""
+    """The same for the cluster as it is now; a plan that moves anything is kept in the journal, under its id."""
     live = cluster.describe()
     policy = policy_for(live) if policy_for else None
-    proposed = propose_live(cluster, live, settings, now_ms=now_ms, policy=policy, drained=drained)
+    proposed = propose_live(cluster, live, window_tables, planner, now_ms=now_ms, policy=policy, drained=drained)
     if proposed.plan.movements:
-        Journal(settings).write_plan(proposed, decision=None, now_ms=now_ms)
+        journal.write_plan(proposed, decision=None, now_ms=now_ms)
     return proposed
 
 
-def leader_rates(windows: tuple[ClosedWindow, ...], settings: Settings) -> Rates:
+def leader_rates(window_tables: WindowTables, windows: tuple[ClosedWindow, ...]) -> Rates:
     """Mean bytes/s in and out of each partition over `windows`, from the rows of its leaders."""
     first, last = tables.utc(windows[0].start_ms), tables.utc(windows[-1].start_ms)
     where = (
-        tables.of_cluster(settings.kafka.cluster_name)
+        tables.of_cluster(window_tables.kafka_cluster)
         & tables.at_least("window_start", first)
         & tables.at_most("window_start", last)
         & tables.equal("role", "leader")
     )
     columns = ["topic", "partition", BYTES_IN.name, BYTES_OUT.name]
     rates: dict[PartitionKey, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
-    for row in tables.read(settings.storage.tables, "partition_load", columns=columns, where=where):
+    for row in tables.read(window_tables.root, "partition_load", columns=columns, where=where):
         for values, column in zip(rates[(row["topic"], row["partition"])], columns[2:], strict=True):
             if row[column] is not None:
                 values.append(row[column])

@@ -10,16 +10,15 @@ from assignor_core.execution.reconcile import Limits
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.resources import Resource
 from streaming.errors import UsageProblem
-from streaming.settings import Settings
+from streaming.settings import ControlSettings, PlannerSettings, Settings, TriggerSettings
 from streaming.views.broker_windows import capacities_of
 
 STALE_WINDOWS = 5
 """Data whose newest closed window is older than this many windows (and a minute) is stale."""
 
 
-def trigger_policy(settings: Settings) -> TriggerPolicy:
-    """Policy of the trigger."""
-    trigger = settings.trigger
+def trigger_policy(trigger: TriggerSettings, *, window_ms: int) -> TriggerPolicy:
+    """Policy of the trigger on windows of `window_ms`."""
     return TriggerPolicy(
         enter_ratio=trigger.enter_ratio,
         exit_ratio=trigger.exit_ratio,
@@ -29,7 +28,7 @@ def trigger_policy(settings: Settings) -> TriggerPolicy:
         windows_over_urgent=trigger.windows_over_urgent,
         completeness_min=trigger.completeness_min,
         load_min_bytes_per_sec=trigger.load_min_bytes_per_sec,
-        stale_after_ms=60_000 + STALE_WINDOWS * settings.pipeline.window_ms,
+        stale_after_ms=60_000 + STALE_WINDOWS * window_ms,
         broker_failure_grace_ms=trigger.broker_failure_grace_ms,
         relief_max_away_share=trigger.relief_max_away_share,
     )
@@ -38,24 +37,23 @@ def trigger_policy(settings: Settings) -> TriggerPolicy:
 def decision_policy(settings: Settings, topics: Iterable[str]) -> DecisionPolicy:
     """All that a decision on a cluster with these topics depends on."""
     return DecisionPolicy(
-        trigger=trigger_policy(settings),
+        trigger=trigger_policy(settings.trigger, window_ms=settings.pipeline.window_ms),
         mode=Mode(settings.control.mode),
-        maintenance=maintenance_windows(settings),
+        maintenance=maintenance_windows(settings.control),
         resources=tuple(Resource(name) for name in settings.trigger.resources),
-        capacities=capacities_of(settings),
-        planner=planner_policy(settings, topics),
+        capacities=capacities_of(settings.planner),
+        planner=planner_policy(settings.planner, topics),
         planner_windows=settings.planner.windows,
     )
 
 
-def maintenance_windows(settings: Settings) -> tuple[MaintenanceWindow, ...]:
+def maintenance_windows(control: ControlSettings) -> tuple[MaintenanceWindow, ...]:
     """The windows of the settings, parsed."""
-    return tuple(window_of(text) for text in settings.control.maintenance_windows)
+    return tuple(window_of(text) for text in control.maintenance_windows)
 
 
-def planner_policy(settings: Settings, topics: Iterable[str]) -> PlannerPolicy:
+def planner_policy(planner: PlannerSettings, topics: Iterable[str]) -> PlannerPolicy:
     """Policy of the planner; excluded topics are those of `topics` that match the settings' pattern."""
-    planner = settings.planner
     try:
         excluded = re.compile(planner.excluded_topics)
     except re.error as error:
@@ -72,9 +70,8 @@ def relief_policy(brokers: frozenset[int], *, drain: bool) -> PlannerPolicy:
     return PlannerPolicy(only_brokers=brokers, drain=brokers if drain else frozenset())
 
 
-def limits(settings: Settings) -> Limits:
+def limits(control: ControlSettings) -> Limits:
     """Caps of the executor."""
-    control = settings.control
     return Limits(
         movements_in_flight_max=control.movements_in_flight_max,
         movements_per_topic_max=control.movements_per_topic_max or control.movements_in_flight_max,

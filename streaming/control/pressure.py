@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from assignor_core.execution.caution import LagBound, groups_falling_behind
 from assignor_core.live import LiveCluster
 from streaming import tables
+from streaming.control.windows import WindowTables
 from streaming.errors import UsageProblem
 from streaming.views.group_lag import CURRENT_WINDOWS, KEY, POPULATED
 
@@ -22,15 +23,6 @@ READ_INTERVAL_MS = 5_000
 BASELINE_WINDOWS = 3
 """A group's lag at the start is its newest within so many windows before it."""
 _COLUMNS = (*KEY, "lag_records", "committed_offset", "group_state", "window_start", "last_event_time_ms")
-
-
-@dataclass(frozen=True, slots=True)
-class LagTable:
-    """Where lag is read: `group_lag` below `root`, of one cluster, in windows of `window_ms`."""
-
-    root: str
-    kafka_cluster: str
-    window_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +37,10 @@ class _GroupLag:
 class LagPressure:
     """Looks again at most every few seconds."""
 
-    def __init__(self, table: LagTable, bound: LagBound, groups: str) -> None:
+    def __init__(self, window_tables: WindowTables, bound: LagBound, groups: str) -> None:
         """`groups` is the regular expression of those that count; raises UsageProblem."""
-        self._table = table
-        self._reader = tables.TableReader(table.root)
+        self._tables = window_tables
+        self._reader = tables.TableReader(window_tables.root)
         self._bound = bound
         try:
             self._groups = re.compile(groups)
@@ -81,30 +73,30 @@ class LagPressure:
         behind = groups_falling_behind(_lags(before), _lags(now), self._bound)
         readers = _readers(newest, [name for name, _, _ in behind], brokers, live)
         behind = tuple(row for row in behind if row[0] in readers)
-        return _told(behind) if behind else None
+        return _reason_text(behind) if behind else None
 
     def _lag_before(self, started_ms: int) -> Mapping[str, _GroupLag]:
         """Groups before `started_ms`: read once, or until there is something to be read."""
         if self._baseline_of_ms != started_ms or not self._baseline:
-            since_ms = max(0, started_ms - BASELINE_WINDOWS * self._table.window_ms)
+            since_ms = max(0, started_ms - BASELINE_WINDOWS * self._tables.window_ms)
             rows = self._rows(since_ms, tables.at_most("last_event_time_ms", started_ms))
             self._baseline_of_ms, self._baseline = started_ms, _by_group(rows)
         return self._baseline
 
     def _newest_after(self, started_ms: int, now_ms: int) -> pa.Table | None:
         """Each partition's newest sample of the newest windows, of those after `started_ms`; None without any."""
-        newest = self._reader.newest_of_cluster("group_lag", "window_start", self._table.kafka_cluster)
+        newest = self._reader.newest_of_cluster("group_lag", "window_start", self._tables.kafka_cluster)
         if newest is None:
             return None
         # A sampler's clock may be ahead.
         newest_ms = min(int(newest.timestamp() * 1000), now_ms)
-        since_ms = max(0, newest_ms - CURRENT_WINDOWS * self._table.window_ms)
+        since_ms = max(0, newest_ms - CURRENT_WINDOWS * self._tables.window_ms)
         return self._rows(since_ms, tables.above("last_event_time_ms", started_ms))
 
     def _rows(self, since_ms: int, where: tables.Condition) -> pa.Table:
         """The newest row of each partition whose lag is known, of groups that count, in windows from `since_ms` on."""
         where = (
-            tables.of_cluster(self._table.kafka_cluster)
+            tables.of_cluster(self._tables.kafka_cluster)
             & tables.at_least("window_start", tables.utc(since_ms))
             & tables.is_known("lag_records")
             & where
@@ -148,6 +140,6 @@ def _lags(groups: Mapping[str, _GroupLag]) -> dict[str, int]:
     return {name: group.lag_records for name, group in groups.items()}
 
 
-def _told(behind: tuple[tuple[str, int, int], ...]) -> str:
+def _reason_text(behind: tuple[tuple[str, int, int], ...]) -> str:
     group, before, now = behind[0]
     return f"{len(behind)} consumer groups fall behind, first {group}: {now:,} records, {before:,} at the start"

@@ -12,11 +12,8 @@ import structlog
 from assignor_core.execution.caution import bad_plans_in_a_row
 from streaming.cluster.clients import admin_client
 from streaming.cluster.ports import ControlledCluster
-from streaming.control.carrier import TRIED_AGAIN, Carrier
-from streaming.control.deciding import Decider
-from streaming.control.executor import Executor
+from streaming.control.carrier import RETRIED_ERRORS, Carrier
 from streaming.control.identity import lease_of, leased_cluster
-from streaming.control.journal import Journal
 from streaming.control.late_requests import LateRequests
 from streaming.control.lease import Lease
 from streaming.control.measuring import measured_skew
@@ -24,9 +21,11 @@ from streaming.control.records import ExecutionRecord
 from streaming.control.sweeping import Sweeper
 from streaming.control.upkeep import Upkeep
 from streaming.control.windows import ClosedWindows
+from streaming.control.wiring import decider_of, executor_of, journal_of, window_tables_of
 from streaming.errors import LeaseLost
 from streaming.runtime import clocks
 from streaming.settings import Settings
+from streaming.tables import TableReader
 from streaming.views.broker_windows import capacities_of
 from streaming.views.intents import drained_brokers
 
@@ -79,7 +78,7 @@ class ControlTurns:
             log.error("lease_lost", reason=str(error))
             self._loop = None
             return STAND_BY_INTERVAL_MS
-        except TRIED_AGAIN as error:
+        except RETRIED_ERRORS as error:
             log.warning("tick_failed", error=str(error))
             return self._settings.control.tick_interval_ms
 
@@ -107,13 +106,14 @@ class ControlLoop:
     def __init__(self, cluster: ControlledCluster, settings: Settings, *, now_ms: int) -> None:
         self._cluster = cluster
         self._settings = settings
-        self._journal = Journal(settings)
+        self._window_tables = window_tables_of(settings)
+        self._journal = journal_of(settings)
         self._journal.make_tables()
-        self._windows = ClosedWindows(settings)
-        self._decider = Decider(cluster, self._journal, settings)
+        self._windows = ClosedWindows(self._window_tables)
+        self._decider = decider_of(cluster, self._journal, settings)
         self._sweeper = Sweeper(cluster, self._journal)
         self._late_requests = LateRequests(cluster, self._journal, settings)
-        self._carrier = Carrier(Executor(cluster, self._journal, settings), self._journal)
+        self._carrier = Carrier(executor_of(cluster, self._journal, settings), self._journal)
         # What an earlier process left: a result not measured, throttles of late. The carrier takes up what is open.
         records = [ExecutionRecord(execution) for execution in self._journal.executions(now_ms=now_ms)]
         self._unmeasured = records[-1] if records and records[-1].execution.to_be_measured else None
@@ -171,17 +171,15 @@ class ControlLoop:
         ended_ms = record.execution.ended_ms
         assert ended_ms is not None
         wanted = self._settings.control.settle_windows
-        windows = tuple(window for window in self._windows.newest(now_ms=now_ms) if window.start_ms >= ended_ms)[
-            :wanted
-        ]
+        closed = self._windows.newest(now_ms=now_ms)
+        windows = tuple(window for window in closed if window.start_ms >= ended_ms)[:wanted]
         if len(windows) < wanted:
             if now_ms - ended_ms > MEASURE_PATIENCE_WINDOWS * self._settings.pipeline.window_ms:
                 log.warning("result_not_measured", execution_id=record.execution.execution_id)
                 self._unmeasured = None
             return
-        found = measured_skew(
-            windows, self._cluster.describe(), capacities_of(self._settings), drained_brokers(self._settings)
-        )
-        self._journal.write_measured(record, found, now_ms=now_ms)
+        drained = drained_brokers(TableReader(self._window_tables.root), self._window_tables.kafka_cluster)
+        skew = measured_skew(windows, self._cluster.describe(), capacities_of(self._settings.planner), drained)
+        self._journal.write_measured(record, skew, now_ms=now_ms)
         log.info("measured", execution_id=record.execution.execution_id, detail=record.execution.last.detail)
         self._unmeasured = None

@@ -5,11 +5,12 @@ The rate of a broker follows from its measured headroom and from pressure (see `
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import structlog
 
+from assignor_core.deciding.windows import resource_capacities
 from assignor_core.execution.adaptive_rates import (
     ADAPT_INTERVAL_MS,
     RatePolicy,
@@ -22,14 +23,13 @@ from assignor_core.execution.adaptive_rates import (
 )
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.live import LiveCluster
+from assignor_core.model import Capacity
 from assignor_core.plan import Plan
 from assignor_core.resources import Resource
 from assignor_core.throttles import ThrottledReplicas
 from streaming.cluster.ports import ControlledCluster
-from streaming.control.windows import ClosedWindows
+from streaming.control.windows import ClosedWindows, WindowTables
 from streaming.errors import ClusterRequestFailed
-from streaming.settings import Settings
-from streaming.views.broker_windows import capacities
 
 __all__ = ["ADAPT_INTERVAL_MS", "AdaptiveRates", "Throttle", "ThrottleScope", "throttle_scope"]
 
@@ -78,9 +78,9 @@ class Remains:
 class Throttle:
     """The throttle as this process has set it: nothing is known of it until `keep`, and after `forget`."""
 
-    def __init__(self, cluster: ControlledCluster, settings: Settings) -> None:
+    def __init__(self, cluster: ControlledCluster, rates: "AdaptiveRates") -> None:
         self._cluster = cluster
-        self._rates = AdaptiveRates(settings)
+        self._rates = rates
         self._set = False
         self._clear_tries = 0
 
@@ -145,13 +145,10 @@ class Throttle:
 class AdaptiveRates:
     """The rates of one execution, adapted every few seconds to pressure and to the newest closed window."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._windows = ClosedWindows(settings)
-        control = settings.control
-        self._policy = RatePolicy(
-            control.throttle_bytes_per_sec, control.throttle_min_bytes_per_sec, control.throttle_adaptive
-        )
+    def __init__(self, policy: RatePolicy, window_tables: WindowTables, capacities: Mapping[int, Capacity]) -> None:
+        self._policy = policy
+        self._windows = ClosedWindows(window_tables)
+        self._capacities = capacities
         self._state = RateState()
 
     def initial(self, brokers: frozenset[int], *, now_ms: int) -> dict[int, int]:
@@ -181,6 +178,7 @@ class AdaptiveRates:
         lesser: dict[int, float] = {}
         for resource in (Resource.BYTES_IN, Resource.BYTES_OUT):
             loads = windows[-1].values(resource) if windows else {}
-            for broker, left in headroom(capacities(self._settings, resource, brokers) or {}, loads).items():
+            known = resource_capacities(self._capacities, resource, brokers) or {}
+            for broker, left in headroom(known, loads).items():
                 lesser[broker] = min(left, lesser.get(broker, left))
         return lesser

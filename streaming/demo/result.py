@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from streaming.demo.measure import max_over_mean
-from streaming.demo.scenario import Scenario
+from streaming.demo.scenario import FoundingScenario
 from streaming.demo.story import Story
 from streaming.demo.traffic import TrafficReport
 
@@ -18,7 +18,7 @@ LeadersByTopic = Mapping[str, Mapping[int, int]]
 class DemoResult:
     """Rates are bytes/s by broker, measured over JMX; leaders are counts by topic and broker."""
 
-    scenario: Scenario
+    scenario: FoundingScenario
     story: Story
     traffic: TrafficReport
     leaders_before: LeadersByTopic

@@ -27,7 +27,7 @@ from streaming.demo.brokers import EmbeddedCluster
 from streaming.demo.measure import BrokerProbe, count_records
 from streaming.demo.report import write_report
 from streaming.demo.result import DemoResult, partitions_short, result_lines
-from streaming.demo.scenario import A_PER_BROKER, B_PER_BROKER, PARTITIONS_PER_TOPIC, Scenario, placement
+from streaming.demo.scenario import A_PER_BROKER, B_PER_BROKER, PARTITIONS_PER_TOPIC, FoundingScenario, placement
 from streaming.demo.story import Story, read_story
 from streaming.demo.traffic import TrafficOrder, read_report
 from streaming.demo.view import View
@@ -35,6 +35,7 @@ from streaming.errors import RebalancerError, UsageProblem
 from streaming.runtime import clocks, processes
 from streaming.runtime.supervisor import Supervisor
 from streaming.settings import KafkaSettings, ServeSettings, Settings
+from streaming.tables import TableReader
 
 TICK_S = 1.0
 DEADLINE_S = 600.0
@@ -65,7 +66,7 @@ class DemoOrder:
     """What to run: `records` of topic A at least (0: as long as the demo takes)."""
 
     home: Path
-    scenario: Scenario
+    scenario: FoundingScenario
     records: int = 0
     keep: bool = False
 
@@ -160,7 +161,7 @@ class Demo:
             self._check(supervisor, traffic)
             report = read_report(self._traffic_file)
             started_ms = report.started_ms if report else started_ms
-            story = read_story(settings)
+            story = read_story(TableReader(settings.storage.tables), settings.kafka.cluster_name)
             _show_news(view, self._seconds(), seen, story)
             seen = story
             now_ms = clocks.now_ms()

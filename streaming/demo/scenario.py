@@ -13,7 +13,7 @@ B_PER_BROKER = (5, 13, 12)
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class FoundingScenario:
     """Names may be changed; the proportions are the founding document's."""
 
     topic_a: str = "topic-A"

@@ -5,7 +5,6 @@ from typing import Any
 
 from assignor_core.execution.events import EventRecord
 from streaming import tables
-from streaming.settings import Settings
 from streaming.views.decisions import read_decisions
 from streaming.views.executions import folded
 from streaming.views.plans import read_plans
@@ -42,9 +41,8 @@ class Story:
         return "waiting for the first closed window (Spark is starting)"
 
 
-def read_story(settings: Settings) -> Story:
+def read_story(reader: tables.TableReader, cluster: str) -> Story:
     """Milestones of the first plan; the demo's tables are small, so all rows are read."""
-    reader, cluster = tables.TableReader(settings.storage.tables), settings.kafka.cluster_name
     decisions = read_decisions(reader, cluster, columns=("decided_at", "verdict", "detail", "plan_id"))
     planned = next((row for row in decisions if row["plan_id"]), None)
     plans = read_plans(reader, cluster)

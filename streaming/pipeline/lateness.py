@@ -12,7 +12,7 @@ BATCHES_KEPT_MAX = 1_000
 
 
 class CountedSamples:
-    """Samples that the windows gained, by query and batch. Writers' threads note them, the heartbeat's reads them."""
+    """Samples that the windows gained, by query and batch. Writers' threads note them, the reporter's reads them."""
 
     def __init__(self) -> None:
         self._gained: dict[tuple[str, int], int] = {}

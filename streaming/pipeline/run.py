@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.cluster.clients import admin_client, reaching
 from streaming.errors import ClusterUnreachable
+from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.guards import (
     check_fingerprint,
     check_tables_are_there,
@@ -28,7 +29,6 @@ from streaming.pipeline.guards import (
     topic_ids,
     topics_read,
 )
-from streaming.pipeline.heartbeat import Heartbeat
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.offsets import Offsets
 from streaming.pipeline.queries import start_queries
@@ -72,7 +72,9 @@ def run_pipeline(settings: Settings) -> int:
             source = InputTopics(session, settings.kafka, settings.topics, settings.pipeline)
             queries = start_queries(source, storage, now_ms=clocks.now_ms, counted=counted)
             log.info("pipeline_started", queries=[query.name for query in queries])
-            return _watch(queries, Heartbeat(queries, storage.tables, settings.pipeline, counted), settings, stopping)
+            return _watch(
+                queries, BatchReporter(queries, storage.tables, settings.pipeline, counted), settings, stopping
+            )
         except JVM_FAILED as error:  # a checkpoint that Spark won't begin with, or a JVM that was killed
             log.error("query_failed", error=reason(error))
             return EXIT_QUERY_FAILED
@@ -137,7 +139,9 @@ def _check_topics(settings: Settings, last_good: Offsets) -> Offsets:
     return read
 
 
-def _watch(queries: list[StreamingQuery], heartbeat: Heartbeat, settings: Settings, stopping: threading.Event) -> int:
+def _watch(
+    queries: list[StreamingQuery], reporter: BatchReporter, settings: Settings, stopping: threading.Event
+) -> int:
     checked_ms = clocks.now_ms()
     last_good = offsets_read(settings.storage.checkpoints)
     while not stopping.wait(POLL_INTERVAL_S):
@@ -146,7 +150,7 @@ def _watch(queries: list[StreamingQuery], heartbeat: Heartbeat, settings: Settin
                 log.error("query_failed", query=query.name, error=reason(query.exception()))
                 return EXIT_QUERY_FAILED
         now_ms = clocks.now_ms()
-        heartbeat.beat(now_ms=now_ms)
+        reporter.report(now_ms=now_ms)
         if now_ms - checked_ms >= TOPIC_CHECK_INTERVAL_MS:
             checked_ms = now_ms
             last_good = _check_topics(settings, last_good)

@@ -114,11 +114,11 @@ class SnapshotCollector(Collector):
                 yield _filled(family, cluster, kept[family.name])
 
 
-def bounded(found: Iterator[Sample], series_max: int) -> tuple[dict[str, list[Sample]], dict[str, int]]:
+def bounded(samples: Iterator[Sample], series_max: int) -> tuple[dict[str, list[Sample]], dict[str, int]]:
     """Samples by full name, at most `series_max` of them, the families that come first in `FAMILIES` whole; and how
     many were cut of each family, 0 of those that can grow without bound."""
     by_name: dict[str, list[Sample]] = defaultdict(list)
-    for sample in found:
+    for sample in samples:
         by_name[PREFIX + sample.name].append(sample)
     left = series_max
     dropped: Counter[str] = Counter({family.name: 0 for family in FAMILIES if UNBOUNDED & set(family.labels)})

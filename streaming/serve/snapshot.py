@@ -96,7 +96,7 @@ class SnapshotReader:
                 part.refresh(self._reader)
             except TableUnavailable as error:
                 failures[name] = str(error)
-        self._tell(failures)
+        self._log_changes(failures)
         values = {name: part.value for name, part in self._parts.items()}
         # In a folder with others, a table of control's that isn't there yet says that nothing has happened. Of an empty
         # one nothing is known: it may be where a volume is to be mounted, and totals would then jump from 0.
@@ -116,7 +116,7 @@ class SnapshotReader:
             failures=failures,
         )
 
-    def _tell(self, failures: Mapping[str, str]) -> None:
+    def _log_changes(self, failures: Mapping[str, str]) -> None:
         """Log what has changed: a part that stays broken is not told every two seconds, nor a reason once a part."""
         broken = [name for name in PARTS if name in failures and name not in self._failures]
         for error in dict.fromkeys(failures[name] for name in broken):

@@ -177,5 +177,5 @@ class MemoryReader:
     def rows(self, name: str, columns: Sequence[str] | None, where: Condition) -> list[dict[str, Any]]:
         """Rows that fulfil `where`, in any order."""
         table = self.table(name)
-        found = (row for row in (table.rows if table else ()) if where.holds(row))
-        return [dict(row) if columns is None else {column: row[column] for column in columns} for row in found]
+        matching = (row for row in (table.rows if table else ()) if where.holds(row))
+        return [dict(row) if columns is None else {column: row[column] for column in columns} for row in matching]

@@ -44,7 +44,7 @@ class TableReader:
     """Tables below one root, each in one version until `look_again`; not for use by two threads."""
 
     def __init__(self, root: str) -> None:
-        self._root = root
+        self.root = root
         self._open: dict[str, DeltaTable] = {}
         self._looked_at: set[str] = set()
         self._states: dict[str, TableState] = {}
@@ -54,13 +54,13 @@ class TableReader:
     def check_folder(self) -> None:
         """Raises TableUnavailable where the tables' folder isn't there: a volume that is not mounted must not look like
         tables yet to come."""
-        folder = None if self._memory else local_folder(self._root)
+        folder = None if self._memory else local_folder(self.root)
         if folder is None:
             return
         try:
             folder.stat()
         except OSError as error:
-            problem = f"tables folder {self._root}: {error.strerror or error}"
+            problem = f"tables folder {self.root}: {error.strerror or error}"
             raise TableUnavailable(f"{problem}; is its volume mounted, is storage.tables right?") from None
 
     def look_again(self) -> None:
@@ -175,7 +175,7 @@ class TableReader:
         if delta is not None and name not in self._looked_at:
             delta = self._brought_up_to_date(name, delta)
         if delta is None:
-            delta = open_table(self._root, name)
+            delta = open_table(self.root, name)
             if delta is None:
                 return None
             self._open[name] = delta
@@ -188,7 +188,7 @@ class TableReader:
         delta-rs lists the whole log, 0.05 s of CPU at the 36,000 entries of two days: it is asked only where the next
         entry is there.
         """
-        folder = local_folder(table_uri(self._root, name))
+        folder = local_folder(table_uri(self.root, name))
         if folder is not None:
             known, following = (
                 folder / "_delta_log" / f"{entry:020d}.json" for entry in (delta.version(), delta.version() + 1)

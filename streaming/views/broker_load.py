@@ -85,7 +85,7 @@ def read_load(reader: TableReader, settings: Settings) -> LoadPart:
         return LoadPart()
     since = newest - timedelta(milliseconds=HISTORY_WINDOWS * settings.pipeline.window_ms)
     rows = reader.rows("broker_load", columns=_COLUMNS, where=own & at_least("window_start", since))
-    windows = closed(rows, settings)
+    windows = closed(rows, watermark_ms=settings.pipeline.watermark_ms)
     if not windows:
         return LoadPart()
     start_ms, window = max(windows.items())
@@ -184,4 +184,4 @@ def _history(windows: Iterable[Sequence[Row]], settings: Settings) -> Iterator[W
 
 
 def _skew(known: Mapping[int, float], resource: Resource, settings: Settings) -> Skew:
-    return skew_of(known, capacities(settings, resource, known))
+    return skew_of(known, capacities(settings.planner, resource, known))

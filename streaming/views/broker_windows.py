@@ -13,7 +13,7 @@ from assignor_core.deciding.windows import resource_capacities
 from assignor_core.model import Capacity
 from assignor_core.resources import MEASURED, Resource
 from streaming import tables
-from streaming.settings import Settings
+from streaming.settings import PlannerSettings
 
 Row = Mapping[str, Any]
 
@@ -24,7 +24,7 @@ COLUMNS = (
 """What the functions below look at."""
 
 
-def closed(rows: Sequence[Row], settings: Settings) -> dict[int, list[Row]]:
+def closed(rows: Sequence[Row], *, watermark_ms: int) -> dict[int, list[Row]]:
     """Rows of each closed window by broker; windows by their start, ms, oldest first."""
     newest_event_ms = max((row["last_event_time_ms"] for row in rows), default=0)
     windows: dict[int, list[Row]] = defaultdict(list)
@@ -34,7 +34,7 @@ def closed(rows: Sequence[Row], settings: Settings) -> dict[int, list[Row]]:
         start_ms: sorted(window, key=itemgetter("broker"))
         for start_ms, window in sorted(windows.items())
         if all(row["is_final"] for row in window)
-        or newest_event_ms >= tables.to_ms(window[0]["window_end"]) + settings.pipeline.watermark_ms
+        or newest_event_ms >= tables.to_ms(window[0]["window_end"]) + watermark_ms
     }
 
 
@@ -50,14 +50,14 @@ def loads(window: Sequence[Row], resource: Resource) -> dict[int, float]:
     return {row["broker"]: sum(row[figure] for figure in added) for row in known}
 
 
-def capacities(settings: Settings, resource: Resource, brokers: Iterable[int]) -> dict[int, float] | None:
+def capacities(planner: PlannerSettings, resource: Resource, brokers: Iterable[int]) -> dict[int, float] | None:
     """Capacity by broker from the settings, where every one of `brokers` has one; see `resource_capacities`."""
-    return resource_capacities(capacities_of(settings), resource, brokers)
+    return resource_capacities(capacities_of(planner), resource, brokers)
 
 
-def capacities_of(settings: Settings) -> dict[int, Capacity]:
+def capacities_of(planner: PlannerSettings) -> dict[int, Capacity]:
     """Capacities of brokers, as far as the settings give any."""
     return {
         broker: Capacity(given.bytes_in_per_sec, given.bytes_out_per_sec, given.disk_bytes)
-        for broker, given in settings.planner.capacities.items()
+        for broker, given in planner.capacities.items()
     }

@@ -12,11 +12,11 @@ from typing import Any
 
 from assignor_core.execution.events import EventRecord
 from assignor_core.execution.life_cycle import Execution
-from assignor_core.resources import REPORTED, Resource
+from assignor_core.resources import REPORTED
 from streaming import tables
 from streaming.settings import Settings
 from streaming.tables import TableReader, above, at_least, equal, of_cluster, one_of
-from streaming.views.executions import KnownExecutions
+from streaming.views.executions import KnownExecutions, event_columns
 from streaming.views.totals import counted_since
 
 RECENT_EVENTS = 20
@@ -204,23 +204,8 @@ def _newest_events(execution: Execution) -> tuple[Figures, ...]:
 
 
 def _event(execution: Execution, record: EventRecord) -> Figures:
-    figures = record.figures
-    return {
-        "execution_id": execution.execution_id,
-        "sequence": record.sequence,
-        "plan_id": execution.plan_id,
-        "event_ms": record.at_ms,
-        "event": record.event.value,
-        "detail": record.detail,
-        "movements_total": figures.movements_total,
-        "movements_done": figures.movements_done,
-        "bytes_total": figures.bytes_total,
-        "bytes_moved": figures.bytes_moved,
-        "throttle_bytes_per_sec": figures.throttle_bytes_per_sec,
-        "bytes_in_max_over_mean_before": figures.before.get(Resource.BYTES_IN),
-        "bytes_in_max_over_mean_predicted": figures.predicted.get(Resource.BYTES_IN),
-        "bytes_in_max_over_mean_measured": figures.measured.get(Resource.BYTES_IN),
-    }
+    columns = event_columns(execution, record)
+    return _figures({name: columns[name] for name in _EXECUTION})
 
 
 def _figures(row: Mapping[str, Any]) -> Figures:

@@ -35,12 +35,11 @@ _OF_UNFINISHED = ("execution_id", "sequence", "event", "event_time", "throttled_
 _SHOW_AN_END = ENDING_EVENTS | EVENTS_AFTER_THE_END
 
 
-def read_executions(root: str, kafka_cluster: str, *, now_ms: int) -> list[Execution]:
+def read_executions(reader: tables.TableReader, kafka_cluster: str, *, now_ms: int) -> list[Execution]:
     """Executions with an event in the last 30 days, and older ones that are open or owe, with all their events.
 
     Oldest first; raises TableUnavailable.
     """
-    reader = tables.TableReader(root)
     rows = reader.rows(TABLE, where=_recent(kafka_cluster, now_ms))
     cut = cut_histories(rows) | _unfinished_before(reader, kafka_cluster, now_ms)
     if cut:
@@ -91,18 +90,18 @@ def plans_carried_out(reader: tables.TableReader, kafka_cluster: str) -> set[str
     return set(pc.unique(plans["plan_id"]).to_pylist())
 
 
-def changed_ms(root: str, kafka_cluster: str, *, now_ms: int) -> int:
+def changed_ms(reader: tables.TableReader, kafka_cluster: str, *, now_ms: int) -> int:
     """When an execution last ended after which replicas or leaders may lie elsewhere; 0 where none did in 30 days."""
     where = _recent(kafka_cluster, now_ms) & tables.one_of("event", [Event.DONE.value, Event.ABORTED.value])
-    rows = tables.read(root, TABLE, columns=["event_time"], where=where)
+    rows = reader.rows(TABLE, columns=["event_time"], where=where)
     return max((tables.to_ms(row["event_time"]) for row in rows), default=0)
 
 
-def read_execution(root: str, execution_id: str) -> Execution:
+def read_execution(reader: tables.TableReader, execution_id: str) -> Execution:
     """One that was there before, as it is now; raises TableUnavailable where there is nothing of it any more."""
-    executions = folded(tables.read(root, TABLE, where=tables.equal("execution_id", execution_id)))
+    executions = folded(reader.rows(TABLE, where=tables.equal("execution_id", execution_id)))
     if not executions:
-        raise TableUnavailable(f"execution {execution_id} is gone from the tables at {root}: are they mounted?")
+        raise TableUnavailable(f"execution {execution_id} is gone from the tables at {reader.root}: are they mounted?")
     return executions[0]
 
 
@@ -238,12 +237,16 @@ def event_of(row: tables.Row) -> EventRecord:
 
 def row_of(execution: Execution, record: EventRecord, *, kafka_cluster: str, owner: str) -> dict[str, Any]:
     """An event of `execution` as a row."""
+    return {**event_columns(execution, record), "kafka_cluster": kafka_cluster, "owner": owner}
+
+
+def event_columns(execution: Execution, record: EventRecord) -> dict[str, Any]:
+    """`COLUMNS` of an event of `execution`."""
     figures = record.figures
     return {
         "execution_id": execution.execution_id,
         "sequence": record.sequence,
         "plan_id": execution.plan_id,
-        "kafka_cluster": kafka_cluster,
         "event_time": tables.utc(record.at_ms),
         "event": record.event.value,
         "detail": record.detail,
@@ -260,7 +263,6 @@ def row_of(execution: Execution, record: EventRecord, *, kafka_cluster: str, own
             for when, row in figures.max_over_mean.items()
             for name, ratio in ratio_columns(row, when).items()
         },
-        "owner": owner,
         "kafka_cluster_id": figures.kafka_cluster_id,
     }
 

@@ -29,7 +29,6 @@ from assignor_core.lag import (
 )
 from assignor_core.lag.history import Floats, Ints
 from assignor_core.lag.reasons import PartitionFigures, reason
-from streaming.settings import Settings
 
 CURRENT_WINDOWS = 2
 """A partition without a sample in this many windows before the newest is no longer the group's."""
@@ -61,18 +60,13 @@ class LagPicture:
     newest_event_ms: int
 
 
-def since(newest_start: datetime, settings: Settings) -> datetime:
+def since(newest_start: datetime, *, window_ms: int) -> datetime:
     """Start of the oldest window that a picture at `newest_start` rests on."""
-    return newest_start - timedelta(milliseconds=min(HISTORY_MS, HISTORY_WINDOWS_MAX * settings.pipeline.window_ms))
+    return newest_start - timedelta(milliseconds=min(HISTORY_MS, HISTORY_WINDOWS_MAX * window_ms))
 
 
-def policy_of(settings: Settings) -> LagPolicy:
-    """The core's policy."""
-    return LagPolicy(window_ms=settings.pipeline.window_ms)
-
-
-def judge(rows: pa.Table, settings: Settings) -> LagPicture | None:
-    """Verdicts on `rows`, windows of `group_lag` with `COLUMNS` in any order; None of no rows."""
+def judge(rows: pa.Table, *, window_ms: int) -> LagPicture | None:
+    """Verdicts on `rows`, windows of `group_lag` of this length with `COLUMNS` in any order; None of no rows."""
     if not rows.num_rows:
         return None
     order, starts = _by_partition(rows)
@@ -85,11 +79,9 @@ def judge(rows: pa.Table, settings: Settings) -> LagPicture | None:
     samples = rows.take(pa.array(order[np.append(starts[1:], rows.num_rows) - 1]))
     standing = _standing(samples)
     now_ms = int(history.time_ms.max())
-    evaluated = evaluate(history, standing, policy_of(settings), now_ms=now_ms)
+    evaluated = evaluate(history, standing, LagPolicy(window_ms=window_ms), now_ms=now_ms)
     partitions = _with_verdicts(samples, history, standing, evaluated)
-    current = pc.max(rows["window_start"]).as_py() - timedelta(
-        milliseconds=CURRENT_WINDOWS * settings.pipeline.window_ms
-    )
+    current = pc.max(rows["window_start"]).as_py() - timedelta(milliseconds=CURRENT_WINDOWS * window_ms)
     return LagPicture(partitions.filter(pc.greater_equal(partitions["window_start"], current)), history, now_ms)
 
 

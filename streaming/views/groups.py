@@ -82,8 +82,9 @@ def read_picture(reader: TableReader, settings: Settings) -> LagPicture | None:
     newest = reader.newest_of_cluster("group_lag", "window_start", settings.kafka.cluster_name)
     if newest is None:
         return None
-    lately = own & at_least("window_start", since(newest, settings))
-    return judge(reader.arrow("group_lag", columns=COLUMNS, where=lately), settings)
+    window_ms = settings.pipeline.window_ms
+    lately = own & at_least("window_start", since(newest, window_ms=window_ms))
+    return judge(reader.arrow("group_lag", columns=COLUMNS, where=lately), window_ms=window_ms)
 
 
 def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
@@ -92,7 +93,7 @@ def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
     states, counts = states_by_group(rows), _statuses(rows, "group_id")
     figures = [("partition", "count"), ("lag_records", "sum"), ("lag_seconds", "max"), ("status", "max")]
     worst = _worst_partitions(rows)
-    found = [
+    verdicts = [
         GroupVerdict(
             group=row["group_id"],
             status=LagStatus(row["status_max"]).label,
@@ -105,14 +106,14 @@ def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
         )
         for row in rows.group_by(["group_id"], use_threads=False).aggregate(figures).to_pylist()
     ]
-    return tuple(sorted(found, key=lambda row: (-LagStatus[row.status.upper()], -(row.lag_records or 0), row.group)))
+    return tuple(sorted(verdicts, key=lambda row: (-LagStatus[row.status.upper()], -(row.lag_records or 0), row.group)))
 
 
 def states_by_group(partitions: pa.Table) -> dict[str, str | None]:
     """State of each group at its newest sample."""
     ordered = partitions.sort_by([("last_event_time_ms", "ascending")])
-    found = ordered.group_by(["group_id"], use_threads=False).aggregate([("group_state", "last")])
-    return {row["group_id"]: row["group_state_last"] for row in found.to_pylist()}
+    states = ordered.group_by(["group_id"], use_threads=False).aggregate([("group_state", "last")])
+    return {row["group_id"]: row["group_state_last"] for row in states.to_pylist()}
 
 
 def _worst_partitions(rows: pa.Table) -> dict[str, dict[str, Any]]:
@@ -126,10 +127,10 @@ def _worst_partitions(rows: pa.Table) -> dict[str, dict[str, Any]]:
 
 def _why(worst: Mapping[str, Any], statuses: Mapping[str, int]) -> str:
     status = LagStatus(worst["status"])
-    told = f"{worst['topic']}-{worst['partition']}: {reason_of(worst)}"
+    worst_shown = f"{worst['topic']}-{worst['partition']}: {reason_of(worst)}"
     if status is LagStatus.OK:
-        return told if worst["lag_records"] else reason_of(worst)
-    return f"{statuses[status.label]} of {sum(statuses.values())} partitions; {told}"
+        return worst_shown if worst["lag_records"] else reason_of(worst)
+    return f"{statuses[status.label]} of {sum(statuses.values())} partitions; {worst_shown}"
 
 
 def _by_topic(rows: pa.Table) -> tuple[GroupTopic, ...]:
@@ -169,8 +170,8 @@ def _retention_ratio(rows: pa.Table) -> pa.ChunkedArray:
 def _statuses(rows: pa.Table, *key: str) -> dict[tuple[str, ...], dict[str, int]]:
     """Partitions by verdict, worst first, of each key."""
     counted = rows.group_by([*key, "status"], use_threads=False).aggregate([("partition", "count")])
-    found: dict[tuple[str, ...], dict[str, int]] = {}
+    counts: dict[tuple[str, ...], dict[str, int]] = {}
     for row in counted.sort_by([("status", "descending")]).to_pylist():
-        statuses = found.setdefault(tuple(row[name] for name in key), {})
+        statuses = counts.setdefault(tuple(row[name] for name in key), {})
         statuses[LagStatus(row["status"]).label] = row["partition_count"]
-    return found
+    return counts

@@ -4,8 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from streaming.contract import BROKER_INTENT
-from streaming.settings import Settings
-from streaming.tables import Row, TableReader, below, of_cluster, read
+from streaming.tables import Row, TableReader, below, of_cluster
 
 
 class Intent(StrEnum):
@@ -15,20 +14,16 @@ class Intent(StrEnum):
     USE = "use"
 
 
-def newest_intents(settings: Settings) -> dict[int, Row]:
+def newest_intents(reader: TableReader, kafka_cluster: str) -> dict[int, Row]:
     """The row that counts (`intent`, `event_time`), by broker; raises TableUnavailable."""
-    rows = read(
-        settings.storage.tables,
-        BROKER_INTENT.name,
-        columns=("broker", "event_time", "intent"),
-        where=of_cluster(settings.kafka.cluster_name),
-    )
+    columns = ("broker", "event_time", "intent")
+    rows = reader.rows(BROKER_INTENT.name, columns=columns, where=of_cluster(kafka_cluster))
     return {row["broker"]: row for row in sorted(rows, key=lambda row: row["event_time"])}
 
 
-def drained_brokers(settings: Settings) -> frozenset[int]:
+def drained_brokers(reader: TableReader, kafka_cluster: str) -> frozenset[int]:
     """Brokers that must end empty and get nothing: the newest row of each says so. Raises TableUnavailable."""
-    newest = newest_intents(settings)
+    newest = newest_intents(reader, kafka_cluster)
     return frozenset(broker for broker, row in newest.items() if row["intent"] == Intent.DRAIN)
 
 

@@ -64,8 +64,10 @@ class MembershipReader:
         )
         retention_ms = self._settings.pipeline.retention_ms
         seen = self._rebalances(counted_since(newest, retention_ms=retention_ms, span_max_ms=WEEK_MS))
-        found = [GroupMembership(group, members, *seen.get(group, (0, None))) for group, members in _members(samples)]
-        return tuple(sorted(found, key=lambda row: (-row.rebalances_total, row.group)))
+        memberships = [
+            GroupMembership(group, members, *seen.get(group, (0, None))) for group, members in _members(samples)
+        ]
+        return tuple(sorted(memberships, key=lambda row: (-row.rebalances_total, row.group)))
 
     def _rebalances(self, since: datetime) -> Mapping[str, tuple[int, int]]:
         read = (self._reader.version("group_event"), since)

@@ -1,4 +1,4 @@
-"""The stream part of a snapshot: heartbeat and figures of each streaming query, rejected records, sizes of tables."""
+"""The stream part of a snapshot: the newest batch report of each streaming query, rejected records, sizes of tables."""
 
 import json
 from collections import Counter
@@ -13,10 +13,10 @@ from streaming import tables
 from streaming.contract import TABLES
 from streaming.settings import Settings
 from streaming.tables import TableReader, TableState, above, at_least
-from streaming.views.heartbeats import TIME, Beats, first_beat
+from streaming.views.batch_reports import TIME, QueryReports, first_report
 from streaming.views.totals import WEEK_MS, counted_since
 
-HEARTBEAT_LOOKBACK_MS = 86_400_000
+REPORT_LOOKBACK_MS = 86_400_000
 """A query whose last row is this much older than the newest row of all is still shown: longer, and it is gone. It must
 outlast a night, as what is gone is not told any more, though the query is as silent as before."""
 
@@ -64,8 +64,8 @@ class StreamReader:
         self._rejected_at: datetime | None = None
         self._rejected_since: datetime | None = None
         self._retention_ms = settings.pipeline.retention_ms
-        self._beats: dict[str, Beats] = {}
-        self._newest_beat: datetime | None = None
+        self._reports: dict[str, QueryReports] = {}
+        self._newest_report: datetime | None = None
 
     def read(self) -> StreamPart:
         """The part as the tables are now."""
@@ -76,20 +76,20 @@ class StreamReader:
         newest = self._reader.newest("pipeline_batch", TIME)
         if newest is None:
             return ()
-        self._read_beats(newest)
-        return tuple(_query(name, beats) for name, beats in sorted(self._beats.items()))
+        self._read_reports(newest)
+        return tuple(_query(name, reports) for name, reports in sorted(self._reports.items()))
 
-    def _read_beats(self, newest: datetime) -> None:
-        oldest = newest - timedelta(milliseconds=HEARTBEAT_LOOKBACK_MS)
-        if self._newest_beat is None or newest < self._newest_beat:  # the first look, or the table was made anew
-            self._beats, self._newest_beat = {}, oldest
+    def _read_reports(self, newest: datetime) -> None:
+        oldest = newest - timedelta(milliseconds=REPORT_LOOKBACK_MS)
+        if self._newest_report is None or newest < self._newest_report:  # the first look, or the table was made anew
+            self._reports, self._newest_report = {}, oldest
         columns = TABLES["pipeline_batch"].column_names()
-        where = at_least(TIME, max(oldest, self._newest_beat))
+        where = at_least(TIME, max(oldest, self._newest_report))
         for row in sorted(self._reader.rows("pipeline_batch", columns=columns, where=where), key=itemgetter(TIME)):
-            known = self._beats.get(row["query_name"])
-            self._beats[row["query_name"]] = first_beat(row) if known is None else known.followed_by(row)
-        self._newest_beat = newest
-        self._beats = {name: beats for name, beats in self._beats.items() if beats.row[TIME] >= oldest}
+            known = self._reports.get(row["query_name"])
+            self._reports[row["query_name"]] = first_report(row) if known is None else known.followed_by(row)
+        self._newest_report = newest
+        self._reports = {name: reports for name, reports in self._reports.items() if reports.row[TIME] >= oldest}
 
     def _count_rejected(self) -> None:
         newest = self._reader.newest("rejected_record", "rejected_at")
@@ -99,23 +99,23 @@ class StreamReader:
         if since != self._rejected_since:
             self._rejected_since, self._rejected_at, self._rejected = since, None, Counter()
         where = at_least("rejected_at", since) if self._rejected_at is None else above("rejected_at", self._rejected_at)
-        found = self._reader.arrow("rejected_record", columns=("source_topic", "reason", "rejected_at"), where=where)
-        if not found.num_rows:
+        rejected = self._reader.arrow("rejected_record", columns=("source_topic", "reason", "rejected_at"), where=where)
+        if not rejected.num_rows:
             return
-        counts = found.group_by(["source_topic", "reason"]).aggregate([("rejected_at", "count")])
+        counts = rejected.group_by(["source_topic", "reason"]).aggregate([("rejected_at", "count")])
         for row in counts.to_pylist():
             source = self._sources.get(row["source_topic"], "other")
             self._rejected[(source, row["reason"])] += row["rejected_at_count"]
-        self._rejected_at = pc.max(found["rejected_at"]).as_py()
+        self._rejected_at = pc.max(rejected["rejected_at"]).as_py()
 
 
-def _query(name: str, beats: Beats) -> StreamQuery:
-    row = beats.row
+def _query(name: str, reports: QueryReports) -> StreamQuery:
+    row = reports.row
     return StreamQuery(
         query=name,
         finished_ms=tables.to_ms(row[TIME]),
-        changed_ms=tables.to_ms(beats.changed_at),
-        first_batch=beats.first_batch,
+        changed_ms=tables.to_ms(reports.changed_at),
+        first_batch=reports.first_batch,
         duration_ms=row["duration_ms"],
         trigger_interval_ms=row["trigger_interval_ms"],
         batches_total=row["batches_total"],

@@ -73,11 +73,11 @@ def measure(kafka: KafkaOracle, case: str, line: Line, rounds: int) -> None:
 
 def measure_load(partitions: int, members: int, exponent: float) -> None:
     """One row of the second table."""
-    found = [figures_by_load(partitions, members, exponent, seed) for seed in range(10)]
-    before = fmean(figures.heaviest_before for figures in found)
-    after = fmean(figures.heaviest_after for figures in found)
-    bound = fmean(figures.bound for figures in found)
-    moved = fmean(figures.moved_weight / figures.moved_weight_least for figures in found)
+    results = [figures_by_load(partitions, members, exponent, seed) for seed in range(10)]
+    before = fmean(figures.heaviest_before for figures in results)
+    after = fmean(figures.heaviest_after for figures in results)
+    bound = fmean(figures.bound for figures in results)
+    moved = fmean(figures.moved_weight / figures.moved_weight_least for figures in results)
     print(f"{partitions:>10}{members:>9}{exponent:>10}{before:>9.2f}{after:>9.3f}{max(1.0, bound):>8.3f}{moved:>13.2f}")
 
 

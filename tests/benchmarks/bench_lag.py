@@ -102,13 +102,13 @@ def evaluate(groups: int, partitions: int, windows: int, home: Path) -> None:
     reader = TableReader(settings.storage.tables)
     for _ in range(2):
         with timed("read the table"):
-            found = reader.arrow("group_lag", columns=COLUMNS)
+            rows = reader.arrow("group_lag", columns=COLUMNS)
         with timed("judge every partition"):
-            picture = judge(found, settings)
+            picture = judge(rows, window_ms=settings.pipeline.window_ms)
         assert picture is not None
         with timed("groups and reasons"):
             verdicts = verdicts_by_group(picture)
-        del found, picture
+        del rows, picture
     click.echo(f"verdicts: {dict(Counter(row.status for row in verdicts))}")
 
 
@@ -157,11 +157,11 @@ def _look(admin: KafkaAdminClient, settings: Settings, what: str) -> None:
     sampler = GroupSampler()
     for number in range(1, 4):
         with timed(f"{what}, look {number}"):
-            found = sampler.read(admin, settings.collect)
+            sample = sampler.read(admin, settings.collect)
         owned, committed = (sum(len(part) for part in parts) for parts in zip(
-            *((view.owners, view.committed) for view in found.values()), strict=True
+            *((view.owners, view.committed) for view in sample.values()), strict=True
         ))  # fmt: skip
-        click.echo(f"  {len(found):,} groups, {committed:,} offsets, {owned:,} owners")
+        click.echo(f"  {len(sample):,} groups, {committed:,} offsets, {owned:,} owners")
 
 
 async def _join(admin: KafkaAdminClient, names: list[str], partitions: int) -> None:

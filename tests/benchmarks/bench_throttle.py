@@ -32,9 +32,9 @@ from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.cluster.jmx_endpoints import scrape
 from streaming.collect.jmx import parse_counters
-from streaming.control.executor import Executor
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
+from streaming.control.wiring import executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
 
@@ -64,24 +64,24 @@ class Writer:
     def writing(self) -> Iterator[None]:
         """In a process of its own."""
         context = multiprocessing.get_context("spawn")
-        ended, found = context.Event(), context.Queue()
-        arguments = (self.servers, self.topic, self.rate, ended, found)
+        ended, latencies = context.Event(), context.Queue()
+        arguments = (self.servers, self.topic, self.rate, ended, latencies)
         process = context.Process(target=write, args=arguments, daemon=True)
         process.start()
         try:
             yield
         finally:
             ended.set()
-            self.latencies = found.get(timeout=60)
+            self.latencies = latencies.get(timeout=60)
             process.join()
 
     def percentiles(self, since_s: float, until_s: float) -> tuple[float, float]:
         """p50 and p99 of records sent in that time, ms."""
-        found = sorted(latency for sent, latency in self.latencies if since_s <= sent < until_s)
-        return found[len(found) // 2] * 1000, found[len(found) * 99 // 100] * 1000
+        latencies = sorted(latency for sent, latency in self.latencies if since_s <= sent < until_s)
+        return latencies[len(latencies) // 2] * 1000, latencies[len(latencies) * 99 // 100] * 1000
 
 
-def write(servers: list[str], topic: str, rate: int, ended: Event, found: "Queue[Latencies]") -> None:
+def write(servers: list[str], topic: str, rate: int, ended: Event, answers: "Queue[Latencies]") -> None:
     """Until `ended`; what was acknowledged goes to `found`."""
     latencies: Latencies = []
     producer = Producer({"bootstrap.servers": ",".join(servers), "acks": "all", "linger.ms": 0})
@@ -100,7 +100,7 @@ def write(servers: list[str], topic: str, rate: int, ended: Event, found: "Queue
         while (left := due - time.monotonic()) > 0:
             producer.poll(min(left, 0.001))
     producer.flush(30)
-    found.put(latencies)
+    answers.put(latencies)
 
 
 def fill(servers: list[str], topic: str, bytes_each: int) -> None:
@@ -164,7 +164,7 @@ class Copying:
 def carry_out(cluster: Cluster, settings: Settings, journal: Journal, topic: str, size: int) -> Copying:
     """One execution, watched."""
     record, plan = approve(journal, topic, size)
-    executor = Executor(cluster, journal, settings)
+    executor = executor_of(cluster, journal, settings)
     began = arrived = looked = time.monotonic()
     moving = {(topic, 0), (topic, 1)}
     copied, allowed = copied_bytes(settings), 0.0
@@ -201,7 +201,7 @@ def measure(cluster: EmbeddedCluster, settings: Settings, name: str, options: ar
         writer = Writer(cluster.bootstrap_servers, topic, options.rate)
         with writer.writing():
             time.sleep(WARM_UP_S + options.before_s)
-            copying = carry_out(Cluster(admin), settings, Journal(settings), topic, size)
+            copying = carry_out(Cluster(admin), settings, journal_of(settings), topic, size)
         before = writer.percentiles(copying.began_s - options.before_s, copying.began_s)
         during = writer.percentiles(copying.began_s, max(copying.arrived_s, copying.began_s + 1.0))
         whole = writer.percentiles(copying.began_s, copying.ended_s)

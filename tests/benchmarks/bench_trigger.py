@@ -44,8 +44,8 @@ def row_of(name: str, reports: Mapping[str, list[Report]]) -> str:
         f"{_sum(rows, 'triggers')} / {_sum(rows, 'false_triggers')} / {_sum(rows, 'flaps')}"
         for rows in reports.values()
     ]
-    found = [found for report in reports["steps"] for found in report.found_after_windows]
-    worst = "never" if None in found else str(max(value for value in found if value is not None))
+    delays = [delays for report in reports["steps"] for delays in report.found_after_windows]
+    worst = "never" if None in delays else str(max(value for value in delays if value is not None))
     skewed_h = sum(_sum(reports[name], "windows_in_skew") for name in ("steps", "drift")) / 60
     return f"| {name} | {' | '.join(cells)} | {worst} | {skewed_h:.1f} |"
 

@@ -29,8 +29,8 @@ from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client, consumer
-from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
+from streaming.control.wiring import journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import RebalancerError
 from streaming.runtime import processes
@@ -123,8 +123,8 @@ class Run:
     def read(self, record: ExecutionRecord) -> None:
         """What the journal knows by now; nothing new while the tables can't be read."""
         with suppress(RebalancerError):
-            found = Journal(self.settings).executions(now_ms=_now_ms())
-            record.execution = next(row for row in found if row.execution_id == record.execution.execution_id)
+            executions = journal_of(self.settings).executions(now_ms=_now_ms())
+            record.execution = next(row for row in executions if row.execution_id == record.execution.execution_id)
 
     def has_started(self, record: ExecutionRecord) -> bool:
         """Whether the journal shows the start."""
@@ -156,8 +156,8 @@ class Run:
         )
         wanted |= dict(expected.placed_by_others)
         live = cluster.describe()
-        found = {key[1]: row for key, row in live.partitions.items() if key[0] == self.topic}
-        for partition, row in found.items():
+        placed = {key[1]: row for key, row in live.partitions.items() if key[0] == self.topic}
+        for partition, row in placed.items():
             if row.reassigning or len(row.isr) < len(row.replicas) or len(row.replicas) != 2:
                 return False
             if row.replicas != wanted.get(partition, row.replicas):
@@ -165,7 +165,7 @@ class Run:
             racks = {live.broker_racks.get(broker) for broker in row.replicas}
             if len(racks) != 2 and partition not in dict(expected.placed_by_others):
                 return False
-        return found.keys() >= self.placement.keys()
+        return placed.keys() >= self.placement.keys()
 
     def _kept(self) -> Iterator[tuple[int, int, int]]:
         """(partition, records acknowledged, distinct records found) for every partition."""
@@ -175,12 +175,12 @@ class Run:
                 place = TopicPartition(self.topic, partition)
                 reader.assign([place])
                 end = reader.end_offsets([place])[place]
-                found: set[bytes] = set()
+                kept: set[bytes] = set()
                 deadline = time.monotonic() + SETTLE_S
                 reader.seek_to_beginning(place)
                 while reader.position(place) < end and time.monotonic() < deadline:
-                    found |= {row.value[:12] for rows in reader.poll(1_000).values() for row in rows}
-                yield partition, count, len(found)
+                    kept |= {row.value[:12] for rows in reader.poll(1_000).values() for row in rows}
+                yield partition, count, len(kept)
         finally:
             reader.close()
 
@@ -230,7 +230,7 @@ class Run:
         moves = (Movement(self.topic, key, self.placement[key], new, 2.0 * size) for key, new in self.goal.items())
         planned = propose(cluster_from_json(model), PlannerPolicy())
         self.plan = Plan("chaos", tuple(moves)) if self.goal else planned
-        journal = Journal(self.settings)
+        journal = journal_of(self.settings)
         journal.write_plan(ProposedPlan(self.plan), decision=None, now_ms=_now_ms())
         return ExecutionRecord(journal.approve(journal.plan(self.plan.plan_id), "chaos", now_ms=_now_ms()))
 
@@ -273,9 +273,9 @@ def run_once(cluster: EmbeddedCluster, folder: Path, fault: str, seed: int, *, o
             until("the execution starts", lambda: run.has_started(record), DEADLINE_S)
         time.sleep(chance.uniform(0.0, STRIKE_WITHIN_S))
         expected = FAULTS[fault](run)
-        outcome = run.end(record)
+        ending = run.end(record)
         run.check(record, expected)
-    return "; ".join([outcome, *run.notes])
+    return "; ".join([ending, *run.notes])
 
 
 def main() -> None:
@@ -292,11 +292,11 @@ def main() -> None:
             fault, seed = names[index % len(names)], options.seed + index // len(names)
             began = time.monotonic()
             try:
-                outcome = run_once(cluster, Path(home) / f"run-{index}", fault, seed)
+                ending = run_once(cluster, Path(home) / f"run-{index}", fault, seed)
             except AssertionError as error:
-                outcome = f"FAILED: {error}"
-            endings[fault][outcome.split(":")[0]] += 1
-            print(f"{index + 1:3} {fault} seed {seed} {time.monotonic() - began:5.1f} s  {outcome}", flush=True)
+                ending = f"FAILED: {error}"
+            endings[fault][ending.split(":")[0]] += 1
+            print(f"{index + 1:3} {fault} seed {seed} {time.monotonic() - began:5.1f} s  {ending}", flush=True)
     print(json.dumps(endings, indent=2))
     sys.exit(any("FAILED" in counts for counts in endings.values()))
 

@@ -10,9 +10,8 @@ import pytest
 
 from assignor_core.live import LivePartition
 from streaming.cluster.admin import Cluster
-from streaming.control.executor import Executor
-from streaming.control.journal import Journal
 from streaming.control.sweeping import Sweeper
+from streaming.control.wiring import executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import RebalancerError
 from tests.chaos.faults import Expectation
@@ -43,8 +42,8 @@ def four_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedC
 def test_after_any_fault_nothing_is_lost_or_left(
     four_brokers: EmbeddedCluster, tmp_path: Path, fault: str, endings: set[str]
 ) -> None:
-    outcome = run_once(four_brokers, tmp_path / "run", fault, seed=7, once_started=True)
-    assert outcome.split(":")[0] in endings, outcome
+    ending = run_once(four_brokers, tmp_path / "run", fault, seed=7, once_started=True)
+    assert ending.split(":")[0] in endings, ending
 
 
 @pytest.mark.timeout(300)
@@ -91,8 +90,8 @@ def test_a_broker_that_is_down_at_the_end_loses_its_throttle_once_it_is_back(
         run.control.kill()  # so that the test itself says when the end is
         run.control.wait()
         run.read(record)
-        cluster, journal = Cluster(run.admin), Journal(run.settings)
-        executor, approved = Executor(cluster, journal, run.settings), journal.plan(record.execution.plan_id)
+        cluster, journal = Cluster(run.admin), journal_of(run.settings)
+        executor, approved = executor_of(cluster, journal, run.settings), journal.plan(record.execution.plan_id)
         if record.execution.last_event == "approved":
             assert executor.begin(record, approved, now_ms=_now_ms())
         executor.resume()

@@ -78,11 +78,11 @@ def read(sampler: GroupSampler, brokers: Brokers, **settings: Any) -> dict[str, 
 
 def test_groups_are_asked_about_in_batches() -> None:
     brokers = Brokers({f"g{number:04}": number for number in range(2 * BATCH + 1)})
-    found = read(GroupSampler(), brokers)
+    groups = read(GroupSampler(), brokers)
     assert [len(names) for names in brokers.fetched] == [BATCH, BATCH, 1]
-    assert found["g0007"].committed == {("t", 0): 7}
-    assert found["g0007"].owners == {("t", 0): ("m", "c")}
-    assert "workers" not in found
+    assert groups["g0007"].committed == {("t", 0): 7}
+    assert groups["g0007"].owners == {("t", 0): ("m", "c")}
+    assert "workers" not in groups
 
 
 def test_a_group_that_is_refused_is_missing_alone() -> None:
@@ -116,8 +116,8 @@ def test_an_idle_group_that_comes_to_life_is_read_at_once() -> None:
     for _ in range(4):
         read(sampler, brokers)
     brokers.states["g"], brokers.offsets["g"] = "Stable", 9
-    found = read(sampler, brokers)["g"]
-    assert (found.state, found.committed) == ("Stable", {("t", 0): 9})
+    group = read(sampler, brokers)["g"]
+    assert (group.state, group.committed) == ("Stable", {("t", 0): 9})
 
 
 @pytest.mark.parametrize("settings", [{"groups_include": "^a"}, {"groups_exclude": "^b"}, {"groups_max": 1}])

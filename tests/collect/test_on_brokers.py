@@ -23,7 +23,7 @@ from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.run import Collector
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
-from tests.kafka.real_groups import JavaMembers, Told
+from tests.kafka.real_groups import JavaMembers, MemberEvent
 
 pytestmark = pytest.mark.kafka
 
@@ -95,19 +95,19 @@ def test_java_members_tell_the_generation(kafka_cluster: EmbeddedCluster, settin
     admin = admin_client(settings.kafka)
     admin.create_topics({group: {"num_partitions": 4, "replication_factor": 1}})
     admin.wait_for_topics([group])
-    sampler, told = GroupSampler(), list[Told]()
-    members = JavaMembers(kafka_cluster.bootstrap_servers, told)
+    sampler, events = GroupSampler(), list[MemberEvent]()
+    members = JavaMembers(kafka_cluster.bootstrap_servers, events)
     deadline = time.monotonic() + 90
     try:
         for name in ("a", "b"):
             members.start(group, name, group, "range", None)
             while True:
                 view = sampler.read(admin, settings.collect).get(group)
-                newest = max((one.generation_id for one in told), default=0)
+                newest = max((one.generation_id for one in events), default=0)
                 clients = {client for _, client in view.owners.values()} if view else set()
                 if view and name in clients and view.generation_id == (newest if name == "b" else None):
                     break
-                assert time.monotonic() < deadline, f"read {view}, members told {told}"
+                assert time.monotonic() < deadline, f"read {view}, members told {events}"
                 time.sleep(0.3)
         assert newest > 1
     finally:
@@ -190,9 +190,9 @@ def sizes_of(admin: Any, topic: str) -> dict[tuple[int, int], int]:
         (answer["broker"], row["partition_index"]): row["partition_size"]
         for answer in admin.describe_log_dirs(brokers=[1, 2, 3])
         for log_dir in answer["log_dirs"]
-        for found in log_dir["topics"]
-        if found["name"] == topic
-        for row in found["partitions"]
+        for topic_row in log_dir["topics"]
+        if topic_row["name"] == topic
+        for row in topic_row["partitions"]
     }
 
 

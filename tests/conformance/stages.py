@@ -143,7 +143,7 @@ class EmbeddedStage:
         self._brokers.start_broker(broker_id)
 
     def until(self, what: str, condition: Callable[[], bool], last_seen: Callable[[], str] = str) -> None:
-        waiting.until(what, lambda: _holds(condition), told=last_seen)
+        waiting.until(what, lambda: _holds(condition), state=last_seen)
 
     def tidy(self) -> None:
         """Dead brokers run again, topics and rates of the test are gone."""

@@ -10,7 +10,9 @@ import pytest
 from assignor_core.live import LiveCluster, LivePartition
 from streaming import cli
 from streaming.control.replaying import recorded_trace
+from streaming.control.wiring import window_tables_of
 from streaming.settings import Settings
+from streaming.views.broker_windows import capacities_of
 from tests.control.windows import write_windows
 
 WINDOW_MS = 60_000
@@ -35,8 +37,8 @@ def record(settings: Settings, *, windows: int) -> int:
 
 def backtest(tmp_path: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     assert cli.run(["backtest", "--config", str(tmp_path / "settings.json"), "--json", *arguments]) == 0
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return told
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return report
 
 
 def test_settings_are_tried_on_the_same_past(
@@ -69,7 +71,10 @@ def test_loads_are_compared_by_capacity_where_it_is_known(settings: Settings) ->
         2: {"bytes_in_per_sec": 1e6},
         3: {"bytes_in_per_sec": 1e6},
     }
-    trace = recorded_trace(Settings.model_validate(content), since_ms=end_ms - 2 * WINDOW_MS)
+    own = Settings.model_validate(content)
+    capacities = capacities_of(own.planner)
+    since_ms = end_ms - 2 * WINDOW_MS
+    trace = recorded_trace(window_tables_of(own), own.trigger.resources, capacities, since_ms=since_ms)
     assert trace.loads["bytes_in"][0] == pytest.approx([5e6 / 3] * 3)
 
 

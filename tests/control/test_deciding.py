@@ -25,17 +25,18 @@ from streaming.commands.plan import plan as plan_command
 from streaming.commands.plan import plan_on
 from streaming.control.deciding import Decider
 from streaming.control.intents import note_intent
-from streaming.control.journal import Journal
 from streaming.control.measuring import measured_skew
 from streaming.control.planning import propose_live
 from streaming.control.policies import relief_policy
 from streaming.control.records import ExecutionRecord
 from streaming.control.windows import closed_windows
+from streaming.control.wiring import decider_of, journal_of, window_tables_of
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
+from streaming.tables import TableReader
 from streaming.tables.conditions import ALL_ROWS
 from streaming.views.intents import Intent, drained_brokers
-from tests.control.windows import RATE, write_lag, write_windows
+from tests.control.windows import RATE, window_columns, write_lag, write_windows
 
 WINDOW_MS = 10_000
 MINUTE_MS = 60_000
@@ -118,11 +119,11 @@ def with_planner(settings: Settings, **planner: Any) -> Settings:
 def decide(settings: Settings, cluster: DescribedCluster, now_ms: int, **given: Any) -> ProposedPlan | None:
     """One evaluation by a control that has just started, on windows that end now."""
     write_windows(settings, cluster.live, end_ms=now_ms, **given)
-    return Decider(cluster, Journal(settings), settings).tick(now_ms=now_ms)
+    return decider_of(cluster, journal_of(settings), settings).tick(now_ms=now_ms)
 
 
 def last(settings: Settings) -> Mapping[str, Any]:
-    row = Journal(settings).last_decision()
+    row = journal_of(settings).last_decision()
     assert row is not None
     return row
 
@@ -152,12 +153,12 @@ def test_a_person_gets_the_plan_that_control_would_make_unless_options_say_other
         with plan_command.make_context("plan", list(options)) as context:
             return plan_on(cluster, own, context.params, now_ms=NOON_MS).plan
 
-    ours = propose_live(cluster, cluster.live, own, now_ms=NOON_MS)
+    ours = propose_live(cluster, cluster.live, window_tables_of(own), own.planner, now_ms=NOON_MS)
     assert len(ours.plan.movements) == 1
     assert asked().plan_id == ours.plan.plan_id
     assert len(asked("--max-movements", "2").movements) == 2
     assert asked("--max-bytes", "0").bytes_to_move == 0
-    assert Journal(own).plan(ours.plan.plan_id).plan == ours.plan
+    assert journal_of(own).plan(ours.plan.plan_id).plan == ours.plan
     with pytest.raises(InputError, match="--exclude-topic: there is no topic 'tt'; did you mean 't'"):
         asked("--exclude-topic", "tt")
 
@@ -179,13 +180,13 @@ def test_a_plan_waits_for_the_maintenance_window_and_is_then_carried_out(setting
     # The night is even, and yet the plan for the day is due.
     even = skewed()
     write_windows(own, even.live, end_ms=NOON_MS + 10 * 3_600_000)
-    due = Decider(cluster, Journal(own), own).tick(now_ms=NOON_MS + 10 * 3_600_000)
+    due = decider_of(cluster, journal_of(own), own).tick(now_ms=NOON_MS + 10 * 3_600_000)
     assert due is not None
     assert due.plan.plan_id == made["plan_id"]
     assert last(own)["detail"] == (
         f"maintenance window Mon-Fri 22:00-23:00 is open: plan {made['plan_id'][:12]}, made 10.0 h ago, is carried out"
     )
-    assert Journal(own).plan(made["plan_id"]).expires_ms == NOON_MS + 11 * 3_600_000
+    assert journal_of(own).plan(made["plan_id"]).expires_ms == NOON_MS + 11 * 3_600_000
     # Once only.
     assert decide(own, cluster, NOON_MS + 10 * 3_600_000 + 3 * WINDOW_MS) is None
     assert last(own)["reason"] == "cooldown"
@@ -206,13 +207,13 @@ def test_a_plan_that_waited_and_no_longer_fits_is_dropped(settings: Settings) ->
     assert decide(own, crowded(), NOON_MS) is None
     kept = last(own)["plan_id"]
     changed = crowded()
-    moved = Journal(own).plan(kept).plan.movements[0]
+    moved = journal_of(own).plan(kept).plan.movements[0]
     key = (moved.topic, moved.partition)
     others = tuple(sorted({1, 2, 3, 4} - set(moved.old_replicas)))
     partitions = {**changed.live.partitions, key: LivePartition(others, others[0], others)}
     changed.live = replace(changed.live, partitions=partitions)
-    found = decide(own, changed, NOON_MS + 10 * 3_600_000)
-    assert found is None or found.plan.plan_id != kept
+    decided = decide(own, changed, NOON_MS + 10 * 3_600_000)
+    assert decided is None or decided.plan.plan_id != kept
     assert "is carried out" not in last(own)["detail"]
 
 
@@ -220,8 +221,8 @@ def test_a_plan_that_waited_and_is_no_longer_known_is_dropped(settings: Settings
     own = with_control(settings, maintenance_windows=["22:00-23:00"])
     assert decide(own, crowded(), NOON_MS) is None
     assert tables.delete(own.storage.tables, "plan", ALL_ROWS) == 1
-    found = decide(own, crowded(), NOON_MS + 10 * 3_600_000)
-    assert found is not None
+    decided = decide(own, crowded(), NOON_MS + 10 * 3_600_000)
+    assert decided is not None
     assert last(own)["detail"].startswith("bytes_in max/mean")
 
 
@@ -333,11 +334,12 @@ def test_brokers_that_do_not_show_what_is_free_take_nothing_unless_their_disks_h
     cluster = crowded()
     cluster.usable_bytes = None
     write_windows(settings, cluster.live, end_ms=NOON_MS)
-    plan = propose_live(cluster, cluster.live, settings, now_ms=NOON_MS).plan
+    window_tables = window_tables_of(settings)
+    plan = propose_live(cluster, cluster.live, window_tables, settings.planner, now_ms=NOON_MS).plan
     assert not any(row.kind == "replica" for row in plan.movements)
     assert "their log dirs do not show what is free: 1, 2, 3, 4; " in plan.diagnosis[-1]
     by_hand = with_planner(settings, capacities={row: {"disk_bytes": 1e6} for row in (1, 2, 3, 4)})
-    plan = propose_live(cluster, cluster.live, by_hand, now_ms=NOON_MS).plan
+    plan = propose_live(cluster, cluster.live, window_tables, by_hand.planner, now_ms=NOON_MS).plan
     assert any(row.kind == "replica" for row in plan.movements)
 
 
@@ -361,8 +363,8 @@ def test_a_broker_that_came_back_is_not_emptied(settings: Settings, back_ms: int
     # It follows again, and leads nothing yet: replicas and leaders are those that the plan was made on.
     cluster = skewed()
     for now_ms in (back_ms, EVENING_MS):
-        found = decide(own, cluster, now_ms)
-        assert found is None or all(4 in row.new_replicas for row in found.plan.movements if 4 in row.old_replicas)
+        decided = decide(own, cluster, now_ms)
+        assert decided is None or all(4 in row.new_replicas for row in decided.plan.movements if 4 in row.old_replicas)
         assert json.loads(last(own)["state_json"])["waiting_failed"] == []
         assert "is carried out" not in last(own)["detail"]
 
@@ -372,12 +374,12 @@ def test_of_two_failed_brokers_one_comes_back_and_the_other_is_planned_for_anew(
     cluster = skewed()
     without(cluster, 4)
     assert decide(own, cluster, EVENING_MS) is None  # nobody knows whether it was away all the time
-    found = after_the_grace_time(own, cluster, since_ms=EVENING_MS)
-    assert found is not None
-    assert found.plan.plan_id != waiting
+    decided = after_the_grace_time(own, cluster, since_ms=EVENING_MS)
+    assert decided is not None
+    assert decided.plan.plan_id != waiting
     assert last(own)["reason"] == "broker_failed"
     # What broker 3 holds stays there.
-    for row in found.plan.movements:
+    for row in decided.plan.movements:
         assert set(row.old_replicas) - set(row.new_replicas) == {4}
 
 
@@ -392,19 +394,21 @@ def test_a_broker_that_is_drained_gets_nothing_and_does_not_count_as_skew(settin
     cluster.live = replace(cluster.live, partitions=partitions)  # even over 1, 2, 3; broker 4 is empty
     now_ms = NOON_MS
     assert decide(settings, cluster, now_ms) is not None
-    note_intent(settings, 4, Intent.DRAIN, now_ms=now_ms)
+    note_intent(settings.storage.tables, settings.kafka.cluster_name, 4, Intent.DRAIN, now_ms=now_ms)
     assert decide(settings, cluster, now_ms + 5 * MINUTE_MS) is None
     assert last(settings)["reason"] == "balanced"
-    drained = drained_brokers(settings)
+    drained = drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name)
     assert brokers_counted(cluster.live, drained) == {1, 2, 3}
-    windows = closed_windows(settings, now_ms=now_ms + 5 * MINUTE_MS)
+    windows = closed_windows(window_tables_of(settings), now_ms=now_ms + 5 * MINUTE_MS)
     # Three partitions at each of the two replicas; broker 4 is empty, and doesn't count.
     measured = measured_skew(windows, cluster.live, {}, drained)
     resources = (Resource.BYTES_IN, Resource.LEADERS, Resource.REPLICAS)
     assert {resource: measured[resource] for resource in resources} == pytest.approx(dict.fromkeys(resources, 1.0))
-    plan = propose_live(cluster, cluster.live, settings, now_ms=now_ms + 5 * MINUTE_MS).plan
+    plan = propose_live(
+        cluster, cluster.live, window_tables_of(settings), settings.planner, now_ms=now_ms + 5 * MINUTE_MS
+    ).plan
     assert all(4 not in row.new_replicas for row in plan.movements)
-    note_intent(settings, 4, Intent.USE, now_ms=now_ms + 6 * MINUTE_MS)
+    note_intent(settings.storage.tables, settings.kafka.cluster_name, 4, Intent.USE, now_ms=now_ms + 6 * MINUTE_MS)
     assert decide(settings, cluster, now_ms + 10 * MINUTE_MS) is not None
 
 
@@ -412,7 +416,7 @@ def test_a_plan_holds_what_it_was_made_on(settings: Settings) -> None:
     cluster = crowded()
     proposal = decide(settings, cluster, NOON_MS)
     assert proposal is not None
-    record = Journal(settings).plan(proposal.plan.plan_id)
+    record = journal_of(settings).plan(proposal.plan.plan_id)
     assert record.misfits(cluster.live) == ()
     moved = proposal.plan.movements[0]
     key = (moved.topic, moved.partition)
@@ -430,7 +434,9 @@ def test_draining_moves_everything_off_and_nothing_else(settings: Settings) -> N
     cluster.live = replace(cluster.live, partitions={**cluster.live.partitions, **internal})
     write_windows(settings, cluster.live, end_ms=NOON_MS)
     policy = relief_policy(frozenset({3}), drain=True)
-    plan = propose_live(cluster, cluster.live, settings, now_ms=NOON_MS, policy=policy).plan
+    plan = propose_live(
+        cluster, cluster.live, window_tables_of(settings), settings.planner, now_ms=NOON_MS, policy=policy
+    ).plan
     held = {key for key, row in cluster.live.partitions.items() if 3 in row.replicas}
     assert {(row.topic, row.partition) for row in plan.movements} == held
     assert all(3 not in row.new_replicas for row in plan.movements)
@@ -444,7 +450,7 @@ def in_two_windows_of_three(settings: Settings) -> tuple[Settings, Decider]:
     own = Settings.model_validate(content)
     cluster = crowded()
     write_windows(own, cluster.live, end_ms=NOON_MS, windows=2)
-    return own, Decider(cluster, Journal(own), own)
+    return own, decider_of(cluster, journal_of(own), own)
 
 
 def test_a_group_that_falls_behind_on_the_hot_broker_makes_it_urgent(settings: Settings) -> None:
@@ -475,12 +481,12 @@ def test_other_lag_is_no_reason_to_hurry(settings: Settings, key: tuple[str, int
 
 def test_an_unknown_plan_is_named(settings: Settings) -> None:
     with pytest.raises(UsageProblem, match="is unknown"):
-        Journal(settings).plan("000000")
+        journal_of(settings).plan("000000")
 
 
 def executed(settings: Settings, plan_id: str, *, end_ms: int) -> None:
     """An execution of that plan, which ended then."""
-    journal = Journal(settings)
+    journal = journal_of(settings)
     record = ExecutionRecord(journal.approve(journal.plan(plan_id), "a test", now_ms=end_ms - 1_000))
     journal.write_event(record, Event.STARTED, "", now_ms=end_ms - 1_000, throttled_brokers=())
     journal.write_event(record, Event.DONE, "", now_ms=end_ms, throttled_brokers=())
@@ -520,12 +526,7 @@ def read_by_consumers(settings: Settings, *, end_ms: int, catching_up: bool) -> 
     )
     for index in range(3):
         start_ms = end_ms - (3 - index) * WINDOW_MS
-        audit = {
-            "kafka_cluster": settings.kafka.cluster_name, "window_start": tables.utc(start_ms),
-            "window_end": tables.utc(start_ms + WINDOW_MS), "covered_ms": WINDOW_MS, "sample_count": 5,
-            "first_event_time_ms": start_ms, "last_event_time_ms": start_ms + WINDOW_MS - 1, "is_final": True,
-            "updated_at": tables.utc(start_ms), "batch_id": 0, "query_id": "q",
-        }  # fmt: skip
+        audit = window_columns(settings.kafka.cluster_name, start_ms, WINDOW_MS)
         sent = {1: 8e6, 2: 2e6, 3: 2e6}
         brokers = [
             {**audit, "broker": broker, "bytes_in_per_sec": 1e6, "bytes_out_per_sec": rate}
@@ -555,7 +556,7 @@ def test_consumers_that_catch_up_are_no_lasting_load(settings: Settings) -> None
     content["trigger"]["resources"] = ["bytes_in", "bytes_out"]
     own = Settings.model_validate(content)
     cluster = read_by_consumers(own, end_ms=NOON_MS, catching_up=True)
-    assert Decider(cluster, Journal(own), own).tick(now_ms=NOON_MS) is None
+    assert decider_of(cluster, journal_of(own), own).tick(now_ms=NOON_MS) is None
     assert (last(own)["verdict"], last(own)["reason"], last(own)["resource"]) == ("hold", "catching_up", "bytes_out")
     # 6,000 records of 1,000 bytes a second beyond what is produced: without them the three send 2 MB/s each.
     assert last(own)["detail"].endswith("6.0 MB/s of that is read by consumers that catch up")
@@ -567,5 +568,5 @@ def test_what_consumers_read_for_good_is_a_load(settings: Settings) -> None:
     content["trigger"]["resources"] = ["bytes_in", "bytes_out"]
     own = Settings.model_validate(content)
     cluster = read_by_consumers(own, end_ms=NOON_MS, catching_up=False)
-    assert Decider(cluster, Journal(own), own).tick(now_ms=NOON_MS) is not None
+    assert decider_of(cluster, journal_of(own), own).tick(now_ms=NOON_MS) is not None
     assert (last(own)["reason"], last(own)["resource"]) == ("skewed", "bytes_out")

@@ -18,11 +18,11 @@ from streaming import tables
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import Carrier
 from streaming.control.executor import ABORT_CONFIRMATIONS, Executor
-from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.control.requests import CANCEL_TRIES_MAX
 from streaming.control.run import ControlLoop
 from streaming.control.sweeping import Sweeper
+from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, LeaseLost, TableUnavailable
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve, plan
@@ -42,27 +42,27 @@ def on_disk(tmp_path: Path) -> Settings:
 
 def begun(settings: Settings, cluster: ControlledCluster, partition: int, *, now_ms: int = NOON_MS) -> ExecutionRecord:
     """One whose start was written by a process that was killed right after."""
-    journal = Journal(settings)
+    journal = journal_of(settings)
     record = approve(journal, partition, now_ms=now_ms)
-    assert Executor(cluster, journal, settings).begin(record, journal.plan(record.execution.plan_id), now_ms=now_ms)
+    assert executor_of(cluster, journal, settings).begin(record, journal.plan(record.execution.plan_id), now_ms=now_ms)
     return record
 
 
 def carrier(settings: Settings, cluster: ControlledCluster) -> Carrier:
-    journal = Journal(settings)
-    return Carrier(Executor(cluster, journal, settings), journal)
+    journal = journal_of(settings)
+    return Carrier(executor_of(cluster, journal, settings), journal)
 
 
 def events(settings: Settings, record: ExecutionRecord) -> list[str]:
-    return [event.event for event in Journal(settings).execution(record.execution.execution_id).events]
+    return [event.event for event in journal_of(settings).execution(record.execution.execution_id).events]
 
 
 def begun_in_a_window(settings: Settings) -> tuple[NotedCluster, Executor, ExecutionRecord, Plan]:
     """One that runs from 12 to 13 and from 14 to 15 only, begun at noon."""
     control = {"maintenance_windows": ["12:00-13:00", "14:00-15:00"]}
     own = Settings.model_validate({**settings.model_dump(), "control": control})
-    cluster, journal = NotedCluster(), Journal(own)
-    executor = Executor(cluster, journal, own)
+    cluster, journal = NotedCluster(), journal_of(own)
+    executor = executor_of(cluster, journal, own)
     approved = plan(journal, 0)
     record = ExecutionRecord(journal.approve(approved, "a test", now_ms=NOON_MS, in_windows_only=True))
     assert executor.begin(record, approved, now_ms=NOON_MS)
@@ -76,7 +76,7 @@ def tick_while_it_fails(loop: ControlLoop, *, now_ms: int) -> None:
 
 def test_an_abort_is_heard_where_the_throttle_cannot_be_set(settings: Settings) -> None:
     cluster = NotedCluster(throttles_refused=True)
-    journal = Journal(settings)
+    journal = journal_of(settings)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
     record = approve(journal, 0)
     tick_while_it_fails(loop, now_ms=NOON_MS)
@@ -104,7 +104,7 @@ def test_the_deadline_is_kept_where_the_throttle_cannot_be_set(settings: Setting
 def both_partitions(settings: Settings, cluster: NotedCluster) -> tuple[Carrier, ExecutionRecord]:
     """An approved plan for t-0 and t-1, and who carries it out."""
     made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0), Movement("t", 1, (1,), (3,), 5.0)), SKEW, SKEW)
-    journal = Journal(settings)
+    journal = journal_of(settings)
     journal.write_plan(ProposedPlan(made, elapsed_ms=1.0), decision=None, now_ms=NOON_MS)
     record = ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
     return carrier(settings, cluster), record
@@ -116,7 +116,7 @@ def test_a_partition_that_a_policy_refuses_does_not_stop_the_rest(settings: Sett
     one, record = both_partitions(settings, cluster)
     for look in range(5):
         one.tick(now_ms=NOON_MS + look)
-    end = Journal(settings).execution(record.execution.execution_id).last
+    end = journal_of(settings).execution(record.execution.execution_id).last
     assert (end.event, end.detail) == ("done", "1 movements made, 1 skipped: t-0 (PolicyViolationError)")
     assert cluster.describe().partitions["t", 1].replicas == (3,)
     assert cluster.throttle_rates() == {}
@@ -132,18 +132,18 @@ def test_a_refusal_that_may_pass_is_tried_again(settings: Settings) -> None:
     cluster.faults.refused.clear()
     for look in range(5, 8):
         one.tick(now_ms=NOON_MS + look)
-    end = Journal(settings).execution(record.execution.execution_id).last
+    end = journal_of(settings).execution(record.execution.execution_id).last
     assert (end.event, end.detail) == ("done", "every movement has been made")
 
 
 def test_an_abort_ends_where_kafka_refuses_the_way_back(settings: Settings) -> None:
     """Broker 2 has caught up and is the only one in sync, 3 never will: the way back to broker 1 would lose records."""
-    cluster, journal = NotedCluster(), Journal(settings)
+    cluster, journal = NotedCluster(), journal_of(settings)
     cluster.cluster.create_topic("u", {0: (1,)}, size_bytes=1_000_000)
     made = Plan("c", (Movement("u", 0, (1,), (2, 3), 5.0),), SKEW, SKEW)
     journal.write_plan(ProposedPlan(made, elapsed_ms=1.0), decision=None, now_ms=NOON_MS)
     record = ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
-    executor = Executor(cluster, journal, settings)
+    executor = executor_of(cluster, journal, settings)
     assert executor.begin(record, journal.plan(made.plan_id), now_ms=NOON_MS)
     assert not executor.tick(record, made, now_ms=NOON_MS)
     for broker in (3, 1):
@@ -184,18 +184,18 @@ def test_a_plan_whose_partitions_are_all_gone_is_never_done(settings: Settings) 
     one.tick(now_ms=NOON_MS)
     cluster.cluster.delete_topic("t")
     looks = 0
-    while not Journal(settings).execution(record.execution.execution_id).ended:
+    while not journal_of(settings).execution(record.execution.execution_id).ended:
         looks += 1
         one.tick(now_ms=NOON_MS + looks)
     assert looks == MISSING_LOOKS_MIN + ABORT_CONFIRMATIONS - 1
-    end = Journal(settings).execution(record.execution.execution_id).last
+    end = journal_of(settings).execution(record.execution.execution_id).last
     assert end.event == "aborted"
     assert end.detail.startswith("0 movements made, 2 partitions are gone")
 
 
 def on_cluster_c(settings: Settings, cluster: NotedCluster) -> ExecutionRecord:
     """The approval of a plan that names the Kafka cluster it was made on."""
-    made, journal = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW), Journal(settings)
+    made, journal = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW), journal_of(settings)
     proposed = ProposedPlan(made, Observed.of(made, cluster.describe()), elapsed_ms=1.0)
     journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
     return ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
@@ -216,7 +216,7 @@ def test_another_cluster_behind_the_same_address_takes_no_plan(settings: Setting
     record = on_cluster_c(settings, cluster)
     cluster.connect(another_cluster())
     carrier(settings, cluster).tick(now_ms=NOON_MS)
-    end = Journal(settings).execution(record.execution.execution_id).last
+    end = journal_of(settings).execution(record.execution.execution_id).last
     assert (end.event, end.detail) == ("refused", f"the cluster has changed since the plan was made: {OTHER}")
     assert cluster.changes == []
 
@@ -233,7 +233,7 @@ def test_another_cluster_on_the_way_is_left_alone_until_the_right_one_is_back(
     cluster.changes.clear()
     one = carrier(settings, cluster) if restarted else one
     one.tick(now_ms=NOON_MS + 60_000)
-    last = Journal(settings).execution(record.execution.execution_id).last
+    last = journal_of(settings).execution(record.execution.execution_id).last
     assert (last.event, last.detail) == ("progress", f"held: {OTHER}")
     assert cluster.changes == []
     right.advance(1_000)
@@ -243,7 +243,7 @@ def test_another_cluster_on_the_way_is_left_alone_until_the_right_one_is_back(
 
 
 def test_who_stops_an_execution_on_another_cluster_touches_nothing_there(settings: Settings) -> None:
-    cluster, journal = NotedCluster(), Journal(settings)
+    cluster, journal = NotedCluster(), journal_of(settings)
     record, one = on_cluster_c(settings, cluster), carrier(settings, cluster)
     one.tick(now_ms=NOON_MS)
     cluster.connect(another_cluster())
@@ -256,7 +256,7 @@ def test_who_stops_an_execution_on_another_cluster_touches_nothing_there(setting
 
 
 def test_a_throttle_is_not_swept_from_another_cluster(settings: Settings) -> None:
-    cluster, journal = NotedCluster(), Journal(settings)
+    cluster, journal = NotedCluster(), journal_of(settings)
     record = on_cluster_c(settings, cluster)
     journal.write_event(record, Event.ABORTED, "broker 2 was down", now_ms=NOON_MS, throttled_brokers=(2,))
     right, other = cluster.cluster, another_cluster()
@@ -270,7 +270,7 @@ def test_a_throttle_is_not_swept_from_another_cluster(settings: Settings) -> Non
 
 
 def test_a_throttle_is_swept_even_where_its_plan_is_not_kept(settings: Settings) -> None:
-    cluster, journal = NotedCluster(), Journal(settings)
+    cluster, journal = NotedCluster(), journal_of(settings)
     journal.make_tables()
     made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW)
     unknown = KeptPlan(ProposedPlan(made, elapsed_ms=1.0), NOON_MS, NOON_MS)
@@ -310,7 +310,7 @@ def test_a_pause_that_could_not_be_written_leaves_nothing_unthrottled(on_disk: S
 
 
 def test_an_approval_that_waited_for_longer_than_plans_live_is_refused(settings: Settings) -> None:
-    cluster, journal = NotedCluster(), Journal(settings)
+    cluster, journal = NotedCluster(), journal_of(settings)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
     first, second = approve(journal, 0), approve(journal, 1, now_ms=NOON_MS + 1)
     loop.tick(now_ms=NOON_MS)
@@ -324,7 +324,7 @@ def test_an_approval_that_waited_for_longer_than_plans_live_is_refused(settings:
 
 
 def test_who_is_called_off_while_another_is_under_way_ends_at_once(settings: Settings) -> None:
-    cluster, journal = NotedCluster(), Journal(settings)
+    cluster, journal = NotedCluster(), journal_of(settings)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
     first, second = approve(journal, 0), approve(journal, 1, now_ms=NOON_MS + 1)
     assert loop.tick(now_ms=NOON_MS)
@@ -335,7 +335,7 @@ def test_who_is_called_off_while_another_is_under_way_ends_at_once(settings: Set
 
 
 def test_what_has_begun_goes_on_before_an_older_approval_begins(settings: Settings) -> None:
-    cluster, journal = NotedCluster(), Journal(settings)
+    cluster, journal = NotedCluster(), journal_of(settings)
     older = approve(journal, 0)
     record = begun(settings, cluster, 1, now_ms=NOON_MS + 1)
     one = carrier(settings, cluster)
@@ -377,7 +377,7 @@ def test_an_execution_whose_tables_are_gone_changes_nothing_more(on_disk: Settin
 
 
 def test_an_execution_that_somebody_else_has_ended_is_left_alone(settings: Settings) -> None:
-    cluster, journal = NotedCluster(), Journal(settings)
+    cluster, journal = NotedCluster(), journal_of(settings)
     record = begun(settings, cluster, 0)
     one = carrier(settings, cluster)
     one.tick(now_ms=NOON_MS)
@@ -390,7 +390,7 @@ def test_an_execution_that_somebody_else_has_ended_is_left_alone(settings: Setti
 
 
 def test_what_is_open_is_told_from_what_has_ended(settings: Settings) -> None:
-    journal = Journal(settings)
+    journal = journal_of(settings)
     ended, waiting = approve(journal, 0), approve(journal, 1, now_ms=NOON_MS + 1)
     journal.write_event(ended, Event.STARTED, "plan with 1 movements", now_ms=NOON_MS)
     journal.write_event(ended, Event.DONE, "every movement has been made", now_ms=NOON_MS)
@@ -402,20 +402,20 @@ def test_what_is_open_is_told_from_what_has_ended(settings: Settings) -> None:
 
 
 def test_a_plan_that_is_not_trusted_is_refused_in_one_row(settings: Settings) -> None:
-    journal = Journal(settings)
+    journal = journal_of(settings)
     execution = journal.refuse(plan(journal, 0), "the last 2 plans brought nothing", now_ms=NOON_MS)
     assert [row["event"] for row in tables.read(settings.storage.tables, "execution")] == ["refused"]
-    assert Journal(settings).open_executions(now_ms=NOON_MS) == []
+    assert journal_of(settings).open_executions(now_ms=NOON_MS) == []
     assert execution.ended
 
 
 @pytest.mark.parametrize("refused", [False, True])
 def test_what_has_not_started_or_has_ended_is_never_carried_out(settings: Settings, refused: bool) -> None:
-    cluster, journal = NotedCluster(), Journal(settings)
+    cluster, journal = NotedCluster(), journal_of(settings)
     record = approve(journal, 0)
     if refused:
         journal.write_event(record, Event.REFUSED, "it no longer fits", now_ms=NOON_MS)
     made = journal.plan(record.execution.plan_id).plan
     with pytest.raises(AssertionError, match=f"is {record.execution.phase}"):
-        Executor(cluster, journal, settings).tick(record, made, now_ms=NOON_MS)
+        executor_of(cluster, journal, settings).tick(record, made, now_ms=NOON_MS)
     assert cluster.changes == []

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from streaming.commands.apply import _Following
-from streaming.control.executor import Executor
-from streaming.control.journal import Journal
 from streaming.control.lease import Lease
+from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterUnreachable
 from streaming.settings import Settings
 from tests.control.noted_cluster import NotedCluster, approve
@@ -31,12 +30,12 @@ def settings(tables_in_memory: str) -> Settings:
 
 def following(settings: Settings, cluster: NotedCluster) -> _Following:
     lease = Lease(settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms)
-    return _Following(cluster, Journal(settings), lease, settings)
+    return _Following(cluster, journal_of(settings), lease, settings)
 
 
 def test_a_request_that_fails_is_tried_again(settings: Settings) -> None:
     cluster = NotedCluster(moves=True, unanswered=1)
-    record = approve(Journal(settings), 0, now_ms=now_ms())
+    record = approve(journal_of(settings), 0, now_ms=now_ms())
     assert following(settings, cluster).to_the_end(record.execution).event == "done"
     assert cluster.changes == ["throttle", "move t-0", "clear"]
 
@@ -44,11 +43,11 @@ def test_a_request_that_fails_is_tried_again(settings: Settings) -> None:
 def test_who_gives_up_says_what_stays_open(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     own = Settings.model_validate({**settings.model_dump(), "control": {"execution_deadline_ms": 1}})
     cluster = NotedCluster(unanswered=1_000)
-    record = approve(Journal(own), 0, now_ms=now_ms())
+    record = approve(journal_of(own), 0, now_ms=now_ms())
     with pytest.raises(ClusterUnreachable):
         following(own, cluster).to_the_end(record.execution)
-    told = f"execution {record.execution.execution_id} stays open (approved); to stop it: rebalancer abort\n"
-    assert capsys.readouterr().err.endswith(told)
+    message = f"execution {record.execution.execution_id} stays open (approved); to stop it: rebalancer abort\n"
+    assert capsys.readouterr().err.endswith(message)
 
 
 def test_a_second_ctrl_c_names_what_the_last_step_has_made(
@@ -57,7 +56,7 @@ def test_a_second_ctrl_c_names_what_the_last_step_has_made(
     def interrupted(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    record = approve(Journal(settings), 0, now_ms=now_ms())
+    record = approve(journal_of(settings), 0, now_ms=now_ms())
     watched = following(settings, NotedCluster())
     monkeypatch.setattr("streaming.commands.apply.time.sleep", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -66,10 +65,10 @@ def test_a_second_ctrl_c_names_what_the_last_step_has_made(
 
 
 def test_every_open_execution_is_stopped_in_any_order(settings: Settings) -> None:
-    cluster, journal = NotedCluster(), Journal(settings)
+    cluster, journal = NotedCluster(), journal_of(settings)
     records = [approve(journal, number, now_ms=now_ms() + number) for number in range(3)]
     for record in records[:2]:  # two at a time, as an `apply` of before could leave them
-        Executor(cluster, journal, settings).begin(record, journal.plan(record.execution.plan_id), now_ms=now_ms())
+        executor_of(cluster, journal, settings).begin(record, journal.plan(record.execution.plan_id), now_ms=now_ms())
     for record in records:
         journal.request_abort(record.execution, now_ms=now_ms())
     watched = following(settings, cluster)
@@ -79,9 +78,9 @@ def test_every_open_execution_is_stopped_in_any_order(settings: Settings) -> Non
 
 
 def test_what_a_dead_control_has_left_is_carried_out_first(settings: Settings) -> None:
-    cluster, journal = NotedCluster(moves=True), Journal(settings)
+    cluster, journal = NotedCluster(moves=True), journal_of(settings)
     left = approve(journal, 0, now_ms=now_ms())
-    Executor(cluster, journal, settings).begin(left, journal.plan(left.execution.plan_id), now_ms=now_ms())
+    executor_of(cluster, journal, settings).begin(left, journal.plan(left.execution.plan_id), now_ms=now_ms())
     record = approve(journal, 1, now_ms=now_ms())
     assert following(settings, cluster).to_the_end(record.execution).event == "done"
     assert cluster.changes == ["throttle", "move t-0", "clear", "throttle", "move t-1", "clear"]

@@ -12,12 +12,11 @@ from assignor_core.simulated_cluster import SimulatedCluster
 from assignor_core.throttles import LEADER_REPLICAS
 from streaming import tables
 from streaming.control.carrier import Carrier
-from streaming.control.executor import Executor
 from streaming.control.identity import cluster_of, lease_of
-from streaming.control.journal import Journal
 from streaming.control.lease import Lease
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlTurns
+from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import AnotherCluster
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve
@@ -30,15 +29,15 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def carrier(settings: Settings, cluster: NotedCluster) -> Carrier:
-    journal = Journal(settings)
-    return Carrier(Executor(cluster, journal, settings), journal)
+    journal = journal_of(settings)
+    return Carrier(executor_of(cluster, journal, settings), journal)
 
 
 def approved(settings: Settings, cluster: NotedCluster) -> ExecutionRecord:
     """A plan made on the live cluster: t-0 and u-0 go from broker 1 to 2."""
     cluster.cluster.create_topic("u", {0: (1,)})
     made = Plan("c", tuple(Movement(topic, 0, (1,), (2,), 5.0) for topic in ("t", "u")), SKEW, SKEW)
-    journal = Journal(settings)
+    journal = journal_of(settings)
     proposed = ProposedPlan(made, Observed.of(made, cluster.describe()), elapsed_ms=1.0)
     journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
     return ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
@@ -55,7 +54,7 @@ def test_a_plan_keeps_the_ids_of_its_topics(settings: Settings) -> None:
     record = approved(settings, cluster)
     ids = cluster.describe().topic_ids
     assert ids["t"] != ids["u"]
-    assert Journal(settings).plan(record.execution.plan_id).topic_ids == {"t": ids["t"], "u": ids["u"]}
+    assert journal_of(settings).plan(record.execution.plan_id).topic_ids == {"t": ids["t"], "u": ids["u"]}
 
 
 def test_a_topic_that_was_made_again_before_the_start_has_the_plan_refused(settings: Settings) -> None:
@@ -64,7 +63,7 @@ def test_a_topic_that_was_made_again_before_the_start_has_the_plan_refused(setti
     before = cluster.describe().topic_ids["t"]
     make_again(cluster, "t")
     carrier(settings, cluster).tick(now_ms=NOON_MS)
-    end = Journal(settings).execution(record.execution.execution_id).last
+    end = journal_of(settings).execution(record.execution.execution_id).last
     after = cluster.describe().topic_ids["t"]
     assert end.event == "refused"
     assert end.detail.endswith(f"t was deleted and made again: its id is {after}, was {before}")
@@ -85,7 +84,7 @@ def test_a_topic_that_is_made_again_on_the_way_is_left_alone_and_the_rest_goes_o
     one = carrier(settings, cluster) if restarted else one
     for look in range(1, MISSING_LOOKS_MIN + 3):
         one.tick(now_ms=NOON_MS + look)
-    end = Journal(settings).execution(record.execution.execution_id).last
+    end = journal_of(settings).execution(record.execution.execution_id).last
     assert (end.event, end.detail) == (
         "done",
         "1 movements made, 1 partitions are gone; deleted and made again, so no topics of this plan any more: t",
@@ -125,7 +124,7 @@ HELD = "the brokers are Kafka cluster d, expected is Kafka cluster c"
 
 def test_an_execution_knows_the_cluster_that_it_was_started_on_where_its_plan_does_not(settings: Settings) -> None:
     cluster = NotedCluster()
-    record, journal = approve(Journal(settings), 0), Journal(settings)
+    record, journal = approve(journal_of(settings), 0), journal_of(settings)
     carrier(settings, cluster).tick(now_ms=NOON_MS)
     assert journal.plan(record.execution.plan_id).kafka_cluster_id is None  # made on no live cluster
     assert journal.execution(record.execution.execution_id).figures.kafka_cluster_id == "c"
@@ -141,32 +140,32 @@ def test_an_execution_knows_the_cluster_that_it_was_started_on_where_its_plan_do
 def test_nothing_is_started_on_another_cluster_and_what_waits_starts_on_the_right_one(settings: Settings) -> None:
     cluster = NotedCluster(moves=True, kafka_cluster_id="c")
     right = cluster.cluster
-    record, one = approve(Journal(settings), 0), turns(settings, cluster)
+    record, one = approve(journal_of(settings), 0), turns(settings, cluster)
     cluster.connect(other_cluster())
     one.take(now_ms=NOON_MS + 1)
-    assert Journal(settings).execution(record.execution.execution_id).waiting
+    assert journal_of(settings).execution(record.execution.execution_id).waiting
     assert cluster.changes == []
     cluster.connect(right)
     for look in range(2, 5):
         one.take(now_ms=NOON_MS + look)
-    assert Journal(settings).execution(record.execution.execution_id).last_event == "done"
+    assert journal_of(settings).execution(record.execution.execution_id).last_event == "done"
 
 
 def test_what_is_under_way_is_held_on_another_cluster_and_goes_on_on_the_right_one(settings: Settings) -> None:
     cluster = NotedCluster(kafka_cluster_id="c")
     right = cluster.cluster
-    record, one = approve(Journal(settings), 0), turns(settings, cluster)
+    record, one = approve(journal_of(settings), 0), turns(settings, cluster)
     one.take(now_ms=NOON_MS + 1)
     cluster.connect(other_cluster())
     cluster.changes.clear()
     one.take(now_ms=NOON_MS + 60_000)
-    last = Journal(settings).execution(record.execution.execution_id).last
+    last = journal_of(settings).execution(record.execution.execution_id).last
     assert (last.event, last.detail) == ("progress", f"held: {HELD}")
     assert cluster.changes == []
     right.advance(1_000)
     cluster.connect(right)
     one.take(now_ms=NOON_MS + 61_000)
-    assert Journal(settings).execution(record.execution.execution_id).last_event == "done"
+    assert journal_of(settings).execution(record.execution.execution_id).last_event == "done"
 
 
 class Admin:

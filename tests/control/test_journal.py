@@ -16,6 +16,7 @@ from streaming.commands.status import read_status
 from streaming.contract import TABLES
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
+from streaming.control.wiring import journal_of
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
 from streaming.views.executions import folded
@@ -51,14 +52,14 @@ def carried_out(journal: Journal, record: ExecutionRecord) -> None:
 
 @pytest.mark.parametrize("beginning", ["", "1", "12345"])
 def test_too_little_of_an_id_is_no_id(settings: Settings, beginning: str) -> None:
-    journal = Journal(settings)
+    journal = journal_of(settings)
     approved(journal)
     with pytest.raises(UsageProblem, match=f"plan '{beginning}': at least 6 characters of its id are needed"):
         journal.plan(beginning)
 
 
 def test_the_newest_plans_are_named_first(settings: Settings) -> None:
-    journal, ids = Journal(settings), []
+    journal, ids = journal_of(settings), []
     for number in range(7):
         plan = Plan("c", (Movement("t", number, (1,), (2,), 5.0),))
         journal.write_plan(ProposedPlan(plan), decision=None, now_ms=number)
@@ -69,7 +70,7 @@ def test_the_newest_plans_are_named_first(settings: Settings) -> None:
 
 
 def test_pauses_are_no_work_and_survive_a_restart(settings: Settings) -> None:
-    journal = Journal(settings)
+    journal = journal_of(settings)
     record = approved(journal, in_windows_only=True)
     shown = record.execution
     assert (shown.worked_ms(4_000), shown.paused, shown.in_windows_only) == (3_000, False, True)
@@ -79,14 +80,18 @@ def test_pauses_are_no_work_and_survive_a_restart(settings: Settings) -> None:
     journal.write_event(record, Event.RESUMED, "open", now_ms=10_000)
     journal.write_event(record, Event.PAUSED, "closed", now_ms=11_000)
     journal.write_event(record, Event.RESUMED, "open", now_ms=20_000)
-    found = Journal(settings).executions(now_ms=30_000)[0]
-    assert (found.worked_ms(22_000), found.paused, found.in_windows_only) == (1_000 + 1_000 + 2_000, False, True)
+    execution = journal_of(settings).executions(now_ms=30_000)[0]
+    assert (execution.worked_ms(22_000), execution.paused, execution.in_windows_only) == (
+        1_000 + 1_000 + 2_000,
+        False,
+        True,
+    )
 
 
 def test_what_was_promised_stands_beside_what_was_measured_and_judges_by_the_greatest_promise(
     settings: Settings,
 ) -> None:
-    journal = Journal(settings)
+    journal = journal_of(settings)
     record = approved(journal)
     carried_out(journal, record)
     measured = {Resource.BYTES_IN: 1.4, Resource.BYTES_OUT: 1.1, Resource.LEADERS: 1.0}
@@ -106,7 +111,7 @@ def test_a_table_of_an_earlier_version_gets_the_new_columns(settings: Settings) 
     old = pa.schema(field.with_metadata({"comment": "as it was said then"}) for field in fields)
     uri = tables.table_uri(settings.storage.tables, "execution")
     DeltaTable.create(uri, old)
-    journal = Journal(settings)
+    journal = journal_of(settings)
     record = approved(journal, in_windows_only=True)
     table = tables.open_table(settings.storage.tables, "execution")
     assert table is not None
@@ -115,7 +120,7 @@ def test_a_table_of_an_earlier_version_gets_the_new_columns(settings: Settings) 
 
 
 def test_an_execution_of_an_earlier_version_goes_on(settings: Settings) -> None:
-    journal = Journal(settings)
+    journal = journal_of(settings)
     record = approved(journal)
     row = tables.read(settings.storage.tables, "execution")[0]
     record.execution = folded([{name: value for name, value in row.items() if name not in NEW_COLUMNS}])[0]
@@ -126,7 +131,7 @@ def test_an_execution_of_an_earlier_version_goes_on(settings: Settings) -> None:
 
 
 def test_status_shows_what_was_promised_beside_what_was_measured(settings: Settings) -> None:
-    journal = Journal(settings)
+    journal = journal_of(settings)
     record = approved(journal)
     carried_out(journal, record)
     journal.write_measured(record, {Resource.BYTES_IN: 1.4}, now_ms=2_000)

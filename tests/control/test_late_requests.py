@@ -8,10 +8,10 @@ from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.simulated_cluster import Fate, PlannedFault, RequestKind
 from assignor_core.throttles import LEADER_RATE, LEADER_REPLICAS
-from streaming.control.journal import Journal
 from streaming.control.late_requests import LOOKS_AFTER_MS
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
+from streaming.control.wiring import journal_of
 from streaming.errors import ClusterUnreachable
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster
@@ -31,7 +31,7 @@ def approve(settings: Settings, cluster: NotedCluster) -> ExecutionRecord:
         for copy in broker.copies.values():
             copy.end_bytes = 10**11
     made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW)
-    journal = Journal(settings)
+    journal = journal_of(settings)
     proposed = ProposedPlan(made, Observed.of(made, cluster.describe()), elapsed_ms=1.0)
     journal.write_plan(proposed, decision=None, now_ms=NOON_MS)
     return ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
@@ -43,7 +43,7 @@ def aborted_while_late(settings: Settings, cluster: NotedCluster, request: Reque
     cluster.faults.planned.append(PlannedFault(Fate.LATE, request, LATE_MS))
     with pytest.raises(ClusterUnreachable):
         loop.tick(now_ms=NOON_MS)
-    journal = Journal(settings)
+    journal = journal_of(settings)
     journal.request_abort(record.execution, now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS + 1_000)
     record.execution = journal.execution(record.execution.execution_id)
@@ -53,7 +53,7 @@ def aborted_while_late(settings: Settings, cluster: NotedCluster, request: Reque
 
 
 def last_detail(settings: Settings, record: ExecutionRecord) -> str:
-    event = Journal(settings).execution(record.execution.execution_id).last
+    event = journal_of(settings).execution(record.execution.execution_id).last
     return f"{event.event}: {event.detail}"
 
 
@@ -61,7 +61,7 @@ def last_detail(settings: Settings, record: ExecutionRecord) -> str:
 def test_a_move_that_begins_after_the_end_is_cancelled_and_named(settings: Settings, restarted: bool) -> None:
     cluster = NotedCluster()
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
-    record, journal = approve(settings, cluster), Journal(settings)
+    record, journal = approve(settings, cluster), journal_of(settings)
     cluster.faults.planned.append(PlannedFault(Fate.LATE, RequestKind.REASSIGN, LATE_MS))
     with pytest.raises(ClusterUnreachable):
         loop.tick(now_ms=NOON_MS)

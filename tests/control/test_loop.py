@@ -15,11 +15,12 @@ from assignor_core.live import LiveCluster
 from assignor_core.resources import Resource
 from streaming import tables
 from streaming.cluster.admin import Cluster
-from streaming.control.journal import Journal
 from streaming.control.run import ControlLoop
 from streaming.control.windows import closed_windows
+from streaming.control.wiring import journal_of, window_tables_of
 from streaming.settings import Settings
 from streaming.views.executions import row_of
+from tests.control.windows import window_columns
 
 pytestmark = pytest.mark.kafka
 
@@ -47,12 +48,7 @@ def make_topic(admin: KafkaAdminClient) -> str:
 
 def write_window(settings: Settings, live: LiveCluster, topic: str, start_ms: int, brokers: tuple[int, ...]) -> None:
     """The rows of one window: every partition of `topic` takes RATE, everything else nothing."""
-    audit = {
-        "kafka_cluster": settings.kafka.cluster_name, "window_start": tables.utc(start_ms),
-        "window_end": tables.utc(start_ms + WINDOW_MS), "covered_ms": WINDOW_MS, "sample_count": 5,
-        "first_event_time_ms": start_ms, "last_event_time_ms": start_ms + WINDOW_MS - 1, "is_final": True,
-        "updated_at": tables.utc(start_ms), "batch_id": 0, "query_id": "q",
-    }  # fmt: skip
+    audit = window_columns(settings.kafka.cluster_name, start_ms, WINDOW_MS)
     partitions = [
         {**audit, "broker": row.leader, "topic": key[0], "partition": key[1], "role": "leader",
          "bytes_in_per_sec": RATE if key[0] == topic else 0.0, "bytes_out_per_sec": 0.0, "size_bytes": 1_000}
@@ -139,13 +135,15 @@ def test_a_window_is_closed_only_once_nothing_can_change_it(settings: Settings, 
         write_window(own, live, topic, NOW_MS - index * WINDOW_MS, (1, 2, 3))
     tables.open_table(own.storage.tables, "broker_load").update(updates={"is_final": "false"})  # type: ignore[union-attr]
     # The newest event is 10 s past the end of the first window and before the end of the second.
-    assert [window.start_ms for window in closed_windows(own, now_ms=NOW_MS)] == [NOW_MS - 3 * WINDOW_MS]
+    assert [window.start_ms for window in closed_windows(window_tables_of(own), now_ms=NOW_MS)] == [
+        NOW_MS - 3 * WINDOW_MS
+    ]
 
 
 def test_automatic_mode_stops_after_plans_that_brought_nothing(settings: Settings, admin: KafkaAdminClient) -> None:
     own = in_mode(settings, "apply")
     topic = make_topic(admin)
-    cluster, journal = Cluster(admin), Journal(own)
+    cluster, journal = Cluster(admin), journal_of(own)
     journal.make_tables()
     for index in range(own.control.bad_plans_max):
         before, predicted = ({Resource.BYTES_IN: ratio} for ratio in (3.0, 1.0))
@@ -174,7 +172,7 @@ def test_automatic_mode_stops_after_plans_that_brought_nothing(settings: Setting
 def test_an_approval_that_was_called_off_is_never_begun(settings: Settings, admin: KafkaAdminClient) -> None:
     own = in_mode(settings, "propose")
     topic = make_topic(admin)
-    cluster, journal = Cluster(admin), Journal(own)
+    cluster, journal = Cluster(admin), journal_of(own)
     loop = ControlLoop(cluster, own, now_ms=NOW_MS)
     for index in (3, 2):
         write_window(own, cluster.describe(), topic, NOW_MS - index * WINDOW_MS, (1, 2, 3))

@@ -8,10 +8,9 @@ from deltalake import DeltaTable
 from assignor_core.execution.events import Event
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
-from streaming.control.executor import Executor
-from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
+from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import TableUnavailable
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve
@@ -37,13 +36,13 @@ def lose(settings: Settings, *names: str) -> None:
 
 
 def last(settings: Settings, record: ExecutionRecord) -> tuple[str, str]:
-    event = Journal(settings).execution(record.execution.execution_id).last
+    event = journal_of(settings).execution(record.execution.execution_id).last
     return event.event.value, event.detail
 
 
 def under_way(settings: Settings, cluster: NotedCluster) -> tuple[ExecutionRecord, ExecutionRecord]:
     """One execution whose reassignment is in flight, and an approval behind it. The control that took it up is gone."""
-    journal = Journal(settings)
+    journal = journal_of(settings)
     first, second = approve(journal, 0), approve(journal, 1, now_ms=NOON_MS + 1)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS + 2)
@@ -77,7 +76,7 @@ def test_where_the_movements_are_gone_too_what_is_in_flight_is_named(settings: S
 
 
 def test_movements_that_are_not_those_of_the_plan_cancel_nothing(settings: Settings) -> None:
-    cluster, journal = NotedCluster(), Journal(settings)
+    cluster, journal = NotedCluster(), journal_of(settings)
     first, _ = under_way(settings, cluster)
     cluster.reassign({("t", 2): (3,)})  # by somebody else
     lose(settings, "plan")
@@ -111,14 +110,14 @@ def paused(settings: Settings, cluster: NotedCluster) -> tuple[KeptPlan, Executi
     """One that makes the replica of broker 1, which is gone, anew; its hours are over."""
     cluster.cluster.kill_broker(1)
     cluster.cluster.advance(60_000)
-    journal = Journal(settings)
+    journal = journal_of(settings)
     made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW)
     observed = Observed.of(made, cluster.describe())
     assert observed.brokers_missing == {1}
     journal.write_plan(ProposedPlan(made, observed), decision=None, now_ms=NOON_MS)
     kept = journal.plan(made.plan_id)
     record = ExecutionRecord(journal.approve(kept, "a test", now_ms=NOON_MS, in_windows_only=True))
-    executor = Executor(cluster, journal, settings)
+    executor = executor_of(cluster, journal, settings)
     assert executor.begin(record, kept, now_ms=NOON_MS)
     executor.tick(record, made, now_ms=NOON_MS + HOUR_MS)
     assert record.execution.last_event is Event.PAUSED

@@ -7,7 +7,8 @@ import pytest
 from assignor_core.execution.caution import LagBound
 from assignor_core.live import LiveCluster, LivePartition
 from streaming import tables
-from streaming.control.pressure import READ_INTERVAL_MS, LagPressure, LagTable
+from streaming.control.pressure import READ_INTERVAL_MS, LagPressure
+from streaming.control.windows import WindowTables
 
 WINDOW_MS = 60_000
 STARTED_MS = 1_700_000_040_000
@@ -26,7 +27,11 @@ class Groups:
     def __init__(self, root: Path) -> None:
         self._root = str(root / "tables")
         self._version = 0
-        self.pressure = LagPressure(LagTable(self._root, "main", WINDOW_MS), LagBound(2.0, 1_000), "^(?!ignored)")
+        self.pressure = LagPressure(
+            WindowTables(self._root, "main", WINDOW_MS, watermark_ms=0, windows_max=1),
+            LagBound(2.0, 1_000),
+            "^(?!ignored)",
+        )
 
     def write(
         self,

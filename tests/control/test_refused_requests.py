@@ -12,11 +12,10 @@ from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.throttles import ThrottledReplicas
 from streaming.control import throttle
 from streaming.control.carrier import Carrier
-from streaming.control.executor import Executor
-from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.sweeping import REFUSED_AGAIN_MS
+from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve
@@ -68,15 +67,15 @@ class Stubborn(NotedCluster):
 
 
 def approved(settings: Settings, *movements: Movement) -> ExecutionRecord:
-    made, journal = Plan("c", movements, SKEW, SKEW), Journal(settings)
+    made, journal = Plan("c", movements, SKEW, SKEW), journal_of(settings)
     journal.write_plan(ProposedPlan(made), decision=None, now_ms=NOON_MS)
     return ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
 
 
 def end_of(settings: Settings, cluster: NotedCluster, record: ExecutionRecord, ticks_max: int) -> tuple[str, str]:
     """The event that ends it, and its detail."""
-    journal = Journal(settings)
-    carrier = Carrier(Executor(cluster, journal, settings), journal)
+    journal = journal_of(settings)
+    carrier = Carrier(executor_of(cluster, journal, settings), journal)
     for look in range(ticks_max):
         carrier.tick(now_ms=NOON_MS + look)
         known = journal.execution(record.execution.execution_id)
@@ -96,7 +95,7 @@ def test_an_election_that_is_refused_is_tried_again_and_then_the_next_wave_begin
     )
     assert cluster.elections_asked == TRIES_MAX
     assert cluster.describe().partitions["t", 0].replicas == (3,)
-    written = [event.event.value for event in Journal(settings).execution(record.execution.execution_id).events]
+    written = [event.event.value for event in journal_of(settings).execution(record.execution.execution_id).events]
     assert written.count("electing") == 1, "an election that is tried again is no news"
 
 
@@ -144,7 +143,7 @@ def tick_until(loop: ControlLoop, settings: Settings, record: ExecutionRecord, *
             loop.tick(now_ms=NOON_MS + tick)
         except ClusterRequestFailed:
             continue
-        if Journal(settings).execution(record.execution.execution_id).ended:
+        if journal_of(settings).execution(record.execution.execution_id).ended:
             return tick
     raise AssertionError(f"no end after {ticks_max} ticks")
 
@@ -155,12 +154,12 @@ def test_a_throttle_that_kafka_refuses_to_remove_is_named_and_swept_later(
 ) -> None:
     monkeypatch.setattr(throttle, "CLEAR_TRIES_MAX", TRIES)
     cluster = Stubborn()
-    first, second = approve(Journal(settings), 0), approve(Journal(settings), 1, now_ms=NOON_MS + 1)
+    first, second = approve(journal_of(settings), 0), approve(journal_of(settings), 1, now_ms=NOON_MS + 1)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
     cluster.clear_refused = True
     tick_until(loop, settings, first, ticks_max=TRIES + 5)
     assert cluster.clears == TRIES
-    end = Journal(settings).execution(first.execution.execution_id)
+    end = journal_of(settings).execution(first.execution.execution_id)
     assert end.last.detail == (
         "every movement has been made; Kafka refuses to remove the throttle: throttle of broker 1 can't be changed: "
         "PolicyViolationError"
@@ -176,7 +175,7 @@ def test_a_throttle_that_kafka_refuses_to_remove_is_named_and_swept_later(
     cluster.clear_refused = False
     loop.tick(now_ms=NOON_MS + 1_000 + REFUSED_AGAIN_MS)
     assert cluster.throttle_rates() == {}
-    swept = Journal(settings).execution(first.execution.execution_id)
+    swept = journal_of(settings).execution(first.execution.execution_id)
     assert (swept.owes, swept.last.detail) == (False, "throttle of brokers [1, 2] removed after the end")
 
 
@@ -184,11 +183,11 @@ def test_brokers_that_no_longer_have_a_rate_owe_nothing(settings: Settings, monk
     """Topics alone refused: their lists have no effect without a rate."""
     monkeypatch.setattr(throttle, "CLEAR_TRIES_MAX", TRIES)
     cluster = Stubborn()
-    record = approve(Journal(settings), 0)
+    record = approve(journal_of(settings), 0)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
     loop.tick(now_ms=NOON_MS)
     NotedCluster.clear_throttle(cluster, (1, 2), {}, {})
     cluster.clear_refused = True
     tick_until(loop, settings, record, ticks_max=TRIES + 5)
-    end = Journal(settings).execution(record.execution.execution_id)
+    end = journal_of(settings).execution(record.execution.execution_id)
     assert (end.owes, "Kafka refuses to remove the throttle" in end.last.detail) == (False, True)

@@ -8,9 +8,8 @@ from assignor_core.execution.events import Event
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
-from streaming.control.executor import Executor
-from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
+from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW
@@ -39,12 +38,12 @@ class Carried:
     def __init__(self, settings: Settings, cluster: SimulatedCluster) -> None:
         self.settings, self.cluster = settings, cluster
         self.client = SimulatedClient(cluster, errors=ERRORS)
-        self.journal = Journal(settings)
+        self.journal = journal_of(settings)
         self.plan = Plan("c", tuple(Movement("t", number, (1,), (2,), 5.0 * MB) for number in (0, 1)), SKEW, SKEW)
         self.journal.write_plan(ProposedPlan(self.plan, elapsed_ms=1.0), decision=None, now_ms=NOON_MS)
         approved = self.journal.plan(self.plan.plan_id)
         self.record = ExecutionRecord(self.journal.approve(approved, "a test", now_ms=NOON_MS))
-        self.executor = Executor(self.client, self.journal, settings)
+        self.executor = executor_of(self.client, self.journal, settings)
         assert self.executor.begin(self.record, approved, now_ms=NOON_MS)
 
     def tick(self) -> bool:
@@ -62,10 +61,10 @@ class Carried:
 
     def be_killed(self) -> None:
         """All that the next process has is the journal and the cluster."""
-        self.journal = Journal(self.settings)
-        [found] = self.journal.open_executions(now_ms=NOON_MS + self.cluster.now_ms)
-        self.record = ExecutionRecord(found)
-        self.executor = Executor(self.client, self.journal, self.settings)
+        self.journal = journal_of(self.settings)
+        [execution] = self.journal.open_executions(now_ms=NOON_MS + self.cluster.now_ms)
+        self.record = ExecutionRecord(execution)
+        self.executor = executor_of(self.client, self.journal, self.settings)
         self.executor.resume()
 
     def placed(self) -> list[tuple[int, ...]]:

@@ -14,10 +14,11 @@ from pydantic import ValidationError
 
 from streaming import tables
 from streaming.control import upkeep
-from streaming.control.journal import Journal
 from streaming.control.upkeep import TABLES_KEPT, Upkeep, expire
+from streaming.control.wiring import journal_of
 from streaming.errors import TableUnavailable
 from streaming.settings import DAY_MS, ControlSettings, Settings
+from streaming.tables import TableReader
 from streaming.tables.memory import forget
 from streaming.views.intents import drained_brokers
 from tests.control.noted_cluster import plan
@@ -150,9 +151,9 @@ def test_notes_on_brokers_go_once_newer_ones_hold(tmp_path: Path) -> None:
             note(2, LONG_AGO_MS), note(2, LATELY_MS, "use"), note(3, LONG_AGO_MS), note(1, LONG_AGO_MS, cluster="o"),
         ],
     )  # fmt: skip
-    drained = drained_brokers(settings)
+    drained = drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name)
     assert run(root) == {"broker_intent": 3}
-    assert drained_brokers(settings) == drained == {1, 3}
+    assert drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name) == drained == {1, 3}
     assert times(root, "broker_intent", "event_time") == [LONG_AGO_MS, LONG_AGO_MS, LONG_AGO_MS + 2, LATELY_MS]
 
 
@@ -187,7 +188,7 @@ def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: py
 
 def test_a_plan_that_is_made_again_after_its_rows_have_gone_has_its_movements(tmp_path: Path) -> None:
     settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}, "kafka": {"cluster_name": "test"}})
-    journal, root = Journal(settings), settings.storage.tables
+    journal, root = journal_of(settings), settings.storage.tables
     for _ in range(2):
         plan(journal, 0, now_ms=LONG_AGO_MS)
     assert run(root) == {"plan": 1, "movement": 1}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from math import fsum
+from typing import Any
 
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from streaming import tables
@@ -30,12 +31,7 @@ def write_windows(
     led_by = {key: row for key, row in live.partitions.items() if row.leader != NO_LEADER}
     for index in range(windows, 0, -1):
         start_ms = end_ms - index * window_ms
-        audit = {
-            "kafka_cluster": settings.kafka.cluster_name, "window_start": tables.utc(start_ms),
-            "window_end": tables.utc(start_ms + window_ms), "covered_ms": window_ms, "sample_count": 5,
-            "first_event_time_ms": start_ms, "last_event_time_ms": start_ms + window_ms - 1, "is_final": True,
-            "updated_at": tables.utc(start_ms), "batch_id": 0, "query_id": "q",
-        }  # fmt: skip
+        audit = window_columns(settings.kafka.cluster_name, start_ms, window_ms)
         led = [
             {**audit, "broker": row.leader, "topic": key[0], "partition": key[1], "role": "leader",
              "bytes_in_per_sec": rates[key], "bytes_out_per_sec": 0.0, "size_bytes": 1_000}
@@ -74,3 +70,13 @@ def write_lag(
     tables.append(
         settings.storage.tables, "group_lag", rows, transaction_id=f"lag:{group}:{key}", transaction_version=end_ms
     )
+
+
+def window_columns(kafka_cluster: str, start_ms: int, window_ms: int) -> dict[str, Any]:
+    """Columns that all rows of one closed window have in common, of all window tables."""
+    return {
+        "kafka_cluster": kafka_cluster, "window_start": tables.utc(start_ms),
+        "window_end": tables.utc(start_ms + window_ms), "covered_ms": window_ms, "sample_count": 5,
+        "first_event_time_ms": start_ms, "last_event_time_ms": start_ms + window_ms - 1, "is_final": True,
+        "updated_at": tables.utc(start_ms), "batch_id": 0, "query_id": "q",
+    }  # fmt: skip

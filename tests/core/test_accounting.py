@@ -38,9 +38,9 @@ def test_bytes_of_finished_movements_and_what_receivers_hold_count() -> None:
         (250, 1_000, 0, ""),
     ],
 )
-def test_the_rest_takes_as_long_as_the_pace_so_far_says(moved: int, total: int, now_ms: int, told: str) -> None:
+def test_the_rest_takes_as_long_as_the_pace_so_far_says(moved: int, total: int, now_ms: int, expected: str) -> None:
     figures = Figures(movements_total=4, bytes_total=total, bytes_moved=moved)
-    assert remaining(begin("e", "p", EventRecord(Event.APPROVED, 0, 0, "", figures)), now_ms) == told
+    assert remaining(begin("e", "p", EventRecord(Event.APPROVED, 0, 0, "", figures)), now_ms) == expected
 
 
 def test_rates_halve_under_pressure_recover_without_and_stay_within_their_bounds() -> None:

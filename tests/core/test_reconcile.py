@@ -57,11 +57,11 @@ def test_the_cap_of_a_topic_leaves_room_for_others() -> None:
     wanted = Plan("c", (*copying, Movement("t", 2, (4, 5), (5, 4), 0.0)))
     capped = Limits(movements_in_flight_max=9, movements_per_topic_max=1, movements_per_broker_max=1)
     # The last one copies nothing.
-    found = next_step(wanted, live, capped, worked_ms=0)
-    assert found == Submit({("t", 0): (4,), ("u", 0): (6,), ("t", 2): (5, 4)})
+    next_one = next_step(wanted, live, capped, worked_ms=0)
+    assert next_one == Submit({("t", 0): (4,), ("u", 0): (6,), ("t", 2): (5, 4)})
     under_way = LiveCluster("c", live.broker_racks, {**live.partitions, ("t", 0): moving(1, 4)})
-    found = next_step(wanted, under_way, capped, worked_ms=0)
-    assert found == Submit({("u", 0): (6,), ("t", 2): (5, 4)})
+    next_one = next_step(wanted, under_way, capped, worked_ms=0)
+    assert next_one == Submit({("u", 0): (6,), ("t", 2): (5, 4)})
 
 
 def test_a_staged_movement_takes_one_replica_at_a_time_from_wherever_it_is() -> None:
@@ -106,8 +106,8 @@ def test_a_staged_movement_keeps_its_wave_open_between_its_steps() -> None:
 
 
 def test_a_movement_under_way_is_waited_for() -> None:
-    found = step(plan(((1,), (2,))), cluster(moving(1, 2)))
-    assert found == Wait("1 partitions are copying, 0 wait for their leader to be in sync")
+    next_one = step(plan(((1,), (2,))), cluster(moving(1, 2)))
+    assert next_one == Wait("1 partitions are copying, 0 wait for their leader to be in sync")
 
 
 def test_a_change_of_leader_is_submitted_then_elected() -> None:
@@ -140,8 +140,8 @@ def test_metadata_that_is_a_moment_behind_is_not_taken_for_somebody_else() -> No
 
 def test_somebody_elses_change_ends_it_and_only_ours_is_cancelled() -> None:
     wanted = plan(((1,), (2,)), ((2,), (1,)))
-    found = step(wanted, cluster(moving(1, 2), moving(2, 3)))
-    assert found == Abort("t-1 was changed by somebody else", (("t", 0),))
+    next_one = step(wanted, cluster(moving(1, 2), moving(2, 3)))
+    assert next_one == Abort("t-1 was changed by somebody else", (("t", 0),))
 
 
 def test_nothing_more_is_put_on_an_unhealthy_cluster() -> None:
@@ -154,23 +154,23 @@ def test_nothing_more_is_put_on_an_unhealthy_cluster() -> None:
 
 def test_what_has_begun_is_brought_to_its_end_while_nothing_new_may_begin() -> None:
     wanted = plan(((1,), (2,)), ((1, 2), (2, 1)), ((1,), (3,)))
-    found = step(wanted, cluster(moving(1, 2), at(2, 1, leader=1), at(1)), held_back="not now")
-    assert found == ElectLeaders((("t", 1),))
-    found = step(wanted, cluster(moving(1, 2), at(2, 1), at(1)), held_back="not now")
-    assert found == Wait("not now; 1 partitions are copying, 0 wait for their leader to be in sync")
+    next_one = step(wanted, cluster(moving(1, 2), at(2, 1, leader=1), at(1)), held_back="not now")
+    assert next_one == ElectLeaders((("t", 1),))
+    next_one = step(wanted, cluster(moving(1, 2), at(2, 1), at(1)), held_back="not now")
+    assert next_one == Wait("not now; 1 partitions are copying, 0 wait for their leader to be in sync")
     assert step(wanted, cluster(at(2), at(2, 1), at(1)), held_back="not now") == Wait("not now")
     assert step(wanted, cluster(at(2), at(2, 1), at(3)), held_back="not now") == Done()
 
 
 def test_a_plan_is_not_done_while_a_broker_it_needs_is_away() -> None:
-    found = step(plan(((1,), (2,)), ((1,), (3,))), cluster(at(2), at(1), brokers=(1, 2)))
-    assert found == Wait("broker 3 is down")
+    next_one = step(plan(((1,), (2,)), ((1,), (3,))), cluster(at(2), at(1), brokers=(1, 2)))
+    assert next_one == Wait("broker 3 is down")
 
 
 def test_after_the_deadline_what_is_in_flight_is_cancelled() -> None:
-    found = step(plan(((1,), (2,))), cluster(moving(1, 2)), worked_ms=1001)
-    assert isinstance(found, Abort)
-    assert found.to_cancel == (("t", 0),)
+    next_one = step(plan(((1,), (2,))), cluster(moving(1, 2)), worked_ms=1001)
+    assert isinstance(next_one, Abort)
+    assert next_one.to_cancel == (("t", 0),)
 
 
 def test_a_topic_that_is_gone_does_not_stop_the_rest() -> None:

@@ -107,29 +107,31 @@ def story(seed: int, *, faults_max: int) -> Story:
 @pytest.mark.parametrize("first", [1, 16])
 def test_without_faults_every_plan_is_carried_out(first: int) -> None:
     for seed in range(first, first + 15):
-        told = story(seed, faults_max=0)
-        assert told.run() == "done", f"seed {seed}"
-        told.cluster.advance(TICK_MS)
-        for movement in told.plan.movements:
-            row = told.cluster.live_partition((movement.topic, movement.partition))
+        played = story(seed, faults_max=0)
+        assert played.run() == "done", f"seed {seed}"
+        played.cluster.advance(TICK_MS)
+        for movement in played.plan.movements:
+            row = played.cluster.live_partition((movement.topic, movement.partition))
             assert (row.replicas, row.leader) == (movement.new_replicas, movement.new_replicas[0]), f"seed {seed}"
 
 
 @pytest.mark.parametrize("first", [1, 16])
 def test_with_faults_it_ends_and_touches_nothing_but_its_plan(first: int) -> None:
     for seed in range(first, first + 15):
-        told = story(seed, faults_max=4)
-        assert told.run() in ("done", "aborted"), f"seed {seed}"
-        assert told.asked <= {(movement.topic, movement.partition) for movement in told.plan.movements}, f"seed {seed}"
-        assert all(row.lost_bytes == 0 for _, row in told.cluster.contents.partitions()), f"seed {seed}"
+        played = story(seed, faults_max=4)
+        assert played.run() in ("done", "aborted"), f"seed {seed}"
+        assert played.asked <= {(movement.topic, movement.partition) for movement in played.plan.movements}, (
+            f"seed {seed}"
+        )
+        assert all(row.lost_bytes == 0 for _, row in played.cluster.contents.partitions()), f"seed {seed}"
 
 
 def test_steps_that_ignore_the_caps_are_caught() -> None:
-    told = story(3, faults_max=0)
-    told.limits = Limits(movements_in_flight_max=50)
-    assert len(told.plan.movements) > LIMITS.movements_in_flight_max
+    played = story(3, faults_max=0)
+    played.limits = Limits(movements_in_flight_max=50)
+    assert len(played.plan.movements) > LIMITS.movements_in_flight_max
     with pytest.raises(AssertionError):
-        told.run()
+        played.run()
 
 
 def test_waves_keep_a_disk_from_filling_that_the_plan_has_room_for() -> None:

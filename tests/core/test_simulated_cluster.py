@@ -257,7 +257,7 @@ def test_the_same_calls_give_the_same_cluster() -> None:
 STORY_MS = 120_000
 
 
-def told(seed: int) -> SimulatedCluster:
+def played(seed: int) -> SimulatedCluster:
     """A story of faults, checked every five seconds; the cluster at its end."""
     random = Random(seed)
     made = random_cluster(random)
@@ -309,7 +309,7 @@ def watched(made: SimulatedCluster) -> object:
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_stories_keep_the_cluster_sound_and_lose_nothing_that_was_acknowledged(first: int) -> None:
     for seed in range(first, first + 20):
-        made = told(seed)
+        made = played(seed)
         made.advance(60_000)
         for broker_id, broker in made.contents.brokers.items():
             full = all(log_dir.offline for log_dir in broker.log_dirs)
@@ -317,5 +317,5 @@ def test_stories_keep_the_cluster_sound_and_lose_nothing_that_was_acknowledged(f
 
 
 def test_a_seed_tells_the_same_story_twice() -> None:
-    assert told(7).contents == told(7).contents
-    assert told(7).contents != told(8).contents
+    assert played(7).contents == played(7).contents
+    assert played(7).contents != played(8).contents

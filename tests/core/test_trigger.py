@@ -41,8 +41,8 @@ def windows(*ratios: float, load: float = 1e6, reporting: int = 3) -> tuple[Skew
 
 def reason_of(*ratios: float, state: TriggerState | None = None, reassigning: int = 0, now_ms: int = 50) -> Reason:
     around = Surroundings(reassigning_count=reassigning)
-    _, found = step(POLICY, state or TriggerState(), windows(*ratios), around, now_ms=now_ms)
-    return found.reason
+    _, evaluation = step(POLICY, state or TriggerState(), windows(*ratios), around, now_ms=now_ms)
+    return evaluation.reason
 
 
 def test_one_window_over_is_not_enough_and_two_of_three_are() -> None:
@@ -57,28 +57,31 @@ def test_between_the_thresholds_the_state_stays_as_it_was() -> None:
     assert calm.breached_since_ms is None
     breached, _ = step(POLICY, TriggerState(), windows(1.4, 1.4), now_ms=30)
     assert breached.breached_since_ms == 10
-    still, found = step(POLICY, breached, windows(1.4, 1.4, 1.2), now_ms=40)
+    still, evaluation = step(POLICY, breached, windows(1.4, 1.4, 1.2), now_ms=40)
     assert still.breached_since_ms == 10
-    assert (found.verdict, found.reason) == (Verdict.HOLD, Reason.BALANCED)  # a breach starts no plan by itself
-    assert found.detail.endswith("it counts as skewed until it is below 1.15")
-    ended, found = step(POLICY, still, windows(1.4, 1.2, 1.1), now_ms=50)
+    assert (evaluation.verdict, evaluation.reason) == (
+        Verdict.HOLD,
+        Reason.BALANCED,
+    )  # a breach starts no plan by itself
+    assert evaluation.detail.endswith("it counts as skewed until it is below 1.15")
+    ended, evaluation = step(POLICY, still, windows(1.4, 1.2, 1.1), now_ms=50)
     assert ended.breached_since_ms is None
-    assert found.reason is Reason.BALANCED
+    assert evaluation.reason is Reason.BALANCED
 
 
 def test_what_holds_a_plan_back_is_named() -> None:
     assert reason_of() is Reason.NOT_ENOUGH_WINDOWS
     assert reason_of(1.5, 1.5, reassigning=2) is Reason.IN_PROGRESS
     assert reason_of(1.5, 1.5, now_ms=10_000_000) is Reason.STALE_DATA
-    _, found = step(POLICY, TriggerState(), windows(1.5, 1.5, reporting=2), now_ms=30)
-    assert found.reason is Reason.INCOMPLETE
-    _, found = step(POLICY, TriggerState(), windows(1.5, 1.5, load=10.0), now_ms=30)
-    assert found.reason is Reason.LOW_LOAD
+    _, evaluation = step(POLICY, TriggerState(), windows(1.5, 1.5, reporting=2), now_ms=30)
+    assert evaluation.reason is Reason.INCOMPLETE
+    _, evaluation = step(POLICY, TriggerState(), windows(1.5, 1.5, load=10.0), now_ms=30)
+    assert evaluation.reason is Reason.LOW_LOAD
 
 
 def test_after_a_plan_comes_a_cooldown() -> None:
-    state, found = step(POLICY, TriggerState(), windows(1.5, 1.5), now_ms=30)
-    assert found.verdict is Verdict.PLAN
+    state, evaluation = step(POLICY, TriggerState(), windows(1.5, 1.5), now_ms=30)
+    assert evaluation.verdict is Verdict.PLAN
     state = after_plan(POLICY, state, 30)
     assert reason_of(1.5, 1.5, 1.5, state=state, now_ms=129) is Reason.COOLDOWN
     assert reason_of(1.5, 1.5, 1.5, state=state, now_ms=130) is Reason.SKEWED
@@ -90,8 +93,8 @@ def long(*ratios: float) -> tuple[SkewWindow, ...]:
 
 
 def test_after_a_move_only_windows_that_began_later_make_a_plan() -> None:
-    state, found = step(POLICY, TriggerState(), long(1.5, 1.5), now_ms=20)
-    assert found.verdict is Verdict.PLAN
+    state, evaluation = step(POLICY, TriggerState(), long(1.5, 1.5), now_ms=20)
+    assert evaluation.verdict is Verdict.PLAN
     moved = Surroundings(changed_ms=25)
     for ratios, reason in (
         ((1.5, 1.5, 1.5), Reason.NOT_ENOUGH_WINDOWS),  # the third one was half over when the move ended
@@ -99,21 +102,21 @@ def test_after_a_move_only_windows_that_began_later_make_a_plan() -> None:
         ((1.5, 1.5, 1.5, 1.5, 1.19), Reason.BALANCED),
         ((1.5, 1.5, 1.5, 1.5, 1.19, 1.19), Reason.BALANCED),
     ):
-        state, found = step(POLICY, state, long(*ratios), moved, now_ms=10 * len(ratios))
-        assert (found.verdict, found.reason) == (Verdict.HOLD, reason), ratios
+        state, evaluation = step(POLICY, state, long(*ratios), moved, now_ms=10 * len(ratios))
+        assert (evaluation.verdict, evaluation.reason) == (Verdict.HOLD, reason), ratios
         assert state.breached_since_ms == 10  # alerts show it until it is below exit_ratio
-    _, found = step(POLICY, state, long(1.5, 1.5, 1.5, 1.5, 1.5), moved, now_ms=50)
-    assert (found.verdict, found.reason) == (Verdict.PLAN, Reason.SKEWED)
+    _, evaluation = step(POLICY, state, long(1.5, 1.5, 1.5, 1.5, 1.5), moved, now_ms=50)
+    assert (evaluation.verdict, evaluation.reason) == (Verdict.PLAN, Reason.SKEWED)
 
 
 def test_a_reassignment_by_anybody_counts_as_a_move() -> None:
-    state, found = step(POLICY, TriggerState(), long(1.5, 1.5), Surroundings(reassigning_count=1), now_ms=25)
-    assert found.reason is Reason.IN_PROGRESS
-    state, found = step(POLICY, state, long(1.5, 1.5, 1.5), now_ms=30)
-    assert (found.verdict, found.reason) == (Verdict.HOLD, Reason.NOT_ENOUGH_WINDOWS)
-    assert found.detail.startswith("no window has begun since replicas were moved")
-    state, found = step(POLICY, state, long(1.5, 1.5, 1.5, 1.5, 1.5), now_ms=50)
-    assert found.verdict is Verdict.PLAN
+    state, evaluation = step(POLICY, TriggerState(), long(1.5, 1.5), Surroundings(reassigning_count=1), now_ms=25)
+    assert evaluation.reason is Reason.IN_PROGRESS
+    state, evaluation = step(POLICY, state, long(1.5, 1.5, 1.5), now_ms=30)
+    assert (evaluation.verdict, evaluation.reason) == (Verdict.HOLD, Reason.NOT_ENOUGH_WINDOWS)
+    assert evaluation.detail.startswith("no window has begun since replicas were moved")
+    state, evaluation = step(POLICY, state, long(1.5, 1.5, 1.5, 1.5, 1.5), now_ms=50)
+    assert evaluation.verdict is Verdict.PLAN
 
 
 @given(st.lists(st.floats(1.0, 3.0), min_size=1, max_size=12), st.integers(0, 12), st.booleans(), st.integers(1, 3))
@@ -122,8 +125,8 @@ def test_no_plan_rests_on_windows_from_before_a_move(
 ) -> None:
     start = TriggerState(10, "bytes_in", 1) if breached else TriggerState()
     around = Surroundings(changed_ms=10 * moved_after, behind={hot: "billing"})
-    _, found = step(POLICY, start, long(*ratios), around, now_ms=10 * len(ratios))
-    if found.verdict is Verdict.PLAN:
+    _, evaluation = step(POLICY, start, long(*ratios), around, now_ms=10 * len(ratios))
+    if evaluation.verdict is Verdict.PLAN:
         newest = ratios[max(moved_after, len(ratios) - 3) :]
         assert sum(ratio > POLICY.enter_ratio for ratio in newest) >= 2
 
@@ -142,8 +145,8 @@ def test_a_plan_is_only_asked_for_when_nothing_speaks_against_it(
     ratios: list[float], reassigning: int, now_ms: int
 ) -> None:
     around = Surroundings(reassigning_count=reassigning)
-    state, found = step(POLICY, TriggerState(), windows(*ratios), around, now_ms=now_ms)
-    if found.verdict is Verdict.PLAN:
+    state, evaluation = step(POLICY, TriggerState(), windows(*ratios), around, now_ms=now_ms)
+    if evaluation.verdict is Verdict.PLAN:
         assert reassigning == 0
         assert sum(ratio > POLICY.enter_ratio for ratio in ratios[-3:]) >= 2
         assert state.breached_since_ms is not None
@@ -167,9 +170,9 @@ def hot(window_end_ms: int, broker: int) -> SkewWindow:
 
 def test_it_must_be_the_same_broker_that_is_hot() -> None:
     turns = (hot(10, 1), hot(20, 2), hot(30, 3))
-    state, found = step(POLICY, TriggerState(), turns, now_ms=40)
+    state, evaluation = step(POLICY, TriggerState(), turns, now_ms=40)
     assert state.breached_since_ms is None
-    assert found.detail == "bytes_in max/mean 1.400; broker 3 is over 1.3 in 1 windows, 2 needed"
+    assert evaluation.detail == "bytes_in max/mean 1.400; broker 3 is over 1.3 in 1 windows, 2 needed"
     state, _ = step(POLICY, TriggerState(), (hot(10, 3), *turns[1:]), now_ms=40)
     assert (state.breached_broker, state.breached_since_ms) == (3, 10)
 
@@ -180,28 +183,28 @@ def test_consumers_that_fall_behind_on_the_hot_broker_make_it_urgent() -> None:
     assert step(policy, TriggerState(), newest, now_ms=40)[1].reason is Reason.NOT_ENOUGH_WINDOWS
     elsewhere = Surroundings(behind={2: "billing"})
     assert step(policy, TriggerState(), newest, elsewhere, now_ms=40)[1].reason is Reason.NOT_ENOUGH_WINDOWS
-    state, found = step(policy, TriggerState(), newest, Surroundings(behind={1: "billing"}), now_ms=40)
-    assert found.verdict is Verdict.PLAN
+    state, evaluation = step(policy, TriggerState(), newest, Surroundings(behind={1: "billing"}), now_ms=40)
+    assert evaluation.verdict is Verdict.PLAN
     assert state.breached_since_ms == 20
-    assert found.detail.endswith("urgent, 2 windows are enough: groups that read from it fall behind (billing)")
+    assert evaluation.detail.endswith("urgent, 2 windows are enough: groups that read from it fall behind (billing)")
 
 
 def test_a_broker_that_is_away_for_too_long_has_failed_and_comes_first() -> None:
     policy = TriggerPolicy(broker_failure_grace_ms=100, cooldown_ms=50)
     even, gone = windows(1.0, 1.0), Surroundings(missing_brokers=frozenset({4}), alive_count=3)
-    state, found = step(policy, TriggerState(), even, gone, now_ms=1_000)
-    assert (state.missing_since_ms, found.reason) == (((4, 1_000),), Reason.BALANCED)
-    state, found = step(policy, state, even, gone, now_ms=1_099)
-    assert found.reason is Reason.BALANCED
-    state, found = step(policy, state, even, gone, now_ms=1_100)
-    assert (found.verdict, found.reason) == (Verdict.PLAN, Reason.BROKER_FAILED)
+    state, evaluation = step(policy, TriggerState(), even, gone, now_ms=1_000)
+    assert (state.missing_since_ms, evaluation.reason) == (((4, 1_000),), Reason.BALANCED)
+    state, evaluation = step(policy, state, even, gone, now_ms=1_099)
+    assert evaluation.reason is Reason.BALANCED
+    state, evaluation = step(policy, state, even, gone, now_ms=1_100)
+    assert (evaluation.verdict, evaluation.reason) == (Verdict.PLAN, Reason.BROKER_FAILED)
     assert brokers_failed(policy, state, 1_100) == (4,)
     state = after_plan(policy, state, 1_100)
     assert step(policy, state, even, gone, now_ms=1_149)[1].reason is Reason.COOLDOWN
     busy = Surroundings(reassigning_count=1, missing_brokers=frozenset({4}))
     assert step(policy, state, even, busy, now_ms=1_150)[1].reason is Reason.IN_PROGRESS
-    state, found = step(policy, state, even, now_ms=1_151)
-    assert (state.missing_since_ms, found.reason) == ((), Reason.BALANCED)
+    state, evaluation = step(policy, state, even, now_ms=1_151)
+    assert (state.missing_since_ms, evaluation.reason) == ((), Reason.BALANCED)
 
 
 def test_a_broker_that_comes_back_in_time_starts_anew() -> None:
@@ -209,8 +212,8 @@ def test_a_broker_that_comes_back_in_time_starts_anew() -> None:
     gone = Surroundings(missing_brokers=frozenset({4}), alive_count=3)
     state = TriggerState()
     for now_ms, around in ((1_000, gone), (1_060, Surroundings()), (1_070, gone), (1_160, gone)):
-        state, found = step(policy, state, windows(1.0), around, now_ms=now_ms)
-        assert found.reason is Reason.BALANCED
+        state, evaluation = step(policy, state, windows(1.0), around, now_ms=now_ms)
+        assert evaluation.reason is Reason.BALANCED
     assert state.missing_since_ms == ((4, 1_070),)
 
 
@@ -221,20 +224,23 @@ def test_time_without_evaluations_does_not_count_as_time_away() -> None:
     )
     state, _ = step(policy, TriggerState(), windows(1.0), gone, now_ms=60_000)
     # Control stood still for two hours; broker 4 is just being restarted, again.
-    state, found = step(policy, state, windows(1.0), gone, now_ms=7_260_000)
+    state, evaluation = step(policy, state, windows(1.0), gone, now_ms=7_260_000)
     assert state.missing_since_ms == ((4, 7_260_000),)
-    assert found.reason is not Reason.BROKER_FAILED
+    assert evaluation.reason is not Reason.BROKER_FAILED
     for now_ms in range(7_320_000, 9_060_001, 60_000):
         newest = (replace(windows(1.0)[0], window_end_ms=now_ms),)
-        state, found = step(policy, state, newest, gone, now_ms=now_ms)
-    assert found.reason is Reason.BROKER_FAILED
+        state, evaluation = step(policy, state, newest, gone, now_ms=now_ms)
+    assert evaluation.reason is Reason.BROKER_FAILED
 
 
 def test_while_a_broker_may_come_back_skew_is_no_reason_to_plan() -> None:
     gone = Surroundings(missing_brokers=frozenset({4}), alive_count=3)
-    state, found = step(POLICY, TriggerState(missing_since_ms=((4, 20),)), windows(1.5, 1.5), gone, now_ms=30_020)
+    state, evaluation = step(POLICY, TriggerState(missing_since_ms=((4, 20),)), windows(1.5, 1.5), gone, now_ms=30_020)
     assert state.breached_since_ms == 10
-    assert (found.reason, found.detail) == (Reason.INCOMPLETE, "broker 4 has been away for 30 s: it may come back")
+    assert (evaluation.reason, evaluation.detail) == (
+        Reason.INCOMPLETE,
+        "broker 4 has been away for 30 s: it may come back",
+    )
 
 
 @given(st.integers(1, 10**12), st.lists(st.tuples(st.integers(0, 9), st.integers(0, 10**12)), max_size=3))

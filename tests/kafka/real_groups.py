@@ -25,7 +25,7 @@ GroupMove = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MemberEvent:
     """One line of a member."""
 
     at_ms: int
@@ -39,8 +39,8 @@ class Told:
 class JavaMembers:
     """A JVM with members of any groups."""
 
-    def __init__(self, servers: list[str], told: list[Told]) -> None:
-        self._told = told
+    def __init__(self, servers: list[str], events: list[MemberEvent]) -> None:
+        self._events = events
         source = str(Path(__file__).with_name("GroupMembers.java"))
         self._process = subprocess.Popen(
             [java_command(), "-Xmx300m", "-XX:TieredStopAtLevel=1", "-cp", class_path("broker"), source, servers[0]],
@@ -51,10 +51,10 @@ class JavaMembers:
 
     def start(self, group: str, name: str, topic: str, strategy: str, instance: str | None) -> None:
         words = (group, name, topic, instance or "-", ASSIGNORS[strategy], SESSION_MS, HEARTBEAT_MS)
-        self._say("start", *map(str, words))
+        self._send("start", *map(str, words))
 
     def stop(self, group: str, name: str) -> None:
-        self._say("stop", group, name)
+        self._send("stop", group, name)
 
     def kill(self) -> None:
         """All its members crash."""
@@ -80,7 +80,7 @@ class JavaMembers:
             with suppress(OSError):
                 stream.close()
 
-    def _say(self, *words: str) -> None:
+    def _send(self, *words: str) -> None:
         assert self._process.stdin is not None
         assert self._process.poll() is None, "the JVM with the members has ended"
         self._process.stdin.write(" ".join(words) + "\n")
@@ -92,11 +92,13 @@ class JavaMembers:
             if not line[:1].isdigit() or "T" in line[:20]:
                 continue  # log4j says on standard output that it has no configuration
             at_ms, group, name, what, generation, *partitions = line.split()
-            self._told.append(Told(int(at_ms), group, name, what, int(generation), tuple(map(int, partitions))))
+            self._events.append(
+                MemberEvent(int(at_ms), group, name, what, int(generation), tuple(map(int, partitions)))
+            )
 
 
 @contextmanager
-def coordinators_that_tell(cluster: EmbeddedCluster) -> Iterator[None]:
+def coordinators_that_log(cluster: EmbeddedCluster) -> Iterator[None]:
     """Brokers log every step of their groups meanwhile."""
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
     try:
@@ -123,11 +125,11 @@ def _moves_of(line: str) -> Iterator[GroupMove]:
     completing = re.search(r"Stabilized group \S+ generation (\d+)", line)
     stable = re.search(r"Assignment received from leader .* for generation (\d+)", line)
     empty = re.search(r"Group \S+ with generation (\d+) is now empty", line)
-    for found, state in (
+    for matches, state in (
         (preparing, "PreparingRebalance"), (completing, "CompletingRebalance"), (stable, "Stable"), (empty, "Empty"),
     ):  # fmt: skip
-        if found:
-            yield state, int(found[1])
+        if matches:
+            yield state, int(matches[1])
 
 
 def _set_log_level(admin: KafkaAdminClient, cluster: EmbeddedCluster, level: str) -> None:

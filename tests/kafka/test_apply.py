@@ -16,6 +16,7 @@ from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.cluster.admin import Cluster
 from streaming.control.journal import Journal
+from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.control.noted_cluster import SKEW
 from tests.waiting import until
@@ -75,11 +76,11 @@ def begun(
     """An `apply` that copies slowly."""
     process = start(file, "apply", write_plan(journal, *topics), "--yes", throttle=throttle)
 
-    def found() -> list[Execution]:
+    def executions() -> list[Execution]:
         return [row for row in journal.open_executions(now_ms=now_ms()) if row.last_event in ("submitted", "progress")]
 
-    until("under way", found, DEADLINE_S)
-    return process, found()[0]
+    until("under way", executions, DEADLINE_S)
+    return process, executions()[0]
 
 
 def assert_left_nothing(cluster: Cluster, *topics: str) -> None:
@@ -94,7 +95,7 @@ def replicas(cluster: Cluster, topic: str) -> tuple[int, ...]:
 
 
 def test_a_killed_apply_is_gone_on_with_by_the_next(settings: Settings, admin: KafkaAdminClient, file: Path) -> None:
-    topic, cluster, journal = make_topic(admin, settings), Cluster(admin), Journal(settings)
+    topic, cluster, journal = make_topic(admin, settings), Cluster(admin), journal_of(settings)
     first, record = begun(journal, file, topic)
     first.kill()
     first.communicate()
@@ -107,14 +108,14 @@ def test_a_killed_apply_is_gone_on_with_by_the_next(settings: Settings, admin: K
 
 
 def test_a_second_ctrl_c_leaves_and_says_what_stays(settings: Settings, admin: KafkaAdminClient, file: Path) -> None:
-    topic, cluster, journal = make_topic(admin, settings), Cluster(admin), Journal(settings)
+    topic, cluster, journal = make_topic(admin, settings), Cluster(admin), journal_of(settings)
     process, record = begun(journal, file, topic)
     for number in (signal.SIGINT, signal.SIGTERM):
         process.send_signal(number)
     code, _, err = finish(process)
     assert code == 128 + signal.SIGINT
-    told = f"execution {record.execution_id} stays open (submitted); to stop it: rebalancer abort --config {file} "
-    assert (told in err, err.endswith("error: interrupted\n")) == (True, True)
+    message = f"execution {record.execution_id} stays open (submitted); to stop it: rebalancer abort --config {file} "
+    assert (message in err, err.endswith("error: interrupted\n")) == (True, True)
     code, out, _ = finish(start(file, "abort"))
     assert (code, f"{record.execution_id}: aborted: a person asked to stop; 1 moves" in out) == (0, True)
     until("moved", lambda: replicas(cluster, topic) == (1,), DEADLINE_S)
@@ -122,7 +123,7 @@ def test_a_second_ctrl_c_leaves_and_says_what_stays(settings: Settings, admin: K
 
 
 def test_one_ctrl_c_stops_and_restores(settings: Settings, admin: KafkaAdminClient, file: Path) -> None:
-    topic, cluster, journal = make_topic(admin, settings), Cluster(admin), Journal(settings)
+    topic, cluster, journal = make_topic(admin, settings), Cluster(admin), journal_of(settings)
     process, _ = begun(journal, file, topic)
     process.send_signal(signal.SIGINT)
     code, out, err = finish(process)
@@ -136,7 +137,7 @@ def test_abort_ends_what_has_begun_and_what_waits_though_a_topic_is_gone(
     settings: Settings, admin: KafkaAdminClient, file: Path
 ) -> None:
     topic, gone, other = (make_topic(admin, settings) for _ in range(3))
-    cluster, journal = Cluster(admin), Journal(settings)
+    cluster, journal = Cluster(admin), journal_of(settings)
     process, record = begun(journal, file, topic, gone)
     process.kill()
     process.communicate()
@@ -154,7 +155,7 @@ def test_abort_ends_what_has_begun_and_what_waits_though_a_topic_is_gone(
 
 
 def test_tables_that_are_away_for_a_while_end_nothing(settings: Settings, admin: KafkaAdminClient, file: Path) -> None:
-    topic, cluster, journal = make_topic(admin, settings), Cluster(admin), Journal(settings)
+    topic, cluster, journal = make_topic(admin, settings), Cluster(admin), journal_of(settings)
     process, _ = begun(journal, file, topic, throttle=10 * SLOWLY)
     folder = Path(settings.storage.tables)
     away = folder.rename(folder.with_name("away"))

@@ -164,20 +164,22 @@ def even(shares: list[set[int]]) -> bool:
 
 def overlaps(members: Iterable[Member]) -> list[str]:
     """Where a member gained a partition while another still had it; a tie in time counts for the members."""
-    told = [
+    spans = [
         (at_ms, sign == "+", partition, place)
         for place, member in enumerate(members)
         for at_ms, sign, partition in member.changes
     ]
     holders: dict[int, set[int]] = defaultdict(set)
-    found = []
-    for at_ms, gained, partition, place in sorted(told):
+    overlapping = []
+    for at_ms, gained, partition, place in sorted(spans):
         if gained:
-            found += [f"{at_ms}: {place} has {partition} beside {other}" for other in holders[partition] - {place}]
+            overlapping += [
+                f"{at_ms}: {place} has {partition} beside {other}" for other in holders[partition] - {place}
+            ]
             holders[partition].add(place)
         else:
             holders[partition].discard(place)
-    return found
+    return overlapping
 
 
 def test_an_overlap_is_seen() -> None:
@@ -260,7 +262,7 @@ def wait_for_members(admin: KafkaAdminClient, group: str, names: list[str]) -> d
         by_name = {member["client_id"]: member["member_id"] for member in members}
         return by_name if sorted(member["client_id"] for member in members) == sorted(names) else {}
 
-    return until(f"members of {group} are {names}", ids, told=lambda: str(admin.describe_groups([group])))
+    return until(f"members of {group} are {names}", ids, state=lambda: str(admin.describe_groups([group])))
 
 
 @pytest.mark.parametrize("first", ["java", "python"])
@@ -280,7 +282,7 @@ def test_a_topic_that_a_member_drops_is_read_by_the_others(kafka_cluster: Embedd
         a.call(lambda consumer: consumer.subscribe([other], listener=Noting(a.changes)))
         until(
             "b reads all of the topic", lambda: members[0].owned == set(range(PARTITIONS)),
-            told=lambda: f"a owns {sorted(a.owned_partitions)}, b owns {sorted(members[0].owned)}",
+            state=lambda: f"a owns {sorted(a.owned_partitions)}, b owns {sorted(members[0].owned)}",
         )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from streaming.control.latency import LatencyPressure
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.throttle import throttle_scope
+from streaming.control.wiring import executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
 from tests.control.noted_cluster import SKEW
@@ -127,8 +128,8 @@ def test_a_movement_is_made_and_leaves_no_throttle(
     settings: Settings, admin: KafkaAdminClient, old: list[int], new: list[int]
 ) -> None:
     topic = make_topic(admin, settings, {0: old})
-    cluster, journal = Cluster(admin), Journal(settings)
-    executor = Executor(cluster, journal, settings)
+    cluster, journal = Cluster(admin), journal_of(settings)
+    executor = executor_of(cluster, journal, settings)
     record, approved = approve(journal, [Movement(topic, 0, tuple(old), tuple(new), 600_000.0)])
     assert executor.begin(record, approved, now_ms=time.time_ns() // 1_000_000)
     carry_out(executor, record, approved.plan)
@@ -145,8 +146,8 @@ def test_a_movement_is_made_and_leaves_no_throttle(
 def test_a_throttle_slows_the_copy_and_an_abort_restores(settings: Settings, admin: KafkaAdminClient) -> None:
     topic = make_topic(admin, settings, {0: [1]})
     slow = with_control(settings, throttle_bytes_per_sec=20_000)
-    cluster, journal = Cluster(admin), Journal(slow)
-    executor = Executor(cluster, journal, slow)
+    cluster, journal = Cluster(admin), journal_of(slow)
+    executor = executor_of(cluster, journal, slow)
     record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), RECORDS * 2_000.0)])
     now_ms = time.time_ns() // 1_000_000
     executor.begin(record, approved, now_ms=now_ms)
@@ -162,26 +163,26 @@ def test_a_throttle_slows_the_copy_and_an_abort_restores(settings: Settings, adm
 
 def test_a_killed_executor_is_followed_by_another(settings: Settings, admin: KafkaAdminClient) -> None:
     topic = make_topic(admin, settings, {0: [1]})
-    cluster, journal = Cluster(admin), Journal(settings)
+    cluster, journal = Cluster(admin), journal_of(settings)
     record, approved = approve(journal, [Movement(topic, 0, (1,), (3,), 600_000.0)])
-    first = Executor(cluster, journal, settings)
+    first = executor_of(cluster, journal, settings)
     first.begin(record, approved, now_ms=time.time_ns() // 1_000_000)
     first.tick(record, approved.plan, now_ms=time.time_ns() // 1_000_000)
     del first  # as if killed: all that the next one has is the journal and the cluster
-    journal = Journal(settings)
-    found = ExecutionRecord(journal.open_executions(now_ms=time.time_ns() // 1_000_000)[0])
-    second = Executor(cluster, journal, settings)
+    journal = journal_of(settings)
+    record = ExecutionRecord(journal.open_executions(now_ms=time.time_ns() // 1_000_000)[0])
+    second = executor_of(cluster, journal, settings)
     second.resume()
-    carry_out(second, found, approved.plan)
+    carry_out(second, record, approved.plan)
     assert eventually(lambda: cluster.describe().partitions[(topic, 0)].replicas == (3,))
     assert eventually(lambda: no_throttle_left(cluster, topic))
 
 
 def test_a_plan_for_another_placement_is_refused(settings: Settings, admin: KafkaAdminClient) -> None:
     topic = make_topic(admin, settings, {0: [1]})
-    cluster, journal = Cluster(admin), Journal(settings)
+    cluster, journal = Cluster(admin), journal_of(settings)
     record, approved = approve(journal, [Movement(topic, 0, (2,), (3,), 1.0)])
-    assert not Executor(cluster, journal, settings).begin(record, approved, now_ms=time.time_ns() // 1_000_000)
+    assert not executor_of(cluster, journal, settings).begin(record, approved, now_ms=time.time_ns() // 1_000_000)
     assert record.execution.last_event == "refused"
     assert "has replicas [1], planned for [2]" in record.execution.last.detail
     assert cluster.describe().partitions[(topic, 0)].replicas == (1,)
@@ -191,7 +192,7 @@ def test_a_plan_is_refused_where_a_leader_has_moved_or_the_topic_has_grown(
     settings: Settings, admin: KafkaAdminClient
 ) -> None:
     topic = make_topic(admin, settings, {0: [1, 2], 1: [2, 3]})
-    cluster, journal = Cluster(admin), Journal(settings)
+    cluster, journal = Cluster(admin), journal_of(settings)
     movements = [Movement(topic, 0, (1, 2), (3, 2), 1.0)]
     seen = Observed.of(Plan("test", tuple(movements)), cluster.describe())
     assert seen == Observed({(topic, 0): 1}, {topic: 2}, frozenset(), cluster.describe().cluster_id)
@@ -204,7 +205,7 @@ def test_a_plan_is_refused_where_a_leader_has_moved_or_the_topic_has_grown(
     admin.create_partitions({topic: {"count": 3, "assignments": [[1, 2]]}})
     assert eventually(lambda: (topic, 2) in cluster.describe().partitions)
     record, approved = approve(journal, movements, seen=seen)
-    assert not Executor(cluster, journal, settings).begin(record, approved, now_ms=time.time_ns() // 1_000_000)
+    assert not executor_of(cluster, journal, settings).begin(record, approved, now_ms=time.time_ns() // 1_000_000)
     assert f"{topic}-0 is led by broker 2, by broker 1 when planned" in record.execution.last.detail
     assert f"{topic} has 3 partitions, 2 when planned" in record.execution.last.detail
     assert cluster.describe().partitions[(topic, 0)].replicas == (1, 2)
@@ -215,13 +216,13 @@ def test_a_throttle_of_somebody_else_stays(
     settings: Settings, admin: KafkaAdminClient, kafka_cluster: EmbeddedCluster
 ) -> None:
     topic = make_topic(admin, settings, {0: [1]})
-    cluster, journal = Cluster(admin), Journal(settings)
+    cluster, journal = Cluster(admin), journal_of(settings)
     cluster.set_throttled_replicas({topic: frozenset({(7, 7)})}, {})
     cluster.set_throttle_rates({2: 5_000_000})
     assert eventually(lambda: 2 in cluster.throttle_rates())
     try:
         record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 1.0)])
-        executor = Executor(cluster, journal, settings)
+        executor = executor_of(cluster, journal, settings)
         executor.begin(record, approved, now_ms=time.time_ns() // 1_000_000)
         carry_out(executor, record, approved.plan)
         assert eventually(lambda: cluster.throttle_rates().keys() == {2})
@@ -236,11 +237,11 @@ def test_a_list_that_somebody_has_set_to_every_replica_stays(settings: Settings,
     topic = make_topic(admin, settings, {0: [1]})
     every = {"leader.replication.throttled.replicas": ("SET", "*")}
     admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, every)], incremental=True)
-    cluster, journal = Cluster(admin), Journal(settings)
+    cluster, journal = Cluster(admin), journal_of(settings)
     kept = {(topic, "leader.replication.throttled.replicas"): "*"}
     assert eventually(lambda: cluster.throttled_replicas([topic]) == kept)
     record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 1.0)])
-    executor = Executor(cluster, journal, settings)
+    executor = executor_of(cluster, journal, settings)
     assert executor.begin(record, approved, now_ms=time.time_ns() // 1_000_000)
     assert not executor.tick(record, approved.plan, now_ms=time.time_ns() // 1_000_000)
     followers = {(topic, "follower.replication.throttled.replicas"): "0:2"}
@@ -253,19 +254,19 @@ def test_a_list_that_somebody_has_set_to_every_replica_stays(settings: Settings,
 
 def test_a_topic_that_is_gone_takes_no_throttle_and_stops_nothing(settings: Settings, admin: KafkaAdminClient) -> None:
     topic, gone = (make_topic(admin, settings, {0: [1]}) for _ in range(2))
-    cluster, journal = Cluster(admin), Journal(settings)
+    cluster, journal = Cluster(admin), journal_of(settings)
     record, approved = approve(journal, [Movement(name, 0, (1,), (2,), 1.0) for name in (topic, gone)])
-    assert Executor(cluster, journal, settings).begin(record, approved, now_ms=time.time_ns() // 1_000_000)
+    assert executor_of(cluster, journal, settings).begin(record, approved, now_ms=time.time_ns() // 1_000_000)
     admin.delete_topics([gone])
     assert eventually(lambda: (gone, 0) not in cluster.describe().partitions)
     loop = ControlLoop(cluster, settings, now_ms=time.time_ns() // 1_000_000)  # as after a kill
-    found = journal.execution(record.execution.execution_id)
+    execution = journal.execution(record.execution.execution_id)
     deadline = time.monotonic() + 60.0
-    while not found.ended:
-        assert time.monotonic() < deadline, found.last
+    while not execution.ended:
+        assert time.monotonic() < deadline, execution.last
         loop.tick(now_ms=time.time_ns() // 1_000_000)
-        found = journal.execution(record.execution.execution_id)
-    assert found.last.detail == "1 movements made, 1 partitions are gone"
+        execution = journal.execution(record.execution.execution_id)
+    assert execution.last.detail == "1 movements made, 1 partitions are gone"
     assert eventually(lambda: cluster.describe().partitions[(topic, 0)].replicas == (2,))
     assert eventually(lambda: no_throttle_left(cluster, topic))
 
@@ -274,9 +275,9 @@ def test_movements_wait_while_a_group_falls_behind_and_go_on_by_themselves(
     settings: Settings, admin: KafkaAdminClient
 ) -> None:
     topic = make_topic(admin, settings, {0: [1]})
-    cluster, journal = Cluster(admin), Journal(settings)
+    cluster, journal = Cluster(admin), journal_of(settings)
     record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 600_000.0)])
-    executor = Executor(cluster, journal, settings)
+    executor = executor_of(cluster, journal, settings)
     started_ms = time.time_ns() // 1_000_000
     write_lag(settings, topic, record.execution.approved_ms - 1_000, 10)  # what it is compared with
     assert executor.begin(record, approved, now_ms=started_ms)
@@ -302,12 +303,12 @@ def test_what_mode_apply_began_pauses_when_its_window_closes_and_goes_on_in_the_
     own = with_control(
         settings, maintenance_windows=["01:00-05:00"], movements_in_flight_max=1, execution_deadline_ms=600_000
     )
-    cluster, journal = Cluster(admin), Journal(own)
+    cluster, journal = Cluster(admin), journal_of(own)
     moves = [Movement(topic, number, (1,), (2,), RECORDS * 2_000.0) for number in (0, 1)]
     day_ms = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS
     open_ms, closed_ms, next_ms = (day_ms + minutes * 60_000 for minutes in (299, 301, 1501))
     record, approved = approve(journal, moves, now_ms=open_ms, in_windows_only=True)
-    executor = Executor(cluster, journal, own)
+    executor = executor_of(cluster, journal, own)
     assert executor.begin(record, approved, now_ms=open_ms)
     carry_out(executor, record, approved.plan, now_ms=open_ms, until="submitted")
     # What is in flight comes to its end; nothing new begins, and nothing is left on the cluster.
@@ -317,18 +318,18 @@ def test_what_mode_apply_began_pauses_when_its_window_closes_and_goes_on_in_the_
     placed = {key[1]: row.replicas for key, row in cluster.describe().partitions.items() if key[0] == topic}
     assert placed == {0: (2,), 1: (1,)}
     # A control that starts meanwhile waits, too.
-    found = ExecutionRecord(Journal(own).open_executions(now_ms=next_ms)[0])
-    executor = Executor(cluster, journal, own)
+    taken_up = ExecutionRecord(journal_of(own).open_executions(now_ms=next_ms)[0])
+    executor = executor_of(cluster, journal, own)
     executor.resume()
-    assert not executor.tick(found, approved.plan, now_ms=next_ms - 120_000)
-    assert (found.execution.last_event, no_throttle_left(cluster, topic)) == ("paused", True)
+    assert not executor.tick(taken_up, approved.plan, now_ms=next_ms - 120_000)
+    assert (taken_up.execution.last_event, no_throttle_left(cluster, topic)) == ("paused", True)
     # 20 hours do not count as work: the deadline is ten minutes.
-    carry_out(executor, found, approved.plan, now_ms=next_ms, until="resumed")
-    carry_out(executor, found, approved.plan, now_ms=next_ms, until="submitted")
+    carry_out(executor, taken_up, approved.plan, now_ms=next_ms, until="resumed")
+    carry_out(executor, taken_up, approved.plan, now_ms=next_ms, until="submitted")
     assert eventually(lambda: cluster.throttle_rates().keys() == {1, 2})
-    carry_out(executor, found, approved.plan, now_ms=next_ms)
-    assert (found.execution.last_event, found.execution.figures.movements_done) == ("done", 2)
-    assert found.execution.worked_ms(next_ms) == closed_ms - open_ms
+    carry_out(executor, taken_up, approved.plan, now_ms=next_ms)
+    assert (taken_up.execution.last_event, taken_up.execution.figures.movements_done) == ("done", 2)
+    assert taken_up.execution.worked_ms(next_ms) == closed_ms - open_ms
     assert eventually(lambda: no_throttle_left(cluster, topic))
 
 
@@ -336,9 +337,9 @@ def test_what_a_person_applies_is_not_bound_to_the_hours(settings: Settings, adm
     topic = make_topic(admin, settings, {0: [1]})
     own = with_control(settings, maintenance_windows=["01:00-05:00"])
     noon_ms = time.time_ns() // 1_000_000 // DAY_MS * DAY_MS + DAY_MS // 2
-    cluster, journal = Cluster(admin), Journal(own)
+    cluster, journal = Cluster(admin), journal_of(own)
     record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 1.0)], now_ms=noon_ms)
-    executor = Executor(cluster, journal, own)
+    executor = executor_of(cluster, journal, own)
     assert executor.begin(record, approved, now_ms=noon_ms)
     carry_out(executor, record, approved.plan, now_ms=noon_ms)
     assert record.execution.last_event == "done"
@@ -369,9 +370,9 @@ def test_movements_wait_while_a_broker_answers_producers_slowly(settings: Settin
         content = settings.model_dump()
         content["collect"] |= {"jmx_endpoints": {1: url, 2: url + "/absent"}}
         own = Settings.model_validate(content)
-        cluster, journal = Cluster(admin), Journal(own)
+        cluster, journal = Cluster(admin), journal_of(own)
         record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 600_000.0)])
-        executor = Executor(cluster, journal, own)
+        executor = executor_of(cluster, journal, own)
         now_ms = record.execution.approved_ms
         latency["ms"] = 80.0
         assert executor.begin(record, approved, now_ms=now_ms)
@@ -384,7 +385,7 @@ def test_movements_wait_while_a_broker_answers_producers_slowly(settings: Settin
         assert not cluster.describe().reassigning()
         # Less than the same factor above, and a control that has just started knows from the journal what it was.
         latency["ms"] = 159.0
-        executor = Executor(cluster, journal, own)
+        executor = executor_of(cluster, journal, own)
         executor.resume()
         assert not executor.tick(record, approved.plan, now_ms=now_ms + 40_000)
         assert record.execution.last_event == "submitted"
@@ -429,11 +430,11 @@ def test_the_throttle_follows_headroom_and_pressure(settings: Settings, admin: K
     content["planner"] |= {"capacities": {1: {"bytes_in_per_sec": 10e6}, 2: {"bytes_in_per_sec": 10e6}}}
     content["control"] |= {"throttle_bytes_per_sec": 30_000_000}
     own = Settings.model_validate(content)
-    cluster, journal = Cluster(admin), Journal(own)
+    cluster, journal = Cluster(admin), journal_of(own)
     now_ms = time.time_ns() // 1_000_000
     write_load(own, now_ms - 60_000, {1: 5e6, 2: 2e6})
     record, approved = approve(journal, [Movement(topic, 0, (1,), (2,), 600_000.0)])
-    executor = Executor(cluster, journal, own)
+    executor = executor_of(cluster, journal, own)
     try:
         write_lag(own, topic, now_ms - 1_000, 10)
         write_lag(own, topic, now_ms + 1_000, 10 + own.control.lag_min_records)
@@ -468,7 +469,7 @@ def write_load(settings: Settings, start_ms: int, bytes_in: dict[int, float]) ->
 
 
 def test_the_state_of_the_trigger_survives_in_the_journal(settings: Settings) -> None:
-    assert Journal(settings).trigger_state() == TriggerState()
+    assert journal_of(settings).trigger_state() == TriggerState()
 
 
 def test_only_partitions_that_copy_are_throttled() -> None:

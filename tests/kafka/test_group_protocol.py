@@ -23,8 +23,8 @@ from tests.kafka.real_groups import (
     SESSION_MS,
     GroupMove,
     JavaMembers,
-    Told,
-    coordinators_that_tell,
+    MemberEvent,
+    coordinators_that_log,
     group_moves,
 )
 from tests.waiting import until
@@ -75,7 +75,7 @@ class Record:
     """What came of a story, real or simulated, in the same words. Times of callbacks are for idle times only."""
 
     moves: list[GroupMove] = field(default_factory=list)
-    events: list[Told] = field(default_factory=list)
+    events: list[MemberEvent] = field(default_factory=list)
 
     def callbacks(self) -> dict[str, list[Callback]]:
         """Per member; what a process is told while it ends is nobody's concern, and a refusal is one event."""
@@ -147,7 +147,7 @@ def simulated(story: Story, seed: int, jitter_ms: int = JITTER_MS) -> Record:
     return Record(
         [(entry.state.value, entry.generation_id) for entry in run.trace if entry.state is not None],
         [
-            Told(entry.at_ms, "", entry.who, words[entry.what], 0, tuple(sorted(n for _, n in entry.partitions)))
+            MemberEvent(entry.at_ms, "", entry.who, words[entry.what], 0, tuple(sorted(n for _, n in entry.partitions)))
             for entry in run.trace
             if entry.what in words
         ],
@@ -171,20 +171,20 @@ class RealGroup:
 
     def __init__(self, cluster: EmbeddedCluster, topic: str, story: Story, group: str) -> None:
         self._cluster, self._topic, self._story, self._group = cluster, topic, story, group
-        self._told: list[Told] = []
+        self._own_events: list[MemberEvent] = []
         self._jvms: dict[str, JavaMembers] = {}
 
-    def live(self, shared: JavaMembers, told: list[Told]) -> Record:
+    def live(self, shared: JavaMembers, shared_events: list[MemberEvent]) -> Record:
         """All steps; members that will be killed get a JVM of their own."""
         try:
-            return self._live(shared, told)
+            return self._live(shared, shared_events)
         finally:
             for jvm in self._jvms.values():
                 jvm.close()
 
-    def _live(self, shared: JavaMembers, told: list[Told]) -> Record:
+    def _live(self, shared: JavaMembers, shared_events: list[MemberEvent]) -> Record:
         doomed = {step[1] for step in self._story.steps if step[0] == "kill"}
-        self._jvms = {name: JavaMembers(self._cluster.bootstrap_servers, self._told) for name in doomed}
+        self._jvms = {name: JavaMembers(self._cluster.bootstrap_servers, self._own_events) for name in doomed}
         running: set[str] = set()
         for number, step in enumerate(self._story.steps):
             if step[0] == "wait":
@@ -202,19 +202,23 @@ class RealGroup:
                 running.discard(name)
                 jvm.kill() if kind == "kill" else jvm.stop(self._group, name)
             if self._story.steps[number + 1 : number + 2] != (("wait",),):
-                self._settle(told, running)
-        return Record(group_moves(self._cluster, self._group), self._events(told))
+                self._settle(shared_events, running)
+        return Record(group_moves(self._cluster, self._group), self._events(shared_events))
 
-    def _events(self, told: Sequence[Told]) -> list[Told]:
+    def _events(self, shared_events: Sequence[MemberEvent]) -> list[MemberEvent]:
         """What members told, and what was done to them, in order of time."""
-        mine = [one for one in list(told) + list(self._told) if one.group == self._group and one.what != "closed"]
+        mine = [
+            one
+            for one in list(shared_events) + list(self._own_events)
+            if one.group == self._group and one.what != "closed"
+        ]
         return sorted(mine, key=lambda one: one.at_ms)
 
-    def _settle(self, told: list[Told], running: set[str]) -> None:
+    def _settle(self, shared_events: list[MemberEvent], running: set[str]) -> None:
         """All members are in, every partition has its reader, and nothing happened for more than two heartbeats."""
 
         def settled() -> bool:
-            events = self._events(told)
+            events = self._events(shared_events)
             owned: dict[str, set[int]] = defaultdict(set)
             silent: set[str] = set()
             for event in events:
@@ -232,7 +236,7 @@ class RealGroup:
         until(f"{self._group} with {sorted(running)}", settled, DEADLINE_S, pause_s=0.05)
 
     def _note(self, name: str, what: str) -> None:
-        self._told.append(Told(time.time_ns() // 1_000_000, self._group, name, what, 0, ()))
+        self._own_events.append(MemberEvent(time.time_ns() // 1_000_000, self._group, name, what, 0, ()))
 
 
 @pytest.fixture(scope="module")
@@ -243,12 +247,14 @@ def real(kafka_cluster: EmbeddedCluster) -> Iterator[dict[str, Record]]:
     admin = KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers)
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
     admin.close()
-    told: list[Told] = []
-    with coordinators_that_tell(kafka_cluster), ThreadPoolExecutor(len(STORIES)) as threads:
-        shared = JavaMembers(kafka_cluster.bootstrap_servers, told)
+    shared_events: list[MemberEvent] = []
+    with coordinators_that_log(kafka_cluster), ThreadPoolExecutor(len(STORIES)) as threads:
+        shared = JavaMembers(kafka_cluster.bootstrap_servers, shared_events)
         try:
             lives = {
-                name: threads.submit(RealGroup(kafka_cluster, topic, story, f"story-{number}-{run}").live, shared, told)
+                name: threads.submit(
+                    RealGroup(kafka_cluster, topic, story, f"story-{number}-{run}").live, shared, shared_events
+                )
                 for number, (name, story) in enumerate(STORIES.items())
             }
             yield {name: life.result() for name, life in lives.items()}

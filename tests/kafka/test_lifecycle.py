@@ -15,13 +15,12 @@ from assignor_core.live import LiveCluster
 from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
-from streaming.control.deciding import Decider
-from streaming.control.executor import Executor
-from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
+from streaming.control.wiring import decider_of, executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterUnreachable
 from streaming.settings import KafkaSettings, Settings
+from streaming.tables import TableReader
 from streaming.views.intents import drained_brokers
 from tests.control.windows import write_windows
 
@@ -107,21 +106,21 @@ def test_drain_shows_then_empties_and_add_fills_again(own: Settings, admin: Kafk
     assert {(row["topic"], row["partition"]) for row in plan["movements"]} == held_by(before, 4)
     assert "to carry it out: rebalancer drain 4 --apply" in shown.stderr
     assert Cluster(admin).describe() == before
-    assert drained_brokers(own) == set()
+    assert drained_brokers(TableReader(own.storage.tables), own.kafka.cluster_name) == set()
 
     assert rebalancer(own, tmp_path, "drain", "4", "--apply", "--yes").returncode == 0
     drained = wait_for(admin, 4, holds=False)
-    assert drained_brokers(own) == {4}
+    assert drained_brokers(TableReader(own.storage.tables), own.kafka.cluster_name) == {4}
     assert all(len(row.replicas) == len(before.partitions[key].replicas) for key, row in drained.partitions.items())
     # Control leaves the empty broker alone: its skew doesn't count.
     later_ms = windows_now(own, admin) + 40_000  # windows that began after the broker was emptied
     write_windows(own, drained, end_ms=later_ms)
-    assert Decider(Cluster(admin), Journal(own), own).tick(now_ms=later_ms) is None
-    assert Journal(own).last_decision()["reason"] == "balanced"  # type: ignore[index]
+    assert decider_of(Cluster(admin), journal_of(own), own).tick(now_ms=later_ms) is None
+    assert journal_of(own).last_decision()["reason"] == "balanced"  # type: ignore[index]
 
     assert rebalancer(own, tmp_path, "add", "4", "--apply", "--yes").returncode == 0
     filled = wait_for(admin, 4, holds=True)
-    assert drained_brokers(own) == set()
+    assert drained_brokers(TableReader(own.storage.tables), own.kafka.cluster_name) == set()
     changed = {
         key for key, row in filled.partitions.items() if set(row.replicas) != set(drained.partitions[key].replicas)
     }
@@ -144,7 +143,7 @@ def test_what_a_lost_broker_held_is_planned_elsewhere_after_the_grace_time(
     brokers.kill_broker(4)
     lost = wait_until_gone(admin, 4)
     now_ms = windows_now(own, admin)
-    decider = Decider(cluster, Journal(own), own)
+    decider = decider_of(cluster, journal_of(own), own)
     assert decider.tick(now_ms=now_ms) is None
     # Evaluated all the time: a gap would start the grace time again.
     for ahead_ms in range(100_000, own.trigger.broker_failure_grace_ms, 100_000):
@@ -154,13 +153,13 @@ def test_what_a_lost_broker_held_is_planned_elsewhere_after_the_grace_time(
     write_windows(own, lost, end_ms=later_ms)
     proposal = decider.tick(now_ms=later_ms)
     assert proposal is not None
-    assert Journal(own).last_decision()["reason"] == "broker_failed"  # type: ignore[index]
+    assert journal_of(own).last_decision()["reason"] == "broker_failed"  # type: ignore[index]
     movements = {(row.topic, row.partition): row.new_replicas for row in proposal.plan.movements}
     assert movements.keys() == held_by(lost, 4)
-    journal = Journal(own)
+    journal = journal_of(own)
     approved = journal.plan(proposal.plan.plan_id)
     record = ExecutionRecord(journal.approve(approved, "a test", now_ms=later_ms))
-    executor = Executor(cluster, journal, own)
+    executor = executor_of(cluster, journal, own)
     assert executor.begin(record, approved, now_ms=later_ms)
     deadline = time.monotonic() + DEADLINE_S
     while not executor.tick(record, approved.plan, now_ms=later_ms):

@@ -130,10 +130,10 @@ def revoke_all(superuser: KafkaAdminClient, who: str) -> None:
     superuser.delete_acls([everything_of(who)])
 
 
-def eventually(found: Callable[[], Any], expected: Any) -> None:
+def eventually(probe: Callable[[], Any], expected: Any) -> None:
     """ACLs reach the broker through the metadata log, a moment later."""
     deadline = time.monotonic() + DEADLINE_S
-    while (seen := found()) != expected:
+    while (seen := probe()) != expected:
         assert time.monotonic() < deadline, f"found {seen}, expected {expected}"
         time.sleep(0.1)
 
@@ -289,10 +289,10 @@ def test_check_names_what_a_stranger_lacks(
     answer = check(settings, tmp_path, "check", "--json", "--role", "collect")
     assert answer.returncode == 1
     rows = {row["name"]: row for row in json.loads(answer.stdout)}
-    told = rows["permissions: collect"]
-    assert not told["passed"]
-    assert told["detail"].startswith("missing: DESCRIBE on cluster (log dirs, reassignments under way,")
-    assert told["detail"].endswith("(deploy/acls/grant.sh collect grants them)")
+    row = rows["permissions: collect"]
+    assert not row["passed"]
+    assert row["detail"].startswith("missing: DESCRIBE on cluster (log dirs, reassignments under way,")
+    assert row["detail"].endswith("(deploy/acls/grant.sh collect grants them)")
     assert "permissions: control" not in rows
     assert rows["no reassignment"]["detail"].startswith("the cluster refused to describe the cluster: ")
 
@@ -311,9 +311,9 @@ def test_a_wrong_password_is_refused_and_never_shown(
     environment["REBALANCER_KAFKA__REQUEST_TIMEOUT_MS"] = "3000"
     answers = [check(settings, tmp_path, command, **environment) for command in ("check", "config", "collect")]
     assert all(wrong not in answer.stdout + answer.stderr for answer in answers)
-    told = answers[0].stdout
-    assert "FAIL  cluster reached" in told
-    assert "password of user app, certificates right?" in told
+    printed = answers[0].stdout
+    assert "FAIL  cluster reached" in printed
+    assert "password of user app, certificates right?" in printed
 
 
 def test_without_a_certificate_mutual_tls_is_refused_and_said_so(

@@ -128,8 +128,8 @@ class Scene:
             session_timeout_ms=20_000,
         )  # fmt: skip
         while not self.ending.is_set():
-            found = reader.poll(timeout_ms=200)
-            self.ending.wait(member.record_s * sum(map(len, found.values())))
+            polled = reader.poll(timeout_ms=200)
+            self.ending.wait(member.record_s * sum(map(len, polled.values())))
         reader.close()
 
     def read_natively(self, group: str, topics: list[str], member: Member) -> None:
@@ -189,18 +189,18 @@ def playing(scene: Scene) -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class Told:
+class NamedCauses:
     """Every cause that was ever named, by group, and those that are named now."""
 
     groups: list[str]
     ever: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     now: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
 
-    def hear(self, settings: Settings) -> None:
+    def read(self, settings: Settings) -> None:
         """What `rebalancer lag --group` says of each group on these tables."""
         for group in self.groups:
-            found = read_lag(settings, group_id=group, matches=re.compile(""))["causes"]
-            self.now[group] = {(one["cause"], one["subject"].split(" (")[0]) for one in found}
+            causes = read_lag(settings, group_id=group, matches=re.compile(""))["causes"]
+            self.now[group] = {(one["cause"], one["subject"].split(" (")[0]) for one in causes}
             self.ever.setdefault(group, set()).update(self.now[group])
 
 
@@ -212,7 +212,7 @@ def test_each_group_is_told_its_own_cause_and_no_other(settings: Settings, tmp_p
             assert time.monotonic() < deadline, "the groups never came together"
             time.sleep(LOOK_S)
         scene.begin.set()
-        told = Told(list(scene.groups))
+        named = NamedCauses(list(scene.groups))
         hot = (murmur2(HOT_KEY) & 0x7FFFFFFF) % KEYED_PARTITIONS
         expected = {
             f"founding-{scene.mark}": {(Cause.HOT_BROKER, "broker 1")},
@@ -222,19 +222,19 @@ def test_each_group_is_told_its_own_cause_and_no_other(settings: Settings, tmp_p
         }
         until: float | None = None
         for number in count():
-            assert time.monotonic() < deadline, f"told {told.now}, ever {told.ever}"
+            assert time.monotonic() < deadline, f"told {named.now}, ever {named.ever}"
             time.sleep(LOOK_S)
             watch.look()
-            told.hear(watch.write(tmp_path / f"look-{number}"))
-            if until is None and told.now == expected:
+            named.read(watch.write(tmp_path / f"look-{number}"))
+            if until is None and named.now == expected:
                 until = time.monotonic() + AFTERWARDS_S
             if until is not None and time.monotonic() > until:
                 break
-    assert told.now == expected
-    assert told.ever == expected, "a wrong cause was named on the way"
+    assert named.now == expected
+    assert named.ever == expected, "a wrong cause was named on the way"
 
 
-def _complete(found: dict[str, list[dict[str, Any]]], scene: Scene) -> bool:
+def _complete(picture: dict[str, list[dict[str, Any]]], scene: Scene) -> bool:
     """Every member of every group owns something, and nothing is without an owner."""
-    owners = {group: {row["client_id"] for row in rows} for group, rows in found.items()}
+    owners = {group: {row["client_id"] for row in rows} for group, rows in picture.items()}
     return owners == {group: {member.name for member in members} for group, (_, members) in scene.groups.items()}

@@ -45,11 +45,11 @@ def command(settings: Settings, *arguments: str) -> int:
 
 def test_groups_worst_first_with_one_line_why(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(settings, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [(row["group"], row["status"]) for row in found["groups"]] == [
+    report = json.loads(capsys.readouterr().out)
+    assert [(row["group"], row["status"]) for row in report["groups"]] == [
         ("back", "rewind"), ("stuck", "stall"), ("slow", "warn"), ("new", "unknown"), ("well", "ok"),
     ]  # fmt: skip
-    assert {row["group"]: row["why"] for row in found["groups"]} == {
+    assert {row["group"]: row["why"] for row in report["groups"]} == {
         "back": "1 of 1 partitions; t-0: set back by 6,000 records, 9,000 to read again or anew",
         "stuck": "1 of 2 partitions; t-0: 9,500 records wait, no commit for 10 min, though c owns it",
         "slow": "1 of 1 partitions; t-0: 5,000 records (5 min) behind, reads 8/s of 15/s",
@@ -172,12 +172,12 @@ def test_a_group_with_too_few_members_is_told_how_many(tmp_path: Path, capsys: p
         rows: list[tuple[str, str, int, int | None, int]] = [("g", "t", p, end // 2, end) for p in range(8)]
         synthetic.group_lag(NOW_MS - (WINDOWS - index) * WINDOW_MS, rows)
     assert command(settings, "--group", "g", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [one["cause"] for one in found["causes"]] == ["too few members"]
+    report = json.loads(capsys.readouterr().out)
+    assert [one["cause"] for one in report["causes"]] == ["too few members"]
     # One member reads half of eight equal partitions, so three are what a member can be given: 8 = 3 + 3 + 2.
-    assert found["members"]["needed"] == 3
-    assert found["members"]["options"][0]["heaviest_ratio"] == pytest.approx(0.75)
-    assert found["members"]["options"][0]["r_score"] == pytest.approx(5 / 4)
+    assert report["members"]["needed"] == 3
+    assert report["members"]["options"][0]["heaviest_ratio"] == pytest.approx(0.75)
+    assert report["members"]["options"][0]["r_score"] == pytest.approx(5 / 4)
     assert command(settings, "--group", "g") == 0
     assert "members: 3 needed; 3: fullest 75%, R-score 1.25" in capsys.readouterr().out
 

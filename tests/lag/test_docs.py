@@ -60,7 +60,7 @@ ROWS: list[tuple[str, Story, int]] = [
 ]  # fmt: skip
 
 
-def as_burrow_says(story: Story, from_s: int) -> str:
+def as_burrow_judges(story: Story, from_s: int) -> str:
     """Burrow sees every commit, the newest ten, and a log end every ten seconds."""
     commits: list[Commit] = []
     for second in range(from_s, NOW_S + 1):
@@ -75,7 +75,7 @@ def table() -> str:
     lines = ["| consumer | Burrow | ours |", "|---|---|---|"]
     for name, story, from_s in ROWS:
         ours = LagStatus(int(judge([story], from_s=from_s, until_s=NOW_S).status[0])).name
-        lines.append(f"| {name} | {as_burrow_says(story, from_s)} | {ours} |")
+        lines.append(f"| {name} | {as_burrow_judges(story, from_s)} | {ours} |")
     return "\n".join(lines)
 
 

@@ -120,13 +120,13 @@ class Delays:
     longest_ms: dict[str, int] = field(default_factory=lambda: dict.fromkeys(GROUPS, 0))
     _since_ms: dict[str, int] = field(default_factory=dict)
 
-    def note(self, found: dict[str, list[dict[str, Any]]]) -> None:
+    def note(self, picture: dict[str, list[dict[str, Any]]]) -> None:
         """One look more."""
         for group, status in EXPECTED.items():
-            now_ms = max(row["last_event_time_ms"] for row in found[group])
-            if max(row["at_once"] for row in found[group]) != status:
+            now_ms = max(row["last_event_time_ms"] for row in picture[group])
+            if max(row["at_once"] for row in picture[group]) != status:
                 self._since_ms.pop(group, None)
-            elif worst(found[group]) is not status:
+            elif worst(picture[group]) is not status:
                 waited_ms = now_ms - self._since_ms.setdefault(group, now_ms)
                 self.longest_ms[group] = max(self.longest_ms[group], waited_ms)
 
@@ -136,50 +136,50 @@ def record_time_ms(settings: Settings, topic: str, partition: int, offset: int) 
     reader = consumer(settings.kafka, consumer_timeout_ms=DEADLINE_S * 1000)
     reader.assign([TopicPartition(topic, partition)])
     reader.seek(TopicPartition(topic, partition), offset)
-    found: int = next(reader).timestamp
+    timestamp_ms: int = next(reader).timestamp
     reader.close()
-    return found
+    return timestamp_ms
 
 
 def test_each_consumer_is_called_what_it_is(settings: Settings) -> None:
     with scene(settings) as played:
         watch = Watch(settings, f"-{played.topic}$", window_ms=WINDOW_MS)
         deadline = time.monotonic() + DEADLINE_S
-        found = look(watch)
-        while not _all_read(found):
+        picture = look(watch)
+        while not _all_read(picture):
             assert time.monotonic() < deadline, "the consumers never began"
             time.sleep(0.3)
-            found = look(watch)
+            picture = look(watch)
         played.turn.set()
         late_ms: dict[str, float] = {}
         delays = Delays()
-        while not _as_expected(found):
-            assert time.monotonic() < deadline, {group: worst(rows).name for group, rows in found.items()}
+        while not _as_expected(picture):
+            assert time.monotonic() < deadline, {group: worst(rows).name for group, rows in picture.items()}
             time.sleep(0.3)
-            found = look(watch)
-            delays.note(found)
-            assert worst(found["well"]) in (LagStatus.OK, LagStatus.UNKNOWN)
+            picture = look(watch)
+            delays.note(picture)
+            assert worst(picture["well"]) in (LagStatus.OK, LagStatus.UNKNOWN)
             for group in ("stopped", "stuck"):
-                if worst(found[group]) is not EXPECTED[group]:
-                    late_ms[group] = min(row["stuck_ms"] for row in found[group])
+                if worst(picture[group]) is not EXPECTED[group]:
+                    late_ms[group] = min(row["stuck_ms"] for row in picture[group])
         # Known once records have waited for a window; told at most two windows later. Measured at the last look before.
         assert max(late_ms.values()) <= 3 * WINDOW_MS, late_ms
         assert max(delays.longest_ms.values()) <= 2 * WINDOW_MS, delays.longest_ms
-        for row in found["slow"]:
+        for row in picture["slow"]:
             written_ms = record_time_ms(settings, played.topic, row["partition"], row["committed_offset"])
             truth_s = (row["last_event_time_ms"] - written_ms) / 1000
             assert row["lag_seconds"] == pytest.approx(truth_s, rel=0.1)
         watch.close()
 
 
-def _all_read(found: dict[str, list[dict[str, Any]]]) -> bool:
+def _all_read(picture: dict[str, list[dict[str, Any]]]) -> bool:
     """Every group has committed on every partition, and was seen for long enough to be judged."""
-    rows = [row for group in GROUPS for row in found.get(group, [])]
+    rows = [row for group in GROUPS for row in picture.get(group, [])]
     return len(rows) == len(GROUPS) * PARTITIONS and all(
         (row["committed_offset"] or 0) > BATCH and row["completeness"] >= 0.5 for row in rows
     )
 
 
-def _as_expected(found: dict[str, list[dict[str, Any]]]) -> bool:
-    lagging = min(row["lag_seconds"] or 0.0 for row in found["slow"])
-    return lagging >= 10 and all(worst(found[group]) is status for group, status in EXPECTED.items())
+def _as_expected(picture: dict[str, list[dict[str, Any]]]) -> bool:
+    lagging = min(row["lag_seconds"] or 0.0 for row in picture["slow"])
+    return lagging >= 10 and all(worst(picture[group]) is status for group, status in EXPECTED.items())

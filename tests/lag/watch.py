@@ -45,11 +45,13 @@ class Watch:
             brokers = broker_rates(self._before, seen, replicas)
             self._load.add(value for _, value in byte_rate_records(CLUSTER, self._before, seen, replicas, brokers))
         self._before = seen
-        picture = judge(pa.Table.from_pylist(self._lag.rows(), schema=self._schema), self.settings)
-        found: dict[str, list[dict[str, Any]]] = {}
+        picture = judge(
+            pa.Table.from_pylist(self._lag.rows(), schema=self._schema), window_ms=self.settings.pipeline.window_ms
+        )
+        picture_by_group: dict[str, list[dict[str, Any]]] = {}
         for row in picture.partitions.to_pylist() if picture else []:
-            found.setdefault(row["group_id"], []).append(row)
-        return found
+            picture_by_group.setdefault(row["group_id"], []).append(row)
+        return picture_by_group
 
     def write(self, root: Path) -> Settings:
         """Everything seen so far as new tables below `root`; settings of whoever reads them."""

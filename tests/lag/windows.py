@@ -13,7 +13,7 @@ class Windows:
     def __init__(self, cluster: str, window_ms: int) -> None:
         self._cluster = cluster
         self._window_ms = window_ms
-        self._found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        self._records: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
 
     def add(self, values: Iterable[bytes]) -> None:
         """Records as they are on the topic, in the order of their event time."""
@@ -21,11 +21,11 @@ class Windows:
             record = json.loads(value)
             start_ms = record["event_time_ms"] // self._window_ms * self._window_ms
             key = (start_ms, record["group"], record["topic"], record["partition"])
-            self._found.setdefault(key, []).append(record)
+            self._records.setdefault(key, []).append(record)
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows by the table's columns, those that lag is judged by."""
-        return [self._row(key[0], records) for key, records in sorted(self._found.items())]
+        return [self._row(key[0], records) for key, records in sorted(self._records.items())]
 
     def _row(self, start_ms: int, records: list[dict[str, Any]]) -> dict[str, Any]:
         first, last = records[0], records[-1]
@@ -48,7 +48,7 @@ class LoadWindows:
 
     def __init__(self, window_ms: int) -> None:
         self._window_ms = window_ms
-        self._found: dict[tuple[int, int, str | None, int | None], list[dict[str, Any]]] = {}
+        self._records: dict[tuple[int, int, str | None, int | None], list[dict[str, Any]]] = {}
 
     def add(self, values: Iterable[bytes]) -> None:
         """Records as they are on the topic."""
@@ -56,7 +56,7 @@ class LoadWindows:
             record = json.loads(value)
             start_ms = record["event_time_ms"] // self._window_ms * self._window_ms
             key = (start_ms, record["broker"], record["topic"], record["partition"])
-            self._found.setdefault(key, []).append(record)
+            self._records.setdefault(key, []).append(record)
 
     def partition_rows(self) -> list[dict[str, Any]]:
         """Rows of `partition_load` that the diagnosis reads, of windows that are over."""
@@ -76,8 +76,8 @@ class LoadWindows:
         ]
 
     def _over(self) -> list[tuple[tuple[int, int, str | None, int | None], list[dict[str, Any]]]]:
-        newest_ms = max((key[0] for key in self._found), default=0)
-        return [(key, records) for key, records in self._found.items() if key[0] < newest_ms]
+        newest_ms = max((key[0] for key in self._records), default=0)
+        return [(key, records) for key, records in self._records.items() if key[0] < newest_ms]
 
     def _row(self, start_ms: int, records: list[dict[str, Any]]) -> dict[str, Any]:
         return {

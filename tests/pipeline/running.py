@@ -48,12 +48,12 @@ def numbered_records(count: int) -> list[Record]:
 def assert_recounted(settings: Settings, records: list[Record], folder: Path) -> None:
     """partition_load equals a plain recount of all records, row for row."""
     rows = tables.read(settings.storage.tables, "partition_load")
-    found = {(tables.to_ms(row["window_start"]), row["broker"], row["partition"]): row for row in rows}
+    stored = {(tables.to_ms(row["window_start"]), row["broker"], row["partition"]): row for row in rows}
     wanted = recount(records)
-    assert len(found) == len(rows), "a key occurs twice"
-    assert found.keys() == wanted.keys(), (folder / "pipeline.log").read_text()[-2_000:]
+    assert len(stored) == len(rows), "a key occurs twice"
+    assert stored.keys() == wanted.keys(), (folder / "pipeline.log").read_text()[-2_000:]
     for key, (bytes_in, covered_ms, count, size) in wanted.items():
-        row = found[key]
+        row = stored[key]
         assert (row["covered_ms"], row["sample_count"], row["size_bytes"]) == (covered_ms, count, size)
         assert row["bytes_in_per_sec"] == pytest.approx(bytes_in)
 

@@ -212,7 +212,7 @@ _JSON = st.recursive(
 )  # fmt: skip
 
 
-@given(st.sampled_from(sorted(PARSERS)), st.binary(max_size=60) | _JSON.map(lambda found: json.dumps(found).encode()))
+@given(st.sampled_from(sorted(PARSERS)), st.binary(max_size=60) | _JSON.map(lambda value: json.dumps(value).encode()))
 def test_whatever_comes_is_read_or_refused(name: str, value: bytes) -> None:
     try:
         items = read(name, value)

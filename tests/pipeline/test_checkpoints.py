@@ -102,14 +102,14 @@ def run(session: SparkSession, settings: Settings, records: list[Record]) -> Non
 def check(settings: Settings, records: list[Record]) -> None:
     """The table equals a recount of these records."""
     rows = tables.read(settings.storage.tables, "partition_load")
-    found = {
+    stored = {
         (tables.to_ms(row["window_start"]), row["broker"], row["partition"]): (
             row["bytes_in_per_sec"], row["covered_ms"], row["sample_count"], row["size_bytes"],
         )
         for row in rows
     }  # fmt: skip
-    assert len(rows) == len(found)
-    assert found == recount(records)
+    assert len(rows) == len(stored)
+    assert stored == recount(records)
 
 
 @pytest.mark.parametrize("damage", [lose_last_commit, lose_everything])
@@ -144,13 +144,13 @@ def test_what_is_read_again_changes_nothing(
     ],
 )
 def test_what_cannot_be_gone_on_with_ends_the_query_and_a_new_checkpoint_goes_on(
-    session: SparkSession, own: Settings, damage: Callable[[Path], None], told: str
+    session: SparkSession, own: Settings, damage: Callable[[Path], None], message: str
 ) -> None:
     make_topics(own)
     run(session, own, FIRST)
     run(session, own, SECOND)
     damage(Path(own.storage.checkpoints) / "byte_rate")
-    with pytest.raises(PySparkException, match=told):
+    with pytest.raises(PySparkException, match=message):
         run(session, own, THIRD)
     check(own, FIRST + SECOND)
     storage = own.storage.model_copy(update={"checkpoints": own.storage.checkpoints + "-new"})

@@ -76,8 +76,8 @@ def test_windows_close_whether_their_writer_remembers_them_or_not(tmp_path: Path
             for start in starts
         ]
         writer.upsert(arrow(*rows), ("q", version), tables.utc(START_MS + watermark_ms))
-        found = tables.read(str(tmp_path), "broker_load")
-        return {tables.to_ms(row["window_start"]) - START_MS: row["is_final"] for row in found}
+        stored = tables.read(str(tmp_path), "broker_load")
+        return {tables.to_ms(row["window_start"]) - START_MS: row["is_final"] for row in stored}
 
     assert write(table, 0, [0, step_ms], step_ms) == {0: True, step_ms: False}
     assert write(table, 1, [2 * step_ms], step_ms) == {0: True, step_ms: False, 2 * step_ms: False}
@@ -116,12 +116,12 @@ def test_of_each_key_the_final_one_stays_else_the_fuller_else_the_newer(
         return arrow(*(window(broker, count, is_final=final, batch_id=batch) for broker, count, final in rows))
 
     fresh = [(broker, count, False) for broker, count, _ in new]  # a batch's rows are never final
-    found = {row["broker"]: row for row in fullest(table(present, 0), table(fresh, 1), BROKER_LOAD.key).to_pylist()}
+    kept = {row["broker"]: row for row in fullest(table(present, 0), table(fresh, 1), BROKER_LOAD.key).to_pylist()}
     before = {broker: (count, final) for broker, count, final in present}
-    assert found.keys() == before.keys() | {broker for broker, _, _ in fresh}
+    assert kept.keys() == before.keys() | {broker for broker, _, _ in fresh}
     for broker, count, _ in fresh:
-        kept = broker in before and (before[broker][1] or before[broker][0] > count)
-        assert found[broker]["batch_id"] == (0 if kept else 1)
+        stays = broker in before and (before[broker][1] or before[broker][0] > count)
+        assert kept[broker]["batch_id"] == (0 if stays else 1)
 
 
 def test_what_is_closed_is_not_written_again_with_each_batch(tmp_path: Path) -> None:
@@ -161,8 +161,8 @@ def test_old_records_read_again_meet_their_own_windows_only(tmp_path: Path) -> N
     )  # final: two rows are met, the open ones aren't
     assert again.upsert(arrow(at(2, samples=9)), ("new", 1), NEVER) == 8
     again.upsert(arrow(at(4)), ("new", 2), tables.utc(START_MS + 4 * 60_000))
-    found = sorted(tables.read(str(tmp_path), "broker_load"), key=lambda row: row["window_start"])
-    assert [(row["sample_count"], row["is_final"]) for row in found] == [
+    stored = sorted(tables.read(str(tmp_path), "broker_load"), key=lambda row: row["window_start"])
+    assert [(row["sample_count"], row["is_final"]) for row in stored] == [
         (1, True), (1, True), (9, True), (1, True), (1, False),
     ]  # fmt: skip
 

@@ -36,20 +36,20 @@ REJECTED = (
 
 def test_an_offset_and_a_lag_whose_sum_overflows_give_no_log_end(session: SparkSession) -> None:
     """Such a pair may lie in the state of a checkpoint, from before such offsets were rejected."""
-    told = lag_record(0, 1_000, 1, 7) | {"log_end_offset": None, "committed_offset": 2**63 - 1, "lag_records": 5}
-    rows = session.createDataFrame([told], LAG_COLUMNS).withColumn("event_time", f.timestamp_millis("event_time_ms"))
+    record = lag_record(0, 1_000, 1, 7) | {"log_end_offset": None, "committed_offset": 2**63 - 1, "lag_records": 5}
+    rows = session.createDataFrame([record], LAG_COLUMNS).withColumn("event_time", f.timestamp_millis("event_time_ms"))
     (row,) = mixed_lag_windows(rows, PipelineSettings()).collect()
     assert (row["log_end_offset"], row["committed_offset"], row["lag_records"]) == (None, 2**63 - 1, 5)
 
 
 def test_the_greatest_counters_give_a_rate_that_is_a_number(session: SparkSession) -> None:
     """Each is set to zero once a ms and at its greatest again: no worse can be told."""
-    told = [
+    records = [
         load_record(1, None, offset_ms, bytes_in_total=COUNTER_MAX * (offset_ms % 2), bytes_in_per_sec=None)
         for offset_ms in range(1, 1_000)
     ]
     fields = record_schema(FOREIGN_BYTE_RATE)
-    whole = [{name: record.get(name) for name in fields.names} for record in told]
+    whole = [{name: record.get(name) for name in fields.names} for record in records]
     rows = session.createDataFrame(whole, fields).withColumn("event_time", f.timestamp_millis("event_time_ms"))
     windows = mixed_load_windows(rows.withColumn("foreign", f.lit(True)), PipelineSettings(window_ms=10_000))
     (row,) = windows.collect()

@@ -19,7 +19,7 @@ NOW_MS = 1_795_236_000_000
 HOUR_MS = 3_600_000
 
 
-def beat(batch_id: int, finished_ms: int) -> dict[str, Any]:
+def batch_row(batch_id: int, finished_ms: int) -> dict[str, Any]:
     return {
         "query_name": "byte_rate", "query_id": "q", "batch_id": batch_id, "finished_at": tables.utc(finished_ms),
         "duration_ms": 1, "input_rows": 1, "batches_total": 1, "input_rows_total": 1, "rejected_rows_total": 0,
@@ -36,7 +36,7 @@ def filled(tmp_path: Path) -> Settings:
         tables.append(
             str(tmp_path),
             "pipeline_batch",
-            [beat(batch_id, NOW_MS - (19 - batch_id) * HOUR_MS)],
+            [batch_row(batch_id, NOW_MS - (19 - batch_id) * HOUR_MS)],
             transaction_id="t",
             transaction_version=batch_id,
         )
@@ -93,7 +93,9 @@ def test_what_was_joined_is_not_written_anew_at_each_run(tmp_path: Path, monkeyp
     maintenance = maintenance_of(settings, PIPELINE_BATCH)
     names = random.Random(1)
     for batch_id in range(40):
-        rows = [beat(batch_id * 100 + index, NOW_MS) | {"query_id": names.randbytes(300).hex()} for index in range(50)]
+        rows = [
+            batch_row(batch_id * 100 + index, NOW_MS) | {"query_id": names.randbytes(300).hex()} for index in range(50)
+        ]
         tables.append(str(tmp_path), "pipeline_batch", rows, transaction_id="t", transaction_version=batch_id)
         if batch_id % 2:
             maintenance.run_if_due(now_ms=NOW_MS + batch_id * settings.pipeline.maintenance_interval_ms)

@@ -16,11 +16,11 @@ pytestmark = pytest.mark.spark
 
 __all__ = ["session"]  # the fixture
 
-BEFORE, READ_AGAIN_LATE, SECOND = 1_000_000, 999_000, 1_000
+BEFORE, READ_TWICE_LATE, SECOND = 1_000_000, 999_000, 1_000
 COUNTS: tuple[tuple[str, dict[int, int], float, float], ...] = (
     ("grows", {0: BEFORE, 2: BEFORE + 4_000}, 2_000.0, 2_000.0),
-    ("slightly smaller", {0: BEFORE, 2: READ_AGAIN_LATE, 4: BEFORE + 4_000}, 1_000.0, 2_000.0),
-    ("slightly smaller at the end", {0: BEFORE, 2: BEFORE + 4_000, 4: READ_AGAIN_LATE}, 1_000.0, 2_000.0),
+    ("slightly smaller", {0: BEFORE, 2: READ_TWICE_LATE, 4: BEFORE + 4_000}, 1_000.0, 2_000.0),
+    ("slightly smaller at the end", {0: BEFORE, 2: BEFORE + 4_000, 4: READ_TWICE_LATE}, 1_000.0, 2_000.0),
     ("smaller for a while", {0: BEFORE, 2: 998_000, 4: 999_000, 6: BEFORE + 600}, 100.0, 300.0),
     ("set to zero", {0: BEFORE, 2: 4_000, 4: 8_000}, 2_000.0, 2_000.0),
     ("set to zero at once", {0: BEFORE, 2: 0, 4: 8_000}, 2_000.0, 4_000.0),
@@ -33,8 +33,8 @@ def windows(session: SparkSession, records: list[Record], *, foreign: bool) -> d
     fields = record_schema(FOREIGN_BYTE_RATE)
     whole = [{name: record.get(name) for name in fields.names} for record in records]
     rows = session.createDataFrame(whole, fields).withColumn("event_time", f.timestamp_millis("event_time_ms"))
-    found = mixed_load_windows(rows.withColumn("foreign", f.lit(foreign)), PipelineSettings(window_ms=WINDOW_MS))
-    return {row["broker"]: row.asDict() for row in found.coalesce(1).collect()}
+    made = mixed_load_windows(rows.withColumn("foreign", f.lit(foreign)), PipelineSettings(window_ms=WINDOW_MS))
+    return {row["broker"]: row.asDict() for row in made.coalesce(1).collect()}
 
 
 def test_only_a_counter_that_falls_below_half_began_again(session: SparkSession) -> None:
@@ -43,9 +43,9 @@ def test_only_a_counter_that_falls_below_half_began_again(session: SparkSession)
         for broker, (_, counts, _, _) in enumerate(COUNTS)
         for second, count in counts.items()
     ]
-    found = windows(session, records, foreign=True)
+    made = windows(session, records, foreign=True)
     shown = [
-        (name, found[broker]["bytes_in_per_sec"], found[broker]["bytes_in_per_sec_max"])
+        (name, made[broker]["bytes_in_per_sec"], made[broker]["bytes_in_per_sec_max"])
         for broker, (name, _, _, _) in enumerate(COUNTS)
     ]
     assert shown == [(name, mean, highest) for name, _, mean, highest in COUNTS]

@@ -33,7 +33,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
         rates = [(1, "topic-A", 0, "leader", 3e6 + index), (2, "topic-A", 1, "leader", 1e6), (2, "t", 0, "leader", 5.0)]
         made.partition_load(start_ms, rates)
         made.group_lag(start_ms, [("slow", "topic-A", 0, 10, 100 * (index + 1)), ("even", "topic-A", 0, 9, 10)])
-        made.heartbeat(start_ms)
+        made.batch_row(start_ms)
         made.decision(start_ms, reason="balanced" if index else "warming_up")
     made.rejected(NOW_MS, ["not_json", "not_json", "future"])
     made.plan(NOW_MS)

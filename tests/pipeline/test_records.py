@@ -87,14 +87,14 @@ FOREIGN: list[tuple[bytes | None, str | None, str | None]] = [
 )
 def test_each_misfit_has_its_reason(session: SparkSession, shape: Any, cases: list[Any]) -> None:
     rows = [("in", 0, offset, KAFKA_TIME, b"k", case[0]) for offset, case in enumerate(cases)]
-    told = judged(session.createDataFrame(rows, KAFKA_SCHEMA), shape, clock_skew_max_ms=SKEW_MS)
-    found = {row["source_offset"]: row for row in rejected(told, shape).collect()}
+    judged_rows = judged(session.createDataFrame(rows, KAFKA_SCHEMA), shape, clock_skew_max_ms=SKEW_MS)
+    by_offset = {row["source_offset"]: row for row in rejected(judged_rows, shape).collect()}
     for offset, (raw, reason, field) in enumerate(cases):
-        row = found.get(offset)
+        row = by_offset.get(offset)
         assert (row and row["reason"], row and row["field"]) == (reason, field), raw
         if row and raw is not None:
             assert row["value"] == raw[:VALUE_BYTES_MAX]
-    assert accepted(told).count() == len([case for case in cases if case[1] is None])
+    assert accepted(judged_rows).count() == len([case for case in cases if case[1] is None])
 
 
 def test_raw_keys_and_values_are_cut(session: SparkSession) -> None:

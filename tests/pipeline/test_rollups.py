@@ -35,19 +35,19 @@ def test_hours_are_made_once_they_are_over_and_only_once(tmp_path: Path) -> None
     for minute in range(0, 121, 10):
         made.broker_load(DAY0_MS + minute * WINDOW_MS, {1: float(minute), 2: None if minute < 60 else 5.0})
     maintenance_of(tmp_path).run_if_due(now_ms=DAY0_MS)
-    found = hours_of(tables.read(str(tmp_path), "broker_load_hourly"))
-    assert found.keys() == {(hour * HOUR_MS, broker) for hour in (0, 1) for broker in (1, 2)}
-    assert found[0, 1]["bytes_in_per_sec"] == fmean([0, 10, 20, 30, 40, 50])
-    assert found[HOUR_MS, 1]["bytes_in_per_sec"] == fmean([60, 70, 80, 90, 100, 110])
-    assert (found[0, 2]["bytes_in_per_sec"], found[0, 2]["window_count"]) == (None, 6)
+    hours = hours_of(tables.read(str(tmp_path), "broker_load_hourly"))
+    assert hours.keys() == {(hour * HOUR_MS, broker) for hour in (0, 1) for broker in (1, 2)}
+    assert hours[0, 1]["bytes_in_per_sec"] == fmean([0, 10, 20, 30, 40, 50])
+    assert hours[HOUR_MS, 1]["bytes_in_per_sec"] == fmean([60, 70, 80, 90, 100, 110])
+    assert (hours[0, 2]["bytes_in_per_sec"], hours[0, 2]["window_count"]) == (None, 6)
     assert tables.read(str(tmp_path), "broker_load_daily") == []
     # Another process, later, with a row that came after: what is made stays, the next hour is added.
     made.broker_load(DAY0_MS + 30 * WINDOW_MS, {3: 9.0})
     made.broker_load(DAY0_MS + 181 * WINDOW_MS, {1: 3.0})
     maintenance_of(tmp_path).run_if_due(now_ms=DAY0_MS)
     again = hours_of(tables.read(str(tmp_path), "broker_load_hourly"))
-    assert again.keys() - found.keys() == {(2 * HOUR_MS, 1), (2 * HOUR_MS, 2)}
-    assert all(again[key] == row for key, row in found.items())
+    assert again.keys() - hours.keys() == {(2 * HOUR_MS, 1), (2 * HOUR_MS, 2)}
+    assert all(again[key] == row for key, row in hours.items())
 
 
 def test_an_hour_is_over_when_no_sample_of_it_can_come_any_more(tmp_path: Path) -> None:
@@ -115,12 +115,12 @@ def test_a_day_equals_a_recount(rows: list[tuple[int, int, float | None, float |
     of_broker: dict[int, list[Any]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row[0]):
         of_broker[row[1]].append(row)
-    found = {row["broker"]: row for row in rolled_up(source, ROLLUPS[1], DAY0_MS, now_ms=DAY0_MS + DAY_MS).to_pylist()}
-    assert found.keys() == of_broker.keys()
+    days = {row["broker"]: row for row in rolled_up(source, ROLLUPS[1], DAY0_MS, now_ms=DAY0_MS + DAY_MS).to_pylist()}
+    assert days.keys() == of_broker.keys()
     for broker, own_rows in of_broker.items():
         rates = [row[2] for row in own_rows if row[2] is not None]
         others = [row[3] for row in own_rows if row[3] is not None]
-        day = found[broker]
+        day = days[broker]
         assert day["bytes_in_per_sec"] == (pytest.approx(fmean(rates)) if rates else None)
         assert (day["bytes_in_per_sec_max"], day["bytes_out_per_sec_max"]) == (
             max(rates, default=None),

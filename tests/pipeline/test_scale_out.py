@@ -45,11 +45,11 @@ def test_two_executors_give_the_same_windows_and_end_in_order(own: Settings, tmp
         assert process.wait(timeout=120) == 0, (tmp_path / "pipeline.log").read_text()[-2_000:]
     finally:
         kill(process)
-    found = {
+    stored = {
         (tables.to_ms(row["window_start"]), row["broker"], row["partition"]): row["sample_count"]
         for row in tables.read(settings.storage.tables, "partition_load")
     }
-    assert found == {key: samples for key, (_, _, samples, _) in recount(records).items()}
+    assert stored == {key: samples for key, (_, _, samples, _) in recount(records).items()}
     (broker,) = tables.read(settings.storage.tables, "broker_load")
     assert (broker["broker"], broker["bytes_in_per_sec"]) == (3, 1234.5)
 

@@ -48,8 +48,8 @@ def of(**offsets: int) -> Offsets:
         pytest.param([report({"0": 0}, {"0": 9})], of(p0=3), of(p0=9, p1=4), Range.UNREAD, id="one of two partitions"),
     ],
 )  # fmt: skip
-def test_one_story(reports: list[Any], begin: Offsets, end: Offsets, found: Range) -> None:
-    assert judge(reports, begin, end) is found
+def test_one_story(reports: list[Any], begin: Offsets, end: Offsets, verdict: Range) -> None:
+    assert judge(reports, begin, end) is verdict
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -71,12 +71,12 @@ def test_nothing_with_a_misfit_is_ever_called_sound(seed: int) -> None:
         pairs = {(topic, p): sorted(chance.sample(range(reach), 2)) for topic in fits for p in range(2)}
         begin_of = {(topic, str(p)): pair[0] for (topic, p), pair in pairs.items()}
         end_of = {(topic, str(p)): pair[1] for (topic, p), pair in pairs.items()}
-        found = judge(reports, begin_of, end_of)
+        verdict = judge(reports, begin_of, end_of)
         misfit = any(not fits[topic][p][offset] for (topic, p), pair in pairs.items() for offset in range(*pair))
         was_read = all(first[topic][p] <= pair[0] and pair[1] <= at[topic][p] for (topic, p), pair in pairs.items())
-        assert found is not Range.SOUND or (was_read and not misfit)
+        assert verdict is not Range.SOUND or (was_read and not misfit)
         unread = any(pair[1] > at[topic][p] or not _read(reports, topic) for (topic, p), pair in pairs.items())
-        assert (found is Range.UNREAD) == unread
+        assert (verdict is Range.UNREAD) == unread
 
 
 def _read(reports: list[Any], topic: str) -> bool:
@@ -90,12 +90,12 @@ class Query:
 
     def __init__(self, reports: list[Any]) -> None:
         self._coming = reports
-        self._told: list[Any] = []
+        self._reported: list[Any] = []
 
     @property
     def recentProgress(self) -> list[Any]:  # noqa: N802
-        self._told += [self._coming.pop(0)] if self._coming else []
-        return self._told
+        self._reported += [self._coming.pop(0)] if self._coming else []
+        return self._reported
 
 
 def test_waits_for_those_that_are_behind_but_not_for_ever(tmp_path: Path) -> None:

@@ -98,8 +98,8 @@ def test_what_is_sure_fits_in_spark_too_and_reads_the_same(
 ) -> None:
     values = [case[0] for case in cases] + list(odd_values(side.shape, plain, random.Random(5)))
     rows = [("in", 0, offset, KAFKA_TIME, b"k", one) for offset, one in enumerate(values)]
-    told = judged(session.createDataFrame(rows, KAFKA_SCHEMA), side.shape, clock_skew_max_ms=SKEW_MS)
-    answers = told.select("kafka.offset", "reason", f.struct("record.*").alias("record")).collect()
+    judged_rows = judged(session.createDataFrame(rows, KAFKA_SCHEMA), side.shape, clock_skew_max_ms=SKEW_MS)
+    answers = judged_rows.select("kafka.offset", "reason", f.struct("record.*").alias("record")).collect()
     by_spark = {row["offset"]: row for row in answers}
     fitting = summing(PIPELINE, side).keywords["fitting"]
     sure = 0
@@ -129,12 +129,14 @@ samples = st.builds(
 def test_sums_equal_a_recount(records: list[Record]) -> None:
     rows, back = run([json.dumps(record).encode() for record in records])
     assert back == []
-    found = {(row["last_event_time_ms"] // WINDOW_MS * WINDOW_MS, row["broker"], row["partition"]): row for row in rows}
+    summed = {
+        (row["last_event_time_ms"] // WINDOW_MS * WINDOW_MS, row["broker"], row["partition"]): row for row in rows
+    }
     wanted = recount(records)
-    assert found.keys() == wanted.keys()
-    assert len(found) == len(rows)
+    assert summed.keys() == wanted.keys()
+    assert len(summed) == len(rows)
     for key, (mean, covered_ms, count, _) in wanted.items():
-        row = found[key]
+        row = summed[key]
         known_ms = row["bytes_in_per_sec_known_ms"] or 0
         assert (known_ms, row["sample_count"]) == (covered_ms, count)
         assert (row["bytes_in_per_sec_weighted"] / known_ms if known_ms else None) == (mean and pytest.approx(mean))

@@ -150,4 +150,4 @@ def test_told_twice_to_end_it_ends_at_once_and_the_next_start_repeats_the_batch(
 
 def wait_until(holds: Callable[[], bool], folder: Path) -> None:
     """A failure shows the end of the pipeline's log."""
-    until("it", holds, DEADLINE_S, told=lambda: (folder / "pipeline.log").read_text()[-2_000:])
+    until("it", holds, DEADLINE_S, state=lambda: (folder / "pipeline.log").read_text()[-2_000:])

@@ -18,8 +18,8 @@ from streaming.cluster.clients import admin_client
 from streaming.contract import Table
 from streaming.pipeline import queries as queries_module
 from streaming.pipeline import window_writer
+from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.delta_tables import WindowTable
-from streaming.pipeline.heartbeat import Heartbeat
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.records import ACCEPTED_ROWS
@@ -174,14 +174,14 @@ def test_windows_equal_a_recount_whatever_the_order(
     send(own, own.topics.byte_rate, encode(records))
     read_everything(session, own)
     wanted = recount(records)
-    found = {
+    stored = {
         (tables.to_ms(row["window_start"]), row["broker"], row.get("partition")): row
         for name in ("partition_load", "broker_load")
         for row in tables.read(own.storage.tables, name)
     }
-    assert found.keys() == wanted.keys()
+    assert stored.keys() == wanted.keys()
     for key, (bytes_in, covered_ms, samples, size) in wanted.items():
-        row = found[key]
+        row = stored[key]
         assert row["bytes_in_per_sec"] == (None if bytes_in is None else pytest.approx(bytes_in))
         assert (row["covered_ms"], row["sample_count"]) == (covered_ms, samples)
         if key[2] is not None:
@@ -206,7 +206,7 @@ def test_a_restart_goes_on_and_late_samples_correct_their_window(session: SparkS
     too_late = [load_record(1, 0, offset_ms, bytes_in_per_sec=9e9) for offset_ms in (4_000, 4_001, 4_002)]
     send(own, own.topics.byte_rate, encode([*too_late, load_record(1, 0, 66_000)]))
     drain(queries)
-    Heartbeat(queries, own.storage.tables, own.pipeline, counted).beat(now_ms=BASE_MS)
+    BatchReporter(queries, own.storage.tables, own.pipeline, counted).report(now_ms=BASE_MS)
     stop(queries)
     rows = {
         tables.to_ms(row["window_start"]) - BASE_MS: row for row in tables.read(own.storage.tables, "partition_load")
@@ -214,8 +214,8 @@ def test_a_restart_goes_on_and_late_samples_correct_their_window(session: SparkS
     assert rows[0]["bytes_in_per_sec"] == pytest.approx(200.0)  # 100 and the late 300; the too late 9e9 is left out
     assert (rows[0]["sample_count"], rows[0]["is_final"]) == (2, True)
     assert (rows[60_000]["sample_count"], rows[60_000]["is_final"]) == (2, False)
-    beats = {row["query_name"]: row for row in tables.read(own.storage.tables, "pipeline_batch")}
-    assert beats["byte_rate"]["late_rows_total"] == 3  # records, not groups
+    reports = {row["query_name"]: row for row in tables.read(own.storage.tables, "pipeline_batch")}
+    assert reports["byte_rate"]["late_rows_total"] == 3  # records, not groups
 
 
 def test_a_batch_that_meets_more_windows_than_the_driver_should_hold_is_merged(
@@ -279,16 +279,16 @@ def test_misfits_are_kept_with_their_reason_and_stop_nothing(
     drain(queries)
     send(own, own.topics.byte_rate, encode([load_record(1, 0, 1_000)]))
     drain(queries)
-    Heartbeat(queries, own.storage.tables, own.pipeline, CountedSamples()).beat(now_ms=BASE_MS)
+    BatchReporter(queries, own.storage.tables, own.pipeline, CountedSamples()).report(now_ms=BASE_MS)
     stop(queries)
     rejected = {row["value"]: row["reason"] for row in tables.read(own.storage.tables, "rejected_record")}
     assert rejected == {value: reason for reason, value in MISFITS.items()}
     assert len(tables.read(own.storage.tables, "partition_load")) == 1
     assert len({row["source_offset"] for row in tables.read(own.storage.tables, "rejected_record")}) > 1
-    beats = {row["query_name"]: row for row in tables.read(own.storage.tables, "pipeline_batch")}
-    assert beats["byte_rate"]["rejected_rows_total"] == len(MISFITS)
-    assert beats["byte_rate"]["input_rows_total"] == len(MISFITS) + 1
-    assert beats["byte_rate"]["source_lag_records"] == 0
+    reports = {row["query_name"]: row for row in tables.read(own.storage.tables, "pipeline_batch")}
+    assert reports["byte_rate"]["rejected_rows_total"] == len(MISFITS)
+    assert reports["byte_rate"]["input_rows_total"] == len(MISFITS) + 1
+    assert reports["byte_rate"]["source_lag_records"] == 0
 
 
 def test_sound_records_are_read_once_and_a_misfit_among_them_is_found(session: SparkSession, own: Settings) -> None:

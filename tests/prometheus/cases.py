@@ -16,7 +16,7 @@ class Case:
     at: int
     fires: Series
     labels: dict[str, str]
-    says: str
+    description: str
     silent: Series = field(default_factory=dict)
 
 

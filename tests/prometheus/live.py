@@ -29,7 +29,7 @@ from tests.serve.synthetic import WINDOW_MS, Synthetic, skewed_cluster
 DEADLINE_S = 60.0
 STALLED_AFTER_S = 8
 """Instead of 300 s: after this long without a heartbeat a stream counts as stalled."""
-HEARTBEAT_MS = 1_000
+REPORT_MS = 1_000
 
 needs_servers = pytest.mark.skipif(
     not (shutil.which("prometheus") and shutil.which("prometheus-alertmanager")),
@@ -53,17 +53,17 @@ class Watch:
         """Series of an instant query; fails on what Prometheus refuses."""
         answer = httpx.post(f"{self.prometheus_url}/api/v1/query", data={"query": expr}, timeout=10.0).json()
         assert answer["status"] == "success", f"{expr}: {answer.get('error')}"
-        found: list[dict[str, Any]] = answer["data"]["result"]
-        return found
+        series: list[dict[str, Any]] = answer["data"]["result"]
+        return series
 
     def alerts(self) -> dict[str, list[dict[str, Any]]]:
         """Alerts that Alertmanager holds, by name."""
-        found: dict[str, list[dict[str, Any]]] = {}
+        alerts: dict[str, list[dict[str, Any]]] = {}
         for alert in httpx.get(f"{self.alertmanager_url}/api/v2/alerts", timeout=10.0).json():
-            found.setdefault(alert["labels"]["alertname"], []).append(alert)
-        return found
+            alerts.setdefault(alert["labels"]["alertname"], []).append(alert)
+        return alerts
 
-    def told(self, alert: str, status: str) -> dict[str, Any] | None:
+    def notification(self, alert: str, status: str) -> dict[str, Any] | None:
         """What the webhook was told last of this alert in this state."""
         rows = [row for row in self.received if row["labels"]["alertname"] == alert and row["status"] == status]
         return rows[-1] if rows else None
@@ -88,14 +88,14 @@ class Live:
     synthetic: Synthetic
     watch: Watch
     _window_ms: int = 0
-    _beat_ms: int = 0
+    _reported_ms: int = 0
 
-    def heartbeat(self) -> None:
+    def batch_rows(self) -> None:
         """The stream lives; at most one row a second and query."""
-        if now_ms() - self._beat_ms >= HEARTBEAT_MS:
-            self._beat_ms = now_ms()
+        if now_ms() - self._reported_ms >= REPORT_MS:
+            self._reported_ms = now_ms()
             for query in ("byte_rate", "consumer_lag", "rejects"):
-                self.synthetic.heartbeat(self._beat_ms, query, trigger_interval_ms=HEARTBEAT_MS)
+                self.synthetic.batch_row(self._reported_ms, query, trigger_interval_ms=REPORT_MS)
 
     def window(self, hot: float) -> None:
         """One more closed window, with broker 1 at `hot` bytes/s and the others at 3 MB/s."""

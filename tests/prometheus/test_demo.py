@@ -32,18 +32,18 @@ pytestmark = [pytest.mark.prometheus, pytest.mark.e2e, pytest.mark.spark, pytest
 @pytest.mark.timeout(1_200)
 def test_skew_a_dead_spark_and_balance_as_those_on_call_are_told(tmp_path: Path) -> None:
     with watched_demo(tmp_path, "--rate", "4000", stalled_after_s=STALLED_AFTER_S) as demo:
-        told = until("skew told to the webhook", lambda: demo.watch.told(SKEWED, "firing"), STORY_DEADLINE_S)
-        assert told["path"] == "/ticket"
-        assert "In cluster demo the busiest broker has 1." in told["annotations"]["description"]
-        assert "broker 1, " in told["annotations"]["description"]
+        page = until("skew told to the webhook", lambda: demo.watch.notification(SKEWED, "firing"), STORY_DEADLINE_S)
+        assert page["path"] == "/ticket"
+        assert "In cluster demo the busiest broker has 1." in page["annotations"]["description"]
+        assert "broker 1, " in page["annotations"]["description"]
         _spark_dies(demo)
-        until("balance told to the webhook", lambda: demo.watch.told(SKEWED, "resolved"), STORY_DEADLINE_S)
+        until("balance told to the webhook", lambda: demo.watch.notification(SKEWED, "resolved"), STORY_DEADLINE_S)
         until("the demo's result", lambda: demo.finished, STORY_DEADLINE_S)
         # A pipeline's first row after a start doesn't know how much is left to read; the next comes 10 s later.
         until(
             "numbers on every board",
             lambda: _without_numbers(demo) == [NOTHING_DELETED],
-            told=lambda: str(_without_numbers(demo)),
+            state=lambda: str(_without_numbers(demo)),
         )
         _pictures_can_be_drawn(demo, tmp_path / "pictures")
         assert demo.end() == 0, demo.log.read_text()
@@ -69,24 +69,24 @@ def _spark_dies(demo: WatchedDemo) -> None:
     follower = until("a new pipeline", lambda: _other_than(dead, demo), 120.0)
     follower.suspend()
     try:
-        stall = until("the stall told to the webhook", lambda: _stall_told(demo), 180.0)
+        stall = until("the stall told to the webhook", lambda: _stall_notification(demo), 180.0)
         assert stall["path"] == "/page"
         held = until("skew held back", lambda: [row for row in demo.watch.alerts().get(SKEWED, ()) if _inhibited(row)])
         assert held[0]["labels"]["kafka_cluster"] == CLUSTER
     finally:
         follower.resume()
-    until("the end of the stall told", lambda: demo.watch.told(STALLED, "resolved"), 240.0)
+    until("the end of the stall told", lambda: demo.watch.notification(STALLED, "resolved"), 240.0)
 
 
-def _stall_told(demo: WatchedDemo) -> dict[str, Any] | None:
+def _stall_notification(demo: WatchedDemo) -> dict[str, Any] | None:
     labels = {"alertname": STALLED, "kafka_cluster": CLUSTER, "query": "byte_rate"}
     rows = [row for row in demo.watch.received if row["status"] == "firing" and labels.items() <= row["labels"].items()]
     return rows[-1] if rows else None
 
 
 def _other_than(dead: psutil.Process, demo: WatchedDemo) -> psutil.Process | None:
-    found = demo.role("pipeline")
-    return found if found is not None and found.pid != dead.pid else None
+    pipeline = demo.role("pipeline")
+    return pipeline if pipeline is not None and pipeline.pid != dead.pid else None
 
 
 def _inhibited(alert: dict[str, dict[str, list[str]]]) -> bool:

@@ -127,9 +127,11 @@ def test_a_rule_judges_and_says_the_same(alert: str) -> None:
     assert set(re.findall(r"\$(\w+)", condition.expression)) == {query.ref_id}
     for part in theirs.data:
         assert (part.ref_id, part.datasource_uid) == (part.model.ref_id, part.model.datasource.uid)
-    said = {name: text for name, text in theirs.annotations.items() if not name.startswith("__")}
-    assert said.keys() == ours["annotations"].keys()
-    assert {said[name] for name in ("summary", "runbook_url", "dashboard_url")} <= set(ours["annotations"].values())
+    annotations = {name: text for name, text in theirs.annotations.items() if not name.startswith("__")}
+    assert annotations.keys() == ours["annotations"].keys()
+    assert {annotations[name] for name in ("summary", "runbook_url", "dashboard_url")} <= set(
+        ours["annotations"].values()
+    )
 
 
 def test_texts_ask_nothing_and_take_the_value_of_the_query() -> None:

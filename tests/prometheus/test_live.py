@@ -30,7 +30,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 @pytest.mark.parametrize("file", BOARDS, ids=lambda file: file.stem)
 def test_no_panel_is_empty_and_no_query_fails(running: Live, file: Path) -> None:
     # Two scrapes with progress between them, so that rates have something to show.
-    running.heartbeat()
+    running.batch_rows()
     until("two scrapes", lambda: running.watch.query('count_over_time(up{job="rebalancer"}[1m]) > 3'))
     assert not without_numbers(load(file), running.watch, "test")
 
@@ -44,20 +44,20 @@ def test_every_alert_expression_is_evaluated_without_error(running: Live) -> Non
 
 def test_skew_is_told_ends_and_a_stall_silences_it(tmp_path: Path) -> None:
     with live(tmp_path) as running:
-        _skew_is_told_and_ends(running)
+        _skew_fires_and_ends(running)
         _stall_silences_skew(running)
 
 
 def _alert_of_live_streams(running: Live, alert: str, status: str) -> dict[str, Any] | None:
-    running.heartbeat()
-    return running.watch.told(alert, status)
+    running.batch_rows()
+    return running.watch.notification(alert, status)
 
 
-def _skew_is_told_and_ends(running: Live) -> None:
+def _skew_fires_and_ends(running: Live) -> None:
     until("skew told to the webhook", lambda: _alert_of_live_streams(running, SKEWED, "firing"))
-    told = next(row for row in running.watch.received if row["labels"]["alertname"] == SKEWED)
-    assert told["path"] == "/ticket"
-    assert "broker 1, " in told["annotations"]["description"]
+    page = next(row for row in running.watch.received if row["labels"]["alertname"] == SKEWED)
+    assert page["path"] == "/ticket"
+    assert "broker 1, " in page["annotations"]["description"]
     running.window(3.0e6)
     until("the end told to the webhook", lambda: _alert_of_live_streams(running, SKEWED, "resolved"))
 
@@ -65,12 +65,12 @@ def _skew_is_told_and_ends(running: Live) -> None:
 def _stall_silences_skew(running: Live) -> None:
     running.watch.received.clear()
     # No heartbeat from here on. The stall is there before the skew, so the skew must never reach anybody.
-    until("the stall told to the webhook", lambda: running.watch.told(STALLED, "firing"))
+    until("the stall told to the webhook", lambda: running.watch.notification(STALLED, "firing"))
     assert next(row for row in running.watch.received if row["labels"]["alertname"] == STALLED)["path"] == "/page"
     running.window(9.0e6)
     until("skew held by Alertmanager", lambda: running.watch.alerts().get(SKEWED))
     until("inhibition", lambda: all(row["status"]["inhibitedBy"] for row in running.watch.alerts()[SKEWED]))
-    assert not running.watch.told(SKEWED, "firing")
+    assert not running.watch.notification(SKEWED, "firing")
 
 
 def test_boards_are_what_the_script_writes(tmp_path: Path) -> None:

@@ -48,12 +48,12 @@ def unit_tests(case: Case) -> list[dict[str, Any]]:
     """promtool's tests of one case: it fires with exactly these labels and words, it is silent, it has no data."""
     rule = ALERTS[case.alert]
     annotations = {
-        name: re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: case.labels[found.group(1)], rule["annotations"][name])
+        name: re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda match: case.labels[match.group(1)], rule["annotations"][name])
         for name in ("summary", "runbook_url", "dashboard_url")
     }
     expected = {
         "exp_labels": {**rule["labels"], **case.labels},
-        "exp_annotations": {**annotations, "description": case.says},
+        "exp_annotations": {**annotations, "description": case.description},
     }
     nothing = [] if case.alert == "RebalancerAbsent" else [_test(case, "no data", {}, [])]
     return [_test(case, "fires", case.fires, [expected]), _test(case, "silent", case.silent, []), *nothing]
@@ -137,20 +137,20 @@ def test_an_alert_reaches_who_its_severity_says(severity: str) -> None:
 
 
 def inhibitions() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = yaml.safe_load(ALERTMANAGER.read_text())["inhibit_rules"]
-    return found
+    rules: list[dict[str, Any]] = yaml.safe_load(ALERTMANAGER.read_text())["inhibit_rules"]
+    return rules
 
 
 def silenced_by(alert_that_fires: str, **labels: str) -> set[str]:
     """Alerts that this one with these labels inhibits, as Alertmanager reads the matchers."""
-    found = set()
+    silenced = set()
     for rule in inhibitions():
         if _all_match(rule["source_matchers"], alert_that_fires, labels):
             for alert in ALERTS:
                 either = ({"source": "consumer_lag"}, {"source": "byte_rate"}) if alert == INPUT_SILENT else ({},)
                 if any(_all_match(rule["target_matchers"], alert, of_target) for of_target in either):
-                    found.add(alert)
-    return found
+                    silenced.add(alert)
+    return silenced
 
 
 def _all_match(matchers: list[str], alert: str, labels: dict[str, str]) -> bool:
@@ -158,9 +158,9 @@ def _all_match(matchers: list[str], alert: str, labels: dict[str, str]) -> bool:
 
 
 def _matches(matcher: str, labels: dict[str, str]) -> bool:
-    found = re.fullmatch(r'(\w+)(=~|!=|=)"(.*)"', matcher)
-    assert found, matcher
-    name, sign, pattern = found.groups()
+    match = re.fullmatch(r'(\w+)(=~|!=|=)"(.*)"', matcher)
+    assert match, matcher
+    name, sign, pattern = match.groups()
     value = labels.get(name, "")
     return {"=~": bool(re.fullmatch(pattern, value)), "=": value == pattern, "!=": value != pattern}[sign]
 

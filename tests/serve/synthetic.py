@@ -165,7 +165,7 @@ class Synthetic:
             ],
         )
 
-    def heartbeat(self, finished_ms: int, query: str = "byte_rate", **columns: Any) -> None:
+    def batch_row(self, finished_ms: int, query: str = "byte_rate", **columns: Any) -> None:
         self.append(
             "pipeline_batch",
             [
@@ -295,7 +295,7 @@ def skewed_cluster(synthetic: Synthetic, now_ms: int) -> None:
             _write_skewed_window(synthetic, start_ms, index)
     synthetic.group_event(start_ms + 4 * WINDOW_MS, "billing")
     for query in ("byte_rate", "consumer_lag", "rejects"):
-        synthetic.heartbeat(now_ms - 4_000, query)
+        synthetic.batch_row(now_ms - 4_000, query)
     synthetic.rejected(now_ms - 120_000, ["not_json", "future", "future"])
     breach = {"breached": True, "breach_started_at": tables.utc(now_ms - 300_000)}
     synthetic.decision(now_ms - 360_000)

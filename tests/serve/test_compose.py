@@ -221,9 +221,9 @@ def test_kafka_accepts_the_brokers_settings_with_the_agent_beside_it(compose: Co
 
 def agent_of(service: Service) -> str:
     """The broker's agent option, with files and port of this machine in place of those inside the container."""
-    found = re.fullmatch(r"-javaagent:(\S+)=0\.0\.0\.0:7071:(\S+)", str(service.environment["KAFKA_OPTS"]))
-    assert found
-    jar, rules = (PurePosixPath(path) for path in found.groups())
+    match = re.fullmatch(r"-javaagent:(\S+)=0\.0\.0\.0:7071:(\S+)", str(service.environment["KAFKA_OPTS"]))
+    assert match
+    jar, rules = (PurePosixPath(path) for path in match.groups())
     inside = mounts(service)
     assert inside[jar.parent] == "jmx-agent"
     (agent,) = [path for path in jars.jar_paths("agent") if path.name == jar.name]

@@ -23,8 +23,8 @@ def settings(tmp_path: Path) -> Settings:
 
 
 def membership(settings: Settings, group: str) -> GroupMembership:
-    (found,) = [row for row in read_snapshot(settings, NOW_MS).memberships if row.group == group]
-    return found
+    (row,) = [row for row in read_snapshot(settings, NOW_MS).memberships if row.group == group]
+    return row
 
 
 def test_members_are_those_of_the_newest_sample(settings: Settings) -> None:
@@ -36,8 +36,8 @@ def test_members_are_those_of_the_newest_sample(settings: Settings) -> None:
     synthetic.group_lag(start_ms, [("g", "t", 3, 1, 2)], member_id=None)
     synthetic.group_lag(start_ms, [("idle", "t", 0, 1, 2)], member_id=None, group_state="Empty")
     synthetic.group_lag(start_ms, [("dark", "t", 0, 1, 2)], member_id=None, group_state="Unknown")
-    found = {row.group: row.members for row in read_snapshot(settings, NOW_MS).memberships}
-    assert found == {"g": 2, "idle": 0, "dark": None}
+    members = {row.group: row.members for row in read_snapshot(settings, NOW_MS).memberships}
+    assert members == {"g": 2, "idle": 0, "dark": None}
 
 
 def test_a_group_that_never_rebalanced_has_none(settings: Settings) -> None:

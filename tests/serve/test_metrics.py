@@ -56,44 +56,44 @@ def skewed(tmp_path: Path) -> Settings:
 
 
 def test_what_the_tables_say_is_what_is_exported(skewed: Settings) -> None:
-    found = series_of(generate_latest(registry_now(skewed)).decode())
-    assert value(found, "broker_in_bytes_per_second", broker="1") == pytest.approx(4.2e6 * 1.4)
-    assert value(found, "broker_replication_in_bytes_per_second", broker="2") == 4.0e5
-    assert value(found, "broker_in_capacity_bytes_per_second", broker="1") == 1.0e7
-    assert value(found, "broker_in_capacity_bytes_per_second", broker="2") is None
+    series = series_of(generate_latest(registry_now(skewed)).decode())
+    assert value(series, "broker_in_bytes_per_second", broker="1") == pytest.approx(4.2e6 * 1.4)
+    assert value(series, "broker_replication_in_bytes_per_second", broker="2") == 4.0e5
+    assert value(series, "broker_in_capacity_bytes_per_second", broker="1") == 1.0e7
+    assert value(series, "broker_in_capacity_bytes_per_second", broker="2") is None
     loads = [4.2e6 * 1.4 + 4.0e5, 2.9e6, 3.5e6]
     ratio = max(loads) / (sum(loads) / 3)
-    assert value(found, "cluster_load_max_per_mean_ratio", resource="network_in") == pytest.approx(ratio)
-    assert value(found, "broker_load_deviation_ratio", broker="1", resource="network_in") == pytest.approx(ratio - 1)
-    assert value(found, "skew_threshold_ratio", resource="network_in") == 1.3
-    assert value(found, "skew_breached", resource="network_in") == 1
-    assert value(found, "skew_breached", resource="network_out") == 0
-    assert value(found, "skew_breach_started_timestamp_seconds", resource="network_in") == NOW_MS / 1000 - 300
-    assert value(found, "window_completeness_ratio") == 1
-    assert value(found, "rebalance_evaluations_total") == 3
-    assert value(found, "rebalance_triggers_total", trigger="network_in") == 1
-    assert value(found, "rebalance_triggers_total", trigger="network_out") == 0
-    assert value(found, "rebalance_suppressed_total", reason="in_progress") == 1
-    assert value(found, "rebalance_suppressed_total", reason="cooldown") == 0
-    assert value(found, "rebalance_in_progress") == 1
-    assert value(found, "rebalance_moves_pending") == 2
-    assert value(found, "rebalance_plan_moves", kind="replica") == 4
-    assert value(found, "rebalance_plan_duration_seconds_bucket", le="0.5") == 1
-    assert value(found, "rebalance_plan_duration_seconds_sum") == 0.42
-    assert value(found, "stream_active", query="byte_rate") == 1
-    assert value(found, "stream_last_batch_phase_seconds", query="byte_rate", phase="addBatch") == 0.9
-    assert value(found, "ingest_rejected_records_total", source="byte_rate", reason="future") == 2
-    assert value(found, "consumergroup_lag_records", consumergroup="billing", topic="topic-A") == 900 * sum(range(30))
+    assert value(series, "cluster_load_max_per_mean_ratio", resource="network_in") == pytest.approx(ratio)
+    assert value(series, "broker_load_deviation_ratio", broker="1", resource="network_in") == pytest.approx(ratio - 1)
+    assert value(series, "skew_threshold_ratio", resource="network_in") == 1.3
+    assert value(series, "skew_breached", resource="network_in") == 1
+    assert value(series, "skew_breached", resource="network_out") == 0
+    assert value(series, "skew_breach_started_timestamp_seconds", resource="network_in") == NOW_MS / 1000 - 300
+    assert value(series, "window_completeness_ratio") == 1
+    assert value(series, "rebalance_evaluations_total") == 3
+    assert value(series, "rebalance_triggers_total", trigger="network_in") == 1
+    assert value(series, "rebalance_triggers_total", trigger="network_out") == 0
+    assert value(series, "rebalance_suppressed_total", reason="in_progress") == 1
+    assert value(series, "rebalance_suppressed_total", reason="cooldown") == 0
+    assert value(series, "rebalance_in_progress") == 1
+    assert value(series, "rebalance_moves_pending") == 2
+    assert value(series, "rebalance_plan_moves", kind="replica") == 4
+    assert value(series, "rebalance_plan_duration_seconds_bucket", le="0.5") == 1
+    assert value(series, "rebalance_plan_duration_seconds_sum") == 0.42
+    assert value(series, "stream_active", query="byte_rate") == 1
+    assert value(series, "stream_last_batch_phase_seconds", query="byte_rate", phase="addBatch") == 0.9
+    assert value(series, "ingest_rejected_records_total", source="byte_rate", reason="future") == 2
+    assert value(series, "consumergroup_lag_records", consumergroup="billing", topic="topic-A") == 900 * sum(range(30))
     billing = {"consumergroup": "billing"}
     worst = 29 * 900 / (90_000 + 29 * 900 - 2_000)
-    assert value(found, "consumergroup_lag_retention_ratio", topic="topic-A", **billing) == pytest.approx(worst)
-    assert value(found, "consumergroup_members", **billing) == 1
-    assert value(found, "consumergroup_rebalances_total", **billing) == 1
-    assert value(found, "consumergroup_rebalance_duration_seconds", **billing) == 60
-    assert value(found, "consumergroup_rebalances_total", consumergroup="audit") == 0
-    assert value(found, "consumergroup_rebalance_duration_seconds", consumergroup="audit") is None
-    assert value(found, "delta_table_files", table="decision") == 3
-    assert value(found, "snapshot_part_up", part="load") == 1
+    assert value(series, "consumergroup_lag_retention_ratio", topic="topic-A", **billing) == pytest.approx(worst)
+    assert value(series, "consumergroup_members", **billing) == 1
+    assert value(series, "consumergroup_rebalances_total", **billing) == 1
+    assert value(series, "consumergroup_rebalance_duration_seconds", **billing) == 60
+    assert value(series, "consumergroup_rebalances_total", consumergroup="audit") == 0
+    assert value(series, "consumergroup_rebalance_duration_seconds", consumergroup="audit") is None
+    assert value(series, "delta_table_files", table="decision") == 3
+    assert value(series, "snapshot_part_up", part="load") == 1
 
 
 def test_a_failed_broker_is_a_trigger_and_every_reason_not_to_plan_is_counted(tmp_path: Path) -> None:
@@ -102,11 +102,11 @@ def test_a_failed_broker_is_a_trigger_and_every_reason_not_to_plan_is_counted(tm
     synthetic.decision(NOW_MS - 60_000, "plan", "broker_failed", plan_id="a" * 64)
     synthetic.decision(NOW_MS - 30_000, "hold", "maintenance_window")
     synthetic.decision(NOW_MS - 20_000, "hold", "balanced")
-    found = series_of(generate_latest(registry_now(settings)).decode())
-    assert value(found, "rebalance_triggers_total", trigger="broker_failed") == 1
-    assert value(found, "rebalance_triggers_total", trigger="network_in") == 0
-    assert value(found, "rebalance_suppressed_total", reason="maintenance_window") == 1
-    reasons = {dict(labels)["reason"] for name, labels in found if name == "rebalancer_rebalance_suppressed_total"}
+    series = series_of(generate_latest(registry_now(settings)).decode())
+    assert value(series, "rebalance_triggers_total", trigger="broker_failed") == 1
+    assert value(series, "rebalance_triggers_total", trigger="network_in") == 0
+    assert value(series, "rebalance_suppressed_total", reason="maintenance_window") == 1
+    reasons = {dict(labels)["reason"] for name, labels in series if name == "rebalancer_rebalance_suppressed_total"}
     assert reasons == {reason.value for reason in Reason} - {"skewed", "broker_failed", "balanced"}
 
 
@@ -121,29 +121,29 @@ def test_without_tables_the_exporter_says_so_and_nothing_else(tmp_path: Path, mo
     settings = settings_for(tmp_path)
     if mounted:
         Path(settings.storage.tables).mkdir()
-    found = series_of(generate_latest(registry_now(settings)).decode())
-    ours = {name.removeprefix("rebalancer_") for name, _ in found if name.startswith("rebalancer_")}
+    series = series_of(generate_latest(registry_now(settings)).decode())
+    ours = {name.removeprefix("rebalancer_") for name, _ in series if name.startswith("rebalancer_")}
     assert ours == SETTINGS | ITSELF
-    assert {value(found, "snapshot_part_up", part=part) for part in PARTS} == {float(mounted)}
+    assert {value(series, "snapshot_part_up", part=part) for part in PARTS} == {float(mounted)}
 
 
 def test_before_control_makes_its_tables_it_has_done_nothing(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
-    Synthetic(settings.storage.tables).heartbeat(NOW_MS)
-    found = series_of(generate_latest(registry_now(settings)).decode())
+    Synthetic(settings.storage.tables).batch_row(NOW_MS)
+    series = series_of(generate_latest(registry_now(settings)).decode())
     for name in ("rebalance_evaluations_total", "rebalance_failures_total", "rebalance_in_progress"):
-        assert value(found, name) == 0, name
-    assert value(found, "rebalance_triggers_total", trigger="network_in") == 0
+        assert value(series, name) == 0, name
+    assert value(series, "rebalance_triggers_total", trigger="network_in") == 0
 
 
 def test_a_part_that_was_never_read_counts_nothing(skewed: Settings) -> None:
     ruin(skewed, "execution")
     snapshot = read_snapshot(skewed, NOW_MS)
-    found = series_of(generate_latest(registry_of(lambda: snapshot, skewed)).decode())
-    assert value(found, "snapshot_part_up", part="control") == 0
-    rebalances = {name for name, _ in found if name.startswith(("rebalancer_rebalance_", "rebalancer_skew_breach"))}
+    series = series_of(generate_latest(registry_of(lambda: snapshot, skewed)).decode())
+    assert value(series, "snapshot_part_up", part="control") == 0
+    rebalances = {name for name, _ in series if name.startswith(("rebalancer_rebalance_", "rebalancer_skew_breach"))}
     assert rebalances == {"rebalancer_rebalance_mode_info"}
-    assert value(found, "brokers_reporting") == 3, "other parts are as ever"
+    assert value(series, "brokers_reporting") == 3, "other parts are as ever"
 
 
 def ruin(settings: Settings, table: str) -> None:
@@ -154,10 +154,10 @@ def ruin(settings: Settings, table: str) -> None:
 
 def test_a_broken_part_is_0_and_its_figures_stay(skewed: Settings) -> None:
     snapshot = replace(read_snapshot(skewed, NOW_MS), failures={"load": "table broker_load can't be read"})
-    found = series_of(generate_latest(registry_of(lambda: snapshot, skewed)).decode())
-    assert value(found, "snapshot_part_up", part="load") == 0
-    assert value(found, "snapshot_part_up", part="control") == 1
-    assert value(found, "broker_in_bytes_per_second", broker="2") == 2.5e6
+    series = series_of(generate_latest(registry_of(lambda: snapshot, skewed)).decode())
+    assert value(series, "snapshot_part_up", part="load") == 0
+    assert value(series, "snapshot_part_up", part="control") == 1
+    assert value(series, "broker_in_bytes_per_second", broker="2") == 2.5e6
 
 
 def test_a_broker_that_is_gone_leaves_no_series(tmp_path: Path) -> None:
@@ -167,8 +167,8 @@ def test_a_broker_that_is_gone_leaves_no_series(tmp_path: Path) -> None:
     synthetic.broker_load(start_ms, {1: 10.0, 9: 10.0})
     assert value(series_of(generate_latest(registry_now(settings)).decode()), "broker_info", broker="9", rack="r0") == 1
     synthetic.broker_load(start_ms + 90 * WINDOW_MS, {1: 10.0})
-    found = series_of(generate_latest(registry_now(settings)).decode())
-    assert not [labels for name, labels in found if ("broker", "9") in labels]
+    series = series_of(generate_latest(registry_now(settings)).decode())
+    assert not [labels for name, labels in series if ("broker", "9") in labels]
 
 
 def test_every_family_is_exported_and_every_exported_one_is_listed(skewed: Settings) -> None:
@@ -269,11 +269,11 @@ def test_the_cap_cuts_the_least_important_and_counts_it(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, serve={"series_max": 300})
     rows = [(f"group-{index}", "t", 0, 0, 1_000 - index) for index in range(200)]
     Synthetic(settings.storage.tables).group_lag(NOW_MS - 2 * WINDOW_MS, rows, log_start_offset=1)
-    found = series_of(generate_latest(registry_now(settings)).decode())
-    assert value(found, "export_dropped_series", family="rebalancer_consumergroup_lag_retention_ratio") == 200
-    assert value(found, "consumergroup_lag_records", consumergroup="group-0", topic="t") == 1_000
-    assert value(found, "export_dropped_series", family="rebalancer_consumergroup_lag_records") == 0
-    assert value(found, "window_seconds") == 60
+    series = series_of(generate_latest(registry_now(settings)).decode())
+    assert value(series, "export_dropped_series", family="rebalancer_consumergroup_lag_retention_ratio") == 200
+    assert value(series, "consumergroup_lag_records", consumergroup="group-0", topic="t") == 1_000
+    assert value(series, "export_dropped_series", family="rebalancer_consumergroup_lag_records") == 0
+    assert value(series, "window_seconds") == 60
 
 
 @given(

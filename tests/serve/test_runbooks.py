@@ -23,8 +23,8 @@ QUOTED = re.compile(r"`([^`]+)`")
 def quoted() -> Iterator[tuple[str, str]]:
     """(runbook, what it puts between backticks), line breaks undone."""
     for file in RUNBOOKS:
-        for found in QUOTED.findall(file.read_text()):
-            yield file.stem, " ".join(found.split())
+        for match in QUOTED.findall(file.read_text()):
+            yield file.stem, " ".join(match.split())
 
 
 def test_commands_exist() -> None:
@@ -54,7 +54,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize(
-    "query", sorted({found.group(1) for _, text in quoted() if (found := re.fullmatch(r'rebalancer sql "(.*)"', text))})
+    "query", sorted({match.group(1) for _, text in quoted() if (match := re.fullmatch(r'rebalancer sql "(.*)"', text))})
 )
 def test_queries_are_answered(tables: str, query: str) -> None:
     columns, _ = run_query(query, tables)

@@ -103,8 +103,8 @@ def serving(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     process = start(tmp_path, port)
     try:
         assert process.stderr is not None
-        told = [json.loads(process.stderr.readline())["event"] for _ in range(2)]
-        assert told == ["snapshot_part_failed", "serve_started"], "there is no folder of tables yet"
+        events = [json.loads(process.stderr.readline())["event"] for _ in range(2)]
+        assert events == ["snapshot_part_failed", "serve_started"], "there is no folder of tables yet"
         yield process, f"http://127.0.0.1:{port}"
     finally:
         process.kill()

@@ -19,8 +19,8 @@ def test_a_plan_that_waits_for_its_turn_does_not_hide_the_one_that_is_carried_ou
     synthetic = Synthetic(settings.storage.tables)
 
     def shown() -> str:
-        found: str = read_status(settings, now_ms=NOW_MS + 60_000)["execution"]["execution_id"]
-        return found
+        execution_id: str = read_status(settings, now_ms=NOW_MS + 60_000)["execution"]["execution_id"]
+        return execution_id
 
     synthetic.event(NOW_MS, 0, "approved")
     assert shown() == "e-1", "nothing else is there"
@@ -52,10 +52,10 @@ def test_the_plan_that_waits_is_shown_with_the_command_that_carries_it_out(
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("plan "))
     assert line.startswith(f"{TOLD}5ec398fbaf13 --set kafka.cluster_name=test --set storage.tables=")
     assert run(["status", "--json", *options]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["plan"]["plan_id"], found["plan"]["movements"]) == (PLAN, 6)
-    assert found["plan"]["max_over_mean"]["bytes_in"] == {"before": 1.45, "after": 1.02}
-    assert found["decision"]["plan_id"] is None, "what the newest evaluation has made"
+    status = json.loads(capsys.readouterr().out)
+    assert (status["plan"]["plan_id"], status["plan"]["movements"]) == (PLAN, 6)
+    assert status["plan"]["max_over_mean"]["bytes_in"] == {"before": 1.45, "after": 1.02}
+    assert status["decision"]["plan_id"] is None, "what the newest evaluation has made"
 
 
 def test_a_plan_waits_until_it_expires_or_an_execution_takes_it(tmp_path: Path) -> None:

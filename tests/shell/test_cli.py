@@ -59,10 +59,10 @@ def test_wrong_use_gives_one_line_and_exit_code_2(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == 2
-    found = capsys.readouterr().err
-    assert message in found
-    assert found.startswith("error: ")
-    assert found.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert printed.startswith("error: ")
+    assert printed.count("\n") == 1
 
 
 def test_no_broker_gives_one_line_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,9 +138,9 @@ def process(*command: str, stdout: int | IO[str], unbuffered: str) -> "subproces
 @pytest.mark.parametrize("command", [["config"], ["config", "--json"], ["config", "--help"]], ids=" ".join)
 def test_standard_output_that_takes_no_more_is_one_line(command: list[str], unbuffered: str) -> None:
     with open("/dev/full", "w") as full:
-        found = process(*command, stdout=full, unbuffered=unbuffered)
-        _, err = found.communicate()
-    assert (found.returncode, err) == (1, "error: output can't be written: No space left on device\n")
+        ended = process(*command, stdout=full, unbuffered=unbuffered)
+        _, err = ended.communicate()
+    assert (ended.returncode, err) == (1, "error: output can't be written: No space left on device\n")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -148,10 +148,10 @@ def test_standard_output_that_takes_no_more_is_one_line(command: list[str], unbu
 def test_a_reader_that_has_gone_is_no_failure(command: list[str], unbuffered: str) -> None:
     read, write = os.pipe()
     os.close(read)
-    found = process(*command, stdout=write, unbuffered=unbuffered)
+    ended = process(*command, stdout=write, unbuffered=unbuffered)
     os.close(write)
-    _, err = found.communicate()
-    assert (found.returncode, err) == (0, "")
+    _, err = ended.communicate()
+    assert (ended.returncode, err) == (0, "")
 
 
 def test_a_command_that_has_ended_waits_for_no_thread_and_keeps_its_exit_code() -> None:

@@ -78,8 +78,8 @@ def test_json_of_sql_is_json_and_bytes_are_text(root: str, capsys: pytest.Captur
     def refuse(constant: str) -> float:
         raise AssertionError(f"{constant} is no JSON")
 
-    found = json.loads(capsys.readouterr().out, parse_constant=refuse)
-    assert found == [{"value": "{", "ratio": None, "both": [None, 1.0], "odd": "�"}]
+    printed = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert printed == [{"value": "{", "ratio": None, "both": [None, 1.0], "odd": "�"}]
     assert run(["sql", "SELECT value FROM rejected_record", *options, "csv"]) == 0
     assert capsys.readouterr().out.splitlines() == ["value", "{"]
     _, rows = run_query(query, root)

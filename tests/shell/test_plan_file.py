@@ -14,7 +14,7 @@ from assignor_core.plan import Movement, Plan, plan_to_json
 from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
 from streaming.commands.apply import apply
-from streaming.control.journal import Journal
+from streaming.control.wiring import journal_of
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
 
@@ -50,8 +50,8 @@ def test_a_plan_of_the_core_alone_is_kept_and_shown(own: Settings, cluster_id: s
     answer = asked(own, content)
     assert answer.return_value == 3
     assert "1 movements, 5 bytes, which doesn't say what it does to the skew" in answer.output
-    found = Journal(own).plan(content["plan_id"])
-    assert (found.plan.cluster_id, found.plan.movements) == (cluster_id, (MOVE,))
+    kept = journal_of(own).plan(content["plan_id"])
+    assert (kept.plan.cluster_id, kept.plan.movements) == (cluster_id, (MOVE,))
     assert [row["planning_ms"] for row in tables.read(own.storage.tables, "plan")] == [0]
 
 
@@ -121,15 +121,15 @@ def test_a_plan_that_was_kept_when_it_was_made_does_not_grow_young_in_a_file(
 ) -> None:
     content = written(MOVE, **besides)
     began_ms = time.time_ns() // 1_000_000
-    Journal(own).write_plan(ProposedPlan.from_json(content), decision=None, now_ms=began_ms - 2 * HOUR_MS)
+    journal_of(own).write_plan(ProposedPlan.from_json(content), decision=None, now_ms=began_ms - 2 * HOUR_MS)
     asked(own, content)
-    found_h = (began_ms - Journal(own).plan(content["plan_id"]).created_ms) / HOUR_MS
-    assert found_h == pytest.approx(age_h, abs=0.1)
+    kept_h = (began_ms - journal_of(own).plan(content["plan_id"]).created_ms) / HOUR_MS
+    assert kept_h == pytest.approx(age_h, abs=0.1)
 
 
 def test_a_plan_that_is_made_anew_lives_anew(own: Settings) -> None:
     began_ms = time.time_ns() // 1_000_000
     before, after = (written(MOVE, observed=OBSERVED, elapsed_ms=elapsed_ms) for elapsed_ms in (1.5, 1.625))
-    Journal(own).write_plan(ProposedPlan.from_json(before), decision=None, now_ms=began_ms - 2 * HOUR_MS)
+    journal_of(own).write_plan(ProposedPlan.from_json(before), decision=None, now_ms=began_ms - 2 * HOUR_MS)
     asked(own, after)
-    assert Journal(own).plan(after["plan_id"]).created_ms >= began_ms
+    assert journal_of(own).plan(after["plan_id"]).created_ms >= began_ms

@@ -7,7 +7,7 @@ import pytest
 
 from streaming import tables
 from streaming.cli import run
-from streaming.control.journal import Journal
+from streaming.control.wiring import journal_of
 from tests.serve.synthetic import Synthetic, settings_for
 
 COMMANDS = (["status"], ["status", "--groups"], ["lag"], ["abort"], ["apply", "5ec398fbaf13"])
@@ -24,8 +24,8 @@ def test_a_place_without_tables_is_refused_and_named(
     root = tmp_path / "typo"
     for _ in range(2):
         assert asked(command, root) == 2
-        told = f"error: no tables in {root} (for cluster 'test'): is storage.tables right?\n"
-        assert capsys.readouterr() == ("", told)
+        message = f"error: no tables in {root} (for cluster 'test'): is storage.tables right?\n"
+        assert capsys.readouterr() == ("", message)
         root.mkdir(exist_ok=True)  # an empty folder is no other case
 
 
@@ -37,8 +37,10 @@ def test_tables_of_other_clusters_only_are_refused_with_their_names(
     Synthetic(str(root), "prod").event(time.time_ns() // 1_000_000, 0, "started")
     Synthetic(str(root), "staging").broker_load(0, {1: 1.0})
     assert asked(command, root, "prdo") == 2
-    told = f"the tables in {root} hold nothing of cluster 'prdo', only of prod, staging: is kafka.cluster_name right?"
-    assert told in capsys.readouterr().err
+    message = (
+        f"the tables in {root} hold nothing of cluster 'prdo', only of prod, staging: is kafka.cluster_name right?"
+    )
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["status"], ["lag"], ["abort"]], ids=" ".join)
@@ -46,7 +48,7 @@ def test_a_set_up_before_its_first_window_is_none_of_these(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = settings_for(tmp_path)
-    Journal(settings).make_tables()
+    journal_of(settings).make_tables()
     assert asked(command, Path(settings.storage.tables)) == 0
     assert capsys.readouterr().err == ""
 

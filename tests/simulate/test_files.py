@@ -97,8 +97,8 @@ events:
   - {at_s: 300, start: {member: twin, group_instance_id: c-0}}
 """
     (variant,) = load_scenarios(written(tmp_path, SMALL + events))
-    told = [(at_ms, type(event), event.name) for at_ms, event in variant.scenario.events[2:]]  # type: ignore[union-attr]
-    assert told == [
+    spelled = [(at_ms, type(event), event.name) for at_ms, event in variant.scenario.events[2:]]  # type: ignore[union-attr]
+    assert spelled == [
         (10_000, Stop, "c-0"), (12_000, Start, "c-0"), (15_000, Stop, "c-1"), (17_000, Start, "c-1"),
         (100_000, Crash, "c-0"), (102_000, Start, "c-0"), (110_000, Crash, "c-0"), (112_000, Start, "c-0"),
         (200_000, Start, "c-2"), (201_000, Start, "c-3"), (300_000, Start, "twin"),

@@ -21,9 +21,9 @@ def test_a_group_is_restarted_three_ways_and_its_scenario_can_be_kept(
     window(tables, 0, "billing", {0: member("gone", 0), 1: member("gone", 0)})
     window(tables, 1, "billing", {number: member("abc"[number % 3], 0) for number in range(6)})
     assert simulate(tables, "--group", "billing", "--json", "--out", str(scenario)) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["title"] == "Rolling restart of billing"
-    rebalances = {variant["name"]: variant["totals"]["rebalances"] for variant in told["variants"]}
+    report = json.loads(capsys.readouterr().out)
+    assert report["title"] == "Rolling restart of billing"
+    rebalances = {variant["name"]: variant["totals"]["rebalances"] for variant in report["variants"]}
     assert rebalances == {"eager": 6, "cooperative": 6, "static": 0}
     kept = load_scenarios(scenario)[0].scenario
     assert sorted(kept.processes) == ["a", "b", "c"]

@@ -16,10 +16,10 @@ def keeper_of(root: Path) -> GroupEventKeeper:
 
 def kept(root: Path) -> list[tuple[int, str, str]]:
     rows = tables.read(str(root), "group_event")
-    found = [
+    events = [
         ((tables.to_ms(row["window_start"]) - START_MS) // WINDOW_MS, row["group_id"], row["cause"]) for row in rows
     ]
-    return sorted(found)
+    return sorted(events)
 
 
 def pair(number: int) -> dict[int, str | None]:

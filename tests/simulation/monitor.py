@@ -31,8 +31,8 @@ from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement
 from assignor_core.simulated_cluster.state import SimulatedPartition
 from assignor_core.throttles import EVERY_REPLICA
-from streaming.control.journal import Journal
 from streaming.control.policies import limits
+from streaming.control.wiring import journal_of
 from streaming.tables.memory import MemoryTable
 from streaming.views.executions import by_age, grown
 from tests.simulation.control import SimulatedControl, Targets
@@ -191,7 +191,7 @@ class Monitor:
 
     def _judge_caps(self, targets: Targets) -> None:
         """Counted as asked for, on the true state. The leader's side only where metadata is current."""
-        contents, caps = self.world.cluster.contents, limits(self.world.settings)
+        contents, caps = self.world.cluster.contents, limits(self.world.settings.control)
         receiving: dict[PartitionKey, set[int]] = {}
         for key, row in contents.partitions():
             target, owner = targets.get(key), self._owners.get(key)
@@ -331,7 +331,7 @@ class Monitor:
         if known is None or known[0] is not table:  # a plan that is made again has the same movements, in other waves
             running, self.world.running = self.world.running, None  # no call out of a control
             try:
-                known = table, Journal(self.world.settings).plan(execution.plan_id).plan.movements
+                known = table, journal_of(self.world.settings).plan(execution.plan_id).plan.movements
             finally:
                 self.world.running = running
             self._plans[execution.plan_id] = known

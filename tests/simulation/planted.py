@@ -41,8 +41,11 @@ class Planted:
 
 
 def _uncapped(limits: Any) -> Any:
-    return lambda settings: replace(
-        limits(settings), movements_in_flight_max=1_000, movements_per_topic_max=1_000, movements_per_broker_max=1_000
+    return lambda control: replace(
+        limits(control),
+        movements_in_flight_max=1_000,
+        movements_per_topic_max=1_000,
+        movements_per_broker_max=1_000,
     )
 
 
@@ -99,5 +102,5 @@ PLANTED = (
     Planted("an abort cancels nothing", 6, executor._Look, "moving", lambda _: property(lambda _look: []), 7),
     Planted("done is said while partitions move", 6, executor, "next_step", _done_while_moving, 1),
     Planted("racks are ignored on the way", 2, staging, "rack_count", _no_rack, 20),
-    Planted("a request without an answer ends control", 6, run, "TRIED_AGAIN", lambda _: (), 1),
+    Planted("a request without an answer ends control", 6, run, "RETRIED_ERRORS", lambda _: (), 1),
 )

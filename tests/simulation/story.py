@@ -11,7 +11,7 @@ from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.simulated_cluster import Fate, Fault, PlannedFault, SimulatedCluster, random_cluster, random_faults
-from streaming.control.journal import Journal
+from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.simulation.control import SimulatedControl
 from tests.simulation.monitor import Broken, Monitor
@@ -189,7 +189,7 @@ class Story:
         self._approvals_to_come -= 1
         plan = _random_plan(self._random, self.world.cluster)
         if plan.movements:
-            journal, live, now_ms = Journal(self.world.settings), self.world.look(), self.world.now_ms
+            journal, live, now_ms = journal_of(self.world.settings), self.world.look(), self.world.now_ms
             journal.write_plan(ProposedPlan(plan, Observed.of(plan, live)), decision=None, now_ms=now_ms)
             journal.approve(journal.plan(plan.plan_id), "a person", now_ms=now_ms)
             if self._random.random() < 0.2:
@@ -210,7 +210,7 @@ class Story:
     def _abort(self) -> None:
         for execution in self.monitor.executions():
             if not execution.ended:
-                Journal(self.world.settings).request_abort(execution, now_ms=self.world.now_ms)
+                journal_of(self.world.settings).request_abort(execution, now_ms=self.world.now_ms)
 
 
 def _random_plan(random: Random, cluster: SimulatedCluster) -> Plan:

@@ -9,7 +9,7 @@ from deltalake import write_deltalake
 from assignor_core.deciding.trigger import TriggerState
 from streaming import tables
 from streaming.contract import TABLES
-from streaming.control.journal import Journal
+from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.executions import read_executions
@@ -77,7 +77,7 @@ def test_the_newest_row_is_read_without_the_files_of_older_ones(tmp_path: Path) 
     reader = TableReader(str(tmp_path))
     newest = reader.newest_row("decision", "decided_at", columns=("decided_at", "verdict"))
     assert newest == {"decided_at": tables.utc(NOW_MS + 5), "verdict": "hold"}
-    assert Journal(settings_with(tmp_path)).trigger_state() == TriggerState()
+    assert journal_of(settings_with(tmp_path)).trigger_state() == TriggerState()
 
 
 def test_the_newest_row_of_a_cluster_is_found_behind_newer_ones_of_another(tmp_path: Path) -> None:
@@ -121,6 +121,5 @@ def test_columns_that_an_earlier_version_did_not_write_are_null(tmp_path: Path) 
     assert tables.read(str(tmp_path / "old"), "execution", columns=columns) == [
         {**dict.fromkeys(columns), "execution_id": row["execution_id"]}
     ]
-    assert [
-        execution.throttled_brokers for execution in read_executions(str(tmp_path / "old"), "test", now_ms=NOW_MS)
-    ] == [()]
+    executions = read_executions(TableReader(str(tmp_path / "old")), "test", now_ms=NOW_MS)
+    assert [execution.throttled_brokers for execution in executions] == [()]

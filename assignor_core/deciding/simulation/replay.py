@@ -205,7 +205,7 @@ class _Run:
             flaps=self._counts["flaps"],
             reversals=self._counts["reversals"],
             windows_in_skew=self._counts["skewed"],
-            found_after_windows=tuple(self._found_after(start) for start in self._trace.steps_at),
+            found_after_windows=tuple(self._detected_after(start) for start in self._trace.steps_at),
             load_moved=self._moved,
         )
 
@@ -264,7 +264,7 @@ class _Run:
             worst = np.maximum(worst, np.where(mean > 0, loads.max(axis=1) / np.where(mean > 0, mean, 1.0), 1.0))
         return worst
 
-    def _found_after(self, start: int) -> int | None:
+    def _detected_after(self, start: int) -> int | None:
         return next((row - start + 1 for row in self._triggers if row >= start), None)
 
 

@@ -27,12 +27,12 @@ def join(client: str, member_id: str = "", *, instance: str | None = None, offer
     return JoinGroup(client, member_id, instance, protocols, SESSION_MS, REBALANCE_MS, f"{client} joins")  # type: ignore[arg-type]
 
 
-def answers_to(outcome: CoordinatorResult, client: str) -> list[Answer]:
-    return [answer for to, answer in outcome.answers if to == client]
+def answers_to(result: CoordinatorResult, client: str) -> list[Answer]:
+    return [answer for to, answer in result.answers if to == client]
 
 
-def error_of(outcome: CoordinatorResult, client: str) -> ErrorCode:
-    (answer,) = answers_to(outcome, client)
+def error_of(result: CoordinatorResult, client: str) -> ErrorCode:
+    (answer,) = answers_to(result, client)
     return answer.error
 
 
@@ -45,26 +45,26 @@ class Group:
 
     def enter(self, now_ms: int, client: str, *, instance: str | None = None) -> CoordinatorResult:
         """Join as a new member, with the second JoinGroup of dynamic ones."""
-        outcome = self.coordinator.join(now_ms, join(client, instance=instance))
+        result = self.coordinator.join(now_ms, join(client, instance=instance))
         if instance is None:
-            (answer,) = answers_to(outcome, client)
+            (answer,) = answers_to(result, client)
             assert isinstance(answer, JoinAnswer)
             assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
-            outcome = self.coordinator.join(now_ms, join(client, answer.member_id))
+            result = self.coordinator.join(now_ms, join(client, answer.member_id))
         self.ids[client] = next(member.member_id for member in self.coordinator.members if member.client == client)
-        return outcome
+        return result
 
     def state(self) -> GroupState:
         """A call, because mypy takes an attribute for what it was compared with before."""
         return self.coordinator.state
 
-    def end_initial_delay(self, outcomes: list[CoordinatorResult]) -> CoordinatorResult:
+    def end_initial_delay(self, results: list[CoordinatorResult]) -> CoordinatorResult:
         """The delay runs down, as often as it was started again."""
-        outcome = next(one for one in outcomes if any(timer.kind is TimerKind.JOIN_PHASE for timer in one.timers))
-        while not outcome.answers or self.coordinator.state is GroupState.PREPARING_REBALANCE:
-            timer = next(timer for timer in outcome.timers if timer.kind is TimerKind.JOIN_PHASE)
-            outcome = self.coordinator.timer_elapsed(timer)
-        return outcome
+        result = next(one for one in results if any(timer.kind is TimerKind.JOIN_PHASE for timer in one.timers))
+        while not result.answers or self.coordinator.state is GroupState.PREPARING_REBALANCE:
+            timer = next(timer for timer in result.timers if timer.kind is TimerKind.JOIN_PHASE)
+            result = self.coordinator.timer_elapsed(timer)
+        return result
 
     def sync(
         self, now_ms: int, client: str, assignment: dict[str, list[tuple[str, int]]] | None = None
@@ -76,8 +76,8 @@ class Group:
 
     def beat(self, now_ms: int, client: str, *, generation: int | None = None) -> ErrorCode:
         current = self.coordinator.generation_id if generation is None else generation
-        outcome = self.coordinator.heartbeat(now_ms, Heartbeat(client, self.ids[client], None, current))
-        (answer,) = answers_to(outcome, client)
+        result = self.coordinator.heartbeat(now_ms, Heartbeat(client, self.ids[client], None, current))
+        (answer,) = answers_to(result, client)
         assert isinstance(answer, HeartbeatAnswer)
         return answer.error
 
@@ -100,8 +100,8 @@ def test_the_first_members_wait_for_more_up_to_the_initial_delay() -> None:
     group.enter(1_000, "b")
     (again,) = group.coordinator.timer_elapsed(timer).timers
     assert (again.at_ms, group.coordinator.state) == (6_000, GroupState.PREPARING_REBALANCE)
-    outcome = group.coordinator.timer_elapsed(again)
-    assert [(to, answer.error.value, answer.leads) for to, answer in outcome.answers] == [  # type: ignore[union-attr]
+    result = group.coordinator.timer_elapsed(again)
+    assert [(to, answer.error.value, answer.leads) for to, answer in result.answers] == [  # type: ignore[union-attr]
         ("a", "NONE", True),
         ("b", "NONE", False),
     ]
@@ -109,15 +109,15 @@ def test_the_first_members_wait_for_more_up_to_the_initial_delay() -> None:
 
 def test_the_leader_alone_gets_the_subscriptions_and_all_get_their_parts() -> None:
     group = Group()
-    outcome = group.end_initial_delay([group.enter(0, "a"), group.enter(0, "b")])
-    to_a, to_b = (answers_to(outcome, client)[0] for client in ("a", "b"))
+    result = group.end_initial_delay([group.enter(0, "a"), group.enter(0, "b")])
+    to_a, to_b = (answers_to(result, client)[0] for client in ("a", "b"))
     assert isinstance(to_a, JoinAnswer)
     assert isinstance(to_b, JoinAnswer)
     assert set(to_a.subscriptions or ()) == {group.ids["a"], group.ids["b"]}
     assert to_b.subscriptions is None
     assert answers_to(group.sync(1, "b"), "b") == []
-    outcome = group.sync(2, "a", {"a": [("t", 0)], "b": [("t", 1)]})
-    assert dict(outcome.answers) == {
+    result = group.sync(2, "a", {"a": [("t", 0)], "b": [("t", 1)]})
+    assert dict(result.answers) == {
         "a": SyncAnswer(ErrorCode.NONE, [("t", 0)]),
         "b": SyncAnswer(ErrorCode.NONE, [("t", 1)]),
     }
@@ -146,10 +146,10 @@ def test_the_join_phase_ends_with_the_last_member_or_with_its_time() -> None:
     timer = next(timer for timer in group.enter(1_000, "c").timers if timer.kind is TimerKind.JOIN_PHASE)
     assert timer.at_ms == 1_000 + REBALANCE_MS
     assert group.coordinator.join(2_000, join("a", group.ids["a"])).answers == []
-    outcome = group.coordinator.timer_elapsed(timer)
+    result = group.coordinator.timer_elapsed(timer)
     assert group.coordinator.generation_id == 2
-    assert [removal.client for removal in outcome.removals] == ["b"]
-    assert {to for to, _ in outcome.answers} == {"a", "c"}
+    assert [removal.client for removal in result.removals] == ["b"]
+    assert {to for to, _ in result.answers} == {"a", "c"}
 
 
 def test_a_member_that_comes_while_the_assignment_is_awaited_starts_over() -> None:
@@ -158,16 +158,16 @@ def test_a_member_that_comes_while_the_assignment_is_awaited_starts_over() -> No
     group.coordinator.join(2_000, join("a", group.ids["a"]))
     assert group.state() is GroupState.COMPLETING_REBALANCE
     group.ids["b"] = ""
-    outcome = group.enter(3_000, "b")
+    result = group.enter(3_000, "b")
     assert group.state() is GroupState.PREPARING_REBALANCE
-    assert outcome.answers == []
+    assert result.answers == []
     assert error_of(group.sync(3_001, "a", {}), "a") is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_the_last_one_to_leave_empties_the_group() -> None:
     group = stable_group("a")
-    outcome = group.coordinator.leave(1_000, LeaveGroup(group.ids["a"], "leaves"))
-    assert [(change.state.value, change.generation_id) for change in outcome.changes] == [
+    result = group.coordinator.leave(1_000, LeaveGroup(group.ids["a"], "leaves"))
+    assert [(change.state.value, change.generation_id) for change in result.changes] == [
         ("PreparingRebalance", 1),
         ("Empty", 2),
     ]
@@ -178,15 +178,15 @@ def test_sessions_end_after_silence_and_not_before() -> None:
     group.beat(5_000, "b")
     assert group.coordinator.session_end_ms(group.ids["b"]) == 15_000
     assert group.coordinator.session_elapsed(14_999, group.ids["b"]).removals == []
-    outcome = group.coordinator.session_elapsed(15_000, group.ids["b"])
-    assert [(removal.client, removal.reason) for removal in outcome.removals] == [("b", "session timed out")]
+    result = group.coordinator.session_elapsed(15_000, group.ids["b"])
+    assert [(removal.client, removal.reason) for removal in result.removals] == [("b", "session timed out")]
     assert group.coordinator.state is GroupState.PREPARING_REBALANCE
 
 
 def test_a_leader_that_joins_again_starts_a_rebalance_and_a_follower_does_not() -> None:
     group = stable_group("a", "b")
-    outcome = group.coordinator.join(1_000, join("b", group.ids["b"]))
-    (answer,) = answers_to(outcome, "b")
+    result = group.coordinator.join(1_000, join("b", group.ids["b"]))
+    (answer,) = answers_to(result, "b")
     assert isinstance(answer, JoinAnswer)
     assert (answer.generation_id, group.coordinator.state) == (1, GroupState.STABLE)
     group.coordinator.join(1_000, join("a", group.ids["a"]))
@@ -201,8 +201,8 @@ def test_a_follower_whose_subscription_changed_starts_a_rebalance() -> None:
 
 def test_a_static_member_that_restarts_gets_what_it_had_without_a_rebalance() -> None:
     group = stable_group("a", "b", static=True)
-    outcome = group.coordinator.join(5_000, join("b-again", instance="b"))
-    (answer,) = answers_to(outcome, "b-again")
+    result = group.coordinator.join(5_000, join("b-again", instance="b"))
+    (answer,) = answers_to(result, "b-again")
     assert isinstance(answer, JoinAnswer)
     assert (answer.error, answer.generation_id, answer.leads) == (ErrorCode.NONE, 1, False)
     sync = SyncGroup("b-again", answer.member_id, "b", 1, None)
@@ -222,12 +222,12 @@ def test_the_first_of_two_processes_with_an_instance_id_is_fenced(request_name: 
     group = stable_group("a", "b", static=True)
     group.coordinator.join(5_000, join("b-again", instance="b"))
     old_id, coordinator = group.ids["b"], group.coordinator
-    outcome = {
+    result = {
         "join": lambda: coordinator.join(6_000, join("b", old_id, instance="b")),
         "sync": lambda: coordinator.sync(6_000, SyncGroup("b", old_id, "b", 1, None)),
         "heartbeat": lambda: coordinator.heartbeat(6_000, Heartbeat("b", old_id, "b", 1)),
     }[request_name]()
-    assert error_of(outcome, "b") is ErrorCode.FENCED_INSTANCE_ID
+    assert error_of(result, "b") is ErrorCode.FENCED_INSTANCE_ID
 
 
 def test_a_static_member_that_does_not_join_keeps_its_place() -> None:

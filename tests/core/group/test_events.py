@@ -76,10 +76,10 @@ def test_added_partitions() -> None:
 
 def test_flapping_members_are_named_and_restarts_counted() -> None:
     looks = [look(minute, {0: A, 1: A, 2: member("b", minute), 3: member("b", minute)}) for minute in range(4)]
-    told = advice(group_events(looks))
-    assert told.flapping == (("b", 3),)
-    assert (told.rebalances, told.restarts) == (3, 3)
-    assert [hint.split(":")[0] for hint in told.hints] == [
+    advised = advice(group_events(looks))
+    assert advised.flapping == (("b", 3),)
+    assert (advised.rebalances, advised.restarts) == (3, 3)
+    assert [hint.split(":")[0] for hint in advised.hints] == [
         "b came or went 3 times",
         "3 of 3 rebalances were members that came back",
         "0 of 12 partitions changed hands",

@@ -48,8 +48,8 @@ def judge(stories: Sequence[Story], *, until_s: int, from_s: int = 0, policy: La
         np.array([story.left_over for story in stories]),
         np.array([story.log_start for story in stories], dtype=float),
     )
-    found = history(stories, from_s=from_s, until_s=until_s)
-    return evaluate(found, standing, policy, now_ms=until_s * 1000)
+    points = history(stories, from_s=from_s, until_s=until_s)
+    return evaluate(points, standing, policy, now_ms=until_s * 1000)
 
 
 def verdict(story: Story, *, until_s: int, from_s: int = 0) -> LagStatus:

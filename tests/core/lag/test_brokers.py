@@ -14,10 +14,10 @@ def test_only_groups_that_read_and_fall_behind_count() -> None:
         row("slow", 0, LagStatus.WARN, 50), row("slow", 1, LagStatus.WARN, 70), row("slow", 2, LagStatus.OK),
         row("gone", 0, LagStatus.STOP), row("stuck", 2, LagStatus.STALL), row("lost", 9, LagStatus.WARN),
     ]  # fmt: skip
-    found = brokers_falling_behind(verdicts, LEADERS)
-    assert list(found) == [1]
-    assert found[1].groups_behind == ("slow",)
-    assert (found[1].lag_records, found[1].groups_reading, found[1].share) == (120, 2, 0.5)
+    behind = brokers_falling_behind(verdicts, LEADERS)
+    assert list(behind) == [1]
+    assert behind[1].groups_behind == ("slow",)
+    assert (behind[1].lag_records, behind[1].groups_reading, behind[1].share) == (120, 2, 0.5)
 
 
 def test_most_lag_first_and_not_more_names_than_fit() -> None:

@@ -94,5 +94,5 @@ def test_generated_sequences_are_judged_as_another_reading_judges_them(
     for step, offset, lag in steps:
         seconds += step
         commits.append((seconds, offset, lag))
-    found = burrow_status(window(commits, ends), now_ms=(seconds + silence_s) * 1000, lag_allowed=allowed)
-    assert found.name == read_again(commits, ends, seconds + silence_s, allowed)
+    status = burrow_status(window(commits, ends), now_ms=(seconds + silence_s) * 1000, lag_allowed=allowed)
+    assert status.name == read_again(commits, ends, seconds + silence_s, allowed)

@@ -48,9 +48,9 @@ CASES = {
 
 @pytest.mark.parametrize(("reading", "cause", "subject", "figure"), CASES.values(), ids=CASES.keys())
 def test_a_cause_is_named_alone_with_its_figure(reading: GroupReading, cause: Cause, subject: str, figure: str) -> None:
-    (found,) = diagnose(reading)
-    assert (found.cause, found.subject, found.figure) == (cause, subject, figure)
-    assert found.helps
+    (diagnosis,) = diagnose(reading)
+    assert (diagnosis.cause, diagnosis.subject, diagnosis.figure) == (cause, subject, figure)
+    assert diagnosis.helps
 
 
 def test_a_group_that_keeps_up_and_a_lag_without_a_pattern_have_no_cause() -> None:
@@ -63,13 +63,13 @@ def test_a_broker_that_is_not_hot_is_not_blamed() -> None:
 
 
 def test_a_member_alone_is_not_called_slow() -> None:
-    (found,) = diagnose(group(lambda _p: True, members=1))
-    assert found.cause is Cause.TOO_FEW_MEMBERS
+    (diagnosis,) = diagnose(group(lambda _p: True, members=1))
+    assert diagnosis.cause is Cause.TOO_FEW_MEMBERS
 
 
 def test_a_topic_with_one_written_partition_has_a_hot_one() -> None:
-    (found,) = diagnose(group(lambda p: p == 2, written=lambda p: 500.0 if p == 2 else 0.0))
-    assert (found.cause, found.subject) == (Cause.HOT_PARTITION, "orders-2")
+    (diagnosis,) = diagnose(group(lambda p: p == 2, written=lambda p: 500.0 if p == 2 else 0.0))
+    assert (diagnosis.cause, diagnosis.subject) == (Cause.HOT_PARTITION, "orders-2")
 
 
 def founding(*, members_per_broker: int, hot_rate: float = 0.6) -> GroupReading:
@@ -90,13 +90,13 @@ def founding(*, members_per_broker: int, hot_rate: float = 0.6) -> GroupReading:
 def test_in_the_founding_example_it_is_the_broker_though_a_quarter_of_it_is_hardly_written(
     members_per_broker: int,
 ) -> None:
-    (found,) = diagnose(founding(members_per_broker=members_per_broker))
-    assert (found.cause, found.subject) == (Cause.HOT_BROKER, "broker 1")
-    assert found.figure == "15 of 15 partitions behind are led by it, 15 of 30 in all; load 1.50 x mean"
+    (diagnosis,) = diagnose(founding(members_per_broker=members_per_broker))
+    assert (diagnosis.cause, diagnosis.subject) == (Cause.HOT_BROKER, "broker 1")
+    assert diagnosis.figure == "15 of 15 partitions behind are led by it, 15 of 30 in all; load 1.50 x mean"
 
 
 def test_a_member_that_reads_less_than_others_can_is_slow_on_a_hot_broker_too() -> None:
-    causes = [found.cause for found in diagnose(founding(members_per_broker=1, hot_rate=0.3))]
+    causes = [diagnosis.cause for diagnosis in diagnose(founding(members_per_broker=1, hot_rate=0.3))]
     assert causes == [Cause.HOT_BROKER, Cause.SLOW_MEMBER]
 
 
@@ -114,12 +114,12 @@ def skewed(*, sibling_lags: bool, all_lag: bool = False) -> GroupReading:
 
 @pytest.mark.parametrize("sibling_lags", [False, True])
 def test_a_hot_partition_is_named_alone_though_its_member_and_broker_lag_with_it(sibling_lags: bool) -> None:
-    (found,) = diagnose(skewed(sibling_lags=sibling_lags))
-    assert (found.cause, found.subject) == (Cause.HOT_PARTITION, "orders-4")
+    (diagnosis,) = diagnose(skewed(sibling_lags=sibling_lags))
+    assert (diagnosis.cause, diagnosis.subject) == (Cause.HOT_PARTITION, "orders-4")
 
 
 def test_where_all_lags_beside_a_hot_partition_members_are_few_too() -> None:
-    assert [found.cause for found in diagnose(skewed(sibling_lags=True, all_lag=True))] == [
+    assert [diagnosis.cause for diagnosis in diagnose(skewed(sibling_lags=True, all_lag=True))] == [
         Cause.HOT_PARTITION,
         Cause.TOO_FEW_MEMBERS,
     ]
@@ -129,4 +129,4 @@ def test_a_partition_that_is_hardly_written_is_never_the_hot_one() -> None:
     rows = [
         Reading("big", p, LagStatus.WARN, f"m{p % 2}", f"c{p % 2}", 1 + p % 3, 500.0, 1_000.0) for p in range(6)
     ] + [Reading("small", p, LagStatus.WARN, "m0", "c0", 1, 0.1, 0.3 if p == 2 else 0.1) for p in range(3)]
-    assert [found.cause for found in diagnose(GroupReading("g", rows, RATIOS))] == [Cause.TOO_FEW_MEMBERS]
+    assert [diagnosis.cause for diagnosis in diagnose(GroupReading("g", rows, RATIOS))] == [Cause.TOO_FEW_MEMBERS]

@@ -42,10 +42,10 @@ def test_partitions_do_not_mix_and_unknown_stays_unknown() -> None:
         [(0, NOTHING, 0), (60, NOTHING, 60)],
         [(0, 7, 7), (60, 7, 7), (60, 7, 7), (120, 7, 7)],
     )
-    found = lag_seconds(several)
-    assert found[0] == 15.0
-    assert math.isnan(found[1])
-    assert found[2] == 0.0
+    seconds = lag_seconds(several)
+    assert seconds[0] == 15.0
+    assert math.isnan(seconds[1])
+    assert seconds[2] == 0.0
     committed = last_commit_ms(several)
     assert committed[0] == 60_000
     assert math.isnan(committed[1])
@@ -63,5 +63,5 @@ def test_of_a_log_that_grows_evenly_the_age_is_lag_per_rate(rate: int, windows: 
     points = [
         (second, committed, second * rate) for window in range(windows) for second in (window * 60, window * 60 + 60)
     ]
-    (found,) = lag_seconds(history(points))
-    assert found == pytest.approx((end - committed) / rate, abs=1e-6)
+    (seconds,) = lag_seconds(history(points))
+    assert seconds == pytest.approx((end - committed) / rate, abs=1e-6)

@@ -51,15 +51,15 @@ def test_what_is_well_is_never_called_ill(story: Story) -> None:
     alarms = {LagStatus.STOP, LagStatus.STALL, LagStatus.REWIND, LagStatus.WARN}
     seen = {until_s: verdict(story, until_s=until_s) for until_s in range(900, 1_800, 10)}
     if story is HEALTHY["set back, and there again"]:
-        seen = {until_s: found for until_s, found in seen.items() if until_s >= 460}
-    assert not {until_s: found for until_s, found in seen.items() if found in alarms}
+        seen = {until_s: status for until_s, status in seen.items() if until_s >= 460}
+    assert not {until_s: status for until_s, status in seen.items() if status in alarms}
 
 
 @pytest.mark.parametrize("story", HEALTHY.values(), ids=HEALTHY.keys())
 def test_nor_when_the_monitor_has_just_been_started(story: Story) -> None:
     alarms = {LagStatus.STOP, LagStatus.STALL}
     seen = {length: verdict(story, from_s=900, until_s=900 + length) for length in range(0, 600, 10)}
-    assert not {length: found for length, found in seen.items() if found in alarms}
+    assert not {length: status for length, status in seen.items() if status in alarms}
 
 
 @pytest.mark.parametrize(
@@ -68,10 +68,10 @@ def test_nor_when_the_monitor_has_just_been_started(story: Story) -> None:
     ids=["stopped", "stuck"],
 )
 def test_who_stops_reading_is_seen_within_two_windows_after_it_can_be_known(story: Story, expected: LagStatus) -> None:
-    found = {until_s: verdict(story, until_s=until_s) for until_s in range(900, 1_200, 10)}
-    first_s = min(until_s for until_s, status in found.items() if status is expected)
+    statuses = {until_s: verdict(story, until_s=until_s) for until_s in range(900, 1_200, 10)}
+    first_s = min(until_s for until_s, status in statuses.items() if status is expected)
     assert first_s - 900 <= (1 + 2) * 60  # a window of waiting makes it known
-    assert all(status is expected for until_s, status in found.items() if until_s >= first_s)
+    assert all(status is expected for until_s, status in statuses.items() if until_s >= first_s)
 
 
 def test_every_drop_counts_the_second_after_a_recovered_one_too() -> None:
@@ -101,8 +101,8 @@ def test_lag_that_nobody_can_judge_is_unknown() -> None:
 
 
 def test_a_group_is_as_its_worst_partition() -> None:
-    found = judge([HEALTHY["a commit a message"], gone(read_until(300)), HEALTHY["catches up"]], until_s=900)
-    assert [LagStatus(status).name for status in worst_of(found.status, np.array([0, 0, 1]), 2)] == ["STOP", "OK"]
+    judged = judge([HEALTHY["a commit a message"], gone(read_until(300)), HEALTHY["catches up"]], until_s=900)
+    assert [LagStatus(status).name for status in worst_of(judged.status, np.array([0, 0, 1]), 2)] == ["STOP", "OK"]
     assert LagStatus.STOP.label == "stop"
 
 

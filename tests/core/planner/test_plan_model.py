@@ -126,9 +126,9 @@ def test_a_bad_model_is_one_line_and_exit_code_2(
     file = tmp_path / "model.json"
     file.write_text(json.dumps(model))
     assert cli.run(["plan", "--model", str(file)]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert re.fullmatch(f"error: {message}.*\n", told.err)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert re.fullmatch(f"error: {message}.*\n", printed.err)
 
 
 def test_rates_that_have_decayed_to_the_smallest_floats_are_no_load() -> None:

@@ -85,15 +85,15 @@ def test_scaling_all_loads_changes_nothing(seed: int, factor: float) -> None:
 def test_crowded_is_what_alive_brokers_could_spread_better(cluster: ClusterState) -> None:
     arrays = cluster_arrays(cluster)
     placement = Placement(arrays)
-    found = problem_of(arrays, PlannerPolicy(), placement).crowded(placement)
+    crowded = problem_of(arrays, PlannerPolicy(), placement).crowded(placement)
     alive = arrays.racks[arrays.alive].tolist()
 
     def squares(racks: Iterable[int]) -> int:
         return sum(count * count for count in Counter(racks).values())
 
-    for row, crowded in zip(arrays.replicas.tolist(), found.tolist(), strict=True):
+    for row, is_crowded in zip(arrays.replicas.tolist(), crowded.tolist(), strict=True):
         held = [int(arrays.racks[broker]) for broker in row if broker != NO_BROKER]
-        assert crowded == any(squares(held) > squares(others) for others in combinations(alive, len(held)))
+        assert is_crowded == any(squares(held) > squares(others) for others in combinations(alive, len(held)))
 
 
 @given(clusters(all_alive=True), st.data())

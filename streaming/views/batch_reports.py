@@ -1,4 +1,4 @@
-"""What a query's successive heartbeats tell that the newest alone does not: a new process, and a batch that hangs.
+"""What the successive reports of a query show that the newest alone does not: a new process, and a batch that hangs.
 
 Every row says what its process has done so far, and every process writes rows of the same kind, at the same pace,
 whether its batches end or not. So rows are compared with those before them.
@@ -15,33 +15,33 @@ TIME = "finished_at"
 
 
 @dataclass(frozen=True, slots=True)
-class Beats:
+class QueryReports:
     """The newest row of one query, and what follows from those before it."""
 
     row: Row
     changed_at: datetime
-    """Time of the first row that told what the newest tells."""
+    """Time of the first row with the content of the newest."""
     first_batch: int
     """Batch that the process began with: number of those that were done before it."""
     _begun_with: int
 
-    def followed_by(self, row: Row) -> "Beats":
+    def followed_by(self, row: Row) -> "QueryReports":
         """The same once `row` has come; one that is not newer changes nothing."""
         if row[TIME] <= self.row[TIME]:
             return self
         begun_with = _begun_with(row)
-        return Beats(
+        return QueryReports(
             row,
-            self.changed_at if _told(row) == _told(self.row) else row[TIME],
+            self.changed_at if _content(row) == _content(self.row) else row[TIME],
             # Totals may lack a batch that has just ended, in one row: the next is right again, and lower.
             min(self._begun_with, begun_with),
             begun_with,
         )
 
 
-def first_beat(row: Row) -> Beats:
-    """What the oldest row known tells."""
-    return Beats(row, row[TIME], _begun_with(row), _begun_with(row))
+def first_report(row: Row) -> QueryReports:
+    """The reports after the oldest row known alone."""
+    return QueryReports(row, row[TIME], _begun_with(row), _begun_with(row))
 
 
 def _begun_with(row: Row) -> int:
@@ -50,7 +50,7 @@ def _begun_with(row: Row) -> int:
     return int(row["batch_id"]) + ran - int(row["batches_total"])
 
 
-def _told(row: Row) -> dict[str, Any]:
+def _content(row: Row) -> dict[str, Any]:
     # While a batch is under way nothing is reported, and the row says again what was reported last. An idle query
     # reports every 10 s, each time with how many ms it took to look for records.
     return {name: value for name, value in row.items() if name != TIME}

@@ -22,7 +22,7 @@ from streaming.settings import PipelineSettings
 
 log = structlog.get_logger()
 
-HEARTBEAT_INTERVAL_MS = 10_000
+REPORT_INTERVAL_MS = 10_000
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Totals:
             self.late_rows += dropped if late is None else late
 
 
-class Heartbeat:
+class BatchReporter:
     """Writes one row per query and interval to pipeline_batch, all queries in one commit."""
 
     def __init__(
@@ -65,14 +65,14 @@ class Heartbeat:
         self._written_ms = 0
         self._maintenance = Maintenance(root, PIPELINE_BATCH, settings)
 
-    def beat(self, *, now_ms: int) -> None:
+    def report(self, *, now_ms: int) -> None:
         """Take note of new batches; write if the interval has passed. To be called more often than batches end."""
         for query in self._queries:
             totals = self._totals[str(query.id)]
             for progress in query.recentProgress:
                 if progress["timestamp"] > totals.last_progress:
                     totals.add(progress, self._counted)
-        if now_ms - self._written_ms < HEARTBEAT_INTERVAL_MS:
+        if now_ms - self._written_ms < REPORT_INTERVAL_MS:
             return
         rows = [self._row(query, now_ms) for query in self._queries if query.lastProgress is not None]
         if not rows:

@@ -14,7 +14,7 @@ from streaming.views.streams import StreamQuery
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for
 
 HOUR_MS = 3_600_000
-BEAT_MS = 10_000
+REPORT_MS = 10_000
 RAN = '{"addBatch": 900, "triggerExecution": 1500}'
 
 
@@ -35,13 +35,13 @@ def queries(settings: Settings) -> dict[str, StreamQuery]:
 def first_batches(settings: Settings, synthetic: Synthetic, rows: Sequence[tuple[int, int, str]]) -> list[int]:
     """`first_batch` after each row (batch, batches of the process, phases), seen by one that looks at each."""
     reader = SnapshotReader(settings)
-    found = []
+    first = []
     for index, (batch, batches, phases) in enumerate(rows):
         figures: dict[str, Any] = {"batch_id": batch, "batches_total": batches, "phases_json": phases}
-        synthetic.heartbeat(NOW_MS + index * BEAT_MS, **figures)
-        found.append(reader.read(NOW_MS).streams.queries[0].first_batch)
-    assert queries(settings)["byte_rate"].first_batch == found[-1], "whoever starts later sees the same"
-    return found
+        synthetic.batch_row(NOW_MS + index * REPORT_MS, **figures)
+        first.append(reader.read(NOW_MS).streams.queries[0].first_batch)
+    assert queries(settings)["byte_rate"].first_batch == first[-1], "whoever starts later sees the same"
+    return first
 
 
 def idle(took_ms: int) -> str:
@@ -50,15 +50,15 @@ def idle(took_ms: int) -> str:
 
 def test_a_query_that_fell_silent_stays_for_a_day_while_others_live(settings: Settings, synthetic: Synthetic) -> None:
     silent_since = NOW_MS - 23 * HOUR_MS
-    synthetic.heartbeat(silent_since, "consumer_lag")
-    synthetic.heartbeat(NOW_MS)
+    synthetic.batch_row(silent_since, "consumer_lag")
+    synthetic.batch_row(NOW_MS)
     reader = SnapshotReader(settings)
-    for found in (queries(settings), {query.query: query for query in reader.read(NOW_MS).streams.queries}):
-        assert {name: query.finished_ms for name, query in found.items()} == {
+    for shown in (queries(settings), {query.query: query for query in reader.read(NOW_MS).streams.queries}):
+        assert {name: query.finished_ms for name, query in shown.items()} == {
             "byte_rate": NOW_MS,
             "consumer_lag": silent_since,
         }
-    synthetic.heartbeat(NOW_MS + 2 * HOUR_MS)
+    synthetic.batch_row(NOW_MS + 2 * HOUR_MS)
     for later in (reader.read(NOW_MS), read_snapshot(settings, NOW_MS)):
         assert [query.query for query in later.streams.queries] == ["byte_rate"]
 
@@ -74,7 +74,7 @@ def test_totals_that_lack_the_batch_that_has_just_ended_are_no_new_process(
     assert set(first_batches(settings, synthetic, [(7, 1, RAN), (9, 2, RAN), (10, 4, RAN), (11, 5, RAN)])) == {7}
 
 
-def test_lives_of_one_batch_and_one_heartbeat_are_told_apart(settings: Settings, synthetic: Synthetic) -> None:
+def test_lives_of_one_batch_and_one_report_differ(settings: Settings, synthetic: Synthetic) -> None:
     """batches_total is 1 in each of them, and never falls. The newest is told once a row has followed."""
     lives = [(7, 1, RAN), (8, 1, RAN), (9, 1, RAN), (10, 1, RAN), (11, 1, RAN)]
     assert first_batches(settings, synthetic, lives) == [7, 7, 8, 9, 10]
@@ -82,26 +82,26 @@ def test_lives_of_one_batch_and_one_heartbeat_are_told_apart(settings: Settings,
 
 def test_a_batch_that_hangs_changes_nothing_and_an_idle_query_does(settings: Settings, synthetic: Synthetic) -> None:
     same: dict[str, Any] = {"watermark": tables.utc(NOW_MS)}
-    for beat in range(6):
-        ran = min(beat, 2)
-        synthetic.heartbeat(NOW_MS + beat * BEAT_MS, batch_id=7 + ran, batches_total=8 + ran, **same)
-        synthetic.heartbeat(NOW_MS + beat * BEAT_MS, "consumer_lag", phases_json=idle(3 + beat % 2), **same)
-    found = queries(settings)
-    assert found["byte_rate"].finished_ms == found["consumer_lag"].finished_ms == NOW_MS + 5 * BEAT_MS
-    assert found["byte_rate"].changed_ms == NOW_MS + 2 * BEAT_MS
-    assert found["consumer_lag"].changed_ms == NOW_MS + 5 * BEAT_MS
+    for number in range(6):
+        ran = min(number, 2)
+        synthetic.batch_row(NOW_MS + number * REPORT_MS, batch_id=7 + ran, batches_total=8 + ran, **same)
+        synthetic.batch_row(NOW_MS + number * REPORT_MS, "consumer_lag", phases_json=idle(3 + number % 2), **same)
+    shown = queries(settings)
+    assert shown["byte_rate"].finished_ms == shown["consumer_lag"].finished_ms == NOW_MS + 5 * REPORT_MS
+    assert shown["byte_rate"].changed_ms == NOW_MS + 2 * REPORT_MS
+    assert shown["consumer_lag"].changed_ms == NOW_MS + 5 * REPORT_MS
 
 
 def test_a_table_that_is_made_anew_begins_anew(settings: Settings, synthetic: Synthetic, tmp_path: Path) -> None:
     reader = SnapshotReader(settings)
-    synthetic.heartbeat(NOW_MS)
-    synthetic.heartbeat(NOW_MS, "rejects")
+    synthetic.batch_row(NOW_MS)
+    synthetic.batch_row(NOW_MS, "rejects")
     assert len(reader.read(NOW_MS).streams.queries) == 2
     (tmp_path / "tables" / "pipeline_batch").rename(tmp_path / "old")
     earlier = Synthetic(settings.storage.tables)
-    for beat in range(3):
-        earlier.heartbeat(NOW_MS - HOUR_MS + beat * BEAT_MS)
+    for number in range(3):
+        earlier.batch_row(NOW_MS - HOUR_MS + number * REPORT_MS)
     for _ in range(2):  # the first read may find the ruins
         snapshot = reader.read(NOW_MS)
     (query,) = snapshot.streams.queries
-    assert query.finished_ms == NOW_MS - HOUR_MS + 2 * BEAT_MS
+    assert query.finished_ms == NOW_MS - HOUR_MS + 2 * REPORT_MS

@@ -1,22 +1,22 @@
-"""What a heartbeat tells of a query that works, one that is idle and one that hangs, and that serve reads it so."""
+"""The rows of pipeline_batch show a query that works, one that is idle and one that hangs, and serve reads them so."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streaming.pipeline.heartbeat import HEARTBEAT_INTERVAL_MS, Heartbeat
+from streaming.pipeline.batch_reporter import REPORT_INTERVAL_MS, BatchReporter
 from streaming.pipeline.lateness import CountedSamples
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
 from streaming.tables import utc
 from tests.serve.synthetic import NOW_MS, settings_for
 
-BEATS = 6
+ROUNDS = 6
 
 
 class Query:
-    """What the heartbeat sees of a streaming query: reports of batches, of idleness, or no more at all."""
+    """What the reporter sees of a streaming query: reports of batches, of idleness, or no more at all."""
 
     def __init__(self, name: str) -> None:
         self.name, self.id = name, name
@@ -42,24 +42,24 @@ def settings(tmp_path: Path) -> Settings:
 
 def test_a_query_that_hangs_and_one_that_is_idle_are_told_apart(settings: Settings) -> None:
     working, idle, hanging = queries = [Query(name) for name in ("byte_rate", "consumer_lag", "rejects")]
-    heartbeat = Heartbeat(
+    reporter = BatchReporter(
         queries,  # type: ignore[arg-type]
         settings.storage.tables,
         settings.pipeline,
         CountedSamples(),
     )
-    for beat in range(BEATS):
-        now_ms = NOW_MS + beat * HEARTBEAT_INTERVAL_MS
-        working.report(now_ms, beat, addBatch=900, triggerExecution=1_000)
-        idle.report(now_ms, 7, latestOffset=3 + beat % 2, triggerExecution=3 + beat % 2)
-        if beat < 2:
-            hanging.report(now_ms, beat, addBatch=900, triggerExecution=1_000)
-        heartbeat.beat(now_ms=now_ms)
-    end_ms = NOW_MS + (BEATS - 1) * HEARTBEAT_INTERVAL_MS
-    found = {query.query: query for query in read_snapshot(settings, end_ms).streams.queries}
-    assert {query.finished_ms for query in found.values()} == {end_ms}, "the process lives"
-    assert {name: query.changed_ms for name, query in found.items()} == {
-        "byte_rate": end_ms, "consumer_lag": end_ms, "rejects": NOW_MS + HEARTBEAT_INTERVAL_MS,
+    for number in range(ROUNDS):
+        now_ms = NOW_MS + number * REPORT_INTERVAL_MS
+        working.report(now_ms, number, addBatch=900, triggerExecution=1_000)
+        idle.report(now_ms, 7, latestOffset=3 + number % 2, triggerExecution=3 + number % 2)
+        if number < 2:
+            hanging.report(now_ms, number, addBatch=900, triggerExecution=1_000)
+        reporter.report(now_ms=now_ms)
+    end_ms = NOW_MS + (ROUNDS - 1) * REPORT_INTERVAL_MS
+    shown = {query.query: query for query in read_snapshot(settings, end_ms).streams.queries}
+    assert {query.finished_ms for query in shown.values()} == {end_ms}, "the process lives"
+    assert {name: query.changed_ms for name, query in shown.items()} == {
+        "byte_rate": end_ms, "consumer_lag": end_ms, "rejects": NOW_MS + REPORT_INTERVAL_MS,
     }  # fmt: skip
-    assert (found["byte_rate"].batches_total, found["byte_rate"].input_rows_total) == (BEATS, 5 * BEATS)
-    assert (found["consumer_lag"].batches_total, found["rejects"].batches_total) == (0, 2)
+    assert (shown["byte_rate"].batches_total, shown["byte_rate"].input_rows_total) == (ROUNDS, 5 * ROUNDS)
+    assert (shown["consumer_lag"].batches_total, shown["rejects"].batches_total) == (0, 2)
