@@ -318,11 +318,24 @@ class ControlSettings(Section):
     )
 
 
+def _host_names(names: list[str]) -> list[str]:
+    for name in names:
+        if not re.fullmatch(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", name):
+            raise ValueError(
+                f"{name!r} is no host name; allowed are names without a port, like a.example.org or *.example.org"
+            )
+    return names
+
+
 class ServeSettings(Section):
     """Metrics, API and page."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Address listened on; beyond loopback only if you say so")
     port: Port = Field(9464, description="Port; 0 takes a free one")
+    allowed_hosts: Annotated[list[str], AfterValidator(_host_names)] = Field(
+        [],
+        description="Names by which it may be asked, besides addresses, localhost and the machine's own; '*' for all",
+    )
     refresh_interval_ms: Milliseconds = Field(2_000, description="Time between two snapshots of the tables")
     series_max: int = Field(20_000, ge=100, description="Most series exported; what is cut is counted")
     hot_partitions: int = Field(20, ge=0, le=1_000, description="Hottest partitions exported")

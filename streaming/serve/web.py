@@ -13,10 +13,12 @@ from importlib.resources import files
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from streaming.serve.hosts import AllowedHosts
 from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import Snapshot
 from streaming.settings import Settings
@@ -77,7 +79,8 @@ def build_app(
             Route("/api/weights", weights),
             Route("/healthz", healthy),
             Route("/readyz", ready),
-        ]
+        ],
+        middleware=[Middleware(AllowedHosts, [settings.serve.host, *settings.serve.allowed_hosts])],
     )
 
 

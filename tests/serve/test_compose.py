@@ -163,6 +163,8 @@ def test_prometheus_is_configured_as_elsewhere_but_for_addresses(compose: Compos
     for file in without_addresses("compose/prometheus.yml")["rule_files"]:
         assert inside[file] == f"./prometheus/{file}"
     text = (DEPLOY / "compose" / "prometheus.yml").read_text()
+    allowed = load_settings(DEPLOY / "compose" / "rebalancer.yaml").serve.allowed_hosts
+    assert [host for host in allowed if f'"{host}:9464"' in text] == allowed != []
     for host, port in re.findall(r'"([\w-]+):(\d+)"', text):
         assert any(address.endswith(f":{port}") for address in compose.services[host].ports)
 

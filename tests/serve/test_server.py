@@ -30,7 +30,7 @@ DEADLINE_S = 30.0
 def get(app: Starlette, path: str, accept: str = "*/*") -> httpx.Response:
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:9464") as client:
             return await client.get(path, headers={"Accept": accept})
 
     return asyncio.run(ask())
