@@ -18,7 +18,7 @@ MEMBERS_MAX = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """One member, as it joins: what it reads, what it says it owns and since which generation.
+    """One member, as it joins: what it reads, what it claims to own and since which generation.
 
     `capacity` is relative to the other members' and counts for the load-aware strategy only. An empty rack id is none.
     """

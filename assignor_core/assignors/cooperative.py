@@ -24,7 +24,7 @@ def assign_cooperative(spec: GroupSpec) -> GroupAssignment:
 
 
 def withhold(group: IndexedGroup, ownership: Ownership, codes: Ints, owners: Ints) -> GroupAssignment:
-    """The assignment without what is withheld, which is told apart."""
+    """The assignment without what is withheld, which comes apart."""
     by_code = np.empty_like(owners)
     by_code[codes] = owners
     transferring = withheld(ownership, by_code)[codes]

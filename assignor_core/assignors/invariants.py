@@ -30,7 +30,7 @@ def unbalanced(spec: GroupSpec, assignment: Mapping[str, Sequence[TopicPartition
 
 
 def kept(spec: GroupSpec, assignment: Mapping[str, Sequence[TopicPartition]]) -> int:
-    """Stickiness: partitions that stay with a member that said it owns them."""
+    """Stickiness: partitions that stay with a member that claimed to own them."""
     return sum(
         len(set(spec.members[member_id].owned_partitions) & set(partitions))
         for member_id, partitions in assignment.items()

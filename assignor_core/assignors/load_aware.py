@@ -69,7 +69,7 @@ def _place(spec: GroupSpec, group: IndexedGroup, ownership: Ownership, *, cooper
 
 @dataclass(slots=True)
 class _Balance:
-    """`owner` is changed. What is said of even, peaks and strains is said of each circle."""
+    """`owner` is changed. Even, peaks and strains have one value for each circle."""
 
     group: IndexedGroup
     weights: Floats

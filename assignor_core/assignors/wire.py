@@ -139,7 +139,7 @@ class _Reader:
 
     def length(self, field: str) -> int:
         count = self.int32(f"length of {field}")
-        # Each element takes 2 bytes or more: an absurd length is told before anything is read.
+        # Each element takes 2 bytes or more: an absurd length is refused before anything is read.
         if not 0 <= count <= self.left() // 2:
             raise MalformedBytes(f"{self._name}: length of {field} is {count}, {self.left()} bytes are left")
         return count

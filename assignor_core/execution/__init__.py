@@ -1,1 +1,1 @@
-"""Carrying out a plan: the next step told from the cluster, staging, caution. Pure."""
+"""Carrying out a plan: the next step read off the cluster, staging, caution. Pure."""

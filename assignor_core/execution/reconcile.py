@@ -1,4 +1,4 @@
-"""What to do next to carry out a plan, told from the cluster as it is: never from memory of what was sent.
+"""What to do next to carry out a plan, read off the cluster as it is: never from memory of what was sent.
 
 A run that was killed at any instant goes on by looking: each movement is where the cluster shows it to be (see
 `progress`). A partition that somebody else has changed is left alone and reported. With staged moves the way has steps

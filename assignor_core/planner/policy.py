@@ -1,6 +1,6 @@
 """What a plan may do and what it aims at: every knob of the planner, with what it does.
 
-Fractions are of a broker's fair share unless said otherwise. The module holds values only.
+Fractions are of a broker's fair share unless noted otherwise. The module holds values only.
 """
 
 import math

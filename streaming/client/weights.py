@@ -1,7 +1,7 @@
 """Weights for the load-aware assignors of a consumer group, as the product knows them: from its tables or its endpoint.
 
 A group must go on without the monitor: a source that can't be reached gives nothing, which the assignors take as equal
-weights, and says so in the log.
+weights, and logs it.
 """
 
 from collections import defaultdict

@@ -2,7 +2,7 @@
 
 `apply` writes the approval into the journal. Where a control is running it carries the plan out, and this command
 follows; where none is (or it has died), this command takes the lease and does what control would: what is open has its
-turn, one after the other. A command that ends before its execution says so.
+turn, one after the other. A command that ends before its execution prints it.
 """
 
 import signal

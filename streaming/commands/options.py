@@ -57,7 +57,7 @@ def settings_from(config_file: Path | None, assignments: tuple[str, ...] = ()) -
 
 
 def in_use() -> str:
-    """Settings that this command was given, as options for the next that it tells of: " --config FILE", or nothing."""
+    """Settings that this command was given, as options for the command it names next: " --config FILE", or nothing."""
     context = click.get_current_context(silent=True)
     if context is None:
         return ""

@@ -40,7 +40,7 @@ def plan(
 
     A plan from the live cluster is kept in the tables: `rebalancer apply PLAN_ID` carries it out.
     """
-    policy_from(knobs)  # a wrong option is told before anything is read
+    policy_from(knobs)  # a wrong option is refused before anything is read
     if model_file is not None:
         result = _plan_model(model_file, config_file, assignments, knobs)
     else:

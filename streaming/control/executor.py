@@ -1,7 +1,7 @@
 """Carrying out one plan: one bounded step per tick, read off the cluster, recorded in the journal.
 
 Order that makes it safe to kill anywhere: the journal names the throttled brokers before a throttle is set; throttles
-are cleared before the journal says done, or paused. The next start takes up the open execution and goes on, or clears
+are cleared before the journal holds done, or paused. The next start takes up the open execution and goes on, or clears
 up. Nothing is submitted before this process has set the throttle. Only partitions of the plan are ever reassigned,
 elected or cancelled.
 """

@@ -1,7 +1,7 @@
 """What speaks against more copying right now: brokers that answer producers more slowly than when it began.
 
 Asks the brokers' JMX endpoints (`collect.jmx_endpoints`) for Kafka's own p99 of produce requests, waiting for followers
-included: what a producer with acks=all sees, less its network. How slow is too slow the core says. A broker whose
+included: what a producer with acks=all sees, less its network. The core decides how slow is too slow. A broker whose
 endpoint is not given, or does not answer, holds nothing back.
 """
 
@@ -28,7 +28,7 @@ class LatencyPressure:
         self._reason: str | None = None
 
     def highest_ms(self) -> float | None:
-        """The p99 of the slowest broker, ms; None where no broker tells."""
+        """The p99 of the slowest broker, ms; None where no broker shows it."""
         return max(self._latencies().values(), default=None)
 
     def reason(self, before_ms: float | None, *, now_ms: int) -> str | None:

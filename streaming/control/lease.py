@@ -49,7 +49,7 @@ class Lease:
     wall_clock: Callable[[], int] = clocks.now_ms
     """What the row is dated with, for people."""
     kafka_cluster_id: str | None = None
-    """Kafka's own id of the cluster that this process has reached; None keeps what the row says."""
+    """Kafka's own id of the cluster that this process has reached; None keeps what the row holds."""
     takes_over_cluster: bool = False
     """Whether a row that names another Kafka cluster may be taken: a person has set `kafka.cluster_id`."""
     lease_id: str | None = None
@@ -233,7 +233,7 @@ def _has_died(row: tables.Row) -> bool:
 def _started_ms(pid: int) -> int | None:
     """When a process started, ms since the boot; None of one that has ended and waits to be reaped. Raises OSError.
 
-    psutil tells it since 1970, by a boot time that moves whenever the clock is set: a live holder would look like
+    psutil gives it since 1970, by a boot time that moves whenever the clock is set: a live holder would look like
     another process that got its id. The kernel's own figure stands still.
     """
     # The second field is the name, in parentheses, and may hold anything; the third is the state, the 22nd the start.
@@ -266,7 +266,7 @@ def _namespace() -> str | None:
 
 
 def _time_namespace() -> str:
-    """Starts are told since the boot as the reader's time namespace counts it; kernels before 5.6 know one only."""
+    """Starts are counted since the boot as the reader's time namespace counts it; kernels before 5.6 know one only."""
     try:
         return os.readlink("/proc/self/ns/time")
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """What a plan brought: how uneven the brokers are once it has settled, resource by resource.
 
-Loads are what the brokers measured, counts what the cluster's metadata says; nothing here is computed from the plan.
+Loads are what the brokers measured, counts what the cluster's metadata shows; nothing here is computed from the plan.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """The control loop: at each tick go on with what is under way, else measure what is done, else decide.
 
-A request that fails is told in the log and tried again at the next tick; the loop ends on a signal only.
+A request that fails is logged and tried again at the next tick; the loop ends on a signal only.
 """
 
 import signal

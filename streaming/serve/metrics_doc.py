@@ -33,7 +33,7 @@ Fixed label values:
 - `mode`: `observe`, `propose`, `apply`
 
 At most `serve.series_max` series are exported. The sections stand in order of importance: what is beyond the limit is
-cut from the end, and `rebalancer_export_dropped_series` says how many of which family. Of the metrics of consumer
+cut from the end, and `rebalancer_export_dropped_series` counts them by family. Of the metrics of consumer
 groups those that alerts rest on come first, and groups stand with most lag first (where it is about rebalances, with
 most of them first), so that those cut have least. At the default limit 1,000 groups on three topics each lose nothing
 that an alert needs.
@@ -45,7 +45,7 @@ Two figures of a query come from comparing its heartbeats, which every process w
 - `rebalancer_stream_last_change_timestamp_seconds` stands still while a batch is under way. An idle query reports every
   10 s how many ms it took to look for records, so its heartbeats differ, if not each from the one before.
 
-Rebalances of consumer groups are told from `group_event`, that is by comparing the newest sample of each window
+Rebalances of consumer groups come from `group_event`, that is from comparing the newest sample of each window
 (`pipeline.window_ms`, a minute) with that of the window before:
 
 - `rebalancer_consumergroup_rebalances_total` counts what that shows, at least: all rebalances between two samples where
@@ -56,7 +56,7 @@ Rebalances of consumer groups are told from `group_event`, that is by comparing 
   `rate` and `increase` take that for what it is, a counter that began anew.
 - `rebalancer_consumergroup_rebalance_duration_seconds` is the time from the last sample before the newest rebalance of
   the week to the first sample that showed the group settled (or to the newest, while it isn't). The true duration is
-  shorter, by two windows at most: one window says "less than that", only larger values say how long it lasted.
+  shorter, by two windows at most: one window means "less than that", only larger values show how long it lasted.
 - `rebalancer_consumergroup_members` does not see members that own nothing, and is 0 while an eager group rebalances.
 
 They come once the window is closed: a minute or two after the fact.

@@ -26,7 +26,7 @@ class Refresher:
         self.exposition = Exposition(self._snapshot, settings)
         """The newest snapshot's metrics."""
         self.failure: Exception | None = None
-        """What ended the thread: a bug, as everything that can be expected is told in the snapshot."""
+        """What ended the thread: a bug, as the snapshot shows everything that can be expected."""
 
     def start(self) -> None:
         """Begin to refresh."""

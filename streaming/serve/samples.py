@@ -1,6 +1,6 @@
 """Snapshot -> samples: which value each metric of `families` has now. Pure; knows no metrics library.
 
-What is unknown has no sample: an absent series says more than a zero.
+What is unknown has no sample: an absent series shows more than a zero.
 """
 
 from collections.abc import Iterator, Mapping

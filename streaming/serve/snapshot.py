@@ -117,7 +117,7 @@ class SnapshotReader:
         )
 
     def _log_changes(self, failures: Mapping[str, str]) -> None:
-        """Log what has changed: a part that stays broken is not told every two seconds, nor a reason once a part."""
+        """Log what has changed: a part that stays broken is not logged every two seconds, nor a reason once a part."""
         broken = [name for name in PARTS if name in failures and name not in self._failures]
         for error in dict.fromkeys(failures[name] for name in broken):
             log.warning(

@@ -52,7 +52,7 @@ TimedEvents = Iterator[tuple[int, Happening]]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One run of a file: a name ("" if the file has no variants), what is said of it, and the scenario."""
+    """One run of a file: a name ("" if the file has no variants), its description, and the scenario."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""The shape of a scenario file: what can be said, the defaults, what is allowed. Reads nothing, expands nothing.
+"""The shape of a scenario file: what can be set, the defaults, what is allowed. Reads nothing, expands nothing.
 
 Kafka's settings have Kafka's names, in ms; events are timed in seconds. Unknown keys are refused.
 """

@@ -69,7 +69,7 @@ def newest_in_files(delta: DeltaTable, column: str, kafka_cluster: str) -> tuple
 def check_folder(root: str) -> None:
     """A file in the place of the folder, or one that can't be reached or entered, must not pass for tables to come.
 
-    Nothing at all in its place may be a first start, or a disk that isn't mounted: which of the two can't be told here.
+    Nothing at all in its place may be a first start, or a disk that isn't mounted: which of the two is unknown here.
     """
     folder = local_folder(root)
     if folder is None:
@@ -85,5 +85,5 @@ def check_folder(root: str) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """What the error says, or else its kind."""
+    """The text of the error, or else its kind."""
     return (str(error).splitlines() or [type(error).__name__])[0]

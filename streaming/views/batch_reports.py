@@ -1,6 +1,6 @@
 """What the successive reports of a query show that the newest alone does not: a new process, and a batch that hangs.
 
-Every row says what its process has done so far, and every process writes rows of the same kind, at the same pace,
+Every row shows what its process has done so far, and every process writes rows of the same kind, at the same pace,
 whether its batches end or not. So rows are compared with those before them.
 """
 
@@ -51,6 +51,6 @@ def _begun_with(row: Row) -> int:
 
 
 def _content(row: Row) -> dict[str, Any]:
-    # While a batch is under way nothing is reported, and the row says again what was reported last. An idle query
+    # While a batch is under way nothing is reported, and the row repeats what was reported last. An idle query
     # reports every 10 s, each time with how many ms it took to look for records.
     return {name: value for name, value in row.items() if name != TIME}

@@ -1,6 +1,6 @@
 """The load part of a snapshot: brokers, skew and hot partitions of the newest closed window, and the skew before it.
 
-Which windows are closed and what a broker's load is says `broker_windows`, what skew is `assignor_core.skew`: so page,
+`broker_windows` knows which windows are closed and what a broker's load is, `assignor_core.skew` what skew is: so page,
 metrics and trigger show one figure.
 """
 

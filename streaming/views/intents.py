@@ -22,7 +22,7 @@ def newest_intents(reader: TableReader, kafka_cluster: str) -> dict[int, Row]:
 
 
 def drained_brokers(reader: TableReader, kafka_cluster: str) -> frozenset[int]:
-    """Brokers that must end empty and get nothing: the newest row of each says so. Raises TableUnavailable."""
+    """Brokers that must end empty and get nothing: the newest row of each counts. Raises TableUnavailable."""
     newest = newest_intents(reader, kafka_cluster)
     return frozenset(broker for broker, row in newest.items() if row["intent"] == Intent.DRAIN)
 

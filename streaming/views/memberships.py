@@ -1,6 +1,6 @@
 """Who is in each consumer group now, how often it has rebalanced and how long the newest rebalance took.
 
-Members stand in the newest sample of `group_lag`, rebalances in `group_event`; how those are told is the core's. Owns
+Members stand in the newest sample of `group_lag`, rebalances in `group_event`; the core compares samples for them. Owns
 the span that is counted: a total must be the same whoever reads it when, or a restart would look like rebalances.
 """
 

@@ -18,12 +18,12 @@ from streaming.views.totals import WEEK_MS, counted_since
 
 REPORT_LOOKBACK_MS = 86_400_000
 """A query whose last row is this much older than the newest row of all is still shown: longer, and it is gone. It must
-outlast a night, as what is gone is not told any more, though the query is as silent as before."""
+outlast a night, as what is gone is shown no longer, though the query is as silent as before."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamQuery:
-    """One streaming query as its newest kept micro-batch tells it; totals count from the start of its process."""
+    """One streaming query as its newest kept micro-batch shows it; totals count from the start of its process."""
 
     query: str
     finished_ms: int
@@ -56,7 +56,7 @@ class StreamReader:
 
     def __init__(self, reader: TableReader, settings: Settings) -> None:
         self._reader = reader
-        # Both window queries read foreign topics; of a record that is neither's, byte_rate tells.
+        # Both window queries read foreign topics; a record that is neither's counts for byte_rate.
         foreign = dict.fromkeys(settings.topics.foreign, "byte_rate")
         own = {settings.topics.byte_rate: "byte_rate", settings.topics.consumer_lag: "consumer_lag"}
         self._sources = {**foreign, **own}

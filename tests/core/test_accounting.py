@@ -30,7 +30,7 @@ def test_bytes_of_finished_movements_and_what_receivers_hold_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("moved", "total", "now_ms", "told"),
+    ("moved", "total", "now_ms", "expected"),
     [
         (250, 1_000, 10_000, "25% of 1,000 bytes, about 30 s left"),
         (0, 1_000, 10_000, ""),

@@ -133,7 +133,7 @@ def test_what_is_read_again_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (lose_state, "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"),
         (lose_metadata, "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"),

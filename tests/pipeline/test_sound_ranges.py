@@ -23,7 +23,7 @@ def of(**offsets: int) -> Offsets:
 
 
 @pytest.mark.parametrize(
-    ("reports", "begin", "end", "found"),
+    ("reports", "begin", "end", "verdict"),
     [
         pytest.param([], {}, of(p0=5), Range.UNREAD, id="nothing read"),
         pytest.param([], of(p0=5), of(p0=5), Range.SOUND, id="nothing to read"),
