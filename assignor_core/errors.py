@@ -13,6 +13,7 @@
       SimulatedSilence      a simulated cluster doesn't answer; retry later
       IllegalTransition     an event that can't happen in this state; nothing was changed
       NothingToPlanOn       too little is known of the load; wait for more windows
+        LoadsDisagree             brokers and partitions report different loads; look for the wrong samples
 
 Messages are one line and name the thing, the value found and the value allowed.
 """
@@ -44,6 +45,10 @@ class IllegalTransition(CoreError):
 
 class NothingToPlanOn(CoreError):
     """There is no closed window to plan on, or too little of the load is known."""
+
+
+class LoadsDisagree(NothingToPlanOn):
+    """A broker reports a load that its replicas don't add up to; the message names it."""
 
 
 class InvalidPartitions(InputError):

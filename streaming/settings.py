@@ -166,7 +166,9 @@ class PipelineSettings(Section):
     )
     watermark_ms: Milliseconds = Field(30_000, description="How late a sample may come and still correct its window")
     trigger_interval_ms: Milliseconds = Field(5_000, description="Time between micro-batches")
-    clock_skew_max_ms: Milliseconds = Field(60_000, description="A sample further in the future is rejected")
+    clock_skew_max_ms: Milliseconds = Field(
+        60_000, description="A sample further ahead of Kafka's time of it, or of the batch's time, is rejected"
+    )
     shuffle_partitions: int = Field(2, ge=1, le=10_000, description="Frozen into the checkpoint at the first start")
     records_per_batch_max: int = Field(1_000_000, ge=1, description="Most records read in one micro-batch and topic")
     python_on_executors: bool = Field(
@@ -241,6 +243,12 @@ class PlannerSettings(Section):
     movements_max: int | None = Field(None, ge=1, description="Most partitions changed by one plan")
     bytes_max: int | None = Field(None, ge=1, description="Most bytes copied by one plan")
     windows: int = Field(5, ge=1, le=1000, description="Newest closed windows whose mean load is planned on")
+    load_disagreement_max: float = Field(
+        0.2,
+        gt=0,
+        le=1000,
+        description="No plan for balance where a broker's bytes in and its partitions' sum differ by more mean loads",
+    )
     excluded_topics: RegularExpression = Field("^__", description="Regular expression: topics that are never moved")
     capacities: dict[int, CapacitySettings] = Field(default={}, description="broker id: capacity")
     disk_reserve: Ratio = Field(

@@ -1,21 +1,27 @@
 """From one look at the cluster and the load of its partitions to a plan.
 
-Placement and sizes come from the cluster itself, so a plan never rests on a placement that is gone. A partition whose
-load is unknown is named; where too many are, there is no plan.
+Placement and sizes come from the cluster itself, so a plan never rests on a placement that is gone. What is not known
+is never taken for nothing: a partition without a known rate counts at the mean of its topic and stays where it is, a
+broker without a known load gets nothing and gives nothing. Where too much is unknown, or brokers and partitions report
+different loads, there is no plan for balance. Brokers that must end empty are emptied all the same.
 """
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from assignor_core.deciding.agreement import LedBytesIn, mean_disagreement
+from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import LogDirs, catching_up, largest_replicas, rooms
-from assignor_core.errors import NothingToPlanOn
+from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.proposed_plan import Observed, ProposedPlan
+from assignor_core.resources import Resource
 
 UNKNOWN_SHARE_MAX = 0.10
-"""With more partitions than this without a known rate a plan would rest on guesses."""
+"""With more partitions than this without a known rate a plan for balance would rest on guesses."""
 
 NO_CAPACITY = Capacity()
 NAMED_MAX = 5
@@ -26,46 +32,69 @@ Rates = Mapping[PartitionKey, tuple[float | None, float | None]]
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionLoads:
+    """What leaders report of their partitions in the windows that a plan rests on."""
+
+    rates: Rates
+    """Means over the windows."""
+    led_bytes_in: LedBytesIn
+    """Sums by window and broker."""
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
-    """What is planned on: the state, and the partitions whose load is unknown (taken as zero)."""
+    """What is planned on: the state, and what of its load is not known or not credible."""
 
     cluster: ClusterState
     unknown: frozenset[PartitionKey]
-    unknown_disks: frozenset[int] = frozenset()
+    """Partitions whose rate is not known; in `cluster` they have the mean of their topic, else of all."""
+    unreported: frozenset[int]
+    """Brokers in use that hold replicas and whose load is not known in the newest window."""
+    unknown_disks: frozenset[int]
     """Brokers that take no replicas, as nobody knows what is free on their disks."""
+    disagreement: Mapping[int, float]
+    """By broker over all windows, see `load_disagreement`."""
+    disagreement_max: float
+    """In mean loads of a broker; where any of `disagreement` is larger there is no plan for balance."""
+    span_ms: tuple[int, int]
+    """Start and end of the windows that the loads come from."""
+
+    @property
+    def leaving(self) -> frozenset[int]:
+        """Brokers that must end empty."""
+        return frozenset(row.broker_id for row in self.cluster.brokers if row.state is not BrokerState.ALIVE)
 
 
 def build_model(
     live: LiveCluster,
     log_dirs: LogDirs,
-    rates: Rates,
+    measured: PartitionLoads,
+    windows: tuple[ClosedWindow, ...],
     *,
     cluster_name: str,
     capacities: Mapping[int, Capacity],
     disk_reserve: float,
     drained: frozenset[int],
+    disagreement_max: float,
     now_ms: int,
 ) -> Model:
-    """Model of `live` with the load of `rates`; replicas on brokers that are gone make those brokers dead ones.
+    """Model of `live` with the load `measured`; replicas on brokers that are gone make those brokers dead ones.
 
-    Partitions without a leader are left out: there is nothing to copy from, and a reassignment of them would hang.
-    `disk_reserve` is the share of each volume that stays free. A broker whose log dirs do not show what is free takes
-    nothing, unless `capacities` bound its disks.
+    `windows` (one or more, oldest first) are those that were measured. Partitions without a leader are left out: there
+    is nothing to copy from, and a reassignment of them would hang. `disk_reserve` is the share of each volume that
+    stays free. A broker whose log dirs do not show what is free takes nothing, unless `capacities` bound its disks.
     """
     sizes = largest_replicas(log_dirs)
     room = rooms(live, log_dirs, catching_up(live, live.broker_racks.keys()), reserve=disk_reserve)
     unknown_disks = frozenset(
         broker for broker, left in room.items() if left is None and not capacities.get(broker, NO_CAPACITY).disk_bytes
     )
+    led = {key: row for key, row in sorted(live.partitions.items()) if row.leader != NO_LEADER}
+    unknown = frozenset(key for key in led if measured.rates.get(key, (None, None))[0] is None)
+    known = _with_means(led, measured.rates)
     partitions = []
-    unknown = set()
-    for key, partition in sorted(live.partitions.items()):
-        if partition.leader == NO_LEADER:
-            continue
-        bytes_in, bytes_out = rates.get(key, (None, None))
-        if bytes_in is None:
-            unknown.add(key)
-        load = PartitionLoad(bytes_in or 0.0, bytes_out or 0.0, float(sizes.get(key, 0)))
+    for key, partition in led.items():
+        load = PartitionLoad(*known[key], float(sizes.get(key, 0)))
         target = partition.target_replicas
         in_sync = sum(broker in target for broker in partition.isr)
         partitions.append(Partition(key[0], key[1], target, load, in_sync))
@@ -80,34 +109,106 @@ def build_model(
         )
         for broker in sorted(hosting | set(live.broker_racks))
     )
-    return Model(ClusterState(cluster_name, now_ms, brokers, tuple(partitions)), frozenset(unknown), unknown_disks)
+    newest = windows[-1]
+    return Model(
+        cluster=ClusterState(cluster_name, now_ms, brokers, tuple(partitions)),
+        unknown=unknown,
+        unreported=frozenset((hosting & live.broker_racks.keys()) - drained - newest.values(Resource.BYTES_IN).keys()),
+        unknown_disks=unknown_disks,
+        disagreement=mean_disagreement(windows, measured.led_bytes_in),
+        disagreement_max=disagreement_max,
+        span_ms=(windows[0].start_ms, newest.end_ms),
+    )
 
 
 def propose_on(
-    model: Model, live: LiveCluster, policy: PlannerPolicy, *, elapsed_s: Callable[[], float], span_ms: tuple[int, int]
+    model: Model, live: LiveCluster, policy: PlannerPolicy, *, elapsed_s: Callable[[], float]
 ) -> ProposedPlan:
-    """A plan for `model`, which was built of `live`; raises NothingToPlanOn.
+    """A plan for `model`, which was built of `live`; raises NothingToPlanOn, LoadsDisagree of it.
 
-    `elapsed_s` is the caller's stopwatch; `span_ms` the start and end of the windows that the loads come from.
+    A plan that only empties brokers is made whatever is known. `elapsed_s` is the caller's stopwatch.
     """
+    emptied = model.leaving | policy.drain
+    if not policy.only_brokers or not policy.only_brokers <= emptied:
+        _check_balance_can_be_planned(model)
+    silent = model.unreported - policy.drain
+    if policy.add & silent:
+        raise NothingToPlanOn(f"the load of broker {min(policy.add & silent)} is unknown in the newest window")
+    narrowed = replace(policy, pinned_partitions=model.unknown, excluded_brokers=policy.excluded_brokers | silent)
+    began_s = elapsed_s()
+    plan = propose(model.cluster, narrowed)
+    elapsed_ms = (elapsed_s() - began_s) * 1000
+    plan = replace(plan, diagnosis=(*plan.diagnosis, *_assumptions(model, silent)))
+    return ProposedPlan(plan, Observed.of(plan, live), elapsed_ms, model.span_ms)
+
+
+def _check_balance_can_be_planned(model: Model) -> None:
     share = len(model.unknown) / max(1, len(model.cluster.partitions))
     if share > UNKNOWN_SHARE_MAX:
         raise NothingToPlanOn(f"the load of {len(model.unknown)} partitions ({share:.0%}) is unknown in these windows")
-    began_s = elapsed_s()
-    plan = propose(model.cluster, policy)
-    elapsed_ms = (elapsed_s() - began_s) * 1000
-    if model.unknown_disks:
-        plan = replace(plan, diagnosis=(*plan.diagnosis, _unknown_disks_line(model.unknown_disks)))
-    return ProposedPlan(plan, Observed.of(plan, live), elapsed_ms, span_ms)
+    refusal = _disagreement_line(model)
+    if refusal is not None:
+        raise LoadsDisagree(refusal)
 
 
-def _unknown_disks_line(brokers: frozenset[int]) -> str:
-    names = ", ".join(map(str, sorted(brokers)[:NAMED_MAX]))
-    more = f" and {len(brokers) - NAMED_MAX} more" if len(brokers) > NAMED_MAX else ""
+def _disagreement_line(model: Model) -> str | None:
+    """The broker whose figures differ most, in words; None where they agree."""
+    worst = max(model.disagreement, key=lambda broker: abs(model.disagreement[broker]), default=None)
+    if worst is None or abs(model.disagreement[worst]) <= model.disagreement_max:
+        return None
+    by = model.disagreement[worst]
     return (
-        f"brokers that take no replicas, as their log dirs do not show what is free: {names}{more}; "
-        "planner.capacities may give their disk_bytes"
+        f"broker {worst} reports {abs(by):.2f} of a broker's mean bytes in {'more' if by > 0 else 'less'} than its "
+        f"partitions add up to, {model.disagreement_max} is allowed: their samples disagree"
     )
+
+
+def _assumptions(model: Model, silent: frozenset[int]) -> Iterable[str]:
+    """What the plan takes for granted, one line each."""
+    if model.unknown:
+        topic, partition = min(model.unknown)
+        yield (
+            f"the load of {len(model.unknown)} partitions (first: {topic}-{partition}) is unknown: each counts at the "
+            "mean of its topic, and moves only where a broker must be emptied or racks be spread"
+        )
+    if silent:
+        yield f"brokers that take no replicas, as their load in the newest window is unknown: {_names(silent)}"
+    if model.unknown_disks:
+        yield (
+            "brokers that take no replicas, as their log dirs do not show what is free: "
+            f"{_names(model.unknown_disks)}; planner.capacities may give their disk_bytes"
+        )
+    line = _disagreement_line(model)
+    if line is not None:
+        yield line
+
+
+def _names(brokers: frozenset[int]) -> str:
+    names = ", ".join(map(str, sorted(brokers)[:NAMED_MAX]))
+    return f"{names} and {len(brokers) - NAMED_MAX} more" if len(brokers) > NAMED_MAX else names
+
+
+def _with_means(partitions: Iterable[PartitionKey], rates: Rates) -> dict[PartitionKey, tuple[float, float]]:
+    """(bytes/s in, out) of each partition: its own, else the mean of its topic, else that of all, else 0.
+
+    Bytes out are unknown where no group commits; they count as none unless bytes in are unknown too.
+
+    >>> rates = {("a", 0): (4.0, 1.0), ("b", 0): (8.0, None)}
+    >>> _with_means([("a", 0), ("a", 1), ("b", 0), ("c", 0)], rates)
+    {('a', 0): (4.0, 1.0), ('a', 1): (4.0, 1.0), ('b', 0): (8.0, 0.0), ('c', 0): (6.0, 0.5)}
+    """
+    sums: dict[str | None, list[float]] = defaultdict(lambda: [0.0, 0.0, 0])
+    loads: dict[PartitionKey, tuple[float, float] | None] = {}
+    for key in partitions:
+        bytes_in, bytes_out = rates.get(key, (None, None))
+        loads[key] = None if bytes_in is None else (bytes_in, bytes_out or 0.0)
+        for total in (sums[key[0]], sums[None]) if bytes_in is not None else ():
+            total[0] += bytes_in or 0.0
+            total[1] += bytes_out or 0.0
+            total[2] += 1
+    means = {topic: (total[0] / total[2], total[1] / total[2]) for topic, total in sums.items() if total[2]}
+    overall = means.get(None, (0.0, 0.0))
+    return {key: load if load is not None else means.get(key[0], overall) for key, load in loads.items()}
 
 
 def _state(broker: int, live: LiveCluster, drained: frozenset[int]) -> BrokerState:

@@ -24,7 +24,7 @@ from assignor_core.deciding.trigger import (
 )
 from assignor_core.deciding.trigger import step as trigger_step
 from assignor_core.deciding.windows import ClosedWindow, skew_window, without_catch_up
-from assignor_core.errors import NothingToPlanOn
+from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import too_many_away
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan
@@ -169,6 +169,8 @@ class _Deciding:
         windows = self._windows_to_plan_on(since_ms=0 if failed else self.state.breached_since_ms or 0)
         try:
             proposed = self._evidence.propose(PlanRequest(policy, windows, self._observation.drained))
+        except LoadsDisagree as error:
+            return _held(evaluation, Reason.LOADS_DISAGREE, str(error))
         except NothingToPlanOn as error:
             return _held(evaluation, Reason.INCOMPLETE, str(error))
         useless = _not_worth_it(proposed, evaluation, self._policy.gain_min)

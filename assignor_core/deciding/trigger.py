@@ -38,6 +38,7 @@ class Reason(StrEnum):
     COOLDOWN = "cooldown"
     MAINTENANCE_WINDOW = "maintenance_window"
     CATCHING_UP = "catching_up"
+    LOADS_DISAGREE = "loads_disagree"
     MIN_GAIN = "min_gain"
     TOO_MANY_AWAY = "too_many_away"
     NO_ROOM = "no_room"
@@ -180,14 +181,17 @@ def step(
     state = _with_surroundings(policy, state, around, now_ms)
     considered = windows[-policy.windows_considered :]
     unusable = _unusable(policy, considered, now_ms)
+    failed = brokers_failed(policy, state, now_ms)
     if unusable is not None:
+        # Brokers that send nothing hold back what evens out load, not what replaces lost replicas.
+        if failed and unusable.reason is Reason.INCOMPLETE:
+            return state, _for_failed(policy, state, failed, around, now_ms)
         return state, unusable
     complete = tuple(window for window in considered if window.completeness >= policy.completeness_min)
     # While replicas move nothing is planned anyway: the windows only show whether the reason is that.
     settled = complete if around.reassigning_count else settled_windows(state, complete)
     over = entering(policy, settled, around)
     state = _after_hysteresis(policy, state, settled, over)
-    failed = brokers_failed(policy, state, now_ms)
     if failed:
         return state, _for_failed(policy, state, failed, around, now_ms)
     resource, broker, ratio = _worst(complete[-1])

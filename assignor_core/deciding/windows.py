@@ -4,7 +4,7 @@ A window holds what is known; a broker without a known load is absent, never 0. 
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assignor_core.deciding.trigger import SkewWindow
@@ -22,6 +22,8 @@ class ClosedWindow:
     brokers: frozenset[int]
     loads: Mapping[str, Mapping[int, float]]
     """resource: broker: bytes/s of clients and replication together, or bytes on disk."""
+    client_bytes_in: Mapping[int, float] = field(default_factory=dict)
+    """broker: bytes/s that clients write to it, where it is known."""
 
     def values(self, resource: str) -> Mapping[int, float]:
         """Known loads of one resource by broker."""

@@ -134,17 +134,17 @@ def best_by_score(candidates: Iterable[Candidate | None]) -> Candidate | None:
 
 
 def led_partitions(state: SearchState, broker: int) -> Indices:
-    """Partitions that `broker` leads and that may be touched."""
+    """Partitions that `broker` leads and that may be moved for balance."""
     held = state.placement.held_by(broker)
     leads = state.placement.replicas[held, 0] == broker
-    led: Indices = held[leads & state.problem.movable[held] & state.spending.may_touch(held)]
+    led: Indices = held[leads & state.problem.may_balance[held] & state.spending.may_touch(held)]
     return led
 
 
 def movable_replicas(state: SearchState, broker: int) -> Replicas:
-    """Replicas on `broker` that the policy lets move."""
+    """Replicas on `broker` that the policy lets move for balance."""
     held = state.placement.held_by(broker)
-    held = held[state.problem.movable[held]]
+    held = held[state.problem.may_balance[held]]
     slots = state.placement.slots_of(held, broker)
     return Replicas(held, slots, state.placement.loads_at(held, slots))
 

@@ -112,7 +112,7 @@ def _cause(problem: Problem) -> str:
         return "only leadership may change"
     if any(value is not None for value in (policy.movements_max, policy.bytes_max, policy.inflow_max)):
         return "the budget is spent or leaves no better movement"
-    if policy.only_brokers or policy.only_topics or policy.excluded_brokers or policy.excluded_topics or policy.add:
+    if policy.is_narrowed:
         return "the policy keeps the rest from moving"
     return "no movement found relieves it"
 

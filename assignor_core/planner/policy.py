@@ -46,6 +46,8 @@ class PlannerPolicy:
     """Never touch these topics."""
     excluded_brokers: frozenset[int] = frozenset()
     """Neither take replicas from these brokers nor give them any."""
+    pinned_partitions: frozenset[tuple[str, int]] = frozenset()
+    """Move these (topic, partition) only where a hard rule asks for it, never for balance: their load is not known."""
     drain: frozenset[int] = frozenset()
     """Treat these brokers as draining."""
     add: frozenset[int] = frozenset()
@@ -96,6 +98,12 @@ class PlannerPolicy:
         if resource is Resource.LEADER_BYTES_IN:
             return self.leader_limit
         return self.count_band if resource.is_count else self.band
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether it names brokers, topics or partitions that the search leaves alone."""
+        topics = self.only_topics or self.excluded_topics or self.pinned_partitions
+        return bool(topics or self.only_brokers or self.excluded_brokers or self.add)
 
     @property
     def leader_limit(self) -> float:

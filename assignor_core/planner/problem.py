@@ -42,6 +42,8 @@ class Problem:
     policy: PlannerPolicy
     movable: Flags
     """P: may be touched."""
+    may_balance: Flags
+    """P: may be moved for balance; what is movable beside these only keeps hard rules."""
     may_give: Flags
     """B: replicas and leadership may leave, for balance or to empty it."""
     may_take: Flags
@@ -207,10 +209,12 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
     ceiling = _ceiling(arrays, policy, placement)
     band = np.array([policy.band_of(resource) for resource in arrays.columns.resources])
     forced = forced_share(arrays, placement, share) * (1.0 + band * FORCED_BAND)
+    movable = _movable(arrays, policy)
     return Problem(
         arrays=arrays,
         policy=policy,
-        movable=_movable(arrays, policy),
+        movable=movable,
+        may_balance=movable & ~_pinned(arrays, policy),
         may_give=may_give,
         may_take=may_take,
         may_lead=may_lead,
@@ -240,6 +244,13 @@ def _movable(arrays: ClusterArrays, policy: PlannerPolicy) -> Flags:
         return np.ones(len(arrays.partitions), dtype=np.bool_)
     topics = (partition.topic for partition in arrays.partitions)
     return np.array([(not only or topic in only) and topic not in excluded for topic in topics], dtype=np.bool_)
+
+
+def _pinned(arrays: ClusterArrays, policy: PlannerPolicy) -> Flags:
+    pinned = policy.pinned_partitions
+    if not pinned:
+        return np.zeros(len(arrays.partitions), dtype=np.bool_)
+    return np.array([(row.topic, row.partition) in pinned for row in arrays.partitions], dtype=np.bool_)
 
 
 def _ceiling(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placement) -> Floats:

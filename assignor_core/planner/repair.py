@@ -215,6 +215,6 @@ def _why(problem: Problem) -> str:
         return "budgets, room on disks, capacity, racks or too few alive brokers leave no place for them"
     if any(budget is not None for budget in (policy.movements_max, policy.bytes_max, policy.inflow_max)):
         return "the budget does not suffice"
-    if policy.only_brokers or policy.only_topics or policy.excluded_topics or policy.excluded_brokers or policy.add:
+    if policy.is_narrowed:
         return "the policy keeps them from moving, or capacity and racks leave no place"
     return "capacity, racks or too few alive brokers leave no place for them"

@@ -66,9 +66,9 @@ class Search:
 
     def pinning(self, partition: int) -> "Search":
         """The same search, journal included, that leaves `partition` where it is."""
-        movable = self.problem.movable.copy()
-        movable[partition] = False
-        return self._under(replace(self.problem, movable=movable))
+        may_balance = self.problem.may_balance.copy()
+        may_balance[partition] = False
+        return self._under(replace(self.problem, may_balance=may_balance))
 
     def _under(self, problem: Problem) -> "Search":
         search = Search(problem, self.placement, self.spending)

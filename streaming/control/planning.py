@@ -7,13 +7,12 @@ what `apply` checks all come from here.
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from math import fsum
 
 from assignor_core.deciding.observation import PlanRequest
-from assignor_core.deciding.planning import Rates, build_model, propose_on
+from assignor_core.deciding.planning import PartitionLoads, build_model, propose_on
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import NothingToPlanOn
-from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.live import LiveCluster
 from assignor_core.planner import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
@@ -42,15 +41,16 @@ def propose_for(
     model = build_model(
         live,
         cluster.log_dirs(),
-        leader_rates(window_tables, request.windows),
+        partition_loads(window_tables, request.windows),
+        request.windows,
         cluster_name=window_tables.kafka_cluster,
         capacities=capacities_of(planner),
         disk_reserve=planner.disk_reserve,
         drained=request.drained,
+        disagreement_max=planner.load_disagreement_max,
         now_ms=now_ms,
     )
-    span_ms = (request.windows[0].start_ms, request.windows[-1].end_ms)
-    return propose_on(model, live, request.policy, elapsed_s=time.perf_counter, span_ms=span_ms)
+    return propose_on(model, live, request.policy, elapsed_s=time.perf_counter)
 
 
 def propose_live(
@@ -96,8 +96,8 @@ def propose_and_keep(
     return proposed
 
 
-def leader_rates(window_tables: WindowTables, windows: tuple[ClosedWindow, ...]) -> Rates:
-    """Mean bytes/s in and out of each partition over `windows`, from the rows of its leaders."""
+def partition_loads(window_tables: WindowTables, windows: tuple[ClosedWindow, ...]) -> PartitionLoads:
+    """Mean bytes/s in and out of each partition over `windows`, and what they add up to, from the rows of leaders."""
     first, last = tables.utc(windows[0].start_ms), tables.utc(windows[-1].start_ms)
     where = (
         tables.of_cluster(window_tables.kafka_cluster)
@@ -105,15 +105,17 @@ def leader_rates(window_tables: WindowTables, windows: tuple[ClosedWindow, ...])
         & tables.at_most("window_start", last)
         & tables.equal("role", "leader")
     )
-    columns = ["topic", "partition", BYTES_IN.name, BYTES_OUT.name]
-    rates: dict[PartitionKey, tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
-    for row in tables.read(window_tables.root, "partition_load", columns=columns, where=where):
-        for values, column in zip(rates[(row["topic"], row["partition"])], columns[2:], strict=True):
-            if row[column] is not None:
-                values.append(row[column])
-    return {key: (_mean(incoming), _mean(outgoing)) for key, (incoming, outgoing) in rates.items()}
-
-
-def _mean(values: list[float]) -> float | None:
+    columns = ["window_start", "broker", "topic", "partition", BYTES_IN.name, BYTES_OUT.name]
+    rows = tables.read_arrow(window_tables.root, "partition_load", columns=columns, where=where)
     # Rows come in any order: a sum that hung on it would give one load two plans.
-    return fsum(values) / len(values) if values else None
+    in_order = rows.sort_by([("window_start", "ascending"), ("broker", "ascending")])
+    means = in_order.group_by(["topic", "partition"], use_threads=False).aggregate(
+        [(BYTES_IN.name, "mean"), (BYTES_OUT.name, "mean")]
+    )
+    keys = zip(means["topic"].to_pylist(), means["partition"].to_pylist(), strict=True)
+    rates = zip(*(means[f"{name}_mean"].to_pylist() for name in (BYTES_IN.name, BYTES_OUT.name)), strict=True)
+    sums = in_order.group_by(["window_start", "broker"], use_threads=False).aggregate([(BYTES_IN.name, "sum")])
+    led: dict[int, dict[int, float]] = defaultdict(dict)
+    for row in sums.to_pylist():
+        led[tables.to_ms(row["window_start"])][row["broker"]] = row[f"{BYTES_IN.name}_sum"] or 0.0
+    return PartitionLoads(dict(zip(keys, rates, strict=True)), led)

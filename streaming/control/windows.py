@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.resources import MEASURED
 from streaming import tables
+from streaming.contract.rates import BYTES_IN
 from streaming.views.broker_windows import COLUMNS, closed, loads
 
 TABLE = "broker_load"
@@ -69,6 +70,7 @@ def _read(reader: tables.TableReader, window_tables: WindowTables, since_ms: int
             tables.to_ms(window[0]["window_end"]),
             frozenset(row["broker"] for row in window),
             {resource: loads(window, resource) for resource in MEASURED},
+            {row["broker"]: row[BYTES_IN.name] for row in window if row[BYTES_IN.name] is not None},
         )
         for start_ms, window in closed(rows, watermark_ms=window_tables.watermark_ms).items()
     )

@@ -161,6 +161,11 @@ BROKERS = (
     _gauge("broker_leaders", "Partitions it leads", "broker"),
     _gauge("broker_replicas", "Replicas it hosts", "broker"),
     _gauge("broker_last_sample_timestamp_seconds", "Event time of its newest accepted sample", "broker"),
+    _gauge(
+        "broker_load_disagreement_ratio",
+        "Reported bytes in less those of the partitions it leads, per mean load: 0 is agreement; absent at low load",
+        "broker",
+    ),
     _gauge("broker_load_deviation_ratio", "Load less mean load, per mean load: 0 is even", "broker", "resource"),
     _gauge("broker_info", "1; rack of the broker", "broker", "rack"),
 )

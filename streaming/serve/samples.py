@@ -186,6 +186,7 @@ def _brokers(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
         yield from _some("broker_leaders", broker.leaders, name)
         yield from _some("broker_replicas", broker.replicas, name)
         yield from _some("broker_last_sample_timestamp_seconds", broker.last_sample_ms, name, per=1000)
+        yield from _some("broker_load_disagreement_ratio", broker.load_disagreement, name)
         yield Sample("broker_info", (name, broker.rack or ""), 1)
     for resource, skew in snapshot.load.skew.items():
         for broker_id, deviation in skew.deviation.items():

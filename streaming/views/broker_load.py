@@ -12,6 +12,7 @@ from datetime import timedelta
 import pyarrow as pa
 from pyarrow import compute as pc
 
+from assignor_core.deciding.agreement import load_disagreement
 from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import Skew, skew_of
 from streaming import tables
@@ -40,6 +41,8 @@ class BrokerLoad:
     leaders: int | None
     replicas: int | None
     last_sample_ms: int
+    load_disagreement: float | None
+    """Bytes in that it reports less those of the partitions that it leads, in mean loads; None where unknown or low."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ def read_load(reader: TableReader, settings: Settings) -> LoadPart:
     return LoadPart(
         window_start_ms=start_ms,
         window_end_ms=tables.to_ms(window[0]["window_end"]),
-        brokers=_brokers(rows, window, counts),
+        brokers=_brokers(rows, window, counts, _disagreement(window, led)),
         brokers_reporting=len(by_resource[Resource.BYTES_IN]),
         skew={resource: _skew(known, resource, settings) for resource, known in by_resource.items() if known},
         loads=by_resource,
@@ -120,7 +123,10 @@ def read_leaders(reader: TableReader, settings: Settings, load: LoadPart) -> dic
 
 
 def _brokers(
-    rows: Sequence[Row], window: Sequence[Row], counts: Mapping[int, tuple[int, int]]
+    rows: Sequence[Row],
+    window: Sequence[Row],
+    counts: Mapping[int, tuple[int, int]],
+    disagreement: Mapping[int, float],
 ) -> tuple[BrokerLoad, ...]:
     """Every broker seen lately; one that is silent in the newest window has no figures but its last sample's time."""
     last_sample: dict[int, int] = defaultdict(int)
@@ -140,6 +146,7 @@ def _brokers(
             leaders=counts[broker][0] if broker in counts else None,
             replicas=counts[broker][1] if broker in counts else None,
             last_sample_ms=last_sample[broker],
+            load_disagreement=disagreement.get(broker),
         )
         for broker in sorted(last_sample)
     )
@@ -155,6 +162,14 @@ def _partitions(reader: TableReader, settings: Settings, start_ms: int) -> tuple
     leaders = {entry["values"]: entry["counts"] for entry in pc.value_counts(led["broker"]).to_pylist()}
     counts = {broker: (leaders.get(broker, 0), count) for broker, count in sorted(replicas.items())}
     return counts, led
+
+
+def _disagreement(window: Sequence[Row], led: pa.Table) -> dict[int, float]:
+    """What control compares before it plans, of one window; see `assignor_core.deciding.agreement`."""
+    reported = {row["broker"]: row["bytes_in_per_sec"] for row in window if row["bytes_in_per_sec"] is not None}
+    sums = led.group_by("broker").aggregate([("bytes_in_per_sec", "sum")])
+    of_partitions = {row["broker"]: row["bytes_in_per_sec_sum"] or 0.0 for row in sums.to_pylist()}
+    return load_disagreement(reported, of_partitions)
 
 
 def _hottest(led: pa.Table, count: int) -> tuple[HotPartition, ...]:

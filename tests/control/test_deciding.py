@@ -532,10 +532,11 @@ def read_by_consumers(settings: Settings, *, end_ms: int, catching_up: bool) -> 
             {**audit, "broker": broker, "bytes_in_per_sec": 1e6, "bytes_out_per_sec": rate}
             for broker, rate in sent.items()
         ]
+        part = {1: 0.5, 2: 1.0, 3: 1.0}  # broker 1 leads two
         partitions = [
             {**audit, "broker": row.leader, "topic": key[0], "partition": key[1], "role": "leader",
-             "bytes_in_per_sec": 1e6, "bytes_out_per_sec": sent[row.leader] / (2 if row.leader == 1 else 1),
-             "messages_in_per_sec": 1_000.0, "size_bytes": 1_000}
+             "bytes_in_per_sec": part[row.leader] * 1e6, "bytes_out_per_sec": part[row.leader] * sent[row.leader],
+             "messages_in_per_sec": part[row.leader] * 1_000, "size_bytes": 1_000}
             for key, row in cluster.live.partitions.items()
         ]  # fmt: skip
         fallen = 60_000 if catching_up else 0

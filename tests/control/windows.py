@@ -1,6 +1,6 @@
 """Windows as the pipeline would have written them, for tests of control without Spark."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import fsum
 from typing import Any
 
@@ -20,10 +20,13 @@ def write_windows(
     windows: int = 3,
     quiet: str = "__",
     rates: Mapping[PartitionKey, float] | None = None,
+    silent: Collection[int] = (),
+    forged: Mapping[PartitionKey, float] | None = None,
 ) -> None:
     """Closed windows up to `end_ms`: each partition takes `rate` at its leader and again at each replica in sync.
 
-    Topics whose name begins with `quiet` take nothing. `rates` gives each partition one of its own.
+    Topics whose name begins with `quiet` take nothing. `rates` gives each partition one of its own. Brokers that are
+    `silent` send no sample. Of `forged` partitions the table holds this rate instead of the true one.
     """
     window_ms = settings.pipeline.window_ms
     if rates is None:
@@ -34,8 +37,9 @@ def write_windows(
         audit = window_columns(settings.kafka.cluster_name, start_ms, window_ms)
         led = [
             {**audit, "broker": row.leader, "topic": key[0], "partition": key[1], "role": "leader",
-             "bytes_in_per_sec": rates[key], "bytes_out_per_sec": 0.0, "size_bytes": 1_000}
+             "bytes_in_per_sec": (forged or {}).get(key, rates[key]), "bytes_out_per_sec": 0.0, "size_bytes": 1_000}
             for key, row in led_by.items()
+            if row.leader not in silent
         ]  # fmt: skip
         totals = [
             {**audit, "broker": broker,
@@ -43,6 +47,7 @@ def write_windows(
              "replication_bytes_in_per_sec": fsum(
                  rates[key] for key, row in led_by.items() if broker in row.isr and broker != row.leader)}
             for broker in live.broker_racks
+            if broker not in silent
         ]  # fmt: skip
         for name, rows in (("partition_load", led), ("broker_load", totals)):
             tables.append(settings.storage.tables, name, rows, transaction_id="test", transaction_version=start_ms)

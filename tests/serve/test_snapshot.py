@@ -336,3 +336,13 @@ def test_all_tables_are_told_by_version_files_and_bytes(folder: Path) -> None:
     assert (by_name["broker_load"].files, by_name["broker_load"].version) == (1, 1)
     assert by_name["broker_load"].size_bytes > 0
     assert (by_name["plan"].files, by_name["plan"].size_bytes) == (0, 0)
+
+
+def test_a_broker_shows_how_far_its_partitions_disagree_with_it(folder: Path) -> None:
+    settings = settings_for(folder)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(START_MS, {1: 1e6, 2: 3e6, 3: None})
+    led = [(1, "t", 0, "leader", 1e6), (2, "t", 1, "leader", 1e6), (1, "t", 1, "follower", 9e6)]
+    synthetic.partition_load(START_MS, led)
+    brokers = read_snapshot(settings, NOW_MS).load.brokers
+    assert [row.load_disagreement for row in brokers] == [-0.5, 0.5, None]

@@ -13,6 +13,8 @@ from assignor_core.resources import Resource
 from assignor_core.skew import measure_skew
 
 ROUNDING = 1e-6
+HARD_RULES = ("empties", "takes leadership from", "spreads")
+"""What the reasons of movements begin with that no balance asks for."""
 
 
 def check_plan(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> ClusterState:
@@ -58,6 +60,7 @@ def check_policy(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> No
         assert movement.topic not in policy.excluded_topics
         assert not policy.only_topics or movement.topic in policy.only_topics
         assert not changed & policy.excluded_brokers
+        assert movement.key not in policy.pinned_partitions or movement.reason.startswith(HARD_RULES)
         assert not policy.leaders_only or movement.kind == "leader"
         assert movement.reason
         new = set(movement.new_replicas) - set(movement.old_replicas)

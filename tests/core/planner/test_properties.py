@@ -35,6 +35,9 @@ policies = st.builds(
     only_topics=st.sampled_from((frozenset(), frozenset({"t1", "t2"}))),
     excluded_brokers=st.sampled_from((frozenset(), frozenset({0}))),
     only_brokers=st.sampled_from((frozenset(), frozenset({10}))),
+    pinned_partitions=st.sampled_from(
+        (frozenset(), frozenset((f"t{number % 3}", number) for number in range(0, 25, 2)))
+    ),
     drain=st.sampled_from((frozenset(), frozenset({10}))),
     wave_movements_max=st.sampled_from((1, 3, 1000)),
 )
