@@ -7,26 +7,28 @@ elected or cancelled.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 
-from assignor_core.deciding.maintenance import may_act, next_opening
 from assignor_core.execution.accounting import bytes_moved, movements_done, remaining, what_was_made
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import NO_LOOKS, PastLooks, Progress, progress_of
-from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Step, Submit, Wait, next_step
+from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Limits, Step, Submit, Wait, next_step
 from assignor_core.execution.refusals import NAMED_MAX, refusals_text
+from assignor_core.execution.room import Room
 from assignor_core.identity import another_cluster, topics_made_again, without_topics
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from streaming.cluster.ports import ControlledCluster
+from streaming.control.disk_room import DiskRoom
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
-from streaming.control.policies import limits, maintenance_windows
+from streaming.control.obstacles import hours_closed, misfit, reason_to_give_up
+from streaming.control.policies import limits
 from streaming.control.pressure import LagPressure
 from streaming.control.records import ExecutionRecord
 from streaming.control.requests import Requests
@@ -39,8 +41,6 @@ log = structlog.get_logger()
 PROGRESS_INTERVAL_MS = 10_000
 ABORT_CONFIRMATIONS = 3
 """A broker's metadata may be a moment behind the controller's: an alarming look must be repeated this often."""
-LIFE_MAX_MS = 14 * 86_400_000
-"""An execution, its pauses included, gives up after this: the load it was planned for is history by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class _Look:
     progress: Mapping[PartitionKey, Progress]
     looks: PastLooks
     refused: Mapping[PartitionKey, str]
-    """Partitions whose move is skipped, with Kafka's error."""
+    """Partitions whose move is skipped: Kafka's error, or why no disk has room."""
     not_elected: Mapping[PartitionKey, str]
     """Partitions whose election is skipped, with Kafka's error."""
     made_again: tuple[str, ...]
@@ -84,7 +84,9 @@ class _Look:
 class Executor:
     """Carries out one execution: `begin` or `resume`, then `tick` until it returns True.
 
-    `lag` and `latency` judge whether clients suffer; `control` holds the limits and the maintenance windows.
+    `lag` and `latency` judge whether clients suffer, `disk_room` what fits on disks; `control` holds the limits and the
+    maintenance windows. With a larger share of the brokers away than `relief_max_away_share` no lost replica is made
+    anew.
     """
 
     def __init__(
@@ -94,14 +96,19 @@ class Executor:
         throttle: Throttle,
         lag: LagPressure,
         latency: LatencyPressure,
+        disk_room: DiskRoom,
         control: ControlSettings,
+        *,
+        relief_max_away_share: float,
     ) -> None:
         self._cluster = cluster
         self._journal = journal
         self._throttle = throttle
         self._lag = lag
         self._latency = latency
+        self._disk_room = disk_room
         self._control = control
+        self._relief_max_away_share = relief_max_away_share
         self._abort_looks = 0
         self._looks = NO_LOOKS
         self._requests = Requests(cluster)
@@ -118,7 +125,7 @@ class Executor:
             age_s = (now_ms - approved.created_ms) / 1000
             return self._refuse(record, f"plan {plan_id} is {age_s:.0f} s old and has expired", now_ms)
         live = self._cluster.describe()
-        problem = _misfit(approved, live)
+        problem = misfit(approved, live)
         if problem:
             return self._refuse(record, problem, now_ms)
         self.resume(approved)
@@ -149,6 +156,7 @@ class Executor:
         self._abort_looks = 0
         self._looks = NO_LOOKS
         self._requests.forget()
+        self._disk_room.forget()
         self._throttle.forget()
 
     def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
@@ -156,8 +164,8 @@ class Executor:
         execution = record.execution
         # Before anything is sent: the journal would refuse the event only after the cluster has changed.
         assert execution.in_progress, f"execution {execution.execution_id} is {execution.phase}"
-        closed = self._closed(execution, now_ms)
-        given_up = self._give_up or _given_up(execution, now_ms)
+        closed = hours_closed(execution, self._control, now_ms)
+        given_up = self._give_up or reason_to_give_up(execution, now_ms)
         if execution.paused and closed is not None and given_up is None:
             return False
         try:
@@ -188,7 +196,8 @@ class Executor:
         made_again = topics_made_again(self._topic_ids, live)
         live = without_topics(live, made_again)
         self._looks = self._looks.after(plan, live, staged=staged)
-        refused, not_elected = self._requests.moves.skipped, self._requests.elections.skipped
+        refused = self._disk_room.given_up(now_ms) | self._requests.moves.skipped
+        not_elected = self._requests.elections.skipped
         progress = progress_of(plan, live, staged=staged, looks=self._looks, refused=refused, not_elected=not_elected)
         return _Look(record, plan, live, progress, self._looks, refused, not_elected, made_again, now_ms)
 
@@ -217,17 +226,12 @@ class Executor:
         """
         pressure = self._pressure(look)
         held_back = closed or (f"held back: {pressure}" if pressure else None)
-        worked_ms = look.execution.worked_ms(look.now_ms)
-        step = next_step(
-            look.plan,
-            look.live,
-            limits(self._control),
-            worked_ms=worked_ms,
-            held_back=held_back,
-            looks=look.looks,
-            refused=look.refused,
-            not_elected=look.not_elected,
-        )
+        step = self._next_step(look, held_back or self._disk_room.held_back(look.now_ms))
+        if isinstance(step, Submit):
+            room = self._disk_room.look(look.plan, look.live, look.progress, self._limits, look.now_ms)
+            step = self._next_step(look, held_back, room)
+            if not isinstance(step, Submit):
+                self._disk_room.wait(look.now_ms)
         self._abort_looks = self._abort_looks + 1 if isinstance(step, Abort) else 0
         if closed is not None and isinstance(step, Wait) and not look.moving:
             self._pause(look, step.reason)
@@ -236,6 +240,23 @@ class Executor:
             pressed = pressure is not None
             self._throttle.keep(look.execution, look.plan, pressed=pressed, now_ms=look.now_ms, without=look.made_again)
         return self._take(step, look)
+
+    @property
+    def _limits(self) -> Limits:
+        return replace(limits(self._control), relief_max_away_share=self._relief_max_away_share)
+
+    def _next_step(self, look: _Look, held_back: str | None, room: Room | None = None) -> Step:
+        return next_step(
+            look.plan,
+            look.live,
+            self._limits,
+            worked_ms=look.execution.worked_ms(look.now_ms),
+            held_back=held_back,
+            looks=look.looks,
+            refused=look.refused,
+            not_elected=look.not_elected,
+            room=room,
+        )
 
     def _take(self, step: Step, look: _Look) -> bool:
         """Carry out one step and write it down; True once the execution has ended."""
@@ -321,13 +342,6 @@ class Executor:
         p99_ms = self._latency.highest_ms()
         self._write(look, Event.RESUMED, "its time has come", throttled_brokers=brokers, produce_p99_ms_before=p99_ms)
 
-    def _closed(self, execution: Execution, now_ms: int) -> str | None:
-        """Why the hour forbids anything new, or None. Whoever applies a plan by hand decides on the hour."""
-        hours = maintenance_windows(self._control)
-        if not execution.in_windows_only or may_act(hours, now_ms):
-            return None
-        return f"no maintenance window is open: waits for {next_opening(hours, now_ms)}"
-
     def _pressure(self, look: _Look) -> str | None:
         """Why clients suffer, compared with the start of the execution or its resumption; None if they don't."""
         brokers = look.plan.brokers
@@ -364,15 +378,6 @@ def _figures(look: _Look, sizes: Mapping[tuple[int, PartitionKey], int]) -> dict
     }
 
 
-def _given_up(execution: Execution, now_ms: int) -> str | None:
-    """Why it must end now, or None."""
-    if execution.abort_requested:
-        return "a person asked to stop"
-    if now_ms - execution.begun_ms > LIFE_MAX_MS:
-        return f"not finished {LIFE_MAX_MS // 86_400_000} days after the start"
-    return None
-
-
 def _unknown_moves(look: _Look) -> str:
     """What may be left in flight of an execution whose movements nobody knows any more."""
     if look.plan.movements:
@@ -380,15 +385,3 @@ def _unknown_moves(look: _Look) -> str:
     moving = sorted(look.live.reassigning())
     named = f", first {moving[0][0]}-{moving[0][1]}" if moving else ""
     return f"; its movements are not known: {len(moving)} partitions are being reassigned{named}"
-
-
-def _misfit(approved: KeptPlan, live: LiveCluster) -> str | None:
-    """What of the live cluster speaks against carrying out this plan; None if nothing does."""
-    misfits = approved.misfits(live)
-    if misfits:
-        return f"the cluster has changed since the plan was made: {'; '.join(misfits[:5])}"
-    ours = {(movement.topic, movement.partition) for movement in approved.plan.movements}
-    foreign = sorted(live.reassigning() - ours)
-    if foreign:
-        return f"{len(foreign)} other partitions are being reassigned, first {foreign[0][0]}-{foreign[0][1]}"
-    return None

@@ -9,6 +9,7 @@ from assignor_core.execution.adaptive_rates import RatePolicy
 from assignor_core.execution.caution import LagBound, LatencyBound
 from streaming.cluster.ports import ClusterReader, ControlledCluster
 from streaming.control.deciding import Decider
+from streaming.control.disk_room import DiskRoom
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
@@ -60,4 +61,13 @@ def executor_of(cluster: ControlledCluster, journal: Journal, settings: Settings
     lag = LagPressure(window_tables_of(settings), lag_bound, control.lag_groups)
     latency_bound = LatencyBound(control.latency_growth_max, control.latency_min_ms)
     latency = LatencyPressure(settings.collect.jmx_endpoints, latency_bound)
-    return Executor(cluster, journal, Throttle(cluster, rates_of(settings)), lag, latency, control)
+    return Executor(
+        cluster,
+        journal,
+        Throttle(cluster, rates_of(settings)),
+        lag,
+        latency,
+        DiskRoom(cluster, settings.planner),
+        control,
+        relief_max_away_share=settings.trigger.relief_max_away_share,
+    )

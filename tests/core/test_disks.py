@@ -5,7 +5,9 @@ import doctest
 import pytest
 
 from assignor_core import disks
+from assignor_core import live as live_module
 from assignor_core.disks import LogDirDescription, catching_up, rooms
+from assignor_core.execution import room as room_module
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
 
@@ -22,6 +24,8 @@ def room(*log_dirs: LogDirDescription, partition: LivePartition | None = None, r
 
 def test_doctests() -> None:
     assert doctest.testmod(disks).failed == 0
+    assert doctest.testmod(live_module).failed == 0
+    assert doctest.testmod(room_module).failed == 0
 
 
 def test_the_fullest_log_dir_that_may_be_chosen_counts() -> None:

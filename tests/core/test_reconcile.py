@@ -12,6 +12,7 @@ from assignor_core.execution.reconcile import (
     differences,
     next_step,
 )
+from assignor_core.execution.room import Room
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, changes_since
@@ -227,3 +228,41 @@ def test_a_plan_that_only_replaces_lost_replicas_does_not_wait_for_them() -> Non
     assert isinstance(step(plan(((1, 4), (1, 2)), ((1,), (3,))), cluster(lost, at(1))), Wait)
     # So does one whose broker is back, and catching up.
     assert isinstance(step(replacing, cluster(lost, at(1), brokers=(1, 2, 3, 4))), Wait)
+
+
+def test_relief_goes_on_whatever_else_the_lost_brokers_held_unless_too_many_are_away() -> None:
+    """Disks may have no room for what broker 5 held, so that the plan takes nothing from it."""
+    replacing, lost, other = plan(((1, 4), (1, 2))), LivePartition((1, 4), 1, (1,)), LivePartition((1, 5), 1, (1,))
+    assert step(replacing, cluster(lost, other)) == Submit({("t", 0): (1, 2)})
+    several = [LivePartition((1, broker), 1, (1,)) for broker in (5, 6, 7)]
+    found = step(replacing, cluster(lost, *several))
+    assert found == Wait("4 of 7 brokers are away, replicas are made anew while at most 40% are")
+
+
+def test_a_replica_that_stays_on_a_broker_that_is_away_holds_nothing_up() -> None:
+    """A disk has room for one of two lost replicas: the other one stays in the list, even as preferred leader."""
+    partial = plan(((4, 1, 5), (4, 1, 2)))
+    before, after = LivePartition((4, 1, 5), 1, (1,)), LivePartition((4, 1, 2), 1, (1, 2))
+    assert differences(partial, cluster(before)) == ()
+    assert step(partial, cluster(before)) == Submit({("t", 0): (4, 1, 2)})
+    assert step(partial, cluster(after)) == Done()
+    # Once it is back its leadership is a matter of elections again.
+    assert progress_of(partial, cluster(after, brokers=(1, 2, 3, 4))) == {("t", 0): Progress.PLACED}
+
+
+def test_only_what_fits_on_the_disks_is_submitted_and_the_rest_waits_by_name() -> None:
+    wanted = plan(((1,), (2,)), ((1,), (2,)), ((1,), (3,)))
+    live = cluster(at(1), at(1), at(1))
+    sizes = {("t", number): 60 for number in range(3)}
+
+    def submitted(room: Room) -> Step:
+        return next_step(wanted, live, Limits(), worked_ms=0, room=room)
+
+    assert submitted(Room({2: 100.0, 3: 60.0}, sizes)) == Submit({("t", 0): (2,), ("t", 2): (3,)})
+    assert submitted(Room({2: 120.0, 3: 59.0}, sizes)) == Submit({("t", 0): (2,), ("t", 1): (2,)})
+    assert submitted(Room({2: 0.0, 3: None}, {})) == Wait(
+        "3 movements wait for room on disks, first t-0: needs 0 bytes on broker 2, whose disks have room for 0"
+    )
+    few = Limits(movements_in_flight_max=1)
+    room = Room({2: 10.0, 3: 60.0}, sizes)
+    assert next_step(wanted, live, few, worked_ms=0, room=room) == Submit({("t", 2): (3,)})

@@ -1,0 +1,43 @@
+"""Why an execution may not start, submits nothing in this hour, or has to end: in words, None where nothing is so.
+
+Judged on what the caller holds: nothing here asks the cluster or a table.
+"""
+
+from assignor_core.deciding.maintenance import may_act, next_opening
+from assignor_core.execution.life_cycle import Execution
+from assignor_core.live import LiveCluster
+from assignor_core.proposed_plan import KeptPlan
+from streaming.control.policies import maintenance_windows
+from streaming.settings import ControlSettings
+
+LIFE_MAX_MS = 14 * 86_400_000
+"""An execution, its pauses included, gives up after this: the load it was planned for is history by then."""
+
+
+def misfit(approved: KeptPlan, live: LiveCluster) -> str | None:
+    """What of the live cluster speaks against carrying out this plan; None if nothing does."""
+    misfits = approved.misfits(live)
+    if misfits:
+        return f"the cluster has changed since the plan was made: {'; '.join(misfits[:5])}"
+    ours = {(movement.topic, movement.partition) for movement in approved.plan.movements}
+    foreign = sorted(live.reassigning() - ours)
+    if foreign:
+        return f"{len(foreign)} other partitions are being reassigned, first {foreign[0][0]}-{foreign[0][1]}"
+    return None
+
+
+def hours_closed(execution: Execution, control: ControlSettings, now_ms: int) -> str | None:
+    """Why the hour forbids anything new, or None. Whoever applies a plan by hand decides on the hour."""
+    hours = maintenance_windows(control)
+    if not execution.in_windows_only or may_act(hours, now_ms):
+        return None
+    return f"no maintenance window is open: waits for {next_opening(hours, now_ms)}"
+
+
+def reason_to_give_up(execution: Execution, now_ms: int) -> str | None:
+    """Why it must end now, or None."""
+    if execution.abort_requested:
+        return "a person asked to stop"
+    if now_ms - execution.begun_ms > LIFE_MAX_MS:
+        return f"not finished {LIFE_MAX_MS // 86_400_000} days after the start"
+    return None

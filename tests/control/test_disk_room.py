@@ -1,0 +1,134 @@
+"""Room on disks right before each submit, on a simulated cluster: what fits goes, what doesn't waits or is given up."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignor_core.execution.events import Event
+from assignor_core.execution.room import PATIENCE_MS
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
+from streaming.control.records import ExecutionRecord
+from streaming.control.wiring import executor_of, journal_of
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable
+from streaming.settings import Settings
+from tests.control.noted_cluster import NOON_MS, SKEW
+
+MB = 1_000_000
+DISK = 1_000 * MB
+RESERVE = DISK // 10
+SIZE = 50 * MB
+TICK_MS = 1_000
+
+
+class Carried:
+    """An execution that moves partitions of 50 MB, one replica each, from broker 1 to broker 2."""
+
+    def __init__(self, folder: Path, *, room: int, partitions: int = 2, log_dirs: int = 1, **control: Any) -> None:
+        self.cluster = SimulatedCluster.of(dict.fromkeys((1, 2, 3)), log_dir_bytes=(DISK,) * log_dirs)
+        self.cluster.create_topic("t", dict.fromkeys(range(partitions), (1,)), size_bytes=SIZE)
+        self.disk = self.cluster.contents.brokers[2].log_dirs[0]
+        self.disk.other_bytes = DISK - RESERVE - room
+        self.settings = Settings.model_validate({"storage": {"tables": str(folder / "tables")}, "control": control})
+        self.client = SimulatedClient(self.cluster, errors=ClientErrors(ClusterRequestFailed, ClusterUnreachable))
+        self.journal = journal_of(self.settings)
+        movements = tuple(Movement("t", number, (1,), (2,), float(SIZE)) for number in range(partitions))
+        self.plan = Plan("c", movements, SKEW, SKEW)
+        self.journal.write_plan(ProposedPlan(self.plan, elapsed_ms=1.0), decision=None, now_ms=NOON_MS)
+        approved = self.journal.plan(self.plan.plan_id)
+        self.record = ExecutionRecord(self.journal.approve(approved, "a test", now_ms=NOON_MS))
+        self.executor = executor_of(self.client, self.journal, self.settings)
+        assert self.executor.begin(self.record, approved, now_ms=NOON_MS)
+        self.most_used = 0
+
+    def pass_time(self, duration_ms: int) -> bool:
+        """Ticks so long; True once it has ended. The reserve of the disk is never touched."""
+        for _ in range(duration_ms // TICK_MS):
+            if self.executor.tick(self.record, self.plan, now_ms=NOON_MS + self.cluster.now_ms):
+                return True
+            self.cluster.advance(TICK_MS)
+            shown = SimulatedClient(self.cluster).log_dirs([2])[2][0]
+            assert shown.usable_bytes is None or shown.usable_bytes >= min(RESERVE, DISK - self.disk.other_bytes)
+        return False
+
+    @property
+    def on_broker_2(self) -> list[int]:
+        return [key[1] for key, row in sorted(self.client.describe().partitions.items()) if 2 in row.replicas]
+
+    @property
+    def last_detail(self) -> str:
+        return self.record.execution.last.detail
+
+
+def test_what_fits_is_submitted_and_the_rest_waits_and_is_given_up_by_name(tmp_path: Path) -> None:
+    carried = Carried(tmp_path, room=120 * MB, partitions=3)
+    assert not carried.pass_time(60_000)
+    assert carried.on_broker_2 == [0, 1]
+    lack = "needs 50,000,000 bytes on broker 2, whose disks have room for 20,000,000"
+    assert carried.last_detail.startswith(f"1 movements wait for room on disks, first t-2: {lack}")
+    assert carried.pass_time(PATIENCE_MS)
+    assert carried.record.execution.last_event is Event.DONE
+    assert carried.last_detail == f"2 movements made, 1 skipped: t-2 ({lack})"
+    assert carried.on_broker_2 == [0, 1]
+
+
+def test_what_waits_goes_on_once_there_is_room(tmp_path: Path) -> None:
+    carried = Carried(tmp_path, room=10 * MB)
+    assert not carried.pass_time(60_000)
+    assert carried.on_broker_2 == []
+    carried.disk.other_bytes -= 100 * MB  # retention has deleted something
+    assert carried.pass_time(60_000)
+    assert (carried.last_detail, carried.on_broker_2) == ("every movement has been made", [0, 1])
+
+
+def test_bytes_that_are_still_to_arrive_count(tmp_path: Path) -> None:
+    """A throttle makes the first copy slow: while it has hardly begun, the disk looks as free as before."""
+    carried = Carried(tmp_path, room=80 * MB, movements_in_flight_max=1, throttle_bytes_per_sec=MB)
+    assert not carried.pass_time(20_000)
+    in_flight = carried.client.describe()
+    assert in_flight.reassigning() == {("t", 0)}
+    # Another process with higher caps: it knows of the copy only by looking.
+    own = carried.settings.model_dump() | {"control": {"throttle_bytes_per_sec": MB}}
+    carried.executor = executor_of(carried.client, carried.journal, Settings.model_validate(own))
+    carried.executor.resume(carried.journal.plan(carried.plan.plan_id))
+    assert not carried.pass_time(15_000)
+    assert carried.client.describe().reassigning() == {("t", 0)}
+    assert "wait for room on disks, first t-1" in carried.last_detail
+
+
+@pytest.mark.parametrize("fault", ["full", "cordoned", "offline"])
+def test_the_log_dirs_of_a_broker_are_judged_one_by_one(tmp_path: Path, fault: str) -> None:
+    """Kafka may choose the one that is full; it never chooses one that is offline or cordoned."""
+    carried = Carried(tmp_path, room=10 * MB, log_dirs=2)
+    if fault == "cordoned":
+        carried.disk.cordoned = True
+    if fault == "offline":
+        carried.cluster.fail_log_dir(2, 0)
+    assert carried.pass_time(60_000) == (fault != "full")
+    assert carried.on_broker_2 == ([] if fault == "full" else [0, 1])
+
+
+def test_a_broker_that_does_not_show_its_disks_receives_only_where_they_have_a_capacity(tmp_path: Path) -> None:
+    carried = Carried(tmp_path, room=500 * MB)
+    shown = carried.client.log_dirs
+    carried.client.log_dirs = lambda brokers=None, partitions=None: {  # type: ignore[method-assign]
+        broker: rows for broker, rows in shown(brokers, partitions).items() if broker != 2
+    }
+    assert not carried.pass_time(30_000)
+    assert carried.last_detail.endswith("first t-0: broker 2 does not show what is free on its disks")
+    planner = {"capacities": {2: {"disk_bytes": DISK}}}
+    by_hand = Settings.model_validate({"storage": carried.settings.model_dump()["storage"], "planner": planner})
+    carried.executor = executor_of(carried.client, carried.journal, by_hand)
+    carried.executor.resume(carried.journal.plan(carried.plan.plan_id))
+    assert carried.pass_time(60_000)
+    assert carried.on_broker_2 == [0, 1]
+
+
+def test_a_plan_of_which_nothing_fits_ends_as_aborted(tmp_path: Path) -> None:
+    carried = Carried(tmp_path, room=0)
+    assert carried.pass_time(PATIENCE_MS + 60_000)
+    assert carried.record.execution.last_event is Event.ABORTED
+    assert carried.last_detail.startswith("0 movements made, 2 skipped: t-0 (needs 50,000,000 bytes on broker 2, ")
+    assert carried.on_broker_2 == []
