@@ -203,6 +203,8 @@ class Cluster:
         self, operation: str, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
         """A list that somebody has set to `*` stays: it names ours too, and Kafka refuses any entry beside it."""
+        if not leaders and not followers:
+            return
         with translated("list topics", role=ROLE):
             existing = set(self._admin.list_topics())
         present = self.throttled_replicas(existing & {*leaders, *followers})

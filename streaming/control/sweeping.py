@@ -11,6 +11,8 @@ from streaming.errors import ClusterRequestFailed
 
 log = structlog.get_logger()
 
+LOOK_INTERVAL_MS = 30_000
+"""Time between two looks at brokers that owe: a look describes the whole cluster, and a broker may be away for days."""
 REFUSED_AGAIN_MS = 600_000
 """How long a broker that refuses is left alone."""
 
@@ -22,7 +24,7 @@ class Sweeper:
         self._cluster = cluster
         self._journal = journal
         self._again_ms: dict[str, int] = {}
-        """By execution: when what was refused is tried again."""
+        """By execution that owes: when the next look is due."""
 
     def sweep(self, record: ExecutionRecord, *, now_ms: int) -> bool:
         """Remove the rates that brokers owe; True once nothing is left."""
@@ -33,6 +35,7 @@ class Sweeper:
         other = another_cluster(kept.kafka_cluster_id if kept else None, self._cluster.describe())
         if other is not None:
             log.warning("sweep_held", execution_id=execution.execution_id, reason=other)
+            self._again_ms[execution.execution_id] = now_ms + LOOK_INTERVAL_MS
             return False
         owed = execution.throttled_brokers
         try:
@@ -44,4 +47,8 @@ class Sweeper:
         if left != owed:
             detail = f"throttle of brokers {sorted(set(owed) - set(left))} removed after the end"
             self._journal.write_event(record, Event.SWEPT, detail, now_ms=now_ms, throttled_brokers=left)
-        return not left
+        if left:
+            self._again_ms[execution.execution_id] = now_ms + LOOK_INTERVAL_MS
+            return False
+        self._again_ms.pop(execution.execution_id, None)
+        return True

@@ -21,7 +21,7 @@ from streaming.control.executor import ABORT_CONFIRMATIONS, Executor
 from streaming.control.records import ExecutionRecord
 from streaming.control.requests import CANCEL_TRIES_MAX
 from streaming.control.run import ControlLoop
-from streaming.control.sweeping import Sweeper
+from streaming.control.sweeping import LOOK_INTERVAL_MS, Sweeper
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, LeaseLost, TableUnavailable
 from streaming.settings import Settings
@@ -266,7 +266,23 @@ def test_a_throttle_is_not_swept_from_another_cluster(settings: Settings) -> Non
     assert not sweeper.sweep(record, now_ms=NOON_MS)
     assert cluster.throttle_rates() == {2: {LEADER_RATE: 5}}
     cluster.connect(right)
-    assert sweeper.sweep(record, now_ms=NOON_MS)
+    assert sweeper.sweep(record, now_ms=NOON_MS + LOOK_INTERVAL_MS)
+
+
+def test_a_broker_that_is_away_is_looked_at_now_and_then_and_swept_once_it_is_back(settings: Settings) -> None:
+    cluster, journal = NotedCluster(), journal_of(settings)
+    record = on_cluster_c(settings, cluster)
+    journal.write_event(record, Event.ABORTED, "broker 2 was down", now_ms=NOON_MS, throttled_brokers=(2,))
+    cluster.cluster.kill_broker(2)
+    cluster.cluster.advance(60_000)
+    cluster.changes.clear()
+    sweeper = Sweeper(cluster, journal)
+    assert not any(sweeper.sweep(record, now_ms=NOON_MS + after_ms) for after_ms in range(0, LOOK_INTERVAL_MS, 1_000))
+    assert cluster.changes == ["clear"], "a look describes the whole cluster"
+    cluster.cluster.restart_broker(2)
+    cluster.cluster.advance(60_000)
+    assert sweeper.sweep(record, now_ms=NOON_MS + LOOK_INTERVAL_MS)
+    assert (record.execution.last_event, record.execution.owes) == ("swept", False)
 
 
 def test_a_throttle_is_swept_even_where_its_plan_is_not_kept(settings: Settings) -> None:
