@@ -1,13 +1,20 @@
 """Creates the two input topics where they are missing. It knows their settings, and nothing of their records."""
 
+from collections.abc import Collection
+
 import structlog
 from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import NoError, TopicAlreadyExistsError, for_code
 
 from streaming.cluster.answers import brokers_alive, failure, translated
+from streaming.errors import ClusterRequestFailed
 from streaming.settings import TopicSettings
 
 log = structlog.get_logger()
+
+TIMESTAMP_TYPE, BROKERS_TIME = "message.timestamp.type", "LogAppendTime"
+"""Setting of a topic, and the value with which the broker's clock stamps the records, not the producer's."""
 
 ROLE = "collect"
 """Who creates the topics."""
@@ -26,6 +33,23 @@ def create_input_topics(admin: KafkaAdminClient, topics: TopicSettings) -> None:
             _create(admin, name, topics, replicas_max=broker_count)
 
 
+def stamped_by_producers(admin: KafkaAdminClient, names: Collection[str]) -> tuple[str, ...]:
+    """Those of the topics `names`, which exist, whose records bear the time that their producer claims, by name.
+
+    Whatever set it: the topic itself, or the brokers' default. Raises as `create_input_topics`.
+    """
+    if not names:
+        return ()
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name, {TIMESTAMP_TYPE: ""}) for name in sorted(names)]
+    with translated(f"read {TIMESTAMP_TYPE} of topics", role="control"):
+        answers = admin.describe_configs(resources, config_filter="all").get("topic", {})
+    # Kafka answers without the setting where the user may not read it, and the client passes over the error.
+    hidden = [name for name in sorted(names) if TIMESTAMP_TYPE not in answers.get(name, {})]
+    if hidden:
+        raise ClusterRequestFailed(f"the cluster does not show {TIMESTAMP_TYPE} of topic {hidden[0]}")
+    return tuple(name for name, values in sorted(answers.items()) if values[TIMESTAMP_TYPE]["value"] != BROKERS_TIME)
+
+
 def _create(admin: KafkaAdminClient, name: str, topics: TopicSettings, *, replicas_max: int) -> None:
     wanted = {
         "num_partitions": topics.partitions,
@@ -34,7 +58,7 @@ def _create(admin: KafkaAdminClient, name: str, topics: TopicSettings, *, replic
             "retention.ms": str(topics.retention_ms),
             "cleanup.policy": "delete",
             # The pipeline rejects samples later than this timestamp: a producer whose clock is ahead must not set it.
-            "message.timestamp.type": "LogAppendTime",
+            TIMESTAMP_TYPE: BROKERS_TIME,
         },
     }
     with translated(f"create topic {name}", role=ROLE):

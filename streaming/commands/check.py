@@ -13,6 +13,7 @@ import click
 from streaming import tables
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
+from streaming.cluster.input_topics import BROKERS_TIME, TIMESTAMP_TYPE, stamped_by_producers
 from streaming.cluster.permissions import ROLES, missing_permissions
 from streaming.cluster.ports import ClusterReader, ReadableCluster
 from streaming.commands.console import echo
@@ -20,6 +21,7 @@ from streaming.commands.options import json_option, settings_from, settings_opti
 from streaming.contract import TABLES
 from streaming.control.wiring import journal_of
 from streaming.errors import RebalancerError
+from streaming.pipeline.guards import topics_read
 from streaming.runtime import clocks
 from streaming.runtime.jars import class_path, java_command
 from streaming.runtime.printable import printable
@@ -82,6 +84,7 @@ def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
         yield _guarded("log dirs readable", lambda: (True, f"{len(cluster.replica_sizes())} replicas have a size"))
         if "control" in roles:
             yield _guarded("no throttle left", lambda: _throttles(cluster, settings))
+            yield _guarded("broker's time", lambda: _brokers_time(admin, cluster, settings))
     finally:
         admin.close()
 
@@ -144,6 +147,22 @@ def _input_topics(cluster: ClusterReader, settings: Settings) -> tuple[bool, str
     existing = {topic for topic, _ in cluster.describe().partitions}
     missing = [name for name in (settings.topics.byte_rate, settings.topics.consumer_lag) if name not in existing]
     return not missing, f"missing: {', '.join(missing)} (`rebalancer collect` makes them)" if missing else "both there"
+
+
+def _brokers_time(admin: Any, cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
+    """Whether brokers stamp the records of the input topics: no clock that is ahead can be judged by itself."""
+    existing = {topic for topic, _ in cluster.describe().partitions}
+    kafka, names = settings.kafka, topics_read(settings.topics)
+    wrong = stamped_by_producers(admin, existing.intersection(names))
+    if not wrong:
+        return True, "brokers stamp the records of every input topic"
+    login = "" if kafka.security_protocol == "PLAINTEXT" else " --command-config admin.properties"
+    commands = (
+        f"kafka-configs.sh --bootstrap-server {','.join(kafka.bootstrap_servers)}{login} --alter --entity-type topics "
+        f"--entity-name {name} --add-config {TIMESTAMP_TYPE}={BROKERS_TIME}"
+        for name in wrong
+    )
+    return False, f"producers stamp the records of {', '.join(wrong)}; to mend it: {'; '.join(commands)}"
 
 
 def _reassignments(cluster: ClusterReader) -> tuple[bool, str]:

@@ -22,7 +22,7 @@ from streaming.contract import RECORD_VERSION
 from streaming.contract.records import BYTE_RATE, CONSUMER_LAG, EVENT_TIME_MIN_MS, FOREIGN_BYTE_RATE, RecordShape
 from streaming.pipeline import sums
 from streaming.pipeline.adapters import PARSERS, Context, Misfit, Record
-from streaming.pipeline.records import KAFKA_COLUMNS, VALUE_BYTES_MAX, accepted, judged, rejected
+from streaming.pipeline.records import KAFKA_COLUMNS, VALUE_BYTES_MAX, accepted, credible_time, judged, rejected
 from streaming.pipeline.spark_types import record_schema
 from streaming.pipeline.windows import LAG_SUMS, LOAD_SUMS, sums_of_one
 from streaming.settings import KafkaSettings, PipelineSettings, TopicSettings
@@ -91,7 +91,7 @@ def sums_of(raw: DataFrame, settings: PipelineSettings, side: Side) -> DataFrame
 
     Records beyond doubt come summed from Arrow, the others one by one from Spark's own parser and rules.
     """
-    raw = raw.select("timestamp", "value")
+    raw = raw.select(credible_time("timestamp").alias("timestamp"), "value")
     columns_of_sums = sums_of_one(side.sums, settings.window_ms)
     if settings.python_on_executors:
         columns = from_arrow_schema(side.sums.schema(to_arrow_schema(record_schema(side.shape))))
