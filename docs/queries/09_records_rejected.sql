@@ -1,5 +1,5 @@
 -- What was rejected, by topic and reason, and when last?
-SELECT source_topic, reason, count(*) AS records, max(rejected_at) AS last_at
+SELECT source_topic, reason, CAST(sum(coalesce(records_not_kept, 1)) AS bigint) AS records, max(rejected_at) AS last_at
 FROM rejected_record
 GROUP BY source_topic, reason
 ORDER BY records DESC, source_topic, reason

@@ -17,6 +17,7 @@ REJECTED_RECORD = Table(
         Column("key", ColumnType.BINARY, "Record key, raw bytes (cut at 1 MiB)"),
         Column("value", ColumnType.BINARY, "Record value, raw bytes (cut at 1 MiB)"),
         timestamp("rejected_at", "When it was rejected, UTC", nullable=False),
+        long("records_not_kept", "Records counted and not kept that this row stands for; null: it is one record"),
     ),
 )
 

@@ -168,12 +168,6 @@ def upsert_spark(rows: DataFrame, location: str, table: Table, transaction: tupl
         session.conf.unset(TRANSACTION_VERSION)
 
 
-def append_spark(rows: DataFrame, location: str, transaction: tuple[str, int]) -> None:
-    """Append on the executors, once for each transaction."""
-    write = rows.write.format("delta").mode("append").option("txnAppId", transaction[0])
-    write.option("txnVersion", str(transaction[1])).save(location)
-
-
 def finalize_spark(session: SparkSession, location: str, watermark: datetime) -> None:
     """Mark windows that the watermark has passed: their rows will not change again. Safe to repeat."""
     passed = f"window_end <= {_spark_literal(watermark)} AND NOT is_final"

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
-from streaming.pipeline.delta_tables import append_spark, create_window_table, shaped
+from streaming.pipeline.delta_tables import create_window_table, shaped
 from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
+from streaming.pipeline.rejects import RejectsWriter
 from streaming.pipeline.sound_ranges import Range, wait_until_read
 from streaming.pipeline.sources import BYTE_RATES, LAGS, InputTopics, accepted_rows, rejected_rows, summed_rows
 from streaming.pipeline.window_writer import Place, Target, WindowWriter
 from streaming.pipeline.windows import lag_windows, load_windows
 from streaming.settings import StorageSettings
-from streaming.tables import append, create_table, table_uri
+from streaming.tables import create_table
 from streaming.tables.places import local_folder
 
 LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -33,10 +33,6 @@ REJECTS_TRIGGERS = 3
 """The rejects are read once in as many trigger intervals: the windows come first."""
 REJECTS_PATIENCE_S = 15.0
 """A batch of rejects waits this long for the window queries to show that all of its records fit; then it reads them."""
-REJECTS_DRIVER_BYTES_MAX = 32_000_000
-"""Of raw keys and values; a topic full of rubbish is written on the executors."""
-REJECT_BYTES = 1_000
-"""What each record costs in Python besides: a million of `{}` would take gigabytes."""
 
 
 def start_queries(
@@ -92,6 +88,7 @@ class _Start:
         """The query of rejected records, which reads what the queries of `windows` read."""
         create_table(self.storage.tables, REJECTED_RECORD.name)
         maintenance = self._maintenance(REJECTED_RECORD)
+        writer = RejectsWriter(self.storage.tables, self.source.pipeline, self.now_ms)
         checkpoint = (local_folder(self.storage.checkpoints) or Path(self.storage.checkpoints)) / "rejects"
 
         def write(batch: DataFrame, batch_id: int) -> None:
@@ -103,7 +100,7 @@ class _Start:
                     return
             rows = batch.persist()
             try:
-                written = _write_rejects(rows, batch_id, self.storage.tables)
+                written = writer.write(rows, batch_id)
             finally:
                 rows.unpersist()
             if written:
@@ -138,27 +135,3 @@ class _Start:
 
     def _maintenance(self, table: Table) -> Maintenance:
         return Maintenance(self.storage.tables, table, self.source.pipeline)
-
-
-def _write_rejects(rows: DataFrame, batch_id: int, root: str) -> bool:
-    """False where there are none: then there is no commit either."""
-    raw = [f.coalesce(f.octet_length(name), f.lit(0)) for name in ("key", "value")]
-    size = rows.agg(f.sum(raw[0] + raw[1] + REJECT_BYTES).alias("bytes")).first()
-    if size is None or not size["bytes"]:
-        return False
-    query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or "rejects"
-    transaction = (f"{query_id}:{REJECTED_RECORD.name}", batch_id)
-    if size["bytes"] > REJECTS_DRIVER_BYTES_MAX:
-        one_of_each = rows.dropDuplicates(list(REJECTED_RECORD.key))
-        append_spark(one_of_each, table_uri(root, REJECTED_RECORD.name), transaction)
-        return True
-    # One row a record, though each of the samples in it is judged.
-    by_key = {tuple(row[name] for name in REJECTED_RECORD.key): row for row in rows.toArrow().to_pylist()}
-    append(
-        root,
-        REJECTED_RECORD.name,
-        list(by_key.values()),
-        transaction_id=transaction[0],
-        transaction_version=transaction[1],
-    )
-    return True

@@ -94,6 +94,7 @@ def rejected(judged_rows: DataFrame, shape: RecordShape) -> DataFrame:
         f.substring("kafka.key", 1, VALUE_BYTES_MAX).alias("key"),
         f.substring("kafka.value", 1, VALUE_BYTES_MAX).alias("value"),
         f.current_timestamp().alias("rejected_at"),
+        f.lit(None).cast("long").alias("records_not_kept"),
     )
 
 

@@ -105,6 +105,9 @@ STREAMS = (
     _gauge("stream_state_memory_bytes", "Memory of the query's state store", "query"),
     _counter("ingest_records_total", "Records read from an input topic since the process started", "source"),
     _counter("ingest_rejected_records_total", "Records of an input topic that did not fit", "source", "reason"),
+    _counter(
+        "ingest_rejected_records_not_kept_total", "Of those, counted only: their window's bytes were used up", "source"
+    ),
     _gauge("ingest_last_event_timestamp_seconds", "Event time of the newest accepted record", "source"),
 )
 WINDOW = (

@@ -60,6 +60,8 @@ def _streams(snapshot: Snapshot) -> Iterator[Sample]:
         yield from _query(query, snapshot.read_at_ms)
     for (source, reason), count in sorted(snapshot.streams.rejected.items()):
         yield Sample("ingest_rejected_records_total", (source, reason), count)
+    for source, count in sorted(snapshot.streams.rejected_not_kept.items()):
+        yield Sample("ingest_rejected_records_not_kept_total", (source,), count)
     newest_sample = max((broker.last_sample_ms for broker in snapshot.load.brokers), default=None)
     yield from _some("ingest_last_event_timestamp_seconds", newest_sample, "byte_rate", per=1000)
     yield from _some("ingest_last_event_timestamp_seconds", snapshot.groups.newest_event_ms, "consumer_lag", per=1000)

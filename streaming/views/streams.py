@@ -21,6 +21,9 @@ REPORT_LOOKBACK_MS = 86_400_000
 outlast a night, as what is gone is shown no longer, though the query is as silent as before."""
 
 
+_REJECTED = ("source_topic", "reason", "rejected_at", "records_not_kept")
+
+
 @dataclass(frozen=True, slots=True)
 class StreamQuery:
     """One streaming query as its newest kept micro-batch shows it; totals count from the start of its process."""
@@ -49,6 +52,8 @@ class StreamPart:
 
     queries: tuple[StreamQuery, ...] = ()
     rejected: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    rejected_not_kept: Mapping[str, int] = field(default_factory=dict)
+    """By source, those of them that were counted only."""
 
 
 class StreamReader:
@@ -61,6 +66,7 @@ class StreamReader:
         own = {settings.topics.byte_rate: "byte_rate", settings.topics.consumer_lag: "consumer_lag"}
         self._sources = {**foreign, **own}
         self._rejected: Counter[tuple[str, str]] = Counter()
+        self._not_kept: Counter[str] = Counter()
         self._rejected_at: datetime | None = None
         self._rejected_since: datetime | None = None
         self._retention_ms = settings.pipeline.retention_ms
@@ -70,7 +76,7 @@ class StreamReader:
     def read(self) -> StreamPart:
         """The part as the tables are now."""
         self._count_rejected()
-        return StreamPart(self._queries(), dict(self._rejected))
+        return StreamPart(self._queries(), dict(self._rejected), dict(self._not_kept))
 
     def _queries(self) -> tuple[StreamQuery, ...]:
         newest = self._reader.newest("pipeline_batch", TIME)
@@ -97,15 +103,21 @@ class StreamReader:
             return
         since = counted_since(newest, retention_ms=self._retention_ms, span_max_ms=WEEK_MS)
         if since != self._rejected_since:
-            self._rejected_since, self._rejected_at, self._rejected = since, None, Counter()
+            self._rejected_since, self._rejected_at = since, None
+            self._rejected, self._not_kept = Counter(), Counter()
         where = at_least("rejected_at", since) if self._rejected_at is None else above("rejected_at", self._rejected_at)
-        rejected = self._reader.arrow("rejected_record", columns=("source_topic", "reason", "rejected_at"), where=where)
+        rejected = self._reader.arrow("rejected_record", columns=_REJECTED, where=where)
         if not rejected.num_rows:
             return
-        counts = rejected.group_by(["source_topic", "reason"]).aggregate([("rejected_at", "count")])
+        counts = rejected.group_by(["source_topic", "reason"]).aggregate(
+            [("rejected_at", "count"), ("records_not_kept", "count"), ("records_not_kept", "sum")]
+        )
         for row in counts.to_pylist():
-            source = self._sources.get(row["source_topic"], "other")
-            self._rejected[(source, row["reason"])] += row["rejected_at_count"]
+            source, not_kept = self._sources.get(row["source_topic"], "other"), row["records_not_kept_sum"] or 0
+            self._rejected[(source, row["reason"])] += (
+                row["rejected_at_count"] - row["records_not_kept_count"] + not_kept
+            )
+            self._not_kept[source] += not_kept
         self._rejected_at = pc.max(rejected["rejected_at"]).as_py()
 
 

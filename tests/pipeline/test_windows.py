@@ -16,8 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.contract import Table
-from streaming.pipeline import queries as queries_module
-from streaming.pipeline import window_writer
+from streaming.pipeline import rejects, window_writer
 from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.delta_tables import WindowTable
 from streaming.pipeline.lateness import CountedSamples
@@ -268,11 +267,11 @@ MISFITS: dict[str, bytes | None] = {
 }
 
 
-@pytest.mark.parametrize("driver_bytes_max", [queries_module.REJECTS_DRIVER_BYTES_MAX, 0], ids=["few", "many"])
+@pytest.mark.parametrize("driver_bytes_max", [rejects.DRIVER_BYTES_MAX, 0], ids=["few", "many"])
 def test_misfits_are_kept_with_their_reason_and_stop_nothing(
     session: SparkSession, own: Settings, monkeypatch: pytest.MonkeyPatch, driver_bytes_max: int
 ) -> None:
-    monkeypatch.setattr(queries_module, "REJECTS_DRIVER_BYTES_MAX", driver_bytes_max)
+    monkeypatch.setattr(rejects, "DRIVER_BYTES_MAX", driver_bytes_max)
     make_topics(own)
     send(own, own.topics.byte_rate, list(MISFITS.values()))
     queries = start(session, own)

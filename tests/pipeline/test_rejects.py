@@ -1,0 +1,173 @@
+"""What is kept of rejected records, and that those that are not kept are counted."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from streaming import tables
+from streaming.contract import REJECTED_RECORD
+from streaming.pipeline import rejects
+from streaming.pipeline.rejects import EXAMPLES_OF_A_KIND, ROW_BYTES, Budget, RejectsWriter, within
+from streaming.pipeline.spark_types import SPARK_TYPES
+from streaming.serve.snapshot import read_snapshot
+from streaming.settings import PipelineSettings
+from tests.pipeline.test_windows import session
+from tests.serve.synthetic import settings_for
+
+__all__ = ["session"]  # the fixture
+
+NOW_MS = 1_795_000_000_000
+AT = tables.utc(NOW_MS)
+
+
+def record(offset: int, reason: str = "not_json", value: bytes | None = b"{", **columns: Any) -> dict[str, Any]:
+    return {
+        "source_topic": "rebalancer.byte-rate", "source_partition": 0, "source_offset": offset, "record_time": AT,
+        "reason": reason, "field": None, "key": None, "value": value, "rejected_at": AT, "records_not_kept": None,
+        **columns,
+    }  # fmt: skip
+
+
+def shown(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(row["source_offset"], row["value"], row["records_not_kept"]) for row in rows]
+
+
+def test_what_fits_is_kept_as_it_is() -> None:
+    records = [record(1), record(0, value=None), record(2, "future", key=b"k")]
+    kept, spent = within(records, 1_000)
+    assert sorted(kept, key=lambda row: row["source_offset"]) == sorted(records, key=lambda row: row["source_offset"])
+    assert spent == 3 * ROW_BYTES + 3
+
+
+def test_what_does_not_fit_is_counted_by_kind_at_the_place_of_its_first_record() -> None:
+    flood = [record(offset, value=b"x" * 50) for offset in range(10)]
+    kept, spent = within([*flood, record(10, "future", b"y" * 50), record(11, "future")], 3 * (ROW_BYTES + 50))
+    assert shown(kept) == [
+        (0, b"x" * 50, None),
+        (10, b"y" * 50, None),
+        (1, b"x" * 50, None),
+        (2, None, 8),
+        (11, None, 1),
+    ]
+    assert spent == 3 * (ROW_BYTES + 50)
+
+
+def test_the_last_example_is_cut_where_the_budget_ends_and_without_one_all_is_counted() -> None:
+    kept, spent = within([record(0, value=b"x" * 500, key=b"k" * 20)], ROW_BYTES + 30)
+    assert [(row["key"], row["value"]) for row in kept] == [(b"k" * 20, b"x" * 10)]
+    assert spent == ROW_BYTES + 30
+    assert shown(within([record(0), record(1)], ROW_BYTES - 1)[0]) == [(0, None, 2)]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 300), st.none() | st.integers(1, 9)), max_size=30),
+    st.integers(0, 3_000),
+)
+def test_every_record_counts_once_and_the_budget_holds(told: list[tuple[str, int, int | None]], budget: int) -> None:
+    records = [
+        record(offset, reason, b"x" * length if several is None else None, records_not_kept=several)
+        for offset, (reason, length, several) in enumerate(told)
+    ]
+    kept, spent = within(records, budget)
+
+    def counts(rows: list[dict[str, Any]]) -> dict[str, int]:
+        return {reason: sum(row["records_not_kept"] or 1 for row in rows if row["reason"] == reason) for reason in "ab"}
+
+    assert counts(kept) == counts(records)
+    examples = [row for row in kept if row["records_not_kept"] is None]
+    assert spent == sum(ROW_BYTES + len(row["value"] or b"") for row in examples) <= budget
+    assert len(kept) - len(examples) <= 2
+    assert len({row["source_offset"] for row in kept}) == len(kept)
+
+
+def test_the_budget_begins_anew_with_each_window() -> None:
+    budget = Budget(bytes_per_window=500, window_ms=1_000)
+    assert budget.left(999) == 500
+    budget.spend(400)
+    assert (budget.left(999), budget.left(1_000), budget.left(1_999)) == (100, 500, 500)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("driver_bytes_max", [rejects.DRIVER_BYTES_MAX, 0], ids=["few", "many"])
+def test_both_ways_keep_examples_and_count_the_rest_and_a_repeated_batch_writes_nothing(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver_bytes_max: int
+) -> None:
+    monkeypatch.setattr(rejects, "DRIVER_BYTES_MAX", driver_bytes_max)
+    settings = settings_for(tmp_path, pipeline={"rejected_bytes_per_window_max": 20 * ROW_BYTES})
+    root, now_ms = settings.storage.tables, NOW_MS - NOW_MS % settings.pipeline.window_ms
+    tables.create_table(root, REJECTED_RECORD.name)
+    writer = RejectsWriter(root, settings.pipeline, lambda: now_ms)
+    flood = 3 * EXAMPLES_OF_A_KIND
+    rows = session.range(flood + 2).select(
+        *(
+            value.cast(SPARK_TYPES[column.type]).alias(column.name)
+            for column, value in zip(
+                REJECTED_RECORD.columns,
+                (
+                    f.lit("rebalancer.byte-rate"), f.lit(0), f.col("id"), f.lit(AT),
+                    f.when(f.col("id") >= flood, "future").otherwise("not_json"), f.lit(None), f.lit(b"k"),
+                    f.col("id").cast("string").cast("binary"), f.lit(AT), f.lit(None),
+                ),
+                strict=True,
+            )
+        )
+    )  # fmt: skip
+    twice = rows.union(rows)  # samples of one record
+    for _ in range(2):
+        assert writer.write(twice, 0)
+    written = tables.read(root, REJECTED_RECORD.name)
+    kept = [row for row in written if row["records_not_kept"] is None]
+    assert 15 <= len(kept) <= 20
+    assert {row["reason"] for row in kept} == {"not_json", "future"}
+    assert all(row["value"] == str(row["source_offset"]).encode() and row["key"] == b"k" for row in kept[:-1])
+    streams = read_snapshot(settings, now_ms).streams
+    assert streams.rejected == {("byte_rate", "not_json"): flood, ("byte_rate", "future"): 2}
+    assert streams.rejected_not_kept == {"byte_rate": flood + 2 - len(kept)}
+    assert writer.write(rows, 1)
+    streams = read_snapshot(settings, now_ms).streams
+    assert streams.rejected == {("byte_rate", "not_json"): 2 * flood, ("byte_rate", "future"): 4}
+    assert len([row for row in tables.read(root, REJECTED_RECORD.name) if row["records_not_kept"] is None]) <= 20
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("key", "value", "count", "by_driver"),
+    [
+        (b"", b"{}", 10, True), (b"", b"{}" * 2_000, 10, False), (b"k" * 4_000, b"{}", 10, False),
+        (None, None, 10, True), (None, b"{}", 40_000, False),
+    ],
+    ids=["small", "long values", "long keys", "neither", "a host of tiny ones"],
+)  # fmt: skip
+def test_only_so_many_rejects_come_to_the_driver(
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    key: bytes | None, value: bytes | None, count: int, by_driver: bool,
+) -> None:  # fmt: skip
+    """Each is a kB in Python, however short."""
+    if count == 10:
+        monkeypatch.setattr(rejects, "DRIVER_BYTES_MAX", 35_000)
+    reduced: list[int] = []
+    monkeypatch.setattr(rejects, "examples", lambda _rows, example_bytes: reduced.append(example_bytes) or [])
+    rows = session.range(count).select(
+        f.lit("t").alias("source_topic"), f.lit(0).alias("source_partition"), f.col("id").alias("source_offset"),
+        f.lit(AT).alias("record_time"), f.lit("not_json").alias("reason"), f.lit(None).cast("string").alias("field"),
+        f.lit(key).cast("binary").alias("key"), f.lit(value).cast("binary").alias("value"),
+        f.lit(AT).alias("rejected_at"), f.lit(None).cast("long").alias("records_not_kept"),
+    )  # fmt: skip
+    assert RejectsWriter(str(tmp_path), PipelineSettings(), lambda: NOW_MS).write(rows, 0)
+    assert bool(reduced) is not by_driver
+    assert len(tables.read(str(tmp_path), "rejected_record")) == (10 if by_driver else 0)
+
+
+@pytest.mark.spark
+def test_no_rejects_write_nothing(session: SparkSession, tmp_path: Path) -> None:
+    columns = ", ".join(
+        f"{column.name} {SPARK_TYPES[column.type].simpleString()}" for column in REJECTED_RECORD.columns
+    )
+    writer = RejectsWriter(str(tmp_path), PipelineSettings(), lambda: NOW_MS)
+    assert not writer.write(session.createDataFrame([], columns), 0)
+    assert tables.open_table(str(tmp_path), "rejected_record") is None
