@@ -72,9 +72,7 @@ class RejectsWriter:
             records = examples(rows, example_bytes=max(EXAMPLE_BYTES_MIN, left // EXAMPLES_OF_A_KIND))
         else:
             # One row a record, though each of the samples in it is judged.
-            records = {
-                tuple(row[name] for name in REJECTED_RECORD.key): row for row in rows.toArrow().to_pylist()
-            }.values()
+            records = list({_place(row): row for row in rows.toArrow().to_pylist()}.values())
         kept, spent = within(records, left)
         query_id = rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or "rejects"
         transaction_id = f"{query_id}:{REJECTED_RECORD.name}"
@@ -120,13 +118,11 @@ def examples(rows: DataFrame, *, example_bytes: int) -> list[Row]:
     )
     first = [row.asDict() for row in ranked.where(f.col("rank") <= EXAMPLES_OF_A_KIND + 1).collect()]
     chosen = [row for row in first if row["rank"] <= EXAMPLES_OF_A_KIND]
-    keys = rows.sparkSession.createDataFrame(
-        [tuple(row[name] for name in REJECTED_RECORD.key) for row in chosen], rows.select(*REJECTED_RECORD.key).schema
-    )
+    keys = rows.sparkSession.createDataFrame([_place(row) for row in chosen], rows.select(*REJECTED_RECORD.key).schema)
     raw = rows.join(f.broadcast(keys), list(REJECTED_RECORD.key)).select(
         *REJECTED_RECORD.key, *(f.substring(name, 1, example_bytes).alias(name) for name in ("key", "value"))
     )
-    by_key = {tuple(row[name] for name in REJECTED_RECORD.key): row for row in raw.toArrow().to_pylist()}
+    by_key = {_place(row): row for row in raw.toArrow().to_pylist()}
     return [_example(row, by_key) for row in first]
 
 
@@ -135,7 +131,7 @@ def _example(row: Row, raw: Mapping[tuple[Any, ...], Row]) -> Row:
     known = {name: row[name] for name in (*REJECTED_RECORD.key, "reason", "field", "record_time", "rejected_at")}
     if row["rank"] > EXAMPLES_OF_A_KIND:
         return {**known, "key": None, "value": None, "records_not_kept": row["of"] - EXAMPLES_OF_A_KIND}
-    of_record = raw[tuple(row[name] for name in REJECTED_RECORD.key)]
+    of_record = raw[_place(row)]
     return {**known, "key": of_record["key"], "value": of_record["value"], "records_not_kept": None}
 
 

@@ -1,18 +1,19 @@
 """What is kept of rejected records, and that those that are not kept are counted."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from streaming import tables
 from streaming.contract import REJECTED_RECORD
 from streaming.pipeline import rejects
-from streaming.pipeline.rejects import EXAMPLES_OF_A_KIND, ROW_BYTES, Budget, RejectsWriter, within
+from streaming.pipeline.rejects import EXAMPLES_OF_A_KIND, ROW_BYTES, Budget, RejectsWriter, Row, within
 from streaming.pipeline.spark_types import SPARK_TYPES
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import PipelineSettings
@@ -33,7 +34,7 @@ def record(offset: int, reason: str = "not_json", value: bytes | None = b"{", **
     }  # fmt: skip
 
 
-def shown(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def shown(rows: list[Row]) -> list[tuple[Any, ...]]:
     return [(row["source_offset"], row["value"], row["records_not_kept"]) for row in rows]
 
 
@@ -75,7 +76,7 @@ def test_every_record_counts_once_and_the_budget_holds(told: list[tuple[str, int
     ]
     kept, spent = within(records, budget)
 
-    def counts(rows: list[dict[str, Any]]) -> dict[str, int]:
+    def counts(rows: Iterable[Row]) -> dict[str, int]:
         return {reason: sum(row["records_not_kept"] or 1 for row in rows if row["reason"] == reason) for reason in "ab"}
 
     assert counts(kept) == counts(records)
@@ -151,7 +152,12 @@ def test_only_so_many_rejects_come_to_the_driver(
     if count == 10:
         monkeypatch.setattr(rejects, "DRIVER_BYTES_MAX", 35_000)
     reduced: list[int] = []
-    monkeypatch.setattr(rejects, "examples", lambda _rows, example_bytes: reduced.append(example_bytes) or [])
+
+    def noted(_rows: DataFrame, *, example_bytes: int) -> list[Row]:
+        reduced.append(example_bytes)
+        return []
+
+    monkeypatch.setattr(rejects, "examples", noted)
     rows = session.range(count).select(
         f.lit("t").alias("source_topic"), f.lit(0).alias("source_partition"), f.col("id").alias("source_offset"),
         f.lit(AT).alias("record_time"), f.lit("not_json").alias("reason"), f.lit(None).cast("string").alias("field"),
