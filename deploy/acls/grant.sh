@@ -5,13 +5,14 @@
 #   grant.sh collect User:rebalancer-collect broker-1:9093 --command-config admin.properties
 #
 # ROLE is collect, pipeline, control, or all. BYTE_RATE_TOPIC and CONSUMER_LAG_TOPIC name the input topics where they
-# are not the default ones; KAFKA_ACLS the tool where it is not on the PATH; ACTION=--remove takes the grants back.
+# are not the default ones; FOREIGN_TOPICS the topics of the setting topics.foreign, with spaces between; KAFKA_ACLS the tool where it is not on the PATH; ACTION=--remove takes the grants back.
 # `rebalancer check` says what is missing. What each is for: docs/security.md.
 set -eu
 
 role=${1:?role: collect, pipeline, control or all} principal=${2:?principal, such as User:rebalancer} servers=${3:?bootstrap servers}
 shift 3
 byte_rate=${BYTE_RATE_TOPIC:-rebalancer.byte-rate} consumer_lag=${CONSUMER_LAG_TOPIC:-rebalancer.consumer-lag}
+foreign=${FOREIGN_TOPICS:-}
 tool=${KAFKA_ACLS:-kafka-acls.sh} action=${ACTION:---add}
 force=; [ "$action" = --remove ] && force=--force
 
@@ -31,6 +32,7 @@ collect() {
 
 pipeline() {
     acl "Read" --topic "$byte_rate" --topic "$consumer_lag" "$@"
+    for topic in $foreign; do acl "Read" --topic "$topic" "$@"; done
 }
 
 control() {

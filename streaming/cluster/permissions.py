@@ -29,6 +29,7 @@ class Resource(StrEnum):
     CLUSTER = "cluster"
     TOPICS = "every topic"
     INPUT_TOPICS = "the input topics"
+    FOREIGN_TOPICS = "the topics of other collectors"
     GROUPS = "every group"
 
 
@@ -49,6 +50,7 @@ NEEDS = (
     Need("collect", Resource.INPUT_TOPICS, "CREATE", "makes them where they are missing"),
     Need("collect", Resource.INPUT_TOPICS, "WRITE", "samples"),
     Need("pipeline", Resource.INPUT_TOPICS, "READ", "samples"),
+    Need("pipeline", Resource.FOREIGN_TOPICS, "READ", "samples in other formats (topics.foreign)"),
     Need("control", Resource.CLUSTER, "DESCRIBE", "log dirs, reassignments under way"),
     Need("control", Resource.CLUSTER, "DESCRIBE_CONFIGS", "throttles that others have set on brokers"),
     Need("control", Resource.CLUSTER, "ALTER", "reassigns partitions, elects leaders"),
@@ -75,7 +77,12 @@ class Missing:
 
 
 def missing_permissions(
-    admin: KafkaAdminClient, role: str, *, input_topics: Sequence[str], observes_only: bool
+    admin: KafkaAdminClient,
+    role: str,
+    *,
+    input_topics: Sequence[str],
+    foreign_topics: Sequence[str] = (),
+    observes_only: bool,
 ) -> tuple[Missing, ...]:
     """Operations that `role` needs and the client's user may not do.
 
@@ -88,19 +95,22 @@ def missing_permissions(
         if need.role == role and not (role == "control" and observes_only and need.operation in ALTERING)
     ]
     with translated("list permissions", role=role):
-        granted = _Granted(admin, input_topics)
+        granted = _Granted(admin, input_topics, foreign_topics)
         return tuple(missing for need in needs for missing in granted.lacking(need))
 
 
 class _Granted:
     """Operations that the brokers authorize; without DESCRIBE on the cluster they list none of the cluster."""
 
-    def __init__(self, admin: KafkaAdminClient, input_topics: Sequence[str]) -> None:
+    def __init__(self, admin: KafkaAdminClient, input_topics: Sequence[str], foreign_topics: Sequence[str]) -> None:
         self._admin = admin
         self._cluster = frozenset(admin.describe_cluster()["authorized_operations"])
         rows = admin.describe_topics()
         self._topics = {row["name"]: frozenset(row["authorized_operations"]) for row in rows}
         self._input_topics = {row["name"]: row for row in admin.describe_topics(list(input_topics))}
+        # Asked for none, the client would describe all.
+        foreign = admin.describe_topics(list(foreign_topics)) if foreign_topics else []
+        self._foreign_topics = {row["name"]: row for row in foreign}
 
     def lacking(self, need: Need) -> Iterator[Missing]:
         """`need` once for each thing it is not granted on; names only some of many."""
@@ -108,6 +118,7 @@ class _Granted:
             Resource.CLUSTER: self._cluster_lacks,
             Resource.TOPICS: self._topics_lack,
             Resource.INPUT_TOPICS: self._input_topics_lack,
+            Resource.FOREIGN_TOPICS: self._foreign_topics_lack,
             Resource.GROUPS: self._groups_lack,
         }
         where = list(ways[need.resource](need.operation))
@@ -134,6 +145,12 @@ class _Granted:
                 if operation == "CREATE" and "CREATE" not in self._cluster:
                     yield f"{name}, which is missing"
             elif operation != "CREATE" and operation not in _operations(row):
+                yield name
+
+    def _foreign_topics_lack(self, operation: str) -> Iterator[str]:
+        """Of a topic that is missing nothing is known: whoever writes it makes it."""
+        for name, row in sorted(self._foreign_topics.items()):
+            if row["error_code"] != UNKNOWN_TOPIC and operation not in _operations(row):
                 yield name
 
     def _groups_lack(self, _operation: str) -> Iterator[str]:

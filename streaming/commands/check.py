@@ -94,6 +94,7 @@ def _permissions(admin: Any, settings: Settings, role: str) -> tuple[bool, str]:
         admin,
         role,
         input_topics=(settings.topics.byte_rate, settings.topics.consumer_lag),
+        foreign_topics=tuple(settings.topics.foreign),
         observes_only=settings.control.mode == "observe",
     )
     if not missing:
@@ -145,8 +146,10 @@ def _healthy(cluster: ClusterReader) -> tuple[bool, str]:
 
 def _input_topics(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
     existing = {topic for topic, _ in cluster.describe().partitions}
-    missing = [name for name in (settings.topics.byte_rate, settings.topics.consumer_lag) if name not in existing]
-    return not missing, f"missing: {', '.join(missing)} (`rebalancer collect` makes them)" if missing else "both there"
+    own = (settings.topics.byte_rate, settings.topics.consumer_lag)
+    missing = [f"{name} (`rebalancer collect` makes it)" for name in own if name not in existing]
+    missing += [f"{name} (of topics.foreign)" for name in sorted(settings.topics.foreign) if name not in existing]
+    return not missing, f"missing: {', '.join(missing)}" if missing else "all there"
 
 
 def _brokers_time(admin: Any, cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:

@@ -41,6 +41,7 @@ pytestmark = pytest.mark.kafka
 DEADLINE_S = 90
 PASSWORD = 's3cret \\ "quoted"'  # noqa: S105 - of a broker that lives for a test
 INPUT_TOPICS = ("rebalancer.byte-rate", "rebalancer.consumer-lag")
+FOREIGN = "__CruiseControlMetrics"
 IMPLIED_BY = {
     "DESCRIBE": {"DESCRIBE", "READ", "WRITE", "DELETE", "ALTER"},
     "DESCRIBE_CONFIGS": {"DESCRIBE_CONFIGS", "ALTER_CONFIGS"},
@@ -67,8 +68,9 @@ def superuser(brokers: EmbeddedCluster) -> Iterator[KafkaAdminClient]:
     users = [UserScramCredentialUpsertion(name, ScramMechanism.SCRAM_SHA_512, PASSWORD) for name in ("app", "nobody")]
     client.alter_user_scram_credentials(users)
     client.create_topics({"t": {"num_partitions": 2, "replication_factor": 1}})
+    client.create_topics({FOREIGN: {"num_partitions": 1, "replication_factor": 1}})
     create_input_topics(client, TopicSettings(partitions=1))
-    client.wait_for_topics(["t", *INPUT_TOPICS])
+    client.wait_for_topics(["t", FOREIGN, *INPUT_TOPICS])
     group = KafkaConsumer(bootstrap_servers=brokers.bootstrap_servers, group_id="g", enable_auto_commit=False)
     group.assign([TopicPartition("t", 0)])
     group.commit({TopicPartition("t", 0): OffsetAndMetadata(0, "", -1)})
@@ -101,7 +103,8 @@ def settings_of(listener: str, brokers: EmbeddedCluster, folder: Path, tmp_path:
             "ssl_certificate_file": certificates / "client.pem",
             "ssl_key_file": certificates / "client.key",
         }
-    return Settings.model_validate({"kafka": kafka, "storage": {"tables": str(tmp_path / "tables")}})
+    topics = {"foreign": {FOREIGN: "cruise-control"}}
+    return Settings.model_validate({"kafka": kafka, "topics": topics, "storage": {"tables": str(tmp_path / "tables")}})
 
 
 def principal(settings: Settings) -> str:
@@ -117,7 +120,9 @@ def acl(need: Need, name: str, who: str) -> ACL:
 
 
 def acls_of(need: Need, who: str) -> list[ACL]:
-    names = {Resource.CLUSTER: ("kafka-cluster",), Resource.INPUT_TOPICS: INPUT_TOPICS}.get(need.resource, ("*",))
+    names = {
+        Resource.CLUSTER: ("kafka-cluster",), Resource.INPUT_TOPICS: INPUT_TOPICS, Resource.FOREIGN_TOPICS: (FOREIGN,),
+    }.get(need.resource, ("*",))  # fmt: skip
     return [acl(need, name, who) for name in names]
 
 
@@ -143,6 +148,7 @@ def lacking(admin: KafkaAdminClient, settings: Settings, role: str) -> set[tuple
         admin,
         role,
         input_topics=(settings.topics.byte_rate, settings.topics.consumer_lag),
+        foreign_topics=tuple(settings.topics.foreign),
         observes_only=settings.control.mode == "observe",
     )
     return {(row.need.resource, row.need.operation) for row in missing}
@@ -196,7 +202,7 @@ def test_the_script_grants_what_is_needed_and_takes_it_back(
 ) -> None:
     who = "User:somebody"
     script = [str(PROJECT_ROOT / "deploy" / "acls" / "grant.sh"), "all", who, brokers.bootstrap_servers[0]]
-    environment = kafka_acls(folder)
+    environment = {**kafka_acls(folder), "FOREIGN_TOPICS": FOREIGN}
     subprocess.run(script, env=environment, check=True, capture_output=True, timeout=5 * DEADLINE_S)
     granted = superuser.describe_acls(everything_of(who))[0]
     wanted = [row for need in NEEDS for row in acls_of(need, who)]
@@ -205,7 +211,7 @@ def test_the_script_grants_what_is_needed_and_takes_it_back(
     subprocess.run(script, env={**environment, "ACTION": "--remove"}, check=True, timeout=DEADLINE_S)
     left = superuser.describe_acls(everything_of(who))[0]
     assert {operation_of(row) for row in granted} - {operation_of(row) for row in left} == {
-        (ResourceType.TOPIC, name, ACLOperation.READ) for name in INPUT_TOPICS
+        (ResourceType.TOPIC, name, ACLOperation.READ) for name in (*INPUT_TOPICS, FOREIGN)
     }
 
 
