@@ -117,12 +117,18 @@ class TopicSettings(Section):
         return self
 
 
+ReadableBy = Literal["owner", "group", "everyone"]
+
+
 class StorageSettings(Section):
     """Where tables and checkpoints lie."""
 
     tables: Location = Field("data/tables", min_length=1, description="Folder (or URI) of the Delta tables")
     checkpoints: Location = Field(
         "data/checkpoints", min_length=1, description="Folder (or URI) of Spark's checkpoints"
+    )
+    readable_by: ReadableBy = Field(
+        "group", description="Who may read files that are made; a stricter umask of the process holds too"
     )
 
 

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from streaming.config import load_settings
+from streaming.runtime.files import restrict_new_files
 from streaming.settings import Settings
 
 Command = Callable[..., Any]
@@ -52,8 +53,10 @@ def flags_of(assignments: tuple[str, ...]) -> dict[str, object]:
 
 
 def settings_from(config_file: Path | None, assignments: tuple[str, ...] = ()) -> Settings:
-    """Effective settings of a command line; raises UsageProblem in one line."""
-    return load_settings(config_file, flags_of(assignments))
+    """Effective settings of a command line; raises UsageProblem in one line. From now on new files are as they ask."""
+    settings = load_settings(config_file, flags_of(assignments))
+    restrict_new_files(settings.storage.readable_by)
+    return settings
 
 
 def in_use() -> str:

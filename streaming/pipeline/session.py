@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streaming.errors import SetUpIncomplete, UsageProblem
+from streaming.runtime.files import current_umask
 from streaming.runtime.jars import jar_paths, java_command
 from streaming.settings import PipelineSettings, StorageSettings
 from streaming.tables.places import scheme_of
@@ -117,4 +118,6 @@ def _options(settings: PipelineSettings) -> dict[str, str]:
         "spark.ui.retainedTasks": "1000",
         "spark.ui.showConsoleProgress": "false",
         "spark.metrics.namespace": APPLICATION,
+        # Hadoop sets the mode of each file that it makes: without this by a umask of its own, 022.
+        "spark.hadoop.fs.permissions.umask-mode": f"{current_umask():03o}",
     }

@@ -37,7 +37,7 @@ def test_killed_at_random_instants_nothing_is_lost_or_doubled(own: Settings, tmp
 
 def test_when_its_jvm_is_killed_the_process_ends_as_with_a_dead_query(own: Settings, tmp_path: Path) -> None:
     """Folders by URI, as Spark itself would name them: all of the pipeline takes them."""
-    storage = {name: f"file://{folder}" for name, folder in own.storage.model_dump().items()}
+    storage = {name: f"file://{getattr(own.storage, name)}" for name in ("tables", "checkpoints")}
     by_uri = own.model_copy(update={"storage": own.storage.model_copy(update=storage)})
     make_topics(own)
     produce(own, own.topics.byte_rate, numbered_records(100), partitions=2)
@@ -50,6 +50,15 @@ def test_when_its_jvm_is_killed_the_process_ends_as_with_a_dead_query(own: Setti
     finally:
         kill(process)
     assert "query_failed" in (tmp_path / "pipeline.log").read_text()
+    check_not_for_everyone(Path(own.storage.tables))
+    check_not_for_everyone(Path(own.storage.checkpoints))
+
+
+def check_not_for_everyone(folder: Path) -> None:
+    """Whoever wrote it: Python, delta-rs, Spark, RocksDB."""
+    found = [path for path in (folder, *folder.rglob("*")) if not path.is_symlink()]
+    assert len(found) > 10
+    assert [path for path in found if path.stat().st_mode & 0o007] == []
 
 
 def kill_and_compare(own: Settings, folder: Path, *, samples: int, kills: int, chance: random.Random) -> int:
