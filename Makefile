@@ -31,7 +31,7 @@ setup-tests:
 # After a change of the dependencies in pyproject.toml.
 lock: setup
 	$(PYTHON) -m pip install --quiet uv
-	.venv/bin/uv pip compile --quiet --extra dev --universal --generate-hashes --no-header --no-annotate pyproject.toml -o requirements.lock
+	.venv/bin/uv pip compile --quiet --extra build --extra dev --universal --generate-hashes --no-header --no-annotate pyproject.toml -o requirements.lock
 
 bench-planner: setup
 	$(PYTHON) -m tests.benchmarks.bench_planner $(ARGS)

@@ -38,7 +38,7 @@ wanted=$(cat requirements.lock pyproject.toml | sha256sum | cut -d' ' -f1)
 if [ "$(cat .venv/installed 2>/dev/null)" != "$wanted" ]; then
   say "dependencies of requirements.lock (pyspark is large: this takes a minute or two)"
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-index --no-build-isolation --editable .
   echo "$wanted" > .venv/installed
 fi
 

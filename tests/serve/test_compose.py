@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "compose.yml"
 PORT = re.compile(r"127\.0\.0\.1:\d+:\d+")
+DEFAULTS = re.compile(r"\$\{(\w+):-([^}]*)\}")
 PINNED = re.compile(r"[\w./-]+:v?\d+\.\d+\.\d+")
 
 
@@ -31,6 +32,7 @@ class Strict(BaseModel):
 class Build(Strict):
     context: str
     dockerfile: str
+    args: dict[str, str]
 
 
 class Dependency(Strict):
@@ -51,6 +53,7 @@ class Service(Strict):
     entrypoint: list[str] | None = None
     environment: dict[str, str | int] = {}
     ports: list[str] = []
+    secrets: list[str] = []
     volumes: list[str] = []
     depends_on: dict[str, Dependency] = {}
     healthcheck: Healthcheck | None = None
@@ -58,15 +61,21 @@ class Service(Strict):
     stop_grace_period: str | None = None
 
 
+class Secret(Strict):
+    file: str
+
+
 class Compose(Strict):
     name: str
+    secrets: dict[str, Secret]
     services: dict[str, Service]
     volumes: dict[str, None]
 
 
 @pytest.fixture(scope="module")
 def compose() -> Compose:
-    loaded = yaml.safe_load(COMPOSE.read_text())
+    """As Compose reads it where nothing is set in the environment."""
+    loaded = yaml.safe_load(DEFAULTS.sub(r"\2", COMPOSE.read_text()))
     return Compose.model_validate({key: value for key, value in loaded.items() if not key.startswith("x-")})
 
 
@@ -103,8 +112,44 @@ def test_images_are_pinned_and_no_port_is_open_to_the_world(compose: Compose) ->
         assert all(PORT.fullmatch(port) for port in service.ports), f"{name}: {service.ports}"
     published = [port.split(":")[1] for service in compose.services.values() for port in service.ports]
     assert len(published) == len(set(published))
-    base = re.findall(r"^FROM (\S+)", (DEPLOY / "compose" / "Dockerfile").read_text(), re.MULTILINE)
-    assert [PINNED.match(image) is not None for image in base] == [True]
+    dockerfile = (DEPLOY / "compose" / "Dockerfile").read_text()
+    (base,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)\nFROM \$\{PYTHON_IMAGE\}$", dockerfile, re.MULTILINE)
+    assert dockerfile.count("FROM ") == 1
+    assert PINNED.match(base)
+    assert [service.build.args for service in compose.services.values() if service.build] == [
+        {"PYTHON_IMAGE": base}
+    ] * 2
+
+
+def test_every_image_of_others_can_be_held_by_its_digest(compose: Compose) -> None:
+    names = dict(DEFAULTS.findall(COMPOSE.read_text()))
+    images = {service.image for service in compose.services.values() if not service.build}
+    assert {names[f"{name}_IMAGE"] for name in ("KAFKA", "PROMETHEUS", "ALERTMANAGER", "GRAFANA")} == images
+
+
+def test_grafana_has_no_password_that_others_know_and_visitors_only_look(compose: Compose) -> None:
+    grafana = compose.services["grafana"]
+    (secret,) = grafana.secrets
+    assert grafana.environment["GF_SECURITY_ADMIN_PASSWORD__FILE"] == f"/run/secrets/{secret}"
+    assert "GF_SECURITY_ADMIN_PASSWORD" not in grafana.environment
+    assert compose.secrets[secret].file.startswith("${GRAFANA_ADMIN_PASSWORD_FILE:?"), "without it nothing starts"
+    assert grafana.environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+    assert grafana.ports == ["127.0.0.1:3000:3000"], "else visitors must log in"
+
+
+def test_nothing_is_built_with_tools_that_have_no_hash() -> None:
+    script = (DEPLOY / "bootstrap.sh").read_text()
+    installs = [line for line in script.splitlines() if " pip install " in line]
+    assert ["--require-hashes" in line or "--no-index" in line for line in installs] == [True] * len(installs) != []
+    assert "--no-build-isolation" in installs[-1]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (pinned,) = project["project"]["optional-dependencies"]["build"]
+    lock = (ROOT / "requirements.lock").read_text()
+    assert re.search(rf"^{re.escape(pinned)} \\\n    --hash=sha256:", lock, re.MULTILINE)
+    (wanted,) = project["build-system"]["requires"]
+    name, _, least = wanted.partition(">=")
+    assert pinned.startswith(f"{name}==")
+    assert int(pinned.partition("==")[2].partition(".")[0]) >= int(least)
 
 
 def test_versions_are_those_that_are_tested(compose: Compose) -> None:
