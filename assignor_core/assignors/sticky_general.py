@@ -5,12 +5,14 @@ through only where one of its readers holds two more than another.
 """
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
+from assignor_core.assignors.contract import balance_score
 from assignor_core.assignors.indexed import UNASSIGNED, IndexedGroup
-from assignor_core.assignors.ownership import Ownership
+from assignor_core.assignors.movements import Movements
+from assignor_core.assignors.ownership import Bools, Ownership
 from assignor_core.assignors.partition_list import Ints
 from assignor_core.assignors.racks import PartitionRacks, Racks, matches
 from assignor_core.assignors.sticky_racks import StickyRacks
@@ -19,26 +21,65 @@ from assignor_core.assignors.sticky_racks import StickyRacks
 def assign_general(group: IndexedGroup, partition_racks: PartitionRacks, ownership: Ownership) -> tuple[Ints, Ints]:
     """Codes in order and the members beside them.
 
-    Partitions go by (readers, topic, partition), members by (partitions, id). Partitions that are new are moved first,
-    unless somebody has to give up a partition anyway.
+    Kafka has every member give up what it can't read in its own rack, and deals that out anew. Partitions may be
+    exchanged so at each rebalance though the group gets no better by it, and in some groups for ever: those keep what
+    they have. So each round of ours is either Kafka's or the last one, and the lead may change between both.
     """
     racks = StickyRacks.of(group, partition_racks)
+    owner = _placed(group, racks, ownership, gives_up_mismatched=True)
+    if racks is not None and _revokes(ownership, owner):
+        staying = _placed(group, racks, ownership, gives_up_mismatched=False)
+        if not _revokes(ownership, staying) and _cost(group, racks, staying) <= _cost(group, racks, owner):
+            owner = staying
+    return np.arange(len(owner)), owner
+
+
+def _placed(group: IndexedGroup, racks: StickyRacks | None, ownership: Ownership, *, gives_up_mismatched: bool) -> Ints:
+    """By code, its new member. Partitions go by (readers, topic, partition), members by (partitions, id).
+
+    Partitions that are new are moved first, unless somebody has to give up a partition anyway.
+    """
     owner = ownership.holder.copy()
     revoking = ownership.unread_claims
-    if racks is not None:
-        held = int((owner != UNASSIGNED).sum())
+    if racks is not None and gives_up_mismatched:
         racks.give_up_mismatched(owner)
-        revoking |= held > int((owner != UNASSIGNED).sum())
+        revoking |= _revokes(ownership, owner)
     filling = _Filling(group, owner, np.bincount(owner[owner != UNASSIGNED], minlength=len(group.members)))
     new = owner == UNASSIGNED
     if racks is not None:
         filling.fill_matching(racks)
     filling.fill()
-    moving = Moving(group, owner, filling.counts, ownership.holder, ownership.earlier_holder)
+    moving = Moving(group, owner.copy(), filling.counts.copy(), ownership.earlier_holder)
     if new.any() and not revoking:
         moving.even_out(new)
-    moving.even_out(np.ones(len(owner), dtype=np.bool_))
-    return np.arange(len(owner)), owner
+    moved = moving.even_out(np.ones(len(owner), dtype=np.bool_))
+    # Detours may have made it no better.
+    if (
+        moved
+        and moving.detours
+        and not new.all()
+        and _unevenness(group, moving.counts) >= _unevenness(group, filling.counts)
+    ):
+        return owner
+    return moving.owner
+
+
+def _revokes(ownership: Ownership, owner: Ints) -> bool:
+    """Whether a member loses a partition that it holds."""
+    return bool(((ownership.holder != UNASSIGNED) & (ownership.holder != owner)).any())
+
+
+def _unevenness(group: IndexedGroup, counts: Ints) -> int:
+    """Balance score of the members that share a topic with another one: of the others nothing can move."""
+    sharing = np.unique(np.concatenate([readers for readers in group.readers_by_topic if len(readers) > 1]))
+    return balance_score(counts[sharing].tolist())
+
+
+def _cost(group: IndexedGroup, racks: StickyRacks, owner: Ints) -> tuple[int, int]:
+    """How uneven an assignment is, and how many partitions are read in another rack; in the order in which Kafka
+    weighs them (KIP-881)."""
+    counts = np.bincount(owner, minlength=len(group.members))
+    return balance_score(counts.tolist()), racks.mismatched(owner)
 
 
 def scarce_topics_first(group: IndexedGroup) -> list[int]:
@@ -118,46 +159,45 @@ def _least_loaded(queue: list[tuple[int, int]], counts: list[int]) -> int | None
     return queue[0][1] if queue else None
 
 
-@dataclass(slots=True)
 class Moving:
     """Moves partitions from members that hold two more than another reader; `owner` and `counts` are changed.
 
-    `holder` and `earlier_holder` are those of the claims.
-    Each move makes the sum of squared counts smaller, so the passes end.
+    Each move makes the sum of squared counts smaller, so the passes end. The exception is a detour: what returns (see
+    `Movements`) may come from a third member. There are at most as many of these as partitions.
     """
 
-    group: IndexedGroup
-    owner: Ints
-    counts: Ints
-    holder: Ints
-    earlier_holder: Ints
-    _away: dict[tuple[int, int, int], set[int]] = field(init=False)
-    """(topic, owner, holder) -> codes."""
+    def __init__(self, group: IndexedGroup, owner: Ints, counts: Ints, earlier_holder: Ints) -> None:
+        self.group, self.owner, self.counts, self.earlier_holder = group, owner, counts, earlier_holder
+        self.detours = 0
+        self._movements = Movements(group.index)
 
-    def __post_init__(self) -> None:
-        self._away = {}
-        away = np.flatnonzero((self.holder != UNASSIGNED) & (self.holder != self.owner))
-        topics = self.group.index.topic_numbers(away).tolist()
-        for topic, code in zip(topics, away.tolist(), strict=True):
-            self._away.setdefault((topic, int(self.owner[code]), int(self.holder[code])), set()).add(code)
-
-    def even_out(self, movable: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
-        """Pass over the movable partitions until a pass moves nothing."""
+    def even_out(self, movable: Bools) -> bool:
+        """Pass over the movable partitions until a pass moves nothing; whether one did."""
         topics = [n for n in scarce_topics_first(self.group) if len(self.group.readers_by_topic[n]) > 1]
+        moved = False
         while sum(self._pass_topic(number, movable) for number in topics):
-            pass
+            moved = True
+        return moved
 
-    def _pass_topic(self, topic: int, movable: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> bool:
+    def _pass_topic(self, topic: int, movable: Bools) -> bool:
+        start, end = self.group.index.starts[topic : topic + 2]
+        moved, position = False, int(start)
+        while position < end:
+            moved_now, position = self._pass_until_detour(topic, movable, position, int(end))
+            moved |= moved_now
+        return moved
+
+    def _pass_until_detour(self, topic: int, movable: Bools, position: int, end: int) -> tuple[bool, int]:
+        """From the code `position` on: whether a partition moved, and the code after the first detour, or `end`."""
         readers = self.group.readers_by_topic[topic]
         lowest = int(self.counts[readers].min())
         if self.counts[readers].max() <= lowest + 1:
-            return False
-        start, end = self.group.index.starts[topic : topic + 2]
-        codes = start + np.flatnonzero(movable[start:end])
-        # Who is not above the lowest by two now can't come to be while this topic is gone through.
+            return False, end
+        codes = position + np.flatnonzero(movable[position:end])
+        # Who is not above the lowest by two now can't come to be while this topic is gone through, but by a detour.
         above = codes[self.counts[self.owner[codes]] > lowest + 1].tolist()
         if not above:
-            return False
+            return False, end
         queue = [(int(count), reader) for count, reader in zip(self.counts[readers], readers.tolist(), strict=True)]
         heapq.heapify(queue)
         moved = False
@@ -165,11 +205,13 @@ class Moving:
             giver = int(self.owner[code])
             taker = self._taker(code, giver, earlier, queue)
             if taker is not None:
-                self._move(self._homing(topic, code, giver, taker), topic, giver, taker)
+                from_whom = self._move(topic, code, giver, taker)
+                moved = True
+                if from_whom != giver:
+                    return moved, code + 1
                 heapq.heappush(queue, (int(self.counts[giver]), giver))
                 heapq.heappush(queue, (int(self.counts[taker]), taker))
-                moved = True
-        return moved
+        return moved, end
 
     def _taker(self, code: int, giver: int, earlier: int, queue: list[tuple[int, int]]) -> int | None:
         above = self.counts[giver] - 1
@@ -183,19 +225,16 @@ class Moving:
         topic = self.group.index.topic_numbers(np.array([code]))
         return bool(self.group.reads(np.array([member]), topic)[0])
 
-    def _homing(self, topic: int, code: int, giver: int, taker: int) -> int:
-        """A partition of this topic that the taker owned goes home from the giver, instead of another going over.
-
-        Kafka's class goes by moves of this rebalance alone: it sends "home" what the taker was dealt and never owned,
-        and not what it owned and gave up for its rack. Two leaders of which one does so undo each other's rounds.
-        """
-        return min(self._away.get((topic, giver, taker), ()), default=code)
-
-    def _move(self, code: int, topic: int, giver: int, taker: int) -> None:
-        home = int(self.holder[code])
-        self._away.get((topic, giver, home), set()).discard(code)
-        if home not in (UNASSIGNED, taker):
-            self._away.setdefault((topic, taker, home), set()).add(code)
-        self.owner[code] = taker
-        self.counts[giver] -= 1
+    def _move(self, topic: int, code: int, giver: int, taker: int) -> int:
+        """Move `code`, or what returns in its place, to the taker; returns who gave it."""
+        returning = self._movements.returning(topic, code, giver, taker)
+        from_whom = int(self.owner[returning])
+        if from_whom != giver:
+            self.detours += 1
+            if self.detours > len(self.owner):
+                returning, from_whom = code, giver
+        self._movements.record(topic, returning, from_whom, taker)
+        self.owner[returning] = taker
+        self.counts[from_whom] -= 1
         self.counts[taker] += 1
+        return from_whom

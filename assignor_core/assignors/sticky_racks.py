@@ -29,9 +29,15 @@ class StickyRacks:
 
     def give_up_mismatched(self, owner: Ints) -> None:
         """Take out of `owner` what its member can't read in its own rack."""
-        for code in np.flatnonzero(owner != UNASSIGNED).tolist():
-            if not matches(self.members[owner[code]], self.partitions[code]):
-                owner[code] = UNASSIGNED
+        owner[self._mismatched(owner)] = UNASSIGNED
+
+    def mismatched(self, owner: Ints) -> int:
+        """How many partitions have an owner that can't read them in its own rack."""
+        return len(self._mismatched(owner))
+
+    def _mismatched(self, owner: Ints) -> list[int]:
+        owned = np.flatnonzero(owner != UNASSIGNED).tolist()
+        return [code for code in owned if not matches(self.members[owner[code]], self.partitions[code])]
 
     def scarce_first(self, codes: Ints) -> Ints:
         """Stably by the number of members in the partition's racks."""

@@ -114,20 +114,24 @@ def test_sticky_with_mixed_subscriptions(oracle: KafkaOracle, strategy: str, rac
     assert equal >= 0.9 * len(SEEDS)
 
 
-def test_sticky_with_members_that_missed_generations(oracle: KafkaOracle) -> None:
+@pytest.mark.parametrize("racks", [False, True])
+def test_sticky_with_members_that_missed_generations(oracle: KafkaOracle, racks: bool) -> None:
     """Nobody outbids them, and yet they are who gets their partitions back."""
     equal = more_kept = 0
     for seed in SEEDS:
         draws = random.Random(seed)
-        line = {"strategy": "sticky", **mixed_line(draws, racks=False)}
+        line = {"strategy": "sticky", **mixed_line(draws, racks=racks)}
         line = stale(after(line, ours(line), draws), draws)
         theirs, mine = oracle.ask(line)["assignment"], ours(line)
         _, spec = group_of(line)
         assert balance_score(sizes(mine)) <= balance_score(sizes(theirs)), line
-        more_kept += kept(spec, as_tuples(mine)) - kept(spec, as_tuples(theirs))
+        less_kept = kept(spec, as_tuples(theirs)) - kept(spec, as_tuples(mine))
+        # Ours drops a claim on a topic that its member does not read; Kafka's may keep it.
+        assert less_kept <= 0, line
+        more_kept -= less_kept
         equal += as_sets(mine) == as_sets(theirs)
-    assert more_kept >= 0
-    assert equal >= len(SEEDS)
+    # With racks ours may leave a group as it is where Kafka's deals partitions anew.
+    assert equal >= (0.8 if racks else 1) * len(SEEDS)
 
 
 def test_kafka_strands_what_a_member_claims_and_does_not_read(oracle: KafkaOracle) -> None:

@@ -22,6 +22,16 @@ def mixed_line(draws: random.Random, *, racks: bool = False) -> Line:
     return _line(draws, topics, members, racks=racks)
 
 
+def large_line(draws: random.Random, *, racks: bool = False) -> Line:
+    """Members read different topics, of which some have many partitions."""
+    topics = [f"t{number}" for number in range(draws.randint(2, 8))]
+    members = {
+        f"c{number}": sorted(draws.sample(topics, draws.randint(1, len(topics))))
+        for number in range(draws.randint(4, 14))
+    }
+    return _line(draws, topics, members, racks=racks, partitions_max=40)
+
+
 def after(line: Line, assignment: dict[str, Any], draws: random.Random, *, generation_id: int = 1) -> Line:
     """The next rebalance: members own what they got; one leaves or joins, or a topic grows, goes or comes."""
     members = {
@@ -72,8 +82,10 @@ def stale(line: Line, draws: random.Random) -> Line:
     return {**line, "members": members}
 
 
-def _line(draws: random.Random, topics: list[str], members: dict[str, list[str]], *, racks: bool) -> Line:
-    counts = {topic: draws.randint(1, 9) for topic in topics}
+def _line(
+    draws: random.Random, topics: list[str], members: dict[str, list[str]], *, racks: bool, partitions_max: int = 9
+) -> Line:
+    counts = {topic: draws.randint(1, partitions_max) for topic in topics}
     line: Line = {
         "partitions_per_topic": counts,
         "members": {
