@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 
+from assignor_core.disks import LogDirDescription
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.simulated_cluster import RequestKind, SimulatedClient
 from assignor_core.throttles import ThrottledReplicas
@@ -22,6 +23,9 @@ class Watcher(Protocol):
 
     def asked(self, who: "SimulatedControl") -> None:
         """It has looked at the cluster."""
+
+    def looked_at_disks(self, who: "SimulatedControl") -> None:
+        """It has looked at log dirs."""
 
     def changing(self, who: "SimulatedControl", change: str, targets: Targets) -> None:
         """It is about to change the cluster, and its lease was asked."""
@@ -53,6 +57,13 @@ class WatchedClient(SimulatedClient):
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
         return self._ask(super().replica_sizes)
+
+    def log_dirs(
+        self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        answer = self._ask(lambda: super(WatchedClient, self).log_dirs(brokers, partitions))
+        self._watcher.looked_at_disks(self._control)
+        return answer
 
     def throttle_rates(self) -> dict[int, dict[str, int]]:
         return self._ask(super().throttle_rates)

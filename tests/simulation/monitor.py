@@ -2,8 +2,8 @@
 
 By their numbers on the page of the design:
 
-1. No log dir that a copy of ours lies in goes offline because it is full; a movement is not submitted before the waves
-   before it are made.
+1. No log dir that a copy of ours lies in goes offline because it is full; what control plans or asks for fits above the
+   reserve into every log dir that may get it; a movement is not submitted before the waves before it are made.
 2. Where no fault strikes brokers or log dirs, nothing acknowledged is lost and no partition has fewer replicas in sync
    than before; no replica list that we ask for is on fewer racks than the old or the new one.
 3. We ask only for partitions of an execution that has started and not ended; we never cancel or change a reassignment
@@ -14,11 +14,12 @@ By their numbers on the page of the design:
    reassignment of ours is left, and what the journal calls done lies as planned unless another has changed it.
 7. In flight, per topic and per broker, no more is asked for than allowed.
 
-Not judged here: the whole of 1 before it happens (a ceiling below full: finding 1); a request of a former holder that
+Not judged here: a request of a former holder that
 waited between its check of the lease and the broker (finding 9); topic ids and other clusters behind the address
 (finding 2); the number of elections at a time (finding 18); 8, which needs loads that answer to placement.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,13 +29,14 @@ from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.staging import is_between, rack_count
 from assignor_core.live import PartitionKey
-from assignor_core.plan import Movement
+from assignor_core.plan import Movement, plan_from_json
 from assignor_core.simulated_cluster.state import SimulatedPartition
 from assignor_core.throttles import EVERY_REPLICA
 from streaming.control.policies import limits
 from streaming.control.wiring import journal_of
 from streaming.tables.memory import MemoryTable
 from streaming.views.executions import by_age, grown
+from tests.simulation import disks
 from tests.simulation.control import SimulatedControl, Targets
 from tests.simulation.world import Actor, World
 
@@ -76,6 +78,7 @@ class Monitor:
     _offline: set[tuple[int, int]] = field(default_factory=set)
     _placed_by_us: set[tuple[PartitionKey, int]] = field(default_factory=set)
     _looked_ms: dict[str, int] = field(default_factory=dict)
+    _looked_at_disks_ms: dict[str, int] = field(default_factory=dict)
     _holder: Actor | None = None
     _starts: Counter[str] = field(default_factory=Counter)
     _names: dict[str, str] = field(default_factory=dict)
@@ -117,6 +120,10 @@ class Monitor:
         """A control has looked at the cluster."""
         self._looked_ms[who.name] = self.world.cluster.now_ms
 
+    def looked_at_disks(self, who: SimulatedControl) -> None:
+        """A control has looked at log dirs."""
+        self._looked_at_disks_ms[who.name] = self.world.cluster.now_ms
+
     def changing(self, who: SimulatedControl, change: str, targets: Targets) -> None:
         """A request leaves a control that has just asked its lease."""
         if who is not self._holder:
@@ -134,6 +141,7 @@ class Monitor:
             else:
                 self._judge_other(who, key, "changes")
                 self._judge_target(movement, target)
+        self._judge_room(who, disks.asked_for(self.world.cluster.contents, targets), "asks for")
         self._judge_caps(targets)
         self._judge_waves(movements, targets)
 
@@ -175,6 +183,14 @@ class Monitor:
         self._judge_account(executions)
 
     # The judgements.
+
+    def _judge_room(self, who: Actor, arriving: Counter[int], verb: str) -> None:
+        """Not where time has passed since the look: a control that was frozen meanwhile can't know what has come."""
+        now_ms = self.world.cluster.now_ms
+        if self._looked_at_disks_ms.get(who.name, now_ms) == now_ms:
+            reserve = self.world.settings.planner.disk_reserve
+            for line in disks.overfilled(self.world.cluster.contents, arriving, reserve):
+                self.breaks("1 no log dir is filled above its ceiling", f"{who.name} {verb} {line}")
 
     def _judge_other(self, who: SimulatedControl, key: PartitionKey, verb: str) -> None:
         owner = self._owners.get(key)
@@ -306,6 +322,9 @@ class Monitor:
         row = world.store.tables[table].rows[-1]
         if table == "lease":
             self._holder = None if row["released"] else world.running
+        elif table == "plan" and world.running is not None:
+            movements = plan_from_json(json.loads(row["plan_json"])).movements
+            self._judge_room(world.running, disks.planned(world.cluster.contents, movements), "plans")
         elif table == "execution":
             name = self._name(row["execution_id"])
             world.note(world.running.name if world.running else "person", f"{name} {row['event']}: {row['detail']}")

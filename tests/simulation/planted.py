@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-from assignor_core.execution import progress, reconcile, staging
+from assignor_core.deciding import planning
+from assignor_core.execution import progress, reconcile, room, staging
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Done, Wait
 from assignor_core.plan import Plan
@@ -90,16 +91,22 @@ def _nothing_left(_clear: Any) -> Any:
     return lambda _self, _execution, _plan: throttle.Remains(())
 
 
+def _no_bound(rooms: Any) -> Any:
+    return lambda *arguments, **named: dict.fromkeys(rooms(*arguments, **named), 1e20)
+
+
 PLANTED = (
-    Planted("the lease is not asked", 5, Lease, "check", lambda _: lambda _self: None, 92),
+    Planted("the lease is not asked", 5, Lease, "check", lambda _: lambda _self: None, 84),
     Planted("the throttle is not cleared at the end", 6, throttle.Throttle, "clear", _nothing_left, 1),
     Planted("brokers that were down are not swept", 6, sweeping.Sweeper, "sweep", lambda _: lambda *_, **__: True, 32),
     Planted("waves are no barriers", 1, executor, "next_step", _no_waves, 3),
+    Planted("the ceiling of disks is ignored by plans", 1, planning, "rooms", _no_bound, 19),
+    Planted("the ceiling of disks is ignored before a submit", 1, room.Room, "lacking", lambda _: lambda *_: None, 6),
     Planted("caps are not kept", 7, executor, "limits", _uncapped, 1),
     Planted("replicas are asked for in another order", 4, reconcile, "_target", _reversed_target, 1),
     Planted("a foreign reassignment is taken for ours", 3, progress, "_progress", _foreign_as_ours, 8),
     Planted("an abort cancels everybody's", 3, executor._Look, "moving", _cancels_all, 7),
-    Planted("an abort cancels nothing", 6, executor._Look, "moving", lambda _: property(lambda _look: []), 7),
+    Planted("an abort cancels nothing", 6, executor._Look, "moving", lambda _: property(lambda _look: []), 44),
     Planted("done is said while partitions move", 6, executor, "next_step", _done_while_moving, 1),
     Planted("racks are ignored on the way", 2, staging, "rack_count", _no_rack, 20),
     Planted("a request without an answer ends control", 6, run, "RETRIED_ERRORS", lambda _: (), 1),

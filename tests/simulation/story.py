@@ -14,6 +14,7 @@ from assignor_core.simulated_cluster import Fate, Fault, PlannedFault, Simulated
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.simulation.control import SimulatedControl
+from tests.simulation.disks import tighten
 from tests.simulation.monitor import Broken, Monitor
 from tests.simulation.world import Actor, Blow, Interruption, World
 
@@ -65,6 +66,8 @@ class Story:
         self._random = Random(seed)
         cluster = random_cluster(self._random)
         self.world = World(cluster, _settings(self._random, f"memory:story-{seed}"))
+        # Drawn apart, so that the rest of the story is what it would be on other disks.
+        tighten(Random(f"disks of {seed}"), cluster, self.world.settings.planner.disk_reserve)
         faults_max = self._random.choice((0, 1, 2, 4))
         self._faults = random_faults(self._random, cluster, duration_ms=FAULTS_MS, faults_max=faults_max)
         self.monitor = Monitor(self.world, calm=not self._faults)
