@@ -70,7 +70,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
     from streaming.tables import TableReader
     from streaming.views.broker_load import read_load
     from streaming.views.decisions import newest_decision
-    from streaming.views.executions import read_executions
+    from streaming.views.executions import brokers_owed, read_executions
     from streaming.views.plans import waiting_plan
 
     reader, cluster = TableReader(settings.storage.tables), settings.kafka.cluster_name
@@ -91,6 +91,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "plan": plan and shown_plan(plan, now_ms=now_ms),
         "execution": execution and _event_shown(execution),
         "execution_max_over_mean": execution and _ratios(execution),
+        "throttles_left": list(brokers_owed(executions)),
     }
 
 
@@ -164,6 +165,8 @@ def _drawn(status: dict[str, Any]) -> "RenderableType":
     ]
     if promises:
         lines.append(f"promised max/mean: {', '.join(promises)}")
+    if status["throttles_left"]:
+        lines.append(f"brokers {status['throttles_left']} keep the throttle of an execution that has ended")
     if status["plan"]:
         lines.append(plan_line(status["plan"]))
     return Group(Text("\n".join(map(printable, lines))), Text(), table)

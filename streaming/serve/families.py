@@ -133,6 +133,10 @@ REBALANCE = (
     ),
     _counter("rebalance_suppressed_total", "Evaluations of a skewed or unjudgeable cluster without a plan", "reason"),
     _counter("rebalance_failures_total", "Executions that were refused or aborted"),
+    _gauge(
+        "rebalance_throttle_left_brokers",
+        "Brokers that report and keep the throttle of an execution that has ended: Kafka refuses to remove it",
+    ),
     _gauge("rebalance_in_progress", "1 while an execution is under way"),
     _gauge("rebalance_moves_pending", "Partitions of the execution under way that have not arrived; 0 without one"),
     _gauge("rebalance_moved_bytes", "Bytes that the newest execution has copied"),

@@ -150,6 +150,10 @@ def _execution(snapshot: Snapshot) -> Iterator[Sample]:
         yield Sample("rebalance_in_progress", (), under_way)
         pending = execution["movements_total"] - execution["movements_done"] if execution and under_way else 0
         yield Sample("rebalance_moves_pending", (), pending)
+    if control.throttles_left is not None:
+        # One that is down keeps it without harm until it is back; one that is gone for good keeps it for ever.
+        reporting = snapshot.load.loads.get(Resource.BYTES_IN, {})
+        yield Sample("rebalance_throttle_left_brokers", (), len(reporting.keys() & set(control.throttles_left)))
     yield from _some("rebalance_last_success_timestamp_seconds", control.last_success_ms, per=1000)
     if execution is not None:
         yield Sample("rebalance_moved_bytes", (), execution["bytes_moved"])

@@ -39,7 +39,7 @@ _PLAN = (
 )  # fmt: skip
 _EXECUTION = (
     "execution_id", "sequence", "plan_id", "event_time", "event", "detail", "movements_total", "movements_done",
-    "bytes_total", "bytes_moved", "throttle_bytes_per_sec", "bytes_in_max_over_mean_before",
+    "bytes_total", "bytes_moved", "throttle_bytes_per_sec", "throttled_brokers", "bytes_in_max_over_mean_before",
     "bytes_in_max_over_mean_predicted", "bytes_in_max_over_mean_measured",
 )  # fmt: skip
 """What is shown. Tables of every version have these columns; what others would say of an execution is unknown here."""
@@ -62,6 +62,8 @@ class ControlPart:
     decisions: Mapping[tuple[str, str, str], int] | None = None
     """(verdict, reason, resource) -> evaluations; resource is "" where none decided."""
     failures: int | None = None
+    throttles_left: tuple[int, ...] | None = None
+    """Brokers that keep the throttle of an execution that has ended: they were down at its end, or refused."""
     last_success_ms: int | None = None
     planning_seconds: tuple[float, ...] | None = None
     execution_seconds: tuple[float, ...] | None = None
@@ -72,6 +74,7 @@ class ControlPart:
             self,
             decisions=self.decisions or {},
             failures=self.failures or 0,
+            throttles_left=self.throttles_left or (),
             planning_seconds=self.planning_seconds or (),
             execution_seconds=self.execution_seconds or (),
         )
@@ -110,6 +113,7 @@ class ControlReader:
             events=_newest_events(shown) if shown else (),
             decisions=dict(self._decisions) if self._there("decision") else None,
             failures=executions.failures if self._there("execution") else None,
+            throttles_left=executions.throttles_left if self._there("execution") else None,
             last_success_ms=executions.last_done_ms,
             planning_seconds=tuple(self._planning) if self._there("plan") else None,
             execution_seconds=executions.durations_s if self._there("execution") else None,

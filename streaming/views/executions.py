@@ -143,6 +143,7 @@ class KnownExecutions:
     def __init__(self) -> None:
         self._known: dict[str, Execution] = {}
         self._open: dict[str, Execution] = {}
+        self._owing: dict[str, Execution] = {}
         self._newest: Execution | None = None
         self._counted_from_ms = 0
         self._failed_ms: list[int] = []
@@ -170,6 +171,11 @@ class KnownExecutions:
         return tuple(self._open.values())
 
     @property
+    def throttles_left(self) -> tuple[int, ...]:
+        """Brokers that keep the throttle of an execution that has ended: they were down at its end, or refused."""
+        return brokers_owed(self._owing.values())
+
+    @property
     def in_focus(self) -> Execution | None:
         """The one to show (see `in_focus` of the core)."""
         candidates = {row.execution_id: row for row in (*self._open.values(), self._newest) if row is not None}
@@ -188,6 +194,9 @@ class KnownExecutions:
             self._open[execution.execution_id] = execution
             return
         self._open.pop(execution.execution_id, None)
+        self._owing.pop(execution.execution_id, None)
+        if execution.owes:
+            self._owing[execution.execution_id] = execution
         if was_open:
             self._count(execution)
 
@@ -198,6 +207,11 @@ class KnownExecutions:
         if done_ms is not None and started_ms is not None:
             self._durations.append((done_ms, (done_ms - started_ms) / 1000))
             self.last_done_ms = max(done_ms, self.last_done_ms or 0)
+
+
+def brokers_owed(executions: Iterable[Execution]) -> tuple[int, ...]:
+    """Brokers that keep the throttle of one of these although it has ended."""
+    return tuple(sorted({broker for row in executions if row.owes for broker in row.throttled_brokers}))
 
 
 def cut_histories(rows: Iterable[tables.Row]) -> frozenset[str]:

@@ -284,6 +284,15 @@ CASES = (
         silent=moving("rebalance_failures_total", "3x60"),
     ),
     Case(
+        "RebalancerThrottleLeft", 60,
+        moving("rebalance_throttle_left_brokers", "0x10 2x60"),
+        CLUSTER,
+        "In cluster main 2 brokers keep the replication throttle of an execution that has ended. Kafka refuses to "
+        "remove it; control tries again every ten minutes.",
+        # Control removes it soon after a broker is back.
+        silent=moving("rebalance_throttle_left_brokers", "0x10 2x20 0x40"),
+    ),
+    Case(
         "RebalancerRebalanceThrashing", 360,
         {**moving("rebalance_triggers_total", "0+1x30 30x600", 'trigger="network_in"'),
          **steady("rebalance_mode_info", 1, 'mode="apply"')},

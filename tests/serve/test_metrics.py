@@ -17,11 +17,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from assignor_core.deciding.trigger import Reason
+from streaming.commands.status import read_status
 from streaming.serve.families import FAMILIES
 from streaming.serve.metrics import FORMS_MAX, Exposition, bounded, registry_of
 from streaming.serve.metrics_doc import render
 from streaming.serve.samples import Sample, samples
-from streaming.serve.snapshot import PARTS, read_snapshot
+from streaming.serve.snapshot import PARTS, SnapshotReader, read_snapshot
 from streaming.settings import Settings
 from streaming.views.groups import GroupPart, GroupTopic, GroupVerdict
 from streaming.views.memberships import GroupMembership
@@ -113,6 +114,27 @@ def test_a_failed_broker_is_a_trigger_and_every_reason_not_to_plan_is_counted(tm
 SETTINGS = {"build_info", "window_seconds", "rebalance_mode_info", "skew_threshold_ratio", "skew_exit_threshold_ratio"}
 ITSELF = {"snapshot_timestamp_seconds", "snapshot_read_seconds", "snapshot_part_up", "export_dropped_series"}
 """What the exporter knows without any table."""
+
+
+def test_a_throttle_that_is_left_is_counted_while_its_broker_reports(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    skewed_cluster(synthetic, NOW_MS)
+    reader = SnapshotReader(settings)
+    shown = []
+    three, two, none = [1, 2, 99], [2, 99], list[int]()
+    history = (("approved", none), ("started", three), ("done", three), ("swept", two), ("swept", none))
+    for sequence, (event, owed) in enumerate(history):
+        synthetic.event(NOW_MS + 60_000 + sequence, sequence, event, execution_id="e-9", throttled_brokers=owed)
+        snapshot = reader.read(NOW_MS)
+        series = series_of(Exposition(snapshot, settings).answer("text/plain")[0].decode())
+        shown.append(
+            (
+                value(series, "rebalance_throttle_left_brokers"),
+                read_status(settings, now_ms=NOW_MS + 90_000)["throttles_left"],
+            )
+        )
+    assert shown == [(0, []), (0, []), (2, [1, 2, 99]), (1, [2, 99]), (0, [])], "broker 99 sends no samples"
 
 
 @pytest.mark.parametrize("mounted", [True, False])
