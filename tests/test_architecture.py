@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "pipeline": BELOW_A_ROLE,
     "control": BELOW_A_ROLE,
     "serve": BELOW_A_ROLE,
-    "simulate": {"tables", "views", "contract", "config"},
+    "simulate": {"tables", "views", "contract", "config", "runtime"},
     "demo": {*BELOW_A_ROLE, "config"},
     "commands": {*BELOW_A_ROLE, "collect", "pipeline", "control", "serve", "simulate", "demo", "config"},
     "cli": {"commands"},

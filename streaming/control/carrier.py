@@ -11,7 +11,7 @@ import structlog
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.plan import Plan
-from streaming.control.executor import Executor
+from streaming.control.executor import PROGRESS_INTERVAL_MS, Executor
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.errors import (
@@ -52,9 +52,21 @@ class Carrier:
         if self._active is None:
             return None
         record, plan = self._active
-        if self._executor.tick(record, plan, now_ms=now_ms):
+        try:
+            ended = self._executor.tick(record, plan, now_ms=now_ms)
+        except ClusterRequestFailed as error:
+            self._note_refusal(record, error, now_ms)
+            raise
+        if ended:
             self._active = None
         return record
+
+    def _note_refusal(self, record: ExecutionRecord, error: ClusterRequestFailed, now_ms: int) -> None:
+        """Every few seconds write down what Kafka refuses, such as a throttle: else only the log would show it."""
+        execution = record.execution
+        if execution.paused or now_ms - execution.last.at_ms < PROGRESS_INTERVAL_MS:
+            return
+        self._journal.write_event(record, Event.PROGRESS, f"tried again: {error}", now_ms=now_ms)
 
     def _adopt_request(self, record: ExecutionRecord, open_executions: Sequence[Execution]) -> None:
         """Take over a request to abort that somebody wrote; raises LeaseLost where another process has ended it."""

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from assignor_core.group.figures import Totals
 from assignor_core.group.simulation import Run
+from streaming.runtime.printable import printable
 from streaming.simulate.load import Variant
 from streaming.simulate.timeline import Bar, Timeline, timeline_of
 
@@ -36,7 +37,7 @@ def plot(runs: Sequence[tuple[Variant, Run]], title: str) -> Figure:
     rows = [min(len(timeline.members), ROWS_MAX) for timeline in timelines]
     heights = [0.24 * count + 0.75 for count in rows]
     figure = Figure(figsize=(15, sum(heights) + 1.1), layout="constrained")
-    figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+    figure.suptitle(printable(title), x=0.01, ha="left", fontsize=13, fontweight="bold")
     grid = figure.add_gridspec(len(runs), 2, height_ratios=heights, width_ratios=[6.2, 1])
     panels: list[Axes] = []
     for number, ((variant, run), timeline) in enumerate(zip(runs, timelines, strict=True)):
@@ -94,12 +95,12 @@ def _draw_panel(panel: Axes, variant: Variant, timeline: Timeline) -> None:
     for start_ms, end_ms in timeline.rebalancing:
         panel.fill_between([start_ms / 1000, end_ms / 1000], -1.0, -1.0 + STATE_ROW, color=REBALANCE, lw=0.6)
     panel.set_ylim(len(members) - 0.4, -1.1)
-    panel.set_yticks([-0.82, *range(len(members))], ["rebalance", *members])
+    panel.set_yticks([-0.82, *range(len(members))], ["rebalance", *map(printable, members)])
     panel.tick_params(axis="y", length=0)
     panel.spines["left"].set_visible(False)
     hidden = len(timeline.members) - len(members)
     more = f" (and {hidden} more members)" if hidden else ""
-    panel.set_title(f"{variant.name or 'members'}{more}", loc="left", fontsize=11, fontweight="bold")
+    panel.set_title(f"{printable(variant.name) or 'members'}{more}", loc="left", fontsize=11, fontweight="bold")
 
 
 def _corners(row: int, bar: Bar, slots: int) -> Corners:

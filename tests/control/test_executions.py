@@ -97,7 +97,7 @@ def test_the_deadline_is_kept_where_the_throttle_cannot_be_set(settings: Setting
     tick_while_it_fails(loop, now_ms=late_ms)
     for look in range(ABORT_CONFIRMATIONS):
         loop.tick(now_ms=late_ms + 1_000 + look)
-    assert events(settings, record) == ["approved", "started", "aborted"]
+    assert events(settings, record) == ["approved", "started", "progress", "aborted"]
     assert cluster.changes == ["clear"]
 
 

@@ -136,6 +136,19 @@ def test_without_the_right_to_move_a_plan_ends(settings: Settings) -> None:
     assert cluster.throttle_rates() == {}
 
 
+def test_a_throttle_that_kafka_refuses_to_set_is_named_in_the_journal(settings: Settings) -> None:
+    cluster, journal = NotedCluster(throttles_refused=True), journal_of(settings)
+    record = approve(journal, 0)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
+    for second in range(25):
+        with pytest.raises(ClusterRequestFailed):
+            loop.tick(now_ms=NOON_MS + 1_000 * second)
+    events = journal.execution(record.execution.execution_id).events[2:]
+    assert [(event.event.value, event.at_ms - NOON_MS, event.detail) for event in events] == [
+        ("progress", at_ms, "tried again: throttle of topic t can't be changed") for at_ms in (10_000, 20_000)
+    ]
+
+
 def tick_until(loop: ControlLoop, settings: Settings, record: ExecutionRecord, *, ticks_max: int) -> int:
     """Ticks as control takes them until the execution has ended: a refusal is tried again at the next."""
     for tick in range(ticks_max):

@@ -92,6 +92,16 @@ def test_a_simulation_of_such_a_group(form: list[str], tmp_path: Path, capsys: p
     check_harmless(capsys.readouterr().out)
 
 
+def test_a_picture_of_such_a_group(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    """The font has no such glyphs, and the library warns with the character itself."""
+    window(tmp_path, 0, EVIL, {0: member(EVIL, 0)})
+    window(tmp_path, 1, EVIL, {number: member(EVIL, 0) for number in range(2)})
+    picture = tmp_path / "picture.png"
+    assert run(["simulate", "--group", EVIL, "--png", str(picture), "--set", f"storage.tables={tmp_path}"]) == 0
+    assert picture.stat().st_size > 1_000
+    assert [str(warning.message) for warning in recwarn if not str(warning.message).isprintable()] == []
+
+
 def test_a_plan_and_a_check(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     ratio = {"bytes_in": {"max_over_mean": 1.5}}
     plan = Plan("c", (Movement(EVIL, 0, (1,), (2,), 1.0, EVIL),), ratio, ratio, problems=(EVIL,))
