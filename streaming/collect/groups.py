@@ -5,10 +5,11 @@ can't be read costs its own figures, not those of the batch it is in; a broker, 
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -17,6 +18,7 @@ from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
 from streaming.cluster.answers import is_unanswered
+from streaming.collect.group_choice import GroupChoice, totals
 from streaming.collect.look import Look
 from streaming.collect.observation import GroupView, PartitionKey
 from streaming.settings import CollectSettings
@@ -34,6 +36,19 @@ NO_CONSUMERS = frozenset({"connect", "sr", "share"})
 """Protocol and group types of groups that commit no offsets of a topic's reader."""
 
 Answers = dict[str, Mapping[Any, Any]]
+Listed = dict[int, Sequence[Mapping[str, Any]]]
+"""Rows of groups by the broker that coordinates them."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsRead:
+    """What one look read of groups, and how many it left out by the broker that coordinates them.
+
+    A broker that did not list its groups is not in `left_out`.
+    """
+
+    views: dict[str, GroupView]
+    left_out: dict[int, int]
 
 
 @dataclass(slots=True)
@@ -44,17 +59,38 @@ class GroupSampler:
     """Group without members: looks since its offsets were fetched, and what it was."""
     _seen_empty: dict[str, GroupView] = field(default_factory=dict)
     """Groups without members as they were at the look before."""
+    _choice: GroupChoice = field(default_factory=GroupChoice)
 
     def read(
-        self, admin: KafkaAdminClient, settings: CollectSettings, look: Look | None = None
-    ) -> dict[str, GroupView]:
-        """Groups that the settings select, at most `groups_max`; which were left out for number is logged.
+        self,
+        admin: KafkaAdminClient,
+        settings: CollectSettings,
+        look: Look | None = None,
+        *,
+        log_ends: Mapping[PartitionKey, int | None] = MappingProxyType({}),
+    ) -> GroupsRead:
+        """Groups that the settings select, at most `groups_max`: those with most lag and those that commit come first.
 
-        `look` is the sample that this is a part of; alone it is one of its own. Raises KafkaError without any metadata.
+        `look` is the sample that this is a part of; alone it is one of its own. `log_ends`, offsets by partition, show
+        lag. Raises KafkaError without any metadata.
         """
         look = look or Look.begin(admin)
         listed = _listed(admin, look)
-        states = _chosen([row for rows in listed.values() for row in rows], settings)
+        eligible = _eligible([row for rows in listed.values() for row in rows], settings)
+        with_members = [name for name, state in eligible.items() if state != EMPTY]
+        chosen = self._choice.choose(eligible.keys(), with_members, settings.groups_max)
+        states = {name: state for name, state in eligible.items() if name in chosen}
+        views = self._views(admin, look, listed, states)
+        for name, view in views.items():
+            lag_records, committed = totals(view.committed, log_ends)
+            self._choice.note(name, lag_records=lag_records, committed=committed)
+        self._choice.note_unread(chosen - views.keys())
+        return GroupsRead(views, _left_out(listed, eligible.keys() - chosen, settings))
+
+    def _views(
+        self, admin: KafkaAdminClient, look: Look, listed: Listed, states: Mapping[str, str | None]
+    ) -> dict[str, GroupView]:
+        """Views of these groups, by name; idle ones as they were last fetched."""
         kept = {name: self._idle[name] for name, state in states.items() if state == EMPTY and name in self._idle}
         known = {name: view for name, (looks, view) in kept.items() if looks + 1 < IDLE_LOOKS}
         fetched: dict[str, GroupView] = {}
@@ -70,9 +106,9 @@ class GroupSampler:
         return dict(sorted((known | fetched).items()))
 
 
-def _listed(admin: KafkaAdminClient, look: Look) -> dict[int, Sequence[Mapping[str, Any]]]:
+def _listed(admin: KafkaAdminClient, look: Look) -> Listed:
     """Rows of the groups that each broker coordinates; a broker that can't be asked, or still loads them, has none."""
-    by_broker: dict[int, Sequence[Mapping[str, Any]]] = {}
+    by_broker: Listed = {}
     for broker in sorted(look.racks):
         try:
             by_broker[broker] = look.ask(broker, partial(admin.list_groups, broker_ids=[broker]))
@@ -81,8 +117,8 @@ def _listed(admin: KafkaAdminClient, look: Look) -> dict[int, Sequence[Mapping[s
     return by_broker
 
 
-def _chosen(rows: Sequence[Mapping[str, Any]], settings: CollectSettings) -> dict[str, str | None]:
-    """State of each group that is to be read, None if an old broker doesn't list it."""
+def _eligible(rows: Sequence[Mapping[str, Any]], settings: CollectSettings) -> dict[str, str | None]:
+    """State of each group that the settings select, by name; None if an old broker doesn't list it."""
     include, exclude = re.compile(settings.groups_include), re.compile(settings.groups_exclude)
     states = {
         str(row["group_id"]): row.get("group_state") or None
@@ -90,16 +126,26 @@ def _chosen(rows: Sequence[Mapping[str, Any]], settings: CollectSettings) -> dic
         if not {row.get("protocol_type"), row.get("group_type")} & NO_CONSUMERS and row.get("group_state") != DEAD
     }
     names = sorted(name for name in states if include.search(name) and not exclude.search(name))
-    if len(names) > settings.groups_max:
-        log.warning("groups_left_out", count=len(names) - settings.groups_max, groups_max=settings.groups_max)
-    return {name: states[name] for name in names[: settings.groups_max]}
+    return {name: states[name] for name in names}
 
 
-def _batches(
-    listed: Mapping[int, Sequence[Mapping[str, Any]]], names: Sequence[str]
-) -> Iterator[tuple[int, Sequence[str]]]:
+def _left_out(listed: Listed, names: Collection[str], settings: CollectSettings) -> dict[int, int]:
+    """How many of these groups each broker that listed its groups coordinates."""
+    if names:
+        log.warning("groups_left_out", count=len(names), groups_max=settings.groups_max)
+    coordinators = _coordinators(listed)
+    counts = Counter(coordinators[name] for name in names)
+    return {broker: counts[broker] for broker in listed}
+
+
+def _coordinators(listed: Listed) -> dict[str, int]:
+    """The broker of each group; of a group that two list, as it moved meanwhile, one of them."""
+    return {str(row["group_id"]): broker for broker, rows in listed.items() for row in rows}
+
+
+def _batches(listed: Listed, names: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
     """(Coordinator, some of its groups); a group that two brokers list, as it moved meanwhile, is in one batch."""
-    coordinators = {str(row["group_id"]): broker for broker, rows in listed.items() for row in rows}
+    coordinators = _coordinators(listed)
     by_broker: dict[int, list[str]] = defaultdict(list)
     for name in names:
         by_broker[coordinators[name]].append(name)

@@ -65,6 +65,8 @@ class Observation:
     log_dirs: Mapping[int, LogDirs]
     counters: Mapping[int, BrokerCounters]
     groups: Mapping[str, GroupView]
+    groups_left_out: Mapping[int, int] = field(default_factory=dict)
+    """Groups that were not read since there are more than `collect.groups_max`, by the broker that coordinates them."""
     read_ms: Mapping[tuple[Part, int], int] = field(default_factory=dict)
     """When a part was read from a broker."""
 

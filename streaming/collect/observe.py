@@ -50,8 +50,11 @@ def observe(
     partitions = _partitions(admin, look)
     sizes, log_dirs = _log_dirs(admin, look)
     counters = read_counters(settings.jmx_endpoints, look, transport=transport)
-    views = groups.read(admin, settings, look)
-    return Observation(now_ms, look.racks, partitions, sizes, log_dirs, counters, views, look.read_ms)
+    ends = {key: partition.log_end_offset for key, partition in partitions.items()}
+    read = groups.read(admin, settings, look, log_ends=ends)
+    return Observation(
+        now_ms, look.racks, partitions, sizes, log_dirs, counters, read.views, read.left_out, look.read_ms
+    )
 
 
 def _partitions(admin: KafkaAdminClient, look: Look) -> dict[PartitionKey, PartitionView]:

@@ -40,6 +40,7 @@ def byte_rate_records(
             "rack": after.racks[broker],
             "log_dir_used_bytes": disks.used_bytes if disks else None,
             "log_dir_usable_bytes": disks.usable_bytes if disks else None,
+            "groups_left_out": after.groups_left_out.get(broker),
         })  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from streaming.contract.periods import PERIOD, PERIOD_AUDIT, WINDOW, WINDOW_AUDI
 from streaming.contract.rates import RATES, Rate
 from streaming.contract.records import (
     BROKER,
+    GROUPS_LEFT_OUT,
     LOG_DIR_USABLE_BYTES,
     LOG_DIR_USED_BYTES,
     PARTITION,
@@ -68,6 +69,7 @@ BROKER_LOAD = Table(
         ),
         LOG_DIR_USED_BYTES.column("Bytes of replica logs on its disks at the newest sample"),
         LOG_DIR_USABLE_BYTES.column("Bytes still free on its disks at the newest sample; null where unknown"),
+        GROUPS_LEFT_OUT.column("Consumer groups that it coordinates and that were not sampled; null where unknown"),
         long("covered_ms", "Milliseconds of the window for which the write rate is known", nullable=False),
         *WINDOW_AUDIT,
     ),
@@ -81,6 +83,7 @@ _BROKER_PERIOD = (
     *(column for rate in RATES for column in _period_columns(rate, rate.period_comment, _broker_maximum_comment(rate))),
     LOG_DIR_USED_BYTES.column("Bytes of replica logs on its disks at the end"),
     LOG_DIR_USABLE_BYTES.column("Bytes still free on its disks at the end; null where unknown"),
+    GROUPS_LEFT_OUT.column("Consumer groups that it coordinates and that were not sampled at the end"),
     long("covered_ms", "Milliseconds for which the write rate is known", nullable=False),
     *PERIOD_AUDIT,
 )

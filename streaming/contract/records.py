@@ -94,9 +94,13 @@ LOG_DIR_USED_BYTES = Field(
     "log_dir_used_bytes", _LONG, "bytes", "Replica logs on the broker's disks", not_negative=True
 )
 LOG_DIR_USABLE_BYTES = Field("log_dir_usable_bytes", _LONG, "bytes", "Free on the broker's disks", not_negative=True)
+GROUPS_LEFT_OUT = Field(
+    "groups_left_out", _LONG, "groups", "Consumer groups that it coordinates and that were not sampled",
+    not_negative=True,
+)  # fmt: skip
 
 REPLICA_STATES = (ROLE, SIZE_BYTES)
-BROKER_STATES = (RACK, LOG_DIR_USED_BYTES, LOG_DIR_USABLE_BYTES)
+BROKER_STATES = (RACK, LOG_DIR_USED_BYTES, LOG_DIR_USABLE_BYTES, GROUPS_LEFT_OUT)
 """What is no rate: a window has it as its newest sample has it. The order is part of the checkpoints."""
 
 RATE_FIELDS = tuple(
@@ -112,7 +116,7 @@ COUNTER_FIELDS = tuple(
 BYTE_RATE = RecordShape(
     fields=(
         VERSION, KAFKA_CLUSTER, BROKER, TOPIC, PARTITION, ROLE, EVENT_TIME_MS, INTERVAL_MS, RACK, *RATE_FIELDS,
-        SIZE_BYTES, LOG_DIR_USED_BYTES, LOG_DIR_USABLE_BYTES,
+        SIZE_BYTES, LOG_DIR_USED_BYTES, LOG_DIR_USABLE_BYTES, GROUPS_LEFT_OUT,
     ),
     together=(TOPIC.name, PARTITION.name, ROLE.name),
 )  # fmt: skip

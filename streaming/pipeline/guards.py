@@ -28,7 +28,7 @@ from streaming.settings import PipelineSettings, StorageSettings, TopicSettings
 from streaming.tables.places import local_folder
 
 FINGERPRINT = "fingerprint.json"
-WINDOWS_VERSION = 2
+WINDOWS_VERSION = 3
 """To be raised with any change of keys, aggregates or sources that an older checkpoint's state can't be read with."""
 
 TWO_WAYS_OUT = (

@@ -184,6 +184,7 @@ TABLES = (
 HOT = (_gauge("hot_partition_in_bytes_per_second", "Hottest leaders only", "broker", "topic", "partition"),)
 GROUPS = (
     # Those that alerts rest on come first: what is beyond the limit must cost details, not verdicts.
+    _gauge("consumergroups_left_out", "Groups not sampled: more than collect.groups_max; absent when unknown"),
     _gauge("consumergroup_lag_records", "Records behind, all partitions of the topic", "consumergroup", "topic"),
     _gauge(
         "consumergroup_partitions",

@@ -210,6 +210,8 @@ def _tables(snapshot: Snapshot) -> Iterator[Sample]:
 
 
 def _groups(snapshot: Snapshot) -> Iterator[Sample]:
+    left_out = [row.groups_left_out for row in snapshot.load.brokers if row.groups_left_out is not None]
+    yield from _some("consumergroups_left_out", sum(left_out) if left_out else None)
     for group in snapshot.groups.groups:
         for status in LagStatus:
             yield Sample("consumergroup_status", (group.group, status.label), group.status == status.label)

@@ -17,15 +17,15 @@ from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import Skew, skew_of
 from streaming import tables
 from streaming.contract.rates import RATE_NAMES
-from streaming.contract.records import LOG_DIR_USABLE_BYTES, LOG_DIR_USED_BYTES
+from streaming.contract.records import GROUPS_LEFT_OUT, LOG_DIR_USABLE_BYTES, LOG_DIR_USED_BYTES
 from streaming.settings import Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster
 from streaming.views.as_json import LEFT_OUT_OF_STATUS, SHOWN_AMONG_ITS_FIELDS
 from streaming.views.broker_windows import COLUMNS, Row, capacities, closed, loads
 
 HISTORY_WINDOWS = 60
-_DISK = (LOG_DIR_USED_BYTES.name, LOG_DIR_USABLE_BYTES.name)
-_COLUMNS = tuple(dict.fromkeys((*COLUMNS, "rack", *RATE_NAMES, *_DISK)))
+_STATES = (LOG_DIR_USED_BYTES.name, LOG_DIR_USABLE_BYTES.name, GROUPS_LEFT_OUT.name)
+_COLUMNS = tuple(dict.fromkeys((*COLUMNS, "rack", *RATE_NAMES, *_STATES)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ class BrokerLoad:
     """By the names of `contract.rates`."""
     log_dir_used_bytes: int | None
     log_dir_usable_bytes: int | None
+    groups_left_out: int | None
+    """Consumer groups that it coordinates and that the collector did not sample."""
     leaders: int | None
     replicas: int | None
     last_sample_ms: int
@@ -135,7 +137,7 @@ def _brokers(
         last_sample[row["broker"]] = row["last_event_time_ms"]
         rack[row["broker"]] = row["rack"]
     current = {row["broker"]: row for row in window}
-    silent = dict.fromkeys((*RATE_NAMES, *_DISK))
+    silent = dict.fromkeys((*RATE_NAMES, *_STATES))
     return tuple(
         BrokerLoad(
             broker=broker,
@@ -143,6 +145,7 @@ def _brokers(
             rates={name: current.get(broker, silent)[name] for name in RATE_NAMES},
             log_dir_used_bytes=current.get(broker, silent)[LOG_DIR_USED_BYTES.name],
             log_dir_usable_bytes=current.get(broker, silent)[LOG_DIR_USABLE_BYTES.name],
+            groups_left_out=current.get(broker, silent)[GROUPS_LEFT_OUT.name],
             leaders=counts[broker][0] if broker in counts else None,
             replicas=counts[broker][1] if broker in counts else None,
             last_sample_ms=last_sample[broker],

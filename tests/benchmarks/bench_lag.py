@@ -157,7 +157,7 @@ def _look(admin: KafkaAdminClient, settings: Settings, what: str) -> None:
     sampler = GroupSampler()
     for number in range(1, 4):
         with timed(f"{what}, look {number}"):
-            sample = sampler.read(admin, settings.collect)
+            sample = sampler.read(admin, settings.collect).views
         owned, committed = (sum(len(part) for part in parts) for parts in zip(
             *((view.owners, view.committed) for view in sample.values()), strict=True
         ))  # fmt: skip

@@ -14,6 +14,7 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from streaming.collect.group_choice import TURN_LOOKS
 from streaming.collect.groups import BATCH, IDLE_LOOKS, GroupSampler
 from streaming.collect.look import Look
 from streaming.settings import CollectSettings
@@ -73,7 +74,7 @@ class Brokers:
 
 def read(sampler: GroupSampler, brokers: Brokers, **settings: Any) -> dict[str, Any]:
     look = Look({1: None, 2: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
-    return dict(sampler.read(cast(KafkaAdminClient, brokers), CollectSettings(**settings), look))
+    return sampler.read(cast(KafkaAdminClient, brokers), CollectSettings(**settings), look).views
 
 
 def test_groups_are_asked_about_in_batches() -> None:
@@ -123,6 +124,23 @@ def test_an_idle_group_that_comes_to_life_is_read_at_once() -> None:
 @pytest.mark.parametrize("settings", [{"groups_include": "^a"}, {"groups_exclude": "^b"}, {"groups_max": 1}])
 def test_settings_choose_the_groups(settings: dict[str, Any]) -> None:
     assert read(GroupSampler(), Brokers({"a": 1, "b": 1}), **settings).keys() == {"a"}
+
+
+def test_what_is_left_out_is_counted_by_coordinator_and_lag_decides_who_stays() -> None:
+    names = [f"g{number}" for number in range(6)]
+    brokers = Brokers(dict.fromkeys(names, 1), elsewhere=frozenset(names[3:]), unlisted={})
+    sampler, settings = GroupSampler(), CollectSettings(groups_max=2)
+    chosen: set[str] = set()
+    for _ in range(12 * TURN_LOOKS):
+        look = Look({1: None, 2: None, 3: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
+        brokers.offsets["g5"] = 0
+        read_now = sampler.read(cast(KafkaAdminClient, brokers), settings, look, log_ends={("t", 0): 1})
+        assert len(read_now.views) == 2
+        assert sum(read_now.left_out.values()) == 4
+        assert read_now.left_out.keys() == {1, 2, 3}, "of the others 0"
+        chosen |= read_now.views.keys()
+    assert chosen == set(names)
+    assert "g5" in read_now.views, "the only one behind"
 
 
 @pytest.mark.parametrize("error", [RequestTimedOutError(), CoordinatorLoadInProgressError()])

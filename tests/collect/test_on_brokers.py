@@ -102,7 +102,7 @@ def test_java_members_tell_the_generation(kafka_cluster: EmbeddedCluster, settin
         for name in ("a", "b"):
             members.start(group, name, group, "range", None)
             while True:
-                view = sampler.read(admin, settings.collect).get(group)
+                view = sampler.read(admin, settings.collect).views.get(group)
                 newest = max((one.generation_id for one in events), default=0)
                 clients = {client for _, client in view.owners.values()} if view else set()
                 if view and name in clients and view.generation_id == (newest if name == "b" else None):

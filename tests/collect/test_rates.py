@@ -1,5 +1,6 @@
 """Two observations into rates, by cases a reader can check by head; what is unknown stays unknown."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -248,8 +249,10 @@ def test_lag_is_never_negative_and_unknown_offsets_stay_null() -> None:
 def test_records_carry_null_for_unknown() -> None:
     before, after = look(0, 1_000, 10), look(1_000, 50, 1, topic_id="other")
     replicas = replica_rates(before, after)
+    after = replace(after, groups_left_out={1: 7})
     records = list(byte_rate_records("c", before, after, replicas, broker_rates(before, after, replicas)))
     assert len(records) == 1 + 2  # one replica, two brokers
+    assert [json.loads(value).get("groups_left_out", "no field") for _, value in records] == ["no field", 7, None]
     assert records[0][0] == b"1"
     assert b'"bytes_in_per_sec":null' in records[0][1]
 

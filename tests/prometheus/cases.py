@@ -166,7 +166,7 @@ CASES = (
          **moving("ingest_records_total", "0+100x60", 'source="byte_rate"')},
         {**CLUSTER, "source": "byte_rate"},
         "6% of the byte_rate records of cluster main are rejected, most often as future; table rejected_record "
-        "holds them.",
+        "holds examples.",
         silent={**moving("ingest_rejected_records_total", "0+1x60", 'source="byte_rate"', 'reason="future"'),
                 **moving("ingest_records_total", "0+1000x60", 'source="byte_rate"')},
     ),
@@ -203,6 +203,14 @@ CASES = (
         "12 series of rebalancer_consumergroup_lag_records of cluster main are cut; alerts on them see only "
         "part.",
         silent=steady("export_dropped_series", 0, 'family="rebalancer_consumergroup_lag_records"'),
+    ),
+    Case(
+        "RebalancerGroupsLeftOut", 60,
+        steady("consumergroups_left_out", 250),
+        CLUSTER,
+        "250 consumer groups of cluster main are not sampled: collect.groups_max is below their number. Those with "
+        "most lag and those that commit are; the others are looked at in turns.",
+        silent=steady("consumergroups_left_out", 0),
     ),
     Case(
         "RebalancerBrokerLoadSkewed", 30,

@@ -97,6 +97,16 @@ def test_what_the_tables_say_is_what_is_exported(skewed: Settings) -> None:
     assert value(series, "snapshot_part_up", part="load") == 1
 
 
+def test_groups_that_were_left_out_are_added_up_over_the_brokers_that_are_known(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, {1: 1.0}, groups_left_out=None)
+    assert value(series_of(generate_latest(registry_now(settings)).decode()), "consumergroups_left_out") is None
+    synthetic.broker_load(NOW_MS - WINDOW_MS, {1: 1.0, 2: 1.0}, groups_left_out=4)
+    synthetic.broker_load(NOW_MS - WINDOW_MS, {3: 1.0}, groups_left_out=None)
+    assert value(series_of(generate_latest(registry_now(settings)).decode()), "consumergroups_left_out") == 8
+
+
 def test_a_failed_broker_is_a_trigger_and_every_reason_not_to_plan_is_counted(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
     synthetic = Synthetic(settings.storage.tables)
