@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 
+from streaming.collect.observation import PartitionKey
+
 ROUND_SHARE = 10
 """One place in so many goes round."""
 TURN_LOOKS = 6
@@ -104,7 +106,7 @@ class GroupChoice:
         return known.read_at if known else 0, name not in with_members, name
 
 
-def totals(committed: Mapping[object, int], ends: Mapping[object, int | None]) -> tuple[int, int | None]:
+def totals(committed: Mapping[PartitionKey, int], ends: Mapping[PartitionKey, int | None]) -> tuple[int, int | None]:
     """(lag, committed offsets) of one group, added up over its partitions; lag where the end is known."""
     lags = (max(0, end - offset) for key, offset in committed.items() if (end := ends.get(key)) is not None)
     return sum(lags), sum(committed.values()) if committed else None

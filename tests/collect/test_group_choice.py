@@ -148,5 +148,6 @@ def test_never_more_than_allowed_and_none_that_is_not_listed(looks: list[list[tu
 
 
 def test_lag_and_commits_are_added_up_where_they_are_known() -> None:
-    assert totals({"a": 5, "b": 3, "c": 1}, {"a": 9, "b": 2, "c": None}) == (4, 9)
+    committed = {("t", 0): 5, ("t", 1): 3, ("t", 2): 1}
+    assert totals(committed, {("t", 0): 9, ("t", 1): 2, ("t", 2): None}) == (4, 9)
     assert totals({}, {}) == (0, None)
