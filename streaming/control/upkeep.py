@@ -22,7 +22,8 @@ log = structlog.get_logger()
 TABLES_KEPT = (DECISION.name, PLAN.name, MOVEMENT.name, EXECUTION.name, BROKER_INTENT.name)
 DAY_MS = 86_400_000
 """Rows go by the day: each deletion writes the files anew that hold younger rows too."""
-DECISIONS_AT_A_TIME = 50_000
+DECISIONS_AT_A_TIME = 20_000
+"""Of 8 kB each: some seconds, in which control takes no turn."""
 PLANS_AT_A_TIME = 500
 EXECUTIONS_AT_A_TIME = 500
 NOTES_AT_A_TIME = 100
