@@ -75,6 +75,8 @@ class EmbeddedCluster:
     orphans_allowed: bool = False
     listeners: tuple[str, ...] = ()
     """Listeners besides PLAINTEXT, such as SASL_SSL; `broker_settings` secures them."""
+    log_dirs: Mapping[int, tuple[Path, ...]] = field(default_factory=dict)
+    """Log dirs by broker id, where these are not one folder below `home`."""
     brokers: tuple[EmbeddedBroker, ...] = ()
     _running: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     _cluster_id: str = ""
@@ -213,7 +215,9 @@ class EmbeddedCluster:
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocols}",
             "controller.quorum.voters": voters,
-            "log.dirs": str(broker.folder / "data"),
+            "log.dirs": ",".join(map(str, self.log_dirs.get(broker.broker_id, (broker.folder / "data",)))),
+            # Apart from the replicas: a log dir that fails must not take the controller along.
+            "metadata.log.dir": str(broker.folder / "metadata"),
             "auto.create.topics.enable": "false",
             "num.network.threads": "2",
             "num.io.threads": "4",

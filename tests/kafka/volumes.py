@@ -1,0 +1,41 @@
+"""Small volumes of their own as log dirs of brokers: memory that is mounted as root, and given back."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+MIB = 2**20
+
+
+@contextmanager
+def mounted(*folders: Path, size_bytes: int) -> Iterator[None]:
+    """A volume of this size at each folder; skips the test where mounting is not permitted."""
+    with ExitStack() as stack:
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+            command = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(folder)]
+            try:
+                subprocess.run(command, check=True, capture_output=True, timeout=30)
+            except (OSError, subprocess.CalledProcessError) as error:
+                pytest.skip(f"a small volume needs the right to mount: {error}")
+            stack.callback(subprocess.run, ["umount", "-l", str(folder)], check=False, timeout=30)
+        yield
+
+
+def fill(folder: Path, *, usable_bytes: int) -> None:
+    """Write a file of others than Kafka into the volume, so that so much is left."""
+    chunk = b"\0" * MIB
+    with (folder / "of-others").open("ab") as file:
+        while (left := usable(folder) - usable_bytes) > 0:
+            file.write(chunk[:left])
+            file.flush()
+
+
+def usable(folder: Path) -> int:
+    """Bytes that are free in the volume."""
+    figures = os.statvfs(folder)
+    return figures.f_bavail * figures.f_frsize
