@@ -194,8 +194,10 @@ def test_a_plan_is_refused_where_a_leader_has_moved_or_the_topic_has_grown(
     topic = make_topic(admin, settings, {0: [1, 2], 1: [2, 3]})
     cluster, journal = Cluster(admin), journal_of(settings)
     movements = [Movement(topic, 0, (1, 2), (3, 2), 1.0)]
-    seen = Observed.of(Plan("test", tuple(movements)), cluster.describe())
-    assert seen == Observed({(topic, 0): 1}, {topic: 2}, frozenset(), cluster.describe().cluster_id)
+    live = cluster.describe()
+    seen = Observed.of(Plan("test", tuple(movements)), live)
+    ids = {topic: live.topic_ids[topic]}
+    assert seen == Observed({(topic, 0): 1}, {topic: 2}, frozenset(), live.cluster_id, topic_ids=ids)
     # The same replicas as before in the end, led by the other one.
     for replicas in ((2, 1), (1, 2)):
         cluster.reassign({(topic, 0): replicas})
