@@ -36,21 +36,14 @@ LogDirs = Mapping[int, Sequence[LogDirDescription]]
 """Log dirs by broker; none of a broker that does not show them."""
 
 
-def replica_sizes(log_dirs: LogDirs) -> dict[tuple[int, PartitionKey], int]:
-    """Log size in bytes by (broker, partition)."""
-    return {
-        (broker, key): size
-        for broker, rows in log_dirs.items()
-        for log_dir in rows
-        for key, size in log_dir.replica_bytes.items()
-    }
-
-
 def largest_replicas(log_dirs: LogDirs) -> dict[PartitionKey, int]:
     """Log size in bytes of the largest replica of each partition: what a new replica will hold."""
     largest: dict[PartitionKey, int] = {}
-    for (_, key), size in replica_sizes(log_dirs).items():
-        largest[key] = max(size, largest.get(key, 0))
+    for rows in log_dirs.values():
+        for log_dir in rows:
+            for key, size in log_dir.replica_bytes.items():
+                if size > largest.get(key, -1):
+                    largest[key] = size
     return largest
 
 

@@ -81,8 +81,9 @@ def _run(
     if not carry_out:
         _show(f"nothing has been changed; to carry it out: rebalancer {context.info_name} {broker} --apply{in_use()}")
         return 0
-    if problems and policy is not None:
-        raise RefusedForSafety(f"broker {broker} can't be emptied: {problems[0]}")
+    # Of a broker that is gone a part is worth making anew: the plan takes the most endangered partitions first.
+    if problems and policy is not None and not _is_gone(broker, proposed):
+        raise RefusedForSafety(f"broker {broker} can't be emptied: {'; '.join(problems)}")
     if not yes and not click.confirm(f"Carry out these {moves} movements on the live cluster?", err=True):
         return 3
     from streaming.control.intents import note_intent
@@ -95,6 +96,11 @@ def _run(
         apply, plan=proposed.plan.plan_id, config_file=config_file, assignments=assignments, yes=True, revalidate=False
     )
     return answer
+
+
+def _is_gone(broker: int, proposed: "ProposedPlan") -> bool:
+    """Whether the plan takes replicas from the broker, which was not alive when it was made."""
+    return proposed.observed is not None and broker in proposed.observed.brokers_missing
 
 
 def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> "ProposedPlan":
