@@ -4,6 +4,7 @@
       UsageProblem                  fix the input (option, setting, file): nothing was changed; exit code 2
       RefusedForSafety              carrying on could do harm; exit code 3
         LeaseLost                   another process has the right to act now
+        AnotherControl              the control of other tables changes the cluster now
         AnotherCluster              the brokers are not those of the cluster that is meant
       LeaseExpired                  the right to act could not be renewed in time: retry later
       ClusterUnreachable            retry later: no broker answered in time
@@ -41,6 +42,10 @@ class RefusedForSafety(RebalancerError):
 
 class LeaseLost(RefusedForSafety):
     """Another process has taken over; this one must not change the cluster any more."""
+
+
+class AnotherControl(RefusedForSafety):
+    """The control of other tables changes the cluster; the message names its process and lease."""
 
 
 class AnotherCluster(RefusedForSafety):

@@ -59,6 +59,7 @@ READS_A_CLOCK = {
 ADMIN_WRITES = {
     "alter_configs", "alter_partition_reassignments", "create_partitions", "create_topics", "delete_groups",
     "delete_topics", "elect_leaders", "incremental_alter_configs", "alter_replica_log_dirs", "alter_group_offsets",
+    "alter_client_id_quotas",
 }  # fmt: skip
 """What changes a cluster, by kafka-python's names."""
 SIGNALS = {

@@ -189,8 +189,11 @@ def _to_submit(
     """
     moving = [cluster.partitions[key] for key, state in progress.items() if state is Progress.MOVING]
     per_broker = Counter(broker for live in moving for broker in _busy_brokers(live, live.adding_replicas))
-    per_topic = Counter(key[0] for key, state in progress.items() if state is Progress.MOVING)
-    in_flight_left = limits.movements_in_flight_max - len(moving)
+    hidden = [row for row in plan.movements if progress[row.key] is Progress.MISSING]  # these may be copying, too
+    per_broker.update(broker for row in hidden for broker in set(row.new_replicas) - set(row.old_replicas))
+    in_flight = (Progress.MOVING, Progress.MISSING)
+    per_topic = Counter(key[0] for key, state in progress.items() if state in in_flight)
+    in_flight_left = limits.movements_in_flight_max - len(moving) - len(hidden)
     taken: Counter[int] = Counter()
     elections_room = limits.elections_at_once_max - sum(state is Progress.PLACED for state in progress.values())
     chosen: dict[PartitionKey, tuple[int, ...]] = {}

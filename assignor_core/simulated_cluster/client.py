@@ -14,6 +14,7 @@ from assignor_core.disks import LogDirDescription
 from assignor_core.errors import SimulatedRefusal, SimulatedSilence
 from assignor_core.identity import cluster_mismatch
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.marker import Marker
 from assignor_core.simulated_cluster import controller, replication
 from assignor_core.simulated_cluster.cluster import SimulatedCluster
 from assignor_core.simulated_cluster.faults import ClientFaults, Fate, RequestKind
@@ -60,7 +61,7 @@ class SimulatedClient:
     """One client of a simulated cluster.
 
     `may_act` is asked right before each change and raises where its owner must not make it. With `kafka_cluster_id`,
-    each look raises where the cluster has another id.
+    each look and each change raises where the cluster has another id.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class SimulatedClient:
 
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
         """Start reassignments, or (None) cancel them; raises after the partitions that are not refused were done."""
-        self._may_act()
+        self._before_change()
         answers = self._send(RequestKind.REASSIGN, lambda: self._reassigned(targets), of_controller=True)
         refused = {
             key: error
@@ -113,7 +114,7 @@ class SimulatedClient:
     def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
         """Make first replicas the leaders; raises after the others were elected if one of them is not in sync."""
         keys = list(partitions)
-        self._may_act()
+        self._before_change()
         answers = self._send(RequestKind.ELECT, lambda: self._elected(keys), of_controller=True)
         refused = {key: error for key, error in answers.items() if error not in (None, controller.NOT_NEEDED)}
         if refused:
@@ -132,12 +133,12 @@ class SimulatedClient:
         self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
         """Add entries to the lists of topics that exist; a list that is `*` stays."""
-        self._may_act()
+        self._before_change()
         self._send(RequestKind.CHANGE_THROTTLES, lambda: self._change_lists(leaders, followers, add=True))
 
     def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
         """Set both rates of brokers in metadata."""
-        self._may_act()
+        self._before_change()
         self._send(RequestKind.CHANGE_THROTTLES, lambda: self._change_rates(rates_bytes_per_sec))
 
     def clear_throttle(
@@ -147,8 +148,27 @@ class SimulatedClient:
         followers: Mapping[str, ThrottledReplicas],
     ) -> list[int]:
         """Remove rates and entries; returns the brokers that are down and therefore keep their rates."""
-        self._may_act()
+        self._before_change()
         return self._send(RequestKind.CHANGE_THROTTLES, lambda: self._clear(brokers, leaders, followers))
+
+    def markers(self) -> tuple[Marker, ...]:
+        """Markers of rebalancers, held or released, by lease id."""
+        return self._send(RequestKind.READ_MARKERS, self._sorted_markers)
+
+    def write_marker(self, marker: Marker, replaced: Collection[Marker] = ()) -> None:
+        """Write it, in the place of those that are replaced."""
+        self._before_change()
+        self._send(RequestKind.WRITE_MARKER, lambda: self._put_marker(marker, replaced), of_controller=True)
+
+    def _sorted_markers(self) -> tuple[Marker, ...]:
+        self._check_cluster()
+        return tuple(sorted(self.cluster.contents.markers, key=lambda row: row.lease_id))
+
+    def _put_marker(self, marker: Marker, replaced: Collection[Marker]) -> None:
+        """What a broker keys markers by is their lease, owner and start."""
+        gone = {_marker_key(row) for row in (*replaced, marker)}
+        markers = self.cluster.contents.markers
+        markers[:] = [row for row in markers if _marker_key(row) not in gone] + [marker]
 
     def _send(self, request: RequestKind, action: Callable[[], Answer], *, of_controller: bool = False) -> Answer:
         """Carry out a request unless a fault strikes it."""
@@ -169,10 +189,17 @@ class SimulatedClient:
         with suppress(self._errors.unanswered):
             action()
 
-    def _described(self) -> LiveCluster:
+    def _before_change(self) -> None:
+        self._check_cluster()
+        self._may_act()
+
+    def _check_cluster(self) -> None:
         other = cluster_mismatch(self._kafka_cluster_id, self.cluster.contents.cluster_id)
         if other is not None:
             raise self._errors.another_cluster(other)
+
+    def _described(self) -> LiveCluster:
+        self._check_cluster()
         metadata, changes = self._current_metadata(), self.cluster.contents.changes
         hidden = frozenset(self.faults.hidden_topics)
         if self._answer is None or self._answer[0] is not metadata or self._answer[1:3] != (changes, hidden):
@@ -317,3 +344,7 @@ class SimulatedClient:
         self._change_rates(dict.fromkeys(brokers))
         self._change_lists(leaders, followers, add=False)
         return sorted(set(brokers) - set(self._alive()))
+
+
+def _marker_key(marker: Marker) -> tuple[str, str, int]:
+    return marker.lease_id, marker.owner, marker.since_ms

@@ -19,6 +19,8 @@ class RequestKind(Enum):
     ELECT = "elect"
     READ_THROTTLES = "read_throttles"
     CHANGE_THROTTLES = "change_throttles"
+    READ_MARKERS = "read_markers"
+    WRITE_MARKER = "write_marker"
 
 
 class Fate(Enum):

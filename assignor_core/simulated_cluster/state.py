@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from assignor_core.live import NO_LEADER, LivePartition, PartitionKey
+from assignor_core.marker import Marker
 
 
 class BrokerStatus(Enum):
@@ -129,6 +130,8 @@ class ClusterContents:
     topics: dict[str, SimulatedTopic] = field(default_factory=dict)
     throttle_rates: dict[int, dict[str, int]] = field(default_factory=dict)
     """Rates in bytes/s by broker and setting; they outlive the broker's process."""
+    markers: list[Marker] = field(default_factory=list)
+    """Of rebalancers; the controllers keep them."""
     now_ms: int = 0
     changes: int = field(default=0, compare=False)
     """Grows whenever placement, a leader, in-sync replicas, a fenced broker or a log dir changes: who sees the same

@@ -17,6 +17,7 @@ from kafka.structs import TopicPartition
 from assignor_core.disks import LogDirDescription
 from assignor_core.identity import cluster_mismatch
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.marker import Marker
 from assignor_core.throttles import (
     EVERY_REPLICA,
     FOLLOWER_RATE,
@@ -27,6 +28,7 @@ from assignor_core.throttles import (
     entries_text,
 )
 from streaming.cluster.answers import brokers_alive, racks_of, translated, unanswered_in
+from streaming.cluster.markers import markers_on, replacement
 from streaming.errors import (
     AnotherCluster,
     ClusterRequestFailed,
@@ -45,7 +47,7 @@ class Cluster:
     """A live cluster behind an admin client that the caller built and closes.
 
     `may_act` is asked right before each change and raises where this process must not make it (see control.lease).
-    With `kafka_cluster_id`, each look at the cluster raises AnotherCluster where the brokers name another id.
+    With `kafka_cluster_id`, each look and each change raises AnotherCluster where the brokers name another id.
     """
 
     def __init__(
@@ -62,10 +64,7 @@ class Cluster:
     def describe(self) -> LiveCluster:
         """Brokers that are alive, every partition with its reassignment; raises ClusterUnreachable, AnotherCluster."""
         with translated("describe the cluster", role=ROLE):
-            cluster = self._admin.describe_cluster()
-            other = cluster_mismatch(self._kafka_cluster_id, cluster["cluster_id"])
-            if other is not None:
-                raise AnotherCluster(other)
+            cluster = self._checked_cluster()
             topics = self._admin.describe_topics()
             moving = self._admin.list_partition_reassignments()
         partitions = {}
@@ -102,7 +101,7 @@ class Cluster:
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
         """Start reassignments; None cancels one. Raises ReassignmentsRefused with the partitions refused."""
         request = {TopicPartition(*key): list(replicas) if replicas else None for key, replicas in targets.items()}
-        self._may_act()
+        self._before_change()
         with translated("reassign partitions", role=ROLE):
             answers = self._admin.alter_partition_reassignments(request)
         refused = {
@@ -120,7 +119,7 @@ class Cluster:
         by_topic: dict[str, list[int]] = defaultdict(list)
         for topic, partition in partitions:
             by_topic[topic].append(partition)
-        self._may_act()
+        self._before_change()
         with translated("elect preferred leaders", role=ROLE):
             answer = self._admin.elect_leaders(PREFERRED, dict(by_topic), raise_errors=False)
             whole = for_code(getattr(answer, "error_code", 0))  # version 0 has none
@@ -199,6 +198,33 @@ class Cluster:
             raise refused
         return sorted(set(brokers) - alive)
 
+    def markers(self) -> tuple[Marker, ...]:
+        """Markers of rebalancers that change, or have changed, this cluster."""
+        with translated("read client quotas", role=ROLE):
+            self._checked_cluster()
+            return markers_on(self._admin)
+
+    def write_marker(self, marker: Marker, replaced: Collection[Marker] = ()) -> None:
+        """Write a marker, in the place of those that are replaced."""
+        self._before_change()
+        with translated("write a client quota", role=ROLE):
+            self._admin.alter_client_id_quotas(replacement(marker, tuple(replaced)))
+
+    def _before_change(self) -> None:
+        """The lease is asked last: the less time lies between its answer and the request, the better."""
+        if self._kafka_cluster_id is not None:
+            with translated("describe the cluster", role=ROLE):
+                self._checked_cluster()
+        self._may_act()
+
+    def _checked_cluster(self) -> dict[str, Any]:
+        """The cluster's description; raises AnotherCluster, KafkaError."""
+        cluster: dict[str, Any] = self._admin.describe_cluster()
+        other = cluster_mismatch(self._kafka_cluster_id, cluster["cluster_id"])
+        if other is not None:
+            raise AnotherCluster(other)
+        return cluster
+
     def _change_replica_lists(
         self, operation: str, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
@@ -232,7 +258,7 @@ class Cluster:
         if not changes:
             return
         resources = [ConfigResource(kind, name, dict(values)) for name, values in sorted(changes.items())]
-        self._may_act()
+        self._before_change()
         with translated("change throttle settings", role=ROLE):
             answers = self._admin.alter_configs(resources, raise_on_unknown=False, incremental=True)
         failed = {name: answer for rows in answers.values() for name, answer in rows.items() if answer != "OK"}

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from assignor_core.disks import LogDirDescription
 from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.marker import Marker
 from assignor_core.throttles import ThrottledReplicas
 
 
@@ -76,9 +77,23 @@ class ThrottleChanger(Protocol):
         """Remove rates and entries; returns the brokers that are down and therefore keep their rates."""
 
 
-class ReadableCluster(ClusterReader, ThrottleReader, Protocol):
+class MarkerReader(Protocol):
+    """Markers of rebalancers on the cluster itself, whatever tables they have."""
+
+    def markers(self) -> tuple[Marker, ...]:
+        """All that are there, held or released; raises AnotherCluster as `describe` does."""
+
+
+class MarkerWriter(MarkerReader, Protocol):
+    """Who is about to change the cluster says so on it."""
+
+    def write_marker(self, marker: Marker, replaced: Collection[Marker] = ()) -> None:
+        """Write it; markers that are `replaced` go."""
+
+
+class ReadableCluster(ClusterReader, ThrottleReader, MarkerReader, Protocol):
     """All that can be asked."""
 
 
-class ControlledCluster(ReadableCluster, PlacementChanger, ThrottleChanger, Protocol):
+class ControlledCluster(ReadableCluster, PlacementChanger, ThrottleChanger, MarkerWriter, Protocol):
     """All that an execution needs."""

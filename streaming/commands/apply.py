@@ -192,9 +192,11 @@ class _Following:
 
     def _new_carrier(self) -> "Carrier":
         from streaming.control.carrier import Carrier
+        from streaming.control.cluster_marker import ClusterMarker
         from streaming.control.wiring import executor_of
 
-        return Carrier(executor_of(self._cluster, self._journal, self._settings), self._journal)
+        marker = ClusterMarker(self._cluster, self._lease)
+        return Carrier(executor_of(self._cluster, self._journal, self._settings), self._journal, marker)
 
     def _show_progress(self, execution: "Execution") -> None:
         figures = execution.figures

@@ -15,7 +15,7 @@ from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.cluster.input_topics import BROKERS_TIME, TIMESTAMP_TYPE, stamped_by_producers
 from streaming.cluster.permissions import ROLES, missing_permissions
-from streaming.cluster.ports import ClusterReader, ReadableCluster
+from streaming.cluster.ports import ClusterReader, MarkerReader, ReadableCluster
 from streaming.commands.console import echo
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.contract import TABLES
@@ -27,6 +27,7 @@ from streaming.runtime.jars import class_path, java_command
 from streaming.runtime.printable import printable
 from streaming.settings import Settings
 from streaming.tables.places import local_folder
+from streaming.views.identity import check_cluster_id, expected_cluster_id, known_lease_id
 
 DETAIL_CHARACTERS_MAX = 300
 """Kafka's refusals repeat the whole request."""
@@ -78,6 +79,7 @@ def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
         if roles == ("pipeline",):
             return  # it reads two topics, and may not ask for more
         yield _guarded("cluster reached", lambda: _reached(cluster))
+        yield _guarded("cluster id", lambda: _cluster_id(cluster, settings))
         yield _guarded("partitions healthy", lambda: _healthy(cluster))
         yield _guarded("input topics", lambda: _input_topics(cluster, settings))
         yield _guarded("no reassignment", lambda: _reassignments(cluster))
@@ -85,6 +87,7 @@ def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
         if "control" in roles:
             yield _guarded("no throttle left", lambda: _throttles(cluster, settings))
             yield _guarded("broker's time", lambda: _brokers_time(admin, cluster, settings))
+            yield _guarded("no other tables", lambda: markers_finding(cluster, settings, now_ms=clocks.now_ms()))
     finally:
         admin.close()
 
@@ -171,6 +174,27 @@ def _brokers_time(admin: Any, cluster: ClusterReader, settings: Settings) -> tup
 def _reassignments(cluster: ClusterReader) -> tuple[bool, str]:
     moving = cluster.describe().reassigning()
     return not moving, f"{len(moving)} partitions are being reassigned" if moving else "none runs"
+
+
+def _cluster_id(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
+    """Whether the cluster that answers is the one that settings or tables know."""
+    actual = check_cluster_id(settings, cluster.describe().cluster_id)
+    return True, actual if expected_cluster_id(settings) else f"{actual}, which the tables don't know yet"
+
+
+def markers_finding(cluster: MarkerReader, settings: Settings, *, now_ms: int) -> tuple[bool, str]:
+    """Whether a control with other tables changes the cluster; names who has changed it last."""
+    markers = cluster.markers()
+    own = known_lease_id(settings)
+    for marker in markers:
+        age_s = (now_ms - marker.renewed_ms) / 1000
+        if marker.lease_id != own and not marker.is_released:
+            return False, f"{marker} changes this cluster with other tables; it renewed its marker {age_s:,.0f} s ago"
+    if not markers:
+        return True, "no rebalancer has changed this cluster"
+    last = max(markers, key=lambda marker: marker.renewed_ms)
+    tables_named = "these tables" if last.lease_id == own else "other tables"
+    return True, f"{last}, of {tables_named}, was the last to change this cluster"
 
 
 def _throttles(cluster: ReadableCluster, settings: Settings) -> tuple[bool, str]:

@@ -11,11 +11,13 @@ import structlog
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.plan import Plan
+from streaming.control.cluster_marker import ClusterMarker
 from streaming.control.executor import PROGRESS_INTERVAL_MS, Executor
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.errors import (
     AnotherCluster,
+    AnotherControl,
     ClusterRequestFailed,
     ClusterUnreachable,
     LeaseExpired,
@@ -25,7 +27,14 @@ from streaming.errors import (
 
 log = structlog.get_logger()
 
-RETRIED_ERRORS = (ClusterUnreachable, ClusterRequestFailed, AnotherCluster, TableUnavailable, LeaseExpired)
+RETRIED_ERRORS = (
+    ClusterUnreachable,
+    ClusterRequestFailed,
+    AnotherCluster,
+    AnotherControl,
+    TableUnavailable,
+    LeaseExpired,
+)
 """What a tick may raise and the next one may mend. After LeaseLost the carrier is to be thrown away."""
 PLAN_GONE = "its plan is gone from the tables"
 
@@ -33,9 +42,11 @@ PLAN_GONE = "its plan is gone from the tables"
 class Carrier:
     """Carries out what the journal holds open; after a restart the journal shows which execution is under way."""
 
-    def __init__(self, executor: Executor, journal: Journal) -> None:
+    def __init__(self, executor: Executor, journal: Journal, marker: ClusterMarker | None = None) -> None:
+        """With a `marker` nothing is begun or gone on with while other tables' control changes the cluster."""
         self._executor = executor
         self._journal = journal
+        self._marker = marker
         self._active: tuple[ExecutionRecord, Plan] | None = None
 
     def tick(self, *, now_ms: int) -> ExecutionRecord | None:
@@ -47,19 +58,33 @@ class Carrier:
         turns = [row for row in open_executions if not (row.waiting and row.abort_requested)]
         if self._active is not None:
             self._adopt_request(self._active[0], turns)
-        elif turns:
+        if turns and not self._may_act():
+            return self._active[0] if self._active else ExecutionRecord(turns[0])
+        if self._active is None and turns:
             self._take_up(ExecutionRecord(turns[0]), now_ms)
-        if self._active is None:
-            return None
-        record, plan = self._active
+        active = self._active
+        if active is not None and self._tick(*active, now_ms):
+            self._active = None
+        if self._active is None and self._marker is not None:
+            self._marker.release()
+        return None if active is None else active[0]
+
+    def _may_act(self) -> bool:
+        """Whether the marker on the cluster stands; raises AnotherControl, AnotherCluster."""
         try:
-            ended = self._executor.tick(record, plan, now_ms=now_ms)
+            return self._marker is None or self._marker.hold()
+        except AnotherCluster:
+            if self._active is None:
+                raise
+            return True  # the executor sees it, too: it holds, or ends what was given up
+
+    def _tick(self, record: ExecutionRecord, plan: Plan, now_ms: int) -> bool:
+        """One step; True once the execution has ended."""
+        try:
+            return self._executor.tick(record, plan, now_ms=now_ms)
         except ClusterRequestFailed as error:
             self._note_refusal(record, error, now_ms)
             raise
-        if ended:
-            self._active = None
-        return record
 
     def _note_refusal(self, record: ExecutionRecord, error: ClusterRequestFailed, now_ms: int) -> None:
         """Every few seconds write down what Kafka refuses, such as a throttle: else only the log would show it."""

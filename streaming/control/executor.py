@@ -171,7 +171,7 @@ class Executor:
         try:
             live = self._cluster.describe()
         except AnotherCluster as error:
-            return self._hold(record, str(error), given_up, now_ms)
+            return self._hold(record, str(error), given_up, now_ms, owed=execution.throttled_brokers)
         started_on = execution.figures.kafka_cluster_id
         self._kafka_cluster_id = self._kafka_cluster_id or started_on or live.cluster_id
         other = another_cluster(self._kafka_cluster_id, live)
@@ -201,13 +201,18 @@ class Executor:
         progress = progress_of(plan, live, staged=staged, looks=self._looks, refused=refused, not_elected=not_elected)
         return _Look(record, plan, live, progress, self._looks, refused, not_elected, made_again, now_ms)
 
-    def _hold(self, record: ExecutionRecord, other: str, given_up: str | None, now_ms: int) -> bool:
-        """Touch nothing of another cluster; True once somebody gave the execution up, which ends it as it is."""
+    def _hold(
+        self, record: ExecutionRecord, other: str, given_up: str | None, now_ms: int, *, owed: tuple[int, ...] = ()
+    ) -> bool:
+        """Touch nothing of another cluster; True once somebody gave the execution up, which ends it as it is.
+
+        Brokers of the right one that are `owed` their throttle's end get it once that cluster answers again.
+        """
         execution = record.execution
         log.warning("execution_held", execution_id=execution.execution_id, reason=other)
         if given_up is not None:
             detail = f"{given_up}; {other}: what is in flight or throttled on that one stays"
-            self._journal.write_event(record, Event.ABORTED, detail, now_ms=now_ms, throttled_brokers=())
+            self._journal.write_event(record, Event.ABORTED, detail, now_ms=now_ms, throttled_brokers=owed)
             return True
         if not execution.paused and now_ms - self._last_progress_ms >= PROGRESS_INTERVAL_MS:
             self._last_progress_ms = now_ms

@@ -13,6 +13,7 @@ from assignor_core.execution.caution import bad_plans_in_a_row
 from streaming.cluster.clients import admin_client
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import RETRIED_ERRORS, Carrier
+from streaming.control.cluster_marker import ClusterMarker
 from streaming.control.identity import lease_of, leased_cluster
 from streaming.control.late_requests import LateRequests
 from streaming.control.lease import Lease
@@ -90,7 +91,7 @@ class ControlTurns:
             busy = self._loop.tick(now_ms=now_ms)
             return EXECUTING_INTERVAL_MS if busy else control.tick_interval_ms
         if self._lease.held or self._lease.try_acquire():
-            self._loop = ControlLoop(self._cluster, self._settings, now_ms=now_ms)
+            self._loop = ControlLoop(self._cluster, self._settings, now_ms=now_ms, lease=self._lease)
             log.info("control_started", mode=control.mode, kafka_cluster=cluster_name)
             self._standing_by = False
             return 0
@@ -103,7 +104,10 @@ class ControlTurns:
 class ControlLoop:
     """What one tick does; everything it must not forget is in the journal."""
 
-    def __init__(self, cluster: ControlledCluster, settings: Settings, *, now_ms: int) -> None:
+    def __init__(
+        self, cluster: ControlledCluster, settings: Settings, *, now_ms: int, lease: Lease | None = None
+    ) -> None:
+        """With the `lease`, its marker stands on the cluster while an execution is under way."""
         self._cluster = cluster
         self._settings = settings
         self._window_tables = window_tables_of(settings)
@@ -113,7 +117,8 @@ class ControlLoop:
         self._decider = decider_of(cluster, self._journal, settings)
         self._sweeper = Sweeper(cluster, self._journal)
         self._late_requests = LateRequests(cluster, self._journal, settings)
-        self._carrier = Carrier(executor_of(cluster, self._journal, settings), self._journal)
+        marker = None if lease is None else ClusterMarker(cluster, lease)
+        self._carrier = Carrier(executor_of(cluster, self._journal, settings), self._journal, marker)
         # What an earlier process left: a result not measured, throttles of late. The carrier takes up what is open.
         records = [ExecutionRecord(execution) for execution in self._journal.executions(now_ms=now_ms)]
         self._unmeasured = records[-1] if records and records[-1].execution.to_be_measured else None
@@ -137,7 +142,7 @@ class ControlLoop:
                 self._late_requests.watch(active, now_ms=now_ms)
                 self._owing += [active] if active.execution.owes else []
                 self._unmeasured = active if active.execution.to_be_measured else None
-            return active.execution.under_way
+            return active.execution.under_way or active.execution.waiting  # its marker has been announced
         # Not before: a rate that an ended execution has left on a broker throttles the one under way, too.
         self._owing = [record for record in self._owing if not self._sweeper.sweep(record, now_ms=now_ms)]
         self._late_requests.look_if_due(now_ms=now_ms)

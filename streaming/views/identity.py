@@ -19,9 +19,14 @@ def expected_cluster_id(settings: Settings) -> str | None:
 
 def known_cluster_id(settings: Settings) -> str | None:
     """The id that the tables keep; None of a cluster that no control of this version has held the lease of."""
-    where = tables.of_cluster(settings.kafka.cluster_name)
-    row = tables.newest(tables.read(settings.storage.tables, LEASE.name, where=where), "sequence")
+    row = _lease_row(settings)
     return None if row is None else row.get("kafka_cluster_id")
+
+
+def known_lease_id(settings: Settings) -> str | None:
+    """The id of the tables' lease on the cluster; None where no control of this version has held it."""
+    row = _lease_row(settings)
+    return None if row is None else row.get("lease_id")
 
 
 def check_cluster_id(settings: Settings, actual: str) -> str:
@@ -42,3 +47,8 @@ def mismatch_text(settings: Settings, expected: str | None, actual: str) -> str:
         f"{answering}, the tables in {settings.storage.tables} know {name!r} as Kafka cluster {expected}: is "
         f"kafka.bootstrap_servers right? If the cluster was built anew, set kafka.cluster_id to {actual}"
     )
+
+
+def _lease_row(settings: Settings) -> tables.Row | None:
+    where = tables.of_cluster(settings.kafka.cluster_name)
+    return tables.newest(tables.read(settings.storage.tables, LEASE.name, where=where), "sequence")

@@ -56,6 +56,9 @@ class Stage(Protocol):
     def restart_broker(self, broker_id: int) -> None:
         """Start a dead broker again."""
 
+    def remove_markers(self) -> None:
+        """Remove every marker, as a person does with Kafka's own tool."""
+
     def until(self, what: str, condition: Callable[[], bool], last_seen: Callable[[], str] = str) -> None:
         """Let time pass until `condition` holds; a client that gets no answer asks again. Fails with `what`."""
 
@@ -93,6 +96,9 @@ class SimulatedStage:
 
     def restart_broker(self, broker_id: int) -> None:
         self.cluster.restart_broker(broker_id)
+
+    def remove_markers(self) -> None:
+        self.cluster.contents.markers.clear()
 
     def until(self, what: str, condition: Callable[[], bool], last_seen: Callable[[], str] = str) -> None:
         end_ms = self.cluster.now_ms + SIMULATED_LIMIT_MS
@@ -141,6 +147,10 @@ class EmbeddedStage:
 
     def restart_broker(self, broker_id: int) -> None:
         self._brokers.start_broker(broker_id)
+
+    def remove_markers(self) -> None:
+        names = self._admin.client_id_quotas()
+        self._admin.alter_client_id_quotas({name: dict.fromkeys(names[name]) for name in names})
 
     def until(self, what: str, condition: Callable[[], bool], last_seen: Callable[[], str] = str) -> None:
         waiting.until(what, lambda: _holds(condition), state=last_seen)

@@ -56,6 +56,7 @@ def test_a_second_ctrl_c_names_what_the_last_step_has_made(
     def interrupted(_seconds: float) -> None:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr("streaming.control.cluster_marker.ANNOUNCED_BEFORE_MS", 0)
     record = approve(journal_of(settings), 0, now_ms=now_ms())
     watched = following(settings, NotedCluster())
     monkeypatch.setattr("streaming.commands.apply.time.sleep", interrupted)

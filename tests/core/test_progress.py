@@ -3,7 +3,7 @@
 import pytest
 
 from assignor_core.execution.progress import MISSING_LOOKS_MIN, NO_LOOKS, UNLISTED_LOOKS_MAX, Progress, progress_of
-from assignor_core.execution.reconcile import Abort, Done, Limits, Wait, next_step
+from assignor_core.execution.reconcile import Abort, Done, Limits, Submit, Wait, next_step
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.plan import Movement, Plan
 from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
@@ -96,3 +96,19 @@ def test_a_moment_behind_does_not_last_for_hours() -> None:
     assert next_step(made, live, Limits(), worked_ms=0, looks=looks) == Abort("t-0 was changed by somebody else", ())
     # One look that shows the move listed, or made, and the count begins anew.
     assert looks.after(made, at(3, 2)) == NO_LOOKS
+
+
+def test_what_one_look_misses_still_counts_as_in_flight() -> None:
+    cluster = SimulatedCluster.of(dict.fromkeys(range(1, 6)))
+    for topic in ("t", "u"):
+        cluster.create_topic(topic, {0: (1,)}, size_bytes=10**9)
+    client = SimulatedClient(cluster)
+    made = Plan("c", tuple(Movement(topic, 0, (1,), (2,), 1.0) for topic in ("t", "u")))
+    client.reassign({("t", 0): (2,)})
+    client.faults.hidden_topics.add("t")
+    live = client.describe()
+    looks = NO_LOOKS.after(made, live)
+    assert isinstance(next_step(made, live, Limits(movements_in_flight_max=1), worked_ms=0, looks=looks), Wait)
+    assert isinstance(next_step(made, live, Limits(movements_per_broker_max=1), worked_ms=0, looks=looks), Wait)
+    step = next_step(made, live, Limits(), worked_ms=0, looks=looks)
+    assert step == Submit({("u", 0): (2,)})

@@ -5,14 +5,18 @@ from typing import Protocol, TypeVar
 
 from assignor_core.disks import LogDirDescription
 from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.marker import Marker
 from assignor_core.simulated_cluster import RequestKind, SimulatedClient
 from assignor_core.throttles import ThrottledReplicas
 from streaming.control.lease import RENEWALS_PER_TTL, Lease
 from streaming.control.run import ControlTurns
-from streaming.errors import LeaseExpired, LeaseLost, TableUnavailable
+from streaming.errors import AnotherCluster, LeaseExpired, LeaseLost, TableUnavailable
+from streaming.views.identity import check_cluster_id
 from tests.simulation.stack import Stack
 from tests.simulation.world import ERRORS, Actor, Killed, World
 
+REFUSED_RESTART_MS = 5_000
+"""After a start that was refused a supervisor starts control again."""
 Answer = TypeVar("Answer")
 Targets = Mapping[PartitionKey, tuple[int, ...] | None]
 """New replicas by partition; None cancels."""
@@ -43,7 +47,8 @@ class WatchedClient(SimulatedClient):
     def __init__(
         self, world: World, control: "SimulatedControl", watcher: Watcher, may_act: Callable[[], None]
     ) -> None:
-        super().__init__(world.cluster, errors=ERRORS, may_act=may_act)
+        lease = control.lease
+        super().__init__(world.addressed, errors=ERRORS, may_act=may_act, kafka_cluster_id=lease.kafka_cluster_id)
         self.faults = world.client_faults
         self._world = world
         self._control = control
@@ -54,6 +59,13 @@ class WatchedClient(SimulatedClient):
         answer = self._ask(super().describe)
         self._watcher.asked(self._control)
         return answer
+
+    def markers(self) -> tuple[Marker, ...]:
+        return self._ask(super().markers)
+
+    def write_marker(self, marker: Marker, replaced: Collection[Marker] = ()) -> None:
+        what = f"mark the cluster{' as released' if marker.is_released else ''}"
+        self._change(what, lambda: super(WatchedClient, self).write_marker(marker, replaced))
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
         return self._ask(super().replica_sizes)
@@ -104,9 +116,19 @@ class WatchedClient(SimulatedClient):
 
     def _send(self, request: RequestKind, action: Callable[[], Answer], *, of_controller: bool = False) -> Answer:
         """Judged here, as the lease has just been asked."""
+        self._follow_address()
         if self._pending is not None:
             self._watcher.changing(self._control, *self._pending)
         return super()._send(request, action, of_controller=of_controller)
+
+    def _follow_address(self) -> None:
+        if self.cluster is not self._world.addressed:
+            self.connect(self._world.addressed)
+
+    def _check_cluster(self) -> None:
+        self._follow_address()
+        super()._check_cluster()
+        self._control.checked_ms = self._world.now_ms
 
     def _ask(self, action: Callable[[], Answer]) -> Answer:
         self._world.called("before a look")
@@ -148,8 +170,11 @@ class SimulatedControl(Actor):
         """Called once it has ended, however."""
         self.lease = Lease(
             settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms,
-            clock=lambda: world.now_ms, wall_clock=lambda: world.now_ms,
+            clock=lambda: world.now_ms - self.stood_still_ms, wall_clock=lambda: world.now_ms,
+            kafka_cluster_id=world.addressed.contents.cluster_id,
         )  # fmt: skip
+        self.checked_ms = 0
+        """When it last saw the right cluster at the address."""
         self._turn, self._keeper = Stack(), Stack()
         self._acting: Stack | None = None
         self._alarm = Actor(f"alarm of {name}")
@@ -160,6 +185,13 @@ class SimulatedControl(Actor):
     def start(self) -> None:
         """From now on it acts when it is its turn."""
         self._world.note(self.name, "starts")
+        try:
+            check_cluster_id(self._world.settings, self.lease.kafka_cluster_id or "")
+        except AnotherCluster as error:
+            self._world.note(self.name, f"ends: {error}")
+            self.ended, self.restart_ms = True, REFUSED_RESTART_MS
+            self.replaced(self)
+            return
         self._take_turn()
         self._world.plan(self._renewal_ms, self, self._renew)
 

@@ -8,15 +8,15 @@ By their numbers on the page of the design:
    than before; no replica list that we ask for is on fewer racks than the old or the new one.
 3. We ask only for partitions of an execution that has started and not ended; we never cancel or change a reassignment
    that another has started before our last look.
-4. Only replica lists of that plan (or on the way to them) are asked for, and an execution starts once.
+4. Only replica lists of that plan (or on the way to them) are asked for, on the topics and on the cluster that it was
+   approved for, by their ids; an execution starts once.
 5. Who changes the cluster holds the newest row of the lease.
 6. Once faults have ended each execution ends within a bound, control does not end by itself, no throttle and no
    reassignment of ours is left, and what the journal calls done lies as planned unless another has changed it.
 7. In flight, per topic and per broker, no more is asked for than allowed.
 
-Not judged here: a request of a former holder that
-waited between its check of the lease and the broker (finding 9); topic ids and other clusters behind the address
-(finding 2); the number of elections at a time (finding 18); 8, which needs loads that answer to placement.
+Not judged here: a request of a former holder that waited between its check of the lease and the broker, while the
+execution goes on; the number of elections at a time; 8, which needs loads that answer to placement.
 """
 
 import json
@@ -30,6 +30,7 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.staging import is_between, rack_count
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, plan_from_json
+from assignor_core.proposed_plan import KeptPlan
 from assignor_core.simulated_cluster.state import SimulatedPartition
 from assignor_core.throttles import EVERY_REPLICA
 from streaming.control.policies import limits
@@ -82,13 +83,15 @@ class Monitor:
     _holder: Actor | None = None
     _starts: Counter[str] = field(default_factory=Counter)
     _names: dict[str, str] = field(default_factory=dict)
+    _made_ms: dict[tuple[str, str], int] = field(default_factory=dict)
+    """When a topic was first there, by name and id."""
     _changes: int = -1
     """The cluster's own count of them at the last look."""
     _known: dict[str, Execution] = field(default_factory=dict)
     _rows_known: int = 0
     """Rows of `execution` that are in `_known`: the table only grows."""
-    _plans: dict[str, tuple[MemoryTable, tuple[Movement, ...]]] = field(default_factory=dict)
-    """Movements by plan, and the version of `plan` that they were read from."""
+    _plans: dict[str, tuple[MemoryTable, KeptPlan]] = field(default_factory=dict)
+    """Plans by id, and the version of `plan` that they were read from."""
 
     def __post_init__(self) -> None:
         self.world.observer = self.look
@@ -104,6 +107,8 @@ class Monitor:
         if contents.changes == self._changes:
             return  # nothing that is judged below is another than before
         self._changes = contents.changes
+        for name, topic in contents.topics.items():
+            self._made_ms.setdefault((name, topic.topic_id), self.world.cluster.now_ms)
         present = dict(contents.partitions())
         for key in self._lists.keys() - present.keys():
             self.touched.add(key)
@@ -129,17 +134,22 @@ class Monitor:
         if who is not self._holder:
             holder = self._holder.name if self._holder else "nobody"
             self.breaks("5 only the holder changes anything", f"{who.name}: {change}, while {holder} holds the lease")
+        if self.world.other_cluster is not None and self.world.led_away_ms < who.checked_ms:
+            self.breaks("4 the cluster as approved", f"{who.name}: {change}, on another cluster")
         if not targets:
             return
         movements = {(row.topic, row.partition): row for row in self._movements_open()}
         for key, target in sorted(targets.items()):
             movement = movements.get(key)
+            if movement is None and target is None and self._is_ours(key):
+                continue  # what was carried out after the end is taken back
             if movement is None:
                 self.breaks("3 only the plan's partitions", f"{who.name} asks for {key}, which no open execution moves")
             elif target is None:
                 self._judge_other(who, key, "cancels")
             else:
                 self._judge_other(who, key, "changes")
+                self._judge_topic(who, key[0])
                 self._judge_target(movement, target)
         self._judge_room(who, disks.asked_for(self.world.cluster.contents, targets), "asks for")
         self._judge_caps(targets)
@@ -152,6 +162,10 @@ class Monitor:
     def crashed(self, who: SimulatedControl, reason: str) -> None:
         """A control has ended by itself."""
         self.breaks("6 control goes on", f"{who.name} ended: {reason}")
+
+    def touch_topic(self, name: str) -> None:
+        """What the journal says of this topic is not judged: control may not see it."""
+        self.touched |= {key for key, _ in self.world.cluster.contents.partitions() if key[0] == name}
 
     def breaks(self, invariant: str, detail: str) -> None:
         """An invariant does not hold: noted once, and the story goes on."""
@@ -196,6 +210,25 @@ class Monitor:
         owner = self._owners.get(key)
         if owner and not owner.ours and owner.since_ms < self._looked_ms.get(who.name, 0):
             self.breaks("3 nothing of others", f"{who.name} {verb} the reassignment of {key} that another has started")
+
+    def _judge_topic(self, who: SimulatedControl, name: str) -> None:
+        """Kafka takes names only: a topic that was made again after the look can't be told from the approved one."""
+        topic = self.world.cluster.contents.topics.get(name)
+        if topic is None:
+            return
+        made_ms = self._made_ms.get((name, topic.topic_id), 0)
+        looked_ms = self._looked_ms.get(who.name, 0) - self.world.client_faults.metadata_lag_ms
+        if made_ms < looked_ms and topic.topic_id not in self._topics_approved(name):
+            self.breaks("4 the topic as approved", f"{who.name} moves {name}, which was made again")
+
+    def _topics_approved(self, name: str) -> set[str]:
+        """Ids of a topic in the plans that are carried out."""
+        kept = (self._kept(row).topic_ids for row in self.executions() if row.in_progress)
+        return {ids[name] for ids in kept if name in ids}
+
+    def _is_ours(self, key: PartitionKey) -> bool:
+        owner = self._owners.get(key)
+        return owner is not None and owner.ours
 
     def _judge_target(self, movement: Movement, target: tuple[int, ...]) -> None:
         old, new = movement.old_replicas, movement.new_replicas
@@ -306,8 +339,9 @@ class Monitor:
             self.touched.add(key)
         if not row.reassigning:
             self._owners.pop(key, None)
-        elif begun and (ours or who is not None):
-            self._owners[key] = Owner(ours, self.world.cluster.now_ms)
+        elif begun:
+            # Where only time has passed, a request of ours was carried out late.
+            self._owners[key] = Owner(ours or who is None, self.world.cluster.now_ms)
         if ours:
             self._placed_by_us |= {(key, broker) for broker in row.adding_replicas}
 
@@ -346,11 +380,14 @@ class Monitor:
         return [row for row in self.world.store.tables["execution"].rows if row["execution_id"] == execution_id]
 
     def _plan_of(self, execution: Execution) -> tuple[Movement, ...]:
+        return self._kept(execution).plan.movements
+
+    def _kept(self, execution: Execution) -> KeptPlan:
         table, known = self.world.store.tables["plan"], self._plans.get(execution.plan_id)
         if known is None or known[0] is not table:  # a plan that is made again has the same movements, in other waves
             running, self.world.running = self.world.running, None  # no call out of a control
             try:
-                known = table, journal_of(self.world.settings).plan(execution.plan_id).plan.movements
+                known = table, journal_of(self.world.settings).plan(execution.plan_id)
             finally:
                 self.world.running = running
             self._plans[execution.plan_id] = known

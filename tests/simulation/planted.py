@@ -1,7 +1,7 @@
 """Planted faults: control with one thing wrong, which the simulation has to catch."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
@@ -11,7 +11,8 @@ from assignor_core.execution import progress, reconcile, room, staging
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Done, Wait
 from assignor_core.plan import Plan
-from streaming.control import executor, run, sweeping, throttle
+from assignor_core.simulated_cluster import client
+from streaming.control import executor, late_requests, run, sweeping, throttle
 from streaming.control.lease import Lease
 from tests.simulation.story import run_story
 
@@ -28,11 +29,15 @@ class Planted:
     """What stands in the place of what is right."""
     seed: int
     """One that catches it; the first one."""
+    also: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = ()
+    """Further places that have to be wrong: owner, attribute, what stands there."""
 
     @contextmanager
     def planted(self) -> Iterator[None]:
         """Control is wrong while this lasts."""
-        with mock.patch.object(self.owner, self.attribute, self.wrong(getattr(self.owner, self.attribute))):
+        with ExitStack() as stack:
+            for owner, attribute, wrong in ((self.owner, self.attribute, self.wrong), *self.also):
+                stack.enter_context(mock.patch.object(owner, attribute, wrong(getattr(owner, attribute))))
             yield
 
     def caught_by(self, seed: int) -> bool:
@@ -95,10 +100,22 @@ def _no_bound(rooms: Any) -> Any:
     return lambda *arguments, **named: dict.fromkeys(rooms(*arguments, **named), 1e20)
 
 
+def _same_cluster(_compare: Any) -> Any:
+    return lambda _expected, _actual: None
+
+
+def _nothing_late(_look: Any) -> Any:
+    return lambda _self, _watched, _now_ms: None
+
+
+def _only_the_clock(_check: Any) -> Any:
+    return lambda lease: lease._check_clock()
+
+
 PLANTED = (
-    Planted("the lease is not asked", 5, Lease, "check", lambda _: lambda _self: None, 84),
+    Planted("the lease is not asked", 5, Lease, "check", lambda _: lambda _self: None, 66),
     Planted("the throttle is not cleared at the end", 6, throttle.Throttle, "clear", _nothing_left, 1),
-    Planted("brokers that were down are not swept", 6, sweeping.Sweeper, "sweep", lambda _: lambda *_, **__: True, 32),
+    Planted("brokers that were down are not swept", 6, sweeping.Sweeper, "sweep", lambda _: lambda *_, **__: True, 93),
     Planted("waves are no barriers", 1, executor, "next_step", _no_waves, 3),
     Planted("the ceiling of disks is ignored by plans", 1, planning, "rooms", _no_bound, 19),
     Planted("the ceiling of disks is ignored before a submit", 1, room.Room, "lacking", lambda _: lambda *_: None, 6),
@@ -106,8 +123,15 @@ PLANTED = (
     Planted("replicas are asked for in another order", 4, reconcile, "_target", _reversed_target, 1),
     Planted("a foreign reassignment is taken for ours", 3, progress, "_progress", _foreign_as_ours, 8),
     Planted("an abort cancels everybody's", 3, executor._Look, "moving", _cancels_all, 7),
-    Planted("an abort cancels nothing", 6, executor._Look, "moving", lambda _: property(lambda _look: []), 44),
+    Planted("an abort cancels nothing", 6, executor._Look, "moving", lambda _: property(lambda _look: []), 18),
     Planted("done is said while partitions move", 6, executor, "next_step", _done_while_moving, 1),
     Planted("racks are ignored on the way", 2, staging, "rack_count", _no_rack, 20),
     Planted("a request without an answer ends control", 6, run, "RETRIED_ERRORS", lambda _: (), 1),
-)
+    Planted(
+        "the cluster's id is not compared", 4, client, "cluster_mismatch", _same_cluster, 6,
+        also=((executor, "another_cluster", _same_cluster),),
+    ),
+    Planted("topics' ids are not compared", 4, executor, "topics_made_again", lambda _: lambda _ids, _live: (), 17),
+    Planted("the lease's row is not read again", 5, Lease, "check", _only_the_clock, 66),
+    Planted("late requests are not looked for", 6, late_requests.LateRequests, "_look", _nothing_late, 66),
+)  # fmt: skip

@@ -11,16 +11,20 @@ from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.simulated_cluster import Fate, Fault, PlannedFault, SimulatedCluster, random_cluster, random_faults
+from streaming.control.late_requests import LOOKS_AFTER_MS
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.simulation.control import SimulatedControl
 from tests.simulation.disks import tighten
+from tests.simulation.identity_faults import IdentityFaults
 from tests.simulation.monitor import Broken, Monitor
 from tests.simulation.world import Actor, Blow, Interruption, World
 
 FAULTS_MS = 150_000
 """No fault begins or lasts later than this."""
 DEADLINE_MS = 300_000
+LATE_WORK_MS = LOOKS_AFTER_MS[-1] + 60_000
+"""How long after its end control cares for an execution."""
 BOUND_MS = DEADLINE_MS + 600_000
 """How long after the faults an execution may go on: its deadline, and room for pauses and sweeping."""
 LOOK_MS = 10_000
@@ -75,6 +79,7 @@ class Story:
         self._person = Actor("person")
         self._controls = 0
         self._approvals_to_come = 0
+        self._identity = IdentityFaults(seed, self.world, self.monitor, FAULTS_MS)
 
     def run(self) -> Outcome:
         """From the first start of control until nothing is under way any more."""
@@ -83,13 +88,15 @@ class Story:
         self._plan_faults()
         self._plan_client_faults()
         self._plan_blows()
+        self._identity.plan()
         for _ in range(self._random.choice((1, 2, 2))):
             self.world.plan(self._random.randrange(2_000), self._others, self._start_control)
         if self.world.settings.control.mode != "apply":
             self._plan_person()
         self._pass_faults()
         self._end_faults()
-        while self._busy() and self.world.cluster.now_ms < FAULTS_MS + BOUND_MS:
+        bound_ms = FAULTS_MS + BOUND_MS + (LATE_WORK_MS if self._identity.leaves_late_work else 0)
+        while self._busy() and self.world.cluster.now_ms < bound_ms:
             self.world.pass_time(LOOK_MS)
         self.monitor.judge_end()
         return Outcome(
@@ -106,7 +113,11 @@ class Story:
                 return
 
     def _busy(self) -> bool:
-        return any(not row.ended or row.owes for row in self.monitor.executions())
+        late_ms = LATE_WORK_MS if self._identity.leaves_late_work else 0
+        return any(
+            not row.ended or row.owes or self.world.now_ms < (row.ended_ms or 0) + late_ms
+            for row in self.monitor.executions()
+        )
 
     def _start_control(self) -> None:
         self._controls += 1
@@ -168,6 +179,7 @@ class Story:
         faults.planned.clear()
         faults.refused.clear()
         self.world.interruptions.clear()
+        self._identity.end()
         for fault in self._faults:
             # A story that ends early must not take another tool's throttle for one that control has left.
             if fault.ends_another and fault.at_ms > self.world.cluster.now_ms:
@@ -195,6 +207,7 @@ class Story:
             journal, live, now_ms = journal_of(self.world.settings), self.world.look(), self.world.now_ms
             journal.write_plan(ProposedPlan(plan, Observed.of(plan, live)), decision=None, now_ms=now_ms)
             journal.approve(journal.plan(plan.plan_id), "a person", now_ms=now_ms)
+            self._identity.plan_for(plan)
             if self._random.random() < 0.2:
                 self._plan_interference(self._random.choice(plan.movements).key)
 

@@ -62,6 +62,8 @@ class Interruption:
 
     blow: Blow
     duration_ms: int
+    clock_stops: bool = False
+    """Of a freeze: the whole machine is paused, so the clock of control stands still with it."""
 
 
 class Actor:
@@ -73,6 +75,8 @@ class Actor:
         self.ended = False
         self.restart_ms = 0
         """Where it was killed: how long after that the next one starts."""
+        self.stood_still_ms = 0
+        """How far its own clock is behind, as its machine was paused."""
 
     def paused(self, duration_ms: int, *, frozen: bool) -> None:
         """Stop here for so long; `frozen` where nothing else of it goes on meanwhile."""
@@ -100,11 +104,20 @@ class World:
     """Those that have to be ended with the story."""
     observer: Callable[[Actor | None], None] = lambda _who: None
     """Called after whatever may have changed the cluster, with who did it: None where only time has passed."""
+    other_cluster: SimulatedCluster | None = None
+    """What the address leads to while it doesn't lead to `cluster`."""
+    led_away_ms: int = 0
+    """Since when; a change that was checked before is one that nobody could prevent."""
     _calls: int = 0
     _planned: int = 0
     _events: list[tuple[int, int, Actor, Callable[[], None]]] = field(default_factory=list)
     _waiting: list[tuple[int, int, Actor, Callable[[], None]]] = field(default_factory=list)
     """Of those who are away."""
+
+    @property
+    def addressed(self) -> SimulatedCluster:
+        """The cluster that answers at the address of the settings."""
+        return self.other_cluster or self.cluster
 
     @property
     def may_pause(self) -> bool:
@@ -173,6 +186,9 @@ class World:
         if strike.blow.kills:
             control.ended, control.restart_ms = True, strike.duration_ms
             raise Killed
+        if strike.clock_stops:
+            self.faults["the machine of control is paused"] += 1
+            control.stood_still_ms += strike.duration_ms
         # The keeper of the lease waits for a turn that is writing it.
         control.paused(strike.duration_ms, frozen=strike.blow.freezes or when.endswith("of lease"))
         if control.ended:

@@ -1,0 +1,208 @@
+"""Two folders of tables on one cluster: the marker on the cluster keeps their controls from changing it together."""
+
+from pathlib import Path
+
+import pytest
+
+from assignor_core.marker import MARKER_TTL_MS, Marker
+from streaming.commands.check import markers_finding
+from streaming.control.carrier import Carrier
+from streaming.control.cluster_marker import ANNOUNCED_BEFORE_MS, ClusterMarker
+from streaming.control.lease import Lease
+from streaming.control.records import ExecutionRecord
+from streaming.control.wiring import executor_of, journal_of
+from streaming.errors import AnotherControl
+from streaming.settings import Settings
+from tests.control.noted_cluster import NOON_MS, NotedCluster, approve
+
+
+class Clock:
+    """Moves only where a test lets it."""
+
+    now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class Tables:
+    """One folder of tables with its lease, and who carries out what is approved there."""
+
+    def __init__(self, folder: Path, cluster: NotedCluster, clock: Clock) -> None:
+        self.settings = Settings.model_validate({"storage": {"tables": str(folder)}})
+        self._cluster = cluster
+        self.lease = Lease(str(folder), "main", 10**9, clock, clock)
+        assert self.lease.try_acquire()
+        self.marker = ClusterMarker(cluster, self.lease)
+        self.carrier = self.new_carrier()
+
+    def new_carrier(self) -> Carrier:
+        """As after a restart of control."""
+        journal = journal_of(self.settings)
+        return Carrier(
+            executor_of(self._cluster, journal, self.settings), journal, ClusterMarker(self._cluster, self.lease)
+        )
+
+    def approve(self, partition: int) -> ExecutionRecord:
+        return approve(journal_of(self.settings), partition)
+
+    def events(self, record: ExecutionRecord) -> list[str]:
+        return [event.event for event in journal_of(self.settings).execution(record.execution.execution_id).events]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def cluster() -> NotedCluster:
+    return NotedCluster()
+
+
+@pytest.fixture
+def one(tmp_path: Path, cluster: NotedCluster, clock: Clock) -> Tables:
+    return Tables(tmp_path / "one", cluster, clock)
+
+
+@pytest.fixture
+def two(tmp_path: Path, cluster: NotedCluster, clock: Clock) -> Tables:
+    return Tables(tmp_path / "two", cluster, clock)
+
+
+def begin(tables: Tables, partition: int, clock: Clock) -> ExecutionRecord:
+    record = tables.approve(partition)
+    tables.carrier.tick(now_ms=NOON_MS)
+    clock.now_ms += ANNOUNCED_BEFORE_MS
+    tables.carrier.tick(now_ms=NOON_MS + 1)
+    return record
+
+
+def test_the_marker_stands_before_the_first_change_and_names_lease_and_process(
+    one: Tables, cluster: NotedCluster, clock: Clock
+) -> None:
+    record = one.approve(0)
+    one.carrier.tick(now_ms=NOON_MS)
+    (marker,) = cluster.markers()
+    assert (marker.lease_id, marker.since_ms, marker.is_released) == (one.lease.lease_id, clock.now_ms, False)
+    assert (one.events(record), cluster.changes) == (["approved"], [])
+    clock.now_ms += ANNOUNCED_BEFORE_MS
+    one.carrier.tick(now_ms=NOON_MS + 1)
+    assert one.events(record) == ["approved", "started", "submitted"]
+    cluster.settle(("t", 0), (2,))
+    one.carrier.tick(now_ms=NOON_MS + 2)
+    assert one.events(record)[-1] == "done"
+    assert [row.is_released for row in cluster.markers()] == [True]
+
+
+def test_nothing_is_begun_while_the_control_of_other_tables_changes_the_cluster(
+    one: Tables, two: Tables, cluster: NotedCluster, clock: Clock
+) -> None:
+    begin(one, 0, clock)
+    waiting = two.approve(1)
+    for _ in range(20):
+        clock.now_ms += 30_000
+        one.carrier.tick(now_ms=NOON_MS + 2)
+        with pytest.raises(AnotherControl, match=f"with lease {(one.lease.lease_id or '')[:12]} changes this cluster"):
+            two.carrier.tick(now_ms=NOON_MS + 2)
+    assert two.events(waiting) == ["approved"]
+    cluster.settle(("t", 0), (2,))
+    one.carrier.tick(now_ms=NOON_MS + 3)
+    for _ in range(2):
+        two.carrier.tick(now_ms=NOON_MS + 4)
+        clock.now_ms += ANNOUNCED_BEFORE_MS
+    assert two.events(waiting) == ["approved", "started", "submitted"]
+    assert [row.lease_id for row in cluster.markers()] == [two.lease.lease_id]  # one stays
+
+
+def test_of_two_that_announce_themselves_at_once_one_gives_way(
+    one: Tables, two: Tables, cluster: NotedCluster, clock: Clock
+) -> None:
+    first, second = sorted((one, two), key=lambda row: row.lease.lease_id or "")
+    records = {first.lease.lease_id: first.approve(0), second.lease.lease_id: second.approve(1)}
+    unseen = cluster.markers()
+    second.carrier.tick(now_ms=NOON_MS)
+    written, cluster.cluster.contents.markers = cluster.cluster.contents.markers, list(unseen)
+    first.carrier.tick(now_ms=NOON_MS)  # its broker does not show the other's marker yet
+    cluster.cluster.contents.markers += written
+    clock.now_ms += ANNOUNCED_BEFORE_MS
+    with pytest.raises(AnotherControl):
+        second.carrier.tick(now_ms=NOON_MS + 1)
+    first.carrier.tick(now_ms=NOON_MS + 1)
+    assert first.events(records[first.lease.lease_id]) == ["approved", "started", "submitted"]
+    assert second.events(records[second.lease.lease_id]) == ["approved"]
+
+
+def test_a_stale_marker_is_taken_over_after_a_disaster(two: Tables, cluster: NotedCluster, clock: Clock) -> None:
+    """Its clock may be wrong by any amount: only whether it is renewed counts."""
+    lost = Marker("0" * 32, "a-machine-that-burned/1", 5, 10**15)
+    cluster.cluster.contents.markers.append(lost)
+    record = two.approve(0)
+    for _ in range(MARKER_TTL_MS // 10_000 + 1):
+        with pytest.raises(AnotherControl, match="a-machine-that-burned/1"):
+            two.carrier.tick(now_ms=NOON_MS)
+        clock.now_ms += 10_000
+    for _ in range(2):
+        two.carrier.tick(now_ms=NOON_MS)
+        clock.now_ms += ANNOUNCED_BEFORE_MS
+    assert two.events(record) == ["approved", "started", "submitted"]
+    assert [row.lease_id for row in cluster.markers()] == [two.lease.lease_id]
+
+
+def test_who_finds_another_marker_on_the_way_changes_nothing_more(
+    one: Tables, two: Tables, cluster: NotedCluster, clock: Clock
+) -> None:
+    """It was frozen for longer than its marker lived, and its lease nobody wanted."""
+    record = begin(one, 0, clock)
+    cluster.cancel(("t", 0))  # else the other's plan would be refused
+    two.approve(1)
+    for _ in range(MARKER_TTL_MS // 10_000 + 2):
+        try:
+            two.carrier.tick(now_ms=NOON_MS + 1)
+        except AnotherControl:
+            clock.now_ms += 10_000
+    clock.now_ms += ANNOUNCED_BEFORE_MS
+    two.carrier.tick(now_ms=NOON_MS + 1)
+    cluster.changes.clear()
+    with pytest.raises(AnotherControl):
+        one.carrier.tick(now_ms=NOON_MS + 2)
+    assert cluster.changes == []
+    assert one.events(record)[-1] == "submitted"
+
+
+def test_after_a_restart_the_own_marker_needs_no_announcement(one: Tables, cluster: NotedCluster, clock: Clock) -> None:
+    record = begin(one, 0, clock)
+    cluster.settle(("t", 0), (2,))
+    one.new_carrier().tick(now_ms=NOON_MS + 2)
+    assert one.events(record)[-1] == "done"
+    assert [row.is_released for row in cluster.markers()] == [True]
+
+
+def test_the_marker_is_renewed_while_an_execution_is_under_way(
+    one: Tables, cluster: NotedCluster, clock: Clock
+) -> None:
+    begin(one, 0, clock)
+    before = cluster.markers()[0]
+    clock.now_ms += 15_000
+    one.carrier.tick(now_ms=NOON_MS + 2)
+    after = cluster.markers()[0]
+    assert (after.renewed_ms, after.since_ms) == (clock.now_ms, before.since_ms)
+    assert len(cluster.markers()) == 1
+
+
+def test_check_names_a_control_that_changes_the_cluster_with_other_tables(
+    one: Tables, two: Tables, cluster: NotedCluster, clock: Clock
+) -> None:
+    assert markers_finding(cluster, two.settings, now_ms=0) == (True, "no rebalancer has changed this cluster")
+    begin(one, 0, clock)
+    (marker,) = cluster.markers()
+    passed, detail = markers_finding(cluster, two.settings, now_ms=clock.now_ms + 7_000)
+    assert not passed
+    age_s = (clock.now_ms + 7_000 - marker.renewed_ms) // 1000
+    assert detail == f"{marker} changes this cluster with other tables; it renewed its marker {age_s} s ago"
+    assert markers_finding(cluster, one.settings, now_ms=clock.now_ms)[0]
+    cluster.settle(("t", 0), (2,))
+    one.carrier.tick(now_ms=NOON_MS + 2)
+    for tables, named in ((one, "these"), (two, "other")):
+        passed, detail = markers_finding(cluster, tables.settings, now_ms=clock.now_ms)
+        assert (passed, detail) == (True, f"{marker}, of {named} tables, was the last to change this cluster")
