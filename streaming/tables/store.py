@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from streaming.contract import TABLES, Table
 from streaming.errors import TableUnavailable
@@ -28,6 +28,7 @@ CONFIGURATION = {
     "delta.enableExpiredLogCleanup": "false",
 }
 
+APPEND_TRIES = 5
 PARTITIONED_BY = ("is_final",)
 """Where a table has such a column, rows of each value lie in files of their own. Each batch writes the open windows
 anew, and what shares a file with them would be written anew too: all of a day, in the end.
@@ -116,22 +117,39 @@ def delete(root: str, name: str, where: Condition) -> int:
 
 
 def _write(root: str, name: str, rows: Sequence[Row], replaced: str | None, transaction: Transaction) -> bool:
-    """Write `rows` in the place of those for which the SQL predicate `replaced` holds; None appends."""
+    """Write `rows` in the place of those for which the SQL predicate `replaced` holds; None appends.
+
+    An append is tried again where somebody has deleted rows meanwhile; its transaction keeps it from being written
+    twice. What replaces rows is not: who has replaced them meanwhile wins.
+    """
+    for tries_left in reversed(range(APPEND_TRIES if replaced is None else 1)):
+        try:
+            return _commit(root, name, rows, replaced, transaction)
+        except CommitFailedError as error:
+            if not tries_left:
+                raise _not_written(name, error) from None
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise _not_written(name, error) from None
+    raise AssertionError("the last try returns or raises")
+
+
+def _commit(root: str, name: str, rows: Sequence[Row], replaced: str | None, transaction: Transaction) -> bool:
     delta = create_table(root, name)
-    try:
-        # A retention shorter than the table's life would let an old duplicate in again, so none is set.
-        written = delta.transaction_version(transaction.app_id)
-        if written is not None and written >= transaction.version:
-            return False
-        data = pa.Table.from_pylist([dict(row) for row in rows], schema=row_schema(TABLES[name]))
-        properties = CommitProperties(app_transactions=[transaction])
-        if replaced is None:
-            write_deltalake(delta, data, mode="append", commit_properties=properties)
-        else:
-            write_deltalake(delta, data, mode="overwrite", predicate=replaced, commit_properties=properties)
-    except (DeltaError, OSError, pa.ArrowException) as error:
-        raise TableUnavailable(f"table {name} can't be written: {first_line(error)}") from None
+    # A retention shorter than the table's life would let an old duplicate in again, so none is set.
+    written = delta.transaction_version(transaction.app_id)
+    if written is not None and written >= transaction.version:
+        return False
+    data = pa.Table.from_pylist([dict(row) for row in rows], schema=row_schema(TABLES[name]))
+    properties = CommitProperties(app_transactions=[transaction])
+    if replaced is None:
+        write_deltalake(delta, data, mode="append", commit_properties=properties)
+    else:
+        write_deltalake(delta, data, mode="overwrite", predicate=replaced, commit_properties=properties)
     return True
+
+
+def _not_written(name: str, error: Exception) -> TableUnavailable:
+    return TableUnavailable(f"table {name} can't be written: {first_line(error)}")
 
 
 def _set_properties(delta: DeltaTable, wanted: Mapping[str, str]) -> None:

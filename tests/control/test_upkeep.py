@@ -4,6 +4,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import duckdb
@@ -228,3 +229,30 @@ def test_rows_of_an_earlier_version_expire_too(tmp_path: Path) -> None:
 def test_what_control_still_looks_at_can_not_be_set_to_expire() -> None:
     with pytest.raises(ValidationError, match="greater than or equal to 2678400000"):
         ControlSettings(execution_retention_ms=30 * DAY_MS)
+
+
+def test_two_that_expire_rows_at_the_same_time_while_another_writes_lose_nothing(tmp_path: Path) -> None:
+    """A control whose lease has just been taken may still be at it."""
+    root, synthetic = str(tmp_path), Synthetic(str(tmp_path))
+    for number in range(20):
+        synthetic.decision(LONG_AGO_MS + number)
+    unavailable: list[str] = []
+
+    def expires() -> None:
+        try:
+            run(root)
+        except TableUnavailable as error:
+            unavailable.append(str(error))
+
+    def writes() -> None:
+        for number in range(10):
+            synthetic.decision(NOW_MS + number)
+
+    threads = [Thread(target=target) for target in (expires, writes, expires)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all("can't be deleted" in problem for problem in unavailable)
+    run(root)
+    assert times(root, "decision", "decided_at") == [NOW_MS + number for number in range(10)]

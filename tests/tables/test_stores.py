@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import write_deltalake
 
 from streaming import tables
 from streaming.errors import TableUnavailable
-from streaming.tables import TableReader
+from streaming.tables import TableReader, store
 from streaming.tables.memory import forget
 
 START_MS = 1_795_000_000_000
@@ -171,3 +172,23 @@ def test_a_reader_keeps_rows_that_are_deleted_meanwhile_until_it_looks_again(roo
     assert len(reader.rows("broker_intent")) == 2
     reader.look_again()
     assert len(reader.rows("broker_intent")) == 1
+
+
+def test_an_append_is_repeated_where_rows_are_deleted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = str(tmp_path)
+    for number in range(3):
+        add(root, number, intent(number, START_MS + number))
+    deleted: list[int] = []
+
+    def with_a_delete_in_between(*arguments: Any, **options: Any) -> None:
+        if not deleted:
+            deleted.append(tables.delete(root, "broker_intent", tables.equal("broker", 1)))
+        write_deltalake(*arguments, **options)
+
+    monkeypatch.setattr(store, "write_deltalake", with_a_delete_in_between)
+    assert add(root, 3, intent(3, START_MS))
+    assert deleted == [1]
+    assert brokers(root) == [0, 2, 3]
+    assert not add(root, 3, intent(3, START_MS))
