@@ -183,18 +183,18 @@ class Moving:
         start, end = self.group.index.starts[topic : topic + 2]
         moved, position = False, int(start)
         while position < end:
-            moved_now, position = self._pass_until_detour(topic, movable, position, int(end))
+            moved_now, position = self._pass_on(topic, movable, position, int(end))
             moved |= moved_now
         return moved
 
-    def _pass_until_detour(self, topic: int, movable: Bools, position: int, end: int) -> tuple[bool, int]:
-        """From the code `position` on: whether a partition moved, and the code after the first detour, or `end`."""
+    def _pass_on(self, topic: int, movable: Bools, position: int, end: int) -> tuple[bool, int]:
+        """From the code `position` on, as long as the same members are above the lowest by two: whether a partition
+        moved, and where to go on."""
         readers = self.group.readers_by_topic[topic]
         lowest = int(self.counts[readers].min())
         if self.counts[readers].max() <= lowest + 1:
             return False, end
         codes = position + np.flatnonzero(movable[position:end])
-        # Who is not above the lowest by two now can't come to be while this topic is gone through, but by a detour.
         above = codes[self.counts[self.owner[codes]] > lowest + 1].tolist()
         if not above:
             return False, end
@@ -207,9 +207,10 @@ class Moving:
             if taker is not None:
                 from_whom = self._move(topic, code, giver, taker)
                 moved = True
-                if from_whom != giver:
+                # Who is not above the lowest by two comes to be by a detour, or as the earlier holder of a partition.
+                if self.counts[from_whom] < lowest or self.counts[taker] > lowest + 1:
                     return moved, code + 1
-                heapq.heappush(queue, (int(self.counts[giver]), giver))
+                heapq.heappush(queue, (int(self.counts[from_whom]), from_whom))
                 heapq.heappush(queue, (int(self.counts[taker]), taker))
         return moved, end
 

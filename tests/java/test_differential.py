@@ -134,6 +134,23 @@ def test_sticky_with_members_that_missed_generations(oracle: KafkaOracle, racks:
     assert equal >= (0.8 if racks else 1) * len(SEEDS)
 
 
+def test_who_gets_partitions_back_may_give_others_in_the_same_pass(oracle: KafkaOracle) -> None:
+    """`b` had what `a` has, and gets it back before `c` gets anything: so much that `b` has to give t-19, its last."""
+    topics = {"a": ["t"], "b": ["t"], "c": ["t", "u"]}
+    owned = {"a": range(19), "b": range(20), "c": range(0)}
+    members = {
+        name: {
+            "topics": topics[name],
+            "owned_partitions": [["t", number] for number in owned[name]],
+            "generation_id": 4 if name == "b" else 5,
+        }
+        for name in topics
+    }
+    line = {"strategy": "sticky", "partitions_per_topic": {"t": 20, "u": 1}, "members": members}
+    assert ["t", 19] not in ours(line)["b"]
+    assert as_sets(ours(line)) == as_sets(oracle.ask(line)["assignment"])
+
+
 def test_kafka_strands_what_a_member_claims_and_does_not_read(oracle: KafkaOracle) -> None:
     """Where we differ on purpose: nobody gets t-0 from Kafka, though nobody has it to revoke."""
     members = {
