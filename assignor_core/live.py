@@ -57,6 +57,10 @@ class LiveCluster:
     partitions: Mapping[PartitionKey, LivePartition]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's own id by topic, where brokers show one: a topic that is made again has another."""
+    hidden: frozenset[PartitionKey] = frozenset()
+    """Partitions that the controller lists as being reassigned and metadata leaves out: the client may not describe
+    their topics. Kafka shows the list to whoever may describe the cluster.
+    """
 
     def reassigning(self) -> frozenset[PartitionKey]:
         """Partitions that are being reassigned, by anybody."""

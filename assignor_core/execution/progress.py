@@ -91,6 +91,8 @@ def progress_of(
 def _progress(movement: Movement, cluster: LiveCluster, staged: bool, looks: PastLooks) -> Progress:
     live = cluster.partitions.get(movement.key)
     if live is None:
+        if movement.key in cluster.hidden:
+            return Progress.MISSING  # it copies: however many looks miss it, it is not gone
         return Progress.MISSING if 0 < looks.missing.get(movement.key, 0) < MISSING_LOOKS_MIN else Progress.GONE
     if live.reassigning:
         return Progress.MOVING if _is_asked_for(movement, live, staged) else Progress.FOREIGN

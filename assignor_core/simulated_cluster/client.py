@@ -213,7 +213,9 @@ class SimulatedClient:
                 now = self.cluster.contents.partition(key)
                 partitions[key] = seen.with_reassignment(now.live() if now and now.reassigning else None)
         ids = {name: row for name, row in metadata.topic_ids.items() if name not in hidden}
-        return LiveCluster(self.cluster.contents.cluster_id, metadata.broker_racks, partitions, ids)
+        moving = {key for key, row in self.cluster.contents.partitions() if row.reassigning}
+        unseen = frozenset(moving - partitions.keys())
+        return LiveCluster(self.cluster.contents.cluster_id, metadata.broker_racks, partitions, ids, unseen)
 
     def _current_metadata(self) -> _Metadata:
         """Metadata of the broker that is asked: as it is now, or as it was before, as old as the lag at most."""

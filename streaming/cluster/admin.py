@@ -73,7 +73,8 @@ class Cluster:
             for partition in topic["partitions"]:
                 key = (topic["name"], partition["partition_index"])
                 partitions[key] = _live_partition(partition, moving.get(TopicPartition(*key)))
-        return LiveCluster(cluster["cluster_id"], racks_of(cluster["brokers"]), partitions, ids)
+        hidden = frozenset((row.topic, row.partition) for row in moving) - partitions.keys()
+        return LiveCluster(cluster["cluster_id"], racks_of(cluster["brokers"]), partitions, ids, hidden)
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
         """Log size in bytes by (broker, partition); copies under way inside a broker (future replicas) left out."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from streaming import tables
 from streaming.runtime import jars
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.chaos.harness import Run
@@ -26,9 +27,12 @@ TAKE_OVER_MAX_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Beyond what always holds: the topic is gone, or somebody else has placed partitions: (partition, replicas)."""
+    """Beyond what always holds: the topic is gone, or what was written to it, or somebody else has placed partitions:
+    (partition, replicas).
+    """
 
     topic_gone: bool = False
+    records_gone: bool = False
     placed_by_others: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
 
@@ -121,6 +125,15 @@ def topic_deleted(run: "Run") -> Expectation:
     return Expectation(topic_gone=True)
 
 
+def topic_made_again(run: "Run") -> Expectation:
+    """Another topic bears the name in the middle of the move, its partitions where they were: nobody approved that."""
+    run.stop_producer()
+    run.admin.delete_topics([run.topic])
+    until("the topic is gone", lambda: run.topic not in run.admin.list_topics())
+    run.make_topic()
+    return Expectation(records_gone=True, placed_by_others=tuple(run.placement.items()))
+
+
 def topic_grown(run: "Run") -> Expectation:
     """Partitions are added to a topic that is being moved."""
     wanted = {"count": len(run.placement) + 2, "assignments": [[1, 2], [2, 3]]}
@@ -142,6 +155,7 @@ FAULTS: dict[str, Callable[["Run"], Expectation]] = {
         foreign_reassignment,
         foreign_reassignment_of_ours,
         topic_deleted,
+        topic_made_again,
         topic_grown,
     )
 }

@@ -112,3 +112,22 @@ def test_what_one_look_misses_still_counts_as_in_flight() -> None:
     assert isinstance(next_step(made, live, Limits(movements_per_broker_max=1), worked_ms=0, looks=looks), Wait)
     step = next_step(made, live, Limits(), worked_ms=0, looks=looks)
     assert step == Submit({("u", 0): (2,)})
+
+
+def test_what_the_controller_lists_as_moving_is_never_gone() -> None:
+    """The right to describe the topic was taken away: metadata leaves it out, and the copy goes on."""
+    cluster = SimulatedCluster.of(dict.fromkeys(range(1, 6)))
+    cluster.create_topic("t", {0: (1,)}, size_bytes=10**11)
+    client = SimulatedClient(cluster)
+    made = plan((1,), (2,))
+    client.reassign({T0: (2,)})
+    client.faults.hidden_topics.add("t")
+    looks = NO_LOOKS
+    for _ in range(3 * MISSING_LOOKS_MIN):
+        live = client.describe()
+        looks = looks.after(made, live)
+        assert progress_of(made, live, looks=looks)[T0] is Progress.MISSING
+        assert isinstance(next_step(made, live, Limits(), worked_ms=0, looks=looks), Wait)
+    cluster.advance(2_000_000)
+    live = client.describe()
+    assert progress_of(made, live, looks=looks.after(made, live))[T0] is Progress.GONE
