@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignor_core.columns import Columns
-from assignor_core.model import LOAD_KEYS, BrokerState, ClusterState, Partition
-from assignor_core.resources import Resource
+from assignor_core.model import CAPACITY_KEYS, LOAD_KEYS, BrokerState, ClusterState, Partition
+from assignor_core.resources import ONE, PLANNED, Resource
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
@@ -36,7 +36,7 @@ class ClusterArrays:
     alive: NDArray[np.bool_]
     dead: NDArray[np.bool_]
     capacity: Floats
-    """B x 3 in the order of LOAD_KEYS; NaN where not given."""
+    """B x 3 in the order of CAPACITY_KEYS; NaN where not given."""
     disk_room_bytes: Floats
     """B: most bytes that may be copied to each broker; infinite where nothing bounds that."""
     partitions: tuple[Partition, ...]
@@ -53,7 +53,7 @@ class ClusterArrays:
 
     def capacity_for(self, resource: Resource) -> Floats:
         """B capacities that `resource` is measured against; NaN where not given."""
-        capacity: Floats = self.capacity[:, LOAD_KEYS.index(resource.capacity_key)]
+        capacity: Floats = self.capacity[:, CAPACITY_KEYS.index(resource.capacity_key)]
         return capacity
 
 
@@ -64,7 +64,7 @@ def cluster_arrays(cluster: ClusterState) -> ClusterArrays:
     rack_names = tuple(f"broker {b.broker_id}" if b.rack is None else f"rack {b.rack}" for b in brokers)
     names = tuple(dict.fromkeys(rack_names))
     rack_index = {name: index for index, name in enumerate(names)}
-    capacity = [[getattr(broker.capacity, key) for key in LOAD_KEYS] for broker in brokers]
+    capacity = [[getattr(broker.capacity, key) for key in CAPACITY_KEYS] for broker in brokers]
     broker_ids = tuple(broker.broker_id for broker in brokers)
     replicas, replication = _replicas(partitions, broker_ids)
     leader_load, follower_load = _loads(partitions, replication, cluster.windows)
@@ -141,12 +141,19 @@ def _in_sync(partitions: tuple[Partition, ...], replicas: Ints, dead: NDArray[np
 
 
 def _loads(partitions: tuple[Partition, ...], replication: NDArray[np.int64], windows: int) -> tuple[Floats, Floats]:
-    bytes_in, bytes_out, disk = (_figures(partitions, key, windows) for key in LOAD_KEYS)
-    ones, none = np.ones((len(partitions), 1)), np.zeros((len(partitions), 1))
-    sent = bytes_out + bytes_in * (replication - 1)[:, None]
-    leader = np.hstack((bytes_in, sent, disk, bytes_in, ones, ones))
-    follower = np.hstack((bytes_in, np.zeros_like(sent), disk, np.zeros_like(bytes_in), none, ones))
-    return leader, follower
+    figures = {key: _figures(partitions, key, windows) for key in LOAD_KEYS}
+    figures[ONE] = np.ones((len(partitions), 1))
+    leader, follower = [], []
+    for resource in PLANNED:
+        carried = resource.carried
+        assert carried is not None, f"{resource} is planned"
+        none = np.zeros((len(partitions), 1 if resource.is_count else windows))
+        led = figures[carried.leader] if carried.leader else none
+        if carried.per_follower:
+            led = led + figures[carried.per_follower] * (replication - 1)[:, None]
+        leader.append(led)
+        follower.append(figures[carried.follower] if carried.follower else none)
+    return np.hstack(leader), np.hstack(follower)
 
 
 def _figures(partitions: tuple[Partition, ...], key: str, windows: int) -> Floats:

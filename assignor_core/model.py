@@ -6,17 +6,15 @@ negative or unknown. The module knows no planner, no skew and no wire format but
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any
 
 from assignor_core.errors import InputError
 
 Load = float | tuple[float, ...]
 """One figure, or one per window."""
-
-LOAD_KEYS = ("bytes_in_per_sec", "bytes_out_per_sec", "disk_bytes")
-
 
 INT32_MAX = 2**31 - 1
 """Kafka's largest broker id and partition number."""
@@ -61,6 +59,17 @@ class PartitionLoad:
     bytes_in_per_sec: Load
     bytes_out_per_sec: Load
     disk_bytes: Load
+
+
+LOAD_KEYS = tuple(field.name for field in fields(PartitionLoad))
+"""Its figures. Those added since the first version have a default, so that older models are read as before."""
+RATE_KEYS = tuple(key for key in LOAD_KEYS if key != "disk_bytes")
+"""Those that a leader reports, per second; bytes on disk come from log dirs."""
+CAPACITY_KEYS = tuple(field.name for field in fields(Capacity))
+_DEFAULTS = {field.name: field.default for field in fields(PartitionLoad) if field.default is not MISSING}
+
+figures_of = attrgetter(*LOAD_KEYS)
+"""The figures of a `PartitionLoad` as a tuple, in the order of LOAD_KEYS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +130,7 @@ def cluster_to_json(cluster: ClusterState) -> dict[str, Any]:
                 "broker_id": broker.broker_id,
                 "rack": broker.rack,
                 "state": broker.state.value,
-                "capacity": {key: getattr(broker.capacity, key) for key in LOAD_KEYS},
+                "capacity": {key: getattr(broker.capacity, key) for key in CAPACITY_KEYS},
                 **({} if broker.disk_room_bytes is None else {"disk_room_bytes": broker.disk_room_bytes}),
             }
             for broker in cluster.brokers
@@ -156,7 +165,7 @@ def _broker(item: object, index: int) -> Broker:
         raise _misfit(f"{name}: state", state, "alive, draining or dead")
     given = fields.get("capacity")
     capacity = _mapping(given if given is not None else {}, f"{name}: capacity")
-    figures = (_capacity(capacity.get(key), f"{name}: capacity.{key}") for key in LOAD_KEYS)
+    figures = (_capacity(capacity.get(key), f"{name}: capacity.{key}") for key in CAPACITY_KEYS)
     room = fields.get("disk_room_bytes")
     if room is not None and (isinstance(room, bool) or not isinstance(room, int | float)):
         raise _misfit(f"{name}: disk_room_bytes", room, "a number from 0, or null")
@@ -184,7 +193,7 @@ def _partition(item: object) -> Partition:
     load = fields.get("load")
     if not isinstance(load, Mapping):
         raise _misfit(f"partition {topic}-{number}: load", load, "an object")
-    figures = (_load(load.get(key), topic, number, key) for key in LOAD_KEYS)
+    figures = (_load(load.get(key, _DEFAULTS.get(key)), topic, number, key) for key in LOAD_KEYS)
     given = fields.get("in_sync")
     in_sync = None if given is None else _integer(given, f"partition {topic}-{number}: in_sync", most=len(replicas))
     return Partition(topic, number, tuple(replicas), PartitionLoad(*figures), in_sync)
@@ -219,7 +228,7 @@ def _check_brokers(brokers: tuple[Broker, ...]) -> None:
         if room_bytes is not None and not 0 <= room_bytes <= FIGURE_MAX:
             name = f"broker {broker.broker_id}: disk_room_bytes"
             raise _misfit(name, room_bytes, f"a number from 0 to {FIGURE_MAX:g}")
-        for key in LOAD_KEYS:
+        for key in CAPACITY_KEYS:
             value = getattr(broker.capacity, key)
             if value is not None and not 0 < value <= FIGURE_MAX:
                 name = f"broker {broker.broker_id}: capacity.{key}"
@@ -257,8 +266,7 @@ def _misplacement(partition: Partition, broker_ids: frozenset[int]) -> str:
 def _check_loads(partitions: tuple[Partition, ...]) -> None:
     windows = _windows_of(partitions)
     for partition in partitions:
-        load = partition.load
-        for figure in (load.bytes_in_per_sec, load.bytes_out_per_sec, load.disk_bytes):
+        for figure in figures_of(partition.load):
             if type(figure) is float and 0.0 <= figure <= FIGURE_MAX:
                 continue
             _check_figure(partition, figure, windows)
@@ -275,8 +283,7 @@ def _check_figure(partition: Partition, figure: Load, windows: int) -> None:
 
 def _windows_of(partitions: Iterable[Partition]) -> int:
     for partition in partitions:
-        load = partition.load
-        for figure in (load.bytes_in_per_sec, load.bytes_out_per_sec, load.disk_bytes):
+        for figure in figures_of(partition.load):
             if isinstance(figure, tuple):
                 return max(1, len(figure))
     return 1

@@ -8,6 +8,20 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What replicas carry of a partition: fields of `PartitionLoad`, or ONE; None is nothing."""
+
+    leader: str | None = None
+    follower: str | None = None
+    per_follower: str | None = None
+    """What the leader carries once more for each follower."""
+
+
+ONE = "one"
+"""The figure of a count: each replica that carries it counts 1."""
+
+
 class Resource(StrEnum):
     """A load of a broker; the value is its name in tables, metrics, settings and plans."""
 
@@ -49,6 +63,11 @@ class Resource(StrEnum):
         return _FACTS[self].capacity_key
 
     @property
+    def carried(self) -> Carried | None:
+        """What leader and followers carry of a partition; None where no plan evens it out."""
+        return _FACTS[self].carried
+
+    @property
     def words(self) -> str:
         """Its name in a sentence."""
         return self.value.replace("_", " ")
@@ -60,19 +79,31 @@ class _Facts:
     figures: tuple[str, ...] = ()
     capacity_key: str = "bytes_in_per_sec"
     is_count: bool = False
-    is_planned: bool = True
-    """Whether the load model knows a partition's part of it, so that a plan can even it out."""
+    carried: Carried | None = None
+    """None of a resource that no plan evens out."""
 
 
 _FACTS = {
-    Resource.BYTES_IN: _Facts("bytes/s", ("bytes_in_per_sec", "replication_bytes_in_per_sec")),
-    Resource.BYTES_OUT: _Facts(
-        "bytes/s", ("bytes_out_per_sec", "replication_bytes_out_per_sec"), capacity_key="bytes_out_per_sec"
+    Resource.BYTES_IN: _Facts(
+        "bytes/s",
+        ("bytes_in_per_sec", "replication_bytes_in_per_sec"),
+        carried=Carried(leader="bytes_in_per_sec", follower="bytes_in_per_sec"),
     ),
-    Resource.DISK: _Facts("bytes", ("log_dir_used_bytes",), capacity_key="disk_bytes"),
-    Resource.LEADER_BYTES_IN: _Facts("bytes/s"),
-    Resource.LEADERS: _Facts("partitions", is_count=True),
-    Resource.REPLICAS: _Facts("partitions", is_count=True),
+    Resource.BYTES_OUT: _Facts(
+        "bytes/s",
+        ("bytes_out_per_sec", "replication_bytes_out_per_sec"),
+        capacity_key="bytes_out_per_sec",
+        carried=Carried(leader="bytes_out_per_sec", per_follower="bytes_in_per_sec"),
+    ),
+    Resource.DISK: _Facts(
+        "bytes",
+        ("log_dir_used_bytes",),
+        capacity_key="disk_bytes",
+        carried=Carried(leader="disk_bytes", follower="disk_bytes"),
+    ),
+    Resource.LEADER_BYTES_IN: _Facts("bytes/s", carried=Carried(leader="bytes_in_per_sec")),
+    Resource.LEADERS: _Facts("partitions", is_count=True, carried=Carried(leader=ONE)),
+    Resource.REPLICAS: _Facts("partitions", is_count=True, carried=Carried(leader=ONE, follower=ONE)),
 }
 
 COUNTS = tuple(resource for resource in Resource if resource.is_count)
@@ -81,7 +112,7 @@ MEASURED = tuple(resource for resource in Resource if resource.figures)
 """Loads that windows of `broker_load` hold."""
 REPORTED = (*MEASURED, *COUNTS)
 """Resources whose skew stands in plans, executions and metrics; leader bytes in serves the planner alone."""
-PLANNED = tuple(resource for resource in Resource if _FACTS[resource].is_planned)
+PLANNED = tuple(resource for resource in Resource if resource.carried is not None)
 """Resources that the planner evens out: the columns of its loads."""
 LOADS = tuple(resource for resource in PLANNED if not resource.is_count)
 """Of those all that is no count: what may differ from window to window."""

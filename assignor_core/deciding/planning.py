@@ -15,7 +15,16 @@ from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import LogDirs, catching_up, largest_replicas, rooms
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
-from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
+from assignor_core.model import (
+    LOAD_KEYS,
+    RATE_KEYS,
+    Broker,
+    BrokerState,
+    Capacity,
+    ClusterState,
+    Partition,
+    PartitionLoad,
+)
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.resources import Resource
@@ -27,8 +36,10 @@ NO_CAPACITY = Capacity()
 NAMED_MAX = 5
 """Brokers named in one line."""
 
-Rates = Mapping[PartitionKey, tuple[float | None, float | None]]
-"""(bytes/s in, bytes/s out) of each partition's leader; None where unknown."""
+Rates = Mapping[PartitionKey, tuple[float | None, ...]]
+"""Rates of each partition's leader in the order of RATE_KEYS, bytes in first; None where unknown."""
+UNKNOWN: tuple[float | None, ...] = (None,) * len(RATE_KEYS)
+_DISK_AT = LOAD_KEYS.index("disk_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +101,12 @@ def build_model(
         broker for broker, left in room.items() if left is None and not capacities.get(broker, NO_CAPACITY).disk_bytes
     )
     led = {key: row for key, row in sorted(live.partitions.items()) if row.leader != NO_LEADER}
-    unknown = frozenset(key for key in led if measured.rates.get(key, (None, None))[0] is None)
+    unknown = frozenset(key for key in led if measured.rates.get(key, UNKNOWN)[0] is None)
     known = _with_means(led, measured.rates)
     partitions = []
     for key, partition in led.items():
-        load = PartitionLoad(*known[key], float(sizes.get(key, 0)))
+        rates = known[key]
+        load = PartitionLoad(*(*rates[:_DISK_AT], float(sizes.get(key, 0)), *rates[_DISK_AT:]))
         target = partition.target_replicas
         in_sync = sum(broker in target for broker in partition.isr)
         partitions.append(Partition(key[0], key[1], target, load, in_sync))
@@ -188,27 +200,32 @@ def _names(brokers: frozenset[int]) -> str:
     return f"{names} and {len(brokers) - NAMED_MAX} more" if len(brokers) > NAMED_MAX else names
 
 
-def _with_means(partitions: Iterable[PartitionKey], rates: Rates) -> dict[PartitionKey, tuple[float, float]]:
-    """(bytes/s in, out) of each partition: its own, else the mean of its topic, else that of all, else 0.
+def _with_means(partitions: Iterable[PartitionKey], rates: Rates) -> dict[PartitionKey, tuple[float, ...]]:
+    """Rates of each partition: its own, else the mean of its topic, else that of all, else 0.
 
-    Bytes out are unknown where no group commits; they count as none unless bytes in are unknown too.
+    Bytes out are unknown where no group commits; they, and any rate but bytes in, count as none unless bytes in are
+    unknown too.
 
     >>> rates = {("a", 0): (4.0, 1.0), ("b", 0): (8.0, None)}
     >>> _with_means([("a", 0), ("a", 1), ("b", 0), ("c", 0)], rates)
-    {('a', 0): (4.0, 1.0), ('a', 1): (4.0, 1.0), ('b', 0): (8.0, 0.0), ('c', 0): (6.0, 0.5)}
+    {('a', 0): (4.0, 1.0), ('b', 0): (8.0, 0.0), ('a', 1): (4.0, 1.0), ('c', 0): (6.0, 0.5)}
     """
-    sums: dict[str | None, list[float]] = defaultdict(lambda: [0.0, 0.0, 0])
-    loads: dict[PartitionKey, tuple[float, float] | None] = {}
+    sums: dict[str | None, list[float]] = defaultdict(lambda: [0.0] * (len(RATE_KEYS) + 1))
+    known: dict[PartitionKey, tuple[float, ...]] = {}
+    missing = []
     for key in partitions:
-        bytes_in, bytes_out = rates.get(key, (None, None))
-        loads[key] = None if bytes_in is None else (bytes_in, bytes_out or 0.0)
-        for total in (sums[key[0]], sums[None]) if bytes_in is not None else ():
-            total[0] += bytes_in or 0.0
-            total[1] += bytes_out or 0.0
-            total[2] += 1
-    means = {topic: (total[0] / total[2], total[1] / total[2]) for topic, total in sums.items() if total[2]}
-    overall = means.get(None, (0.0, 0.0))
-    return {key: load if load is not None else means.get(key[0], overall) for key, load in loads.items()}
+        given = rates.get(key, UNKNOWN)
+        if given[0] is None:
+            missing.append(key)
+            continue
+        known[key] = load = tuple([rate or 0.0 for rate in given])
+        for total in (sums[key[0]], sums[None]):
+            for index, rate in enumerate(load):
+                total[index] += rate
+            total[-1] += 1
+    means = {topic: tuple(rate / count for rate in total) for topic, (*total, count) in sums.items()}
+    overall = means.get(None, (0.0,) * len(RATE_KEYS))
+    return known | {key: means.get(key[0], overall) for key in missing}
 
 
 def _state(broker: int, live: LiveCluster, drained: frozenset[int]) -> BrokerState:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from assignor_core.model import ClusterState, Load, PartitionLoad
+from assignor_core.model import ClusterState, Load, PartitionLoad, figures_of
 
 
 class Statistic(StrEnum):
@@ -34,11 +34,7 @@ def by_statistic(cluster: ClusterState, statistic: Statistic) -> ClusterState:
     partitions = tuple(
         replace(
             partition,
-            load=PartitionLoad(
-                _figure(partition.load.bytes_in_per_sec, statistic),
-                _figure(partition.load.bytes_out_per_sec, statistic),
-                _figure(partition.load.disk_bytes, statistic),
-            ),
+            load=PartitionLoad(*(_figure(load, statistic) for load in figures_of(partition.load))),
         )
         for partition in cluster.partitions
     )

@@ -13,11 +13,12 @@ from assignor_core.deciding.planning import PartitionLoads, build_model, propose
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster
+from assignor_core.model import RATE_KEYS
 from assignor_core.planner import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
 from streaming.cluster.ports import ClusterReader
-from streaming.contract.rates import BYTES_IN, BYTES_OUT
+from streaming.contract.rates import BYTES_IN
 from streaming.control.journal import Journal
 from streaming.control.policies import planner_policy
 from streaming.control.windows import WindowTables, closed_windows
@@ -97,7 +98,7 @@ def propose_and_keep(
 
 
 def partition_loads(window_tables: WindowTables, windows: tuple[ClosedWindow, ...]) -> PartitionLoads:
-    """Mean bytes/s in and out of each partition over `windows`, and what they add up to, from the rows of leaders."""
+    """Mean rates of each partition over `windows`, and what bytes in add up to, from the rows of leaders."""
     first, last = tables.utc(windows[0].start_ms), tables.utc(windows[-1].start_ms)
     where = (
         tables.of_cluster(window_tables.kafka_cluster)
@@ -105,15 +106,13 @@ def partition_loads(window_tables: WindowTables, windows: tuple[ClosedWindow, ..
         & tables.at_most("window_start", last)
         & tables.equal("role", "leader")
     )
-    columns = ["window_start", "broker", "topic", "partition", BYTES_IN.name, BYTES_OUT.name]
+    columns = ["window_start", "broker", "topic", "partition", *RATE_KEYS]
     rows = tables.read_arrow(window_tables.root, "partition_load", columns=columns, where=where)
     # Rows come in any order: a sum that hung on it would give one load two plans.
     in_order = rows.sort_by([("window_start", "ascending"), ("broker", "ascending")])
-    means = in_order.group_by(["topic", "partition"], use_threads=False).aggregate(
-        [(BYTES_IN.name, "mean"), (BYTES_OUT.name, "mean")]
-    )
+    means = in_order.group_by(["topic", "partition"], use_threads=False).aggregate([(key, "mean") for key in RATE_KEYS])
     keys = zip(means["topic"].to_pylist(), means["partition"].to_pylist(), strict=True)
-    rates = zip(*(means[f"{name}_mean"].to_pylist() for name in (BYTES_IN.name, BYTES_OUT.name)), strict=True)
+    rates = zip(*(means[f"{key}_mean"].to_pylist() for key in RATE_KEYS), strict=True)
     sums = in_order.group_by(["window_start", "broker"], use_threads=False).aggregate([(BYTES_IN.name, "sum")])
     led: dict[int, dict[int, float]] = defaultdict(dict)
     for row in sums.to_pylist():
