@@ -254,10 +254,11 @@ def _pinned(arrays: ClusterArrays, policy: PlannerPolicy) -> Flags:
 
 
 def _ceiling(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placement) -> Floats:
-    """Capacity in fractions of the total; leadership has no capacity of its own."""
+    """Capacity in fractions of the total; leadership has no capacity of its own, a load that nobody has no limit."""
     ceiling = np.full((len(arrays.broker_ids), len(arrays.columns)), np.inf)
     for resource in MEASURED:
         usable = arrays.capacity_for(resource) * (1.0 - policy.headroom)
         for column in arrays.columns.of(resource):
-            ceiling[:, column] = np.where(np.isfinite(usable), on_grid(usable * placement.scale[column]), np.inf)
+            if placement.scale[column] > 0:
+                ceiling[:, column] = np.where(np.isfinite(usable), on_grid(usable * placement.scale[column]), np.inf)
     return ceiling

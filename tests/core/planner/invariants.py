@@ -91,7 +91,7 @@ def check_waves(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> Non
     for wave in range(len(plan.waves) - 1):
         part = Plan(plan.cluster_id, tuple(movement for movement in plan.movements if movement.wave <= wave))
         for resource, skew in measure_skew(apply_to(cluster, part)).items():
-            limit = max(before[resource].max_over_mean, plan.skew_after[resource]["max_over_mean"], LIMIT[resource])
+            limit = max(before[resource].max_over_mean, plan.skew_after[resource]["max_over_mean"], limit_of(resource))
             assert skew.max_over_mean <= limit + ROUNDING
 
 
@@ -115,5 +115,6 @@ def check_disks(cluster: ClusterState, plan: Plan) -> None:
             assert all(filled[broker] <= room[broker] for broker in room)
 
 
-LIMIT = {"bytes_in": 1.1, "bytes_out": 1.1, "disk": 1.1, "leader_bytes_in": 1.12, "leaders": 1.5, "replicas": 1.5}
-"""What the widest policy of the tests allows anyway."""
+def limit_of(resource: str) -> float:
+    """max/mean that the widest policy of the tests allows anyway."""
+    return {"leader_bytes_in": 1.12, "leaders": 1.5, "replicas": 1.5}.get(resource, 1.1)

@@ -222,6 +222,18 @@ def test_more_load_than_capacity_is_said_with_what_lacks() -> None:
     )
 
 
+def test_a_load_that_nobody_has_lacks_no_capacity() -> None:
+    """Nothing is read, and broker 1 can't be emptied: what lacks is looked for."""
+    brokers = (
+        Broker(1, state=BrokerState.DRAINING, capacity=Capacity(bytes_out_per_sec=20.0)),
+        Broker(2, capacity=Capacity(bytes_out_per_sec=20.0)),
+    )
+    state = ClusterState("c", 0, brokers, (Partition("t", 0, (1,), PartitionLoad(1.0, 0.0, 1.0)),))
+    plan = propose(state, PlannerPolicy(excluded_topics=frozenset({"t"})))
+    assert len(plan.problems) == 1
+    assert plan.problems[0].startswith("broker 1 is draining and keeps 1 replicas")
+
+
 def _two_brokers_that_want_to_exchange(disk_capacity: float) -> ClusterState:
     """Each holds two partitions of 450 bytes; broker 1 those of 30 bytes/s, broker 2 those of 10."""
     brokers = tuple(Broker(broker, capacity=Capacity(disk_bytes=disk_capacity)) for broker in (1, 2))
