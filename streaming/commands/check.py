@@ -83,7 +83,7 @@ def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
         yield _guarded("partitions healthy", lambda: _healthy(cluster))
         yield _guarded("input topics", lambda: _input_topics(cluster, settings))
         yield _guarded("no reassignment", lambda: _reassignments(cluster))
-        yield _guarded("log dirs readable", lambda: (True, f"{len(cluster.replica_sizes())} replicas have a size"))
+        yield _guarded("log dirs readable", lambda: _log_dirs(cluster, settings))
         if "control" in roles:
             yield _guarded("no throttle left", lambda: _throttles(cluster, settings))
             yield _guarded("broker's time", lambda: _brokers_time(admin, cluster, settings))
@@ -145,6 +145,20 @@ def _healthy(cluster: ClusterReader) -> tuple[bool, str]:
     if short:
         return False, f"{len(short)} partitions are under-replicated, first {short[0][0]}-{short[0][1]}"
     return True, "every replica is in sync"
+
+
+def _log_dirs(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
+    """Whether each broker shows its log dirs, none is offline, and room for copies is known."""
+    log_dirs = cluster.log_dirs()
+    offline = [f"{broker} ({row.path})" for broker, rows in sorted(log_dirs.items()) for row in rows if row.is_offline]
+    if offline:
+        return False, f"log dirs are offline on broker {', '.join(offline)}"
+    by_hand = {broker for broker, row in settings.planner.capacities.items() if row.disk_bytes}
+    silent = [broker for broker, rows in sorted(log_dirs.items()) if not rows or None in {r.usable_bytes for r in rows}]
+    unbounded = [str(broker) for broker in silent if broker not in by_hand]
+    if unbounded:
+        return False, f"brokers that do not show what is free get no replicas: {', '.join(unbounded)}"
+    return True, f"{sum(len(row.replica_bytes) for rows in log_dirs.values() for row in rows)} replicas have a size"
 
 
 def _input_topics(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
