@@ -44,6 +44,8 @@ class DecisionPolicy:
     """A plan rests on at most so many of the newest windows."""
     gain_min: float = 0.01
     """A plan that improves the worst max/mean by less than this is not worth a movement."""
+    gain_over_noise_min: float = 4.0
+    """Nor one that improves it by less than so many times the noise of the windows; see `deciding.noise`."""
 
 
 @dataclass(frozen=True, slots=True)

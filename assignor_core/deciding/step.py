@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from assignor_core.deciding.maintenance import may_act, next_opening, open_window
+from assignor_core.deciding.noise import load_noise
 from assignor_core.deciding.observation import DecisionPolicy, Evidence, Mode, Observation, PlanRequest
 from assignor_core.deciding.trigger import (
     Evaluation,
@@ -173,7 +174,7 @@ class _Deciding:
             return _held(evaluation, Reason.LOADS_DISAGREE, str(error))
         except NothingToPlanOn as error:
             return _held(evaluation, Reason.INCOMPLETE, str(error))
-        useless = _not_worth_it(proposed, evaluation, self._policy.gain_min)
+        useless = _not_worth_it(proposed, evaluation, self._policy.gain_min, self._gain_of_noise(evaluation))
         if useless is not None:
             no_place = failed and proposed.plan.problems
             return _held(evaluation, Reason.NO_ROOM if no_place else Reason.MIN_GAIN, useless)
@@ -182,6 +183,12 @@ class _Deciding:
             evaluation = replace(evaluation, detail=f"{evaluation.detail}; {'; '.join(proposed.plan.problems)}")
         self.state = after_plan(self._policy.trigger, self.state, now_ms)
         return self._now_or_later(evaluation, proposed, lost)
+
+    def _gain_of_noise(self, evaluation: Evaluation) -> float:
+        """The gain that a plan could promise for noise alone, in max/mean."""
+        policy, resource = self._policy, evaluation.resource or Resource.BYTES_IN
+        newest = self._observation.skews[-max(policy.trigger.windows_considered, policy.planner_windows) :]
+        return policy.gain_over_noise_min * load_noise(settled_windows(self.state, newest), resource)
 
     def _windows_to_plan_on(self, *, since_ms: int) -> tuple[ClosedWindow, ...]:
         """The newest windows since then. Older ones would make a plan mend half of a new skew, or mend it twice."""
@@ -241,16 +248,21 @@ def waiting_for_nothing(state: TriggerState) -> TriggerState:
     return replace(state, waiting_plan_id=None, waiting_load=0.0, waiting_failed=())
 
 
-def _not_worth_it(proposed: ProposedPlan, evaluation: Evaluation, gain_min: float) -> str | None:
-    """Why the plan is not worth carrying out, or None."""
+def _not_worth_it(proposed: ProposedPlan, evaluation: Evaluation, gain_min: float, gain_of_noise: float) -> str | None:
+    """Why the plan is not worth carrying out, or None. A gain below `gain_of_noise` may be one on paper only."""
     plan = proposed.plan
     if evaluation.reason is Reason.BROKER_FAILED:
         problems = "; ".join(plan.problems) or "they hold nothing that may move"
         return None if plan.movements else f"nothing can be made anew: {problems}"
     resource = evaluation.resource or Resource.BYTES_IN
     before, after = (skew[resource]["max_over_mean"] for skew in (plan.skew_before, plan.skew_after))
-    if plan.movements and before - after >= gain_min:
+    if plan.movements and before - after >= max(gain_min, gain_of_noise):
         return None
+    if plan.movements and before - after >= gain_min:
+        return (
+            f"a plan lowers max/mean of {resource} by {before - after:.2f}; brokers' loads change so much from window "
+            f"to window that less than {gain_of_noise:.2f} may be noise"
+        )
     bound = plan.lower_bound.get(resource)
     return f"no plan lowers max/mean of {resource} by {gain_min} or more; its lower bound is {bound}"
 

@@ -173,3 +173,20 @@ def test_below_the_floor_of_load_nothing_is_compared(settings: Settings) -> None
     cluster = twenty()
     write_windows(settings, cluster.live, end_ms=NOON_MS, rate=100.0, forged={("t", 30): 9_000.0})
     planned(cluster, settings)
+
+
+def test_a_gain_within_the_noise_of_the_windows_makes_no_plan(settings: Settings) -> None:
+    """Every second broker's load changes by a quarter from window to window; broker 1 stays the highest."""
+    cluster = twenty()
+    for index in range(3):
+        rates = {
+            key: RATE * (0.75 if row.leader > 1 and (row.leader + index) % 2 else 1.0)
+            for key, row in cluster.live.partitions.items()
+        }
+        write_windows(settings, cluster.live, end_ms=NOON_MS + index * WINDOW_MS, windows=1, rates=rates)
+    now_ms = NOON_MS + 2 * WINDOW_MS
+    assert decider_of(cluster, journal_of(settings), settings).tick(now_ms=now_ms) is None
+    assert (last(settings)["verdict"], last(settings)["reason"]) == ("hold", "min_gain")
+    assert "brokers' loads change so much from window to window that less than 0." in last(settings)["detail"]
+    write_windows(settings, cluster.live, end_ms=now_ms + 3 * WINDOW_MS)
+    assert decider_of(cluster, journal_of(settings), settings).tick(now_ms=now_ms + 3 * WINDOW_MS) is not None

@@ -8,8 +8,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from assignor_core.deciding import noise
+from assignor_core.deciding.noise import load_noise
+from assignor_core.deciding.observation import DecisionPolicy
 from assignor_core.deciding.simulation import SCENARIOS, Trace, World, generate, loads, replay, simulate
-from assignor_core.deciding.trigger import TriggerPolicy
+from assignor_core.deciding.trigger import SkewWindow, TriggerPolicy
 from assignor_core.errors import InputError
 from assignor_core.skew import skew_of
 from tests.benchmarks.bench_trigger import POLICIES, figures_of, row_of
@@ -51,7 +54,7 @@ def test_a_naive_threshold_flaps_on_the_same_week() -> None:
 
 def test_a_plan_for_a_burst_is_a_false_trigger_and_is_taken_back() -> None:
     even, burst = (1.0, 1.0, 1.0), (4.0, 1.0, 1.0)
-    report = simulate(trace(even, burst, burst, *[even] * 40), QUICK)
+    report = simulate(trace(*[even] * 3, burst, burst, *[even] * 40), QUICK)
     # Found in the second window of the burst; carried out, broker 1 has too little: what was moved comes back.
     assert (report.triggers, report.false_triggers, report.reversals) == (2, 1, 1)
     # 4 of 6 on broker 1 is 1/3 of the load too much; then it has 1/2 and the others 2 each: 1/9, which is 2/9 too few.
@@ -62,7 +65,7 @@ def test_a_plan_for_a_burst_is_a_false_trigger_and_is_taken_back() -> None:
 def test_what_a_plan_leaves_between_the_thresholds_is_no_reason_for_another() -> None:
     even, burst = (1.0, 1.0, 1.0), (3.0, 1.0, 1.0)
     # The plan for the burst leaves brokers 2 and 3 at 1.286 of the mean: above exit_ratio, below enter_ratio.
-    assert simulate(trace(even, burst, burst, *[even] * 40), QUICK).triggers == 1
+    assert simulate(trace(*[even] * 3, burst, burst, *[even] * 40), QUICK).triggers == 1
 
 
 def test_time_in_skew_ends_with_the_plan() -> None:
@@ -98,6 +101,29 @@ def test_a_simulated_window_is_what_control_would_measure() -> None:
     assert simulate(trace(tuple(values.values())), above).triggers == 0
 
 
+def test_noise_is_no_gain() -> None:
+    """At 10 % noise every plan leaves a skew of that size, and noise lifts the next broker over the threshold."""
+    noisy = generate("steps", seed=2, noise=0.10)
+    gullible, careful = (simulate(noisy, DecisionPolicy(gain_over_noise_min=factor)) for factor in (0.0, 4.0))
+    assert gullible.triggers > 40
+    assert careful.triggers < gullible.triggers / 2
+    assert careful.false_triggers < gullible.false_triggers / 2
+    assert None not in careful.found_after_windows
+    assert DecisionPolicy().gain_over_noise_min == 4.0
+
+
+def test_a_step_is_not_noise_even_of_few_brokers() -> None:
+    """It changes the share of every broker once; loads that are quiet before and after have no noise."""
+    even, skewed = (
+        SkewWindow(10, {"bytes_in": {1: 1.0, 2: 1.0}}, {}, 2, 2),
+        SkewWindow(20, {"bytes_in": {1: 1.8, 2: 0.2}}, {}, 2, 2),
+    )
+    assert load_noise([even, even, skewed, skewed], "bytes_in") == 0
+    assert load_noise([even, skewed, even], "bytes_in") > 0.5
+    assert load_noise([even], "bytes_in") == 0
+    assert load_noise([even, skewed], "bytes_out") == 0
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_same_seed_gives_the_same_trace_and_another_another(scenario: str) -> None:
     one, same, other = (generate(scenario, seed=seed, windows=500) for seed in (1, 1, 2))
@@ -105,7 +131,7 @@ def test_the_same_seed_gives_the_same_trace_and_another_another(scenario: str) -
     assert one.loads["bytes_in"].tobytes() != other.loads["bytes_in"].tobytes()
 
 
-@pytest.mark.parametrize("module", [loads, replay])
+@pytest.mark.parametrize("module", [loads, noise, replay])
 def test_the_examples_in_the_documentation_hold(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 
