@@ -202,3 +202,15 @@ def test_the_shapes_are_what_arrow_is_told() -> None:
         fitting = summing(PIPELINE, side).keywords["fitting"]
         assert fitting.schema.names == list(shape.field_names())
         assert fitting.required == shape.required
+
+
+def test_groups_left_out_are_those_of_the_newest_sample_and_older_collectors_do_not_send_them() -> None:
+    def total(offset_ms: int, **columns: Any) -> bytes:
+        return json.dumps(load_record(1, None, offset_ms, **columns)).encode()
+
+    [row], doubtful = run([total(1, groups_left_out=9), total(2, groups_left_out=7)])
+    assert (row["groups_left_out"], doubtful) == (7, [])
+    [row], doubtful = run([total(1)])
+    assert (row["groups_left_out"], doubtful) == (None, [])
+    negative = total(1, groups_left_out=-1)
+    assert run([negative]) == ([], [negative])
