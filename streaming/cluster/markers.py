@@ -16,7 +16,9 @@ RENEWED = "consumer_byte_rate"
 """The quota that holds when the marker was renewed, ms since 1970 UTC."""
 HELD = "producer_byte_rate"
 """The quota that is there while the marker is held; the same value."""
-_NAME = re.compile(rf"{PREFIX} lease=(?P<lease>\S+) owner=(?P<owner>\S+) since_ms=(?P<since>\d+)")
+_NAME = re.compile(
+    rf"{PREFIX} lease=(?P<lease>\w+) owner=(?P<owner>[\w.:/@-]+) since_ms=(?P<since>\d{{1,15}})", re.ASCII
+)
 
 
 def client_id_of(marker: Marker) -> str:
@@ -38,6 +40,8 @@ def marker_of(client_id: str, quotas: Mapping[str, float]) -> Marker | None:
 
     >>> marker = Marker("5f", "host/7", 1_700_000_000_000, 1_700_000_015_000)
     >>> marker_of(client_id_of(marker), {RENEWED: 1_700_000_015_000.0, HELD: 1_700_000_015_000.0}) == marker
+    True
+    >>> marker_of("console-producer", {RENEWED: 1_000_000.0}) is None
     True
     """
     name = _NAME.fullmatch(client_id)

@@ -31,14 +31,19 @@ class ClusterMarker:
         self._own: Marker | None = None
         self._written_ms = 0
         self._announced_ms = 0
+        self._stands = False
 
     def hold(self) -> bool:
         """Whether the cluster may be changed now; False while the marker is only announced.
 
-        Raises AnotherControl while the control of other tables changes the cluster.
+        Raises AnotherControl while the control of other tables changes the cluster. Markers are read as often as ours
+        is renewed, not at each step: a cluster may have thousands of quotas.
         """
         assert self._lease.lease_id is not None, "only the holder of a lease asks"
-        clock_ms, markers = self._lease.clock(), self._cluster.markers()
+        clock_ms = self._lease.clock()
+        if self._stands and clock_ms - self._written_ms < MARKER_INTERVAL_MS:
+            return True
+        markers = self._cluster.markers()
         ours = [marker for marker in markers if marker.lease_id == self._lease.lease_id]
         others = self._watch.alive(markers, own_lease_id=self._lease.lease_id, clock_ms=clock_ms)
         if others and (self._own is None or not ours or others[0].lease_id < self._lease.lease_id):
@@ -51,11 +56,12 @@ class ClusterMarker:
             self._announce(ours, clock_ms)
         if clock_ms - self._written_ms >= MARKER_INTERVAL_MS:
             self._write(replace(self._own_marker(), renewed_ms=self._lease.wall_clock()), markers, clock_ms)
-        return clock_ms - self._announced_ms >= ANNOUNCED_BEFORE_MS
+        self._stands = clock_ms - self._announced_ms >= ANNOUNCED_BEFORE_MS
+        return self._stands
 
     def release(self) -> None:
         """Nothing is under way: the marker stays as the last one that changed the cluster. A failure is only logged."""
-        own, self._own = self._own, None
+        own, self._own, self._stands = self._own, None, False
         if own is None:
             return
         try:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from assignor_core.marker import MARKER_TTL_MS, Marker
+from assignor_core.marker import MARKER_INTERVAL_MS, MARKER_TTL_MS, Marker
 from streaming.commands.check import markers_finding
 from streaming.control.carrier import Carrier
 from streaming.control.cluster_marker import ANNOUNCED_BEFORE_MS, ClusterMarker
@@ -206,3 +206,21 @@ def test_check_names_a_control_that_changes_the_cluster_with_other_tables(
     for tables, named in ((one, "these"), (two, "other")):
         passed, detail = markers_finding(cluster, tables.settings, now_ms=clock.now_ms)
         assert (passed, detail) == (True, f"{marker}, of {named} tables, was the last to change this cluster")
+
+
+def test_markers_are_not_read_at_each_step(
+    one: Tables, cluster: NotedCluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(one, 0, clock)
+    reads: list[int] = []
+    read = cluster.markers
+
+    def counted() -> tuple[Marker, ...]:
+        reads.append(clock.now_ms)
+        return read()
+
+    monkeypatch.setattr(cluster, "markers", counted)
+    for look in range(60):
+        clock.now_ms += 1_000
+        one.carrier.tick(now_ms=NOON_MS + look)
+    assert len(reads) == 60_000 // MARKER_INTERVAL_MS
