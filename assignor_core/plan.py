@@ -21,6 +21,10 @@ Figures = Mapping[str, Mapping[str, float]]
 """Resource: {"max_over_mean": ..., "coefficient_of_variation": ...}."""
 
 
+TAKE_NONE = "brokers that take no replicas"
+"""How lines of a diagnosis begin that name brokers which get nothing, whatever their load is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Movement:
     """A new replica list for one partition; leader first in both."""

@@ -25,6 +25,7 @@ from assignor_core.model import (
     Partition,
     PartitionLoad,
 )
+from assignor_core.plan import TAKE_NONE
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.resources import Resource
@@ -184,10 +185,10 @@ def _assumptions(model: Model, silent: frozenset[int]) -> Iterable[str]:
             "mean of its topic, and moves only where a broker must be emptied or racks be spread"
         )
     if silent:
-        yield f"brokers that take no replicas, as their load in the newest window is unknown: {_names(silent)}"
+        yield f"{TAKE_NONE}, as their load in the newest window is unknown: {_names(silent)}"
     if model.unknown_disks:
         yield (
-            "brokers that take no replicas, as their log dirs do not show what is free: "
+            f"{TAKE_NONE}, as their log dirs do not show what is free: "
             f"{_names(model.unknown_disks)}; planner.capacities may give their disk_bytes"
         )
     line = _disagreement_line(model)

@@ -9,6 +9,7 @@ Invariant: nothing is claimed that rests on a rule which the placement does not 
 import numpy as np
 
 from assignor_core.load import Floats
+from assignor_core.plan import TAKE_NONE
 from assignor_core.planner.bounds import FOLLOWED, forced_share, leaves_replicas_behind
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Problem
@@ -103,7 +104,7 @@ def _full_disks(problem: Problem) -> list[str]:
         return []
     names = ", ".join(str(arrays.broker_ids[broker]) for broker in full[:FULL_MAX])
     more = f" and {len(full) - FULL_MAX} more" if len(full) > FULL_MAX else ""
-    return [f"brokers that take no replicas, as their disks have no room above the reserve: {names}{more}"]
+    return [f"{TAKE_NONE}, as their disks have no room above the reserve: {names}{more}"]
 
 
 def _cause(problem: Problem) -> str:

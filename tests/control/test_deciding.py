@@ -328,6 +328,15 @@ def test_where_no_disk_has_room_moving_cannot_help(settings: Settings) -> None:
     assert last(settings)["detail"].endswith("moving can't help, add brokers or disks")
 
 
+def test_skew_that_only_full_disks_keep_is_held_with_the_brokers_by_name(settings: Settings) -> None:
+    cluster = crowded()
+    cluster.usable_bytes = TOTAL_BYTES // 10
+    assert decide(settings, cluster, NOON_MS) is None
+    assert (last(settings)["verdict"], last(settings)["reason"]) == ("hold", "min_gain")
+    named = "brokers that take no replicas, as their disks have no room above the reserve: 1, 2, 3, 4"
+    assert last(settings)["detail"].endswith(f"; {named}")
+
+
 def test_brokers_that_do_not_show_what_is_free_take_nothing_unless_their_disks_have_a_capacity(
     settings: Settings,
 ) -> None:
