@@ -25,7 +25,7 @@ from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.records import byte_rate_records, consumer_lag_records
 from streaming.errors import AnotherCluster, RebalancerError, TableUnavailable
 from streaming.runtime import clocks
-from streaming.settings import Settings
+from streaming.settings import CollectSettings, KafkaSettings, Settings, TopicSettings
 from streaming.views.identity import check_cluster_id
 
 log = structlog.get_logger()
@@ -46,7 +46,7 @@ def run_collect(settings: Settings) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    with Collector(settings) as collector:
+    with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
         log.info("collect_started", kafka_cluster=settings.kafka.cluster_name)
         while not stopping.is_set():
             began = time.monotonic()
@@ -58,18 +58,23 @@ def run_collect(settings: Settings) -> int:
 
 
 class Collector:
-    """Clients and the last observation; a context manager that closes them."""
+    """Clients and the last observation; a context manager that closes them.
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._admin: KafkaAdminClient = admin_client(settings.kafka)
-        self._producer: KafkaProducer = producer(settings.kafka)
+    The tables below `root` may know which Kafka cluster is meant; nothing else of them is read.
+    """
+
+    def __init__(self, kafka: KafkaSettings, topics: TopicSettings, collect: CollectSettings, root: str) -> None:
+        self._kafka = kafka
+        self._topics = topics
+        self._collect = collect
+        self._admin: KafkaAdminClient = admin_client(kafka)
+        self._producer: KafkaProducer = producer(kafka)
         self._groups = GroupSampler()
         self._before: Observation | None = None
         self._failures = 0
         try:
-            self._kafka_cluster_id = _meant_cluster_id(self._admin, settings)
-            create_input_topics(self._admin, settings.topics)
+            self._kafka_cluster_id = _meant_cluster_id(self._admin, kafka, root)
+            create_input_topics(self._admin, topics)
         except RebalancerError:
             self.__exit__()
             raise
@@ -85,7 +90,7 @@ class Collector:
         """One observation; returns the number of records written (0 for the first, and where reading failed)."""
         try:
             self._check_cluster()
-            after = observe(self._admin, self._groups, self._settings.collect, now_ms=now_ms)
+            after = observe(self._admin, self._groups, self._collect, now_ms=now_ms)
             written = self._write(after)
         except (KafkaError, OSError, AnotherCluster) as error:
             self._failures += 1
@@ -104,7 +109,7 @@ class Collector:
             raise AnotherCluster(other)
 
     def _write(self, after: Observation) -> int:
-        cluster, topics = self._settings.kafka.cluster_name, self._settings.topics
+        cluster, topics = self._kafka.cluster_name, self._topics
         written = self._send(topics.consumer_lag, consumer_lag_records(cluster, after))
         if self._before is not None:
             replicas = replica_rates(self._before, after)
@@ -124,7 +129,7 @@ class Collector:
     def _reconnect(self) -> None:
         """A fresh client: the old one may hold on to brokers that are gone."""
         try:
-            fresh = admin_client(self._settings.kafka)
+            fresh = admin_client(self._kafka)
         except RebalancerError as error:
             log.warning("reconnect_failed", error=str(error))
             return
@@ -132,13 +137,13 @@ class Collector:
         self._admin = fresh
 
 
-def _meant_cluster_id(admin: KafkaAdminClient, settings: Settings) -> str:
+def _meant_cluster_id(admin: KafkaAdminClient, kafka: KafkaSettings, root: str) -> str:
     """Kafka's own id of the cluster that answers; raises AnotherCluster if settings or tables name another one.
 
     The collector needs no tables: where it can't read any, only the setting counts.
     """
-    with reaching(settings.kafka):
+    with reaching(kafka):
         actual = kafka_cluster_id(admin)
     with suppress(TableUnavailable):
-        check_cluster_id(settings, actual)
+        check_cluster_id(kafka, root, actual)
     return actual

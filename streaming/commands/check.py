@@ -26,6 +26,7 @@ from streaming.runtime import clocks
 from streaming.runtime.jars import class_path, java_command
 from streaming.runtime.printable import printable
 from streaming.settings import Settings
+from streaming.tables import TableReader
 from streaming.tables.places import local_folder
 from streaming.views.identity import check_cluster_id, expected_cluster_id, known_lease_id
 
@@ -192,14 +193,15 @@ def _reassignments(cluster: ClusterReader) -> tuple[bool, str]:
 
 def _cluster_id(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
     """Whether the cluster that answers is the one that settings or tables know."""
-    actual = check_cluster_id(settings, cluster.describe().cluster_id)
-    return True, actual if expected_cluster_id(settings) else f"{actual}, which the tables don't know yet"
+    actual = check_cluster_id(settings.kafka, settings.storage.tables, cluster.describe().cluster_id)
+    expected = expected_cluster_id(settings.kafka, settings.storage.tables)
+    return True, actual if expected else f"{actual}, which the tables don't know yet"
 
 
 def markers_finding(cluster: MarkerReader, settings: Settings, *, now_ms: int) -> tuple[bool, str]:
     """Whether a control with other tables changes the cluster; names who has changed it last."""
     markers = cluster.markers()
-    own = known_lease_id(settings)
+    own = known_lease_id(TableReader(settings.storage.tables), settings.kafka.cluster_name)
     for marker in markers:
         age_s = (now_ms - marker.renewed_ms) / 1000
         if marker.lease_id != own and not marker.is_released:

@@ -37,4 +37,4 @@ def leased_cluster(admin: Any, lease: Lease) -> Cluster:
 def _checked_id(admin: Any, settings: Settings) -> str:
     with reaching(settings.kafka):
         actual = kafka_cluster_id(admin)
-    return check_cluster_id(settings, actual)
+    return check_cluster_id(settings.kafka, settings.storage.tables, actual)

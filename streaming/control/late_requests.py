@@ -20,7 +20,6 @@ from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.control.requests import Requests
 from streaming.control.throttle import ThrottleScope, throttle_scope
-from streaming.settings import Settings
 
 log = structlog.get_logger()
 
@@ -51,10 +50,11 @@ class _Watched:
 class LateRequests:
     """Watches executions from their end until the last look after it."""
 
-    def __init__(self, cluster: ControlledCluster, journal: Journal, settings: Settings) -> None:
+    def __init__(self, cluster: ControlledCluster, journal: Journal, *, staged: bool) -> None:
+        """`staged`: replicas are moved one at a time (control.staged_moves)."""
         self._cluster = cluster
         self._journal = journal
-        self._staged = settings.control.staged_moves
+        self._staged = staged
         self._watched: list[_Watched] = []
 
     def watch(self, record: ExecutionRecord, *, now_ms: int) -> None:

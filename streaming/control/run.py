@@ -116,7 +116,7 @@ class ControlLoop:
         self._windows = ClosedWindows(self._window_tables)
         self._decider = decider_of(cluster, self._journal, settings)
         self._sweeper = Sweeper(cluster, self._journal)
-        self._late_requests = LateRequests(cluster, self._journal, settings)
+        self._late_requests = LateRequests(cluster, self._journal, staged=settings.control.staged_moves)
         marker = None if lease is None else ClusterMarker(cluster, lease)
         self._carrier = Carrier(executor_of(cluster, self._journal, settings), self._journal, marker)
         # What an earlier process left: a result not measured, throttles of late. The carrier takes up what is open.

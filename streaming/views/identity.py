@@ -3,52 +3,54 @@
 Control, the collector and the commands ask here before they look at a cluster, or write anything of it.
 """
 
-from streaming import tables
 from streaming.contract import LEASE
 from streaming.errors import AnotherCluster
-from streaming.settings import Settings
+from streaming.settings import KafkaSettings
+from streaming.tables import Row, TableReader, newest, of_cluster
 
 
-def expected_cluster_id(settings: Settings) -> str | None:
+def expected_cluster_id(kafka: KafkaSettings, root: str) -> str | None:
     """Kafka's own id of the cluster that is meant; None where neither settings nor tables know one.
 
     Raises TableUnavailable.
     """
-    return settings.kafka.cluster_id or known_cluster_id(settings)
+    return kafka.cluster_id or known_cluster_id(TableReader(root), kafka.cluster_name)
 
 
-def known_cluster_id(settings: Settings) -> str | None:
+def known_cluster_id(reader: TableReader, kafka_cluster: str) -> str | None:
     """The id that the tables keep; None of a cluster that no control of this version has held the lease of."""
-    row = _lease_row(settings)
+    row = _lease_row(reader, kafka_cluster)
     return None if row is None else row.get("kafka_cluster_id")
 
 
-def known_lease_id(settings: Settings) -> str | None:
+def known_lease_id(reader: TableReader, kafka_cluster: str) -> str | None:
     """The id of the tables' lease on the cluster; None where no control of this version has held it."""
-    row = _lease_row(settings)
+    row = _lease_row(reader, kafka_cluster)
     return None if row is None else row.get("lease_id")
 
 
-def check_cluster_id(settings: Settings, actual: str) -> str:
-    """`actual`, the id of the cluster that answers; raises AnotherCluster if it isn't the one that is meant."""
-    expected = expected_cluster_id(settings)
+def check_cluster_id(kafka: KafkaSettings, root: str, actual: str) -> str:
+    """`actual`, the id of the cluster that answers; raises AnotherCluster if it isn't the one that is meant.
+
+    `root` is where the tables lie that know an id.
+    """
+    expected = expected_cluster_id(kafka, root)
     if expected not in (None, actual):
-        raise AnotherCluster(mismatch_text(settings, expected, actual))
+        raise AnotherCluster(_mismatch_text(kafka, root, expected, actual))
     return actual
 
 
-def mismatch_text(settings: Settings, expected: str | None, actual: str) -> str:
+def _mismatch_text(kafka: KafkaSettings, root: str, expected: str | None, actual: str) -> str:
     """Names both ids, where each comes from, and what to do."""
-    servers, name = ", ".join(settings.kafka.bootstrap_servers), settings.kafka.cluster_name
+    servers = ", ".join(kafka.bootstrap_servers)
     answering = f"the brokers at {servers} are Kafka cluster {actual}"
-    if settings.kafka.cluster_id:
+    if kafka.cluster_id:
         return f"{answering}, kafka.cluster_id is {expected}: is kafka.bootstrap_servers right?"
     return (
-        f"{answering}, the tables in {settings.storage.tables} know {name!r} as Kafka cluster {expected}: is "
+        f"{answering}, the tables in {root} know {kafka.cluster_name!r} as Kafka cluster {expected}: is "
         f"kafka.bootstrap_servers right? If the cluster was built anew, set kafka.cluster_id to {actual}"
     )
 
 
-def _lease_row(settings: Settings) -> tables.Row | None:
-    where = tables.of_cluster(settings.kafka.cluster_name)
-    return tables.newest(tables.read(settings.storage.tables, LEASE.name, where=where), "sequence")
+def _lease_row(reader: TableReader, kafka_cluster: str) -> Row | None:
+    return newest(reader.rows(LEASE.name, where=of_cluster(kafka_cluster)), "sequence")

@@ -133,7 +133,7 @@ def sample(groups: int, partitions: int, home: Path) -> None:
             admin._manager.run(_join, admin, names, partitions)
         _look(admin, settings, "groups with a member")
         admin.close()
-        with Collector(settings) as collector:
+        with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
             for number in range(1, 4):
                 with timed(f"collector, all it does at look {number}"):
                     written = collector.sample(now_ms=time.time_ns() // 1_000_000)

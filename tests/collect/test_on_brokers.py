@@ -41,7 +41,7 @@ def test_partition_rates_sum_to_the_brokers_own_counters(settings: Settings) -> 
     admin.wait_for_topics([topic])
     admin.close()
     producer = KafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers, acks="all", linger_ms=5)
-    with Collector(settings) as collector:
+    with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
         collector.sample(now_ms=now_ms())
         before = collector._before
         for partition, count in ((0, 700), (1, 100), (2, 200)):
@@ -76,7 +76,7 @@ def seconds(before: Observation, after: Observation, part: Part, broker: int) ->
 
 
 def test_the_topics_are_made_and_carry_the_contracts_records(settings: Settings) -> None:
-    with Collector(settings) as collector:
+    with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
         collector.sample(now_ms=now_ms())
         collector.sample(now_ms=now_ms())
     reader = consumer(settings.kafka, auto_offset_reset="earliest", consumer_timeout_ms=5_000, max_poll_records=5_000)
@@ -205,7 +205,7 @@ def test_a_broker_that_is_down_is_survived(tmp_path_factory: pytest.TempPathFact
             }
         )
         groups = groups_on_all_brokers(own)
-        with Collector(own) as collector:
+        with Collector(own.kafka, own.topics, own.collect, own.storage.tables) as collector:
             look_until(collector, lambda seen: seen.groups.keys() == groups)
             cluster.kill_broker(3)
             # Those that it coordinated are read from who does now.

@@ -253,7 +253,7 @@ def control_works(cluster: Cluster) -> None:
 
 
 def collect_works(settings: Settings) -> None:
-    with Collector(settings) as collector:
+    with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
         now_ms = time.time_ns() // 1_000_000
         collector.sample(now_ms=now_ms)
         assert collector.sample(now_ms=now_ms + 1_000) > 0

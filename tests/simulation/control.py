@@ -186,7 +186,8 @@ class SimulatedControl(Actor):
         """From now on it acts when it is its turn."""
         self._world.note(self.name, "starts")
         try:
-            check_cluster_id(self._world.settings, self.lease.kafka_cluster_id or "")
+            settings = self._world.settings
+            check_cluster_id(settings.kafka, settings.storage.tables, self.lease.kafka_cluster_id or "")
         except AnotherCluster as error:
             self._world.note(self.name, f"ends: {error}")
             self.ended, self.restart_ms = True, REFUSED_RESTART_MS
