@@ -188,27 +188,26 @@ class Moving:
         return moved
 
     def _pass_on(self, topic: int, movable: Bools, position: int, end: int) -> tuple[bool, int]:
-        """From the code `position` on, as long as the same members are above the lowest by two: whether a partition
-        moved, and where to go on."""
+        """From the code `position` on, as long as nobody falls below the lowest count: whether a partition moved, and
+        where to go on."""
         readers = self.group.readers_by_topic[topic]
         lowest = int(self.counts[readers].min())
         if self.counts[readers].max() <= lowest + 1:
             return False, end
         codes = position + np.flatnonzero(movable[position:end])
-        above = codes[self.counts[self.owner[codes]] > lowest + 1].tolist()
-        if not above:
-            return False, end
+        if (self.earlier_holder[codes] == UNASSIGNED).all():
+            # Takers are the lowest, so who is not above the lowest by two now can't come to be.
+            codes = codes[self.counts[self.owner[codes]] > lowest + 1]
         queue = [(int(count), reader) for count, reader in zip(self.counts[readers], readers.tolist(), strict=True)]
         heapq.heapify(queue)
         moved = False
-        for code, earlier in zip(above, self.earlier_holder[above].tolist(), strict=True):
+        for code, earlier in zip(codes.tolist(), self.earlier_holder[codes].tolist(), strict=True):
             giver = int(self.owner[code])
             taker = self._taker(code, giver, earlier, queue)
             if taker is not None:
                 from_whom = self._move(topic, code, giver, taker)
                 moved = True
-                # Who is not above the lowest by two comes to be by a detour, or as the earlier holder of a partition.
-                if self.counts[from_whom] < lowest or self.counts[taker] > lowest + 1:
+                if self.counts[from_whom] < lowest:
                     return moved, code + 1
                 heapq.heappush(queue, (int(self.counts[from_whom]), from_whom))
                 heapq.heappush(queue, (int(self.counts[taker]), taker))
