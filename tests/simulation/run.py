@@ -18,7 +18,7 @@ import structlog
 from tests.simulation.known import KNOWN
 from tests.simulation.monitor import Broken
 from tests.simulation.planted import PLANTED
-from tests.simulation.story import Outcome, run_story
+from tests.simulation.story import PlayedStory, run_story
 
 LINES_BEFORE, LINES_AFTER = 25, 5
 PLANTED_SEEDS_MAX = 200
@@ -36,16 +36,16 @@ def main() -> int:
     faults: Counter[str] = Counter()
     executions, broken, expected = 0, [], Counter[str]()
     for seed in range(options.first, options.first + options.seeds):
-        outcome = run_story(seed)
-        faults, executions = faults + outcome.faults, executions + outcome.executions
+        played = run_story(seed)
+        faults, executions = faults + played.faults, executions + played.executions
         if options.trace:
-            print(*outcome.trace, sep="\n")
-        for row in outcome.broken:
+            print(*played.trace, sep="\n")
+        for row in played.broken:
             if row.invariant in KNOWN:
                 expected[f"{row.invariant}: {KNOWN[row.invariant]}"] += 1
             else:
                 broken.append({"seed": seed, "invariant": row.invariant})
-                print(report(outcome, row))
+                print(report(played, row))
     elapsed_s = time.perf_counter() - began_s
     for name, count in sorted(expected.items()):
         print(f"{count} stories break a known finding: {name}")
@@ -63,11 +63,11 @@ def main() -> int:
     return 1 if broken or caught < len(PLANTED) else 0
 
 
-def report(outcome: Outcome, row: Broken) -> str:
+def report(played: PlayedStory, row: Broken) -> str:
     """A broken invariant for a person: the trace around it, and how to see it again."""
-    lines = outcome.trace[max(0, row.line - LINES_BEFORE) : row.line + LINES_AFTER]
-    again = f'make simulate-faults ARGS="--seeds 1 --first {outcome.seed} --trace"'
-    return "\n".join([f"seed {outcome.seed} breaks {row.invariant}: {row.detail}", *lines, f"again: {again}", ""])
+    lines = played.trace[max(0, row.line - LINES_BEFORE) : row.line + LINES_AFTER]
+    again = f'make simulate-faults ARGS="--seeds 1 --first {played.seed} --trace"'
+    return "\n".join([f"seed {played.seed} breaks {row.invariant}: {row.detail}", *lines, f"again: {again}", ""])
 
 
 def _is_caught(index: int, first: int) -> bool:

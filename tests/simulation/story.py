@@ -37,7 +37,7 @@ CLUSTER = "simulated"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PlayedStory:
     """What a story showed."""
 
     seed: int
@@ -53,7 +53,7 @@ class Outcome:
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
 
-def run_story(seed: int) -> Outcome:
+def run_story(seed: int) -> PlayedStory:
     """Tell the story of a seed from beginning to end."""
     story = Story(seed)
     try:
@@ -81,7 +81,7 @@ class Story:
         self._approvals_to_come = 0
         self._identity = IdentityFaults(seed, self.world, self.monitor, FAULTS_MS)
 
-    def run(self) -> Outcome:
+    def run(self) -> PlayedStory:
         """From the first start of control until nothing is under way any more."""
         self.world.write_window(windows=3)
         self._plan_windows()
@@ -99,7 +99,7 @@ class Story:
         while self._busy() and self.world.cluster.now_ms < bound_ms:
             self.world.pass_time(LOOK_MS)
         self.monitor.judge_end()
-        return Outcome(
+        return PlayedStory(
             self.seed, tuple(self.monitor.broken), tuple(self.world.trace), self.world.faults,
             len(self.monitor.executions()), self.world.cluster.now_ms,
         )  # fmt: skip

@@ -9,7 +9,7 @@ import structlog
 from tests.simulation import run
 from tests.simulation.monitor import Broken
 from tests.simulation.planted import PLANTED, Planted
-from tests.simulation.story import Outcome, run_story
+from tests.simulation.story import PlayedStory, run_story
 from tests.simulation.world import Blow
 
 SEEDS = range(1, 301)
@@ -25,27 +25,27 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> list[Outcome]:
+def played_stories() -> list[PlayedStory]:
     return [run_story(seed) for seed in SEEDS]
 
 
-def test_no_invariant_breaks(outcomes: list[Outcome]) -> None:
-    broken = [run.report(outcome, row) for outcome in outcomes for row in outcome.broken]
+def test_no_invariant_breaks(played_stories: list[PlayedStory]) -> None:
+    broken = [run.report(played, row) for played in played_stories for row in played.broken]
     assert not broken, "\n".join(broken)
 
 
-def test_the_stories_are_no_idle_ones(outcomes: list[Outcome]) -> None:
+def test_the_stories_are_no_idle_ones(played_stories: list[PlayedStory]) -> None:
     """A simulation in which nothing happens would break nothing."""
-    faults = sum((outcome.faults for outcome in outcomes), Counter[str]())
+    faults = sum((played.faults for played in played_stories), Counter[str]())
     assert all(faults[blow.value] for blow in Blow)
-    assert sum(outcome.executions for outcome in outcomes) > len(SEEDS) // 2
-    trace = "\n".join(line for outcome in outcomes for line in outcome.trace)
+    assert sum(played.executions for played in played_stories) > len(SEEDS) // 2
+    trace = "\n".join(line for played in played_stories for line in played.trace)
     for event in ("started", "submitted", "electing", "done", "aborted", "refused"):
         assert f" {event}: " in trace, event
 
 
-def test_a_seed_gives_the_same_story_byte_for_byte(outcomes: list[Outcome]) -> None:
-    busiest = max(outcomes[:10], key=lambda outcome: len(outcome.trace))
+def test_a_seed_gives_the_same_story_byte_for_byte(played_stories: list[PlayedStory]) -> None:
+    busiest = max(played_stories[:10], key=lambda played: len(played.trace))
     again = run_story(busiest.seed)
     assert again.trace == busiest.trace
     assert again.digest == busiest.digest
@@ -58,8 +58,8 @@ def test_a_planted_fault_is_caught(planted: Planted) -> None:
 
 def test_a_broken_invariant_is_shown_with_its_trace_and_how_to_see_it_again() -> None:
     broken = Broken("5 only the holder changes anything", "control 1 did", 1)
-    outcome = Outcome(7, (broken,), ("before", "BROKEN here", "after"), Counter(), 1, 0)
-    shown = run.report(outcome, broken)
+    played = PlayedStory(7, (broken,), ("before", "BROKEN here", "after"), Counter(), 1, 0)
+    shown = run.report(played, broken)
     assert shown.splitlines()[:4] == [
         "seed 7 breaks 5 only the holder changes anything: control 1 did", "before", "BROKEN here", "after",
     ]  # fmt: skip
