@@ -52,6 +52,7 @@ class Lease:
     """Kafka's own id of the cluster that this process has reached; None keeps what the row holds."""
     takes_over_cluster: bool = False
     """Whether a row that names another Kafka cluster may be taken: a person has set `kafka.cluster_id`."""
+    loop_silent_max_ms: int = LOOP_SILENT_MAX_MS
     lease_id: str | None = None
     """Of the row that this process has written: two folders of tables have two leases, and two ids."""
     _sequence: int = 0
@@ -99,7 +100,7 @@ class Lease:
         """
         with self._guard:
             asked_ms = self.clock()
-            if self.held and self._progress_ms is not None and asked_ms - self._progress_ms > LOOP_SILENT_MAX_MS:
+            if self.held and self._progress_ms is not None and asked_ms - self._progress_ms > self.loop_silent_max_ms:
                 silent_s = (asked_ms - self._progress_ms) / 1000
                 raise LeaseExpired(
                     f"the main loop has made no progress for {silent_s:.0f} s: it does not keep the lease"

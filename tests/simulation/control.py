@@ -17,6 +17,8 @@ from tests.simulation.world import ERRORS, Actor, Killed, World
 
 REFUSED_RESTART_MS = 5_000
 """After a start that was refused a supervisor starts control again."""
+LOOP_SILENT_MAX_MS = 20_000
+"""Less than control's own, so that a turn that waits for long enough loses the lease within a story."""
 Answer = TypeVar("Answer")
 Targets = Mapping[PartitionKey, tuple[int, ...] | None]
 """New replicas by partition; None cancels."""
@@ -171,7 +173,7 @@ class SimulatedControl(Actor):
         self.lease = Lease(
             settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms,
             clock=lambda: world.now_ms - self.stood_still_ms, wall_clock=lambda: world.now_ms,
-            kafka_cluster_id=world.addressed.contents.cluster_id,
+            kafka_cluster_id=world.addressed.contents.cluster_id, loop_silent_max_ms=LOOP_SILENT_MAX_MS,
         )  # fmt: skip
         self.checked_ms = 0
         """When it last saw the right cluster at the address."""

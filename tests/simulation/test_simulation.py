@@ -39,9 +39,18 @@ def test_the_stories_are_no_idle_ones(played_stories: list[PlayedStory]) -> None
     faults = sum((played.faults for played in played_stories), Counter[str]())
     assert all(faults[blow.value] for blow in Blow)
     assert sum(played.executions for played in played_stories) > len(SEEDS) // 2
+    for kind in (
+        "another cluster answers at the address",
+        "may not be described",
+        "of the plan is made again",
+        "a request is carried out late: reassign",
+        "the machine of control is paused",
+    ):
+        assert faults[kind], kind
     trace = "\n".join(line for played in played_stories for line in played.trace)
     for event in ("started", "submitted", "electing", "done", "aborted", "refused"):
         assert f" {event}: " in trace, event
+    assert "lease not renewed: the main loop has made no progress" in trace
 
 
 def test_a_seed_gives_the_same_story_byte_for_byte(played_stories: list[PlayedStory]) -> None:
