@@ -1,4 +1,5 @@
-"""What a kafka-python consumer still has when it joins its group. Owns the one look into kafka-python's coordinator.
+"""What a kafka-python consumer still has when it joins its group, and that it goes on joining. Owns the one look into
+kafka-python's coordinator.
 
 kafka-python 3.0 calls `on_assignment` with what a member gets, and nothing with what it loses before it joins again:
 the partitions of a topic that it no longer reads, and all of them when it has lost its membership. Only the
@@ -39,6 +40,19 @@ def claims_at_join(assigned: Claims, topics: Collection[str]) -> Claims:
         return Claims(tuple(tp for tp in assigned.partitions if tp[0] in topics), assigned.generation_id)
     owned = sorted((tp.topic, tp.partition) for tp in coordinator._subscription.assigned_partitions())
     return Claims(tuple(owned), NO_GENERATION if coordinator._generation.is_lost() else assigned.generation_id)
+
+
+def keep_joining() -> None:
+    """Have later polls go on with the join that begins now, until this member has its assignment.
+
+    In kafka-python 3.0.12 `need_rejoin` compares the subscription and the metadata with those that the newest JoinGroup
+    was sent for. If a change of these began the join and a poll times out before it ends, the next poll sees no change:
+    nobody takes the assignment, and as the heartbeat stands still meanwhile, the brokers expel the member. Kafka's own
+    client asks for the rejoin at this point. To be called like `claims_at_join`.
+    """
+    coordinator = _calling_coordinator()
+    if coordinator is not None:
+        coordinator.request_rejoin()
 
 
 def _calling_coordinator() -> ConsumerCoordinator | None:

@@ -1,6 +1,7 @@
 """What a plug-in claims when kafka-python's own coordinator asks it: what the consumer has, not what it once got."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from kafka.coordinator.base import Generation
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from streaming.consumer import CooperativeSticky, Sticky
+from streaming.consumer import CooperativeSticky, Range, RoundRobin, Sticky
 
 Owned = list[tuple[str, int]]
 
@@ -20,13 +21,16 @@ class OfflineCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
     """kafka-python's coordinator without a network: a member that got `assigned` in generation 4."""
 
     def __init__(self, assignor: Any, topics: list[str], assigned: Owned) -> None:
-        self.config = {"enable_auto_commit": False, "group_id": "g"}
+        self.config = {"enable_auto_commit": False, "group_id": "g", "api_version": (3, 0)}
         self._subscription = SubscriptionState()
         self._subscription.subscribe(topics)
         self._subscription.assign_from_subscribed([TopicPartition(*pair) for pair in assigned])
         self._assignors = {assignor.name: assignor}
         self._rebalance_protocol = max(assignor.supported_protocols(), default=RebalanceProtocol.EAGER)
         self._generation = Generation(4, "member", assignor.name)
+        self._joined_subscription = set(topics)
+        self._assignment_snapshot = self._metadata_snapshot = None
+        self.rejoin_needed = False
         topics_of = {topic: [p for t, p in assigned if t == topic] for topic in topics}
         assignor.on_assignment(ConsumerProtocolAssignment(1, list(topics_of.items()), b""), 4)
 
@@ -103,3 +107,14 @@ def test_an_eager_member_reports_its_last_assignment_in_its_user_data_only() -> 
     metadata = OfflineCoordinator(Sticky(), ["t", "u"], ASSIGNED).join()
     assert claimed(metadata) == []
     assert len(metadata.user_data) > 8
+
+
+@pytest.mark.parametrize("assignor", [Range, RoundRobin, Sticky, CooperativeSticky])
+def test_a_join_is_wanted_until_it_has_ended(assignor: Callable[[], Any]) -> None:
+    """A poll may time out between JoinGroup and its answer; the next one has to go on."""
+    coordinator = OfflineCoordinator(assignor(), ["t", "u"], ASSIGNED)
+    assert not coordinator.need_rejoin()
+    coordinator._subscription.change_subscription(["u"])
+    assert coordinator.need_rejoin()
+    coordinator.join()
+    assert coordinator.need_rejoin()

@@ -25,6 +25,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.java]
 
 PARTITIONS = 7
 DEADLINE_S = 60.0
+POLL_MS = 100
+"""Shorter than a rebalance, so that polls time out while their member joins."""
+
 JAVA_PACKAGE = "org.apache.kafka.clients.consumer"
 
 
@@ -53,15 +56,14 @@ class PythonMember:
     """A consumer with one of our assignors, polling in a thread of its own."""
 
     def __init__(
-        self, servers: list[str], group: str, topics: list[str], assignor: object, name: str = "python", *,
-        poll_ms: int = 100,
-    ) -> None:  # fmt: skip
+        self, servers: list[str], group: str, topics: list[str], assignor: object, name: str = "python"
+    ) -> None:
         self.owned: set[int] = set()
         self.owned_partitions: set[tuple[str, int]] = set()
         self.changes: Changes = []
+        self.polls = 0
         self._stop = threading.Event()
         self._calls: queue.SimpleQueue[Callable[[KafkaConsumer], object]] = queue.SimpleQueue()
-        self._poll_ms = poll_ms
         self._thread = threading.Thread(target=self._poll, args=(servers, group, topics, assignor, name))
         self._thread.start()
 
@@ -79,16 +81,15 @@ class PythonMember:
         noting = Noting(self.changes)
         consumer = KafkaConsumer(
             bootstrap_servers=servers, group_id=group, client_id=name, partition_assignment_strategy=[assignor],
-            heartbeat_interval_ms=500,
+            heartbeat_interval_ms=500, metadata_max_age_ms=1_000,
         )  # fmt: skip
         consumer.subscribe(topics, listener=noting)
         try:
             while not self._stop.is_set():
                 while not self._calls.empty():
                     self._calls.get()(consumer)
-                # kafka-python 3.0 forgets a join that a poll gave up waiting for, if what began it were new partitions
-                # or another subscription, its own or that of a member it leads.
-                consumer.poll(timeout_ms=self._poll_ms if consumer.assignment() else 2_000)
+                consumer.poll(timeout_ms=POLL_MS)
+                self.polls += 1
                 self.owned_partitions = {(tp.topic, tp.partition) for tp in consumer.assignment()}
                 self.owned = {partition for _, partition in self.owned_partitions}
         finally:
@@ -274,9 +275,9 @@ def test_a_topic_that_a_member_drops_is_read_by_the_others(kafka_cluster: Embedd
         if first == "java":
             members.append(JavaMember(servers, group, topic, "CooperativeStickyAssignor"))
         else:
-            members.append(PythonMember(servers, group, [topic], CooperativeSticky(), "b", poll_ms=3_000))
+            members.append(PythonMember(servers, group, [topic], CooperativeSticky(), "b"))
         wait_for_shares(members, even)
-        a = PythonMember(servers, group, [topic, other], CooperativeSticky(), "a", poll_ms=3_000)
+        a = PythonMember(servers, group, [topic, other], CooperativeSticky(), "a")
         members.append(a)
         until("a has half of all partitions", lambda: len(a.owned_partitions) == (PARTITIONS + 1) // 2)
         a.call(lambda consumer: consumer.subscribe([other], listener=Noting(a.changes)))
@@ -300,8 +301,8 @@ def test_what_a_member_lost_with_its_membership_is_read_by_somebody(kafka_cluste
     group, opened, stopped = f"group-{topic}", threading.Event(), threading.Event()
     admin = KafkaAdminClient(bootstrap_servers=servers)
     with members_of_a_group() as members:
-        gate = PythonMember(servers, group, [other], CooperativeSticky(), "gate", poll_ms=3_000)
-        a = PythonMember(servers, group, [topic], CooperativeSticky(), "a", poll_ms=3_000)
+        gate = PythonMember(servers, group, [other], CooperativeSticky(), "gate")
+        a = PythonMember(servers, group, [topic], CooperativeSticky(), "a")
         members += [gate, a]
         wait_for_shares([a], even)
         gate.call(partial(_stop_until, opened, stopped))
@@ -309,9 +310,50 @@ def test_what_a_member_lost_with_its_membership_is_read_by_somebody(kafka_cluste
         left = wait_for_members(admin, group, ["gate", "a"])["a"]
         admin.remove_group_members(group, [MemberToRemove(left)])
         until("a is back", lambda: wait_for_members(admin, group, ["gate", "a"])["a"] != left)
-        c = PythonMember(servers, group, [topic], CooperativeSticky(), "c", poll_ms=3_000)
+        c = PythonMember(servers, group, [topic], CooperativeSticky(), "c")
         members.append(c)
         wait_for_members(admin, group, ["gate", "a", "c"])
         opened.set()
         wait_for_shares([a, c], even)
+    admin.close()
+
+
+def _read_too(topic: str, member: PythonMember, consumer: KafkaConsumer) -> None:
+    consumer.subscribe([*consumer.subscription(), topic], listener=Noting(member.changes))
+
+
+@pytest.mark.parametrize("assignor", [Sticky, CooperativeSticky])
+@pytest.mark.parametrize("change", ["another topic", "new partitions"])
+def test_a_join_outlasts_the_poll_that_began_it(
+    kafka_cluster: EmbeddedCluster, change: str, assignor: Callable[[], object]
+) -> None:
+    """`a`, who leads, begins to join for what changed. Its polls time out until `gate` joins too."""
+    servers, topic, gates, other = kafka_cluster.bootstrap_servers, *(new_topic(kafka_cluster) for _ in range(3))
+    group, opened, stopped = f"group-{topic}", threading.Event(), threading.Event()
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    with members_of_a_group() as members:
+        a = PythonMember(servers, group, [topic], assignor(), "a")
+        members.append(a)
+        wait_for_shares([a], even)
+        gate = PythonMember(servers, group, [gates], assignor(), "gate")
+        members.append(gate)
+        wait_for_shares([gate], even)
+        gate.call(partial(_stop_until, opened, stopped))
+        assert stopped.wait(DEADLINE_S)
+        if change == "another topic":
+            a.call(partial(_read_too, other, a))
+        else:
+            admin.create_partitions({topic: PARTITIONS + 1})
+        until(
+            "the brokers hold the join of a",
+            lambda: admin.describe_groups([group])[group]["group_state"] == "PreparingRebalance",
+        )
+        polls = a.polls
+        until("polls of a have timed out", lambda: a.polls > polls + 5)
+        opened.set()
+        wanted = {(topic, number) for number in range(PARTITIONS)}
+        wanted |= (
+            {(other, number) for number in range(PARTITIONS)} if change == "another topic" else {(topic, PARTITIONS)}
+        )
+        until("a reads what changed", lambda: a.owned_partitions == wanted, state=lambda: str(a.owned_partitions))
     admin.close()
