@@ -101,26 +101,16 @@ def _broker(random: Random, broker_id: int, rack: str | None) -> SimulatedBroker
 
 def _broker_away(random: Random, cluster: SimulatedCluster, start_ms: int, end_ms: int) -> list[Fault]:
     broker_id = random.choice(sorted(cluster.contents.brokers))
-
-    def kill() -> None:
-        if cluster.contents.brokers[broker_id].running:
-            cluster.kill_broker(broker_id)
-
     return [
-        Fault(start_ms, f"broker {broker_id} dies", kill),
+        Fault(start_ms, f"broker {broker_id} dies", lambda: _stop(cluster, broker_id, cluster.kill_broker)),
         Fault(end_ms, f"broker {broker_id} restarts", lambda: _bring_back(cluster, broker_id)),
     ]
 
 
 def _broker_frozen(random: Random, cluster: SimulatedCluster, start_ms: int, end_ms: int) -> list[Fault]:
     broker_id = random.choice(sorted(cluster.contents.brokers))
-
-    def freeze() -> None:
-        if cluster.contents.brokers[broker_id].running:
-            cluster.freeze_broker(broker_id)
-
     return [
-        Fault(start_ms, f"broker {broker_id} freezes", freeze),
+        Fault(start_ms, f"broker {broker_id} freezes", lambda: _stop(cluster, broker_id, cluster.freeze_broker)),
         Fault(end_ms, f"broker {broker_id} goes on", lambda: _bring_back(cluster, broker_id)),
     ]
 
@@ -198,6 +188,11 @@ def _foreign_rate(random: Random, cluster: SimulatedCluster, start_ms: int, end_
             ends_another=True,
         ),
     ]
+
+
+def _stop(cluster: SimulatedCluster, broker_id: int, stop: Callable[[int], None]) -> None:
+    if cluster.contents.brokers[broker_id].running:
+        stop(broker_id)
 
 
 def _bring_back(cluster: SimulatedCluster, broker_id: int) -> None:

@@ -16,7 +16,7 @@ def printable(text: str) -> str:
     >>> printable("pay\\x1b[2Jroll\\nok")
     'pay\\\\x1b[2Jroll\\\\nok'
     """
-    return _ACTED_ON.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
+    return _ACTED_ON.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), text)
 
 
 def printable_lines(text: str) -> str:

@@ -235,8 +235,8 @@ def test_relief_goes_on_whatever_else_the_lost_brokers_held_unless_too_many_are_
     replacing, lost, other = plan(((1, 4), (1, 2))), LivePartition((1, 4), 1, (1,)), LivePartition((1, 5), 1, (1,))
     assert step(replacing, cluster(lost, other)) == Submit({("t", 0): (1, 2)})
     several = [LivePartition((1, broker), 1, (1,)) for broker in (5, 6, 7)]
-    found = step(replacing, cluster(lost, *several))
-    assert found == Wait("4 of 7 brokers are away, replicas are made anew while at most 40% are")
+    next_one = step(replacing, cluster(lost, *several))
+    assert next_one == Wait("4 of 7 brokers are away, replicas are made anew while at most 40% are")
 
 
 def test_a_replica_that_stays_on_a_broker_that_is_away_holds_nothing_up() -> None:

@@ -73,7 +73,7 @@ def test_the_time_that_a_producer_claims_is_judged_by_the_clock_of_the_batch(ses
          json.dumps(load_record(1, 0, 0) | {"event_time_ms": event_ms}).encode())
         for offset, (kafka_ms, event_ms) in enumerate(times_ms)
     ]  # fmt: skip
-    found = rejected(
+    rejects = rejected(
         judged(session.createDataFrame(rows, KAFKA_SCHEMA), BYTE_RATE, clock_skew_max_ms=SKEW_MS), BYTE_RATE
     )
-    assert {row["source_offset"]: row["reason"] for row in found.collect()} == {0: "future", 1: "future"}
+    assert {row["source_offset"]: row["reason"] for row in rejects.collect()} == {0: "future", 1: "future"}

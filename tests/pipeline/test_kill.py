@@ -56,9 +56,9 @@ def test_when_its_jvm_is_killed_the_process_ends_as_with_a_dead_query(own: Setti
 
 def check_not_for_everyone(folder: Path) -> None:
     """Whoever wrote it: Python, delta-rs, Spark, RocksDB."""
-    found = [path for path in (folder, *folder.rglob("*")) if not path.is_symlink()]
-    assert len(found) > 10
-    assert [path for path in found if path.stat().st_mode & 0o007] == []
+    paths = [path for path in (folder, *folder.rglob("*")) if not path.is_symlink()]
+    assert len(paths) > 10
+    assert [path for path in paths if path.stat().st_mode & 0o007] == []
 
 
 def kill_and_compare(own: Settings, folder: Path, *, samples: int, kills: int, chance: random.Random) -> int:

@@ -69,10 +69,10 @@ def test_the_last_example_is_cut_where_the_budget_ends_and_without_one_all_is_co
     st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 300), st.none() | st.integers(1, 9)), max_size=30),
     st.integers(0, 3_000),
 )
-def test_every_record_counts_once_and_the_budget_holds(told: list[tuple[str, int, int | None]], budget: int) -> None:
+def test_every_record_counts_once_and_the_budget_holds(drawn: list[tuple[str, int, int | None]], budget: int) -> None:
     records = [
         record(offset, reason, b"x" * length if several is None else None, records_not_kept=several)
-        for offset, (reason, length, several) in enumerate(told)
+        for offset, (reason, length, several) in enumerate(drawn)
     ]
     kept, spent = within(records, budget)
 
