@@ -186,7 +186,7 @@ class SimulatedClient:
 
     def _carry_out_late(self, action: Callable[[], object]) -> None:
         """Nobody waits for the answer any more."""
-        with suppress(self._errors.unanswered):
+        with suppress(self._errors.unanswered, self._errors.refused):
             action()
 
     def _before_change(self) -> None:
@@ -330,12 +330,19 @@ class SimulatedClient:
                     change(name, setting, entries_text(entries))
 
     def _change_rates(self, rates: Mapping[int, int | None]) -> None:
-        """Broker after broker: those before one that doesn't answer are changed."""
+        """Broker after broker: those before one that doesn't answer are changed, and all that don't refuse."""
         alive = self._alive()
+        refused = {}
         for broker_id in sorted(rates.keys() & set(alive)):
             self._need_answer_of(broker_id)
+            if broker_id in self.faults.throttles_refused:
+                refused[broker_id] = self.faults.throttles_refused[broker_id]
+                continue
             for setting in (LEADER_RATE, FOLLOWER_RATE):
                 self.cluster.set_throttle_rate(broker_id, setting, rates[broker_id])
+        if refused:
+            broker_id, error = min(refused.items())
+            raise self._errors.refused(f"throttle of broker {broker_id} can't be changed: {error}")
 
     def _clear(
         self,

@@ -53,6 +53,8 @@ class ClientFaults:
     """Names of errors by partition: a policy, for example, refuses their reassignment."""
     elections_refused: dict[PartitionKey, str] = field(default_factory=dict)
     """The same of elections of their preferred leaders."""
+    throttles_refused: dict[int, str] = field(default_factory=dict)
+    """The same by broker, of changes of its throttle rates; the other brokers of a request take theirs."""
     hidden_topics: set[str] = field(default_factory=set)
     """Topics that the client may not describe: Kafka leaves them out without an error."""
     metadata_lag_ms: int = 0

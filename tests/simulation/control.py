@@ -1,6 +1,7 @@
 """One control process of a story: lease, turns and client as `run_control` builds them, at the world's clock."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from assignor_core.disks import LogDirDescription
@@ -24,6 +25,17 @@ Targets = Mapping[PartitionKey, tuple[int, ...] | None]
 """New replicas by partition; None cancels."""
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A request that changes the cluster: what it does in words, and what it asks for."""
+
+    text: str
+    targets: Targets = field(default_factory=dict)
+    elected: tuple[PartitionKey, ...] = ()
+    late_ms: int = 0
+    """How much later than it was sent it is carried out."""
+
+
 class Watcher(Protocol):
     """Who judges what a control does."""
 
@@ -33,8 +45,11 @@ class Watcher(Protocol):
     def looked_at_disks(self, who: "SimulatedControl") -> None:
         """It has looked at log dirs."""
 
-    def changing(self, who: "SimulatedControl", change: str, targets: Targets) -> None:
+    def changing(self, who: "SimulatedControl", change: "Change") -> None:
         """It is about to change the cluster, and its lease was asked."""
+
+    def arriving_late(self, who: "SimulatedControl", change: "Change") -> None:
+        """A request that it gave up is about to be carried out."""
 
     def changed(self, who: "SimulatedControl") -> None:
         """The request has come back, answered or not."""
@@ -55,7 +70,7 @@ class WatchedClient(SimulatedClient):
         self._world = world
         self._control = control
         self._watcher = watcher
-        self._pending: tuple[str, Targets] | None = None
+        self._pending: Change | None = None
 
     def describe(self) -> LiveCluster:
         answer = self._ask(super().describe)
@@ -67,7 +82,7 @@ class WatchedClient(SimulatedClient):
 
     def write_marker(self, marker: Marker, replaced: Collection[Marker] = ()) -> None:
         what = f"mark the cluster{' as released' if marker.is_released else ''}"
-        self._change(what, lambda: super(WatchedClient, self).write_marker(marker, replaced))
+        self._change(Change(what), lambda: super(WatchedClient, self).write_marker(marker, replaced))
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
         return self._ask(super().replica_sizes)
@@ -88,22 +103,25 @@ class WatchedClient(SimulatedClient):
 
     def reassign(self, targets: Targets) -> None:
         verb = "cancel" if None in targets.values() else "reassign"
-        self._change(f"{verb} {_named(targets)}", lambda: super(WatchedClient, self).reassign(targets), targets)
+        change = Change(f"{verb} {_named(targets)}", targets)
+        self._change(change, lambda: super(WatchedClient, self).reassign(targets))
 
     def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
         keys = sorted(partitions)
-        self._change(f"elect {_named(dict.fromkeys(keys))}", lambda: super(WatchedClient, self).elect_preferred(keys))
+        change = Change(f"elect {_named(dict.fromkeys(keys))}", elected=tuple(keys))
+        self._change(change, lambda: super(WatchedClient, self).elect_preferred(keys))
 
     def set_throttled_replicas(
         self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
         self._change(
-            "list throttled replicas", lambda: super(WatchedClient, self).set_throttled_replicas(leaders, followers)
+            Change("list throttled replicas"),
+            lambda: super(WatchedClient, self).set_throttled_replicas(leaders, followers),
         )
 
     def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
-        what = f"throttle {dict(sorted(rates_bytes_per_sec.items()))}"
-        self._change(what, lambda: super(WatchedClient, self).set_throttle_rates(rates_bytes_per_sec))
+        change = Change(f"throttle {dict(sorted(rates_bytes_per_sec.items()))}")
+        self._change(change, lambda: super(WatchedClient, self).set_throttle_rates(rates_bytes_per_sec))
 
     def clear_throttle(
         self,
@@ -112,16 +130,32 @@ class WatchedClient(SimulatedClient):
         followers: Mapping[str, ThrottledReplicas],
     ) -> list[int]:
         return self._change(
-            f"clear throttle of {sorted(brokers)}",
+            Change(f"clear throttle of {sorted(brokers)}"),
             lambda: super(WatchedClient, self).clear_throttle(brokers, leaders, followers),
         )
 
     def _send(self, request: RequestKind, action: Callable[[], Answer], *, of_controller: bool = False) -> Answer:
         """Judged here, as the lease has just been asked."""
         self._follow_address()
-        if self._pending is not None:
-            self._watcher.changing(self._control, *self._pending)
-        return super()._send(request, action, of_controller=of_controller)
+        change, sent_ms = self._pending, self.cluster.now_ms
+        if change is None:
+            return super()._send(request, action, of_controller=of_controller)
+        self._watcher.changing(self._control, change)
+        sending = True
+
+        def carried_out() -> Answer:
+            if sending:
+                return action()
+            self._watcher.arriving_late(self._control, replace(change, late_ms=self.cluster.now_ms - sent_ms))
+            try:
+                return action()
+            finally:
+                self._watcher.changed(self._control)
+
+        try:
+            return super()._send(request, carried_out, of_controller=of_controller)
+        finally:
+            sending = False
 
     def _follow_address(self) -> None:
         if self.cluster is not self._world.addressed:
@@ -138,25 +172,20 @@ class WatchedClient(SimulatedClient):
         self._world.called("after a look")
         return answer
 
-    def _change(
-        self,
-        what: str,
-        action: Callable[[], Answer],
-        targets: Targets = {},  # noqa: B006 - never changed
-    ) -> Answer:
-        self._world.called(f"before: {what}")
-        self._pending = (what, targets)
+    def _change(self, change: Change, action: Callable[[], Answer]) -> Answer:
+        self._world.called(f"before: {change.text}")
+        self._pending = change
         try:
             answer = action()
         except (ERRORS.refused, ERRORS.unanswered) as error:
-            self._world.note(self._control.name, f"{what}: {error}")
+            self._world.note(self._control.name, f"{change.text}: {error}")
             raise
         else:
-            self._world.note(self._control.name, what)
+            self._world.note(self._control.name, change.text)
         finally:
             self._pending = None
             self._watcher.changed(self._control)
-        self._world.called(f"after: {what}")
+        self._world.called(f"after: {change.text}")
         return answer
 
 

@@ -4,29 +4,31 @@ By their numbers on the page of the design:
 
 1. No log dir that a copy of ours lies in goes offline because it is full; what control plans or asks for fits above the
    reserve into every log dir that may get it; a movement is not submitted before the waves before it are made.
-2. Where no fault strikes brokers or log dirs, nothing acknowledged is lost and no partition has fewer replicas in sync
-   than before; no replica list that we ask for is on fewer racks than the old or the new one.
-3. We ask only for partitions of an execution that has started and not ended; we never cancel or change a reassignment
-   that another has started before our last look.
+2. Nothing acknowledged is lost; a reassignment, its end and its cancelling leave as many sound replicas in sync as
+   before; no replica list that we ask for is on fewer racks than the old or the new one.
+3. We ask only for partitions of an execution that has started and not ended (to cancel: that has started); we never
+   cancel or change a reassignment that another has started before our last look.
 4. Only replica lists of that plan (or on the way to them) are asked for, on the topics and on the cluster that it was
    approved for, by their ids; an execution starts once.
-5. Who changes the cluster holds the newest row of the lease.
+5. Who changes the cluster holds the newest row of the lease. A request that is carried out late, maybe of a former
+   holder, was judged when it was sent; it takes nothing from another who had begun before that, and leaves nothing (6).
 6. Once faults have ended each execution ends within a bound, control does not end by itself, no throttle and no
    reassignment of ours is left, and what the journal calls done lies as planned unless another has changed it.
-7. In flight, per topic and per broker, no more is asked for than allowed.
+7. In flight, per topic and per broker (receiving and sending), and in elections no more is asked for than allowed.
+8. Automatic mode makes no broker worse than its plan said, and stops after plans that don't deliver (see `promises`).
 
-Not judged here: a request of a former holder that waited between its check of the lease and the broker, while the
-execution goes on; the number of elections at a time; 8, which needs loads that answer to placement.
+Not judged here: what another has started after a late request of ours was sent.
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
+from assignor_core.execution.refusals import PERMANENT
 from assignor_core.execution.staging import is_between, rack_count
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, plan_from_json
@@ -38,7 +40,8 @@ from streaming.control.wiring import journal_of
 from streaming.tables.memory import MemoryTable
 from streaming.views.executions import by_age, grown
 from tests.simulation import disks
-from tests.simulation.control import SimulatedControl, Targets
+from tests.simulation.control import Change, SimulatedControl, Targets
+from tests.simulation.promises import bad_in_a_row, broken_promise, is_automatic
 from tests.simulation.world import Actor, World
 
 Lists = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
@@ -67,19 +70,22 @@ class Monitor:
     """Watches one story."""
 
     world: World
-    calm: bool
-    """No fault strikes brokers, log dirs, topics or placement."""
+    undisturbed: bool
+    """Nothing but control changes placement and brokers: what a plan brings is its own doing."""
     broken: list[Broken] = field(default_factory=list)
     touched: set[PartitionKey] = field(default_factory=set)
     """Partitions whose placement another has changed, or whose topic has gone."""
     _owners: dict[PartitionKey, Owner] = field(default_factory=dict)
     _lists: dict[PartitionKey, Lists] = field(default_factory=dict)
-    _in_sync: dict[PartitionKey, int] = field(default_factory=dict)
+    _in_sync: dict[PartitionKey, dict[int, int]] = field(default_factory=dict)
+    """Replicas in sync that are not being added, at the last look: their log dirs by broker."""
     _refused: set[PartitionKey] = field(default_factory=set)
     _offline: set[tuple[int, int]] = field(default_factory=set)
     _placed_by_us: set[tuple[PartitionKey, int]] = field(default_factory=set)
     _looked_ms: dict[str, int] = field(default_factory=dict)
     _looked_at_disks_ms: dict[str, int] = field(default_factory=dict)
+    _leaders_seen: dict[str, dict[PartitionKey, int] | None] = field(default_factory=dict)
+    """Leaders as each control saw them last; None where its metadata may be old."""
     _holder: Actor | None = None
     _starts: Counter[str] = field(default_factory=Counter)
     _names: dict[str, str] = field(default_factory=dict)
@@ -118,42 +124,45 @@ class Monitor:
             if lists != self._lists.get(key, lists):
                 self._replaced(key, row, self._lists[key], who)
             self._lists[key] = lists
-            self._judge_replicas(key, row)
+            self._judge_replicas(key, row, who)
         self._judge_disks(who)
 
     def asked(self, who: SimulatedControl) -> None:
         """A control has looked at the cluster."""
-        self._looked_ms[who.name] = self.world.cluster.now_ms
+        contents = self.world.cluster.contents
+        self._looked_ms[who.name] = contents.now_ms
+        lags = self.world.client_faults.metadata_lag_ms > 0
+        self._leaders_seen[who.name] = None if lags else {key: row.leader for key, row in contents.partitions()}
 
     def looked_at_disks(self, who: SimulatedControl) -> None:
         """A control has looked at log dirs."""
         self._looked_at_disks_ms[who.name] = self.world.cluster.now_ms
 
-    def changing(self, who: SimulatedControl, change: str, targets: Targets) -> None:
+    def changing(self, who: SimulatedControl, change: Change) -> None:
         """A request leaves a control that has just asked its lease."""
         if who is not self._holder:
             holder = self._holder.name if self._holder else "nobody"
-            self.breaks("5 only the holder changes anything", f"{who.name}: {change}, while {holder} holds the lease")
+            self.breaks(
+                "5 only the holder changes anything", f"{who.name}: {change.text}, while {holder} holds the lease"
+            )
         if self.world.other_cluster is not None and self.world.led_away_ms < who.checked_ms:
-            self.breaks("4 the cluster as approved", f"{who.name}: {change}, on another cluster")
-        if not targets:
+            self.breaks("4 the cluster as approved", f"{who.name}: {change.text}, on another cluster")
+        if not change.targets and not change.elected:
             return
-        movements = {(row.topic, row.partition): row for row in self._movements_open()}
-        for key, target in sorted(targets.items()):
-            movement = movements.get(key)
-            if movement is None and target is None and self._is_ours(key):
-                continue  # what was carried out after the end is taken back
-            if movement is None:
-                self.breaks("3 only the plan's partitions", f"{who.name} asks for {key}, which no open execution moves")
-            elif target is None:
-                self._judge_other(who, key, "cancels")
-            else:
-                self._judge_other(who, key, "changes")
-                self._judge_topic(who, key[0])
-                self._judge_target(movement, target)
-        self._judge_room(who, disks.asked_for(self.world.cluster.contents, targets), "asks for")
-        self._judge_caps(targets)
-        self._judge_waves(movements, targets)
+        movements = {row.key: row for row in self._movements(open_only=None not in change.targets.values())}
+        self._judge_content(who, change, movements)
+        self._judge_room(who, disks.asked_for(self.world.cluster.contents, change.targets), "asks for")
+        self._judge_caps(who, change)
+        self._judge_waves(movements, change.targets)
+
+    def arriving_late(self, who: SimulatedControl, change: Change) -> None:
+        """A request that a control gave up is about to be carried out. It was judged when it was sent; now nobody who
+        holds the lease can stop it. What another has started since then may suffer: Kafka knows no condition for that.
+        """
+        self.look(None)
+        self.world.note(who.name, f"{change.text}: carried out {change.late_ms} ms late")
+        for key, target in sorted(change.targets.items()):
+            self._judge_other(who, key, "cancels" if target is None else "changes", late_ms=change.late_ms)
 
     def changed(self, who: SimulatedControl) -> None:
         """The request has come back."""
@@ -206,9 +215,20 @@ class Monitor:
             for line in disks.overfilled(self.world.cluster.contents, arriving, reserve):
                 self.breaks("1 no log dir is filled above its ceiling", f"{who.name} {verb} {line}")
 
-    def _judge_other(self, who: SimulatedControl, key: PartitionKey, verb: str) -> None:
-        owner = self._owners.get(key)
-        if owner and not owner.ours and owner.since_ms < self._looked_ms.get(who.name, 0):
+    def _judge_content(self, who: SimulatedControl, change: Change, movements: Mapping[PartitionKey, Movement]) -> None:
+        for key in (*sorted(change.targets), *change.elected):
+            if key not in movements:
+                self.breaks("3 only the plan's partitions", f"{who.name} asks for {key}, which no open execution moves")
+        for key, target in sorted(change.targets.items()):
+            self._judge_other(who, key, "cancels" if target is None else "changes")
+            if target is not None and key in movements:
+                self._judge_topic(who, key[0])
+                self._judge_target(movements[key], target)
+
+    def _judge_other(self, who: SimulatedControl, key: PartitionKey, verb: str, *, late_ms: int = 0) -> None:
+        owner, sent_ms = self._owners.get(key), self.world.cluster.now_ms - late_ms
+        looked_ms = min(sent_ms, self._looked_ms.get(who.name, 0))
+        if owner and not owner.ours and owner.since_ms < looked_ms:
             self.breaks("3 nothing of others", f"{who.name} {verb} the reassignment of {key} that another has started")
 
     def _judge_topic(self, who: SimulatedControl, name: str) -> None:
@@ -226,10 +246,6 @@ class Monitor:
         kept = (self._kept(row).topic_ids for row in self.executions() if row.in_progress)
         return {ids[name] for ids in kept if name in ids}
 
-    def _is_ours(self, key: PartitionKey) -> bool:
-        owner = self._owners.get(key)
-        return owner is not None and owner.ours
-
     def _judge_target(self, movement: Movement, target: tuple[int, ...]) -> None:
         old, new = movement.old_replicas, movement.new_replicas
         if target != new and not (self.world.settings.control.staged_moves and is_between(target, old, new)):
@@ -238,9 +254,15 @@ class Monitor:
         if rack_count(target, racks) < min(rack_count(old, racks), rack_count(new, racks)):
             self.breaks("2 racks are never worse", f"{target} on the way from {old} to {new}")
 
-    def _judge_caps(self, targets: Targets) -> None:
-        """Counted as asked for, on the true state. The leader's side only where metadata is current."""
-        contents, caps = self.world.cluster.contents, limits(self.world.settings.control)
+    def _judge_caps(self, who: SimulatedControl, change: Change) -> None:
+        """Counted as asked for, on the true state. Who sends is the leader that control saw, where metadata is current:
+        a leader may change at any time, and what copies already is not asked for again.
+        """
+        contents, caps, targets = self.world.cluster.contents, limits(self.world.settings.control), change.targets
+        if len(change.elected) > caps.elections_at_once_max:
+            self.breaks("7 elections at a time", f"{len(change.elected)} elected, {caps.elections_at_once_max} allowed")
+        if not targets or None in targets.values():
+            return
         receiving: dict[PartitionKey, set[int]] = {}
         for key, row in contents.partitions():
             target, owner = targets.get(key), self._owners.get(key)
@@ -251,19 +273,45 @@ class Monitor:
         copying = {key: brokers for key, brokers in receiving.items() if brokers}
         per_topic = Counter(topic for topic, _ in copying)
         per_broker = Counter(broker for brokers in copying.values() for broker in brokers)
-        if not targets or None in targets.values():
-            return
         if len(copying) > caps.movements_in_flight_max:
             self.breaks("7 caps hold", f"{len(copying)} in flight, {caps.movements_in_flight_max} allowed")
         if max(per_topic.values(), default=0) > caps.movements_per_topic_max:
             self.breaks("7 caps hold", f"{per_topic} by topic, {caps.movements_per_topic_max} allowed")
         if max(per_broker.values(), default=0) > caps.movements_per_broker_max:
             self.breaks("7 caps hold", f"{per_broker} received by broker, {caps.movements_per_broker_max} allowed")
+        self._judge_senders(copying, copying.keys() & targets.keys(), per_broker, self._leaders_seen.get(who.name))
+        leaders_only = sum(
+            not receiving[key] and targets[key] != contents.topics[key[0]].partitions[key[1]].replicas
+            for key in targets
+            if key in receiving
+        )
+        if leaders_only > caps.elections_at_once_max:
+            self.breaks(
+                "7 elections at a time", f"{leaders_only} change their leader, {caps.elections_at_once_max} allowed"
+            )
+
+    def _judge_senders(
+        self,
+        copying: Mapping[PartitionKey, set[int]],
+        asked: Collection[PartitionKey],
+        received: Counter[int],
+        leaders: Mapping[PartitionKey, int] | None,
+    ) -> None:
+        """Brokers that a request adds work to send and receive no more than allowed."""
+        if leaders is None:
+            return
+        allowed = limits(self.world.settings.control).movements_per_broker_max
+        busy = received + Counter(leaders[key] for key in copying if key in leaders)
+        added = {broker for key in asked if key in leaders for broker in (*copying[key], leaders[key])}
+        above = {broker: busy[broker] for broker in sorted(added) if busy[broker] > allowed}
+        if above:
+            self.breaks("7 caps of those who send", f"{above} sent and received by broker, {allowed} allowed")
 
     def _judge_waves(self, movements: Mapping[PartitionKey, Movement], targets: Targets) -> None:
         """Refused partitions are skipped, and what another has changed is no longer the plan's."""
         contents = self.world.cluster.contents
-        self._refused |= self.world.client_faults.refused.keys()
+        refused = self.world.client_faults.refused
+        self._refused |= {key for key, error in refused.items() if error in PERMANENT}
         unmade = [
             movement.wave
             for key, movement in movements.items()
@@ -275,15 +323,24 @@ class Monitor:
         if max(asked, default=0) > min(unmade, default=0) and unmade:
             self.breaks("1 waves are barriers", f"waves {sorted(set(asked))} asked for, wave {min(unmade)} is not made")
 
-    def _judge_replicas(self, key: PartitionKey, row: SimulatedPartition) -> None:
-        in_sync = len(row.isr)
-        if self.calm:
-            if row.lost_bytes:
-                self.breaks("2 nothing acknowledged is lost", f"{row.lost_bytes} bytes of {key}")
-            before = min(self._in_sync.get(key, in_sync), len(row.replicas) - len(row.adding_replicas))
-            if in_sync < before and not self._offline:
-                self.breaks("2 replicas in sync", f"{key} has {in_sync}, had {self._in_sync[key]}")
+    def _judge_replicas(self, key: PartitionKey, row: SimulatedPartition, who: Actor | None) -> None:
+        """A reassignment, its end and its cancelling leave as many replicas in sync as before: what a fault takes is
+        gone before. Where another tool moves the partition nothing is ours.
+        """
+        if row.lost_bytes:
+            self.breaks("2 nothing acknowledged is lost", f"{row.lost_bytes} bytes of {key}")
+        before = self._in_sync.get(key, {})
+        usable = [broker for broker, log_dir in before.items() if self._is_usable(broker, log_dir)]
+        in_sync = {broker: row.copies[broker].log_dir for broker in row.isr if broker not in row.adding_replicas}
+        expected = min(len(usable), len(row.replicas) - len(row.adding_replicas))
+        judged = key not in self.touched and (who is None or isinstance(who, SimulatedControl))
+        if judged and len(in_sync) < expected:
+            self.breaks("2 replicas in sync", f"{key} has {sorted(in_sync)}, of {sorted(before)} {usable} are sound")
         self._in_sync[key] = in_sync
+
+    def _is_usable(self, broker_id: int, log_dir: int) -> bool:
+        broker = self.world.cluster.contents.brokers[broker_id]
+        return broker.running and not broker.fenced and not broker.log_dirs[log_dir].offline
 
     def _judge_disks(self, who: Actor | None) -> None:
         contents = self.world.cluster.contents
@@ -316,6 +373,24 @@ class Monitor:
         for key, owner in sorted(self._owners.items()):
             if owner.ours:
                 self.breaks("6 no reassignment is left", f"{key} is still moved by us")
+
+    def _judge_automatic(self, execution_id: str) -> None:
+        """An event of this execution was written just now."""
+        executions = self.executions()
+        execution = self._known.get(execution_id)
+        if execution is None or not is_automatic(execution):
+            return
+        if execution.waiting:
+            bad = bad_in_a_row(row for row in executions if row is not execution)
+            if bad >= self.world.settings.control.bad_plans_max:
+                self.breaks(
+                    "8 automatic mode stops",
+                    f"approves {self._name(execution_id)} after {bad} plans that brought nothing",
+                )
+        problem = broken_promise(execution, self.world.cluster.contents)
+        quiet = self.undisturbed and self.world.hot_broker is None
+        if quiet and execution.last_event is Event.DONE and not self._refused and problem:
+            self.breaks("8 no broker is made worse than the plan said", f"{self._name(execution_id)}: {problem}")
 
     def _judge_account(self, executions: list[Execution]) -> None:
         """The newest execution that moved a partition says where it lies."""
@@ -365,15 +440,17 @@ class Monitor:
             self._starts[row["execution_id"]] += row["event"] == Event.STARTED.value
             if self._starts[row["execution_id"]] > 1:
                 self.breaks("4 begun once", f"{name} has started {self._starts[row['execution_id']]} times")
+            self._judge_automatic(row["execution_id"])
         world.called(f"after {operation} of {table}")
 
     def _name(self, execution_id: str) -> str:
         """Ids are drawn at random: the trace numbers executions as they come."""
         return self._names.setdefault(execution_id, f"execution {len(self._names) + 1}")
 
-    def _movements_open(self) -> Iterator[Movement]:
+    def _movements(self, *, open_only: bool) -> Iterator[Movement]:
+        """Of executions that have started; those that have ended are watched for a while, and may be cleared up."""
         for execution in self.executions():
-            if execution.in_progress:
+            if execution.in_progress or (not open_only and execution.started_ms is not None):
                 yield from self._plan_of(execution)
 
     def _rows_of(self, execution_id: str) -> list[dict[str, Any]]:

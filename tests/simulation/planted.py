@@ -7,22 +7,24 @@ from typing import Any
 from unittest import mock
 
 from assignor_core.deciding import planning
-from assignor_core.execution import progress, reconcile, room, staging
+from assignor_core.execution import progress, reconcile, refusals, room, staging
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Done, Wait
 from assignor_core.plan import Plan
-from assignor_core.simulated_cluster import client
+from assignor_core.simulated_cluster import client, controller
+from assignor_core.simulated_cluster.state import SimulatedPartition
 from streaming.control import executor, late_requests, run, sweeping, throttle
+from streaming.control import planning as load_planning
 from streaming.control.lease import Lease
 from tests.simulation.story import run_story
 
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """One thing wrong: `invariant` is the number of the one that it has to break."""
+    """One thing wrong; `invariant` is the one that it has to break: its number, or its whole name if no other may."""
 
     name: str
-    invariant: int
+    invariant: str
     owner: Any
     attribute: str
     wrong: Callable[[Any], Any]
@@ -43,7 +45,10 @@ class Planted:
     def caught_by(self, seed: int) -> bool:
         """Whether the story of this seed breaks the invariant."""
         with self.planted():
-            return any(row.invariant.startswith(f"{self.invariant} ") for row in run_story(seed).broken)
+            broken = {row.invariant for row in run_story(seed).broken}
+        if self.invariant.isdigit():
+            return any(name.startswith(f"{self.invariant} ") for name in broken)
+        return broken == {self.invariant}
 
 
 def _uncapped(limits: Any) -> Any:
@@ -112,26 +117,82 @@ def _only_the_clock(_check: Any) -> Any:
     return lambda lease: lease._check_clock()
 
 
+def _unlimited_elections(limits: Any) -> Any:
+    return lambda settings: replace(limits(settings), elections_at_once_max=1_000)
+
+
+def _ends_at_once(complete: Any) -> Any:
+    """The cluster doesn't wait for the replicas that are added."""
+
+    def wrong(partition: SimulatedPartition) -> None:
+        before = partition.isr
+        partition.isr = tuple(dict.fromkeys((*before, *partition.adding_replicas)))
+        complete(partition)
+        partition.isr = tuple(broker for broker in partition.isr if broker in before) or partition.isr
+
+    return wrong
+
+
+def _of_other_partitions(partition_loads: Any) -> Any:
+    def wrong(*arguments: Any) -> Any:
+        loads = partition_loads(*arguments)
+        keys = sorted(loads.rates)
+        return replace(loads, rates=dict(zip(keys, (loads.rates[key] for key in reversed(keys)), strict=True)))
+
+    return wrong
+
+
 PLANTED = (
-    Planted("the lease is not asked", 5, Lease, "check", lambda _: lambda _self: None, 66),
-    Planted("the throttle is not cleared at the end", 6, throttle.Throttle, "clear", _nothing_left, 1),
-    Planted("brokers that were down are not swept", 6, sweeping.Sweeper, "sweep", lambda _: lambda *_, **__: True, 93),
-    Planted("waves are no barriers", 1, executor, "next_step", _no_waves, 3),
-    Planted("the ceiling of disks is ignored by plans", 1, planning, "rooms", _no_bound, 19),
-    Planted("the ceiling of disks is ignored before a submit", 1, room.Room, "lacking", lambda _: lambda *_: None, 6),
-    Planted("caps are not kept", 7, executor, "limits", _uncapped, 1),
-    Planted("replicas are asked for in another order", 4, reconcile, "_target", _reversed_target, 1),
-    Planted("a foreign reassignment is taken for ours", 3, progress, "_progress", _foreign_as_ours, 8),
-    Planted("an abort cancels everybody's", 3, executor._Look, "moving", _cancels_all, 7),
-    Planted("an abort cancels nothing", 6, executor._Look, "moving", lambda _: property(lambda _look: []), 18),
-    Planted("done is said while partitions move", 6, executor, "next_step", _done_while_moving, 1),
-    Planted("racks are ignored on the way", 2, staging, "rack_count", _no_rack, 20),
-    Planted("a request without an answer ends control", 6, run, "RETRIED_ERRORS", lambda _: (), 1),
+    Planted("the lease is not asked", "5", Lease, "check", lambda _: lambda _self: None, 111),
+    Planted("the throttle is not cleared at the end", "6", throttle.Throttle, "clear", _nothing_left, 3),
     Planted(
-        "the cluster's id is not compared", 4, client, "cluster_mismatch", _same_cluster, 6,
+        "brokers that were down are not swept", "6", sweeping.Sweeper, "sweep", lambda _: lambda *_, **__: True, 101
+    ),
+    Planted("waves are no barriers", "1", executor, "next_step", _no_waves, 3),
+    Planted("the ceiling of disks is ignored by plans", "1", planning, "rooms", _no_bound, 19),
+    Planted("the ceiling of disks is ignored before a submit", "1", room.Room, "lacking", lambda _: lambda *_: None, 6),
+    Planted("caps are not kept", "7", executor, "limits", _uncapped, 3),
+    Planted("replicas are asked for in another order", "4", reconcile, "_target", _reversed_target, 3),
+    Planted("a foreign reassignment is taken for ours", "3", progress, "_progress", _foreign_as_ours, 87),
+    Planted("an abort cancels everybody's", "3", executor._Look, "moving", _cancels_all, 16),
+    Planted("an abort cancels nothing", "6", executor._Look, "moving", lambda _: property(lambda _look: []), 16),
+    Planted("done is said while partitions move", "6", executor, "next_step", _done_while_moving, 3),
+    Planted("racks are ignored on the way", "2", staging, "rack_count", _no_rack, 17),
+    Planted("a request without an answer ends control", "6", run, "RETRIED_ERRORS", lambda _: (), 2),
+    Planted("elections are not capped", "7 elections at a time", executor, "limits", _unlimited_elections, 18),
+    Planted(
+        "who sends is not counted",
+        "7 caps of those who send",
+        reconcile,
+        "_busy_brokers",
+        lambda _: lambda _live, receiving: tuple(sorted(receiving)),
+        30,
+    ),
+    Planted(
+        "a move ends before its replicas are in sync", "2 replicas in sync", controller, "_complete", _ends_at_once, 3
+    ),
+    Planted("a refusal that passes counts for good", "6 the journal's account", refusals, "TRIES_MAX", lambda _: 1, 15),
+    Planted(
+        "the cluster's id is not compared", "4", client, "cluster_mismatch", _same_cluster, 6,
         also=((executor, "another_cluster", _same_cluster),),
     ),
-    Planted("topics' ids are not compared", 4, executor, "topics_made_again", lambda _: lambda _ids, _live: (), 17),
-    Planted("the lease's row is not read again", 5, Lease, "check", _only_the_clock, 66),
-    Planted("late requests are not looked for", 6, late_requests.LateRequests, "_look", _nothing_late, 66),
+    Planted("topics' ids are not compared", "4", executor, "topics_made_again", lambda _: lambda _ids, _live: (), 17),
+    Planted("the lease's row is not read again", "5", Lease, "check", _only_the_clock, 66),
+    Planted("late requests are not looked for", "6", late_requests.LateRequests, "_look", _nothing_late, 66),
+    Planted(
+        "plans rest on the load of other partitions",
+        "8 no broker is made worse than the plan said",
+        load_planning,
+        "partition_loads",
+        _of_other_partitions,
+        33,
+    ),
+    Planted(
+        "automatic mode trusts every plan",
+        "8 automatic mode stops",
+        run.ControlLoop,
+        "_distrust",
+        lambda _: lambda _self, _now_ms: None,
+        2189,
+    ),
 )  # fmt: skip

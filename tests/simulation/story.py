@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from typing import TypeVar
 
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
@@ -31,9 +32,13 @@ LOOK_MS = 10_000
 WINDOW_MS = 60_000
 CALLS_STRUCK = 400
 """Blows strike one of so many first calls."""
+REFUSED_MAX_MS = 30_000
+"""Less than control goes on asking."""
+TEMPORARY_ERROR = "UnknownError"
 MOVEMENTS_MAX = 8
 MOVEMENTS_OF_WAVE = 3
 CLUSTER = "simulated"
+Refused = TypeVar("Refused", PartitionKey, int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +78,20 @@ class Story:
         # Drawn apart, so that the rest of the story is what it would be on other disks.
         tighten(Random(f"disks of {seed}"), cluster, self.world.settings.planner.disk_reserve)
         faults_max = self._random.choice((0, 1, 2, 4))
-        self._faults = random_faults(self._random, cluster, duration_ms=FAULTS_MS, faults_max=faults_max)
-        self.monitor = Monitor(self.world, calm=not self._faults)
+        # Most plans are carried out within a minute: faults that are to strike them come early.
+        faults_ms = self._random.choice((20_000, 60_000, FAULTS_MS))
+        self._faults = random_faults(self._random, cluster, duration_ms=faults_ms, faults_max=faults_max)
+        self.monitor = Monitor(self.world, undisturbed=not self._faults)
         self._others = Actor("others")
         self._person = Actor("person")
         self._controls = 0
         self._approvals_to_come = 0
         self._identity = IdentityFaults(seed, self.world, self.monitor, FAULTS_MS)
+        self._longer_ms = 0
+        """How much longer the story goes on after its faults: automatic mode needs the time of several plans."""
 
     def run(self) -> PlayedStory:
         """From the first start of control until nothing is under way any more."""
-        self.world.write_window(windows=3)
         self._plan_windows()
         self._plan_faults()
         self._plan_client_faults()
@@ -93,9 +101,17 @@ class Story:
             self.world.plan(self._random.randrange(2_000), self._others, self._start_control)
         if self.world.settings.control.mode != "apply":
             self._plan_person()
+        elif not self._faults and self._random.random() < 0.3:
+            self._longer_ms = 450_000
+            # What is moved doesn't take its load along: plans don't deliver, and automatic mode has to stop.
+            leading = Counter(row.leader for _, row in self.world.cluster.contents.partitions())
+            self.world.hot_broker = self._random.choice((None, max(leading, key=lambda row: (leading[row], row))))
+            self.world.faults["load stays with its broker"] += self.world.hot_broker is not None
+        self.world.write_window(windows=3)
         self._pass_faults()
         self._end_faults()
-        bound_ms = FAULTS_MS + BOUND_MS + (LATE_WORK_MS if self._identity.leaves_late_work else 0)
+        self.world.pass_time(self._longer_ms)
+        bound_ms = FAULTS_MS + self._longer_ms + BOUND_MS + (LATE_WORK_MS if self._identity.leaves_late_work else 0)
         while self._busy() and self.world.cluster.now_ms < bound_ms:
             self.world.pass_time(LOOK_MS)
         self.monitor.judge_end()
@@ -154,8 +170,8 @@ class Story:
         faults.metadata_lag_ms = random.choice((0, 0, 2_000, 5_000))
         self.world.faults["metadata lags"] += faults.metadata_lag_ms > 0
         for _ in range(random.choice((0, 0, 1, 3, 6))):
-            lose = partial(self._lose, PlannedFault(random.choice((Fate.LOST, Fate.ANSWER_LOST))))
-            self.world.plan(random.randrange(FAULTS_MS // 2), self._others, lose)
+            planned = PlannedFault(random.choice((Fate.LOST, Fate.ANSWER_LOST)))
+            self.world.plan(random.randrange(FAULTS_MS // 2), self._others, partial(self._lose, planned))
         if random.random() < 0.2:
             until_ms = random.randrange(FAULTS_MS)
 
@@ -168,6 +184,28 @@ class Story:
             key, _ = random.choice(self.world.cluster.contents.partitions())
             faults.refused[key] = "PolicyViolationError"
             self.world.faults["a policy refuses a partition"] += 1
+        for _ in range(random.choice((0, 0, 0, 2, 8))):
+            key, _ = random.choice(self.world.cluster.contents.partitions())
+            self._refuse_for_a_while(faults.refused, key, "a move")
+        for _ in range(random.choice((0, 0, 0, 0, 1, 3))):
+            self._refuse_for_a_while(
+                faults.throttles_refused, random.choice(sorted(self.world.cluster.contents.brokers)), "a throttle"
+            )
+
+    def _refuse_for_a_while(self, refusals: dict[Refused, str], what: Refused, kind: str) -> None:
+        """One part of requests is refused, and not for good: the error doesn't say that asking again is useless."""
+
+        def refuse() -> None:
+            refusals.setdefault(what, TEMPORARY_ERROR)
+            self.world.faults[f"{kind} is refused for a while"] += 1
+
+        def allow() -> None:
+            if refusals.get(what) == TEMPORARY_ERROR:
+                del refusals[what]
+
+        start_ms = self._random.randrange(20_000)
+        self.world.plan(start_ms, self._others, refuse)
+        self.world.plan(start_ms + self._random.randrange(1_000, REFUSED_MAX_MS), self._others, allow)
 
     def _lose(self, planned: PlannedFault) -> None:
         self.world.client_faults.planned.append(planned)
@@ -178,6 +216,7 @@ class Story:
         faults.metadata_lag_ms = faults.controller_away_until_ms = 0
         faults.planned.clear()
         faults.refused.clear()
+        faults.throttles_refused.clear()
         self.world.interruptions.clear()
         self._identity.end()
         for fault in self._faults:
@@ -215,7 +254,6 @@ class Story:
         """Another tool moves a partition of the plan while that is carried out."""
         brokers, delay_ms = sorted(self.world.cluster.contents.brokers), self._random.randrange(1_000, 30_000)
         target = tuple(self._random.sample(brokers, min(3, len(brokers))))
-        self.monitor.calm = False
 
         def move() -> None:
             self.world.cluster.reassign({key: target})
@@ -248,7 +286,7 @@ def _random_plan(random: Random, cluster: SimulatedCluster) -> Plan:
 
 def _settings(random: Random, root: str) -> Settings:
     control = {
-        "mode": random.choice(("observe", "observe", "observe", "apply")),
+        "mode": random.choice(("observe", "observe", "observe", "observe", "observe", "apply")),
         "movements_in_flight_max": random.choice((1, 3, 50)),
         "movements_per_topic_max": random.choice((None, 1, 2)),
         "movements_per_broker_max": random.choice((1, 2, 5)),
@@ -258,13 +296,21 @@ def _settings(random: Random, root: str) -> Settings:
         "execution_deadline_ms": DEADLINE_MS,
         "maintenance_windows": random.choice(([], [], ["Mon-Sun 12:00-12:02", "Mon-Sun 12:05-12:20"])),
         "settle_windows": 1,
+        "elections_at_once_max": random.choice((1, 3, 100)),
+        "bad_plans_max": random.choice((1, 1, 2)),
     }
     return Settings.model_validate(
         {
             "kafka": {"cluster_name": CLUSTER},
             "storage": {"tables": root},
             "pipeline": {"window_ms": WINDOW_MS, "watermark_ms": 1_000},
-            "trigger": {"windows_over": 2, "windows_considered": 3, "resources": ["bytes_in"], "cooldown_ms": 300_000},
+            "trigger": {
+                "windows_over": 2,
+                "windows_considered": 3,
+                "resources": ["bytes_in"],
+                "cooldown_ms": random.choice((0, 300_000)),
+                "load_min_bytes_per_sec": 1_000,
+            },
             "planner": {"windows": 3},
             "control": control,
         }

@@ -27,6 +27,7 @@ from tests.control.windows import write_windows
 
 EPOCH_MS = int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1000
 """A Monday at noon: logical time 0 of every story."""
+HOT_BYTES_PER_SEC = 1e6
 ERRORS = ClientErrors(ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused, ElectionsRefused, AnotherCluster)
 
 
@@ -98,6 +99,8 @@ class World:
     faults: Counter[str] = field(default_factory=Counter)
     """What has struck, by kind."""
     client_faults: ClientFaults = field(default_factory=ClientFaults)
+    hot_broker: int | None = None
+    """If set, the load stays with this broker: partitions that it leads take HOT_BYTES_PER_SEC, all others little."""
     running: Actor | None = None
     """The control that acts now."""
     actors: list[Actor] = field(default_factory=list)
@@ -203,6 +206,11 @@ class World:
         contents = self.cluster.contents
         if any(broker.running for broker in contents.brokers.values()):
             rates = {key: float(row.bytes_in_per_sec) for key, row in contents.partitions()}
+            if self.hot_broker is not None:
+                rates = {
+                    key: HOT_BYTES_PER_SEC if row.leader == self.hot_broker else HOT_BYTES_PER_SEC / 50
+                    for key, row in contents.partitions()
+                }
             write_windows(self.settings, self.look(), end_ms=self.now_ms, rates=rates, windows=windows)
 
     def _advance_to(self, at_ms: int) -> None:
