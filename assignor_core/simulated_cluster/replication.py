@@ -15,7 +15,11 @@ from assignor_core.simulated_cluster.throttling import throttled_on_follower, th
 from assignor_core.throttles import FOLLOWER_RATE, LEADER_RATE
 
 STEP_MS = 1_000
-"""Longest step. One in which a replica catches up ends with that: from then on the others have more room."""
+"""Longest step while replicas catch up or a broker is silent. One in which a replica has caught up ends with that: from
+then on the others have more room.
+"""
+IDLE_STEP_MS = 3_600_000
+"""Longest step while nothing fills a log dir."""
 SESSION_TIMEOUT_MS = 9_000
 """Kafka's default of `broker.session.timeout.ms`."""
 REPLICA_LAG_MAX_MS = 30_000
@@ -39,14 +43,32 @@ def advance(contents: ClusterContents, duration_ms: int) -> None:
     """Let `duration_ms` pass, in steps in which every rate stays as it is."""
     end_ms = contents.now_ms + duration_ms
     while contents.now_ms < end_ms:
-        copying = _copying(contents)
-        step_ms = min((end_ms - contents.now_ms, STEP_MS, *(_caught_up_ms(contents, row) for row in copying)))
+        left_ms, copying = end_ms - contents.now_ms, _copying(contents)
+        if copying or any(broker.status is not BrokerStatus.RUNNING for broker in contents.brokers.values()):
+            step_ms = min((left_ms, STEP_MS, *(_caught_up_ms(contents, row) for row in copying)))
+        else:
+            step_ms = min(left_ms, _room_ms(contents))
         changes = contents.changes
         contents.now_ms += step_ms
         _end_sessions(contents)
         _produce(contents, step_ms)
         _copy(contents, copying if contents.changes == changes else _copying(contents), step_ms)
         _fail_full_log_dirs(contents)
+
+
+def _room_ms(contents: ClusterContents) -> int:
+    """In how many ms from now the first log dir is full, at least, while nothing but producers fills it; 1 or more."""
+    used, rates = used_bytes(contents), Counter[tuple[int, int]]()
+    for key, partition in contents.partitions():
+        rate = _produced_per_sec(contents, key, partition)
+        if rate:
+            rates.update({(broker_id, copy.log_dir): rate for broker_id, copy in partition.copies.items()})
+    rooms = (
+        (contents.brokers[broker_id].log_dirs[index].size_bytes - used[broker_id, index]) * 1000 // rate
+        for (broker_id, index), rate in rates.items()
+        if not contents.brokers[broker_id].log_dirs[index].offline
+    )
+    return max(1, min(rooms, default=IDLE_STEP_MS))
 
 
 def _end_sessions(contents: ClusterContents) -> None:

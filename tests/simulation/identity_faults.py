@@ -57,7 +57,7 @@ class IdentityFaults:
             self._for_a_while(
                 f"{topic} may not be described", partial(hidden.add, topic), partial(hidden.discard, topic), 30_000
             )
-        for _ in range(random.choice((0, 0, 0, 1, 3))):
+        for _ in range(random.choice((0, 0, 0, 0, 0, 1, 3))):
             kind = random.choice((RequestKind.REASSIGN, RequestKind.CHANGE_THROTTLES))
             fault = PlannedFault(Fate.LATE, kind, random.randrange(1_000, LATE_MAX_MS))
             self.leaves_late_work = True

@@ -12,7 +12,7 @@ from tests.simulation.planted import PLANTED, Planted
 from tests.simulation.story import PlayedStory, run_story
 from tests.simulation.world import Blow
 
-SEEDS = range(1, 201)
+SEEDS = range(1, 121)
 
 
 @pytest.fixture(scope="module", autouse=True)
