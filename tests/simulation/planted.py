@@ -30,9 +30,11 @@ class Planted:
     wrong: Callable[[Any], Any]
     """What stands in the place of what is right."""
     seed: int
-    """One that catches it; the first one."""
+    """One that catches it. A change of the product may make its story another: then it is one of the first ones."""
     also: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = ()
     """Further places that have to be wrong: owner, attribute, what stands there."""
+    unfaithful: bool = False
+    """Whether it shows in stories only in which the load doesn't follow plans."""
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -45,7 +47,7 @@ class Planted:
     def caught_by(self, seed: int) -> bool:
         """Whether the story of this seed breaks the invariant."""
         with self.planted():
-            broken = {row.invariant for row in run_story(seed).broken}
+            broken = {row.invariant for row in run_story(seed, unfaithful=self.unfaithful).broken}
         if self.invariant.isdigit():
             return any(name.startswith(f"{self.invariant} ") for name in broken)
         return broken == {self.invariant}
@@ -146,7 +148,7 @@ PLANTED = (
     Planted("the lease is not asked", "5", Lease, "check", lambda _: lambda _self: None, 6),
     Planted("the throttle is not cleared at the end", "6", throttle.Throttle, "clear", _nothing_left, 3),
     Planted(
-        "brokers that were down are not swept", "6", sweeping.Sweeper, "sweep", lambda _: lambda *_, **__: True, 22
+        "brokers that were down are not swept", "6", sweeping.Sweeper, "sweep", lambda _: lambda *_, **__: True, 101
     ),
     Planted("waves are no barriers", "1", executor, "next_step", _no_waves, 5),
     Planted("the ceiling of disks is ignored by plans", "1", planning, "rooms", _no_bound, 21),
@@ -193,6 +195,7 @@ PLANTED = (
         run.ControlLoop,
         "_distrust",
         lambda _: lambda _self, _now_ms: None,
-        2401,
+        3,
+        unfaithful=True,
     ),
 )  # fmt: skip
