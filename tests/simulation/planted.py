@@ -179,8 +179,8 @@ PLANTED = (
         also=((executor, "another_cluster", _same_cluster),),
     ),
     Planted("topics' ids are not compared", "4", executor, "topics_made_again", lambda _: lambda _ids, _live: (), 17),
-    Planted("the lease's row is not read again", "5", Lease, "check", _only_the_clock, 6),
-    Planted("late requests are not looked for", "6", late_requests.LateRequests, "_look", _nothing_late, 22),
+    Planted("the lease's row is not read again", "5", Lease, "check", _only_the_clock, 22),
+    Planted("late requests are not looked for", "6", late_requests.LateRequests, "_look", _nothing_late, 160),
     Planted(
         "plans rest on the load of other partitions",
         "8 no broker is made worse than the plan said",
