@@ -19,7 +19,6 @@ from streaming.cluster.ports import ClusterReader, MarkerReader, ReadableCluster
 from streaming.commands.console import echo
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.contract import TABLES
-from streaming.control.wiring import journal_of
 from streaming.errors import RebalancerError
 from streaming.pipeline.guards import topics_read
 from streaming.runtime import clocks
@@ -215,6 +214,8 @@ def markers_finding(cluster: MarkerReader, settings: Settings, *, now_ms: int) -
 
 def _throttles(cluster: ReadableCluster, settings: Settings) -> tuple[bool, str]:
     """Throttles found, and whether an execution of ours that is under way accounts for them."""
+    from streaming.control.wiring import journal_of
+
     rates = cluster.throttle_rates()
     replicas = cluster.throttled_replicas({topic for topic, _ in cluster.describe().partitions})
     if not rates and not replicas:
