@@ -43,17 +43,19 @@ def advance(contents: ClusterContents, duration_ms: int) -> None:
     """Let `duration_ms` pass, in steps in which every rate stays as it is."""
     end_ms = contents.now_ms + duration_ms
     while contents.now_ms < end_ms:
-        left_ms, copying = end_ms - contents.now_ms, _copying(contents)
+        left_ms, copying, room_ms = end_ms - contents.now_ms, _copying(contents), 0
         if copying or any(broker.status is not BrokerStatus.RUNNING for broker in contents.brokers.values()):
             step_ms = min((left_ms, STEP_MS, *(_caught_up_ms(contents, row) for row in copying)))
         else:
-            step_ms = min(left_ms, _room_ms(contents))
+            room_ms = _room_ms(contents)
+            step_ms = min(left_ms, room_ms)
         changes = contents.changes
         contents.now_ms += step_ms
         _end_sessions(contents)
         _produce(contents, step_ms)
         _copy(contents, copying if contents.changes == changes else _copying(contents), step_ms)
-        _fail_full_log_dirs(contents)
+        if step_ms >= room_ms:
+            _fail_full_log_dirs(contents)
 
 
 def _room_ms(contents: ClusterContents) -> int:

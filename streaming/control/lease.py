@@ -200,7 +200,7 @@ class Lease:
             "sequence": sequence,
             "owner": owner(),
             "owner_namespace": namespace,
-            "owner_started_ms": _started_ms(os.getpid()) if namespace else None,
+            "owner_started_ms": _own_start_ms(os.getpid()) if namespace else None,
             "renewed_at": tables.utc(self.wall_clock()),
             "ttl_ms": self.ttl_ms,
             "released": released,
@@ -225,10 +225,16 @@ def _has_died(row: tables.Row) -> bool:
         return False
     pid = int(row["owner"].rpartition("/")[2])
     try:
-        started_ms = _started_ms(pid)
+        started_ms = _own_start_ms(pid) if pid == os.getpid() else _started_ms(pid)
     except OSError:
         return not _is_there(pid)
     return started_ms is None or started_ms != row["owner_started_ms"]
+
+
+@cache
+def _own_start_ms(pid: int) -> int | None:
+    """`_started_ms` of this process, which has the id `pid`: a fork has another."""
+    return _started_ms(pid)
 
 
 def _started_ms(pid: int) -> int | None:
