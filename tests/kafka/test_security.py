@@ -25,6 +25,7 @@ from kafka.admin import (
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from assignor_core.marker import Marker
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client, spark_options
 from streaming.cluster.input_topics import create_input_topics
@@ -250,6 +251,9 @@ def control_works(cluster: Cluster) -> None:
     cluster.clear_throttle([1], entries, entries)
     cluster.reassign({("t", 0): live.partitions[("t", 0)].replicas})
     cluster.elect_preferred([("t", 0)])
+    marker = Marker("a" * 32, "host/1", 1_000, 2_000)
+    cluster.write_marker(marker)
+    eventually(cluster.markers, (marker,))
 
 
 def collect_works(settings: Settings) -> None:
