@@ -13,7 +13,7 @@ from assignor_core.execution.accounting import NO_REFUSALS, what_was_made
 from assignor_core.execution.progress import FINISHED, NO_LOOKS, PastLooks, Progress, progress_of
 from assignor_core.execution.room import Room, waiting_text
 from assignor_core.execution.staging import next_replicas
-from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey, too_many_away
+from assignor_core.live import LiveCluster, LivePartition, PartitionKey, partition_name, too_many_away, unhealthy
 from assignor_core.plan import Movement, Plan
 
 
@@ -99,7 +99,7 @@ def next_step(
         return Abort(f"not finished after {hours:.1f} h of work", tuple(sorted(moving)))
     foreign = [key for key, state in progress.items() if state is Progress.FOREIGN]
     if foreign:
-        return Abort(f"{_name(min(foreign))} was changed by somebody else", tuple(sorted(moving)))
+        return Abort(f"{partition_name(min(foreign))} was changed by somebody else", tuple(sorted(moving)))
     pending = Progress.PENDING in progress.values()
     obstacle = (held_back or _unhealthy(plan, cluster, moving, limits)) if pending else None
     if pending and obstacle is None:
@@ -129,7 +129,7 @@ def differences(plan: Plan, cluster: LiveCluster) -> tuple[str, ...]:
     progress = progress_of(plan, cluster)
     differences = []
     for movement in plan.movements:
-        name = _name(movement.key)
+        name = partition_name(movement.key)
         if progress[movement.key] is Progress.GONE:
             differences.append(f"{name} is gone")
         elif progress[movement.key] is Progress.FOREIGN:
@@ -245,21 +245,9 @@ def _unhealthy(plan: Plan, cluster: LiveCluster, moving: Iterable[PartitionKey],
     outage = too_many_away(len(lost), len(cluster.broker_racks), limits.relief_max_away_share)
     if outage is not None:
         return outage
-    offline = sorted(
-        key
-        for key, partition in cluster.partitions.items()
-        if partition.leader == NO_LEADER and not lost.issuperset(partition.replicas)
-    )
-    if offline:
-        return f"{len(offline)} partitions are offline, first {_name(offline[0])}"
-    ours = set(moving)
-    lagging = sorted(
-        key
-        for key, partition in cluster.partitions.items()
-        if key not in ours and not partition.reassigning and not lost >= set(partition.replicas) - set(partition.isr)
-    )
-    if lagging:
-        return f"{len(lagging)} partitions are under-replicated, first {_name(lagging[0])}"
+    unsound = unhealthy(cluster, lost, tuple(moving))
+    if unsound is not None:
+        return unsound
     # A replica on a broker that is away may stay there: Kafka waits for those only that are added.
     needed = sorted({broker for row in plan.movements for broker in set(row.new_replicas) - set(row.old_replicas)})
     missing = [broker for broker in needed if broker not in cluster.broker_racks]
@@ -276,7 +264,3 @@ def _lost(plan: Plan, cluster: LiveCluster) -> frozenset[int]:
         return frozenset()
     hosting = {broker for partition in cluster.partitions.values() for broker in partition.replicas}
     return frozenset(hosting - cluster.broker_racks.keys())
-
-
-def _name(key: PartitionKey) -> str:
-    return f"{key[0]}-{key[1]}"
