@@ -4,7 +4,7 @@ A check before a request can't prevent that: the request was right when it was s
 after each end, while nothing is under way. What belongs to the plan is cancelled, and named in an event.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -13,7 +13,7 @@ from assignor_core.execution.events import Event
 from assignor_core.execution.progress import Progress, progress_of
 from assignor_core.execution.refusals import refusals_text
 from assignor_core.identity import another_cluster, topics_made_again, without_topics
-from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.live import LiveCluster, PartitionKey, partition_name
 from assignor_core.proposed_plan import KeptPlan
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
@@ -25,6 +25,8 @@ log = structlog.get_logger()
 
 LOOKS_AFTER_MS = (60_000, 300_000, 900_000)
 """How long after the end of an execution control looks again."""
+NAMED_MAX = 20
+"""Partitions named in one event."""
 
 
 @dataclass(slots=True)
@@ -35,6 +37,8 @@ class _Watched:
     looks: int = 0
     rates: frozenset[int] = frozenset()
     """Brokers that had a rate at the look before, with nothing being reassigned."""
+    on_steps: frozenset[PartitionKey] = frozenset()
+    """Partitions that were named, as they lie on a step of their staged move."""
 
     @property
     def due_ms(self) -> int:
@@ -82,19 +86,39 @@ class LateRequests:
         started_on = kept.kafka_cluster_id or execution.figures.kafka_cluster_id
         if another_cluster(started_on, live) is not None:
             return
-        moving = self._moving(kept, live)
-        parts = [*self._cancel(moving), *self._clear(watched, kept, live.reassigning() - set(moving))]
+        live_now = without_topics(live, topics_made_again(kept.topic_ids, live))
+        progress = progress_of(kept.plan, live_now, staged=self._staged)
+        moving = self._moving(progress, live_now)
+        parts = [*self._cancel(moving), *self._on_steps(watched, kept, progress, live_now)]
+        parts += self._clear(watched, kept, live.reassigning() - set(moving))
         if parts:
             detail = f"late requests, carried out after the end: {'; '.join(parts)}"
             log.warning("late_requests", execution_id=execution.execution_id, detail=detail)
             self._journal.write_event(watched.record, Event.SWEPT, detail, now_ms=now_ms)
 
-    def _moving(self, kept: KeptPlan, live: LiveCluster) -> list[PartitionKey]:
+    def _moving(self, progress: Mapping[PartitionKey, Progress], live: LiveCluster) -> list[PartitionKey]:
         """Partitions on their way to exactly the replicas of the plan (or a staged step on the way to them)."""
-        live = without_topics(live, topics_made_again(kept.topic_ids, live))
-        progress = progress_of(kept.plan, live, staged=self._staged)
         moving = (key for key, state in progress.items() if state is Progress.MOVING)
         return sorted(key for key in moving if live.partitions[key].reassigning)
+
+    def _on_steps(
+        self, watched: _Watched, kept: KeptPlan, progress: Mapping[PartitionKey, Progress], live: LiveCluster
+    ) -> list[str]:
+        """Names partitions that lie on a step of their staged move though the execution is done, each once.
+
+        A step that was carried out late, and has ended already, can't be cancelled: only a new plan takes it back.
+        """
+        if watched.record.execution.done_ms is None:
+            return []
+        pending = {row.key: row for row in kept.plan.movements if progress[row.key] is Progress.PENDING}
+        steps = {key for key, row in pending.items() if live.partitions[key].replicas != row.old_replicas}
+        new = sorted(steps - watched.on_steps)
+        watched.on_steps |= steps
+        if not new:
+            return []
+        names = ", ".join(f"{partition_name(key)} on {list(live.partitions[key].replicas)}" for key in new[:NAMED_MAX])
+        more = f" and {len(new) - NAMED_MAX} more" if len(new) > NAMED_MAX else ""
+        return [f"partitions that lie on a step of their move: {names}{more}; a new plan takes them from there"]
 
     def _cancel(self, moving: Collection[PartitionKey]) -> list[str]:
         if not moving:
