@@ -21,6 +21,8 @@ import pytest
 from _pytest.capture import CaptureManager
 
 JVM_MARKERS = frozenset({"spark", "kafka", "java", "prometheus", "e2e"})
+LONG = "long"
+"""Files of pure tests with this marker are begun first, or one process would run them while the other is done."""
 WHOLE_PRODUCT = "e2e"
 """Files with this marker come last: the product starts a Spark of its own, best when the tests' Spark has ended."""
 TESTS_MIN = 300
@@ -87,6 +89,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         file = list(items)
         lanes[_lane(file)].append(file)
     lanes["brokers"].sort(key=lambda file: WHOLE_PRODUCT in _markers(file))
+    lanes["pure"].sort(key=lambda file: LONG not in _markers(file))
     _run_in_two(session, lanes["brokers"], lanes["spark"], Pool(lanes["pure"]))
     return True
 

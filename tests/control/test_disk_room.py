@@ -1,6 +1,5 @@
 """Room on disks right before each submit, on a simulated cluster: what fits goes, what doesn't waits or is given up."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,12 +25,12 @@ TICK_MS = 1_000
 class Carried:
     """An execution that moves partitions of 50 MB, one replica each, from broker 1 to broker 2."""
 
-    def __init__(self, folder: Path, *, room: int, partitions: int = 2, log_dirs: int = 1, **control: Any) -> None:
+    def __init__(self, tables: str, *, room: int, partitions: int = 2, log_dirs: int = 1, **control: Any) -> None:
         self.cluster = SimulatedCluster.of(dict.fromkeys((1, 2, 3)), log_dir_bytes=(DISK,) * log_dirs)
         self.cluster.create_topic("t", dict.fromkeys(range(partitions), (1,)), size_bytes=SIZE)
         self.disk = self.cluster.contents.brokers[2].log_dirs[0]
         self.disk.other_bytes = DISK - RESERVE - room
-        self.settings = Settings.model_validate({"storage": {"tables": str(folder / "tables")}, "control": control})
+        self.settings = Settings.model_validate({"storage": {"tables": tables}, "control": control})
         self.client = SimulatedClient(self.cluster, errors=ClientErrors(ClusterRequestFailed, ClusterUnreachable))
         self.journal = journal_of(self.settings)
         movements = tuple(Movement("t", number, (1,), (2,), float(SIZE)) for number in range(partitions))
@@ -62,8 +61,8 @@ class Carried:
         return self.record.execution.last.detail
 
 
-def test_what_fits_is_submitted_and_the_rest_waits_and_is_given_up_by_name(tmp_path: Path) -> None:
-    carried = Carried(tmp_path, room=120 * MB, partitions=3)
+def test_what_fits_is_submitted_and_the_rest_waits_and_is_given_up_by_name(tables_in_memory: str) -> None:
+    carried = Carried(tables_in_memory, room=120 * MB, partitions=3)
     assert not carried.pass_time(60_000)
     assert carried.on_broker_2 == [0, 1]
     lack = "needs 50,000,000 bytes on broker 2, whose disks have room for 20,000,000"
@@ -74,8 +73,8 @@ def test_what_fits_is_submitted_and_the_rest_waits_and_is_given_up_by_name(tmp_p
     assert carried.on_broker_2 == [0, 1]
 
 
-def test_what_waits_goes_on_once_there_is_room(tmp_path: Path) -> None:
-    carried = Carried(tmp_path, room=10 * MB)
+def test_what_waits_goes_on_once_there_is_room(tables_in_memory: str) -> None:
+    carried = Carried(tables_in_memory, room=10 * MB)
     assert not carried.pass_time(60_000)
     assert carried.on_broker_2 == []
     carried.disk.other_bytes -= 100 * MB  # retention has deleted something
@@ -83,9 +82,9 @@ def test_what_waits_goes_on_once_there_is_room(tmp_path: Path) -> None:
     assert (carried.last_detail, carried.on_broker_2) == ("every movement has been made", [0, 1])
 
 
-def test_bytes_that_are_still_to_arrive_count(tmp_path: Path) -> None:
+def test_bytes_that_are_still_to_arrive_count(tables_in_memory: str) -> None:
     """A throttle makes the first copy slow: while it has hardly begun, the disk looks as free as before."""
-    carried = Carried(tmp_path, room=80 * MB, movements_in_flight_max=1, throttle_bytes_per_sec=MB)
+    carried = Carried(tables_in_memory, room=80 * MB, movements_in_flight_max=1, throttle_bytes_per_sec=MB)
     assert not carried.pass_time(20_000)
     in_flight = carried.client.describe()
     assert in_flight.reassigning() == {("t", 0)}
@@ -99,9 +98,9 @@ def test_bytes_that_are_still_to_arrive_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["full", "cordoned", "offline"])
-def test_the_log_dirs_of_a_broker_are_judged_one_by_one(tmp_path: Path, fault: str) -> None:
+def test_the_log_dirs_of_a_broker_are_judged_one_by_one(tables_in_memory: str, fault: str) -> None:
     """Kafka may choose the one that is full; it never chooses one that is offline or cordoned."""
-    carried = Carried(tmp_path, room=10 * MB, log_dirs=2)
+    carried = Carried(tables_in_memory, room=10 * MB, log_dirs=2)
     if fault == "cordoned":
         carried.disk.cordoned = True
     if fault == "offline":
@@ -110,8 +109,8 @@ def test_the_log_dirs_of_a_broker_are_judged_one_by_one(tmp_path: Path, fault: s
     assert carried.on_broker_2 == ([] if fault == "full" else [0, 1])
 
 
-def test_a_broker_that_does_not_show_its_disks_receives_only_where_they_have_a_capacity(tmp_path: Path) -> None:
-    carried = Carried(tmp_path, room=500 * MB)
+def test_a_broker_that_does_not_show_its_disks_receives_only_where_they_have_a_capacity(tables_in_memory: str) -> None:
+    carried = Carried(tables_in_memory, room=500 * MB)
     shown = carried.client.log_dirs
     carried.client.log_dirs = lambda brokers=None, partitions=None: {  # type: ignore[method-assign]
         broker: rows for broker, rows in shown(brokers, partitions).items() if broker != 2
@@ -126,8 +125,8 @@ def test_a_broker_that_does_not_show_its_disks_receives_only_where_they_have_a_c
     assert carried.on_broker_2 == [0, 1]
 
 
-def test_a_plan_of_which_nothing_fits_ends_as_aborted(tmp_path: Path) -> None:
-    carried = Carried(tmp_path, room=0)
+def test_a_plan_of_which_nothing_fits_ends_as_aborted(tables_in_memory: str) -> None:
+    carried = Carried(tables_in_memory, room=0)
     assert carried.pass_time(PATIENCE_MS + 60_000)
     assert carried.record.execution.last_event is Event.ABORTED
     assert carried.last_detail.startswith("0 movements made, 2 skipped: t-0 (needs 50,000,000 bytes on broker 2, ")

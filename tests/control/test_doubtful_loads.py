@@ -7,7 +7,6 @@ partition has two replicas and takes 1 MB/s.
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,10 +28,10 @@ SILENT = 20
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tables_in_memory: str) -> Settings:
     return Settings.model_validate(
         {
-            "storage": {"tables": str(tmp_path / "tables")},
+            "storage": {"tables": tables_in_memory},
             "pipeline": {"window_ms": WINDOW_MS, "watermark_ms": 1_000},
             "trigger": {"resources": ["bytes_in"], "windows_over": 2, "windows_considered": 3, "cooldown_ms": 60_000},
             "planner": {"windows": 3},

@@ -28,6 +28,12 @@ def settings(tables_in_memory: str) -> Settings:
     return Settings.model_validate({"storage": {"tables": tables_in_memory}})
 
 
+@pytest.fixture(autouse=True)
+def _marker_stands_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other tables here: `test_cluster_marker.py` has the seconds for which a marker is announced."""
+    monkeypatch.setattr("streaming.control.cluster_marker.ANNOUNCED_BEFORE_MS", 0)
+
+
 def following(settings: Settings, cluster: NotedCluster) -> _Following:
     lease = Lease(settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms)
     return _Following(cluster, journal_of(settings), lease, settings)

@@ -1,7 +1,6 @@
 """Clusters and topics by their ids: what only bears the address or the name of what is meant is left alone."""
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,9 +25,9 @@ from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tables_in_memory: str) -> Settings:
     control = {"movements_in_flight_max": 1}
-    return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}, "control": control})
+    return Settings.model_validate({"storage": {"tables": tables_in_memory}, "control": control})
 
 
 def carrier(settings: Settings, cluster: NotedCluster) -> Carrier:

@@ -1,7 +1,5 @@
 """Requests that a broker holds back and carries out after the end: named, cancelled, their throttles removed."""
 
-from pathlib import Path
-
 import pytest
 
 from assignor_core.plan import Movement, Plan
@@ -20,8 +18,8 @@ LATE_MS = 30_000
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
+def settings(tables_in_memory: str) -> Settings:
+    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
 
 
 def approve(settings: Settings, cluster: NotedCluster) -> ExecutionRecord:

@@ -1,7 +1,6 @@
 """Elections and throttles that Kafka refuses to change: the rest goes on, and the end names them."""
 
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
 
 import pytest
 
@@ -27,8 +26,8 @@ LATER = Movement("t", 0, (1,), (3,), 5.0, wave=1)
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
+def settings(tables_in_memory: str) -> Settings:
+    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
 
 
 class Stubborn(NotedCluster):

@@ -12,6 +12,8 @@ from tests.simulation.planted import PLANTED, Planted
 from tests.simulation.story import PlayedStory, run_story
 from tests.simulation.world import Blow
 
+pytestmark = pytest.mark.long
+
 SEEDS = range(1, 121)
 ONCE_BROKEN = {
     5135: "a step of a staged move that was carried out after the end was named nowhere",
