@@ -71,7 +71,15 @@ class Accounts:
             self.ledger.overlap_ends(now_ms, process.client)
 
     def takes_over(self, now_ms: int, process: Process, partitions: Sequence[TopicPartition]) -> None:
-        """An assignment has arrived; one that was put out meanwhile reads what is not its own."""
+        """An assignment has arrived; one that was put out meanwhile reads what is not its own.
+
+        A static member that missed a generation stays in the group: what it has kept all the time is its own again.
+        """
+        if not process.is_put_out:
+            owned = process.member.owned
+            kept = (tp for tp in owned if tp not in partitions and self.ledger.reader.get(tp) != process.name)
+            partitions = [*partitions, *kept]
+            self.ledger.overlap_ends(now_ms, process.client)
         if not partitions:
             return
         self.note(now_ms, What.ASSIGNED, process.name, partitions=partitions)
