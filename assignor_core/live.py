@@ -3,7 +3,7 @@
 The planner works on `model.ClusterState` (placement and load); `reconcile` works on this view (placement and motion).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 PartitionKey = tuple[str, int]
@@ -67,37 +67,6 @@ class LiveCluster:
         return frozenset(key for key, partition in self.partitions.items() if partition.reassigning)
 
 
-def unhealthy(live: LiveCluster, lost: Collection[int] = (), ours: Collection[PartitionKey] = ()) -> str | None:
-    """Why no further load should be put on the cluster now, in words: offline or under-replicated partitions; or None.
-
-    What is missing on the brokers `lost` is no reason, since a plan that replaces it is the cure. Nor is a partition
-    that is being reassigned, or is one of `ours`: its new replicas are behind until they have been copied.
-
-    >>> unhealthy(LiveCluster("c", {1: None}, {("t", 0): LivePartition((1, 2), 1, (1,))}))
-    '1 partitions are under-replicated, first t-0'
-    """
-    away, moving = frozenset(lost), frozenset(ours)
-    rows = live.partitions.items()
-    offline = [key for key, row in rows if row.leader == NO_LEADER and not away.issuperset(row.replicas)]
-    if offline:
-        return f"{len(offline)} partitions are offline, first {partition_name(min(offline))}"
-    lagging = [
-        key
-        for key, row in rows
-        if key not in moving and not row.reassigning and not away.issuperset(set(row.replicas) - set(row.isr))
-    ]
-    return f"{len(lagging)} partitions are under-replicated, first {partition_name(min(lagging))}" if lagging else None
-
-
-def partition_name(key: PartitionKey) -> str:
-    """The name that Kafka's tools show.
-
-    >>> partition_name(("orders", 3))
-    'orders-3'
-    """
-    return f"{key[0]}-{key[1]}"
-
-
 def too_many_away(away: int, alive: int, max_share: float) -> str | None:
     """Why no replicas are made anew while so many brokers are away and alive, in words; None if they may be.
 
@@ -107,3 +76,12 @@ def too_many_away(away: int, alive: int, max_share: float) -> str | None:
     if away <= max_share * (away + alive):
         return None
     return f"{away} of {away + alive} brokers are away, replicas are made anew while at most {max_share:.0%} are"
+
+
+def partition_name(key: PartitionKey) -> str:
+    """The name that Kafka's tools show.
+
+    >>> partition_name(("orders", 3))
+    'orders-3'
+    """
+    return f"{key[0]}-{key[1]}"

@@ -26,7 +26,7 @@ from assignor_core.deciding.trigger import (
 from assignor_core.deciding.trigger import step as trigger_step
 from assignor_core.deciding.windows import ClosedWindow, skew_window, without_catch_up
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
-from assignor_core.live import too_many_away, unhealthy
+from assignor_core.live import too_many_away
 from assignor_core.plan import TAKE_NONE
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan
@@ -88,7 +88,7 @@ class _Deciding:
         if waiting is None or not self._hours_are_open() or self._observation.live.reassigning():
             return None
         failed = self.state.waiting_failed
-        if (failed and self._too_many_away()) or self._unhealthy(relieving=bool(failed)):
+        if failed and self._too_many_away():
             return None
         self.state = waiting_for_nothing(self.state)
         if self._policy.mode is not Mode.APPLY:
@@ -129,16 +129,7 @@ class _Deciding:
             return evaluation, None, False
         if self._policy.mode is Mode.OBSERVE:
             return _held(evaluation, Reason.DRY_RUN, f"mode is observe; {evaluation.detail}")
-        if self._policy.mode is Mode.APPLY:
-            # An execution would submit nothing until its deadline, abort, and be followed by the next.
-            problem = self._unhealthy(relieving=evaluation.reason is Reason.BROKER_FAILED)
-            if problem is not None:
-                return _held(evaluation, Reason.UNHEALTHY, f"{problem}; {evaluation.detail}")
         return self._waits_for_longer(evaluation) or self._planned(evaluation)
-
-    def _unhealthy(self, *, relieving: bool) -> str | None:
-        """Why nothing would be submitted now, in words; `relieving` for a plan that replaces brokers that are away."""
-        return unhealthy(self._observation.live, self._missing_brokers if relieving else ())
 
     def _too_many_away(self) -> bool:
         alive, max_share = len(self._observation.live.broker_racks), self._policy.trigger.relief_max_away_share

@@ -42,7 +42,6 @@ class Reason(StrEnum):
     MIN_GAIN = "min_gain"
     TOO_MANY_AWAY = "too_many_away"
     NO_ROOM = "no_room"
-    UNHEALTHY = "unhealthy"
     DRY_RUN = "dry_run"
 
 

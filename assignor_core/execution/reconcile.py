@@ -13,7 +13,7 @@ from assignor_core.execution.accounting import NO_REFUSALS, what_was_made
 from assignor_core.execution.progress import FINISHED, NO_LOOKS, PastLooks, Progress, progress_of
 from assignor_core.execution.room import Room, waiting_text
 from assignor_core.execution.staging import next_replicas
-from assignor_core.live import LiveCluster, LivePartition, PartitionKey, partition_name, too_many_away, unhealthy
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey, partition_name, too_many_away
 from assignor_core.plan import Movement, Plan
 
 
@@ -245,9 +245,21 @@ def _unhealthy(plan: Plan, cluster: LiveCluster, moving: Iterable[PartitionKey],
     outage = too_many_away(len(lost), len(cluster.broker_racks), limits.relief_max_away_share)
     if outage is not None:
         return outage
-    unsound = unhealthy(cluster, lost, tuple(moving))
-    if unsound is not None:
-        return unsound
+    offline = sorted(
+        key
+        for key, partition in cluster.partitions.items()
+        if partition.leader == NO_LEADER and not lost.issuperset(partition.replicas)
+    )
+    if offline:
+        return f"{len(offline)} partitions are offline, first {partition_name(offline[0])}"
+    ours = set(moving)
+    lagging = sorted(
+        key
+        for key, partition in cluster.partitions.items()
+        if key not in ours and not partition.reassigning and not lost >= set(partition.replicas) - set(partition.isr)
+    )
+    if lagging:
+        return f"{len(lagging)} partitions are under-replicated, first {partition_name(lagging[0])}"
     # A replica on a broker that is away may stay there: Kafka waits for those only that are added.
     needed = sorted({broker for row in plan.movements for broker in set(row.new_replicas) - set(row.old_replicas)})
     missing = [broker for broker in needed if broker not in cluster.broker_racks]

@@ -281,36 +281,6 @@ def after_brokers_failed(settings: Settings, *brokers: int) -> tuple[Settings, s
     return own, last(own)["plan_id"]
 
 
-@pytest.mark.parametrize(("isr", "words"), [((), "offline"), ((3,), "under-replicated")])
-def test_in_mode_apply_no_plan_starts_that_would_have_to_wait(
-    settings: Settings, isr: tuple[int, ...], words: str
-) -> None:
-    cluster = crowded()
-    sound = cluster.live
-    row = replace(sound.partitions["t", 5], isr=isr, leader=isr[0] if isr else NO_LEADER)
-    cluster.live = replace(sound, partitions={**sound.partitions, ("t", 5): row})
-    assert decide(settings, cluster, NOON_MS) is None
-    assert (last(settings)["verdict"], last(settings)["reason"]) == ("hold", "unhealthy")
-    assert last(settings)["detail"].startswith(f"1 partitions are {words}, first t-5; bytes_in max/mean ")
-    cluster.live = sound
-    assert decide(settings, cluster, NOON_MS + MINUTE_MS) is not None
-
-
-def test_a_plan_that_waits_for_its_hours_does_not_start_while_partitions_are_offline(settings: Settings) -> None:
-    own = with_control(settings, maintenance_windows=["22:00-23:00"])
-    cluster = crowded()
-    assert decide(own, cluster, NOON_MS) is None
-    waiting = last(own)["plan_id"]
-    sound = cluster.live
-    row = replace(sound.partitions["t", 5], isr=(), leader=NO_LEADER)
-    cluster.live = replace(sound, partitions={**sound.partitions, ("t", 5): row})
-    assert decide(own, cluster, EVENING_MS) is None
-    cluster.live = sound
-    due = decide(own, cluster, EVENING_MS + MINUTE_MS)
-    assert due is not None
-    assert due.plan.plan_id == waiting
-
-
 def test_with_too_many_brokers_away_no_replica_is_made_anew(settings: Settings) -> None:
     cluster = skewed()
     for broker in (3, 4):
