@@ -14,6 +14,7 @@ from streaming.control.deciding import Decider
 from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import decider_of, executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
+from streaming.errors import ClusterUnreachable
 from streaming.settings import KafkaSettings, Settings
 from tests import waiting
 from tests.control.windows import write_windows
@@ -86,7 +87,10 @@ def decide_after_the_grace_time(own: Settings, cluster: Cluster, decider: Decide
 
 def wait_until_gone(cluster: Cluster, broker: int) -> LiveCluster:
     def gone() -> bool:
-        live = cluster.describe()
+        try:
+            live = cluster.describe()
+        except ClusterUnreachable:  # the broker that was asked is the one that was killed
+            return False
         return broker not in live.broker_racks and all(row.isr == (row.leader,) for row in live.partitions.values())
 
     waiting.until(f"broker {broker} is gone", gone)
