@@ -14,7 +14,7 @@ from assignor_core.deciding.agreement import LedBytesIn, mean_disagreement
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import LogDirs, catching_up, largest_replicas, rooms
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
-from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
+from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey, partition_name
 from assignor_core.model import (
     LOAD_KEYS,
     RATE_KEYS,
@@ -29,6 +29,7 @@ from assignor_core.plan import TAKE_NONE
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.resources import Resource
+from assignor_core.wording import first_named
 
 UNKNOWN_SHARE_MAX = 0.10
 """With more partitions than this without a known rate a plan for balance would rest on guesses."""
@@ -179,26 +180,21 @@ def _disagreement_line(model: Model) -> str | None:
 def _assumptions(model: Model, silent: frozenset[int]) -> Iterable[str]:
     """What the plan takes for granted, one line each."""
     if model.unknown:
-        topic, partition = min(model.unknown)
+        first = partition_name(min(model.unknown))
         yield (
-            f"the load of {len(model.unknown)} partitions (first: {topic}-{partition}) is unknown: each counts at the "
+            f"the load of {len(model.unknown)} partitions (first: {first}) is unknown: each counts at the "
             "mean of its topic, and moves only where a broker must be emptied or racks be spread"
         )
     if silent:
-        yield f"{TAKE_NONE}, as their load in the newest window is unknown: {_names(silent)}"
+        yield f"{TAKE_NONE}, as their load in the newest window is unknown: {first_named(sorted(silent), NAMED_MAX)}"
     if model.unknown_disks:
         yield (
             f"{TAKE_NONE}, as their log dirs do not show what is free: "
-            f"{_names(model.unknown_disks)}; planner.capacities may give their disk_bytes"
+            f"{first_named(sorted(model.unknown_disks), NAMED_MAX)}; planner.capacities may give their disk_bytes"
         )
     line = _disagreement_line(model)
     if line is not None:
         yield line
-
-
-def _names(brokers: frozenset[int]) -> str:
-    names = ", ".join(map(str, sorted(brokers)[:NAMED_MAX]))
-    return f"{names} and {len(brokers) - NAMED_MAX} more" if len(brokers) > NAMED_MAX else names
 
 
 def _with_means(partitions: Iterable[PartitionKey], rates: Rates) -> dict[PartitionKey, tuple[float, ...]]:

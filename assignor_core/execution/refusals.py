@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from assignor_core.live import PartitionKey
+from assignor_core.live import PartitionKey, partition_name
+from assignor_core.wording import first_named
 
 PERMANENT = frozenset(
     {
@@ -59,6 +60,4 @@ def refusals_text(refusals: Mapping[PartitionKey, str]) -> str:
     >>> refusals_text({("t", 0): "PolicyViolationError"})
     't-0 (PolicyViolationError)'
     """
-    named = [f"{topic}-{partition} ({error})" for (topic, partition), error in sorted(refusals.items())[:NAMED_MAX]]
-    more = len(refusals) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more else "")
+    return first_named(sorted(refusals), NAMED_MAX, lambda key: f"{partition_name(key)} ({refusals[key]})")

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from assignor_core.live import PartitionKey
+from assignor_core.live import PartitionKey, partition_name
 
 PATIENCE_MS = 600_000
 """Twice Kafka's `log.retention.check.interval.ms`: what retention and deletions make room for has had its chance."""
@@ -74,5 +74,5 @@ def waiting_text(lacking: Mapping[PartitionKey, str]) -> str:
     >>> waiting_text({("t", 0): "needs 60 bytes on broker 1, whose disks have room for 50"})
     '1 movements wait for room on disks, first t-0: needs 60 bytes on broker 1, whose disks have room for 50'
     """
-    (topic, partition), reason = min(lacking.items())
-    return f"{len(lacking)} movements wait for room on disks, first {topic}-{partition}: {reason}"
+    key, reason = min(lacking.items())
+    return f"{len(lacking)} movements wait for room on disks, first {partition_name(key)}: {reason}"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from assignor_core.lag.verdicts import LagStatus
+from assignor_core.wording import first_named
 
 TopicPartition = tuple[str, int]
 
@@ -39,8 +40,7 @@ class BehindOnBroker:
 
     def __str__(self) -> str:
         """For a sentence, as the trigger's reasons take it."""
-        more = len(self.groups_behind) - NAMED_MAX
-        named = ", ".join(self.groups_behind[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+        named = first_named(self.groups_behind, NAMED_MAX)
         return f"{named}: {self.lag_records:,} records, {len(self.groups_behind)} of {self.groups_reading} groups"
 
 

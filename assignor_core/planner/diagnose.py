@@ -14,6 +14,7 @@ from assignor_core.planner.bounds import FOLLOWED, forced_share, leaves_replicas
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Problem
 from assignor_core.resources import LOADS
+from assignor_core.wording import first_named
 
 EVEN = 1e-6
 """An excess below this is rounding."""
@@ -102,9 +103,8 @@ def _full_disks(problem: Problem) -> list[str]:
     full = np.flatnonzero(arrays.alive & (arrays.disk_room_bytes <= 0))
     if not len(full):
         return []
-    names = ", ".join(str(arrays.broker_ids[broker]) for broker in full[:FULL_MAX])
-    more = f" and {len(full) - FULL_MAX} more" if len(full) > FULL_MAX else ""
-    return [f"{TAKE_NONE}, as their disks have no room above the reserve: {names}{more}"]
+    names = first_named(full.tolist(), FULL_MAX, lambda broker: str(arrays.broker_ids[broker]))
+    return [f"{TAKE_NONE}, as their disks have no room above the reserve: {names}"]
 
 
 def _cause(problem: Problem) -> str:

@@ -10,12 +10,14 @@ no target can mend stays as it is, and `unmet_rules` reports it in words.
 
 import numpy as np
 
+from assignor_core.live import partition_name
 from assignor_core.load import NO_BROKER, Floats
 from assignor_core.planner.candidates import Candidate, best_by_score
 from assignor_core.planner.placement import Edit, Indices, Placement
 from assignor_core.planner.problem import Problem, weighted
 from assignor_core.planner.search import Search
 from assignor_core.resources import LOADS
+from assignor_core.wording import first_named
 
 COPY_PRICE = 0.01
 """What a fair share of disk copied weighs against balance where a rack has to be mended."""
@@ -147,9 +149,8 @@ def _named(problem: Problem, partitions: Indices) -> str:
     """Partitions by name, those with the fewest replicas in sync first; the first few of many."""
     arrays = problem.arrays
     order = partitions[np.lexsort((partitions, arrays.in_sync[partitions]))]
-    names = [f"{arrays.partitions[row].topic}-{arrays.partitions[row].partition}" for row in order[:NAMED_MAX]]
-    more = len(partitions) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more else "")
+    ordered = [arrays.partitions[row] for row in order]
+    return first_named(ordered, NAMED_MAX, lambda row: partition_name((row.topic, row.partition)))
 
 
 def _disks_full(problem: Problem, placement: Placement, left: Indices) -> str | None:

@@ -20,7 +20,7 @@ from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Limits,
 from assignor_core.execution.refusals import NAMED_MAX, refusals_text
 from assignor_core.execution.room import Room
 from assignor_core.identity import another_cluster, topics_made_again, without_topics
-from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.live import LiveCluster, PartitionKey, partition_name
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from streaming.cluster.ports import ControlledCluster
@@ -388,5 +388,5 @@ def _unknown_moves(look: _Look) -> str:
     if look.plan.movements:
         return ""
     moving = sorted(look.live.reassigning())
-    named = f", first {moving[0][0]}-{moving[0][1]}" if moving else ""
+    named = f", first {partition_name(moving[0])}" if moving else ""
     return f"; its movements are not known: {len(moving)} partitions are being reassigned{named}"

@@ -15,6 +15,7 @@ from assignor_core.execution.refusals import refusals_text
 from assignor_core.identity import another_cluster, topics_made_again, without_topics
 from assignor_core.live import LiveCluster, PartitionKey, partition_name
 from assignor_core.proposed_plan import KeptPlan
+from assignor_core.wording import first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
@@ -116,15 +117,16 @@ class LateRequests:
         watched.on_steps |= steps
         if not new:
             return []
-        names = ", ".join(f"{partition_name(key)} on {list(live.partitions[key].replicas)}" for key in new[:NAMED_MAX])
-        more = f" and {len(new) - NAMED_MAX} more" if len(new) > NAMED_MAX else ""
-        return [f"partitions that lie on a step of their move: {names}{more}; a new plan takes them from there"]
+        names = first_named(
+            new, NAMED_MAX, lambda key: f"{partition_name(key)} on {list(live.partitions[key].replicas)}"
+        )
+        return [f"partitions that lie on a step of their move: {names}; a new plan takes them from there"]
 
     def _cancel(self, moving: Collection[PartitionKey]) -> list[str]:
         if not moving:
             return []
         refused = Requests(self._cluster).cancel(moving)
-        cancelled = [f"{topic}-{partition}" for topic, partition in moving if (topic, partition) not in refused]
+        cancelled = [partition_name(key) for key in moving if key not in refused]
         parts = [f"{len(cancelled)} moves cancelled, first {cancelled[0]}"] if cancelled else []
         return parts + ([f"Kafka refuses to cancel {refusals_text(refused)}"] if refused else [])
 

@@ -5,7 +5,7 @@ Judged on what the caller holds: nothing here asks the cluster or a table.
 
 from assignor_core.deciding.maintenance import may_act, next_opening
 from assignor_core.execution.life_cycle import Execution
-from assignor_core.live import LiveCluster
+from assignor_core.live import LiveCluster, partition_name
 from assignor_core.proposed_plan import KeptPlan
 from streaming.control.policies import maintenance_windows
 from streaming.settings import ControlSettings
@@ -22,7 +22,7 @@ def misfit(approved: KeptPlan, live: LiveCluster) -> str | None:
     ours = {(movement.topic, movement.partition) for movement in approved.plan.movements}
     foreign = sorted(live.reassigning() - ours)
     if foreign:
-        return f"{len(foreign)} other partitions are being reassigned, first {foreign[0][0]}-{foreign[0][1]}"
+        return f"{len(foreign)} other partitions are being reassigned, first {partition_name(foreign[0])}"
     return None
 
 

@@ -20,24 +20,13 @@ from streaming.control.planning import propose_live
 from streaming.control.policies import relief_policy
 from streaming.control.wiring import decider_of, journal_of, window_tables_of
 from streaming.settings import Settings
-from tests.control.test_deciding import NOON_MS, WINDOW_MS, DescribedCluster, last, without
+from tests.control.test_deciding import NOON_MS, WINDOW_MS, DescribedCluster, last, settings, without
 from tests.control.windows import RATE, write_windows
+
+__all__ = ["settings"]  # the fixture
 
 BROKERS = range(1, 21)
 SILENT = 20
-
-
-@pytest.fixture
-def settings(tables_in_memory: str) -> Settings:
-    return Settings.model_validate(
-        {
-            "storage": {"tables": tables_in_memory},
-            "pipeline": {"window_ms": WINDOW_MS, "watermark_ms": 1_000},
-            "trigger": {"resources": ["bytes_in"], "windows_over": 2, "windows_considered": 3, "cooldown_ms": 60_000},
-            "planner": {"windows": 3},
-            "control": {"mode": "apply"},
-        }
-    )
 
 
 def twenty() -> DescribedCluster:
