@@ -162,7 +162,7 @@ class SimulatedClient:
 
     def _sorted_markers(self) -> tuple[Marker, ...]:
         self._check_cluster()
-        return tuple(sorted(self.cluster.contents.markers, key=lambda row: row.lease_id))
+        return tuple(sorted(self.cluster.placement.markers, key=lambda row: row.lease_id))
 
     def _put_marker(self, marker: Marker, replaced: Collection[Marker]) -> None:
         """What a broker keys markers by is their lease, owner and start."""
@@ -174,7 +174,7 @@ class SimulatedClient:
         """Carry out a request unless a fault strikes it."""
         fault = self.faults.take(request)
         away = of_controller and self.cluster.now_ms < self.faults.controller_away_until_ms
-        if away or not any(broker.running for broker in self.cluster.contents.brokers.values()):
+        if away or not any(broker.running for broker in self.cluster.placement.brokers.values()):
             raise self._errors.unanswered(f"no answer to {request.value}")
         if fault is not None:
             if fault.fate is Fate.LATE:
@@ -194,13 +194,13 @@ class SimulatedClient:
         self._may_act()
 
     def _check_cluster(self) -> None:
-        other = cluster_mismatch(self._kafka_cluster_id, self.cluster.contents.cluster_id)
+        other = cluster_mismatch(self._kafka_cluster_id, self.cluster.placement.cluster_id)
         if other is not None:
             raise self._errors.another_cluster(other)
 
     def _described(self) -> LiveCluster:
         self._check_cluster()
-        metadata, changes = self._current_metadata(), self.cluster.contents.changes
+        metadata, changes = self._current_metadata(), self.cluster.placement.changes
         hidden = frozenset(self.faults.hidden_topics)
         if self._answer is None or self._answer[0] is not metadata or self._answer[1:3] != (changes, hidden):
             self._answer = (metadata, changes, hidden, self._described_anew(metadata, hidden))
@@ -210,16 +210,16 @@ class SimulatedClient:
         partitions = {}
         for key, seen in metadata.partitions.items():
             if key[0] not in hidden:
-                now = self.cluster.contents.partition(key)
+                now = self.cluster.placement.partition(key)
                 partitions[key] = seen.with_reassignment(now.live() if now and now.reassigning else None)
         ids = {name: row for name, row in metadata.topic_ids.items() if name not in hidden}
-        moving = {key for key, row in self.cluster.contents.partitions() if row.reassigning}
+        moving = {key for key, row in self.cluster.placement.partitions() if row.reassigning}
         unseen = frozenset(moving - partitions.keys())
-        return LiveCluster(self.cluster.contents.cluster_id, metadata.broker_racks, partitions, ids, unseen)
+        return LiveCluster(self.cluster.placement.cluster_id, metadata.broker_racks, partitions, ids, unseen)
 
     def _current_metadata(self) -> _Metadata:
         """Metadata of the broker that is asked: as it is now, or as it was before, as old as the lag at most."""
-        contents, lag_ms = self.cluster.contents, self.faults.metadata_lag_ms
+        contents, lag_ms = self.cluster.placement, self.faults.metadata_lag_ms
         seen = self._metadata
         if seen is None or not lag_ms or contents.now_ms - seen.at_ms > lag_ms:
             if seen is not None and seen.changes == contents.changes:
@@ -236,7 +236,7 @@ class SimulatedClient:
 
     def _need_answer_of(self, broker_id: int) -> None:
         """Requests to a certain broker fail while metadata shows it and it doesn't answer."""
-        if not self.cluster.contents.brokers[broker_id].running:
+        if not self.cluster.placement.brokers[broker_id].running:
             raise self._errors.unanswered(f"no answer of broker {broker_id}")
 
     def _sizes(self) -> dict[tuple[int, PartitionKey], int]:
@@ -306,11 +306,11 @@ class SimulatedClient:
         alive = self._alive()
         for broker_id in alive:
             self._need_answer_of(broker_id)
-        rates = self.cluster.contents.throttle_rates
+        rates = self.cluster.placement.throttle_rates
         return {broker_id: dict(rates[broker_id]) for broker_id in alive if rates.get(broker_id)}
 
     def _lists(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
-        existing = self.cluster.contents.topics
+        existing = self.cluster.placement.topics
         return {
             (name, setting): existing[name].throttled_replicas[setting]
             for name in topics
@@ -322,7 +322,7 @@ class SimulatedClient:
     def _change_lists(
         self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas], *, add: bool
     ) -> None:
-        existing = self.cluster.contents.topics
+        existing = self.cluster.placement.topics
         change = self.cluster.append_throttled_replicas if add else self.cluster.subtract_throttled_replicas
         for setting, side in ((LEADER_REPLICAS, leaders), (FOLLOWER_REPLICAS, followers)):
             for name, entries in sorted(side.items()):

@@ -39,10 +39,13 @@ TERABYTE = 10**12
 
 
 class SimulatedCluster:
-    """The cluster; `contents` is open to readers, and changed by this class and the modules it calls only."""
+    """The cluster; `contents` is open to readers, and changed by this class and the modules it calls only.
+
+    Ask for `contents` again once time has passed: bytes move when somebody asks.
+    """
 
     def __init__(self, cluster_id: str, brokers: Iterable[SimulatedBroker]) -> None:
-        self.contents = ClusterContents(cluster_id, {broker.broker_id: broker for broker in brokers})
+        self._contents = ClusterContents(cluster_id, {broker.broker_id: broker for broker in brokers})
         self._topics_made = 0
         self._actions_planned = 0
         self._planned: list[tuple[int, int, Callable[[], object]]] = []
@@ -69,18 +72,29 @@ class SimulatedCluster:
         )
 
     @property
+    def contents(self) -> ClusterContents:
+        """Everything, as it is now."""
+        replication.bring_up_to_date(self._contents)
+        return self._contents
+
+    @property
+    def placement(self) -> ClusterContents:
+        """The same for who changes nothing and reads neither bytes nor heartbeats: these may be as they were before."""
+        return self._contents
+
+    @property
     def now_ms(self) -> int:
         """Logical time since the cluster was made."""
-        return self.contents.now_ms
+        return self._contents.now_ms
 
     def advance(self, duration_ms: int) -> None:
         """Let time pass: bytes move, replicas catch up, sessions of silent brokers end, what was planned happens."""
         end_ms = self.now_ms + duration_ms
         while self._planned and self._planned[0][0] <= end_ms:
             at_ms, _, action = heappop(self._planned)
-            replication.advance(self.contents, max(0, at_ms - self.now_ms))
+            replication.advance(self._contents, max(0, at_ms - self.now_ms))
             action()
-        replication.advance(self.contents, end_ms - self.now_ms)
+        replication.advance(self._contents, end_ms - self.now_ms)
 
     def plan(self, delay_ms: int, action: Callable[[], object]) -> None:
         """Let `action` happen when so much time has passed; actions of one instant happen in the order of planning."""

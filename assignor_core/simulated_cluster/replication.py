@@ -40,22 +40,46 @@ class _Copying:
 
 
 def advance(contents: ClusterContents, duration_ms: int) -> None:
-    """Let `duration_ms` pass, in steps in which every rate stays as it is."""
+    """Let `duration_ms` pass, in steps in which every rate stays as it is. `bring_up_to_date` moves the bytes of the
+    last one if the cluster is at rest: most time passes while nobody looks.
+    """
     end_ms = contents.now_ms + duration_ms
     while contents.now_ms < end_ms:
-        left_ms, copying, room_ms = end_ms - contents.now_ms, _copying(contents), 0
-        if copying or any(broker.status is not BrokerStatus.RUNNING for broker in contents.brokers.values()):
-            step_ms = min((left_ms, STEP_MS, *(_caught_up_ms(contents, row) for row in copying)))
-        else:
-            room_ms = _room_ms(contents)
-            step_ms = min(left_ms, room_ms)
-        changes = contents.changes
-        contents.now_ms += step_ms
-        _end_sessions(contents)
-        _produce(contents, step_ms)
-        _copy(contents, copying if contents.changes == changes else _copying(contents), step_ms)
-        if step_ms >= room_ms:
+        if contents.now_ms >= contents.at_rest_until_ms:
+            bring_up_to_date(contents)
+            copying = _copying(contents)
+            if copying or not _all_run(contents):
+                _take_step(contents, copying, min(STEP_MS, end_ms - contents.now_ms))
+                continue
+            contents.at_rest_until_ms = contents.now_ms + _room_ms(contents)
+        contents.now_ms = min(end_ms, contents.at_rest_until_ms)
+        if contents.now_ms == contents.at_rest_until_ms:
+            bring_up_to_date(contents)
             _fail_full_log_dirs(contents)
+
+
+def bring_up_to_date(contents: ClusterContents) -> None:
+    """Move the bytes of the time that has passed at rest. Whoever reads bytes or changes anything calls it before."""
+    passed_ms, contents.bytes_ms, contents.at_rest_until_ms = contents.now_ms - contents.bytes_ms, contents.now_ms, 0
+    if passed_ms:
+        _end_sessions(contents)
+        _produce(contents, passed_ms)
+
+
+def _take_step(contents: ClusterContents, copying: list[_Copying], longest_ms: int) -> None:
+    """While replicas catch up or a broker is silent; ends early where one has caught up."""
+    step_ms = min((longest_ms, *(_caught_up_ms(contents, row) for row in copying)))
+    changes = contents.changes
+    contents.now_ms += step_ms
+    contents.bytes_ms = contents.now_ms
+    _end_sessions(contents)
+    _produce(contents, step_ms)
+    _copy(contents, copying if contents.changes == changes else _copying(contents), step_ms)
+    _fail_full_log_dirs(contents)
+
+
+def _all_run(contents: ClusterContents) -> bool:
+    return all(broker.status is BrokerStatus.RUNNING for broker in contents.brokers.values())
 
 
 def _room_ms(contents: ClusterContents) -> int:
@@ -85,7 +109,7 @@ def _end_sessions(contents: ClusterContents) -> None:
 def _produce(contents: ClusterContents, step_ms: int) -> None:
     """Producers with acks=all write where enough replicas are in sync; those in sync follow at once."""
     brokers = contents.brokers
-    all_run = all(broker.status is BrokerStatus.RUNNING for broker in brokers.values())
+    all_run = _all_run(contents)
     for key, partition in contents.partitions():
         if partition.leader == NO_LEADER or not brokers[partition.leader].running:
             continue

@@ -137,6 +137,10 @@ class ClusterContents:
     """Grows whenever placement, a leader, in-sync replicas, a fenced broker or a log dir changes: who sees the same
     number as before would see the same cluster.
     """
+    bytes_ms: int = 0
+    """Until when bytes have been moved; behind `now_ms` while the cluster is at rest (see `replication`)."""
+    at_rest_until_ms: int = field(default=0, compare=False)
+    """Until then only producers write and replicas in sync follow; not after now where nobody has looked."""
     _listed: list[tuple[PartitionKey, SimulatedPartition]] | None = field(default=None, compare=False, repr=False)
 
     def topics_changed(self) -> None:

@@ -259,9 +259,7 @@ STORY_MS = 120_000
 
 def played(seed: int) -> SimulatedCluster:
     """A story of faults, checked every five seconds; the cluster at its end."""
-    random = Random(seed)
-    made = random_cluster(random)
-    plan_faults(made, random_faults(random, made, duration_ms=STORY_MS))
+    made = _with_faults(seed)
     for _ in range(0, STORY_MS, 5_000):
         made.advance(5_000)
         check_sound(made)
@@ -296,6 +294,25 @@ def test_whatever_a_watcher_judges_changes_only_where_the_cluster_counts_a_chang
             seen = (made.contents.changes, watched(made))
             assert seen[0] != before[0] or seen[1] == before[1], f"seed {seed} at {made.now_ms} ms"
             before = seen
+
+
+@pytest.mark.parametrize("first", range(0, 40, 20))
+def test_a_look_shows_the_bytes_of_now_and_changes_nothing(first: int) -> None:
+    """Bytes at rest are moved when somebody looks: whoever looks at every step sees what one who looks once sees."""
+    for seed in range(first, first + 20):
+        watched_cluster, left_alone = (_with_faults(seed) for _ in range(2))
+        for _ in range(0, STORY_MS, 700):
+            watched_cluster.advance(700)
+            assert watched_cluster.contents.bytes_ms == watched_cluster.now_ms
+            left_alone.advance(700)
+        assert left_alone.contents == watched_cluster.contents, f"seed {seed}"
+
+
+def _with_faults(seed: int) -> SimulatedCluster:
+    random = Random(seed)
+    made = random_cluster(random)
+    plan_faults(made, random_faults(random, made, duration_ms=STORY_MS))
+    return made
 
 
 def watched(made: SimulatedCluster) -> object:

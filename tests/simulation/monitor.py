@@ -109,7 +109,7 @@ class Monitor:
 
     def look(self, who: Actor | None) -> None:
         """Whatever may have changed the cluster is over: `who` did it, nobody where only time has passed."""
-        contents = self.world.cluster.contents
+        contents = self.world.cluster.placement
         if contents.changes == self._changes:
             return  # nothing that is judged below is another than before
         self._changes = contents.changes
@@ -129,7 +129,7 @@ class Monitor:
 
     def asked(self, who: SimulatedControl) -> None:
         """A control has looked at the cluster."""
-        contents = self.world.cluster.contents
+        contents = self.world.cluster.placement
         self._looked_ms[who.name] = contents.now_ms
         lags = self.world.client_faults.metadata_lag_ms > 0
         self._leaders_seen[who.name] = None if lags else {key: row.leader for key, row in contents.partitions()}
@@ -174,7 +174,7 @@ class Monitor:
 
     def touch_topic(self, name: str) -> None:
         """What the journal says of this topic is not judged: control may not see it."""
-        self.touched |= {key for key, _ in self.world.cluster.contents.partitions() if key[0] == name}
+        self.touched |= {key for key, _ in self.world.cluster.placement.partitions() if key[0] == name}
 
     def breaks(self, invariant: str, detail: str) -> None:
         """An invariant does not hold: noted once, and the story goes on."""
@@ -233,7 +233,7 @@ class Monitor:
 
     def _judge_topic(self, who: SimulatedControl, name: str) -> None:
         """Kafka takes names only: a topic that was made again after the look can't be told from the approved one."""
-        topic = self.world.cluster.contents.topics.get(name)
+        topic = self.world.cluster.placement.topics.get(name)
         if topic is None:
             return
         made_ms = self._made_ms.get((name, topic.topic_id), 0)
@@ -250,7 +250,7 @@ class Monitor:
         old, new = movement.old_replicas, movement.new_replicas
         if target != new and not (self.world.settings.control.staged_moves and is_between(target, old, new)):
             self.breaks("4 the plan as approved", f"{target} asked for {movement}")
-        racks = {row.broker_id: row.rack for row in self.world.cluster.contents.brokers.values()}
+        racks = {row.broker_id: row.rack for row in self.world.cluster.placement.brokers.values()}
         if rack_count(target, racks) < min(rack_count(old, racks), rack_count(new, racks)):
             self.breaks("2 racks are never worse", f"{target} on the way from {old} to {new}")
 
@@ -258,7 +258,7 @@ class Monitor:
         """Counted as asked for, on the true state. Who sends is the leader that control saw, where metadata is current:
         a leader may change at any time, and what copies already is not asked for again.
         """
-        contents, caps, targets = self.world.cluster.contents, limits(self.world.settings.control), change.targets
+        contents, caps, targets = self.world.cluster.placement, limits(self.world.settings.control), change.targets
         if len(change.elected) > caps.elections_at_once_max:
             self.breaks("7 elections at a time", f"{len(change.elected)} elected, {caps.elections_at_once_max} allowed")
         if not targets or None in targets.values():
@@ -309,7 +309,7 @@ class Monitor:
 
     def _judge_waves(self, movements: Mapping[PartitionKey, Movement], targets: Targets) -> None:
         """Refused partitions are skipped, and what another has changed is no longer the plan's."""
-        contents = self.world.cluster.contents
+        contents = self.world.cluster.placement
         refused = self.world.client_faults.refused
         self._refused |= {key for key, error in refused.items() if error in PERMANENT}
         unmade = [
@@ -339,11 +339,11 @@ class Monitor:
         self._in_sync[key] = in_sync
 
     def _is_usable(self, broker_id: int, log_dir: int) -> bool:
-        broker = self.world.cluster.contents.brokers[broker_id]
+        broker = self.world.cluster.placement.brokers[broker_id]
         return broker.running and not broker.fenced and not broker.log_dirs[log_dir].offline
 
     def _judge_disks(self, who: Actor | None) -> None:
-        contents = self.world.cluster.contents
+        contents = self.world.cluster.placement
         offline = {
             (broker.broker_id, index)
             for broker in contents.brokers.values()
@@ -363,7 +363,7 @@ class Monitor:
         self._offline = offline
 
     def _judge_leftovers(self) -> None:
-        contents = self.world.cluster.contents
+        contents = self.world.cluster.placement
         for broker, rates in sorted(contents.throttle_rates.items()):
             self.breaks("6 no throttle is left", f"{rates} of broker {broker}")
         for name, topic in sorted(contents.topics.items()):
@@ -387,7 +387,7 @@ class Monitor:
                     "8 automatic mode stops",
                     f"approves {self._name(execution_id)} after {bad} plans that brought nothing",
                 )
-        problem = broken_promise(execution, self.world.cluster.contents)
+        problem = broken_promise(execution, self.world.cluster.placement)
         quiet = self.undisturbed and self.world.hot_broker is None
         if quiet and execution.last_event is Event.DONE and not self._refused and problem:
             self.breaks("8 no broker is made worse than the plan said", f"{self._name(execution_id)}: {problem}")
@@ -399,7 +399,7 @@ class Monitor:
             if execution.started_ms is not None:
                 newest |= {(row.topic, row.partition): (execution, row) for row in self._plan_of(execution)}
         for key, (execution, movement) in sorted(newest.items()):
-            row = self.world.cluster.contents.partition(key)
+            row = self.world.cluster.placement.partition(key)
             judged = execution.done_ms is not None and key not in self.touched | self._refused
             swept = (event.detail for event in execution.events if event.event is Event.SWEPT)
             if any(f" {partition_name(key)} on " in detail for detail in swept):

@@ -124,8 +124,8 @@ class World:
 
     @property
     def may_pause(self) -> bool:
-        """Whether some call out of the story may stop a control in the middle of a turn."""
-        return any(not row.blow.kills for row in self.interruptions.values())
+        """Whether some call out from now on may stop a control in the middle of a turn."""
+        return any(number > self._calls and not row.blow.kills for number, row in self.interruptions.items())
 
     @property
     def store(self) -> MemoryStore:
