@@ -3,13 +3,11 @@
 import ast
 import builtins
 import graphlib
-import io
 import re
 import sys
-import tokenize
 from collections import defaultdict
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -17,8 +15,6 @@ import pytest
 from assignor_core.execution.events import Event
 
 ROOT = Path(__file__).resolve().parent.parent
-CORE = sorted((ROOT / "assignor_core").rglob("*.py"))
-SHELL = sorted((ROOT / "streaming").rglob("*.py"))
 
 FUNCTION_LINES_MAX = 50
 MODULE_LINES_MAX = 300
@@ -89,18 +85,72 @@ NO_EVENTS_OF_EXECUTIONS = {
 }
 
 
-def relative(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
+class Module:
+    """A file of ours, read once for all rules: its name, its syntax tree, and what of it the rules are about."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
+        self.tree = ast.parse(text)
+        self.nodes = tuple(ast.walk(self.tree))
+
+    @cached_property
+    def imports(self) -> tuple[str, ...]:
+        """Dotted names of all modules that it imports, inside functions too."""
+        names: list[str] = []
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                names += (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{self.name}: relative import"
+                names += (f"{node.module}.{alias.name}" for alias in node.names)
+        return tuple(names)
+
+    @cached_property
+    def calls(self) -> tuple[tuple[int, str], ...]:
+        """(line, dotted name) of what it calls."""
+        return tuple(
+            (node.lineno, ast.unparse(node.func))
+            for node in self.nodes
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        )
+
+    @property
+    def code_lines(self) -> set[int]:
+        """Numbers of the lines that hold code: no blank lines, comments or docstrings."""
+        lines = enumerate(map(str.strip, self.text.splitlines()), start=1)
+        code = {number for number, line in lines if line and not line.startswith("#")}
+        texts = [node for node in self.nodes if isinstance(node, ast.JoinedStr) or is_string(node)]
+        docstrings = [node for node in self.nodes if isinstance(node, ast.Expr) and is_string(node.value)]
+        # A line of a text may be blank, or look like a comment.
+        return (code | lines_of(texts)) - lines_of(docstrings)
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Dotted names of all modules that a file imports, inside functions too."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{relative(path)}: relative import"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+def is_string(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def lines_of(nodes: Iterable[ast.AST]) -> set[int]:
+    """Numbers of all lines on which the nodes stand."""
+    placed = (node for node in nodes if isinstance(node, ast.expr | ast.stmt))
+    return {line for node in placed for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+
+
+def modules_of(package: str) -> list[Module]:
+    """All files of a package, by name."""
+    paths = sorted((ROOT / package).rglob("*.py"))
+    assert paths
+    return [Module(path.relative_to(ROOT).as_posix(), path.read_text()) for path in paths]
+
+
+@pytest.fixture(scope="module")
+def core() -> list[Module]:
+    return modules_of("assignor_core")
+
+
+@pytest.fixture(scope="module")
+def shell() -> list[Module]:
+    return modules_of("streaming")
 
 
 def nesting(node: ast.AST, depth: int = 0) -> int:
@@ -117,17 +167,25 @@ def nesting(node: ast.AST, depth: int = 0) -> int:
     return deepest
 
 
-@pytest.mark.parametrize("path", CORE, ids=relative)
-def test_the_core_imports_itself_the_standard_library_and_numpy(path: Path) -> None:
+def test_the_core_imports_itself_the_standard_library_and_numpy(core: list[Module]) -> None:
     allowed = set(sys.stdlib_module_names) | {"assignor_core", "numpy"}
-    assert {name.partition(".")[0] for name in imports(path)} <= allowed
+    foreign = [
+        f"{module.name} imports {name}"
+        for module in core
+        for name in module.imports
+        if name.partition(".")[0] not in allowed
+    ]
+    assert not foreign
 
 
-@pytest.mark.parametrize("path", SHELL, ids=relative)
-def test_libraries_stay_where_they_belong(path: Path) -> None:
-    for name in imports(path):
-        places = ONLY_IN.get(name.partition(".")[0])
-        assert places is None or relative(path).startswith(places), f"{relative(path)} imports {name}"
+def test_libraries_stay_where_they_belong(shell: list[Module]) -> None:
+    misplaced = [
+        f"{module.name} imports {name}"
+        for module in shell
+        for name in module.imports
+        if not module.name.startswith(ONLY_IN.get(name.partition(".")[0], ""))
+    ]
+    assert not misplaced
 
 
 def room(name: str) -> str:
@@ -135,15 +193,17 @@ def room(name: str) -> str:
     return name.split(".")[1] if "." in name else ""
 
 
-@pytest.mark.parametrize("path", SHELL, ids=relative)
-def test_imports_run_downwards_only(path: Path) -> None:
-    own = room(relative(path).removesuffix(".py").replace("/", "."))
-    allowed = {own, "errors", "settings", "", *MAY_IMPORT.get(own, set())}
-    if own == "__init__":
-        allowed = set()
-    for name in imports(path):
-        other = room(name) if name.startswith("streaming.") else own
-        assert other in allowed or own == other, f"{relative(path)} imports {name}"
+def upward_imports(module: Module) -> Iterator[str]:
+    """Imports of rooms that the module's own room may not import."""
+    own = room(module.name.removesuffix(".py").replace("/", "."))
+    allowed = set() if own == "__init__" else {own, "errors", "settings", "", *MAY_IMPORT.get(own, set())}
+    for name in module.imports:
+        if name.startswith("streaming.") and room(name) not in {own, *allowed}:
+            yield f"{module.name} imports {name}"
+
+
+def test_imports_run_downwards_only(shell: list[Module]) -> None:
+    assert not [line for module in shell for line in upward_imports(module)]
 
 
 def test_rooms_that_are_named_exist() -> None:
@@ -152,36 +212,25 @@ def test_rooms_that_are_named_exist() -> None:
     tuple(graphlib.TopologicalSorter(MAY_IMPORT).static_order())  # raises CycleError, which names the cycle
 
 
-def test_rooms_of_the_core_import_each_other_in_one_direction() -> None:
+def test_rooms_of_the_core_import_each_other_in_one_direction(core: list[Module]) -> None:
     graph: dict[str, set[str]] = defaultdict(set)
-    for path in CORE:
-        own = relative(path).removesuffix(".py").split("/")[1]
+    for module in core:
+        own = module.name.removesuffix(".py").split("/")[1]
         if own != "__init__":
-            graph[own] |= {name.split(".")[1] for name in imports(path) if name.startswith("assignor_core.")} - {own}
+            graph[own] |= {name.split(".")[1] for name in module.imports if name.startswith("assignor_core.")} - {own}
     tuple(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError, which names the cycle
 
 
-def calls(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, dotted name) of what a file calls."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            yield node.lineno, ast.unparse(node.func)
+def test_the_core_asks_no_clock(core: list[Module]) -> None:
+    asks = ("time.", "datetime.now", "uuid.")
+    assert not [
+        f"{module.name}:{line}: {name}" for module in core for line, name in module.calls if name.startswith(asks)
+    ]
+    clocks = {"time", "datetime", "uuid", "secrets", "os", "socket"}
+    assert not [(module.name, name) for module in core for name in module.imports if name.partition(".")[0] in clocks]
 
 
-@pytest.mark.parametrize("path", CORE, ids=relative)
-def test_the_core_asks_no_clock(path: Path) -> None:
-    asked = [name for _, name in calls(path) if name.startswith(("time.", "datetime.now", "uuid."))]
-    assert not asked
-    assert not {"time", "datetime", "uuid", "secrets", "os", "socket"} & {
-        name.partition(".")[0] for name in imports(path)
-    }
-
-
-@pytest.mark.parametrize("path", SHELL, ids=relative)
-def test_the_wall_clock_is_asked_by_entries_and_handed_on(path: Path) -> None:
-    name = relative(path)
-    if name == CLOCKS:
-        return
+def test_the_wall_clock_is_asked_by_entries_and_handed_on(shell: list[Module]) -> None:
     wall = (
         "time.time",
         "time.time_ns",
@@ -190,31 +239,46 @@ def test_the_wall_clock_is_asked_by_entries_and_handed_on(path: Path) -> None:
         "datetime.now",
         "datetime.utcnow",
     )
-    assert not [(line, called) for line, called in calls(path) if called in wall]
-    is_entry = name.endswith("/run.py") or name.startswith(("streaming/commands/", "streaming/demo/"))
-    if not is_entry and name not in READS_A_CLOCK:
-        assert not [name for name in imports(path) if name.startswith("streaming.runtime.clocks")]
+    others = [module for module in shell if module.name != CLOCKS]
+    assert not [f"{module.name}:{line}: {name}" for module in others for line, name in module.calls if name in wall]
+    entries = ("streaming/commands/", "streaming/demo/")
+    handed_one = [
+        module
+        for module in others
+        if not module.name.endswith("/run.py")
+        and not module.name.startswith(entries)
+        and module.name not in READS_A_CLOCK
+    ]
+    clocks = "streaming.runtime.clocks"
+    assert not [(module.name, name) for module in handed_one for name in module.imports if name.startswith(clocks)]
 
 
-@pytest.mark.parametrize("path", SHELL, ids=relative)
-def test_only_the_room_of_the_cluster_changes_a_cluster(path: Path) -> None:
-    if relative(path).startswith(("streaming/cluster/", "streaming/demo/")):
-        return  # the demo's cluster is its own: it starts those brokers
-    assert not [(line, name) for line, name in calls(path) if name.rpartition(".")[2] in ADMIN_WRITES]
+def test_only_the_room_of_the_cluster_changes_a_cluster(shell: list[Module]) -> None:
+    allowed = ("streaming/cluster/", "streaming/demo/")  # the demo's cluster is its own: it starts those brokers
+    changes = [
+        f"{module.name}:{line}: {name}"
+        for module in shell
+        for line, name in module.calls
+        if name.rpartition(".")[2] in ADMIN_WRITES and not module.name.startswith(allowed)
+    ]
+    assert not changes
 
 
-@pytest.mark.parametrize("path", CORE + SHELL, ids=relative)
-def test_errors_belong_to_one_of_the_two_trees(path: Path) -> None:
-    if relative(path).endswith("/errors.py") or relative(path) in SIGNALS:
-        return
+def test_errors_belong_to_one_of_the_two_trees(core: list[Module], shell: list[Module]) -> None:
     builtin = {name for name in dir(builtins) if name.endswith(("Error", "Exception"))}
-    own = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)]
-    assert not [node.name for node in own if {ast.unparse(base) for base in node.bases} & builtin]
+    strays = [
+        f"{module.name}:{node.lineno}: {node.name}"
+        for module in core + shell
+        for node in module.nodes
+        if isinstance(node, ast.ClassDef) and {ast.unparse(base) for base in node.bases} & builtin
+        if not module.name.endswith("/errors.py") and module.name not in SIGNALS
+    ]
+    assert not strays
 
 
-def logged_names(tree: ast.AST) -> set[ast.AST]:
+def logged_names(module: Module) -> set[ast.AST]:
     """First arguments of calls like `log.info("started")`: names of log lines."""
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
+    calls = (node for node in module.nodes if isinstance(node, ast.Call) and node.args)
     return {
         call.args[0]
         for call in calls
@@ -236,69 +300,62 @@ def looks_up_event(node: ast.AST) -> bool:
     )
 
 
-def interpreted_events(name: str, tree: ast.AST) -> list[str]:
+def interpreted_events(module: Module) -> list[str]:
     """Where a module names an event of an execution, or compares the column `event`, itself."""
-    logged = logged_names(tree)
+    logged, events = logged_names(module), set(Event)
     named = [
-        f"{name}:{node.lineno}: {node.value!r}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in set(Event)
-        if node not in logged and (name, node.value) not in NO_EVENTS_OF_EXECUTIONS
+        f"{module.name}:{node.lineno}: {node.value!r}"
+        for node in module.nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in events
+        if node not in logged and (module.name, node.value) not in NO_EVENTS_OF_EXECUTIONS
     ]
     compared = [
-        f"{name}:{node.lineno}: compares an event"
-        for node in ast.walk(tree)
+        f"{module.name}:{node.lineno}: compares an event"
+        for node in module.nodes
         if isinstance(node, ast.Compare) and any(looks_up_event(side) for side in (node.left, *node.comparators))
     ]
     return named + compared
 
 
-@pytest.mark.parametrize("path", SHELL, ids=relative)
-def test_what_events_of_executions_mean_is_decided_in_the_core(path: Path) -> None:
-    if relative(path) != EVENT_ROWS:
-        assert not interpreted_events(relative(path), ast.parse(path.read_text()))
+def test_what_events_of_executions_mean_is_decided_in_the_core(shell: list[Module]) -> None:
+    assert not [line for module in shell if module.name != EVENT_ROWS for line in interpreted_events(module)]
 
 
 @pytest.mark.parametrize(
     "line", ['ended = name == "done"', 'row["event"] in names', 'row.get("event") != name', 'FAILED = {"aborted"}']
 )
 def test_a_module_that_interprets_events_is_named(line: str) -> None:
-    assert interpreted_events("streaming/serve/some.py", ast.parse(line))
+    assert interpreted_events(Module("streaming/serve/some.py", line))
 
 
 def test_names_of_log_lines_are_no_events_of_executions() -> None:
-    assert not interpreted_events("streaming/serve/some.py", ast.parse('log.info("measured", event_name=name)'))
+    assert not interpreted_events(Module("streaming/serve/some.py", 'log.info("measured", event_name=name)'))
 
 
-@cache
-def code_lines(path: Path) -> frozenset[int]:
-    """Numbers of the lines that hold code: no blank lines, comments or docstrings."""
-    text = path.read_text()
-    strings = (
-        node
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    )
-    prose = {line for node in strings for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
-    layout = {
-        tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
-    }  # fmt: skip
-    held = (token for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type not in layout)
-    return frozenset(line for token in held for line in range(token.start[0], token.end[0] + 1)) - prose
-
-
-@pytest.mark.parametrize("path", CORE + SHELL, ids=relative)
-def test_modules_and_functions_stay_small(path: Path) -> None:
-    lines = code_lines(path)
-    assert len(lines) <= MODULE_LINES_MAX
-    tree = ast.parse(path.read_text())
-    assert path.name == "__main__.py" or ast.get_docstring(tree), "a module says what it owns"
-    for node in ast.walk(tree):
+def too_large(module: Module) -> Iterator[str]:
+    """What of a module is over the limits, each in words."""
+    lines = module.code_lines
+    if len(lines) > MODULE_LINES_MAX:
+        yield f"{module.name} has {len(lines)} lines of code"
+    if not module.name.endswith("__main__.py") and not ast.get_docstring(module.tree):
+        yield f"{module.name} has no docstring: a module says what it owns"
+    for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno is not None
-            count = len(lines & set(range(node.lineno, node.end_lineno + 1)))
-            assert count <= FUNCTION_LINES_MAX, f"{node.name} has {count} lines of code"
-            assert nesting(node) <= NESTING_MAX, f"{node.name} nests {nesting(node)} deep"
+            count, depth = len(lines & lines_of([node])), nesting(node)
+            if count > FUNCTION_LINES_MAX:
+                yield f"{module.name}: {node.name} has {count} lines of code"
+            if depth > NESTING_MAX:
+                yield f"{module.name}: {node.name} nests {depth} deep"
+
+
+def test_modules_and_functions_stay_small(core: list[Module], shell: list[Module]) -> None:
+    assert not [line for module in core + shell for line in too_large(module)]
+
+
+def test_lines_of_code_are_those_without_blank_lines_comments_and_docstrings() -> None:
+    owns, text = '"""What it\n\nowns."""\n\n', '# why\nNAME = """a\n\n# b\n"""  # its end\n\n\n'
+    function = 'def of() -> int:\n    "One."\n    return 1\n'
+    assert Module("some.py", owns + text + function).code_lines == {6, 7, 8, 9, 12, 14}
 
 
 def test_paths_that_the_page_names_exist() -> None:

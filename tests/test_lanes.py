@@ -6,15 +6,27 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
+CONFTEST = """
+import os
+from tests import lanes
+pytest_plugins = ["tests.lanes"]
+lanes.TESTS_MIN = 10
+with open("first", "w") as first:
+    first.write(str(os.getpid()))
+"""
 PURE = """
 import os, pytest
+from tests.waiting import until
 
-@pytest.mark.parametrize("number", range(200))
+@pytest.mark.parametrize("number", range(4))
 def test_passes(number):
     with open("pids", "a") as pids:
         print(os.getpid(), file=pids)
-    if os.getpid() != int(open("first").read()):
+    if os.getpid() == int(open("first").read()):
+        open("pids_of_first", "w").close()
+    else:
         open("pids_of_second", "w").close()
+        until("the first process has taken a file too", lambda: os.path.exists("pids_of_first"))
 
 def test_fails():
     print("what it printed")
@@ -59,7 +71,7 @@ def test_ends_the_second_process(number):
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """Three files of pure tests, and one that would start brokers."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[1]))  # it runs in a folder of its own
-    pytester.makeconftest("import os\npytest_plugins = ['tests.lanes']\nopen('first', 'w').write(str(os.getpid()))")
+    pytester.makeconftest(CONFTEST)
     pytester.makeini("[pytest]\nmarkers =\n    kafka: starts a broker\n    spark: starts Spark")
     pytester.makepyfile(test_a=PURE, test_b=PURE, test_c=PURE, test_d=WITH_JVM)
     return pytester
@@ -68,15 +80,15 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
 def test_both_processes_run_tests_and_one_reports_them(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_e=WITH_SPARK)
     result = suite.runpytest_subprocess()
-    result.assert_outcomes(passed=602, failed=3, skipped=3)
+    result.assert_outcomes(passed=14, failed=3, skipped=3)
     result.stdout.fnmatch_lines(["*AssertionError: on purpose*", "*Captured stdout call*", "what it printed"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert len(set((suite.path / "pids").read_text().split())) == 2
 
 
 def test_a_few_tests_and_those_that_stop_at_a_failure_run_in_one_process(suite: pytest.Pytester) -> None:
-    suite.runpytest_subprocess("test_a.py").assert_outcomes(passed=200, failed=1, skipped=1)
-    suite.runpytest_subprocess("--maxfail=9").assert_outcomes(passed=601, failed=3, skipped=3)
+    suite.runpytest_subprocess("test_a.py").assert_outcomes(passed=4, failed=1, skipped=1)
+    suite.runpytest_subprocess("--maxfail=9").assert_outcomes(passed=13, failed=3, skipped=3)
     assert len(set((suite.path / "pids").read_text().split())) == 2
 
 

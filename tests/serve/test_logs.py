@@ -2,44 +2,70 @@
 
 import ast
 import doctest
+import io
 import json
-import os
+import logging
 import re
-import subprocess
-import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Literal
 
 import pytest
+import structlog
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
 
 from streaming.runtime import secrets
+from streaming.runtime.logs import configure_logging
+from streaming.runtime.secrets import secrets_of
+from streaming.settings import CollectSettings, KafkaSettings, LogSettings, Settings
 
 ROOT = Path(__file__).parents[2]
+PASSWORD = 'hunter2 & "more"\\'  # noqa: S105 - nobody's
 
-SCRIPT = """
-import logging, structlog
-from streaming.runtime.logs import configure_logging
-from streaming.settings import LogSettings
-configure_logging(LogSettings(format={format!r}, level={level!r}))
-log = structlog.get_logger()
-log.debug("details")
-log.info("connecting", servers="a:9092", sasl_password="hunter2")
-try:
-    raise ValueError("two\\nlines")
-except ValueError:
-    log.exception("went_wrong")
-logging.getLogger("deltalake.x").warning("node %s gone", 3)
-logging.getLogger("deltalake.x").info("noise")
-"""
+Style = Literal["json", "console"]
+Level = Literal["debug", "info", "warning", "error"]
 
 
-def logged(style: str, level: str) -> list[str]:
-    command = [sys.executable, "-c", SCRIPT.format(format=style, level=level)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert not done.stdout
-    return done.stderr.splitlines()
+@pytest.fixture(autouse=True)
+def _logging_of_the_test_run_comes_back() -> Iterator[None]:
+    root, of_kafka = logging.getLogger(), logging.getLogger("kafka")
+    before = structlog.get_config(), root.handlers, root.level, of_kafka.level
+    yield
+    structlog.configure(**before[0])
+    root.handlers = before[1]
+    root.setLevel(before[2])
+    of_kafka.setLevel(before[3])
 
 
-def test_json_is_one_object_a_line() -> None:
+def log_something(style: Style, level: Level) -> None:
+    configure_logging(LogSettings(format=style, level=level))
+    log = structlog.get_logger()
+    log.debug("details")
+    log.info("connecting", servers="a:9092", sasl_password=PASSWORD)
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        log.exception("went_wrong")
+    logging.getLogger("deltalake.x").warning("node %s gone", 3)
+    logging.getLogger("deltalake.x").info("noise")
+
+
+@pytest.fixture
+def logged(capsys: pytest.CaptureFixture[str]) -> Callable[[Style, Level], list[str]]:
+    """Lines that `log_something` writes."""
+
+    def lines(style: Style, level: Level) -> list[str]:
+        log_something(style, level)
+        printed = capsys.readouterr()
+        assert not printed.out
+        return printed.err.splitlines()
+
+    return lines
+
+
+def test_json_is_one_object_a_line(logged: Callable[[Style, Level], list[str]]) -> None:
     connecting, failed, library = (json.loads(line) for line in logged("json", "info"))
     assert connecting["event"] == "connecting"
     assert connecting["level"] == "info"
@@ -49,7 +75,7 @@ def test_json_is_one_object_a_line() -> None:
     assert (library["event"], library["logger"], library["level"]) == ("node 3 gone", "deltalake.x", "warning")
 
 
-def test_people_see_the_same_events_and_no_secret() -> None:
+def test_people_see_the_same_events_and_no_secret(logged: Callable[[Style, Level], list[str]]) -> None:
     text = "\n".join(logged("console", "info"))
     assert "connecting" in text
     assert "node 3 gone" in text
@@ -57,52 +83,52 @@ def test_people_see_the_same_events_and_no_secret() -> None:
     assert "details" not in text
 
 
-def test_the_level_is_the_least_that_is_shown() -> None:
+def test_the_level_is_the_least_that_is_shown(logged: Callable[[Style, Level], list[str]]) -> None:
     assert [json.loads(line)["event"] for line in logged("json", "error")] == ["went_wrong"]
     assert json.loads(logged("json", "debug")[0])["event"] == "details"
 
 
-LOGIN_SCRIPT = """
-import logging, sys
-from types import SimpleNamespace
-import structlog
-from streaming.runtime.logs import configure_logging
-from streaming.runtime.secrets import secrets_of
-from streaming.settings import CollectSettings, KafkaSettings, LogSettings, Settings
-style, level, file = sys.argv[1:]
-password = 'hunter2 & "more"\\\\'
-url = "http://reader:s3cr3t%40x@broker-1:9404/metrics"
-collect = CollectSettings(jmx_endpoints={1: url})
-configuration = {"client_id": "c", "sasl_plain_password": password, "metrics": {"url": url}, "list": [password]}
-for login in ({"sasl_password": password}, {"sasl_password_file": file}):
-    kafka = KafkaSettings(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_username="u", **login)
-    settings = Settings(kafka=kafka, collect=collect, log=LogSettings(format=style, level=level))
+URL = "http://reader:s3cr3t%40x@broker-1:9404/metrics"
+
+
+def log_everywhere(settings: Settings) -> None:
+    """Log secrets of the settings by every logger, method and form there is."""
+    configuration = {"client_id": "c", "sasl_plain_password": PASSWORD, "metrics": {"url": URL}, "list": [PASSWORD]}
     configure_logging(settings.log, secrets_of(settings))
     for log in (structlog.get_logger(), logging.getLogger("kafka.admin.client"), logging.getLogger("other")):
         for method in ("debug", "info", "warning", "error", "critical"):
             write = getattr(log, method)
             write(f"Starting with configuration: {configuration}")
-            write(f"login with {password} at {url}, unlike reader:s3cr3t@x")
+            write(f"login with {PASSWORD} at {URL}, unlike reader:s3cr3t@x")
             try:
-                secret_local = password
-                raise ValueError(f"refused: {password!r} at {url}")
+                secret_local = PASSWORD
+                raise ValueError(f"refused: {secret_local!r} at {URL}")
             except ValueError as error:
                 write("failed", exc_info=True)
                 structlog.get_logger().error("failed", error=error, configuration=configuration)
-    structlog.get_logger().error("end", jaas_config=password, url=url, shown=SimpleNamespace(value=password))
-"""
+    structlog.get_logger().error("end", jaas_config=PASSWORD, url=URL, shown=SimpleNamespace(value=PASSWORD))
 
 
 @pytest.mark.parametrize("style", ["json", "console"])
 @pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
-def test_no_secret_of_the_settings_is_logged(style: str, level: str, tmp_path: Path) -> None:
+def test_no_secret_of_the_settings_is_logged(
+    style: Style, level: Level, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "password"
-    file.write_text('hunter2 & "more"\\\n')
-    command = [sys.executable, "-c", LOGIN_SCRIPT, style, level, str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "broker-1:9404" in done.stderr
-    assert "Traceback" in done.stderr
-    assert not re.findall(r"hunter2|s3cr3t|more", done.stderr)
+    file.write_text(f"{PASSWORD}\n")
+    for login in ({"sasl_password": PASSWORD}, {"sasl_password_file": str(file)}):
+        kafka = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "u", **login}
+        log_everywhere(
+            Settings(
+                kafka=KafkaSettings.model_validate(kafka),
+                collect=CollectSettings(jmx_endpoints={1: URL}),
+                log=LogSettings(format=style, level=level),
+            )
+        )
+    logged = capsys.readouterr().err
+    assert "broker-1:9404" in logged
+    assert "Traceback" in logged
+    assert not re.findall(r"hunter2|s3cr3t|more", logged)
 
 
 def test_the_masked_forms_of_a_secret() -> None:
@@ -111,28 +137,20 @@ def test_the_masked_forms_of_a_secret() -> None:
     assert "MIIE" not in secrets.Masking().text(f"ssl.keystore.key={key}")
 
 
-KAFKA_SCRIPT = """
-import logging
-from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
-from streaming.runtime.logs import configure_logging
-from streaming.settings import LogSettings
-configure_logging(LogSettings(format="json", level="debug"))
-try:
-    KafkaAdminClient(
-        bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=100, request_timeout_ms=100,
-        security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_plain_username="u",
-        sasl_plain_password="hunter2",
-    )
-except (KafkaError, OSError):
-    pass
-assert not logging.getLogger("kafka.admin.client").isEnabledFor(logging.DEBUG)
-"""
-
-
-def test_the_kafka_client_does_not_log_its_configuration() -> None:
-    done = subprocess.run([sys.executable, "-c", KAFKA_SCRIPT], capture_output=True, text=True, check=True)
-    assert "hunter2" not in done.stderr
+def test_the_kafka_client_does_not_log_its_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogSettings(format="json", level="debug"))
+    with pytest.raises((KafkaError, OSError)):
+        KafkaAdminClient(
+            bootstrap_servers="127.0.0.1:1",
+            bootstrap_timeout_ms=100,
+            request_timeout_ms=100,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            sasl_plain_username="u",
+            sasl_plain_password=PASSWORD,
+        )
+    assert not logging.getLogger("kafka.admin.client").isEnabledFor(logging.DEBUG)
+    assert "hunter2" not in capsys.readouterr().err
 
 
 def events_of(path: Path) -> set[tuple[str, str]]:
@@ -157,20 +175,16 @@ def test_documented_events_are_logged_at_that_level() -> None:
     assert {(level, event) for event, level in documented} <= logged_events
 
 
-TERMINAL = """
-import io, sys
 class Terminal(io.StringIO):
-    def isatty(self): return True
-sys.stderr = Terminal()
-{script}
-print(repr(sys.stderr.getvalue()))
-"""
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.mark.parametrize(("wish", "coloured"), [("1", False), ("", True)])
-def test_no_color_is_kept_to(wish: str, coloured: bool) -> None:
-    script = TERMINAL.format(script=SCRIPT.format(format="console", level="info"))
-    environment = {**os.environ, "NO_COLOR": wish}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
-    assert "connecting" in done.stdout
-    assert ("x1b[" in done.stdout) is coloured
+def test_no_color_is_kept_to(wish: str, coloured: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("NO_COLOR", wish)
+    log_something("console", "info")
+    assert "connecting" in terminal.getvalue()
+    assert ("\x1b[" in terminal.getvalue()) is coloured
