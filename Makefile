@@ -70,3 +70,8 @@ bench-throttle: setup
 .PHONY: bench-lag
 bench-lag: setup
 	$(PYTHON) -m tests.benchmarks.bench_lag $(ARGS)
+
+# Small changes of the core's modules that no pure test notices. ARGS names modules; takes no JVM.
+.PHONY: mutants
+mutants: setup
+	$(PYTHON) -m tests.mutants $(ARGS)

@@ -58,7 +58,7 @@ class TriggerPolicy:
     cooldown_ms: int = 600_000
     completeness_min: float = 0.95
     load_min_bytes_per_sec: float = 100_000.0
-    stale_after_ms: int = 300_000
+    stale_after_ms: int = 360_000
     broker_failure_grace_ms: int = 1_800_000
     """A broker that is away for longer has failed; a restart or an upgrade takes less."""
     relief_max_away_share: float = 0.40

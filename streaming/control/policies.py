@@ -9,7 +9,6 @@ from assignor_core.deciding.trigger import TriggerPolicy
 from assignor_core.execution.reconcile import Limits
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.resources import Resource
-from streaming.errors import UsageProblem
 from streaming.settings import ControlSettings, PlannerSettings, Settings, TriggerSettings
 from streaming.views.broker_windows import capacities_of
 
@@ -54,10 +53,7 @@ def maintenance_windows(control: ControlSettings) -> tuple[MaintenanceWindow, ..
 
 def planner_policy(planner: PlannerSettings, topics: Iterable[str]) -> PlannerPolicy:
     """Policy of the planner; excluded topics are those of `topics` that match the settings' pattern."""
-    try:
-        excluded = re.compile(planner.excluded_topics)
-    except re.error as error:
-        raise UsageProblem(f"planner.excluded_topics: {planner.excluded_topics!r} is no pattern: {error}") from None
+    excluded = re.compile(planner.excluded_topics)
     return PlannerPolicy(
         movements_max=planner.movements_max,
         bytes_max=planner.bytes_max,

@@ -1,11 +1,7 @@
 """How far an execution has come, and which throttle rates come next: worked examples."""
 
-import doctest
-from types import ModuleType
-
 import pytest
 
-from assignor_core.execution import accounting, adaptive_rates
 from assignor_core.execution.accounting import bytes_moved, movements_done, remaining
 from assignor_core.execution.adaptive_rates import RatePolicy, RateState, adapted, differs, is_due, wanted_rates
 from assignor_core.execution.events import Event, EventRecord, Figures
@@ -68,8 +64,3 @@ def test_a_rate_that_a_broker_refused_differs_until_it_is_sent() -> None:
     assert differs(RateState(), {1: 100})
     assert not differs(RateState(sent={1: 96}), {1: 100})
     assert differs(RateState(sent={1: 94}), {1: 100})
-
-
-@pytest.mark.parametrize("module", [accounting, adaptive_rates])
-def test_the_examples_are_true(module: ModuleType) -> None:
-    assert doctest.testmod(module).failed == 0

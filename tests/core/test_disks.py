@@ -1,13 +1,8 @@
 """What may still be copied to a broker: the fullest log dir that Kafka may choose, the reserve, what is on its way."""
 
-import doctest
-
 import pytest
 
-from assignor_core import disks
-from assignor_core import live as live_module
 from assignor_core.disks import LogDirDescription, catching_up, rooms
-from assignor_core.execution import room as room_module
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
 
@@ -20,12 +15,6 @@ def room(*log_dirs: LogDirDescription, partition: LivePartition | None = None, r
     live = LiveCluster("c", {1: None, 2: None}, {} if partition is None else {T0: partition})
     leader = LogDirDescription("/l", 10**6, 10**6, {T0: 400})
     return rooms(live, {1: log_dirs, 2: [leader]}, catching_up(live, (1,)), reserve=reserve)[1]
-
-
-def test_doctests() -> None:
-    assert doctest.testmod(disks).failed == 0
-    assert doctest.testmod(live_module).failed == 0
-    assert doctest.testmod(room_module).failed == 0
 
 
 def test_the_fullest_log_dir_that_may_be_chosen_counts() -> None:

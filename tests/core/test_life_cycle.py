@@ -1,6 +1,5 @@
 """The life of an execution: each listed pair, each other one, and what follows from any legal history."""
 
-import doctest
 import random
 from itertools import product
 
@@ -9,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_core.errors import IllegalTransition
-from assignor_core.execution import life_cycle
 from assignor_core.execution.caution import Outcome
 from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, Figures
 from assignor_core.execution.life_cycle import (
@@ -195,7 +193,3 @@ def test_the_newest_that_is_under_way_is_in_focus_else_the_newest() -> None:
     assert in_focus([ended, working, waiting]) is working
     assert in_focus([ended, working, asked_to_abort(waiting, 6)]) is working
     assert in_focus([ended, waiting]) is waiting
-
-
-def test_the_examples_are_true() -> None:
-    assert doctest.testmod(life_cycle).failed == 0

@@ -1,13 +1,11 @@
 """Maintenance windows against Python's own calendar."""
 
-import doctest
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core.deciding import maintenance
 from assignor_core.deciding.maintenance import DAYS, next_window, open_window, window_of
 from assignor_core.errors import InputError
 
@@ -45,10 +43,6 @@ def test_the_next_opening_is_the_first_after_now(now_ms: int, day: str, begin: i
     assert (opening.second, opening.microsecond) == (0, 0)
     assert window.is_open(opens_ms)
     assert not window.is_open(opens_ms - 1)
-
-
-def test_the_examples_in_the_documentation_hold() -> None:
-    assert doctest.testmod(maintenance).failed == 0
 
 
 def test_of_several_windows_the_open_one_and_the_next_one_are_named() -> None:

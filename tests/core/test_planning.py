@@ -1,11 +1,8 @@
 """Plans on loads of which some are unknown or not credible: any cluster, any silent broker. Pure."""
 
-import doctest
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.deciding import agreement, planning
 from assignor_core.deciding.agreement import load_disagreement
 from assignor_core.deciding.planning import Model, PartitionLoads, build_model, propose_on
 from assignor_core.deciding.windows import ClosedWindow
@@ -17,11 +14,6 @@ from assignor_core.planner import PlannerPolicy
 
 MB = 1e6
 BROKERS = tuple(range(1, 9))
-
-
-def test_worked_examples() -> None:
-    assert doctest.testmod(agreement).failed == 0
-    assert doctest.testmod(planning).failed == 0
 
 
 @st.composite

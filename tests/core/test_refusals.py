@@ -1,8 +1,5 @@
 """Partitions that Kafka refuses to move: what is asked for again, what is skipped, and how the plan ends."""
 
-import doctest
-
-from assignor_core.execution import accounting, refusals
 from assignor_core.execution.reconcile import Abort, Done, Limits, Submit, next_step
 from assignor_core.execution.refusals import TRIES_MAX, Refusals, refusals_text
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
@@ -20,10 +17,6 @@ def at(*brokers: int) -> LiveCluster:
 
 
 PLAN = Plan("c", (Movement("t", 0, (1,), (2,), 1.0), Movement("t", 1, (1,), (3,), 1.0, wave=1)))
-
-
-def test_the_examples_of_the_modules() -> None:
-    assert doctest.testmod(refusals).failed == doctest.testmod(accounting).failed == 0
 
 
 def test_what_is_refused_for_good_is_skipped_and_what_may_change_is_tried_again() -> None:

@@ -1,6 +1,5 @@
 """The simulated cluster where real brokers can't judge it: time, disks, and the faults of a client."""
 
-import doctest
 from random import Random
 
 import pytest
@@ -17,7 +16,6 @@ from assignor_core.simulated_cluster import (
     random_cluster,
     random_faults,
 )
-from assignor_core.simulated_cluster import cluster as cluster_module
 from assignor_core.simulated_cluster.replication import SESSION_TIMEOUT_MS
 from assignor_core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 
@@ -39,10 +37,6 @@ def moving(target: tuple[int, ...] = (2,)) -> SimulatedCluster:
 
 def fail(client: SimulatedClient, fate: Fate, request: RequestKind = RequestKind.REASSIGN, delay_ms: int = 0) -> None:
     client.faults.planned.append(PlannedFault(fate, request, delay_ms))
-
-
-def test_the_example_of_the_module() -> None:
-    assert doctest.testmod(cluster_module).failed == 0
 
 
 @pytest.mark.parametrize(

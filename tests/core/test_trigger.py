@@ -1,6 +1,5 @@
 """The trigger, a step at a time: what it waits for, what holds it back, and that it doesn't flap."""
 
-import doctest
 import json
 from dataclasses import asdict, replace
 
@@ -8,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core.deciding import trigger
 from assignor_core.deciding.trigger import (
     Reason,
     SkewWindow,
@@ -150,10 +148,6 @@ def test_a_plan_is_only_asked_for_when_nothing_speaks_against_it(
         assert reassigning == 0
         assert sum(ratio > POLICY.enter_ratio for ratio in ratios[-3:]) >= 2
         assert state.breached_since_ms is not None
-
-
-def test_the_examples_in_the_documentation_hold() -> None:
-    assert doctest.testmod(trigger).failed == 0
 
 
 def test_thresholds_out_of_order_are_refused() -> None:

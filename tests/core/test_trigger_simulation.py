@@ -1,17 +1,14 @@
 """The shipped defaults over weeks of generated load, and the simulator itself on loads to follow by head."""
 
-import doctest
 from math import nan
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
-from assignor_core.deciding import noise
 from assignor_core.deciding.noise import load_noise
 from assignor_core.deciding.observation import DecisionPolicy
-from assignor_core.deciding.simulation import SCENARIOS, Trace, World, generate, loads, replay, simulate
+from assignor_core.deciding.simulation import SCENARIOS, Trace, World, generate, simulate
 from assignor_core.deciding.trigger import SkewWindow, TriggerPolicy
 from assignor_core.errors import InputError
 from assignor_core.skew import skew_of
@@ -129,11 +126,6 @@ def test_the_same_seed_gives_the_same_trace_and_another_another(scenario: str) -
     one, same, other = (generate(scenario, seed=seed, windows=500) for seed in (1, 1, 2))
     assert one.loads["bytes_in"].tobytes() == same.loads["bytes_in"].tobytes()
     assert one.loads["bytes_in"].tobytes() != other.loads["bytes_in"].tobytes()
-
-
-@pytest.mark.parametrize("module", [loads, noise, replay])
-def test_the_examples_in_the_documentation_hold(module: ModuleType) -> None:
-    assert doctest.testmod(module).failed == 0
 
 
 def test_bad_input_is_named() -> None:

@@ -1,0 +1,36 @@
+"""Which modules are mutated, and the pure tests that should notice: the quickest that cover all of a module.
+
+The worked examples of the docstrings are asked of every module.
+"""
+
+_EXECUTION = ("core/test_reconcile", "core/test_progress", "core/test_refusals", "core/test_staging")
+_DECIDING = ("control/test_deciding", "control/test_policies")
+_TESTS = {
+    "execution/accounting": ("core/test_accounting", "core/test_refusals"),
+    "execution/adaptive_rates": ("core/test_accounting",),
+    "execution/caution": ("core/test_caution", "core/test_accounting"),
+    "execution/events": ("core/test_life_cycle", "core/test_accounting"),
+    "execution/life_cycle": ("core/test_life_cycle", "core/test_accounting"),
+    "execution/progress": _EXECUTION,
+    "execution/reconcile": (*_EXECUTION, "control/test_policies"),
+    "execution/refusals": ("core/test_refusals",),
+    "execution/room": ("core/test_disks", "core/test_reconcile"),
+    "execution/staging": _EXECUTION,
+    "deciding/agreement": ("core/test_planning",),
+    "deciding/maintenance": ("core/test_maintenance",),
+    "deciding/noise": _DECIDING,
+    "deciding/observation": _DECIDING,
+    "deciding/planning": ("core/test_planning", "control/test_doubtful_loads"),
+    "deciding/step": _DECIDING,
+    "deciding/trigger": ("core/test_trigger", "control/test_policies"),
+    "deciding/windows": _DECIDING,
+    "disks": ("core/test_disks",),
+    "live": ("core/test_disks", "core/test_reconcile", "core/test_progress"),
+    "placement": ("core/test_placement",),
+    "plan": ("core/test_plan",),
+    "skew": ("core/test_load_skew",),
+}
+TESTS = {
+    f"assignor_core/{module}.py": tuple(f"tests/{name}.py" for name in (*names, "core/test_worked_examples"))
+    for module, names in _TESTS.items()
+}
