@@ -75,3 +75,8 @@ bench-lag: setup
 .PHONY: mutants
 mutants: setup
 	$(PYTHON) -m tests.mutants $(ARGS)
+
+# Brokers on the wire without a JVM, more of them from size to size.
+.PHONY: bench-fleet
+bench-fleet: setup
+	$(PYTHON) -m tests.benchmarks.bench_fleet $(ARGS)

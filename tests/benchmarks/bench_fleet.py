@@ -1,0 +1,80 @@
+"""The product on fleets of growing size: what each role costs on the wire, with brokers that cost nothing of their own.
+
+make bench-fleet
+make bench-fleet ARGS="--brokers 10 --partitions 10000 --groups 1000"
+make bench-fleet ARGS="--brokers 10 --profile"
+
+Brokers run in a process of their own (`tests/fleet`): CPU and memory are those of the product's process alone. The
+input topics are on the fleet too. Each size prints one JSON object; the last line is that of the last size.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import click
+
+from tests.benchmarks.fleet_collecting import collect
+from tests.fleet.synthetic import FleetSize
+
+PARTITIONS_PER_BROKER, GROUPS_PER_BROKER = 1_000, 100
+NOT_COMPARED = frozenset({"brokers", "partitions", "replicas", "groups", "group_partitions", "load_average"})
+
+Figures = dict[str, float]
+
+
+def measure(size: FleetSize, parts: tuple[str, ...], *, profile: bool) -> Figures:
+    """All figures of one size; each part in a fresh process, so that its memory is its own."""
+    figures: Figures = {
+        "brokers": size.brokers,
+        "partitions": size.partitions,
+        "replicas": size.partitions * size.replication_factor,
+        "groups": size.groups,
+        "group_partitions": size.group_partitions,
+    }
+    for part in parts:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            figures |= pool.submit(PARTS[part], size, profile=profile).result()
+    return figures | {"load_average": round(os.getloadavg()[0], 1)}
+
+
+PARTS = {"collect": collect}
+
+
+def _print(figures: Mapping[str, float], before: Mapping[str, float] | None) -> None:
+    """One line for each figure, with its growth since the size before."""
+    for name, value in figures.items():
+        grown = ""
+        if before and before.get(name) and name not in NOT_COMPARED:
+            grown = f"  x {value / before[name]:.1f}"
+        click.echo(f"{name:26} {value:>14,.2f}{grown}")
+
+
+@click.command()
+@click.option("--brokers", multiple=True, type=int, default=(10, 100), show_default=True, help="Sizes, in order.")
+@click.option("--partitions", type=int, help="Of all topics; a thousand a broker unless given.")
+@click.option("--groups", type=int, help="Of 50 partitions each; a hundred a broker unless given.")
+@click.option("--part", "parts", multiple=True, type=click.Choice(tuple(PARTS)), default=tuple(PARTS))
+@click.option("--profile", is_flag=True, help="Print what the CPU of one look went to.")
+def main(
+    brokers: tuple[int, ...], partitions: int | None, groups: int | None, parts: tuple[str, ...], *, profile: bool
+) -> None:
+    """Print figures of each size, and their growth from one size to the next."""
+    before: Figures | None = None
+    for count in brokers:
+        size = FleetSize(
+            count,
+            partitions or count * PARTITIONS_PER_BROKER,
+            count * GROUPS_PER_BROKER if groups is None else groups,
+        )
+        click.echo(f"\n{size.brokers} brokers")
+        figures = measure(size, parts, profile=profile)
+        _print(figures, before)
+        click.echo(json.dumps(figures))
+        before = figures
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""The collector's rows of `bench_fleet`: a look at everything with all records sent, and what trouble does to it."""
+
+import cProfile
+import pstats
+import resource
+import time
+from collections import Counter
+from functools import partial
+
+import structlog
+
+from streaming.collect.run import Collector
+from streaming.settings import Settings
+from tests.fleet.fleet import Fleet
+from tests.fleet.process import FleetProcess, freeze_broker, refuse_requests, resume_broker
+from tests.fleet.synthetic import FleetSize, synthetic_fleet
+
+LOOKS = 3
+"""Measured ones; one before them connects and has no rates yet."""
+BETWEEN_MS = 10_000
+"""Logical time of the brokers from one look to the next."""
+REFUSED_SHARE = 0.05
+PROFILE_LINES = 45
+
+Figures = dict[str, float]
+
+
+class Looks:
+    """A collector on a fleet: each look is measured, and then time passes on the brokers."""
+
+    def __init__(self, fleet: FleetProcess, collector: Collector) -> None:
+        self._fleet = fleet
+        self._collector = collector
+        self._now_ms = 0
+
+    def look(self) -> Figures:
+        """One look: seconds, CPU seconds of this process and of the fleet's, records, requests."""
+        self._fleet.run(Fleet.forget_requests)
+        fleet_cpu_s = self._fleet.usage().cpu_s
+        began_s, began_cpu_s = time.perf_counter(), time.process_time()
+        records = self._collector.sample(now_ms=self._now_ms)
+        figures: Figures = {
+            "look_s": time.perf_counter() - began_s,
+            "look_cpu_s": time.process_time() - began_cpu_s,
+            "fleet_cpu_s": self._fleet.usage().cpu_s - fleet_cpu_s,
+            "records_per_look": records,
+            "requests_per_look": sum(self._fleet.run(_requests).values()),
+        }
+        self._fleet.run(Fleet.advance, BETWEEN_MS)
+        self._now_ms += BETWEEN_MS
+        return figures
+
+
+def collect(size: FleetSize, *, profile: bool = False) -> Figures:
+    """The collector's figures; where several looks are taken, their means."""
+    # What is warned about is counted here by its records: a look at a frozen broker warns of each of its parts.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    with FleetProcess(partial(synthetic_fleet, size)) as fleet:
+        settings = Settings.model_validate(
+            {
+                "kafka": {"cluster_name": "fleet", "bootstrap_servers": fleet.bootstrap_servers},
+                "collect": {"jmx_endpoints": fleet.jmx_endpoints, "groups_max": max(1, size.groups)},
+                "storage": {"tables": "memory:fleet"},
+            }
+        )
+        with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
+            looks = Looks(fleet, collector)
+            first = looks.look()
+            taken = [looks.look() for _ in range(LOOKS)]
+            figures = {name: sum(row[name] for row in taken) / LOOKS for name in taken[0]}
+            figures["requests_per_broker"] = figures["requests_per_look"] / size.brokers
+            figures["collect_rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            if profile:
+                _profile(looks)
+            figures |= {"first_look_s": first["look_s"], **_in_trouble(fleet, looks, size.brokers)}
+            figures["fleet_rss_mib"] = fleet.usage().rss_bytes / 2**20
+    return figures
+
+
+def _in_trouble(fleet: FleetProcess, looks: Looks, frozen: int) -> Figures:
+    """A look with one broker that hangs, and one with some requests refused."""
+    fleet.run(refuse_requests, REFUSED_SHARE)
+    refused = looks.look()
+    fleet.run(refuse_requests, 0.0)
+    fleet.run(freeze_broker, frozen)
+    hung = looks.look()
+    fleet.run(resume_broker, frozen)
+    return {
+        "look_refused_s": refused["look_s"],
+        "records_refused": refused["records_per_look"],
+        "look_hung_s": hung["look_s"],
+        "look_hung_cpu_s": hung["look_cpu_s"],
+        "records_hung": hung["records_per_look"],
+    }
+
+
+def _profile(looks: Looks) -> None:
+    with cProfile.Profile() as profiler:
+        looks.look()
+    pstats.Stats(profiler).sort_stats("cumulative").print_stats(PROFILE_LINES)
+
+
+def _requests(fleet: Fleet) -> Counter[str]:
+    return fleet.requests

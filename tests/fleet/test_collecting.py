@@ -1,0 +1,174 @@
+"""The product's collector on a fleet: it reads and writes all there is, and a broker that misbehaves costs its part."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+
+import pytest
+from kafka.errors import KafkaError
+
+from assignor_core.live import PartitionKey
+from streaming.cluster.clients import admin_client
+from streaming.collect.groups import GroupSampler
+from streaming.collect.observation import Observation
+from streaming.collect.observe import observe
+from streaming.collect.run import Collector
+from streaming.settings import Settings
+from tests import waiting
+from tests.fleet import process
+from tests.fleet.fleet import Fleet
+from tests.fleet.process import FleetProcess
+from tests.fleet.synthetic import FleetSize, synthetic_fleet
+from tests.fleet.wire import UNSERVED
+
+SIZE = FleetSize(brokers=3, partitions=30, groups=6, partitions_per_topic=10)
+INPUT_PARTITIONS = 2 * 4
+BYTE_RATE = "rebalancer.byte-rate"
+SECOND_MS = 1_000
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[FleetProcess]:
+    with FleetProcess(partial(synthetic_fleet, SIZE, (BYTE_RATE,))) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+def fleet(started: FleetProcess) -> Iterator[FleetProcess]:
+    """The fleet of this module; afterwards all its brokers are well."""
+    started.run(Fleet.forget_requests)
+    yield started
+    for broker in started.ports:
+        started.run(process.resume_broker, broker)
+        started.run(process.slow_broker_down, broker, 0.0)
+    started.run(process.refuse_requests, 0.0)
+
+
+def settings_of(fleet: FleetProcess, timeout_ms: int = 30_000) -> Settings:
+    return Settings.model_validate(
+        {
+            "kafka": {
+                "cluster_name": "fleet",
+                "bootstrap_servers": fleet.bootstrap_servers,
+                "request_timeout_ms": timeout_ms,
+            },
+            "collect": {"jmx_endpoints": fleet.jmx_endpoints},
+            "storage": {"tables": "memory:fleet"},
+        }
+    )
+
+
+def look(fleet: FleetProcess, timeout_ms: int = 30_000) -> Observation:
+    settings = settings_of(fleet, timeout_ms)
+    admin = admin_client(settings.kafka)
+    try:
+        return observe(admin, GroupSampler(), settings.collect, now_ms=0)
+    finally:
+        admin.close()
+
+
+def requests(fleet: Fleet) -> Counter[str]:
+    return fleet.requests
+
+
+def produced(fleet: Fleet) -> Counter[PartitionKey]:
+    return fleet.produced
+
+
+def kept(fleet: Fleet, topic: str) -> list[bytes]:
+    return fleet.kept[topic]
+
+
+def ends(fleet: Fleet) -> dict[PartitionKey, int]:
+    return {key: fleet.offsets(key[0], row)[1] for key, row in fleet.contents.partitions()}
+
+
+def test_a_look_reads_every_partition_replica_disk_counter_and_group(fleet: FleetProcess) -> None:
+    seen = look(fleet)
+    assert seen.racks == {1: "rack-1", 2: "rack-2", 3: "rack-0"}
+    assert len(seen.partitions) == SIZE.partitions + INPUT_PARTITIONS
+    assert len(seen.sizes) == 3 * len(seen.partitions)
+    assert {key: row.log_end_offset for key, row in seen.partitions.items()} == fleet.run(ends)
+    assert seen.log_dirs.keys() == seen.counters.keys() == {1, 2, 3}
+    assert sum(row.totals["bytes_in"] for row in seen.counters.values()) == sum(
+        size for (broker, key), size in seen.sizes.items() if seen.partitions[key].leader == broker
+    )
+    assert len(seen.groups) == SIZE.groups
+    assert all(len(group.committed) == len(group.owners) == 10 for group in seen.groups.values())
+    assert {group.generation_id for group in seen.groups.values()} == {4}
+    assert fleet.run(requests)[UNSERVED] == 0
+
+
+def test_the_collector_writes_a_record_for_each_replica_broker_and_partition_of_a_group(fleet: FleetProcess) -> None:
+    settings = settings_of(fleet)
+    with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
+        assert collector.sample(now_ms=0) == SIZE.group_partitions
+        fleet.run(Fleet.forget_requests)
+        fleet.run(Fleet.advance, 10 * SECOND_MS)
+        replicas = 3 * (SIZE.partitions + INPUT_PARTITIONS)
+        assert collector.sample(now_ms=10 * SECOND_MS) == replicas + SIZE.brokers + SIZE.group_partitions
+    counted = fleet.run(produced)
+    written = Counter({topic: 0 for topic, _ in counted})
+    for (topic, _), count in counted.items():
+        written[topic] += count
+    assert written == {BYTE_RATE: replicas + SIZE.brokers, "rebalancer.consumer-lag": SIZE.group_partitions}
+    records = [json.loads(value) for value in fleet.run(kept, BYTE_RATE)]
+    assert len(records) == written[BYTE_RATE]
+    assert {row["broker"] for row in records if row["topic"] is None} == {1, 2, 3}
+
+
+def test_growth_of_logs_and_counters_is_what_producers_write(fleet: FleetProcess) -> None:
+    before = look(fleet)
+    fleet.run(Fleet.advance, 5 * SECOND_MS)
+    after = look(fleet)
+    grown = {key: after.sizes[key] - size for key, size in before.sizes.items()}
+    assert min(grown[row] for row in grown if row[1][0].startswith("orders")) > 0
+    for broker in (1, 2, 3):
+        led = sum(size for (holder, key), size in grown.items() if holder == broker == after.partitions[key].leader)
+        assert after.counters[broker].totals["bytes_in"] - before.counters[broker].totals["bytes_in"] == led
+
+
+def test_a_frozen_broker_costs_only_its_part(fleet: FleetProcess) -> None:
+    settings = settings_of(fleet, timeout_ms=1_000)
+    admin = admin_client(settings.kafka)
+    fleet.run(process.freeze_broker, 3)
+
+    def seen() -> Observation | None:
+        # The client asks any broker for metadata and coordinators: it may be the frozen one.
+        with suppress(KafkaError):
+            observation = observe(admin, GroupSampler(), settings.collect, now_ms=0)
+            return observation if len(observation.groups) == SIZE.groups * 2 // 3 else None
+        return None
+
+    whole = waiting.until("a look that has the groups of the other brokers", seen)
+    admin.close()
+    assert 3 in whole.racks
+    assert whole.log_dirs.keys() == whole.counters.keys() == {1, 2}
+    assert {row.leader for row in whole.partitions.values() if row.log_end_offset is None} == {3}
+
+
+def test_a_slow_broker_is_waited_for(fleet: FleetProcess) -> None:
+    fleet.run(process.slow_broker_down, 2, 0.05)
+    seen = look(fleet)
+    assert seen.log_dirs.keys() == seen.counters.keys() == {1, 2, 3}
+    assert len(seen.groups) == SIZE.groups
+
+
+def test_refused_requests_leave_gaps_that_nothing_else_has(fleet: FleetProcess) -> None:
+    whole = look(fleet)
+    fleet.run(process.refuse_requests, 1.0)
+    settings = settings_of(fleet)
+    with pytest.raises(Exception, match="ClusterAuthorizationFailed"):
+        admin_client(settings.kafka)
+    fleet.run(process.refuse_requests, 0.0)
+    assert look(fleet).partitions.keys() == whole.partitions.keys()
+
+
+def test_the_process_ends_with_its_owner_and_raises_its_errors_there() -> None:
+    with FleetProcess(partial(synthetic_fleet, FleetSize(1, 1, 0, replication_factor=1))) as fleet:
+        process_id = fleet.process_id
+        with pytest.raises(KeyError):
+            fleet.run(kept, "no-such-topic")
+    assert not process.is_running(process_id)
