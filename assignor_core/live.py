@@ -3,7 +3,7 @@
 The planner works on `model.ClusterState` (placement and load); `reconcile` works on this view (placement and motion).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 PartitionKey = tuple[str, int]
@@ -65,6 +65,45 @@ class LiveCluster:
     def reassigning(self) -> frozenset[PartitionKey]:
         """Partitions that are being reassigned, by anybody."""
         return frozenset(key for key, partition in self.partitions.items() if partition.reassigning)
+
+    def hosts_away(self) -> frozenset[int]:
+        """Brokers that hold replicas and are not alive."""
+        hosting = {broker for partition in self.partitions.values() for broker in partition.replicas}
+        return frozenset(hosting - self.broker_racks.keys())
+
+
+def offline(live: LiveCluster, lost: Collection[int] = ()) -> list[PartitionKey]:
+    """Partitions without a leader, sorted. One with a replica on a broker of `lost` doesn't count: it waits for that
+    broker, and no other can bring it back.
+
+    >>> live = LiveCluster("c", {1: None}, {("t", 0): LivePartition((1, 2), NO_LEADER, ())})
+    >>> offline(live), offline(live, lost=(2,))
+    ([('t', 0)], [])
+    """
+    away = frozenset(lost)
+    rows = live.partitions.items()
+    return sorted(key for key, row in rows if row.leader == NO_LEADER and away.isdisjoint(row.replicas))
+
+
+def lagging(live: LiveCluster, lost: Collection[int] = (), ours: Collection[PartitionKey] = ()) -> list[PartitionKey]:
+    """Partitions with a leader and with replicas out of sync on brokers other than `lost`, sorted.
+
+    One that is being reassigned or is one of `ours` doesn't count: new replicas are behind until they are copied.
+
+    >>> live = LiveCluster("c", {1: None, 2: None}, {("t", 0): LivePartition((1, 2), 1, (1,))})
+    >>> lagging(live), lagging(live, lost=(2,)), lagging(live, ours=[("t", 0)])
+    ([('t', 0)], [], [])
+    """
+    away, moving = frozenset(lost), frozenset(ours)
+    return sorted(
+        key
+        for key, row in live.partitions.items()
+        if len(row.isr) < len(row.replicas)
+        and row.leader != NO_LEADER
+        and key not in moving
+        and not row.reassigning
+        and not away.issuperset(set(row.replicas) - set(row.isr))
+    )
 
 
 def too_many_away(away: int, alive: int, max_share: float) -> str | None:

@@ -7,6 +7,7 @@ function. It carries nothing out and writes nothing; what a plan is made of come
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from assignor_core.deciding.health import obstacle, with_lagging
 from assignor_core.deciding.maintenance import may_act, next_opening, open_window
 from assignor_core.deciding.noise import load_noise
 from assignor_core.deciding.observation import DecisionPolicy, Evidence, Mode, Observation, PlanRequest
@@ -74,12 +75,14 @@ class _Deciding:
     def __init__(
         self, state: TriggerState, observation: Observation, policy: DecisionPolicy, evidence: Evidence
     ) -> None:
-        self.state = state
+        self.state = with_lagging(policy.trigger, state, observation.live, observation.now_ms)
         self.dropped: list[DroppedPlan] = []
         self._observation = observation
         self._policy = policy
         self._evidence = evidence
         self._missing_brokers = observation.missing_brokers  # a walk over all partitions
+        self._waits_on: str | None = None
+        """Why a waiting plan that is due waits on."""
 
     def due(self) -> Conclusion | None:
         """The plan that waited, if its hours have come and it still fits the cluster; None otherwise."""
@@ -90,6 +93,10 @@ class _Deciding:
         failed = self.state.waiting_failed
         if failed and self._too_many_away():
             return None
+        if self._policy.mode is Mode.APPLY:
+            self._waits_on = self._obstacle(relieves=bool(failed))
+            if self._waits_on is not None:
+                return None
         self.state = waiting_for_nothing(self.state)
         if self._policy.mode is not Mode.APPLY:
             return None
@@ -110,7 +117,14 @@ class _Deciding:
         return Evaluation(Verdict.PLAN, reason, detail, resource, ratio), kept.proposed, True
 
     def evaluated(self) -> Conclusion:
-        """The trigger's verdict, and the plan that follows from it."""
+        """The trigger's verdict, and the plan that follows from it. That a waiting plan waits on comes first."""
+        conclusion = self._evaluated()
+        evaluation, waiting = conclusion[0], (self.state.waiting_plan_id or "")[:12]
+        if self._waits_on is None or evaluation.verdict is Verdict.PLAN or evaluation.reason is Reason.UNHEALTHY:
+            return conclusion
+        return _held(evaluation, Reason.UNHEALTHY, f"plan {waiting} waits: {self._waits_on}; {evaluation.detail}")
+
+    def _evaluated(self) -> Conclusion:
         observation = self._observation
         around = Surroundings(
             reassigning_count=len(observation.live.reassigning()),
@@ -129,7 +143,16 @@ class _Deciding:
             return evaluation, None, False
         if self._policy.mode is Mode.OBSERVE:
             return _held(evaluation, Reason.DRY_RUN, f"mode is observe; {evaluation.detail}")
+        problem = self._obstacle(relieves=evaluation.reason is Reason.BROKER_FAILED)
+        if problem is not None and self._policy.mode is Mode.PROPOSE:
+            evaluation = replace(evaluation, detail=f"{evaluation.detail}; it would have to wait: {problem}")
+        elif problem is not None and self._hours_are_open():
+            return _held(evaluation, Reason.UNHEALTHY, f"{problem}; {evaluation.detail}")
         return self._waits_for_longer(evaluation) or self._planned(evaluation)
+
+    def _obstacle(self, *, relieves: bool) -> str | None:
+        """Why an execution that starts now would have to wait for long; None if it would not."""
+        return obstacle(self.state, self._observation.live, self._observation.now_ms, relieves=relieves)
 
     def _too_many_away(self) -> bool:
         alive, max_share = len(self._observation.live.broker_racks), self._policy.trigger.relief_max_away_share

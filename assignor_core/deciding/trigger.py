@@ -42,6 +42,7 @@ class Reason(StrEnum):
     MIN_GAIN = "min_gain"
     TOO_MANY_AWAY = "too_many_away"
     NO_ROOM = "no_room"
+    UNHEALTHY = "unhealthy"
     DRY_RUN = "dry_run"
 
 
@@ -120,6 +121,8 @@ class TriggerState:
     """Mean load it was made at: a plan made at a higher one takes its place."""
     waiting_failed: tuple[int, ...] = ()
     """Brokers whose replicas it makes anew since they have failed; none where it is for skew."""
+    lagging_since_ms: tuple[tuple[str, int, int], ...] = ()
+    """(topic, partition, when it was first seen to be under-replicated), by partition; see `deciding.health`."""
     changed_ms: int = 0
     """When replicas or leaders were last moved: no plan for skew rests on windows that began before."""
     evaluated_ms: int = 0
@@ -130,6 +133,7 @@ class TriggerState:
         pairs = tuple((int(broker), int(since_ms)) for broker, since_ms in self.missing_since_ms)
         object.__setattr__(self, "missing_since_ms", pairs)
         object.__setattr__(self, "waiting_failed", tuple(self.waiting_failed))
+        object.__setattr__(self, "lagging_since_ms", tuple(tuple(row) for row in self.lagging_since_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +212,11 @@ def after_plan(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> Trigg
     return replace(state, cooldown_end_ms=now_ms + policy.cooldown_ms)
 
 
+def is_continuous(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> bool:
+    """Whether the newest step is so recent that what was seen then and is seen now has lasted in between."""
+    return now_ms - state.evaluated_ms <= policy.stale_after_ms
+
+
 def brokers_failed(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> tuple[int, ...]:
     """Brokers that have been away for longer than the grace time, ascending."""
     grace_ms = policy.broker_failure_grace_ms
@@ -254,8 +263,7 @@ def _with_surroundings(policy: TriggerPolicy, state: TriggerState, around: Surro
 
     After a gap without evaluations nobody knows whether a broker was away all the time: its time starts again.
     """
-    continuous = now_ms - state.evaluated_ms <= policy.stale_after_ms
-    since = dict(state.missing_since_ms) if continuous else {}
+    since = dict(state.missing_since_ms) if is_continuous(policy, state, now_ms) else {}
     missing = tuple((broker, since.get(broker, now_ms)) for broker in sorted(around.missing_brokers))
     changed_ms = now_ms if around.reassigning_count else max(state.changed_ms, around.changed_ms)
     return replace(state, missing_since_ms=missing, changed_ms=changed_ms, evaluated_ms=now_ms)

@@ -6,14 +6,22 @@ A run that was killed at any instant goes on by looking: each movement is where 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from assignor_core.execution.accounting import NO_REFUSALS, what_was_made
 from assignor_core.execution.progress import FINISHED, NO_LOOKS, PastLooks, Progress, progress_of
 from assignor_core.execution.room import Room, waiting_text
 from assignor_core.execution.staging import next_replicas
-from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey, partition_name, too_many_away
+from assignor_core.live import (
+    LiveCluster,
+    LivePartition,
+    PartitionKey,
+    lagging,
+    offline,
+    partition_name,
+    too_many_away,
+)
 from assignor_core.plan import Movement, Plan
 
 
@@ -236,7 +244,7 @@ def _busy_brokers(live: LivePartition, receiving: Iterable[int]) -> tuple[int, .
     return (*receivers, live.leader) if receivers else ()
 
 
-def _unhealthy(plan: Plan, cluster: LiveCluster, moving: Iterable[PartitionKey], limits: Limits) -> str | None:
+def _unhealthy(plan: Plan, cluster: LiveCluster, moving: Collection[PartitionKey], limits: Limits) -> str | None:
     """Why no further load should be put on the cluster now, or None.
 
     What the plan is for is no reason to wait: replicas missing on lost brokers, where all it does is replace those.
@@ -245,21 +253,12 @@ def _unhealthy(plan: Plan, cluster: LiveCluster, moving: Iterable[PartitionKey],
     outage = too_many_away(len(lost), len(cluster.broker_racks), limits.relief_max_away_share)
     if outage is not None:
         return outage
-    offline = sorted(
-        key
-        for key, partition in cluster.partitions.items()
-        if partition.leader == NO_LEADER and not lost.issuperset(partition.replicas)
-    )
-    if offline:
-        return f"{len(offline)} partitions are offline, first {partition_name(offline[0])}"
-    ours = set(moving)
-    lagging = sorted(
-        key
-        for key, partition in cluster.partitions.items()
-        if key not in ours and not partition.reassigning and not lost >= set(partition.replicas) - set(partition.isr)
-    )
-    if lagging:
-        return f"{len(lagging)} partitions are under-replicated, first {partition_name(lagging[0])}"
+    without_leader = offline(cluster, lost)
+    if without_leader:
+        return f"{len(without_leader)} partitions are offline, first {partition_name(without_leader[0])}"
+    behind = lagging(cluster, lost, moving)
+    if behind:
+        return f"{len(behind)} partitions are under-replicated, first {partition_name(behind[0])}"
     # A replica on a broker that is away may stay there: Kafka waits for those only that are added.
     needed = sorted({broker for row in plan.movements for broker in set(row.new_replicas) - set(row.old_replicas)})
     missing = [broker for broker in needed if broker not in cluster.broker_racks]
@@ -274,5 +273,4 @@ def _lost(plan: Plan, cluster: LiveCluster) -> frozenset[int]:
     relieved = [set(movement.old_replicas) - set(movement.new_replicas) for movement in plan.movements]
     if not relieved or not all(brokers - cluster.broker_racks.keys() for brokers in relieved):
         return frozenset()
-    hosting = {broker for partition in cluster.partitions.values() for broker in partition.replicas}
-    return frozenset(hosting - cluster.broker_racks.keys())
+    return cluster.hosts_away()
