@@ -27,7 +27,7 @@ from streaming.cluster.ports import ControlledCluster
 from streaming.control.disk_room import DiskRoom
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
-from streaming.control.obstacles import hours_closed, misfit, reason_to_give_up
+from streaming.control.obstacles import hours_closed, misfit, reason_to_give_up, replaced_broker_back
 from streaming.control.policies import limits
 from streaming.control.pressure import LagPressure
 from streaming.control.records import ExecutionRecord
@@ -178,14 +178,12 @@ class Executor:
         if other is not None:
             return self._hold(record, other, given_up, now_ms)
         look = self._look(record, plan, live, now_ms)
+        back = replaced_broker_back(plan, look.live, look.progress, self._replaced)
+        given_up = given_up or (back if execution.paused else None)
         if given_up is not None:
             return self._abort(look, given_up)
         if not execution.paused:
-            return self._step(look, closed)
-        back = sorted(self._replaced & live.broker_racks.keys())
-        if back and Progress.PENDING in look.progress.values():
-            # The rest of the plan would empty a sound broker.
-            return self._abort(look, f"broker {back[0]}, which the plan replaces, is back")
+            return self._step(look, closed, back)
         self._go_on(look)
         return False
 
@@ -224,10 +222,10 @@ class Executor:
         log.warning("plan_refused", plan_id=record.execution.plan_id[:12], reason=problem)
         return False
 
-    def _step(self, look: _Look, closed: str | None) -> bool:
+    def _step(self, look: _Look, closed: str | None, back: str | None) -> bool:
         """Decide on the next step, keep the throttle, take the step; True once the execution has ended.
 
-        `closed` is why the hour forbids anything new.
+        `closed` is why the hour forbids anything new, `back` why the rest of the plan is not to be carried out.
         """
         pressure = self._pressure(look)
         held_back = closed or (f"held back: {pressure}" if pressure else None)
@@ -237,6 +235,8 @@ class Executor:
             step = self._next_step(look, held_back, room)
             if not isinstance(step, Submit):
                 self._disk_room.wait(look.now_ms)
+        if back is not None and not isinstance(step, Abort):
+            step = Abort(back, tuple(sorted(look.moving)))
         self._abort_looks = self._abort_looks + 1 if isinstance(step, Abort) else 0
         if closed is not None and isinstance(step, Wait) and not look.moving:
             self._pause(look, step.reason)

@@ -3,9 +3,13 @@
 Judged on what the caller holds: nothing here asks the cluster or a table.
 """
 
+from collections.abc import Collection, Mapping
+
 from assignor_core.deciding.maintenance import may_act, next_opening
 from assignor_core.execution.life_cycle import Execution
-from assignor_core.live import LiveCluster, partition_name
+from assignor_core.execution.progress import Progress
+from assignor_core.live import LiveCluster, PartitionKey, partition_name
+from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from streaming.control.policies import maintenance_windows
 from streaming.settings import ControlSettings
@@ -24,6 +28,19 @@ def misfit(approved: KeptPlan, live: LiveCluster) -> str | None:
     if foreign:
         return f"{len(foreign)} other partitions are being reassigned, first {partition_name(foreign[0])}"
     return None
+
+
+def replaced_broker_back(
+    plan: Plan, live: LiveCluster, progress: Mapping[PartitionKey, Progress], replaced: Collection[int]
+) -> str | None:
+    """Why the rest of a plan would empty a sound broker: one of the brokers that it replaces is back; None if not.
+
+    Only movements that are not begun count: what copies is brought to its end.
+    """
+    pending = (row for row in plan.movements if progress[row.key] is Progress.PENDING)
+    left = {broker for row in pending for broker in set(live.partitions[row.key].replicas) - set(row.new_replicas)}
+    back = sorted(left & set(replaced) & live.broker_racks.keys())
+    return f"broker {back[0]}, which the plan replaces, is back" if back else None
 
 
 def hours_closed(execution: Execution, control: ControlSettings, now_ms: int) -> str | None:

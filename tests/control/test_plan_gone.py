@@ -148,3 +148,48 @@ def test_a_plan_that_paused_goes_on_while_the_broker_that_it_replaces_is_away(se
     _, record = paused(settings, cluster)
     ControlLoop(cluster, settings, now_ms=NOON_MS).tick(now_ms=NOON_MS + 2 * HOUR_MS)
     assert last(settings, record)[0] == "resumed"
+
+
+def replacing(settings: Settings, cluster: NotedCluster, *, in_flight: int) -> ExecutionRecord:
+    """An execution that makes the replicas of broker 1 on t-0 and t-1 anew; so many of them copy when it is back."""
+    own = Settings.model_validate(
+        {**settings.model_dump(), "control": {"movements_in_flight_max": in_flight, "elections_at_once_max": 1}}
+    )
+    for key in (("t", 0), ("t", 1)):
+        cluster.cluster.reassign({key: (1, 3)})
+        cluster.cluster.contents.topics["t"].partitions[key[1]].end_bytes = 10**9
+    cluster.cluster.advance(3_600_000)
+    cluster.cluster.kill_broker(1)
+    cluster.cluster.advance(60_000)
+    journal = journal_of(own)
+    movements = tuple(Movement("t", number, (1, 3), (2, 3), 1e9) for number in (0, 1))
+    made = Plan("c", movements, SKEW, SKEW)
+    journal.write_plan(ProposedPlan(made, Observed.of(made, cluster.describe())), decision=None, now_ms=NOON_MS)
+    record = ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS))
+    loop = ControlLoop(cluster, own, now_ms=NOON_MS)
+    for tick in range(3):
+        loop.tick(now_ms=NOON_MS + tick)
+    assert len(cluster.describe().reassigning()) == in_flight
+    cluster.cluster.restart_broker(1)
+    cluster.cluster.advance(10)
+    for tick in range(3, 6):
+        loop.tick(now_ms=NOON_MS + tick)
+    return record
+
+
+def test_a_plan_under_way_ends_if_the_broker_that_it_replaces_is_back(settings: Settings) -> None:
+    cluster = NotedCluster()
+    record = replacing(settings, cluster, in_flight=1)
+    assert last(settings, record) == (
+        "aborted",
+        "broker 1, which the plan replaces, is back; 1 moves in flight cancelled",
+    )
+    assert not cluster.describe().reassigning()
+    assert not cluster.throttle_rates()
+
+
+def test_a_plan_of_which_all_copies_is_brought_to_its_end_though_the_broker_is_back(settings: Settings) -> None:
+    cluster = NotedCluster()
+    record = replacing(settings, cluster, in_flight=2)
+    assert last(settings, record)[0] in ("submitted", "progress", "electing")
+    assert len(cluster.describe().reassigning()) == 2
