@@ -1,17 +1,36 @@
-"""The stage of a test: simulated in every run, real brokers with the marker `kafka`."""
+"""The stage of a test: simulated, and the same on the wire, in every run; real brokers with the marker `kafka`."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conformance.stages import EmbeddedStage, SimulatedStage, Stage
+from streaming.cluster.clients import admin_client
+from streaming.settings import KafkaSettings
+from tests.conformance.stages import EmbeddedStage, SimulatedStage, Stage, WireStage, wire_fleet
+from tests.fleet.process import FleetProcess
+
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient
 
 
-@pytest.fixture(params=["simulated", pytest.param("embedded", marks=pytest.mark.kafka)])
+@pytest.fixture(scope="session")
+def wire() -> Iterator[tuple[FleetProcess, "KafkaAdminClient"]]:
+    """Three brokers of the simulated cluster on loopback, and a client of them."""
+    with FleetProcess(wire_fleet) as fleet:
+        client = admin_client(KafkaSettings(bootstrap_servers=fleet.bootstrap_servers))
+        yield fleet, client
+        client.close()
+
+
+@pytest.fixture(params=["simulated", "wire", pytest.param("embedded", marks=pytest.mark.kafka)])
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     """A cluster on which nothing is under way."""
     if request.param == "simulated":
         yield SimulatedStage()
+        return
+    if request.param == "wire":
+        yield WireStage(*request.getfixturevalue("wire"))
         return
     embedded = EmbeddedStage(request.getfixturevalue("kafka_cluster"), request.getfixturevalue("admin"))
     try:

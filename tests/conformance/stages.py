@@ -1,4 +1,5 @@
-"""Two stages for one suite: a simulated cluster and embedded brokers, behind the ports and a few hands beside them.
+"""Three stages for one suite: a simulated cluster, the same behind Kafka's protocol, and embedded brokers; all behind
+the ports and a few hands beside them.
 
 The hands do what is no business of control: they make topics, write records, kill brokers, set throttles of others.
 """
@@ -24,6 +25,8 @@ from streaming.errors import (
     ReassignmentsRefused,
 )
 from tests import waiting
+from tests.fleet.fleet import Fleet
+from tests.fleet.process import FleetProcess
 
 BROKERS = (1, 2, 3)
 RECORD_BYTES = 50_000
@@ -63,11 +66,16 @@ class Stage(Protocol):
         """Let time pass until `condition` holds; a client that gets no answer asks again. Fails with `what`."""
 
 
+def simulated_cluster() -> SimulatedCluster:
+    """Three brokers without topics."""
+    return SimulatedCluster.of({broker: f"rack-{broker}" for broker in BROKERS})
+
+
 class SimulatedStage:
     """No process at all; time passes when somebody waits."""
 
-    def __init__(self) -> None:
-        self.cluster = SimulatedCluster.of({broker: f"rack-{broker}" for broker in BROKERS})
+    def __init__(self, cluster: SimulatedCluster | None = None) -> None:
+        self.cluster = cluster or simulated_cluster()
         errors = ClientErrors(
             ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused, ElectionsRefused, AnotherCluster
         )
@@ -105,6 +113,67 @@ class SimulatedStage:
         while not _holds(condition):
             assert self.cluster.now_ms < end_ms, f"{what}: not within {SIMULATED_LIMIT_MS} ms {last_seen()}"
             self.cluster.advance(SIMULATED_STEP_MS)
+
+
+class WireStage:
+    """The simulated cluster as a fleet in a process of its own, shared by all tests; each has a cluster of its own."""
+
+    def __init__(self, fleet: FleetProcess, admin: KafkaAdminClient) -> None:
+        self._fleet = fleet
+        self.client: ControlledCluster = Cluster(admin)
+        fleet.run(_begin)
+
+    def make_topic(self, assignments: Assignments, *, size_bytes: int = 0, name: str | None = None) -> str:
+        return self._fleet.run(_make_topic, assignments, size_bytes, name)
+
+    def grow_topic(self, topic: str, replicas: tuple[int, ...]) -> None:
+        self._fleet.run(_by_hand, SimulatedStage.grow_topic, topic, replicas)
+
+    def delete_topic(self, topic: str) -> None:
+        self._fleet.run(_by_hand, SimulatedStage.delete_topic, topic)
+
+    def set_list(self, topic: str, setting: str, text: str) -> None:
+        self._fleet.run(_by_hand, SimulatedStage.set_list, topic, setting, text)
+
+    def kill_broker(self, broker_id: int) -> None:
+        self._fleet.run(_by_hand, SimulatedStage.kill_broker, broker_id)
+
+    def restart_broker(self, broker_id: int) -> None:
+        self._fleet.run(_by_hand, SimulatedStage.restart_broker, broker_id)
+
+    def remove_markers(self) -> None:
+        self._fleet.run(_remove_quotas)
+
+    def until(self, what: str, condition: Callable[[], bool], last_seen: Callable[[], str] = str) -> None:
+        def passed() -> bool:
+            if _holds(condition):
+                return True
+            self._fleet.run(Fleet.advance, SIMULATED_STEP_MS)
+            return False
+
+        # The client waits in real time before it connects to a broker again.
+        waiting.until(what, passed, pause_s=0.005, state=last_seen)
+
+
+def wire_fleet() -> Fleet:
+    """A fleet of three brokers without topics."""
+    return Fleet(simulated_cluster())
+
+
+def _begin(fleet: Fleet) -> None:
+    fleet.replace_cluster(simulated_cluster())
+
+
+def _make_topic(fleet: Fleet, assignments: Assignments, size_bytes: int, name: str | None) -> str:
+    return SimulatedStage(fleet.cluster).make_topic(assignments, size_bytes=size_bytes, name=name)
+
+
+def _by_hand(fleet: Fleet, hand: Callable[..., None], *arguments: object) -> None:
+    hand(SimulatedStage(fleet.cluster), *arguments)
+
+
+def _remove_quotas(fleet: Fleet) -> None:
+    fleet.quotas.clear()
 
 
 class EmbeddedStage:

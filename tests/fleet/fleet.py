@@ -58,6 +58,8 @@ class Fleet:
         """Port by broker, once it listens."""
         self.quotas: dict[str, dict[str, float]] = {}
         """Quotas by client id."""
+        self.settings: dict[tuple[int, str], dict[str, str]] = {}
+        """Settings besides throttles, by Kafka's code of the kind of resource and its name."""
         self.requests: Counter[str] = Counter()
         """Requests answered or refused, by name."""
         self.produced: Counter[tuple[str, int]] = Counter()
@@ -80,6 +82,13 @@ class Fleet:
     def contents(self) -> ClusterContents:
         """Everything the controller knows."""
         return self.cluster.contents
+
+    def replace_cluster(self, cluster: SimulatedCluster) -> None:
+        """Go on with another cluster of the same brokers, without groups, quotas and settings."""
+        self.cluster = cluster
+        self.groups, self.quotas, self.settings, self._readers = {}, {}, {}, Counter()
+        self._made, self._used_at, self._names = {}, None, {}
+        self._counters, self._is_counted = Counters(), False
 
     def advance(self, duration_ms: int) -> None:
         """Let time pass on the cluster."""
