@@ -14,7 +14,6 @@ from assignor_core.wording import first_named
 PERMANENT = frozenset(
     {
         "ClusterAuthorizationFailedError",
-        "InvalidReplicaAssignmentError",
         "InvalidReplicationAssignmentError",
         "InvalidRequestError",
         "InvalidTopicError",
@@ -23,7 +22,7 @@ PERMANENT = frozenset(
         "UnknownTopicOrPartitionError",
     }
 )
-"""Errors that asking again doesn't change; kafka-python names Kafka's INVALID_REPLICA_ASSIGNMENT the second way."""
+"""Errors that asking again doesn't change; kafka-python calls INVALID_REPLICA_ASSIGNMENT `InvalidReplicationAssignmentError`."""
 TRIES_MAX = 60
 """So often another error is answered by asking again: tries are a second apart."""
 NAMED_MAX = 5

@@ -34,6 +34,8 @@ def is_between(replicas: tuple[int, ...], old: tuple[int, ...], goal: tuple[int,
 
     >>> is_between((1, 4), (1, 2), (3, 4)), is_between((1, 3, 2), (1, 2), (3, 4)), is_between((2, 1), (1, 2), (3, 4))
     (True, True, False)
+    >>> is_between((3, 4, 1, 2), (1, 2), (3, 4))  # all replicas copy at once
+    True
     """
     present, before, after = set(replicas), set(old), set(goal)
     return before & after <= present <= before | after and bool(present & (after - before)) and bool(present - after)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pytest
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, errors
 from kafka.admin import ConfigResourceType
 from kafka.errors import (
     ClusterAuthorizationFailedError,
@@ -16,6 +16,7 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition
 
+from assignor_core.execution.refusals import PERMANENT
 from streaming.cluster.admin import Cluster
 from streaming.cluster.permissions import missing_permissions
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused
@@ -101,3 +102,8 @@ def test_a_throttle_without_an_answer_is_not_refused(answers: dict[str, str], er
     admin.altered = answers
     with pytest.raises(error):
         cluster(admin).set_throttle_rates({1: 5, 2: 5})
+
+
+@pytest.mark.parametrize("name", sorted(PERMANENT))
+def test_errors_that_the_core_takes_for_permanent_are_errors_of_the_client(name: str) -> None:
+    assert issubclass(getattr(errors, name), KafkaError)

@@ -1,8 +1,9 @@
 """Which modules are mutated, and the pure tests that should notice: the quickest that cover all of a module.
 
-The worked examples of the docstrings are asked of every module.
+The worked examples of the docstrings and the limits that the documentation names are asked of every module.
 """
 
+_ALL = ("core/test_worked_examples", "core/test_documented_limits")
 _EXECUTION = ("core/test_reconcile", "core/test_progress", "core/test_refusals", "core/test_staging")
 _DECIDING = ("control/test_deciding", "control/test_policies")
 _TESTS = {
@@ -13,7 +14,7 @@ _TESTS = {
     "execution/life_cycle": ("core/test_life_cycle", "core/test_accounting"),
     "execution/progress": _EXECUTION,
     "execution/reconcile": (*_EXECUTION, "control/test_policies"),
-    "execution/refusals": ("core/test_refusals",),
+    "execution/refusals": ("core/test_refusals", "control/test_admin_answers"),
     "execution/room": ("core/test_disks", "core/test_reconcile"),
     "execution/staging": _EXECUTION,
     "deciding/agreement": ("core/test_planning",),
@@ -25,12 +26,12 @@ _TESTS = {
     "deciding/trigger": ("core/test_trigger", "control/test_policies"),
     "deciding/windows": _DECIDING,
     "disks": ("core/test_disks",),
-    "live": ("core/test_disks", "core/test_reconcile", "core/test_progress"),
+    "live": ("core/test_live", "core/test_disks", "core/test_reconcile"),
     "placement": ("core/test_placement",),
     "plan": ("core/test_plan",),
     "skew": ("core/test_load_skew",),
 }
 TESTS = {
-    f"assignor_core/{module}.py": tuple(f"tests/{name}.py" for name in (*names, "core/test_worked_examples"))
+    f"assignor_core/{module}.py": tuple(f"tests/{name}.py" for name in (*names, *_ALL))
     for module, names in _TESTS.items()
 }

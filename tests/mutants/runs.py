@@ -20,9 +20,10 @@ from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import IO, Any, Self
 
+import hypothesis
 import pytest
 
 from tests.mutants.mutations import mutated
@@ -34,7 +35,8 @@ LIBRARIES = (
 """What the tests import besides the project."""
 NO_JVM = "not spark and not kafka and not java and not prometheus and not e2e"
 OPTIONS = ("-q", "--exitfirst", "--assert=plain", "--capture=sys", "-p", "no:cacheprovider", "-m", NO_JVM)
-WALL_LIMIT_S = 300
+EXAMPLES = 30
+WALL_LIMIT_S = 600
 BROKEN = 70
 """Exit code of a fork that failed by itself, and not by a test; pytest has none that is so high."""
 DATA_LIMIT_BYTES = 3 << 30
@@ -97,7 +99,12 @@ class _Server:
     def __init__(self, requests: IO[Any], answers: IO[Any], paths: Sequence[str]) -> None:
         self._requests = requests
         self._answers = answers
-        self._paths = {str(Path(path).resolve()): path for path in paths}
+        self._paths = paths
+
+    def pytest_collection(self) -> None:
+        """Fewer examples than usual: what survives costs all of them."""
+        hypothesis.settings.register_profile("few", parent=hypothesis.settings(), max_examples=EXAMPLES)
+        hypothesis.settings.load_profile("few")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -119,22 +126,19 @@ class _Server:
         return True
 
     def _record(self, items: Sequence[pytest.Item], write: int) -> int:
+        functions: set[tuple[str, str]] = set()
+        for path in self._paths:
+            _note_calls(path, functions)
         rows = []
         for item, following in zip(items, [*items[1:], None], strict=True):
-            functions: set[tuple[str, str]] = set()
+            functions.clear()
             began_s = time.process_time()
-            sys.settrace(partial(self._note, functions))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            sys.settrace(None)
             if functions:
                 rows.append([item.nodeid, time.process_time() - began_s, sorted(functions)])
         with open(write, "w") as stream:
             json.dump(rows, stream)
         return int(items[0].session.testsfailed)
-
-    def _note(self, functions: set[tuple[str, str]], frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and (path := self._paths.get(frame.f_code.co_filename)) is not None:
-            functions.add((path, frame.f_code.co_qualname.partition(".<locals>")[0]))
 
 
 def import_libraries() -> None:
@@ -166,6 +170,23 @@ def _run_mutated(path: str, number: int, function: str, items: Sequence[pytest.I
         if item.session.testsfailed:
             return 1
     return 0
+
+
+def _note_calls(path: str, functions: set[tuple[str, str]]) -> None:
+    """From now on each call of a function of the module adds its path and name."""
+    tree = ast.parse(Path(path).read_text())
+    names = []
+    owners: list[ast.Module | ast.ClassDef] = [tree, *(row for row in tree.body if isinstance(row, ast.ClassDef))]
+    for owner in owners:
+        for row in owner.body:
+            if isinstance(row, ast.FunctionDef):
+                names.append(f"{owner.name}.{row.name}" if isinstance(owner, ast.ClassDef) else row.name)
+                row.body.insert(0, ast.parse(f"__note_call__(({path!r}, {names[-1]!r}))").body[0])
+    module = importlib.import_module(_module(path))
+    module.__dict__["__note_call__"] = functions.add
+    code = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
+    for name in names:
+        exchange_code(module, code, name)
 
 
 def exchange_code(module: ModuleType, code: CodeType, name: str) -> None:
