@@ -63,7 +63,7 @@ def place_replicas(
     if all(broker.rack is None for broker in brokers):
         broker_ids = [broker.broker_id for broker in brokers]
         return _place_rack_unaware(broker_ids, partitions, replication_factor, start, first_id)
-    racks = {broker.broker_id: broker.rack or "" for broker in brokers}
+    racks = {broker.broker_id: broker.rack for broker in brokers if broker.rack is not None}
     return _place_rack_aware(racks, partitions, replication_factor, start, first_id)
 
 

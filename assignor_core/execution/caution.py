@@ -6,6 +6,7 @@ throttle is set.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 THROTTLE_BACK_OFF = 0.5
 THROTTLE_RECOVERY = 1.25
@@ -94,7 +95,7 @@ def throttle_rates(
     {1: 800000, 2: 50000000, 3: 50000000}
     """
     return {
-        broker: round(max(rate_min, factor * min(rate_max, HEADROOM_SHARE * headrooms.get(broker, rate_max * 2.0))))
+        broker: round(max(rate_min, factor * min(rate_max, HEADROOM_SHARE * headrooms.get(broker, inf))))
         for broker in sorted(brokers)
     }
 

@@ -8,7 +8,7 @@ the controller's. So what would be an alarm, or an end, is believed after severa
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import StrEnum, auto
 from typing import Self
 
 from assignor_core.execution.staging import is_between
@@ -24,17 +24,17 @@ UNLISTED_LOOKS_MAX = 60
 class Progress(StrEnum):
     """Where one movement stands."""
 
-    PENDING = "pending"
-    MOVING = "moving"
-    PLACED = "placed"
-    DONE = "done"
-    FOREIGN = "foreign"
-    MISSING = "missing"
+    PENDING = auto()
+    MOVING = auto()
+    PLACED = auto()
+    DONE = auto()
+    FOREIGN = auto()
+    MISSING = auto()
     """Metadata doesn't show it, and has not missed it often enough for it to be gone."""
-    GONE = "gone"
-    SKIPPED = "skipped"
+    GONE = auto()
+    SKIPPED = auto()
     """Kafka refuses to move it."""
-    NOT_ELECTED = "not elected"
+    NOT_ELECTED = auto()
     """It has reached its new replicas, and Kafka refuses to elect the first of them."""
 
 

@@ -22,7 +22,7 @@ PERMANENT = frozenset(
         "UnknownTopicOrPartitionError",
     }
 )
-"""Errors that asking again doesn't change; kafka-python calls INVALID_REPLICA_ASSIGNMENT `InvalidReplicationAssignmentError`."""
+"""Errors that asking again doesn't change, by kafka-python's names."""
 TRIES_MAX = 60
 """So often another error is answered by asking again: tries are a second apart."""
 NAMED_MAX = 5

@@ -54,6 +54,12 @@ def test_rates_halve_under_pressure_recover_without_and_stay_within_their_bounds
     assert wanted_rates(pressed, policy, brokers, {}) == {1: 1_000, 2: 1_000}
 
 
+def test_a_least_rate_above_the_setting_is_the_setting() -> None:
+    policy = RatePolicy(rate_max=100, rate_min=1_000, adaptive=True)
+    assert policy.factor_min == 1.0
+    assert wanted_rates(RateState(), policy, frozenset({1}), {1: 5.0}) == {1: 100}
+
+
 def test_a_throttle_that_is_not_adaptive_is_the_setting_to_the_end() -> None:
     policy = RatePolicy(1_000, 100, adaptive=False)
     assert not is_due(RateState(), policy, now_ms=10**9)
@@ -62,5 +68,6 @@ def test_a_throttle_that_is_not_adaptive_is_the_setting_to_the_end() -> None:
 
 def test_a_rate_that_a_broker_refused_differs_until_it_is_sent() -> None:
     assert differs(RateState(), {1: 100})
-    assert not differs(RateState(sent={1: 96}), {1: 100})
+    assert differs(RateState(), {1: 1})
+    assert not differs(RateState(sent={1: 95}), {1: 100})
     assert differs(RateState(sent={1: 94}), {1: 100})

@@ -1,9 +1,11 @@
 """Holding back and losing trust: what holds for any figures."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_core.execution.caution import (
+    GAIN_JUDGED_MIN,
     LagBound,
     LatencyBound,
     Outcome,
@@ -11,6 +13,7 @@ from assignor_core.execution.caution import (
     brokers_too_slow,
     delivered,
     groups_falling_behind,
+    judged_by,
     next_throttle_factor,
     throttle_rates,
 )
@@ -66,3 +69,37 @@ def test_trust_comes_back_with_a_plan_that_delivers() -> None:
     assert bad_plans_in_a_row([bad, bad, good]) == 0
     assert bad_plans_in_a_row([good, bad, too_small, bad]) == 2
     assert delivered(too_small) is None
+
+
+def test_bounds_are_exceeded_by_what_is_above_them_only() -> None:
+    before = {"a": 100, "b": 10}
+    assert groups_falling_behind(before, {"a": 200, "b": 50}, LagBound(2.0, 50)) == ()
+    assert groups_falling_behind(before, {"a": 201, "b": 51}, LagBound(2.0, 50)) == (("a", 100, 201), ("b", 10, 51))
+    assert brokers_too_slow(40.0, {1: 80.0}, LatencyBound(2.0, 80.0)) == ()
+    assert brokers_too_slow(40.0, {1: 80.5}, LatencyBound(2.0, 80.0)) == ((1, 80.5),)
+
+
+def test_of_equals_the_first_by_name_comes_first() -> None:
+    grown = groups_falling_behind({"b": 0, "a": 0}, {"b": 9, "a": 9}, LagBound(1.0, 0))
+    assert [group for group, _, _ in grown] == ["a", "b"]
+    assert brokers_too_slow(1.0, {2: 9.0, 1: 9.0}, LatencyBound(1.0, 0.0)) == ((1, 9.0), (2, 9.0))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (Outcome(before=1.5, predicted=1.25, measured=1.375), True),  # exactly half of what was promised
+        (Outcome(before=1.5, predicted=1.25, measured=1.38), False),
+        (Outcome(before=1.25, predicted=1.22, measured=1.22), True),
+        (Outcome(before=1.25, predicted=1.235, measured=1.235), None),
+        (Outcome(before=GAIN_JUDGED_MIN, predicted=0.0, measured=0.0), True),
+    ],
+)
+def test_half_of_a_promise_that_is_no_noise_is_a_delivery(outcome: Outcome, expected: bool | None) -> None:
+    assert delivered(outcome) is expected
+
+
+def test_a_plan_is_judged_by_its_greatest_promise() -> None:
+    small, great = Outcome(2.0, 1.9, 1.0), Outcome(1.5, 1.1, 1.5)
+    assert judged_by({"disk": small, "bytes_in": great}) is great
+    assert judged_by({}) is None

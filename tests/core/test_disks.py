@@ -2,7 +2,7 @@
 
 import pytest
 
-from assignor_core.disks import LogDirDescription, catching_up, rooms
+from assignor_core.disks import LogDirDescription, catching_up, largest_replicas, rooms
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
 
@@ -24,6 +24,7 @@ def test_the_fullest_log_dir_that_may_be_chosen_counts() -> None:
     assert room(wide, narrow, reserve=0.0) == 150.0
     assert room(wide, LogDirDescription("/b", 1000, 20)) == 0.0  # into its reserve already
     assert room(wide, LogDirDescription("/b", is_offline=True)) == 800.0
+    assert room(LogDirDescription("/b", is_offline=True), wide) == 800.0
     assert room(wide, LogDirDescription("/b", 1000, 150, is_cordoned=True)) == 800.0
 
 
@@ -43,6 +44,7 @@ def test_what_replicas_still_lack_is_taken_from_the_log_dir_that_they_lie_in() -
     assert room(growing, partition=arriving) == 800.0 - 300.0
     assert room(growing, LogDirDescription("/b", 1000, 700), partition=arriving) == 500.0
     assert room(growing, LogDirDescription("/b", 1000, 550), partition=arriving) == 450.0
+    assert room(LogDirDescription("/a", 1000, 900, {T0: 500}), partition=arriving) == 800.0  # larger than its leader's
     in_sync = LivePartition((1, 2), 2, (1, 2))
     assert room(growing, partition=in_sync) == 800.0
 
@@ -55,6 +57,18 @@ def test_a_replica_without_a_log_dir_may_arrive_in_any() -> None:
     lost = LivePartition((1, 2), 2, (2,))
     assert room(empty[0], LogDirDescription("/b", is_offline=True), partition=lost) == 800.0
     assert room(empty[0], LogDirDescription("/b", is_offline=True), partition=arriving) == 400.0
+
+
+def test_the_size_of_a_partition_is_that_of_its_largest_replica() -> None:
+    a, b = LogDirDescription("/a", replica_bytes={T0: 5, ("t", 1): 0}), LogDirDescription("/b", replica_bytes={T0: 7})
+    assert largest_replicas({1: [a], 2: [b]}) == largest_replicas({1: [b, a]}) == {T0: 7, ("t", 1): 0}
+
+
+def test_what_no_log_dir_shows_takes_no_room() -> None:
+    live = LiveCluster("c", {1: None, 2: None}, {T0: LivePartition((2, 1), 2, (2,), adding_replicas=(1,))})
+    behind = catching_up(live, (1, 2))
+    assert behind == {1: [T0], 2: []}
+    assert rooms(live, {1: [LogDirDescription("/a", 1000, 900)]}, behind, reserve=0.1) == {1: 800.0, 2: None}
 
 
 def test_a_simulated_cluster_shows_its_log_dirs() -> None:

@@ -3,10 +3,10 @@
 import pytest
 
 from assignor_core.errors import InputError
-from assignor_core.load import broker_loads, cluster_arrays
+from assignor_core.load import NEGLIGIBLE, broker_loads, cluster_arrays
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.resources import PLANNED
-from assignor_core.skew import measure_skew, skew_of
+from assignor_core.skew import Skew, measure_skew, skew_of
 from tests.core.planner.cases import founding
 
 
@@ -58,8 +58,30 @@ def test_no_load_at_all_is_even() -> None:
     assert skew_of({1: 0.0}).coefficient_of_variation == 0.0
 
 
+def test_deviation_and_variation_are_those_of_utilisation() -> None:
+    even, uneven = {1: 20.0, 2: 10.0}, {1: 30.0, 2: 10.0}
+    assert skew_of(even, {1: 2.0, 2: 1.0}) == Skew(1.0, 0.0, {1: 0.0, 2: 0.0})
+    assert skew_of(uneven) == Skew(1.5, 0.5, {1: 0.5, 2: -0.5})
+    # Two thirds of the capacity is a quarter over the mean utilisation, one third is half below it.
+    skew = skew_of({1: 50.0, 2: 10.0}, {1: 0.5, 2: 0.25})
+    assert skew.deviation == pytest.approx({1: 0.25, 2: -0.5})
+    assert skew.coefficient_of_variation == pytest.approx((2 / 3 / 16 + 1 / 3 / 4) ** 0.5)
+
+
+def test_next_to_no_load_is_even() -> None:
+    assert skew_of({1: NEGLIGIBLE, 2: 0.0}).max_over_mean == 1.0
+    assert skew_of({1: 2 * NEGLIGIBLE, 2: 0.0}).max_over_mean == 2.0
+
+
+def test_where_no_broker_is_alive_nothing_is_uneven() -> None:
+    dead = ClusterState("c", 0, (Broker(1, state=BrokerState.DEAD),), ())
+    assert measure_skew(dead) == dict.fromkeys(PLANNED, Skew(1.0, 0.0, {}))
+
+
 def test_skew_of_nothing_or_without_a_capacity_is_an_input_error() -> None:
     with pytest.raises(InputError, match="found no broker"):
         skew_of({})
     with pytest.raises(InputError, match="no capacity of broker 2"):
         skew_of({1: 1.0, 2: 1.0}, {1: 1.0})
+    with pytest.raises(InputError, match="a capacity that is not above 0"):
+        skew_of({1: 1.0, 2: 1.0}, {1: 1.0, 2: 0.0})

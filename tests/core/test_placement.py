@@ -56,28 +56,48 @@ def test_partitions_that_do_not_divide_evenly_favour_the_first_brokers() -> None
     assert leaders == {0: 5, 1: 3, 2: 2}
 
 
+def test_the_example_of_kafkas_own_documentation() -> None:
+    """AdminUtils: six brokers on three racks; from partition 6 on the followers are shifted."""
+    racks = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
+    placed = place_replicas([PlacementBroker(*row) for row in racks.items()], 7, 3, PlacementStart.fixed(0))
+    assert placed == {
+        0: (0, 3, 1), 1: (3, 1, 5), 2: (1, 5, 4), 3: (5, 4, 2), 4: (4, 2, 0), 5: (2, 0, 3), 6: (0, 4, 2)
+    }  # fmt: skip
+    shifted = place_replicas([PlacementBroker(*row) for row in racks.items()], 2, 3, PlacementStart(1, 1), 5)
+    assert shifted == {5: (0, 4, 2), 6: (3, 5, 2)}
+
+
+def test_ids_of_partitions_begin_at_0_or_where_they_are_to() -> None:
+    for first, expected in ((-1, [0, 1]), (0, [0, 1]), (1, [1, 2])):
+        assert list(place_replicas(brokers(2), 2, 1, PlacementStart.fixed(0), first)) == expected
+    assert list(place_replicas(brokers(2), 2, 1, PlacementStart.fixed(0))) == [0, 1]
+
+
 def test_racks_sort_as_java_sorts_strings() -> None:
     assert rack_alternated({0: "\uffff", 1: "\U00010000"}) == [1, 0]
 
 
 @pytest.mark.parametrize(
-    ("partitions", "replication_factor", "error"),
+    ("partitions", "replication_factor", "error", "figures"),
     [
-        (0, 1, InvalidPartitions),
-        (-3, 1, InvalidPartitions),
-        (2**31 - 1, 1, InvalidPartitions),
-        (1, 0, InvalidReplicationFactor),
-        (1, 4, InvalidReplicationFactor),
+        (0, 1, InvalidPartitions, "is 0, must be larger than 0"),
+        (-3, 1, InvalidPartitions, "is -3, must be larger than 0"),
+        (2**31 - 1, 1, InvalidPartitions, "is 2147483647 with 1 replicas, at most 3000000 "),
+        (1_000_001, 3, InvalidPartitions, "is 1000001 with 3 replicas, at most 3000000 "),
+        (1, 0, InvalidReplicationFactor, "is 0, must be larger than 0"),
+        (1, 4, InvalidReplicationFactor, "is 4, larger than the 3 available brokers"),
     ],
 )
-def test_impossible_counts(partitions: int, replication_factor: int, error: type[Exception]) -> None:
-    with pytest.raises(error):
+def test_impossible_counts(partitions: int, replication_factor: int, error: type[Exception], figures: str) -> None:
+    with pytest.raises(error, match=figures):
         place_replicas(brokers(3), partitions, replication_factor, PlacementStart.fixed(0))
 
 
 def test_some_brokers_without_rack() -> None:
     with pytest.raises(InvalidRackInformation, match="1 of 3"):
         place_replicas([*racked("ab"), PlacementBroker(2)], 1, 1, PlacementStart.fixed(0))
+    with pytest.raises(InvalidRackInformation, match="2 of 3"):
+        place_replicas([*racked("a"), PlacementBroker(1), PlacementBroker(2)], 1, 1, PlacementStart.fixed(0))
 
 
 def test_a_broker_given_twice() -> None:
@@ -152,6 +172,8 @@ def test_command_answers_bad_lines(line: str, type_: str) -> None:
     assert len(error["message"]) < 300
 
 
-def test_the_limit_is_named() -> None:
-    with pytest.raises(InvalidPartitions, match=str(placement.REPLICAS_MAX)):
-        place_replicas(brokers(3), 2_000_000, 3, PlacementStart.fixed(0))
+def test_as_many_replicas_as_the_limit_are_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "REPLICAS_MAX", 6)
+    assert len(place_replicas(brokers(3), 3, 2, PlacementStart.fixed(0))) == 3
+    with pytest.raises(InvalidPartitions, match="at most 6 "):
+        place_replicas(brokers(3), 7, 1, PlacementStart.fixed(0))
