@@ -60,7 +60,7 @@ def place_replicas(
     """
     _validate(brokers, partitions, replication_factor)
     first_id = max(0, start_partition_id)
-    if all(broker.rack is None for broker in brokers):
+    if brokers[0].rack is None:  # and so have none of them
         broker_ids = [broker.broker_id for broker in brokers]
         return _place_rack_unaware(broker_ids, partitions, replication_factor, start, first_id)
     racks = {broker.broker_id: broker.rack for broker in brokers if broker.rack is not None}

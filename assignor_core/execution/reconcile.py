@@ -151,7 +151,7 @@ def differences(plan: Plan, cluster: LiveCluster) -> tuple[str, ...]:
 
 def wave_pending(plan: Plan, progress: Mapping[PartitionKey, Progress]) -> list[Movement]:
     """Movements of the wave under way that are not begun, in the plan's order."""
-    wave = min((movement.wave for movement in plan.movements if progress[movement.key] not in FINISHED), default=0)
+    wave = min((movement.wave for movement in plan.movements if progress[movement.key] not in FINISHED), default=None)
     return [row for row in plan.movements if row.wave == wave and progress[row.key] is Progress.PENDING]
 
 
@@ -271,6 +271,6 @@ def _lost(plan: Plan, cluster: LiveCluster) -> frozenset[int]:
     All of them, not only those that the plan takes replicas from: disks may have no room for what another one held.
     """
     relieved = [set(movement.old_replicas) - set(movement.new_replicas) for movement in plan.movements]
-    if not relieved or not all(brokers - cluster.broker_racks.keys() for brokers in relieved):
+    if not all(brokers - cluster.broker_racks.keys() for brokers in relieved):
         return frozenset()
     return cluster.hosts_away()

@@ -33,7 +33,15 @@ def test_a_broker_that_no_log_dir_of_takes_replicas_has_no_room() -> None:
     assert room(LogDirDescription("/a", is_offline=True)) == 0.0
 
 
-@pytest.mark.parametrize("log_dirs", [(), (LogDirDescription("/a", 1000, 900), LogDirDescription("/b"))])
+@pytest.mark.parametrize(
+    "log_dirs",
+    [
+        (),
+        (LogDirDescription("/a", 1000, 900), LogDirDescription("/b")),
+        (LogDirDescription("/a", total_bytes=1000),),
+        (LogDirDescription("/a", usable_bytes=900),),
+    ],
+)
 def test_where_one_log_dir_does_not_show_what_is_free_nothing_is_known(log_dirs: tuple[LogDirDescription, ...]) -> None:
     assert room(*log_dirs) is None
 

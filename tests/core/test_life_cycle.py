@@ -162,6 +162,33 @@ def test_one_that_is_paused_and_asked_to_abort_is_under_way() -> None:
     assert [row.event for row in ended.history[-2:]] == [Event.ABORT_REQUESTED, Event.ABORTED]
 
 
+def test_what_comes_with_a_request_to_abort_is_not_lost() -> None:
+    under_way = history((Event.APPROVED, 0), (Event.STARTED, 1_000))
+    requests = [record(Event.ABORT_REQUESTED, ABORT_SEQUENCE, at_ms) for at_ms in (3_000, 2_000)]
+    ended = under_way.after(*requests, record(Event.ABORTED, 2, 4_000))
+    assert (ended.phase, ended.abort_request, ended.last_event) == (Phase.ABORTED, requests[1], Event.ABORTED)
+    assert [row.at_ms for row in ended.history] == [0, 1_000, 2_000, 4_000]
+
+
+def test_what_can_not_follow_is_named_with_what_can() -> None:
+    under_way = history((Event.APPROVED, 0), (Event.STARTED, 1_000))
+    with pytest.raises(IllegalTransition, match="event 4 can't follow: the next one is 2"):
+        under_way.after(record(Event.PROGRESS, 4, 2_000))
+    with pytest.raises(IllegalTransition, match=r"event 1 \(approved\) can't be the first"):
+        begin("e", "p", record(Event.APPROVED, 1, 0))
+    with pytest.raises(IllegalTransition, match=r"event 0 \(started\) can't be the first"):
+        begin("e", "p", record(Event.STARTED, 0, 0))
+
+
+def test_what_is_not_known_of_an_execution_is_nothing() -> None:
+    assert Figures(1, 5) == Figures(movements_total=1, bytes_total=5, movements_done=0, bytes_moved=0)
+    waiting = history((Event.APPROVED, 0))
+    assert (waiting.throttled_brokers, waiting.in_windows_only, waiting.owes) == ((), False, False)
+    assert (waiting.begun_ms, waiting.started_ms, waiting.ended_ms, waiting.done_ms) == (0, None, None, None)
+    in_windows = begin("e", "p", record(Event.APPROVED, 0, 0, Figures(1, 5, in_windows_only=True)))
+    assert in_windows.in_windows_only is True
+
+
 def test_an_end_may_leave_a_throttle_behind() -> None:
     under_way = history((Event.APPROVED, 0), (Event.STARTED, 1_000))
     down = Figures(3, 1_000, throttled_brokers=(2,))
@@ -193,3 +220,5 @@ def test_the_newest_that_is_under_way_is_in_focus_else_the_newest() -> None:
     assert in_focus([ended, working, waiting]) is working
     assert in_focus([ended, working, asked_to_abort(waiting, 6)]) is working
     assert in_focus([ended, waiting]) is waiting
+    assert in_focus([waiting, ended, working.after(record(Event.PAUSED, 2, 7)), ended]) is ended
+    assert in_focus([ended, working.after(record(Event.PAUSED, 2, 7)), waiting]) is waiting

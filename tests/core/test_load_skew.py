@@ -45,6 +45,16 @@ def test_of_several_windows_the_most_uneven_counts() -> None:
     assert measure_skew(state)["bytes_in"].max_over_mean == 1.5
 
 
+def test_of_equally_uneven_windows_the_first_counts() -> None:
+    loads = ((3.0, 3.0), (2.0, 3.0), (1.0, 0.0))  # the largest is 1.5 times the mean in both
+    partitions = tuple(
+        Partition("t", number, (number,), PartitionLoad(load, (0.0, 0.0), (1.0, 1.0)))
+        for number, load in enumerate(loads)
+    )
+    state = ClusterState("c", 0, tuple(Broker(number) for number in range(3)), partitions)
+    assert measure_skew(state)["bytes_in"].deviation == pytest.approx({0: 0.5, 1: 0.0, 2: -0.5})
+
+
 def test_capacity_counts_only_where_every_broker_has_one() -> None:
     partitions = tuple(Partition("t", number, (number % 2 + 1,), PartitionLoad(1.0, 1.0, 1.0)) for number in range(2))
     one = (Broker(1, capacity=Capacity(3.0)), Broker(2))

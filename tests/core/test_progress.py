@@ -131,3 +131,24 @@ def test_what_the_controller_lists_as_moving_is_never_gone() -> None:
     cluster.advance(2_000_000)
     live = client.describe()
     assert progress_of(made, live, looks=looks.after(made, live))[T0] is Progress.GONE
+
+
+def test_a_new_leader_that_is_away_has_not_been_elected() -> None:
+    away = LiveCluster("c", dict.fromkeys((1, 2)), {T0: LivePartition((3, 2), 2, (2,))})
+    assert state(plan((1, 2), (3, 2)), away) is Progress.PLACED
+    assert state(plan((2, 3), (3, 2)), away) is Progress.PLACED
+    # It was the first before, and nobody can elect it.
+    assert state(plan((3, 1), (3, 2)), away) is Progress.DONE
+
+
+def test_what_is_refused_is_skipped_unless_it_is_on_its_way() -> None:
+    made = plan((1, 2), (3, 2))
+    refused = {T0: "PolicyViolationError", ("other", 0): "PolicyViolationError"}
+    for live, expected, not_elected in (
+        (at(1, 2), Progress.SKIPPED, Progress.PENDING),
+        (copying((1, 2), (3, 2)), Progress.MOVING, Progress.MOVING),
+        (LiveCluster("c", {}, {T0: LivePartition((3, 2), 2, (2, 3))}), Progress.PLACED, Progress.NOT_ELECTED),
+        (at(3, 2), Progress.DONE, Progress.DONE),
+    ):
+        assert progress_of(made, live, refused=refused) == {T0: expected}
+        assert progress_of(made, live, not_elected=refused) == {T0: not_elected}

@@ -143,6 +143,8 @@ def test_somebody_elses_change_ends_it_and_only_ours_is_cancelled() -> None:
     wanted = plan(((1,), (2,)), ((2,), (1,)))
     next_one = step(wanted, cluster(moving(1, 2), moving(2, 3)))
     assert next_one == Abort("t-1 was changed by somebody else", (("t", 0),))
+    both = step(plan(((1,), (2,)), ((2,), (1,)), ((2,), (1,))), cluster(at(1), moving(2, 3), moving(2, 3)))
+    assert both == Abort("t-1 was changed by somebody else", ())
 
 
 def test_nothing_more_is_put_on_an_unhealthy_cluster() -> None:
@@ -151,6 +153,47 @@ def test_nothing_more_is_put_on_an_unhealthy_cluster() -> None:
     assert step(wanted, cluster(at(1), lagging)) == Wait("1 partitions are under-replicated, first t-1")
     offline = LivePartition((3,), -1, ())
     assert step(wanted, cluster(at(1), offline)) == Wait("1 partitions are offline, first t-1")
+
+
+def test_what_copies_anyway_is_no_sign_of_an_unhealthy_cluster() -> None:
+    wanted, other = plan(((1,), (2,)), ((1,), (3,))), LivePartition((1, 3, 2), 1, (1, 2), adding_replicas=(3,))
+    # One that others move, and one of ours that the controller has just ended and metadata still shows under way.
+    assert step(wanted, cluster(at(2), at(1), other)) == Submit({("t", 1): (3,)})
+    just_ended = LivePartition((2, 1), 1, (1,))
+    roomy = Limits(movements_per_broker_max=2)
+    assert next_step(wanted, cluster(just_ended, at(1)), roomy, worked_ms=0) == Submit({("t", 1): (3,)})
+
+
+def test_a_leader_is_elected_once_it_is_in_sync() -> None:
+    behind = LivePartition((2, 1), 1, (1,))
+    next_one = step(plan(((1, 2), (2, 1))), cluster(behind))
+    assert next_one == Wait("0 partitions are copying, 1 wait for their leader to be in sync")
+
+
+def test_a_refused_election_ends_the_movement_and_counts_only_with_a_copy() -> None:
+    refused = {("t", 0): "PreferredLeaderNotAvailableError"}
+
+    def following(wanted: Plan, live: LiveCluster) -> Step:
+        return next_step(wanted, live, LIMITS, worked_ms=0, not_elected=refused)
+
+    copied, led_by_old = plan(((1, 2), (3, 2))), cluster(at(3, 2, leader=2))
+    assert following(copied, led_by_old) == Done()
+    reordered = plan(((1, 2), (2, 1)))
+    assert following(reordered, cluster(at(2, 1, leader=1))) == Abort(
+        "1 movements made, 1 keep their leader, as Kafka refuses the election: t-0 (PreferredLeaderNotAvailableError)",
+        (),
+    )
+    # With another movement that is made, the plan is done; what has not begun can still be done.
+    two = plan(((1, 2), (2, 1)), ((1,), (3,)))
+    assert following(two, cluster(at(2, 1, leader=1), at(3))) == Done()
+    assert following(two, cluster(at(2, 1, leader=1), at(1))) == Submit({("t", 1): (3,)})
+
+
+def test_a_topic_may_copy_as_many_as_its_cap() -> None:
+    wanted = plan(((1,), (4,)), ((2,), (5,)), ((3,), (6,)))
+    live = cluster(at(1), at(2), at(3), brokers=tuple(range(1, 7)))
+    two = next_step(wanted, live, Limits(movements_per_topic_max=2), worked_ms=0)
+    assert two == Submit({("t", 0): (4,), ("t", 1): (5,)})
 
 
 def test_what_has_begun_is_brought_to_its_end_while_nothing_new_may_begin() -> None:
@@ -169,9 +212,11 @@ def test_a_plan_is_not_done_while_a_broker_it_needs_is_away() -> None:
 
 
 def test_after_the_deadline_what_is_in_flight_is_cancelled() -> None:
-    next_one = step(plan(((1,), (2,))), cluster(moving(1, 2)), worked_ms=1001)
-    assert isinstance(next_one, Abort)
-    assert next_one.to_cancel == (("t", 0),)
+    wanted, live = plan(((1,), (2,))), cluster(moving(1, 2))
+    assert isinstance(step(wanted, live, worked_ms=1000), Wait)
+    assert step(wanted, live, worked_ms=1001) == Abort("not finished after 0.0 h of work", (("t", 0),))
+    late = next_step(wanted, live, Limits(), worked_ms=6 * 3_600_000 + 1)
+    assert late == Abort("not finished after 6.0 h of work", (("t", 0),))
 
 
 def test_a_topic_that_is_gone_does_not_stop_the_rest() -> None:
@@ -263,6 +308,8 @@ def test_only_what_fits_on_the_disks_is_submitted_and_the_rest_waits_by_name() -
     assert submitted(Room({2: 0.0, 3: None}, {})) == Wait(
         "3 movements wait for room on disks, first t-0: needs 0 bytes on broker 2, whose disks have room for 0"
     )
+    # A size that is not known counts for nothing, on a disk that takes anything at all.
+    assert submitted(Room({2: 1.0, 3: 0.0}, {})) == Submit({("t", 0): (2,), ("t", 1): (2,)})
     few = Limits(movements_in_flight_max=1)
     room = Room({2: 10.0, 3: 60.0}, sizes)
     assert next_step(wanted, live, few, worked_ms=0, room=room) == Submit({("t", 2): (3,)})
