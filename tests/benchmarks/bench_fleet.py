@@ -17,15 +17,15 @@ from multiprocessing import get_context
 import click
 
 from tests.benchmarks.fleet_collecting import collect
+from tests.benchmarks.fleet_executing import execute
+from tests.benchmarks.fleet_measuring import Figures
 from tests.fleet.synthetic import FleetSize
 
 PARTITIONS_PER_BROKER, GROUPS_PER_BROKER = 1_000, 100
 NOT_COMPARED = frozenset({"brokers", "partitions", "replicas", "groups", "group_partitions", "load_average"})
 
-Figures = dict[str, float]
 
-
-def measure(size: FleetSize, parts: tuple[str, ...], *, profile: bool) -> Figures:
+def measure(size: FleetSize, parts: tuple[str, ...], *, repeats: int, profile: bool) -> Figures:
     """All figures of one size; each part in a fresh process, so that its memory is its own."""
     figures: Figures = {
         "brokers": size.brokers,
@@ -36,11 +36,11 @@ def measure(size: FleetSize, parts: tuple[str, ...], *, profile: bool) -> Figure
     }
     for part in parts:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            figures |= pool.submit(PARTS[part], size, profile=profile).result()
+            figures |= pool.submit(PARTS[part], size, repeats=repeats, profile=profile).result()
     return figures | {"load_average": round(os.getloadavg()[0], 1)}
 
 
-PARTS = {"collect": collect}
+PARTS = {"collect": collect, "execute": execute}
 
 
 def _print(figures: Mapping[str, float], before: Mapping[str, float] | None) -> None:
@@ -57,10 +57,12 @@ def _print(figures: Mapping[str, float], before: Mapping[str, float] | None) -> 
 @click.option("--partitions", type=int, help="Of all topics; a thousand a broker unless given.")
 @click.option("--groups", type=int, help="Of 50 partitions each; a hundred a broker unless given.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(tuple(PARTS)), default=tuple(PARTS))
-@click.option("--profile", is_flag=True, help="Print what the CPU of one look went to.")
+@click.option("--repeats", default=3, show_default=True, help="Looks to take the mean of; twenty ticks for each.")
+@click.option("--profile", is_flag=True, help="Print what the CPU of one look, or of some ticks, went to.")
 def main(
-    brokers: tuple[int, ...], partitions: int | None, groups: int | None, parts: tuple[str, ...], *, profile: bool
-) -> None:
+    brokers: tuple[int, ...], partitions: int | None, groups: int | None, parts: tuple[str, ...], *, repeats: int,
+    profile: bool,
+) -> None:  # fmt: skip
     """Print figures of each size, and their growth from one size to the next."""
     before: Figures | None = None
     for count in brokers:
@@ -70,7 +72,7 @@ def main(
             count * GROUPS_PER_BROKER if groups is None else groups,
         )
         click.echo(f"\n{size.brokers} brokers")
-        figures = measure(size, parts, profile=profile)
+        figures = measure(size, parts, repeats=repeats, profile=profile)
         _print(figures, before)
         click.echo(json.dumps(figures))
         before = figures

@@ -3,26 +3,21 @@
 import cProfile
 import pstats
 import resource
-import time
-from collections import Counter
 from functools import partial
 
 import structlog
 
 from streaming.collect.run import Collector
 from streaming.settings import Settings
+from tests.benchmarks.fleet_measuring import Figures, measured
 from tests.fleet.fleet import Fleet
 from tests.fleet.process import FleetProcess, freeze_broker, refuse_requests, resume_broker
 from tests.fleet.synthetic import FleetSize, synthetic_fleet
 
-LOOKS = 3
-"""Measured ones; one before them connects and has no rates yet."""
 BETWEEN_MS = 10_000
 """Logical time of the brokers from one look to the next."""
 REFUSED_SHARE = 0.05
 PROFILE_LINES = 45
-
-Figures = dict[str, float]
 
 
 class Looks:
@@ -35,24 +30,21 @@ class Looks:
 
     def look(self) -> Figures:
         """One look: seconds, CPU seconds of this process and of the fleet's, records, requests."""
-        self._fleet.run(Fleet.forget_requests)
-        fleet_cpu_s = self._fleet.usage().cpu_s
-        began_s, began_cpu_s = time.perf_counter(), time.process_time()
-        records = self._collector.sample(now_ms=self._now_ms)
+        records, cost = measured(self._fleet, lambda: self._collector.sample(now_ms=self._now_ms))
         figures: Figures = {
-            "look_s": time.perf_counter() - began_s,
-            "look_cpu_s": time.process_time() - began_cpu_s,
-            "fleet_cpu_s": self._fleet.usage().cpu_s - fleet_cpu_s,
+            "look_s": cost.wall_s,
+            "look_cpu_s": cost.cpu_s,
+            "fleet_cpu_s": cost.fleet_cpu_s,
             "records_per_look": records,
-            "requests_per_look": sum(self._fleet.run(_requests).values()),
+            "requests_per_look": cost.requests.total(),
         }
         self._fleet.run(Fleet.advance, BETWEEN_MS)
         self._now_ms += BETWEEN_MS
         return figures
 
 
-def collect(size: FleetSize, *, profile: bool = False) -> Figures:
-    """The collector's figures; where several looks are taken, their means."""
+def collect(size: FleetSize, *, repeats: int, profile: bool = False) -> Figures:
+    """The collector's figures: means of `repeats` looks, after one that connects and has no rates yet."""
     # What is warned about is counted here by its records: a look at a frozen broker warns of each of its parts.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     with FleetProcess(partial(synthetic_fleet, size)) as fleet:
@@ -66,8 +58,8 @@ def collect(size: FleetSize, *, profile: bool = False) -> Figures:
         with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
             looks = Looks(fleet, collector)
             first = looks.look()
-            taken = [looks.look() for _ in range(LOOKS)]
-            figures = {name: sum(row[name] for row in taken) / LOOKS for name in taken[0]}
+            taken = [looks.look() for _ in range(repeats)]
+            figures = {name: sum(row[name] for row in taken) / repeats for name in taken[0]}
             figures["requests_per_broker"] = figures["requests_per_look"] / size.brokers
             figures["collect_rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             if profile:
@@ -98,7 +90,3 @@ def _profile(looks: Looks) -> None:
     with cProfile.Profile() as profiler:
         looks.look()
     pstats.Stats(profiler).sort_stats("cumulative").print_stats(PROFILE_LINES)
-
-
-def _requests(fleet: Fleet) -> Counter[str]:
-    return fleet.requests

@@ -68,14 +68,14 @@ def _described(fleet: Fleet, broker: int, request: Any) -> Any:
     return DescribeGroupsResponse(
         throttle_time_ms=0,
         groups=[
-            row if isinstance(row, tuple) else _without_description(row, name, shown)
+            row if isinstance(row, tuple) else _without_description(row, name)
             for name, row in zip(request.groups, rows, strict=True)
         ],
     )
 
 
 def _describe_refused(_fleet: Fleet, _broker: int, request: Any) -> Any:
-    rows = [_without_description(LOADING, name, shown=False) for name in request.groups]
+    rows = [_without_description(LOADING, name) for name in request.groups]
     return DescribeGroupsResponse(throttle_time_ms=0, groups=rows)
 
 
@@ -96,12 +96,11 @@ def _description(group: FleetGroup, shown: bool) -> Row:
     return (OK, None, group.group_id, group.state, group.protocol_type, group.protocol, members, operations)
 
 
-def _without_description(error_code: int, name: str, shown: bool) -> Row:
-    """Of a group that doesn't exist Kafka shows that it is dead, and what the user may do with it."""
+def _without_description(error_code: int, name: str) -> Row:
+    """Of a group that doesn't exist Kafka shows that it is dead."""
     is_missing = error_code == NOT_FOUND
     message = f"Group {name} not found." if is_missing else None
-    operations = GROUP_OPERATIONS if shown and is_missing else None
-    return (error_code, message, name, DEAD if is_missing else "", "", "", [], operations)
+    return (error_code, message, name, DEAD if is_missing else "", "", "", [], None)
 
 
 def _fetched(fleet: Fleet, broker: int, request: Any) -> Any:
