@@ -162,10 +162,10 @@ class SimulatedClient:
 
     def _sorted_markers(self) -> tuple[Marker, ...]:
         self._check_cluster()
-        return tuple(sorted(self.cluster.placement.markers, key=lambda row: row.lease_id))
+        return tuple(sorted(self.cluster.placement.markers, key=lambda row: row.identity))
 
     def _put_marker(self, marker: Marker, replaced: Collection[Marker]) -> None:
-        """What a broker keys markers by is their lease, owner and start."""
+        """What a broker keys markers by is their lease, owner, holder and start."""
         gone = {_marker_key(row) for row in (*replaced, marker)}
         markers = self.cluster.contents.markers
         markers[:] = [row for row in markers if _marker_key(row) not in gone] + [marker]
@@ -355,5 +355,5 @@ class SimulatedClient:
         return sorted(set(brokers) - set(self._alive()))
 
 
-def _marker_key(marker: Marker) -> tuple[str, str, int]:
-    return marker.lease_id, marker.owner, marker.since_ms
+def _marker_key(marker: Marker) -> tuple[str, str, str, int]:
+    return (*marker.identity, marker.owner, marker.since_ms)

@@ -17,17 +17,20 @@ RENEWED = "consumer_byte_rate"
 HELD = "producer_byte_rate"
 """The quota that is there while the marker is held; the same value."""
 _NAME = re.compile(
-    rf"{PREFIX} lease=(?P<lease>\w+) owner=(?P<owner>[\w.:/@-]+) since_ms=(?P<since>\d{{1,15}})", re.ASCII
+    rf"{PREFIX} lease=(?P<lease>\w+) owner=(?P<owner>[\w.:/-]+)(@(?P<holder>\w+))? since_ms=(?P<since>\d{{1,15}})",
+    re.ASCII,
 )
+"""Earlier versions wrote no holder, and take it for a part of the owner."""
 
 
 def client_id_of(marker: Marker) -> str:
     """The client id that bears the quotas of a marker.
 
-    >>> client_id_of(Marker("5f", "host/7", 1_700_000_000_000, 0))
-    'rebalancer-control lease=5f owner=host/7 since_ms=1700000000000'
+    >>> client_id_of(Marker("5f", "host/7", 1_700_000_000_000, 0, holder_id="c4"))
+    'rebalancer-control lease=5f owner=host/7@c4 since_ms=1700000000000'
     """
-    return f"{PREFIX} lease={marker.lease_id} owner={marker.owner} since_ms={marker.since_ms}"
+    holder = f"@{marker.holder_id}" if marker.holder_id else ""
+    return f"{PREFIX} lease={marker.lease_id} owner={marker.owner}{holder} since_ms={marker.since_ms}"
 
 
 def quotas_of(marker: Marker) -> dict[str, float | None]:
@@ -38,7 +41,7 @@ def quotas_of(marker: Marker) -> dict[str, float | None]:
 def marker_of(client_id: str, quotas: Mapping[str, float]) -> Marker | None:
     """The marker that a client id and its quotas stand for; None where they stand for none.
 
-    >>> marker = Marker("5f", "host/7", 1_700_000_000_000, 1_700_000_015_000)
+    >>> marker = Marker("5f", "host/7", 1_700_000_000_000, 1_700_000_015_000, holder_id="c4")
     >>> marker_of(client_id_of(marker), {RENEWED: 1_700_000_015_000.0, HELD: 1_700_000_015_000.0}) == marker
     True
     >>> marker_of("console-producer", {RENEWED: 1_000_000.0}) is None
@@ -47,13 +50,16 @@ def marker_of(client_id: str, quotas: Mapping[str, float]) -> Marker | None:
     name = _NAME.fullmatch(client_id)
     if name is None or RENEWED not in quotas:
         return None
-    return Marker(name["lease"], name["owner"], int(name["since"]), round(quotas[RENEWED]), HELD not in quotas)
+    return Marker(
+        name["lease"], name["owner"], int(name["since"]), round(quotas[RENEWED]), HELD not in quotas,
+        name["holder"] or "",
+    )  # fmt: skip
 
 
 def markers_on(admin: Any) -> tuple[Marker, ...]:
-    """All markers, by lease id; raises KafkaError."""
+    """All markers, by lease and holder; raises KafkaError."""
     markers = (marker_of(name, quotas) for name, quotas in admin.client_id_quotas().items())
-    return tuple(sorted((row for row in markers if row is not None), key=lambda row: (row.lease_id, row.since_ms)))
+    return tuple(sorted((row for row in markers if row is not None), key=lambda row: (*row.identity, row.since_ms)))
 
 
 def replacement(marker: Marker, replaced: tuple[Marker, ...]) -> dict[str, dict[str, float | None]]:

@@ -27,7 +27,7 @@ from streaming.runtime.printable import printable
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.tables.places import local_folder
-from streaming.views.identity import check_cluster_id, expected_cluster_id, known_lease_id
+from streaming.views.identity import check_cluster_id, expected_cluster_id, known_holder
 
 DETAIL_CHARACTERS_MAX = 300
 """Kafka's refusals repeat the whole request."""
@@ -200,11 +200,14 @@ def _cluster_id(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
 def markers_finding(cluster: MarkerReader, settings: Settings, *, now_ms: int) -> tuple[bool, str]:
     """Whether a control with other tables changes the cluster; names who has changed it last."""
     markers = cluster.markers()
-    own = known_lease_id(TableReader(settings.storage.tables), settings.kafka.cluster_name)
+    own, holder_id = known_holder(TableReader(settings.storage.tables), settings.kafka.cluster_name)
     for marker in markers:
-        age_s = (now_ms - marker.renewed_ms) / 1000
-        if marker.lease_id != own and not marker.is_released:
-            return False, f"{marker} changes this cluster with other tables; it renewed its marker {age_s:,.0f} s ago"
+        renewed = f"it renewed its marker {(now_ms - marker.renewed_ms) / 1000:,.0f} s ago"
+        if marker.is_released or marker.identity == (own, holder_id or ""):
+            continue
+        if marker.lease_id != own:
+            return False, f"{marker} changes this cluster with other tables; {renewed}"
+        return False, f"{marker} changes this cluster with a copy of these tables, or has just ended; {renewed}"
     if not markers:
         return True, "no rebalancer has changed this cluster"
     last = max(markers, key=lambda marker: marker.renewed_ms)

@@ -141,6 +141,7 @@ LEASE = Table(
         Column("released", ColumnType.BOOLEAN, "True once its owner has given it back", nullable=False),
         text("kafka_cluster_id", "Kafka's own id of the cluster; null in rows of earlier versions"),
         text("lease_id", "Drawn at random for the first row of a lease and kept; null in rows of earlier versions"),
+        text("holder_id", "Drawn at random by each process that takes the lease; null in rows of earlier versions"),
     ),
     # Renewed every few seconds: its history is of no use and must not grow.
     {

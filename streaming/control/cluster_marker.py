@@ -5,15 +5,16 @@ cluster. So nothing is begun there while another lease's marker is held and rene
 moment before the first change: of two that announce themselves at once, the greater lease id gives way.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import structlog
 
-from assignor_core.marker import MARKER_INTERVAL_MS, Marker, MarkerWatch
+from assignor_core.marker import MARKER_INTERVAL_MS, Holder, Marker, MarkerWatch
 from streaming.cluster.ports import MarkerWriter
 from streaming.control.journal import owner
 from streaming.control.lease import Lease
-from streaming.errors import AnotherControl, RebalancerError
+from streaming.errors import AnotherControl, LeaseExpired, RebalancerError
 
 log = structlog.get_logger()
 
@@ -32,6 +33,8 @@ class ClusterMarker:
         self._written_ms = 0
         self._announced_ms = 0
         self._stands = False
+        self._writing = False
+        lease.before_change = self._before_change
 
     def hold(self) -> bool:
         """Whether the cluster may be changed now; False while the marker is only announced.
@@ -39,19 +42,16 @@ class ClusterMarker:
         Raises AnotherControl while the control of other tables changes the cluster. Markers are read as often as ours
         is renewed, not at each step: a cluster may have thousands of quotas.
         """
-        assert self._lease.lease_id is not None, "only the holder of a lease asks"
         clock_ms = self._lease.clock()
         if self._stands and clock_ms - self._written_ms < MARKER_INTERVAL_MS:
             return True
+        holder = self._holder
         markers = self._cluster.markers()
-        ours = [marker for marker in markers if marker.lease_id == self._lease.lease_id]
-        others = self._watch.alive(markers, own_lease_id=self._lease.lease_id, clock_ms=clock_ms)
-        if others and (self._own is None or not ours or others[0].lease_id < self._lease.lease_id):
+        ours = [marker for marker in markers if marker.identity == holder.identity]
+        others = self._watch.alive(markers, holder, clock_ms=clock_ms)
+        if others and (self._own is None or not ours or others[0].identity < holder.identity):
             self.release()
-            raise AnotherControl(
-                f"{others[0]} changes this cluster: it has other tables than {self._lease.root}. Stop one of the two; "
-                "`rebalancer check` shows the markers"
-            )
+            raise AnotherControl(self._explained(others[0]))
         if self._own is None or not ours:
             self._announce(ours, clock_ms)
         if clock_ms - self._written_ms >= MARKER_INTERVAL_MS:
@@ -65,14 +65,36 @@ class ClusterMarker:
         if own is None:
             return
         try:
-            self._cluster.write_marker(replace(own, is_released=True))
+            self._put(replace(own, is_released=True))
         except RebalancerError as error:
             log.warning("marker_not_released", error=str(error))
 
+    @property
+    def _holder(self) -> Holder:
+        assert self._lease.holder is not None, "only the holder of a lease asks"
+        return self._lease.holder
+
+    def _before_change(self) -> None:
+        """A turn that takes long must not change the cluster with a marker that others take for stale by now."""
+        if self._own is not None and not self._writing and not self.hold():
+            raise LeaseExpired("the marker on the cluster was gone and has just been written anew")
+
+    def _explained(self, other: Marker) -> str:
+        if other.lease_id != self._holder.lease_id:
+            return (
+                f"{other} changes this cluster: it has other tables than {self._lease.root}. Stop one of the two; "
+                "`rebalancer check` shows the markers"
+            )
+        return (
+            f"{other} changes this cluster and has the same lease as {self._lease.root}: one of the two folders is a "
+            "copy, or that process has just ended. It goes on here once its marker stands still. If it is a copy, stop "
+            "one of the two; `rebalancer check` shows the markers"
+        )
+
     def _announce(self, ours: list[Marker], clock_ms: int) -> None:
-        """A marker that this lease holds already stands long enough: its process was killed, or taken over from."""
-        now_ms = self._lease.wall_clock()
-        self._own = Marker(self._lease.lease_id or "", owner(), now_ms, now_ms)
+        """A marker that this process has held for long stands long enough; that of a former holder does not count."""
+        now_ms, holder = self._lease.wall_clock(), self._holder
+        self._own = Marker(holder.lease_id, owner(), now_ms, now_ms, holder_id=holder.holder_id)
         self._written_ms = clock_ms - MARKER_INTERVAL_MS
         stood = any(not marker.is_released for marker in ours)
         self._announced_ms = clock_ms - ANNOUNCED_BEFORE_MS if stood else clock_ms
@@ -83,10 +105,24 @@ class ClusterMarker:
 
     def _write(self, marker: Marker, markers: tuple[Marker, ...], clock_ms: int) -> None:
         """Markers that nobody renews any more go with it, so that one stays on a cluster at rest."""
-        alive = self._watch.alive(markers, own_lease_id=marker.lease_id, clock_ms=clock_ms)
+        holder = self._holder
+        alive = self._watch.alive(markers, holder, clock_ms=clock_ms)
         replaced = [row for row in markers if row not in alive]
         for row in replaced:
-            if row.lease_id != marker.lease_id:
-                log.warning("marker_replaced", owner=row.owner, lease_id=row.lease_id, released=row.is_released)
-        self._cluster.write_marker(marker, replaced)
+            if row.lease_id != holder.lease_id or row.holder_id not in (holder.holder_id, holder.replaced_id):
+                log.warning(
+                    "marker_replaced",
+                    owner=row.owner,
+                    lease_id=row.lease_id,
+                    released=row.is_released,
+                    copied_tables=row.lease_id == holder.lease_id,
+                )
+        self._put(marker, replaced)
         self._own, self._written_ms = marker, clock_ms
+
+    def _put(self, marker: Marker, replaced: Collection[Marker] = ()) -> None:
+        self._writing = True
+        try:
+            self._cluster.write_marker(marker, replaced)
+        finally:
+            self._writing = False

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import structlog
 
+from assignor_core.marker import Holder
 from streaming import tables
 from streaming.control.journal import owner
 from streaming.errors import AnotherCluster, LeaseExpired, LeaseLost, TableUnavailable
@@ -53,8 +54,14 @@ class Lease:
     takes_over_cluster: bool = False
     """Whether a row that names another Kafka cluster may be taken: a person has set `kafka.cluster_id`."""
     loop_silent_max_ms: int = LOOP_SILENT_MAX_MS
+    new_id: Callable[[], str] = lambda: uuid.uuid4().hex
+    """Draws ids."""
     lease_id: str | None = None
     """Of the row that this process has written: two folders of tables have two leases, and two ids."""
+    holder: Holder | None = None
+    """What the markers of this process bear, since it took the lease the last time."""
+    before_change: Callable[[], None] = lambda: None
+    """Called by `check` first; may raise. Here the marker on the cluster is kept up."""
     _sequence: int = 0
     _valid_until_ms: int | None = None
     _watched: tuple[int, int] = (-1, 0)
@@ -76,7 +83,8 @@ class Lease:
         row = self._row()
         self._check_cluster(row)
         asked_ms = self.clock()
-        if row is not None and not row["released"] and not _has_died(row):
+        is_gone = row is None or row["released"] or _has_died(row)
+        if row is not None and not is_gone:
             if row["sequence"] != self._watched[0]:
                 self._watched = (row["sequence"], asked_ms)
             if asked_ms - self._watched[1] <= row["ttl_ms"] + TAKE_OVER_MARGIN_MS:
@@ -85,7 +93,9 @@ class Lease:
         with self._guard:
             if row is not None:
                 self.kafka_cluster_id = self.kafka_cluster_id or row.get("kafka_cluster_id")
-            self.lease_id = (row or {}).get("lease_id") or uuid.uuid4().hex
+            self.lease_id = (row or {}).get("lease_id") or self.new_id()
+            replaced_id = None if row is None else row.get("holder_id") or ""
+            self.holder = Holder(self.lease_id, self.new_id()[:16], replaced_id, is_gone)
             return self._write(row["sequence"] + 1 if row else 0, asked_ms)
 
     def progress(self) -> None:
@@ -117,11 +127,13 @@ class Lease:
             self._valid_until_ms = None
 
     def check(self) -> None:
-        """Called right before each change of the cluster; raises LeaseLost, LeaseExpired or TableUnavailable.
+        """Called right before each change of the cluster; raises LeaseLost, LeaseExpired or TableUnavailable, and what
+        `before_change` raises.
 
         Reads the row again: one request costs one read of a table of a few rows, however many partitions it names.
         """
         self.progress()
+        self.before_change()
         with self._guard:
             if not self.held:
                 raise LeaseLost(f"this process may not change {self.kafka_cluster}: it does not hold the lease")
@@ -206,6 +218,7 @@ class Lease:
             "released": released,
             "kafka_cluster_id": self.kafka_cluster_id,
             "lease_id": self.lease_id,
+            "holder_id": self.holder.holder_id if self.holder else None,
         }
         written = tables.replace(
             self.root, TABLE, [row], kafka_cluster=self.kafka_cluster,

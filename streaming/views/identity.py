@@ -23,10 +23,10 @@ def known_cluster_id(reader: TableReader, kafka_cluster: str) -> str | None:
     return None if row is None else row.get("kafka_cluster_id")
 
 
-def known_lease_id(reader: TableReader, kafka_cluster: str) -> str | None:
-    """The id of the tables' lease on the cluster; None where no control of this version has held it."""
-    row = _lease_row(reader, kafka_cluster)
-    return None if row is None else row.get("lease_id")
+def known_holder(reader: TableReader, kafka_cluster: str) -> tuple[str | None, str | None]:
+    """Ids of the tables' lease on the cluster and of its newest holder; None where no control of this version was."""
+    row = _lease_row(reader, kafka_cluster) or {}
+    return row.get("lease_id"), row.get("holder_id")
 
 
 def check_cluster_id(kafka: KafkaSettings, root: str, actual: str) -> str:

@@ -1,5 +1,7 @@
 """The marker on the cluster: written, renewed, released, replaced; other quotas stay."""
 
+from dataclasses import replace
+
 import pytest
 
 from assignor_core.marker import Marker
@@ -32,9 +34,13 @@ def test_a_marker_is_written_renewed_released_and_replaced(stage: Stage) -> None
     answered(stage, lambda: stage.client.write_marker(other, [released]))
     until_markers(stage, other)
     # One owner ends and another process goes on with the same lease.
-    after = Marker("b" * 32, "another-host/2", NOW_MS + 5, NOW_MS + 50_000)
+    after = Marker("b" * 32, "another-host/2", NOW_MS + 5, NOW_MS + 50_000, holder_id="c4")
     answered(stage, lambda: stage.client.write_marker(after, [other]))
     until_markers(stage, after)
+    # The same process name at the same time, with a copy of the tables.
+    copied = replace(after, holder_id="d5")
+    answered(stage, lambda: stage.client.write_marker(copied))
+    until_markers(stage, after, copied)
     stage.remove_markers()
     until_markers(stage)
 

@@ -1,14 +1,18 @@
 """Two folders of tables on one cluster: the marker on the cluster keeps their controls from changing it together."""
 
+import shutil
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from assignor_core.marker import MARKER_INTERVAL_MS, MARKER_TTL_MS, Marker
+from assignor_core.marker import MARKER_INTERVAL_MS, MARKER_TTL_MS, REPLACED_SILENT_MS, Marker
+from assignor_core.simulated_cluster import SimulatedClient
 from streaming.commands.check import markers_finding
 from streaming.control.carrier import Carrier
 from streaming.control.cluster_marker import ANNOUNCED_BEFORE_MS, ClusterMarker
-from streaming.control.lease import Lease
+from streaming.control.lease import TAKE_OVER_MARGIN_MS, Lease
 from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import AnotherControl
@@ -28,11 +32,13 @@ class Clock:
 class Tables:
     """One folder of tables with its lease, and who carries out what is approved there."""
 
-    def __init__(self, folder: Path, cluster: NotedCluster, clock: Clock) -> None:
+    def __init__(self, folder: Path, cluster: NotedCluster, clock: Clock, *, ttl_ms: int = 10**9) -> None:
         self.settings = Settings.model_validate({"storage": {"tables": str(folder)}})
         self._cluster = cluster
-        self.lease = Lease(str(folder), "main", 10**9, clock, clock)
-        assert self.lease.try_acquire()
+        self.lease = Lease(str(folder), "main", ttl_ms, clock, clock)
+        if not self.lease.try_acquire():
+            clock.now_ms += 10**9 + TAKE_OVER_MARGIN_MS + 1
+            assert self.lease.try_acquire()
         self.marker = ClusterMarker(cluster, self.lease)
         self.carrier = self.new_carrier()
 
@@ -224,3 +230,105 @@ def test_markers_are_not_read_at_each_step(
         clock.now_ms += 1_000
         one.carrier.tick(now_ms=NOON_MS + look)
     assert len(reads) == 60_000 // MARKER_INTERVAL_MS
+
+
+def copy_of(tables: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock) -> Tables:
+    """Somebody copies the folder while its control works, and starts one on the copy. The first one goes on."""
+    shutil.copytree(tables.settings.storage.tables, tmp_path / "copy")
+    return Tables(tmp_path / "copy", cluster, clock)
+
+
+def test_who_works_with_a_copy_of_the_tables_changes_nothing_while_the_first_goes_on(
+    one: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock
+) -> None:
+    record = begin(one, 0, clock)
+    copy = copy_of(one, tmp_path, cluster, clock)
+    assert copy.lease.lease_id == one.lease.lease_id
+    cluster.changes.clear()
+    for _ in range(20):
+        one.carrier.tick(now_ms=NOON_MS + 2)
+        with pytest.raises(AnotherControl, match=r"has the same lease as .*: one of the two folders is a copy"):
+            copy.carrier.tick(now_ms=NOON_MS + 2)
+        passed, detail = markers_finding(cluster, copy.settings, now_ms=clock.now_ms)
+        assert not passed
+        assert "changes this cluster with a copy of these tables, or has just ended" in detail
+        clock.now_ms += 10_000
+    assert cluster.changes == []
+    cluster.settle(("t", 0), (2,))
+    one.carrier.tick(now_ms=NOON_MS + 3)
+    assert one.events(record)[-1] == "done"
+    assert cluster.changes == ["clear"]
+
+
+def test_who_works_with_the_tables_of_which_there_is_a_copy_changes_nothing_while_that_one_does(
+    one: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock
+) -> None:
+    copy = copy_of(one, tmp_path, cluster, clock)
+    begin(copy, 1, clock)
+    waiting = one.approve(0)
+    with pytest.raises(AnotherControl, match="has the same lease"):
+        one.carrier.tick(now_ms=NOON_MS + 2)
+    assert one.events(waiting) == ["approved"]
+
+
+def test_of_two_folders_of_one_lease_that_announce_themselves_at_once_one_gives_way(
+    one: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock
+) -> None:
+    copy = copy_of(one, tmp_path, cluster, clock)
+    holders = [(tables, tables.lease.holder) for tables in (one, copy)]
+    first, second = (row for row, _ in sorted(holders, key=lambda row: row[1].identity if row[1] else ("", "")))
+    records = [first.approve(0), second.approve(1)]
+    second.carrier.tick(now_ms=NOON_MS)
+    written, cluster.cluster.contents.markers = cluster.cluster.contents.markers, []
+    first.carrier.tick(now_ms=NOON_MS)  # its broker does not show the other's marker yet
+    cluster.cluster.contents.markers += written
+    clock.now_ms += ANNOUNCED_BEFORE_MS
+    with pytest.raises(AnotherControl):
+        second.carrier.tick(now_ms=NOON_MS + 1)
+    first.carrier.tick(now_ms=NOON_MS + 1)
+    assert [tables.events(row)[-1] for tables, row in zip((first, second), records, strict=True)] == [
+        "submitted",
+        "approved",
+    ]
+
+
+@pytest.mark.parametrize("given_back", [True, False])
+def test_a_second_control_of_the_same_tables_goes_on_after_the_first(
+    one: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock, given_back: bool
+) -> None:
+    """Killed on another machine: nobody sees that it is gone, but its marker stands still."""
+    record = begin(one, 0, clock)
+    if given_back:
+        one.lease.release()
+    second = Tables(tmp_path / "one", cluster, clock)
+    cluster.settle(("t", 0), (2,))
+    waited_ms = 0
+    while second.events(record)[-1] != "done":
+        assert waited_ms <= REPLACED_SILENT_MS + 2 * ANNOUNCED_BEFORE_MS
+        with suppress(AnotherControl):
+            second.carrier.tick(now_ms=NOON_MS + 2)
+        clock.now_ms += 1_000
+        waited_ms += 1_000
+    if given_back:
+        assert waited_ms <= 2 * ANNOUNCED_BEFORE_MS
+    assert [row.identity for row in cluster.markers()] == [second.lease.holder.identity if second.lease.holder else ()]
+
+
+def test_a_turn_that_takes_long_looks_at_the_markers_again_before_a_change(
+    one: Tables, two: Tables, cluster: NotedCluster, clock: Clock
+) -> None:
+    """Its request comes when its marker has become stale, and another one has begun."""
+    leased = SimulatedClient(cluster.cluster, may_act=one.lease.check)
+    one.marker = ClusterMarker(leased, one.lease)
+    assert not one.marker.hold()
+    clock.now_ms += ANNOUNCED_BEFORE_MS
+    assert one.marker.hold()
+    clock.now_ms += MARKER_INTERVAL_MS + 1
+    leased.reassign({("t", 0): (2,)})
+    (marker,) = cluster.markers()
+    assert marker.renewed_ms == clock.now_ms
+    cluster.cluster.contents.markers = [replace(marker, lease_id="0" * 32)]
+    clock.now_ms += MARKER_INTERVAL_MS + 1
+    with pytest.raises(AnotherControl):
+        leased.reassign({("t", 1): (2,)})
+    assert cluster.describe().reassigning() == {("t", 0)}

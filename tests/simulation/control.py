@@ -203,6 +203,7 @@ class SimulatedControl(Actor):
             settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms,
             clock=lambda: world.now_ms - self.stood_still_ms, wall_clock=lambda: world.now_ms,
             kafka_cluster_id=world.addressed.contents.cluster_id, loop_silent_max_ms=LOOP_SILENT_MAX_MS,
+            new_id=world.new_id,
         )  # fmt: skip
         self.checked_ms = 0
         """When it last saw the right cluster at the address."""

@@ -5,6 +5,7 @@ own (see `stack`), so whoever is frozen in the middle of a turn stays there whil
 controls interleave at the call outs of both.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -113,9 +114,15 @@ class World:
     """Since when; a change that was checked before is one that nobody could prevent."""
     _calls: int = 0
     _planned: int = 0
+    _ids: int = 0
     _events: list[tuple[int, int, Actor, Callable[[], None]]] = field(default_factory=list)
     _waiting: list[tuple[int, int, Actor, Callable[[], None]]] = field(default_factory=list)
     """Of those who are away."""
+
+    def new_id(self) -> str:
+        """As if drawn at random, but the same in each run of a story."""
+        self._ids += 1
+        return hashlib.sha256(f"id {self._ids}".encode()).hexdigest()[:32]
 
     @property
     def addressed(self) -> SimulatedCluster:
