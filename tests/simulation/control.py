@@ -12,6 +12,7 @@ from assignor_core.throttles import ThrottledReplicas
 from streaming.control.lease import RENEWALS_PER_TTL, Lease
 from streaming.control.run import ControlTurns
 from streaming.errors import AnotherCluster, LeaseExpired, LeaseLost, TableUnavailable
+from streaming.settings import Settings
 from streaming.views.identity import check_cluster_id
 from tests.simulation.stack import Stack
 from tests.simulation.world import ERRORS, Actor, Killed, World
@@ -167,14 +168,19 @@ class WatchedClient(SimulatedClient):
         self._control.checked_ms = self._world.now_ms
 
     def _ask(self, action: Callable[[], Answer]) -> Answer:
+        """Even before a change is sent control may look at the markers."""
         self._world.called("before a look")
-        answer = action()
+        pending, self._pending = self._pending, None
+        try:
+            answer = action()
+        finally:
+            self._pending = pending
         self._world.called("after a look")
         return answer
 
     def _change(self, change: Change, action: Callable[[], Answer]) -> Answer:
         self._world.called(f"before: {change.text}")
-        self._pending = change
+        pending, self._pending = self._pending, change
         try:
             answer = action()
         except (ERRORS.refused, ERRORS.unanswered) as error:
@@ -183,7 +189,7 @@ class WatchedClient(SimulatedClient):
         else:
             self._world.note(self._control.name, change.text)
         finally:
-            self._pending = None
+            self._pending = pending
             self._watcher.changed(self._control)
         self._world.called(f"after: {change.text}")
         return answer
@@ -192,9 +198,11 @@ class WatchedClient(SimulatedClient):
 class SimulatedControl(Actor):
     """Takes turns and renews its lease until it is killed; the world plans both."""
 
-    def __init__(self, name: str, world: World, watcher: Watcher) -> None:
+    def __init__(self, name: str, world: World, watcher: Watcher, settings: Settings | None = None) -> None:
+        """With `settings` of its own it has other tables than the world's."""
         super().__init__(name)
-        settings = world.settings
+        settings = settings or world.settings
+        self._settings = settings
         self._world = world
         self._watcher = watcher
         self.replaced: Callable[[SimulatedControl], None] = lambda _control: None
@@ -218,8 +226,9 @@ class SimulatedControl(Actor):
         """From now on it acts when it is its turn."""
         self._world.note(self.name, "starts")
         try:
-            settings = self._world.settings
-            check_cluster_id(settings.kafka, settings.storage.tables, self.lease.kafka_cluster_id or "")
+            check_cluster_id(
+                self._settings.kafka, self._settings.storage.tables, self.lease.kafka_cluster_id or ""
+            )
         except AnotherCluster as error:
             self._world.note(self.name, f"ends: {error}")
             self.ended, self.restart_ms = True, REFUSED_RESTART_MS
@@ -251,7 +260,7 @@ class SimulatedControl(Actor):
 
     @property
     def _renewal_ms(self) -> int:
-        return self._world.settings.control.lease_ms // RENEWALS_PER_TTL
+        return self._settings.control.lease_ms // RENEWALS_PER_TTL
 
     def _take_turn(self) -> None:
         def turn() -> None:

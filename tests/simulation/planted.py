@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from unittest import mock
 
+from assignor_core import marker
 from assignor_core.deciding import planning
 from assignor_core.execution import progress, reconcile, refusals, room, staging
 from assignor_core.execution.progress import Progress
@@ -13,10 +15,11 @@ from assignor_core.execution.reconcile import Done, Wait
 from assignor_core.plan import Plan
 from assignor_core.simulated_cluster import client, controller
 from assignor_core.simulated_cluster.state import SimulatedPartition
-from streaming.control import executor, late_requests, run, sweeping, throttle
+from streaming.control import cluster_marker, executor, late_requests, run, sweeping, throttle
 from streaming.control import planning as load_planning
 from streaming.control.lease import Lease
-from tests.simulation.story import run_story
+from tests.simulation.folders import run_folder_story
+from tests.simulation.story import PlayedStory, run_story
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,8 @@ class Planted:
     """One that catches it. A change of the product may make its story another: then it is one of the first ones."""
     also: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = ()
     """Further places that have to be wrong: owner, attribute, what stands there."""
-    unfaithful: bool = False
-    """Whether it shows in stories only in which the load doesn't follow plans."""
+    story: Callable[[int], PlayedStory] = run_story
+    """The kind of story in which it shows."""
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -47,7 +50,7 @@ class Planted:
     def caught_by(self, seed: int) -> bool:
         """Whether the story of this seed breaks the invariant."""
         with self.planted():
-            broken = {row.invariant for row in run_story(seed, unfaithful=self.unfaithful).broken}
+            broken = {row.invariant for row in self.story(seed).broken}
         if self.invariant.isdigit():
             return any(name.startswith(f"{self.invariant} ") for name in broken)
         return broken == {self.invariant}
@@ -144,6 +147,11 @@ def _of_other_partitions(partition_loads: Any) -> Any:
     return wrong
 
 
+def _copies_taken_for_ours(silent_max_ms: Any) -> Any:
+    """As if only the id of the lease counted."""
+    return lambda holder, marker: None if marker.lease_id == holder.lease_id else silent_max_ms(holder, marker)
+
+
 PLANTED = (
     Planted("the lease is not asked", "5", Lease, "check", lambda _: lambda _self: None, 6),
     Planted("the throttle is not cleared at the end", "6", throttle.Throttle, "clear", _nothing_left, 3),
@@ -196,6 +204,18 @@ PLANTED = (
         "_distrust",
         lambda _: lambda _self, _now_ms: None,
         3,
-        unfaithful=True,
+        story=partial(run_story, unfaithful=True),
+    ),
+    Planted(
+        "a copy of the tables is taken for ours", "5 one folder at a time", marker.Holder, "silent_max_ms",
+        _copies_taken_for_ours, 1, story=run_folder_story,
+    ),
+    Planted(
+        "markers of others are not asked", "5 one folder at a time", cluster_marker.ClusterMarker, "hold",
+        lambda _: lambda _self: True, 1, story=run_folder_story,
+    ),
+    Planted(
+        "a slow turn does not look at the markers again", "5 one folder at a time", cluster_marker.ClusterMarker,
+        "_before_change", lambda _: lambda _self: None, 1, story=run_folder_story,
     ),
 )  # fmt: skip

@@ -246,7 +246,7 @@ class Story:
 
     def _approve(self) -> None:
         self._approvals_to_come -= 1
-        plan = _random_plan(self._random, self.world.cluster)
+        plan = random_plan(self._random, self.world.cluster)
         if plan.movements:
             journal, live, now_ms = journal_of(self.world.settings), self.world.look(), self.world.now_ms
             journal.write_plan(ProposedPlan(plan, Observed.of(plan, live)), decision=None, now_ms=now_ms)
@@ -272,7 +272,7 @@ class Story:
                 journal_of(self.world.settings).request_abort(execution, now_ms=self.world.now_ms)
 
 
-def _random_plan(random: Random, cluster: SimulatedCluster) -> Plan:
+def random_plan(random: Random, cluster: SimulatedCluster) -> Plan:
     """Movements of partitions that rest, each by one replica or to other brokers altogether, some by leader only."""
     resting = [(key, row) for key, row in cluster.contents.partitions() if not row.reassigning]
     movements: list[Movement] = []
