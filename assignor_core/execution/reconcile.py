@@ -150,8 +150,13 @@ def differences(plan: Plan, cluster: LiveCluster) -> tuple[str, ...]:
 
 
 def wave_pending(plan: Plan, progress: Mapping[PartitionKey, Progress]) -> list[Movement]:
-    """Movements of the wave under way that are not begun, in the plan's order."""
+    """Movements of the wave under way that are not begun, in the plan's order.
+
+    None while a later wave copies: a process that starts asks once more for what an earlier one had skipped.
+    """
     wave = min((movement.wave for movement in plan.movements if progress[movement.key] not in FINISHED), default=None)
+    if wave is None or any(row.wave > wave and progress[row.key] is Progress.MOVING for row in plan.movements):
+        return []
     return [row for row in plan.movements if row.wave == wave and progress[row.key] is Progress.PENDING]
 
 

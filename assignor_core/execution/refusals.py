@@ -1,7 +1,8 @@
 """Reassignments and elections that Kafka refused: which are asked for again, and which are skipped.
 
 Kafka answers for each partition of a request, so one that is refused keeps no other from moving. Errors are names as
-clients show them. One process counts for itself: a process that starts asks once more, and learns the same.
+clients show them. One process counts for itself: a process that starts asks once more, and learns the same
+(`tests/simulation/test_kills.py`).
 """
 
 from collections.abc import Iterable, Mapping

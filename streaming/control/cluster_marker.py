@@ -75,9 +75,18 @@ class ClusterMarker:
         return self._lease.holder
 
     def _before_change(self) -> None:
-        """A turn that takes long must not change the cluster with a marker that others take for stale by now."""
-        if self._own is not None and not self._writing and not self.hold():
-            raise LeaseExpired("the marker on the cluster was gone and has just been written anew")
+        """A turn that takes long must not change the cluster with a marker that others take for stale by now. What is
+        cleared up after the end has no marker: it may be in the way of what another does by now.
+        """
+        if self._writing:
+            return
+        if self._own is not None:
+            if not self.hold():
+                raise LeaseExpired("the marker on the cluster was gone and has just been written anew")
+            return
+        others = self._watch.alive(self._cluster.markers(), self._holder, clock_ms=self._lease.clock())
+        if others:
+            raise AnotherControl(self._explained(others[0]))
 
     def _explained(self, other: Marker) -> str:
         if other.lease_id != self._holder.lease_id:

@@ -61,7 +61,7 @@ class Lease:
     holder: Holder | None = None
     """What the markers of this process bear, since it took the lease the last time."""
     before_change: Callable[[], None] = lambda: None
-    """Called by `check` first; may raise. Here the marker on the cluster is kept up."""
+    """Called by `check` first, while the lease is held; may raise. The marker on the cluster is kept up here."""
     _sequence: int = 0
     _valid_until_ms: int | None = None
     _watched: tuple[int, int] = (-1, 0)
@@ -133,7 +133,8 @@ class Lease:
         Reads the row again: one request costs one read of a table of a few rows, however many partitions it names.
         """
         self.progress()
-        self.before_change()
+        if self.held:
+            self.before_change()
         with self._guard:
             if not self.held:
                 raise LeaseLost(f"this process may not change {self.kafka_cluster}: it does not hold the lease")

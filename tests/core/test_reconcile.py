@@ -313,3 +313,13 @@ def test_only_what_fits_on_the_disks_is_submitted_and_the_rest_waits_by_name() -
     few = Limits(movements_in_flight_max=1)
     room = Room({2: 10.0, 3: 60.0}, sizes)
     assert next_step(wanted, live, few, worked_ms=0, room=room) == Submit({("t", 2): (3,)})
+
+
+def test_what_an_earlier_process_skipped_waits_until_no_later_wave_copies() -> None:
+    """Kafka refused t-0, and the process that knew of it is gone."""
+    waves = Plan("c", (Movement("t", 0, (1,), (2,), 1.0, wave=0), Movement("t", 1, (1,), (3,), 1.0, wave=1)))
+    roomy = Limits(movements_in_flight_max=9, movements_per_broker_max=9)
+    assert next_step(waves, cluster(at(1), moving(1, 3)), roomy, worked_ms=0) == Wait(
+        "1 partitions are copying, 0 wait for their leader to be in sync"
+    )
+    assert next_step(waves, cluster(at(1), at(3)), roomy, worked_ms=0) == Submit({("t", 0): (2,)})

@@ -226,9 +226,7 @@ class SimulatedControl(Actor):
         """From now on it acts when it is its turn."""
         self._world.note(self.name, "starts")
         try:
-            check_cluster_id(
-                self._settings.kafka, self._settings.storage.tables, self.lease.kafka_cluster_id or ""
-            )
+            check_cluster_id(self._settings.kafka, self._settings.storage.tables, self.lease.kafka_cluster_id or "")
         except AnotherCluster as error:
             self._world.note(self.name, f"ends: {error}")
             self.ended, self.restart_ms = True, REFUSED_RESTART_MS

@@ -94,8 +94,9 @@ class FolderStory:
         self._judge_end()
         executions = sum(len(journal_of(row.settings).executions(now_ms=0)) for row in self._folders)
         return PlayedStory(
-            self.seed, tuple(self._broken), tuple(world.trace), world.faults, executions, world.cluster.now_ms
-        )
+            self.seed, tuple(self._broken), tuple(world.trace), world.faults, executions, world.cluster.now_ms,
+            kind=" --folders",
+        )  # fmt: skip
 
     def end(self) -> None:
         """Give the memory back."""

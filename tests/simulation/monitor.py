@@ -3,7 +3,8 @@
 By their numbers on the page of the design:
 
 1. No log dir that a copy of ours lies in goes offline because it is full; what control plans or asks for fits above the
-   reserve into every log dir that may get it; a movement is not submitted before the waves before it are made.
+   reserve into every log dir that may get it; a movement is not submitted before the waves before it are made, nor while
+   a later one copies.
 2. Nothing acknowledged is lost; a reassignment, its end and its cancelling leave as many sound replicas in sync as
    before; no replica list that we ask for is on fewer racks than the old or the new one.
 3. We ask only for partitions of an execution that has started and not ended (to cancel: that has started); we never
@@ -322,6 +323,13 @@ class Monitor:
         asked = [movements[key].wave for key, target in targets.items() if target and key in movements]
         if max(asked, default=0) > min(unmade, default=0) and unmade:
             self.breaks("1 waves are barriers", f"waves {sorted(set(asked))} asked for, wave {min(unmade)} is not made")
+        later = [
+            row.wave
+            for key, row in movements.items()
+            if (owner := self._owners.get(key)) and owner.ours and row.wave > min(asked, default=row.wave)
+        ]
+        if later:
+            self.breaks("1 waves are barriers", f"wave {min(asked)} asked for, while wave {min(later)} copies")
 
     def _judge_replicas(self, key: PartitionKey, row: SimulatedPartition, who: Actor | None) -> None:
         """A reassignment, its end and its cancelling leave as many replicas in sync as before: what a fault takes is

@@ -15,6 +15,7 @@ from collections import Counter
 
 import structlog
 
+from tests.simulation.folders import run_folder_story
 from tests.simulation.known import KNOWN
 from tests.simulation.monitor import Broken
 from tests.simulation.planted import PLANTED
@@ -22,6 +23,8 @@ from tests.simulation.story import PlayedStory, run_story
 
 LINES_BEFORE, LINES_AFTER = 25, 5
 PLANTED_SEEDS_MAX = 200
+FOLDERS_EVERY = 10
+"""The story of one seed in so many is one of two folders of tables."""
 
 
 def main() -> int:
@@ -30,13 +33,15 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=200, help="how many stories")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--trace", action="store_true", help="show the whole trace of every story")
+    parser.add_argument("--folders", action="store_true", help="tell stories of two folders of tables only")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     began_s = time.perf_counter()
     faults: Counter[str] = Counter()
     executions, broken, expected = 0, [], Counter[str]()
     for seed in range(options.first, options.first + options.seeds):
-        played = run_story(seed)
+        is_of_folders = options.folders or seed % FOLDERS_EVERY == 0
+        played = run_folder_story(seed) if is_of_folders else run_story(seed)
         faults, executions = faults + played.faults, executions + played.executions
         if options.trace:
             print(*played.trace, sep="\n")
@@ -66,7 +71,7 @@ def main() -> int:
 def report(played: PlayedStory, row: Broken) -> str:
     """A broken invariant for a person: the trace around it, and how to see it again."""
     lines = played.trace[max(0, row.line - LINES_BEFORE) : row.line + LINES_AFTER]
-    again = f'make simulate-faults ARGS="--seeds 1 --first {played.seed} --trace"'
+    again = f'make simulate-faults ARGS="--seeds 1 --first {played.seed} --trace{played.kind}"'
     return "\n".join([f"seed {played.seed} breaks {row.invariant}: {row.detail}", *lines, f"again: {again}", ""])
 
 

@@ -51,6 +51,8 @@ class PlayedStory:
     faults: Counter[str]
     executions: int
     ended_ms: int
+    kind: str = ""
+    """What makes the command tell a story of this kind."""
 
     @property
     def digest(self) -> str:

@@ -7,6 +7,7 @@ import pytest
 import structlog
 
 from tests.simulation import run
+from tests.simulation.folders import run_folder_story
 from tests.simulation.monitor import Broken
 from tests.simulation.planted import PLANTED, Planted
 from tests.simulation.story import PlayedStory, run_story
@@ -20,6 +21,11 @@ ONCE_BROKEN = {
     5135: "a step of a staged move that was carried out after the end was named nowhere",
 }
 """Seeds of stories that broke an invariant, and what was mended."""
+FOLDER_SEEDS = range(1, 31)
+FOLDERS_ONCE_BROKEN = {
+    197: "what the control of a copy cleared up after an end was the move of the other folder",
+}
+"""The same of stories of two folders."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,6 +50,12 @@ def test_no_invariant_breaks(played_stories: list[PlayedStory]) -> None:
 @pytest.mark.parametrize("seed", ONCE_BROKEN)
 def test_what_was_mended_stays_so(seed: int) -> None:
     played = run_story(seed)
+    assert not played.broken, "\n".join(run.report(played, row) for row in played.broken)
+
+
+@pytest.mark.parametrize("seed", [*FOLDER_SEEDS, *FOLDERS_ONCE_BROKEN])
+def test_two_folders_never_change_the_cluster_together(seed: int) -> None:
+    played = run_folder_story(seed)
     assert not played.broken, "\n".join(run.report(played, row) for row in played.broken)
 
 

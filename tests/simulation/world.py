@@ -112,7 +112,8 @@ class World:
     """What the address leads to while it doesn't lead to `cluster`."""
     led_away_ms: int = 0
     """Since when; a change that was checked before is one that nobody could prevent."""
-    _calls: int = 0
+    calls: int = 0
+    """Call outs so far."""
     _planned: int = 0
     _ids: int = 0
     _events: list[tuple[int, int, Actor, Callable[[], None]]] = field(default_factory=list)
@@ -132,7 +133,7 @@ class World:
     @property
     def may_pause(self) -> bool:
         """Whether some call out from now on may stop a control in the middle of a turn."""
-        return any(number > self._calls and not row.blow.kills for number, row in self.interruptions.items())
+        return any(number > self.calls and not row.blow.kills for number, row in self.interruptions.items())
 
     @property
     def store(self) -> MemoryStore:
@@ -187,8 +188,8 @@ class World:
             return
         if control.ended:
             raise Killed
-        self._calls += 1
-        strike = self.interruptions.get(self._calls)
+        self.calls += 1
+        strike = self.interruptions.get(self.calls)
         if strike is None:
             return
         self.faults[strike.blow.value] += 1
