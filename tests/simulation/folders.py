@@ -95,7 +95,7 @@ class FolderStory:
         executions = sum(len(journal_of(row.settings).executions(now_ms=0)) for row in self._folders)
         return PlayedStory(
             self.seed, tuple(self._broken), tuple(world.trace), world.faults, executions, world.cluster.now_ms,
-            kind=" --folders",
+            kind=" --story folders",
         )  # fmt: skip
 
     def end(self) -> None:

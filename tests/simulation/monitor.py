@@ -3,8 +3,8 @@
 By their numbers on the page of the design:
 
 1. No log dir that a copy of ours lies in goes offline because it is full; what control plans or asks for fits above the
-   reserve into every log dir that may get it; a movement is not submitted before the waves before it are made, nor while
-   a later one copies.
+   reserve into every log dir that may get it; a movement is not submitted before the waves before it are made, and not
+   while a later one copies.
 2. Nothing acknowledged is lost; a reassignment, its end and its cancelling leave as many sound replicas in sync as
    before; no replica list that we ask for is on fewer racks than the old or the new one.
 3. We ask only for partitions of an execution that has started and not ended (to cancel: that has started); we never

@@ -18,7 +18,9 @@ from assignor_core.simulated_cluster.state import SimulatedPartition
 from streaming.control import cluster_marker, executor, late_requests, run, sweeping, throttle
 from streaming.control import planning as load_planning
 from streaming.control.lease import Lease
+from streaming.pipeline import sums
 from tests.simulation.folders import run_folder_story
+from tests.simulation.samples import run_sample_story
 from tests.simulation.story import PlayedStory, run_story
 
 
@@ -152,6 +154,19 @@ def _copies_taken_for_ours(silent_max_ms: Any) -> Any:
     return lambda holder, marker: None if marker.lease_id == holder.lease_id else silent_max_ms(holder, marker)
 
 
+def _silent_for_idle(build_model: Any) -> Any:
+    """A broker that sends nothing is taken for one that carries nothing, and so are its partitions."""
+    return lambda *given, **named: replace(build_model(*given, **named), unreported=frozenset(), unknown=frozenset())
+
+
+def _zeros(with_means: Any) -> Any:
+    def wrong(keys: Any, rates: Any) -> Any:
+        known = with_means(keys, rates)
+        return {key: row if rates.get(key, (None,))[0] is not None else (0.0,) * len(row) for key, row in known.items()}
+
+    return wrong
+
+
 PLANTED = (
     Planted("the lease is not asked", "5", Lease, "check", lambda _: lambda _self: None, 6),
     Planted("the throttle is not cleared at the end", "6", throttle.Throttle, "clear", _nothing_left, 3),
@@ -208,7 +223,7 @@ PLANTED = (
     ),
     Planted(
         "a copy of the tables is taken for ours", "5 one folder at a time", marker.Holder, "silent_max_ms",
-        _copies_taken_for_ours, 1, story=run_folder_story,
+        _copies_taken_for_ours, 7, story=run_folder_story,
     ),
     Planted(
         "markers of others are not asked", "5 one folder at a time", cluster_marker.ClusterMarker, "hold",
@@ -217,5 +232,13 @@ PLANTED = (
     Planted(
         "a slow turn does not look at the markers again", "5 one folder at a time", cluster_marker.ClusterMarker,
         "_before_change", lambda _: lambda _self: None, 1, story=run_folder_story,
+    ),
+    Planted(
+        "a silent broker counts for an idle one", "8", load_planning, "build_model", _silent_for_idle, 4,
+        also=((planning, "_with_means", _zeros),), story=run_sample_story,
+    ),
+    Planted(
+        "the weight of a sample has no bound", "8", sums, "WEIGHT_WINDOWS", lambda _: 1_000_000, 1,
+        story=run_sample_story,
     ),
 )  # fmt: skip

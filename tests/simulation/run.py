@@ -19,12 +19,14 @@ from tests.simulation.folders import run_folder_story
 from tests.simulation.known import KNOWN
 from tests.simulation.monitor import Broken
 from tests.simulation.planted import PLANTED
+from tests.simulation.samples import run_sample_story
 from tests.simulation.story import PlayedStory, run_story
 
 LINES_BEFORE, LINES_AFTER = 25, 5
 PLANTED_SEEDS_MAX = 200
-FOLDERS_EVERY = 10
-"""The story of one seed in so many is one of two folders of tables."""
+KINDS = {"faults": run_story, "folders": run_folder_story, "samples": run_sample_story}
+BY_LAST_DIGIT = {0: "folders", 5: "samples"}
+"""Of which kind the story of a seed is, by its last digit; of all others it is one of faults."""
 
 
 def main() -> int:
@@ -33,15 +35,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=200, help="how many stories")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--trace", action="store_true", help="show the whole trace of every story")
-    parser.add_argument("--folders", action="store_true", help="tell stories of two folders of tables only")
+    parser.add_argument("--story", choices=KINDS, help="tell stories of this kind only")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     began_s = time.perf_counter()
     faults: Counter[str] = Counter()
     executions, broken, expected = 0, [], Counter[str]()
     for seed in range(options.first, options.first + options.seeds):
-        is_of_folders = options.folders or seed % FOLDERS_EVERY == 0
-        played = run_folder_story(seed) if is_of_folders else run_story(seed)
+        played = KINDS[options.story or BY_LAST_DIGIT.get(seed % 10, "faults")](seed)
         faults, executions = faults + played.faults, executions + played.executions
         if options.trace:
             print(*played.trace, sep="\n")

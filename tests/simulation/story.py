@@ -51,7 +51,7 @@ class PlayedStory:
     faults: Counter[str]
     executions: int
     ended_ms: int
-    kind: str = ""
+    kind: str = " --story faults"
     """What makes the command tell a story of this kind."""
 
     @property
