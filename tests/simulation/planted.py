@@ -168,7 +168,7 @@ def _zeros(with_means: Any) -> Any:
 
 
 PLANTED = (
-    Planted("the lease is not asked", "5", Lease, "check", lambda _: lambda _self: None, 6),
+    Planted("the lease is not asked", "5", Lease, "check", lambda _: lambda _self: None, 15),
     Planted("the throttle is not cleared at the end", "6", throttle.Throttle, "clear", _nothing_left, 3),
     Planted(
         "brokers that were down are not swept", "6", sweeping.Sweeper, "sweep", lambda _: lambda *_, **__: True, 101
@@ -227,11 +227,11 @@ PLANTED = (
     ),
     Planted(
         "markers of others are not asked", "5 one folder at a time", cluster_marker.ClusterMarker, "hold",
-        lambda _: lambda _self: True, 1, story=run_folder_story,
+        lambda _: lambda _self: True, 7, story=run_folder_story,
     ),
     Planted(
         "a slow turn does not look at the markers again", "5 one folder at a time", cluster_marker.ClusterMarker,
-        "_before_change", lambda _: lambda _self: None, 1, story=run_folder_story,
+        "_before_change", lambda _: lambda _self: None, 197, story=run_folder_story,
     ),
     Planted(
         "a silent broker counts for an idle one", "8", load_planning, "build_model", _silent_for_idle, 4,
