@@ -10,6 +10,7 @@ import socket
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import cache
 from typing import Any
 
 import structlog
@@ -41,7 +42,13 @@ PLANS_NAMED = 5
 
 def owner() -> str:
     """This process, as it signs its rows."""
-    return f"{socket.gethostname()}/{os.getpid()}"
+    return _owner(os.getpid())
+
+
+@cache
+def _owner(pid: int) -> str:
+    """A fork has another id."""
+    return f"{socket.gethostname()}/{pid}"
 
 
 class Journal:

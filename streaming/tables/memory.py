@@ -93,56 +93,74 @@ def _typed(name: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
 
     Arrow takes some 200 us a row. It is asked only where a value is not of its column's own type.
     """
-    checks = _checks(name)
-    if all(is_exact(row.get(column)) for row in rows for column, is_exact in checks):
-        return [{column: _own(row.get(column)) for column, _ in checks} for row in rows]
+    columns = _columns(name)
+    typed = [_exact_row(row, columns) for row in rows]
+    if None not in typed:
+        return typed  # type: ignore[return-value]
     try:
         return pa.Table.from_pylist([dict(row) for row in rows], schema=row_schema(TABLES[name])).to_pylist()  # type: ignore[no-any-return]
     except pa.ArrowException as error:
         raise TableUnavailable(f"table {name} can't be written: {error}") from None
 
 
+def _exact_row(
+    row: Row, columns: tuple[tuple[str, type, Callable[[Any], bool] | None], ...]
+) -> dict[str, Any] | None:
+    """The row where Arrow would give back each value as it is; else None."""
+    exact: dict[str, Any] = {}
+    for column, kind, fits in columns:
+        value = row.get(column)
+        if value is not None:
+            if type(value) is not kind or (fits is not None and not fits(value)):
+                return None
+            if kind is list:
+                value = value.copy()  # who gave it may change it
+        exact[column] = value
+    return exact
+
+
 @cache
-def _checks(name: str) -> tuple[tuple[str, Callable[[Any], bool]], ...]:
-    return tuple((column.name, _IS_EXACT[column.type]) for column in TABLES[name].columns)
+def _columns(name: str) -> tuple[tuple[str, type, Callable[[Any], bool] | None], ...]:
+    return tuple((column.name, *_EXACT[column.type]) for column in TABLES[name].columns)
 
 
-def _exactly(kind: type) -> Callable[[Any], bool]:
-    return lambda value: value is None or type(value) is kind
+def _fits_int32(value: int) -> bool:
+    return -(1 << 31) <= value < 1 << 31
 
 
-def _whole(bits: int) -> Callable[[Any], bool]:
-    bound = 1 << (bits - 1)
-    return lambda value: value is None or (type(value) is int and -bound <= value < bound)
+def _fits_int64(value: int) -> bool:
+    return -(1 << 63) <= value < 1 << 63
 
 
-def _own(value: Any) -> Any:
-    """A list could be changed by who gave it."""
-    return list(value) if type(value) is list else value
+def _is_utc(value: datetime) -> bool:
+    return value.tzinfo is UTC
 
 
-def _is_utc(value: Any) -> bool:
-    return value is None or (type(value) is datetime and value.tzinfo is UTC)
+def _are_int32(values: list[Any]) -> bool:
+    return all(value is None or (type(value) is int and _fits_int32(value)) for value in values)
 
 
-_IS_EXACT: dict[ColumnType, Callable[[Any], bool]] = {
-    ColumnType.STRING: _exactly(str),
-    ColumnType.LONG: _whole(64),
-    ColumnType.INTEGER: _whole(32),
-    ColumnType.DOUBLE: _exactly(float),
-    ColumnType.BOOLEAN: _exactly(bool),
-    ColumnType.BINARY: _exactly(bytes),
-    ColumnType.TIMESTAMP: _is_utc,
-    ColumnType.INTEGER_LIST: lambda value: value is None or (type(value) is list and all(map(_whole(32), value))),
+_EXACT: dict[ColumnType, tuple[type, Callable[[Any], bool] | None]] = {
+    ColumnType.STRING: (str, None),
+    ColumnType.LONG: (int, _fits_int64),
+    ColumnType.INTEGER: (int, _fits_int32),
+    ColumnType.DOUBLE: (float, None),
+    ColumnType.BOOLEAN: (bool, None),
+    ColumnType.BINARY: (bytes, None),
+    ColumnType.TIMESTAMP: (datetime, _is_utc),
+    ColumnType.INTEGER_LIST: (list, _are_int32),
 }
-"""Whether Arrow would give a value back as it is."""
+"""Values that Arrow gives back as they are: their type, and what must hold besides."""
 
 _STORES: dict[str, MemoryStore] = {}
 
 
 def memory_store(root: str) -> MemoryStore | None:
     """The store of a root like `memory:NAME`, empty at first; None for every other root."""
-    return _STORES.setdefault(root, MemoryStore()) if root.startswith(MEMORY_ROOT) else None
+    if not root.startswith(MEMORY_ROOT):
+        return None
+    store = _STORES.get(root)
+    return _STORES.setdefault(root, MemoryStore()) if store is None else store
 
 
 def forget(root: str) -> None:

@@ -6,6 +6,7 @@ on no sample can change it.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
@@ -27,12 +28,12 @@ COLUMNS = (
 def closed(rows: Sequence[Row], *, watermark_ms: int) -> dict[int, list[Row]]:
     """Rows of each closed window by broker; windows by their start, ms, oldest first."""
     newest_event_ms = max((row["last_event_time_ms"] for row in rows), default=0)
-    windows: dict[int, list[Row]] = defaultdict(list)
+    windows: dict[datetime, list[Row]] = defaultdict(list)
     for row in rows:
-        windows[tables.to_ms(row["window_start"])].append(row)
+        windows[row["window_start"]].append(row)
     return {
-        start_ms: sorted(window, key=itemgetter("broker"))
-        for start_ms, window in sorted(windows.items())
+        tables.to_ms(start): sorted(window, key=itemgetter("broker"))
+        for start, window in sorted(windows.items())
         if all(row["is_final"] for row in window)
         or newest_event_ms >= tables.to_ms(window[0]["window_end"]) + watermark_ms
     }
@@ -45,9 +46,15 @@ def loads(window: Sequence[Row], resource: Resource) -> dict[int, float]:
     send alone would pass for a broker with less to do. Where none knows it, clients' traffic is the best there is.
     """
     clients, *others = resource.figures
+    known = [row for row in window if row[clients] is not None]
+    if not known:
+        return {}  # many clusters measure no such thing
     added = [clients, *(figure for figure in others if any(row[figure] is not None for row in window))]
-    known = (row for row in window if all(row[figure] is not None for figure in added))
-    return {row["broker"]: sum(row[figure] for figure in added) for row in known}
+    return {
+        row["broker"]: sum(row[figure] for figure in added)
+        for row in known
+        if all(row[figure] is not None for figure in added)
+    }
 
 
 def capacities(planner: PlannerSettings, resource: Resource, brokers: Iterable[int]) -> dict[int, float] | None:
