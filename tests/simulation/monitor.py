@@ -203,7 +203,8 @@ class Monitor:
                 self.breaks(
                     "6 no throttle is left", f"{self._name(row.execution_id)} owes brokers {row.throttled_brokers}"
                 )
-        self._judge_leftovers()
+        for invariant, detail in self.leftovers():
+            self.breaks(invariant, detail)
         self._judge_account(executions)
 
     # The judgements.
@@ -370,17 +371,18 @@ class Monitor:
                 self.breaks("1 no log dir is filled by us", f"dir {index} of broker {broker_id} with {ours}")
         self._offline = offline
 
-    def _judge_leftovers(self) -> None:
+    def leftovers(self) -> Iterator[tuple[str, str]]:
+        """What control has left on the cluster now: the invariant that it would break at the end, and details."""
         contents = self.world.cluster.placement
         for broker, rates in sorted(contents.throttle_rates.items()):
-            self.breaks("6 no throttle is left", f"{rates} of broker {broker}")
+            yield "6 no throttle is left", f"{rates} of broker {broker}"
         for name, topic in sorted(contents.topics.items()):
             for setting, text in sorted(topic.throttled_replicas.items()):
                 if text != EVERY_REPLICA:
-                    self.breaks("6 no throttle is left", f"{setting} of {name}: {text}")
+                    yield "6 no throttle is left", f"{setting} of {name}: {text}"
         for key, owner in sorted(self._owners.items()):
             if owner.ours:
-                self.breaks("6 no reassignment is left", f"{key} is still moved by us")
+                yield "6 no reassignment is left", f"{key} is still moved by us"
 
     def _judge_automatic(self, execution_id: str) -> None:
         """An event of this execution was written just now."""

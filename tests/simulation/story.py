@@ -26,6 +26,10 @@ FAULTS_MS = 150_000
 DEADLINE_MS = 300_000
 LATE_WORK_MS = LOOKS_AFTER_MS[-1] + 60_000
 """How long after its end control cares for an execution."""
+LATE_WORK_MADE_MS = LOOKS_AFTER_MS[1] + 60_000
+"""After this time, two looks, nothing new comes late: requests are at most LATE_MAX_MS late, and faults have ended."""
+WATCHED_TO_THE_END = 4
+"""One of so many stories goes on until the last look even where nothing is left."""
 BOUND_MS = DEADLINE_MS + 600_000
 """How long after the faults an execution may go on: its deadline, and room for pauses and sweeping."""
 LOOK_MS = 10_000
@@ -136,11 +140,15 @@ class Story:
                 return
 
     def _busy(self) -> bool:
-        late_ms = LATE_WORK_MS if self._identity.leaves_late_work else 0
-        return any(
-            not row.ended or row.owes or self.world.now_ms < (row.ended_ms or 0) + late_ms
-            for row in self.monitor.executions()
-        )
+        executions = self.monitor.executions()
+        if any(not row.ended or row.owes for row in executions):
+            return True
+        if not executions or not self._identity.leaves_late_work:
+            return False
+        since_ms = self.world.now_ms - max(row.ended_ms or 0 for row in executions)
+        if since_ms >= LATE_WORK_MADE_MS and self.seed % WATCHED_TO_THE_END:
+            return since_ms < LATE_WORK_MS and any(self.monitor.leftovers())
+        return since_ms < LATE_WORK_MS
 
     def _start_control(self) -> None:
         self._controls += 1
