@@ -49,7 +49,8 @@ class MemoryStore:
 
     def ensure(self, name: str) -> None:
         """Make the table where it isn't there yet."""
-        self.tables.setdefault(name, MemoryTable())
+        if name not in self.tables:
+            self.tables[name] = MemoryTable()
 
     def write(
         self,
@@ -111,7 +112,11 @@ def _exact_row(
     for column, kind, fits in columns:
         value = row.get(column)
         if value is not None:
-            if type(value) is not kind or (fits is not None and not fits(value)):
+            if type(value) is not kind:
+                if kind is not str or not isinstance(value, str):
+                    return None
+                value = str.__str__(value)  # a name of an enumeration
+            elif fits is not None and not fits(value):
                 return None
             if kind is list:
                 value = value.copy()  # who gave it may change it

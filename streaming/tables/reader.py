@@ -149,7 +149,8 @@ class TableReader:
         """
         if self._memory:
             names = columns or TABLES[name].column_names()
-            return pa.Table.from_pylist(self._memory.rows(name, names, where), schema=_schema(name, names))
+            rows = self._memory.rows(name, names, where)
+            return pa.Table.from_pylist(rows, schema=_schema(name, names)) if rows else _schema(name, names).empty_table()
         delta = self._newest(name)
         if delta is None:
             return _schema(name, columns or TABLES[name].column_names()).empty_table()

@@ -349,6 +349,8 @@ def _unfinished_before(reader: tables.TableReader, kafka_cluster: str, now_ms: i
 
 def _unfinished(rows: pa.Table) -> set[str]:
     """Ids of executions that are open, or owe the removal of a throttle, by rows with `_OF_UNFINISHED`."""
+    if not rows.num_rows:
+        return set()
     ended = pc.is_in(rows["event"], pa.array([event.value for event in _SHOW_AN_END]))
     numbered = rows.filter(pc.less(rows["sequence"], ABORT_SEQUENCE))
     is_open = set(pc.unique(numbered["execution_id"]).to_pylist()) - set(rows.filter(ended)["execution_id"].to_pylist())
