@@ -138,39 +138,36 @@ def test_a_holder_of_an_earlier_version_is_waited_for(tmp_path: Path, clock: Clo
     assert second.try_acquire()
 
 
-RIVAL = """
+RIVALS = """
 import sys
+from multiprocessing import get_context
 from streaming.control.lease import Lease
-from streaming.runtime import clocks
 from streaming.errors import TableUnavailable
-print("ready", flush=True)
-sys.stdin.readline()
-try:
-    print(Lease(sys.argv[1], "main", 600_000).try_acquire(), flush=True)
-except TableUnavailable:
-    print(False, flush=True)
-sys.stdin.readline()  # stays alive until all have tried: the lease of the dead is free
+
+def rival():
+    together.wait(60)
+    try:
+        answers.put(Lease(sys.argv[1], "main", 600_000).try_acquire())
+    except TableUnavailable:
+        answers.put(False)
+    together.wait(60)  # stays alive until all have tried: the lease of the dead is free
+
+forked = get_context("fork")
+together, answers = forked.Barrier(4), forked.SimpleQueue()
+rivals = [forked.Process(target=rival, daemon=True) for _ in range(4)]
+for process in rivals:
+    process.start()
+for process in rivals:
+    process.join(60)
+print(sorted(answers.get() for _ in rivals if not answers.empty()))
 """
 
 
 def test_of_many_at_once_one_gets_it(tmp_path: Path) -> None:
     tables.create_table(str(tmp_path), TABLE)
-    command = [sys.executable, "-c", RIVAL, str(tmp_path)]
-    rivals = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    try:
-        for rival in rivals:
-            assert rival.stdout is not None
-            assert rival.stdout.readline() == "ready\n"
-        for rival in rivals:
-            assert rival.stdin is not None
-            rival.stdin.write("\n")
-            rival.stdin.flush()
-        answers = [rival.stdout.readline().strip() for rival in rivals if rival.stdout is not None]
-        assert sorted(answers) == ["False", "False", "False", "True"]
-    finally:
-        for rival in rivals:
-            rival.kill()
-            rival.communicate()
+    command = [sys.executable, "-c", RIVALS, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout == "[False, False, False, True]\n", done.stderr
 
 
 def test_a_folder_that_cannot_be_reached_costs_the_lease_only_in_time(tmp_path: Path, clock: Clock) -> None:

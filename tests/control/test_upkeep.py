@@ -64,8 +64,9 @@ def note(broker: int, at_ms: int, intent: str = "drain", cluster: str = "test") 
 
 
 def history(synthetic: Synthetic, execution_id: str, at_ms: int, *events: str, **columns: Any) -> None:
-    for sequence, event in enumerate(events):
-        synthetic.event(at_ms + sequence, sequence, event, execution_id=execution_id, **columns)
+    with synthetic.together():
+        for sequence, event in enumerate(events):
+            synthetic.event(at_ms + sequence, sequence, event, execution_id=execution_id, **columns)
 
 
 def test_without_tables_there_is_nothing_to_do(root: str) -> None:
@@ -78,10 +79,11 @@ def test_without_tables_there_is_nothing_to_do(root: str) -> None:
 def test_decisions_go_after_their_time_by_the_day_and_the_newest_stays(root: str) -> None:
     synthetic, other = Synthetic(root), Synthetic(root, cluster="other", _commits=100)
     oldest_kept_ms = NOW_MS - 30 * DAY_MS - NOW_MS % DAY_MS
-    for at_ms in (LONG_AGO_MS, oldest_kept_ms - 1, oldest_kept_ms, LATELY_MS):
-        synthetic.decision(at_ms)
-    for at_ms in (LONG_AGO_MS + 1, LONG_AGO_MS + 2):
-        other.decision(at_ms)
+    with other.together(), synthetic.together():
+        for at_ms in (LONG_AGO_MS, oldest_kept_ms - 1, oldest_kept_ms, LATELY_MS):
+            synthetic.decision(at_ms)
+        for at_ms in (LONG_AGO_MS + 1, LONG_AGO_MS + 2):
+            other.decision(at_ms)
     assert run(root) == {"decision": 2}
     kept = [LONG_AGO_MS + 1, LONG_AGO_MS + 2, oldest_kept_ms, LATELY_MS]
     assert times(root, "decision", "decided_at") == kept
@@ -107,13 +109,14 @@ def test_a_run_is_bounded_and_the_next_goes_on(root: str, monkeypatch: pytest.Mo
 
 def test_executions_go_whole_and_those_that_are_open_or_owe_stay(root: str) -> None:
     synthetic = Synthetic(root)
-    history(synthetic, "done", LONG_AGO_MS, "approved", "started", "done")
-    history(synthetic, "measured-lately", LONG_AGO_MS, "approved", "started", "done")
-    synthetic.event(LATELY_MS, 3, "measured", execution_id="measured-lately")
-    history(synthetic, "waits", LONG_AGO_MS, "approved")
-    history(synthetic, "under-way", LONG_AGO_MS, "approved", "started", throttled_brokers=[1])
-    history(synthetic, "owes", LONG_AGO_MS, "approved", "started", "aborted", throttled_brokers=[1])
-    synthetic.event(LONG_AGO_MS, 1_000_000_000, "abort_requested", execution_id="no-more")
+    with synthetic.together():
+        history(synthetic, "done", LONG_AGO_MS, "approved", "started", "done")
+        history(synthetic, "measured-lately", LONG_AGO_MS, "approved", "started", "done")
+        synthetic.event(LATELY_MS, 3, "measured", execution_id="measured-lately")
+        history(synthetic, "waits", LONG_AGO_MS, "approved")
+        history(synthetic, "under-way", LONG_AGO_MS, "approved", "started", throttled_brokers=[1])
+        history(synthetic, "owes", LONG_AGO_MS, "approved", "started", "aborted", throttled_brokers=[1])
+        synthetic.event(LONG_AGO_MS, 1_000_000_000, "abort_requested", execution_id="no-more")
     Synthetic(root, cluster="other", _commits=100).event(LONG_AGO_MS, 0, "refused", execution_id="of-another")
     before = len(tables.read(root, "execution", columns=["event"]))
     kept = {"measured-lately", "waits", "under-way", "owes", "of-another"}
@@ -126,15 +129,16 @@ def test_executions_go_whole_and_those_that_are_open_or_owe_stay(root: str) -> N
 def test_plans_stay_while_an_execution_of_them_is_kept_or_they_may_still_be_carried_out(root: str) -> None:
     synthetic = Synthetic(root)
     old_ms = NOW_MS - 40 * DAY_MS
-    for plan_id in ("nobody's", "carried-out", "expired-with-its-execution", "waits", "again"):
-        synthetic.plan(old_ms, plan_id)
-        synthetic.append("movement", [movement(plan_id, old_ms)])
-    synthetic.plan(old_ms, "valid", expires_at=tables.utc(NOW_MS + 1))
-    synthetic.plan(LATELY_MS, "again")
-    synthetic.append("movement", [movement("of-another-cluster", old_ms)])
-    history(synthetic, "e-1", old_ms, "approved", "started", "done", plan_id="carried-out")
-    history(synthetic, "e-2", LONG_AGO_MS, "refused", plan_id="expired-with-its-execution")
-    synthetic.decision(LATELY_MS, state_json=json.dumps({"waiting_plan_id": "waits"}))
+    with synthetic.together():
+        for plan_id in ("nobody's", "carried-out", "expired-with-its-execution", "waits", "again"):
+            synthetic.plan(old_ms, plan_id)
+            synthetic.append("movement", [movement(plan_id, old_ms)])
+        synthetic.plan(old_ms, "valid", expires_at=tables.utc(NOW_MS + 1))
+        synthetic.plan(LATELY_MS, "again")
+        synthetic.append("movement", [movement("of-another-cluster", old_ms)])
+        history(synthetic, "e-1", old_ms, "approved", "started", "done", plan_id="carried-out")
+        history(synthetic, "e-2", LONG_AGO_MS, "refused", plan_id="expired-with-its-execution")
+        synthetic.decision(LATELY_MS, state_json=json.dumps({"waiting_plan_id": "waits"}))
     assert run(root) == {"plan": 2, "movement": 2, "execution": 1}
     assert ids(root, "plan", "plan_id") == {"carried-out", "waits", "valid", "again"}
     assert ids(root, "movement", "plan_id") == {"carried-out", "waits", "again", "of-another-cluster"}
@@ -161,12 +165,13 @@ def test_notes_on_brokers_go_once_newer_ones_hold(tmp_path: Path) -> None:
 @pytest.mark.parametrize("writes", range(6))
 def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
     synthetic = Synthetic(root)
-    synthetic.plan(LONG_AGO_MS, "p")
-    synthetic.append("movement", [movement("p", LONG_AGO_MS)])
-    history(synthetic, "e", LONG_AGO_MS, "approved", "started", "done", plan_id="p")
-    for at_ms in (LONG_AGO_MS, NOW_MS):
-        synthetic.decision(at_ms)
-    synthetic.append("broker_intent", [note(1, LONG_AGO_MS), note(1, NOW_MS)])
+    with synthetic.together():
+        synthetic.plan(LONG_AGO_MS, "p")
+        synthetic.append("movement", [movement("p", LONG_AGO_MS)])
+        history(synthetic, "e", LONG_AGO_MS, "approved", "started", "done", plan_id="p")
+        for at_ms in (LONG_AGO_MS, NOW_MS):
+            synthetic.decision(at_ms)
+        synthetic.append("broker_intent", [note(1, LONG_AGO_MS), note(1, NOW_MS)])
     left, really_delete = writes, tables.delete
 
     def delete(*arguments: Any) -> int:

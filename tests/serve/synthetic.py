@@ -44,6 +44,9 @@ class Synthetic:
     @contextmanager
     def together(self) -> Iterator[None]:
         """What is written meanwhile becomes one commit of each table: a commit takes longer than its rows."""
+        if self._kept is not None:  # a part of what is written together already
+            yield
+            return
         kept: dict[str, list[Mapping[str, Any]]] = {}
         self._kept = kept
         yield

@@ -26,7 +26,7 @@ from streaming.serve.snapshot import PARTS, SnapshotReader, read_snapshot
 from streaming.settings import Settings
 from streaming.views.groups import GroupPart, GroupTopic, GroupVerdict
 from streaming.views.memberships import GroupMembership
-from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for, skewed_cluster
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 ROOT = Path(__file__).parents[2]
@@ -50,10 +50,8 @@ def value(series: Series, name: str, **labels: str) -> float | None:
 
 
 @pytest.fixture
-def skewed(tmp_path: Path) -> Settings:
-    settings = settings_for(tmp_path, planner={"capacities": {"1": {"bytes_in_per_sec": 1.0e7}}})
-    skewed_cluster(Synthetic(settings.storage.tables), NOW_MS)
-    return settings
+def skewed(skewed_folder: Path) -> Settings:
+    return settings_for(skewed_folder, planner={"capacities": {"1": {"bytes_in_per_sec": 1.0e7}}})
 
 
 def test_what_the_tables_say_is_what_is_exported(skewed: Settings) -> None:
@@ -126,10 +124,9 @@ ITSELF = {"snapshot_timestamp_seconds", "snapshot_read_seconds", "snapshot_part_
 """What the exporter knows without any table."""
 
 
-def test_a_throttle_that_is_left_is_counted_while_its_broker_reports(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
-    synthetic = Synthetic(settings.storage.tables)
-    skewed_cluster(synthetic, NOW_MS)
+def test_a_throttle_that_is_left_is_counted_while_its_broker_reports(skewed_folder: Path) -> None:
+    settings = settings_for(skewed_folder)
+    synthetic = Synthetic(settings.storage.tables, _commits=1_000)
     reader = SnapshotReader(settings)
     shown = []
     three, two, none = [1, 2, 99], [2, 99], list[int]()

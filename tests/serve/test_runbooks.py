@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from streaming.commands.sql import run_query
 from streaming.contract import TABLES
 from streaming.settings import Settings
 from streaming.tables import create_table
-from tests.serve.synthetic import NOW_MS, Synthetic, skewed_cluster
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = sorted((ROOT / "docs" / "runbooks").glob("Rebalancer*.md"))
@@ -45,9 +45,9 @@ def test_settings_exist() -> None:
 
 
 @pytest.fixture(scope="module")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
-    root = str(tmp_path_factory.mktemp("tables"))
-    skewed_cluster(Synthetic(root), NOW_MS)
+def tables(tmp_path_factory: pytest.TempPathFactory, skewed_tables: str) -> str:
+    root = str(tmp_path_factory.mktemp("runbooks") / "tables")
+    shutil.copytree(skewed_tables, root)
     for name in TABLES:
         create_table(root, name)
     return root

@@ -16,13 +16,12 @@ import pytest
 import yaml
 from starlette.applications import Starlette
 
-from streaming.runtime import clocks
 from streaming.runtime.processes import free_port
 from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import Snapshot, read_snapshot
 from streaming.serve.web import build_app
 from streaming.settings import Settings
-from tests.serve.synthetic import Synthetic, settings_for, skewed_cluster
+from tests.serve.synthetic import NOW_MS, Synthetic, settings_for, skewed_cluster
 
 DEADLINE_S = 30.0
 
@@ -37,16 +36,13 @@ def get(app: Starlette, path: str, accept: str = "*/*") -> httpx.Response:
 
 
 def app_of(snapshot: Snapshot, settings: Settings) -> Starlette:
-    return build_app(lambda: snapshot, Exposition(snapshot, settings), settings, clocks.now_ms)
+    return build_app(lambda: snapshot, Exposition(snapshot, settings), settings, lambda: NOW_MS)
 
 
 @pytest.fixture
-def app(tmp_path: Path) -> Starlette:
-    settings = settings_for(tmp_path)
-    now_ms = time.time_ns() // 1_000_000
-    skewed_cluster(Synthetic(settings.storage.tables), now_ms)
-    snapshot = read_snapshot(settings, now_ms)
-    return app_of(snapshot, settings)
+def app(skewed_folder: Path) -> Starlette:
+    settings = settings_for(skewed_folder)
+    return app_of(read_snapshot(settings, NOW_MS), settings)
 
 
 def test_metrics_come_in_the_form_that_is_asked_for(app: Starlette) -> None:
@@ -77,13 +73,12 @@ def test_the_page_needs_nothing_from_elsewhere(app: Starlette) -> None:
 def test_ready_says_why_not(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
     Path(settings.storage.tables).mkdir()
-    now_ms = time.time_ns() // 1_000_000
-    fresh = read_snapshot(settings, now_ms)
+    fresh = read_snapshot(settings, NOW_MS)
     assert get(app_of(fresh, settings), "/readyz").status_code == 200
     broken = replace(fresh, failures={"load": "table broker_load can't be read"})
     answer = get(app_of(broken, settings), "/readyz")
     assert (answer.status_code, answer.json()["problems"]) == (503, ["load: table broker_load can't be read"])
-    old = replace(fresh, read_at_ms=now_ms - 3_600_000)
+    old = replace(fresh, read_at_ms=NOW_MS - 3_600_000)
     assert get(app_of(old, settings), "/readyz").status_code == 503
     assert get(app_of(old, settings), "/healthz").status_code == 200
 

@@ -56,12 +56,11 @@ def test_a_folder_that_is_not_there_is_told_of_every_part_in_one_line(folder: Pa
     assert [(row["event"], row["part"]) for row in logged] == [("snapshot_part_recovered", ", ".join(PARTS))]
 
 
-def test_a_folder_that_goes_away_is_told_and_its_figures_stay(folder: Path) -> None:
-    settings = settings_for(folder)
-    skewed_cluster(Synthetic(settings.storage.tables), NOW_MS)
+def test_a_folder_that_goes_away_is_told_and_its_figures_stay(skewed_folder: Path) -> None:
+    settings = settings_for(skewed_folder)
     reader = SnapshotReader(settings)
     whole = reader.read(NOW_MS)
-    (folder / "tables").rename(folder / "elsewhere")
+    (skewed_folder / "tables").rename(skewed_folder / "elsewhere")
     away = reader.read(NOW_MS)
     assert away.failures.keys() == set(PARTS)
     assert (away.load, away.control, away.streams) == (whole.load, whole.control, whole.streams)
@@ -254,13 +253,12 @@ def test_rejected_records_of_a_foreign_topic_are_those_of_a_query_that_reads_it(
     assert read_snapshot(settings, NOW_MS).streams.rejected == counts
 
 
-def test_a_part_that_breaks_keeps_its_figures_and_is_named(folder: Path) -> None:
-    settings = settings_for(folder)
-    skewed_cluster(Synthetic(settings.storage.tables), NOW_MS)
+def test_a_part_that_breaks_keeps_its_figures_and_is_named(skewed_folder: Path) -> None:
+    settings = settings_for(skewed_folder)
     reader = SnapshotReader(settings)
     whole = reader.read(NOW_MS)
     assert not whole.failures
-    lag = folder / "tables" / "group_lag"
+    lag = skewed_folder / "tables" / "group_lag"
     for file in lag.rglob("*.parquet"):
         file.write_bytes(b"no parquet")
     Synthetic(settings.storage.tables, _commits=1_000).group_lag(NOW_MS, [("g", "t", 0, 1, 2)])
@@ -306,9 +304,8 @@ def test_a_cluster_whose_windows_are_behind_those_of_another_is_shown_all_the_sa
     assert [row.group for row in shown.groups.groups] == [row.group for row in shown.memberships] == ["g"]
 
 
-def test_the_snapshot_becomes_json_types_only(folder: Path) -> None:
-    settings = settings_for(folder)
-    skewed_cluster(Synthetic(settings.storage.tables), NOW_MS)
+def test_the_snapshot_becomes_json_types_only(skewed_folder: Path) -> None:
+    settings = settings_for(skewed_folder)
 
     def check(value: object) -> None:
         if isinstance(value, dict):

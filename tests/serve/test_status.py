@@ -11,7 +11,7 @@ from streaming.cli import run
 from streaming.commands.status import read_status
 from streaming.commands.status_groups import read_groups_status
 from streaming.serve.snapshot import read_snapshot
-from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for, skewed_cluster
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 
 def test_a_plan_that_waits_for_its_turn_does_not_hide_the_one_that_is_carried_out(tmp_path: Path) -> None:
@@ -121,9 +121,8 @@ def test_how_many_members_a_group_has_is_unknown_where_its_state_is(tmp_path: Pa
     assert [row["members"] for row in read_groups_status(settings)] == [None]
 
 
-def test_everything_as_data_for_programs(tmp_path: Path) -> None:
+def test_everything_as_data_for_programs(skewed_folder: Path) -> None:
     """What `--json` prints, byte for byte: others parse it."""
-    settings = settings_for(tmp_path)
-    skewed_cluster(Synthetic(settings.storage.tables), NOW_MS)
+    settings = settings_for(skewed_folder)
     shown = json.dumps(read_status(settings, now_ms=NOW_MS), indent=2, default=str)
     assert shown == (Path(__file__).parent / "status.json").read_text().removesuffix("\n")

@@ -1,29 +1,27 @@
 """Who may read what the product writes: tables, locks, logs and lists of processes are not for everyone."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-WRITE = """
-import os, subprocess, sys
-from pathlib import Path
-umask, root = int(sys.argv[1], 8), Path(sys.argv[2])
-os.umask(umask)
-from streaming.commands.options import settings_from
 from streaming import tables
+from streaming.commands.options import settings_from
 from streaming.runtime import processes
 from streaming.runtime.locks import exclusive
-settings = settings_from(None, (f"storage.tables={root}/data/tables", *sys.argv[3:]))
-for name in ("decision", "plan", "movement", "execution"):
-    tables.ensure_table(settings.storage.tables, name)
-with exclusive(f"{root}/data/checkpoints", "pipeline"):
-    child = processes.start([sys.executable, "-c", "open('by-a-child', 'w')"], log=root / "logs" / "child.log")
-    processes.note({"child": child.pid}, root / "processes.json")
-    child.wait()
-"""
+
+
+def write_everything(root: Path, options: list[str]) -> None:
+    """Tables, a lock, a child's file and log, and the list of processes."""
+    settings = settings_from(None, (f"storage.tables={root}/data/tables", *options))
+    for name in ("decision", "plan", "movement", "execution"):
+        tables.ensure_table(settings.storage.tables, name)
+    with exclusive(f"{root}/data/checkpoints", "pipeline"):
+        command = [sys.executable, "-c", f"open({str(root / 'by-a-child')!r}, 'w')"]
+        child = processes.start(command, log=root / "logs" / "child.log")
+        processes.note({"child": child.pid}, root / "processes.json")
+        child.wait()
 
 
 def modes(folder: Path) -> set[tuple[bool, int]]:
@@ -45,8 +43,11 @@ def modes(folder: Path) -> set[tuple[bool, int]]:
 def test_what_is_written_is_readable_by_those_that_the_settings_name(
     umask: int, options: list[str], folders: int, files: int, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-c", WRITE, f"{umask:o}", str(tmp_path), *options]
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=60, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    before = os.umask(umask)
+    try:
+        write_everything(tmp_path, options)
+    finally:
+        os.umask(before)
     assert len(list((tmp_path / "data").rglob("*.json"))) >= 4
     assert (tmp_path / "by-a-child").exists()
     assert modes(tmp_path) == {(True, folders), (False, files)}

@@ -1,0 +1,23 @@
+"""What tests of serve share: tables that have everything, written once and copied for each test."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.serve.synthetic import NOW_MS, Synthetic, settings_for, skewed_cluster
+
+
+@pytest.fixture(scope="session")
+def skewed_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Those of `skewed_cluster` at `NOW_MS`; only to be copied."""
+    root = settings_for(tmp_path_factory.mktemp("skewed")).storage.tables
+    skewed_cluster(Synthetic(root), NOW_MS)
+    return root
+
+
+@pytest.fixture
+def skewed_folder(skewed_tables: str, tmp_path: Path) -> Path:
+    """A folder of the test's own for `settings_for`: its tables are those of `skewed_cluster` at `NOW_MS`."""
+    shutil.copytree(skewed_tables, settings_for(tmp_path).storage.tables)
+    return tmp_path
