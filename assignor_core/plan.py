@@ -23,6 +23,8 @@ Figures = Mapping[str, Mapping[str, float]]
 
 TAKE_NONE = "brokers that take no replicas"
 """How lines of a diagnosis begin that name brokers which get nothing, whatever their load is."""
+SEARCH_ENDED = "the search ended"
+"""How the line of a diagnosis begins that shows that more was left to try."""
 
 
 @dataclass(frozen=True, slots=True)

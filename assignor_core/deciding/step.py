@@ -28,7 +28,7 @@ from assignor_core.deciding.trigger import step as trigger_step
 from assignor_core.deciding.windows import ClosedWindow, skew_window, without_catch_up
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import too_many_away
-from assignor_core.plan import TAKE_NONE
+from assignor_core.plan import SEARCH_ENDED, TAKE_NONE
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
@@ -288,9 +288,9 @@ def _not_worth_it(proposed: ProposedPlan, evaluation: Evaluation, gain_min: floa
             f"to window that less than {gain_of_noise:.2f} may be noise"
         )
     bound = plan.lower_bound.get(resource)
-    kept_out = [line for line in plan.diagnosis if line.startswith(TAKE_NONE)]
+    causes = [line for line in plan.diagnosis if line.startswith((TAKE_NONE, SEARCH_ENDED))]
     useless = f"no plan lowers max/mean of {resource} by {gain_min} or more; its lower bound is {bound}"
-    return "; ".join((useless, *kept_out))
+    return "; ".join((useless, *causes))
 
 
 def _held(evaluation: Evaluation, reason: Reason, detail: str) -> Conclusion:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats, Ints
+from assignor_core.planner.effort import Effort
 from assignor_core.planner.placement import Edit, Indices, Placement
 from assignor_core.planner.problem import Problem, lowest
 from assignor_core.planner.spending import Spending
@@ -46,11 +47,12 @@ class Candidate(NamedTuple):
 
 
 class SearchState(NamedTuple):
-    """What candidates are judged by: the rules, the placement as it is, and what has been spent."""
+    """What candidates are judged by: the rules, the placement as it is, what has been spent, and what was tried."""
 
     problem: Problem
     placement: Placement
     spending: Spending
+    effort: Effort
 
 
 class Replicas(NamedTuple):
@@ -86,13 +88,13 @@ def best_handover(state: SearchState, broker: int, gain_min: float) -> Candidate
     worth = np.flatnonzero(relief > gain_min)
     led, shed, relief = led[worth], shed[worth], relief[worth]
     followers = placement.replicas[led, 1:]
+    state.effort.look(followers.size)
     able = (followers != NO_BROKER) & problem.may_lead[followers]
     # Empty slots need some broker to index with; `able` leaves them out of the result.
     targets = np.where(able, followers, broker)
     before = placement.loads[targets]
-    after = before + shed[:, None, :]
-    able &= (after <= problem.ceiling[targets]).all(axis=2)
-    burden = problem.cost(after, targets) - problem.cost(before, targets)
+    able &= (before + shed[:, None] <= problem.ceiling[targets]).all(axis=2)
+    burden = problem.burden(before, shed[:, None], targets)
     gain = np.where(able, relief[:, None] - burden, -np.inf)
     covered = problem.coverage(placement.loads[broker], shed, broker)[:, None] - burden
     score = np.where(gain > gain_min, covered, -np.inf) / state.spending.movement_price(led)[:, None]
@@ -110,13 +112,13 @@ def best_replica_move(
     (Edit(partition=0, slot=0, target=2),)
     """
     problem, placement, spending = state.problem, state.placement, state.spending
+    targets = target_brokers(state)
     replicas, relief = shortlist(state, broker, shortlisted)
     partitions, slots, loads = replicas
-    if len(partitions) == 0:
+    if len(partitions) == 0 or len(targets) == 0:
         return None
-    targets = target_brokers(state)
-    before = placement.loads[targets]
-    burden = problem.cost(before[None] + loads[:, None], targets) - problem.cost(before, targets)
+    state.effort.look(len(placement.held_by(broker)) + len(partitions) * len(targets))
+    burden = problem.burden(placement.loads[targets], loads[:, None], targets)
     copied = spending.copied_bytes(partitions, broker, targets)
     allowed = problem.allowed_targets(placement, partitions, broker, loads)[:, targets]
     allowed &= spending.affordable(partitions, targets, copied)
@@ -180,7 +182,7 @@ def target_brokers(state: SearchState) -> Indices:
     if len(takers) <= TARGETS_MAX:
         return takers
     # Signed: what is nearest to its limit counts, not the largest, or replica counts would hide who has room for load.
-    nearest = ((loads[takers] - problem.limit[takers]) / problem.share[takers]).max(axis=1)
+    nearest = ((loads[takers] - problem.goal[takers]) / problem.share[takers]).max(axis=1)
     fullness = problem.violation(loads)[takers] + nearest
     order = takers[np.lexsort((takers, fullness))]
     racks = problem.arrays.racks[order]

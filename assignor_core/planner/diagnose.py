@@ -9,8 +9,9 @@ Invariant: nothing is claimed that rests on a rule which the placement does not 
 import numpy as np
 
 from assignor_core.load import Floats
-from assignor_core.plan import TAKE_NONE
+from assignor_core.plan import SEARCH_ENDED, TAKE_NONE
 from assignor_core.planner.bounds import FOLLOWED, forced_share, leaves_replicas_behind
+from assignor_core.planner.effort import Effort
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Problem
 from assignor_core.resources import LOADS
@@ -24,16 +25,16 @@ FULL_MAX = 5
 """Brokers without room named."""
 
 
-def diagnose(problem: Problem, placement: Placement) -> tuple[str, ...]:
+def diagnose(problem: Problem, placement: Placement, effort: Effort) -> tuple[str, ...]:
     """One line for each cause; none that takes for granted what `placement` could not keep.
 
     >>> state = state_of((1,), (2,), loads=(9.0, 1.0))
-    >>> diagnose(state.problem, state.placement)[0]
+    >>> diagnose(state.problem, state.placement, state.effort)[0]
     't-0 alone is 1.80 fair shares of leader bytes in: split it or change its key'
     """
     if not problem.arrays.alive.any() or not problem.arrays.partitions:
         return ()
-    lines = _left_over(problem, placement)
+    lines = [*_search_ended(effort), *_left_over(problem, placement, effort)]
     lines += _full_disks(problem)
     if leaves_replicas_behind(problem.arrays, placement):
         return tuple(lines)
@@ -80,7 +81,15 @@ def _small_racks(problem: Problem, placement: Placement) -> list[str]:
     return lines
 
 
-def _left_over(problem: Problem, placement: Placement) -> list[str]:
+def _search_ended(effort: Effort) -> list[str]:
+    """That the search has not tried all, if it has not."""
+    if not effort.is_spent:
+        return []
+    size = f"after {effort.candidates:,} candidates, the most for a cluster of this size"
+    return [f"{SEARCH_ENDED} {size}: what it has not tried may relieve the brokers that stay above the band"]
+
+
+def _left_over(problem: Problem, placement: Placement, effort: Effort) -> list[str]:
     """Brokers still above their limit, by resource."""
     over = _excess(problem, placement)
     lines = []
@@ -92,7 +101,7 @@ def _left_over(problem: Problem, placement: Placement) -> list[str]:
             broker = problem.arrays.broker_ids[worst]
             lines.append(
                 f"{len(brokers)} brokers stay above the band in {resource.words}, the worst is broker {broker}, "
-                f"{excess[worst]:.3f} fair shares above its limit: {_cause(problem)}"
+                f"{excess[worst]:.3f} fair shares above its limit: {_cause(problem, effort)}"
             )
     return lines
 
@@ -107,7 +116,7 @@ def _full_disks(problem: Problem) -> list[str]:
     return [f"{TAKE_NONE}, as their disks have no room above the reserve: {names}"]
 
 
-def _cause(problem: Problem) -> str:
+def _cause(problem: Problem, effort: Effort) -> str:
     policy = problem.policy
     if policy.leaders_only:
         return "only leadership may change"
@@ -115,7 +124,7 @@ def _cause(problem: Problem) -> str:
         return "the budget is spent or leaves no better movement"
     if policy.is_narrowed:
         return "the policy keeps the rest from moving"
-    return "no movement found relieves it"
+    return "the search ended before" if effort.is_spent else "no movement found relieves it"
 
 
 def _excess(problem: Problem, placement: Placement) -> Floats:

@@ -55,7 +55,7 @@ def _partners(state: SearchState, broker: int) -> list[int]:
     problem, placement = state.problem, state.placement
     others = target_brokers(state)
     others = others[problem.may_give[others] & (others != broker)]
-    over = placement.loads[broker] > problem.limit[broker]
+    over = placement.loads[broker] > problem.goal[broker]
     fullness = (placement.loads[others] / problem.share[others])[:, over].max(axis=1, initial=0.0)
     order = others[np.lexsort((others, fullness))]
     is_near = problem.arrays.racks[order] == problem.arrays.racks[broker]
@@ -68,10 +68,11 @@ def _best_with(state: SearchState, broker: int, partner: int, given: Replicas, g
     taken = _offered(state, broker, partner, given.loads)
     if len(taken.partitions) == 0:
         return None
+    state.effort.look(len(placement.held_by(partner)) + len(given.partitions) * len(taken.partitions))
     here, there = placement.loads[broker], placement.loads[partner]
     shed = given.loads[:, None] - taken.loads[None]
     gain = problem.relief(here, shed, broker)
-    gain += problem.cost(there, partner) - problem.cost(there + shed, partner)
+    gain -= problem.burden(there, shed, partner)
     gain[~_keeps_rules(state, given, taken, broker, partner)] = -np.inf
     to_partner, to_broker = np.array([partner]), np.array([broker])
     going = spending.copied_bytes(given.partitions, broker, to_partner)
@@ -99,7 +100,7 @@ def _offered(state: SearchState, broker: int, partner: int, given_loads: Floats)
     filled = placement.loads[partner] + np.median(given_loads, axis=0)
     relief = problem.relief(filled, replicas.loads, partner)
     here = placement.loads[broker]
-    burden = problem.cost(here + replicas.loads, broker) - problem.cost(here, broker)
+    burden = problem.burden(here, replicas.loads, broker)
     return replicas.take(lowest(burden - relief, TAKEN))
 
 
@@ -110,8 +111,8 @@ def _keeps_rules(state: SearchState, given: Replicas, taken: Replicas, broker: i
     fit, which is what an exchange is for.
     """
     problem, placement = state.problem, state.placement
-    able = problem.rack_safe_targets(placement, given.partitions, broker)[:, partner][:, None]
-    able = able & problem.rack_safe_targets(placement, taken.partitions, partner)[:, broker][None, :]
+    able = problem.is_rack_safe(placement, given.partitions, broker, partner)[:, None]
+    able = able & problem.is_rack_safe(placement, taken.partitions, partner, broker)
     shed = given.loads[:, None] - taken.loads[None]
     here, there = placement.loads[broker], placement.loads[partner]
     able &= (there + shed <= problem.ceiling[partner]).all(axis=2)

@@ -7,6 +7,8 @@ itself, drops the price, and takes what gains most.
 Invariant: all or nothing. Unless the loads end exactly even within `finish_movements_max`, every edit is undone.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from assignor_core.planner.candidates import Candidate, best_handover, best_replica_move
@@ -37,7 +39,9 @@ def finish(search: Search) -> None:
     loads = placement.loads[problem.may_take][:, ~counted] / problem.share[problem.may_take][:, ~counted]
     if loads.max(initial=1.0) <= 1 + WORTH:
         return
-    exact = search.with_limit(np.where(counted, problem.limit, np.minimum(problem.share, problem.ceiling)))
+    even = np.minimum(problem.share, problem.ceiling)
+    limit, goal = (np.where(counted, line, even) for line in (problem.limit, problem.goal))
+    exact = search.under(replace(problem, limit=limit, goal=goal))
     allowed, mark = search.spending.movements + problem.policy.finish_movements_max, len(search.journal)
     for _ in range(2 * problem.policy.finish_movements_max):
         violation = exact.violation()

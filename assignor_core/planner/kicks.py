@@ -2,8 +2,8 @@
 
 The search only takes what improves, so it stops in a local optimum. A heavy leadership may fit nowhere as things are,
 yet fit once its taker has handed something on. A kick forces such a candidate onto a taker, pins it there, lets the
-search relieve the taker, and undoes all of it unless the whole gets better by a tenth: iterated local search with an
-ejection chain for its perturbation (Glover, 1996), without randomness.
+search relieve the taker (and no other broker that is stuck), and undoes all of it unless the whole gets better by a
+tenth: iterated local search with an ejection chain for its perturbation (Glover, 1996), without randomness.
 
 Invariants: the cluster's violation never grows; the number of tries is fixed beforehand, so the cost is too.
 """
@@ -54,11 +54,12 @@ def kick(search: Search) -> None:
 
 def _kick_broker(search: Search, broker: int) -> None:
     """Keep the first try that makes the whole better; undo the others."""
-    before = float(search.violation().sum())
+    violation = search.violation()
+    before, others = float(violation.sum()), frozenset(np.flatnonzero(violation > NOTICEABLE).tolist()) - {broker}
     for candidate in _forced_candidates(search.state, broker, leaders_only=search.problem.policy.leaders_only):
         mark = len(search.journal)
         search.apply(candidate)
-        search.pinning(candidate.edits[0].partition).relieve(candidates_max=REPLIES_MAX, exchanges=False)
+        search.pinning(candidate.edits[0].partition).relieve(REPLIES_MAX, exchanges=False, ignored=others)
         if float(search.violation().sum()) < BETTER * before:
             return
         search.undo_to(mark)
@@ -87,7 +88,7 @@ def _handovers(state: SearchState, broker: int, relief_min: float) -> Iterator[C
             there = placement.loads[target]
             if (there + shed[index] > problem.ceiling[target]).any():
                 continue
-            burden = problem.cost(there + shed[index], target) - problem.cost(there, target)
+            burden = problem.burden(there, shed[index], target)
             gain = float(relief[index] - burden)
             yield Candidate((Edit(int(led[index]), slot, NO_BROKER),), gain, gain)
 
@@ -100,7 +101,7 @@ def _replica_moves(state: SearchState, broker: int, relief_min: float) -> Iterat
     if not len(targets):
         return
     there = placement.loads[targets]
-    burden = problem.cost(there[None] + loads[:, None], targets) - problem.cost(there, targets)
+    burden = problem.burden(there, loads[:, None], targets)
     allowed = problem.allowed_targets(placement, partitions, broker, loads)[:, targets]
     allowed &= spending.affordable(partitions, targets, spending.copied_bytes(partitions, broker, targets))
     gain = np.where(allowed & (relief >= relief_min)[:, None], relief[:, None] - burden, -np.inf)

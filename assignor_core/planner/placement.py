@@ -99,7 +99,10 @@ class Placement:
 
     def loads_at(self, partitions: Indices, slots: Indices) -> Floats:
         """N x C what each replica puts on its broker."""
-        return np.where((slots == 0)[:, None], self.leading[partitions], self.following[partitions])
+        loads: Floats = self.following[partitions]
+        leads = np.flatnonzero(slots == 0)
+        loads[leads] = self.leading[partitions[leads]]
+        return loads
 
     def move(self, partition: int, slot: int, target: int) -> None:
         """The replica in `slot` goes to `target`, and keeps its slot."""

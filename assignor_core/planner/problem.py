@@ -8,9 +8,12 @@ The soft aims are one objective, a sum over brokers and columns of the squared e
 Squared, because the worst broker decides how much a cluster can take; one sum, because a movement shifts all loads at
 once and must be judged by all of them. Since it is a sum over brokers, an edit is judged by the two it concerns.
 
-Three lines for each broker and column: `share` is what is fair, `limit` (share and band) what a plan aims at, `ceiling`
-(capacity) what it never exceeds. Invariant: limit <= ceiling; brokers that must end empty have share 0 and no
-objective. Nothing here changes a placement.
+Four lines for each broker and column: `share` is what is fair; above `limit` (share and band) a broker needs relief;
+`goal`, a little lower, is what it is relieved to; `ceiling` (capacity) is what it never exceeds. Why two lines: brokers
+relieved to the limit itself need relief again for each crumb that they take, so full brokers would pass crumbs on.
+
+Invariants: goal <= limit <= ceiling; brokers that must end empty have share 0 and no objective. Nothing here changes a
+placement.
 """
 
 from dataclasses import dataclass
@@ -32,6 +35,11 @@ FORCED_BAND = 1 / 6
 """Part of the band that brokers get on top of the load that small racks force on them: there every bit counts."""
 EDGE = 1e-3
 """Fraction of the band kept clear, so that rounding never puts a broker just above it."""
+SLACK = 0.05
+"""Fraction of the band between what brokers are relieved to and the load at which they need relief.
+
+Measured on 90 brokers with heavy partitions: 3,100 looks where 0.001 needs 5,900, and four fifths of the movements.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,8 +60,10 @@ class Problem:
     """B: may become leader of what they hold."""
     share: Floats
     """B x C fair part of the whole; 0 for a broker that must end empty."""
+    goal: Floats
+    """B x C load that a broker is relieved to."""
     limit: Floats
-    """B x C load that a broker should not exceed."""
+    """B x C load that a broker should not exceed: above it, it is relieved."""
     ceiling: Floats
     """B x C load that a broker must not exceed: its capacity; infinite where none is given."""
     weight: Floats
@@ -72,15 +82,45 @@ class Problem:
         return np.flatnonzero(~self.arrays.alive & self.may_give)
 
     def cost(self, loads: Floats, brokers: Indices | int) -> Floats:
-        """Objective of `brokers` under `loads` (... x C): excess over the limit squared, and a pull to even."""
+        """Objective of `brokers` under `loads` (... x C): excess over the goal squared, and a pull to even."""
         share = self.share[brokers]
-        excess = np.maximum(loads - self.limit[brokers], 0.0) / share
+        excess = np.maximum(loads - self.goal[brokers], 0.0) / share
         away = loads / share - 1.0
         return weighted(excess * excess + PULL * away * away, self.weight)
 
     def relief(self, here: Floats, shed: Floats, broker: int) -> Floats:
         """What the objective of `broker`, which carries `here`, gains if it sheds each of `shed` (... x C)."""
-        return self.cost(here, broker) - self.cost(here - shed, broker)
+        return -self.burden(here, -shed, broker)
+
+    def burden(self, here: Floats, taken: Floats, brokers: Indices | int) -> Floats:
+        """What the objective of `brokers`, which carry `here` (... x C), loses if they take `taken` (... x C).
+
+        The shapes are broadcast, without C. It is the difference of two costs, column by column: most of the time of a
+        plan is spent here, and N x T x C at once would be the largest array of the search.
+
+        >>> problem, placement, *_ = state_of((1,), (2,), loads=(3.0, 1.0))
+        >>> here, taken = placement.loads[1], placement.leading[0]
+        >>> difference = problem.cost(here + taken, 1) - problem.cost(here, 1)
+        >>> bool(abs(problem.burden(here, taken, 1) - difference) < 1e-12)
+        True
+        """
+        share = self.share[brokers]
+        over = (here - self.goal[brokers]) / share
+        before = np.maximum(over, 0.0) ** 2
+        away = 2.0 * (here / share - 1.0)
+        total: Floats = np.zeros(np.broadcast_shapes(over.shape[:-1], taken.shape[:-1]))
+        for column, weight in enumerate(self.weight):
+            added = taken[..., column] / share[..., column]
+            term = np.maximum(added + over[..., column], 0.0)
+            term *= term
+            term -= before[..., column]
+            pull = added + away[..., column]
+            pull *= added
+            pull *= PULL
+            term += pull
+            term *= weight
+            total += term
+        return total
 
     def coverage(self, here: Floats, loads: Floats, broker: int) -> Floats:
         """N: how much of the excess of `broker` each of `loads` (N x C) takes away, weighted by excess.
@@ -91,22 +131,23 @@ class Problem:
 
         Broker 1 carries 6 + 3 + 1 of 10, half of it too much. Shedding 6 covers less than twice what shedding 3 does:
 
-        >>> problem, placement, _ = state_of((1,), (1,), (1,), loads=(6.0, 3.0, 1.0))
+        >>> problem, placement, *_ = state_of((1,), (1,), (1,), loads=(6.0, 3.0, 1.0))
         >>> covered = problem.coverage(placement.loads[0], placement.leading, 0)
         >>> bool(covered[1] < covered[0] < 2 * covered[1])
         True
         """
-        excess = np.maximum(here - self.limit[broker], 0.0) / self.share[broker]
+        excess = np.maximum(here - self.goal[broker], 0.0) / self.share[broker]
         return weighted(np.minimum(loads / self.share[broker], excess), 2.0 * excess * self.weight)
 
     def violation(self, loads: Floats) -> Floats:
-        """B: weighted squared excess over the limit; 0 within the band, and for brokers that must end empty.
+        """B: weighted squared excess over the goal; 0 within all limits, and for brokers that must end empty.
 
         What decides who is relieved next. Unlike `cost` it has no pull to even, so a cluster within its band has none.
         """
         share = np.where(self.share > 0, self.share, 1.0)
-        excess = np.where(self.share > 0, np.maximum(loads - self.limit, 0.0) / share, 0.0)
-        return weighted(excess * excess, self.weight)
+        excess = np.where(self.share > 0, np.maximum(loads - self.goal, 0.0) / share, 0.0)
+        is_over = ((loads > self.limit) & (self.share > 0)).any(axis=1)
+        return np.where(is_over, weighted(excess * excess, self.weight), 0.0)
 
     def allowed_targets(self, placement: Placement, partitions: Indices, source: int, loads: Floats) -> Flags:
         """N x B: brokers that may take each partition's replica (N x C `loads`) from `source` by all hard rules."""
@@ -120,6 +161,14 @@ class Problem:
         others = self.rack_counts(placement.replicas[partitions], source)
         racks = self.arrays.racks
         return self.new_holders(placement, partitions) & (others[:, racks] <= others[:, racks[source]][:, None])
+
+    def is_rack_safe(self, placement: Placement, partitions: Indices, source: int, target: int) -> Flags:
+        """N: the same for one target, which costs much less."""
+        replicas, racks = placement.replicas[partitions], self.arrays.racks
+        rack_of = np.where((replicas == NO_BROKER) | (replicas == source), NO_BROKER, racks[replicas])
+        at_source, at_target = ((rack_of == racks[broker]).sum(axis=1) for broker in (source, target))
+        safe: Flags = (at_target <= at_source) & (replicas != target).all(axis=1) & self.may_take[target]
+        return safe
 
     def new_holders(self, placement: Placement, partitions: Indices) -> Flags:
         """N x B: brokers that may take replicas and hold none of the partition."""
@@ -208,7 +257,13 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
     share = shares(arrays)
     ceiling = _ceiling(arrays, policy, placement)
     band = np.array([policy.band_of(resource) for resource in arrays.columns.resources])
-    forced = forced_share(arrays, placement, share) * (1.0 + band * FORCED_BAND)
+    forced = forced_share(arrays, placement, share)
+
+    def within(part: float) -> Floats:
+        """B x C load at this part of the band."""
+        aim = np.maximum(share * (1.0 + band * part), forced * (1.0 + band * part * FORCED_BAND))
+        return np.minimum(aim, ceiling)
+
     movable = _movable(arrays, policy)
     return Problem(
         arrays=arrays,
@@ -219,7 +274,8 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         may_take=may_take,
         may_lead=may_lead,
         share=share,
-        limit=np.minimum(np.maximum(share * (1.0 + band * (1.0 - EDGE)), forced), ceiling),
+        goal=within(1.0 - SLACK),
+        limit=within(1.0 - EDGE),
         ceiling=ceiling,
         weight=np.where(arrays.columns.counts, COUNT_WEIGHT, 1.0),
     )

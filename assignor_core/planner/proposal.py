@@ -12,9 +12,10 @@ from assignor_core.errors import InputError
 from assignor_core.load import cluster_arrays
 from assignor_core.model import BrokerState, ClusterState
 from assignor_core.plan import Plan
-from assignor_core.planner.attainable import attainable_limits
+from assignor_core.planner.attainable import attainable
 from assignor_core.planner.bounds import lower_bounds
 from assignor_core.planner.diagnose import diagnose
+from assignor_core.planner.effort import Effort
 from assignor_core.planner.explain import ordered_movements
 from assignor_core.planner.finish import finish
 from assignor_core.planner.kicks import kick
@@ -36,24 +37,31 @@ def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
 
     Raises InputError if the policy names a broker that the model does not have.
     """
+    return propose_counted(cluster, policy)[0]
+
+
+def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) -> tuple[Plan, Effort]:
+    """The same, with what the search has tried for it."""
     policy = policy or PlannerPolicy()
     arrays = cluster_arrays(by_statistic(_with_drained(cluster, policy), policy.statistic))
     placement = Placement(arrays)
     problem = problem_of(arrays, policy, placement)
     crowded = problem.crowded(placement)
-    _balance(Search(problem, placement))
+    search = Search(problem, placement)
+    _balance(search)
     movements, waves, left_out = ordered_movements(problem, placement, crowded)
     still_crowded = bool(problem.crowded(placement).any())
-    return Plan(
+    plan = Plan(
         cluster_id=cluster.cluster_id,
         movements=movements,
         skew_before=_figures(skew_of_arrays(arrays)),
         skew_after=_figures(skew_of_arrays(arrays, placement.replicas)),
         lower_bound=MappingProxyType(lower_bounds(arrays, placement, problem.share, crowded=still_crowded)),
-        diagnosis=(*left_out, *diagnose(problem, placement)),
+        diagnosis=(*left_out, *diagnose(problem, placement, search.effort)),
         problems=unmet_rules(problem, placement),
         waves=waves,
     )
+    return plan, search.effort
 
 
 def _balance(search: Search) -> None:
@@ -67,7 +75,7 @@ def _balance(search: Search) -> None:
     excess_before, mark = problem.worst_excess(placement.loads), len(search.journal)
     for _ in range(ROUNDS):
         edits_before = len(search.journal)
-        within = search.with_limit(attainable_limits(problem, placement))
+        within = search.under(attainable(problem, placement))
         within.relieve()
         kick(within)
         repair(search)

@@ -13,7 +13,7 @@ import numpy as np
 from assignor_core.live import partition_name
 from assignor_core.load import NO_BROKER, Floats
 from assignor_core.planner.candidates import Candidate, best_by_score
-from assignor_core.planner.placement import Edit, Indices, Placement
+from assignor_core.planner.placement import Edit, Indices, Placement, on_grid
 from assignor_core.planner.problem import Problem, weighted
 from assignor_core.planner.search import Search
 from assignor_core.resources import LOADS
@@ -80,7 +80,8 @@ def _spread_racks(search: Search) -> None:
     for partition in np.flatnonzero(problem.crowded(placement) & problem.movable):
         for _ in range(placement.replicas.shape[1]):
             row = placement.replicas[partition]
-            sources = [int(broker) for broker in row if broker != NO_BROKER and problem.may_give[broker]]
+            # Followers first: of equals the first moves, and leadership stays.
+            sources = [int(broker) for broker in row[::-1] if broker != NO_BROKER and problem.may_give[broker]]
             best = best_by_score(
                 _least_harmful_move(search, int(partition), source, improving=True) for source in sources
             )
@@ -116,6 +117,8 @@ def _least_harmful_move(search: Search, partition: int, source: int, *, improvin
         here = placement.loads[source]
         harm += problem.cost(here - loads[0], source) - problem.cost(here, source)
     harm += COPY_PRICE * search.spending.in_fair_shares(copied[0, targets])
+    # What rounding alone makes different counts as equal.
+    harm = on_grid(harm)
     best = int(np.argmin(harm))
     return Candidate((Edit(partition, int(slots[0]), int(targets[best])),), -float(harm[best]), -float(harm[best]))
 

@@ -2,11 +2,12 @@
 
 Local search with first things first: the broker with the largest violation comes first, since what relieves it is the
 hardest to place. It gets the candidate of the highest score, and the loop looks again. A broker for which there is no
-candidate is set aside until something changes, as what changed may have made room for it.
+candidate is set aside until something changes, as what changed may have made room for it. Where many edits gain little,
+only larger gains are taken from then on, and where that gains little too the loop ends (`Pace`).
 
 The module owns the loop, applies edits and can undo them. How a candidate is scored is `candidates`', what it costs is
 `spending`'s. Invariants: the journal always leads back to any earlier state, bit by bit; each applied candidate lowers
-the objective by at least `GAIN_MIN` of the broker's violation, and their number is limited, so the loop ends.
+the objective by at least a part of the broker's violation; their number and the `Effort` are limited, so the loop ends.
 """
 
 from dataclasses import replace
@@ -15,13 +16,16 @@ import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats
 from assignor_core.planner.candidates import (
+    SHORTLIST,
     SHORTLIST_WIDE,
+    TARGETS_MAX,
     Candidate,
     SearchState,
     best_by_score,
     best_handover,
     best_replica_move,
 )
+from assignor_core.planner.effort import Effort, candidates_max
 from assignor_core.planner.exchanges import best_exchange
 from assignor_core.planner.placement import Edit, Placement
 from assignor_core.planner.problem import Problem
@@ -29,12 +33,47 @@ from assignor_core.planner.spending import Spending
 
 NOTICEABLE = 1e-12
 """A violation below this is rounding."""
-GAIN_MIN = 1e-3
-"""A candidate must mend this part of what is wrong with the broker: what can't be mended is not chased in crumbs."""
-EXCHANGE_FACTOR = 20
-"""An exchange, which costs two movements and takes longest to look for, must mend so many times more."""
+GAIN_PARTS = ((0.001, 0.02), (0.3, 0.5))
+"""A candidate, and an exchange, must mend this part of what is wrong with the broker. Where that no longer gets on,
+since brokers pass crumbs on to each other, only what mends much is taken: often exchanges, which crumbs would hide.
+
+An exchange, which costs two movements and takes longest to look for, must mend more.
+"""
+PROGRESS_MIN = 0.05
+"""As many edits as there are brokers must lower the violation by this part, or the search does not get on."""
+PACE_EDITS_MIN = 32
+"""With few brokers so many edits count."""
+RETRIES_MAX = 3
+"""Times that brokers without a candidate are tried again in one `relieve`, since others have changed."""
 CANDIDATES_PER_REPLICA_MAX = 4
 """Candidates applied in one `relieve`, per replica of the cluster; far above what is ever needed."""
+
+
+class Pace:
+    """Whether a search still gets on: so many edits must lower the violation by `PROGRESS_MIN`; mutable.
+
+    >>> pace = Pace(edits=10)
+    >>> [pace.has_stalled(applied, left) for applied, left in ((0, 8.0), (9, 7.9), (10, 4.0), (20, 3.9))]
+    [False, False, False, True]
+    """
+
+    def __init__(self, edits: int) -> None:
+        self._edits = edits
+        self.restart(0)
+
+    def restart(self, applied: int) -> None:
+        """Begin anew after so many edits: what is violated now may be more than before."""
+        self._since, self._violation = applied, np.inf
+
+    def has_stalled(self, applied: int, violation: float) -> bool:
+        """Whether the last edits gained too little; `violation` is what is left to relieve."""
+        if np.isinf(self._violation):
+            self._violation = violation
+        if applied - self._since < self._edits:
+            return False
+        stalled = violation > (1.0 - PROGRESS_MIN) * self._violation
+        self._since, self._violation = applied, violation
+        return stalled
 
 
 class Search:
@@ -52,71 +91,88 @@ class Search:
     ([[0, 1], [0, 1]], 0)
     """
 
-    def __init__(self, problem: Problem, placement: Placement, spending: Spending | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        placement: Placement,
+        spending: Spending | None = None,
+        effort: Effort | None = None,
+    ) -> None:
         self.problem = problem
         self.placement = placement
         self.spending = spending or Spending(problem.policy, placement)
+        self.effort = effort or _effort_for(placement)
         self.journal: list[Edit] = []
         """For each edit so far the edit that reverses it."""
-        self.state = SearchState(problem, placement, self.spending)
+        self.state = SearchState(problem, placement, self.spending, self.effort)
 
-    def with_limit(self, limit: Floats) -> "Search":
-        """The same search, journal included, under other limits (B x C)."""
-        return self._under(replace(self.problem, limit=limit))
+    def under(self, problem: Problem) -> "Search":
+        """The same search, journal included, under other limits or goals."""
+        search = Search(problem, self.placement, self.spending, self.effort)
+        search.journal = self.journal
+        return search
 
     def pinning(self, partition: int) -> "Search":
         """The same search, journal included, that leaves `partition` where it is."""
         may_balance = self.problem.may_balance.copy()
         may_balance[partition] = False
-        return self._under(replace(self.problem, may_balance=may_balance))
-
-    def _under(self, problem: Problem) -> "Search":
-        search = Search(problem, self.placement, self.spending)
-        search.journal = self.journal
-        return search
+        return self.under(replace(self.problem, may_balance=may_balance))
 
     def violation(self) -> Floats:
         """B: violation of each broker that may give; 0 for the others, which nobody can relieve."""
         return np.where(self.problem.may_give, self.problem.violation(self.placement.loads), 0.0)
 
-    def relieve(self, candidates_max: int | None = None, *, exchanges: bool = True) -> None:
-        """Until no broker that may give is above its limit, none can be relieved, or `candidates_max` are applied."""
-        stuck: set[int] = set()
-        applied, has_progress = 0, False
+    def relieve(
+        self, candidates_max: int | None = None, *, exchanges: bool = True, ignored: frozenset[int] = frozenset()
+    ) -> None:
+        """Until no broker that may give is above its limit, none can be relieved, or `candidates_max` are applied.
+
+        Ends also where the search no longer gets on, and when its effort is spent. Brokers `ignored` are not relieved.
+        """
+        stuck = set(ignored)
+        applied, has_progress, retries = 0, False, RETRIES_MAX
         applied_max = CANDIDATES_PER_REPLICA_MAX * self.placement.replicas.size
         if candidates_max is not None:
             applied_max = candidates_max
-        while applied < applied_max:
+        pace, parts = Pace(max(PACE_EDITS_MIN, len(self.placement.loads))), list(GAIN_PARTS)
+        while applied < applied_max and not self.effort.is_spent:
             violation = self.violation()
             violation[sorted(stuck)] = 0.0
             worst = int(np.argmax(violation))
             if violation[worst] <= NOTICEABLE:
-                if not stuck or not has_progress:
+                if len(stuck) == len(ignored) or not has_progress or not retries:
                     return
                 # Something was applied since these got stuck: try all of them once more.
-                stuck, has_progress = set(), False
+                stuck, has_progress, retries = set(ignored), False, retries - 1
+                pace.restart(applied)
                 continue
-            candidate = self.best_candidate(worst, float(violation[worst]) * GAIN_MIN, exchanges=exchanges)
+            if pace.has_stalled(applied, float(violation.sum())):
+                parts.pop(0)
+                if not parts:
+                    return
+            gain_min, exchange_min = (part * float(violation[worst]) for part in parts[0])
+            candidate = self.best_candidate(worst, gain_min, exchange_min if exchanges else None)
             if candidate is None:
                 stuck.add(worst)
                 continue
-            stuck -= self.apply(candidate)
+            stuck -= self.apply(candidate) - ignored
             applied, has_progress = applied + 1, True
 
-    def best_candidate(self, broker: int, gain_min: float, *, exchanges: bool = True) -> Candidate | None:
+    def best_candidate(self, broker: int, gain_min: float, exchange_min: float | None) -> Candidate | None:
         """The best candidate by score that relieves `broker`; where there is none, looks wider, then exchanges.
 
-        From the cheapest to look for to the dearest, and only as far as needed: nearly all are met at once.
+        From the cheapest to look for to the dearest, and only as far as needed: nearly all are met at once. It gains
+        more than `gain_min`, an exchange more than `exchange_min`; None leaves out the latter and the wider look.
         """
         if self.problem.policy.leaders_only:
             return best_handover(self.state, broker, gain_min)
         best = best_by_score(
             (best_handover(self.state, broker, gain_min), best_replica_move(self.state, broker, gain_min))
         )
-        if best or not exchanges:
+        if best or exchange_min is None:
             return best
         wide = best_replica_move(self.state, broker, gain_min, SHORTLIST_WIDE)
-        return wide or best_exchange(self.state, broker, EXCHANGE_FACTOR * gain_min)
+        return wide or best_exchange(self.state, broker, exchange_min)
 
     def apply(self, candidate: Candidate) -> set[int]:
         """Apply the edits of `candidate`; returns the brokers whose load they change."""
@@ -137,9 +193,17 @@ class Search:
             self._apply_edit(self.journal.pop())
 
     def _apply_edit(self, edit: Edit) -> None:
+        self.effort.edits += 1
         self.spending.record(edit.partition, -1)
         if edit.target == NO_BROKER:
             self.placement.lead(edit.partition, edit.slot)
         else:
             self.placement.move(*edit)
         self.spending.record(edit.partition, +1)
+
+
+def _effort_for(placement: Placement) -> Effort:
+    """The most that a search over `placement` may try; brokers hold so many replicas, and are scored as targets."""
+    brokers, replicas = len(placement.loads), int((placement.original != NO_BROKER).sum())
+    per_look = replicas // max(1, brokers) + SHORTLIST * min(brokers, TARGETS_MAX)
+    return Effort(candidates_max(brokers, replicas, per_look))

@@ -1,9 +1,10 @@
 """How good, how cheap and how fast plans are: a table, and a plot of time against size.
 
-    python -m tests.benchmarks.bench_planner [--quick | --largest] [--seed N] [--band B]
+    python -m tests.benchmarks.bench_planner [--quick | --largest | --only TEXT | --shapes N] [--seed N] [--band B]
 
 Each model is planned in a process of its own, so that peak memory is its own. `--quick` leaves out 300 brokers and
 more; `--largest` adds 500 brokers and 1,000 with 1,000,000 partitions (minutes, gigabytes). Figures go to build/.
+`--shapes` plans many seeded shapes and three variants of each instead (`bench_shapes`).
 """
 
 import argparse
@@ -17,8 +18,10 @@ from typing import Any
 
 from assignor_core.load import Floats, broker_loads, cluster_arrays, shares
 from assignor_core.model import ClusterState
-from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.planner import PlannerPolicy
+from assignor_core.planner.proposal import propose_counted
 from assignor_core.resources import Resource
+from tests.benchmarks import bench_shapes
 from tests.benchmarks.models import FURTHER, LARGEST, REFERENCE, Kind, generate
 
 BUILD = Path("build")
@@ -34,6 +37,8 @@ COLUMNS = (
     ("least", "{least:>7.1%}"),
     ("replicas", "{replicas:>9,}"),
     ("seconds", "{seconds:>8.2f}"),
+    ("edits", "{edits:>7,}"),
+    ("candidates", "{candidates:>12,}"),
     ("MiB", "{memory_mib:>7,.0f}"),
 )
 
@@ -43,12 +48,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="leave out 300 brokers and more")
     parser.add_argument("--largest", action="store_true", help="add 500 brokers, and 1,000 with 1,000,000 partitions")
+    parser.add_argument("--only", default="", help="only models whose name contains this")
+    parser.add_argument("--shapes", type=int, default=0, help="plan so many shapes, from --seed on, instead")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--band", type=float, default=0.03)
     arguments = parser.parse_args()
+    if arguments.shapes:
+        bench_shapes.run(arguments.seed, arguments.shapes, arguments.band)
+        return
     kinds = {**REFERENCE, **FURTHER, **(LARGEST if arguments.largest else {})}
     if arguments.quick:
         kinds = {name: kind for name, kind in kinds.items() if kind.partitions <= QUICK_PARTITIONS_MAX}
+    kinds = {name: kind for name, kind in kinds.items() if arguments.only in name}
     print(" ".join(f"{heading:>{len(form.format(**EXAMPLE))}}" for heading, form in COLUMNS))
     rows = []
     for name, kind in kinds.items():
@@ -62,7 +73,7 @@ def main() -> None:
 
 EXAMPLE: dict[str, Any] = {
     "name": "", "before": 1.0, "after": 1.0, "leader": 1.0, "bound": 1.0, "moved": 0.1, "least": 0.1,
-    "replicas": 1, "seconds": 1.0, "memory_mib": 1.0,
+    "replicas": 1, "seconds": 1.0, "edits": 1, "candidates": 1, "memory_mib": 1.0,
 }  # fmt: skip
 
 
@@ -71,7 +82,7 @@ def measure(name: str, kind: Kind, seed: int, band: float) -> dict[str, Any]:
     gc.disable()
     cluster = generate(kind, seed)
     began = time.process_time()
-    plan = propose(cluster, PlannerPolicy(band=band))
+    plan, effort = propose_counted(cluster, PlannerPolicy(band=band))
     seconds = time.process_time() - began
     arrays = cluster_arrays(cluster)
     disk = broker_loads(arrays)[:, arrays.columns.of(Resource.DISK)[0]]
@@ -88,6 +99,8 @@ def measure(name: str, kind: Kind, seed: int, band: float) -> dict[str, Any]:
         "least": least_bytes(cluster, band) / disk.sum(),
         "replicas": sum(added),
         "seconds": seconds,
+        "edits": effort.edits,
+        "candidates": effort.candidates,
         "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 

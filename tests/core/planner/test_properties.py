@@ -106,7 +106,7 @@ def test_loads_and_spending_stay_true_through_changes_and_back(cluster: ClusterS
     placement, arrays = search.placement, search.placement.arrays
     for _ in range(6):
         broker = data.draw(st.integers(0, len(arrays.broker_ids) - 1))
-        candidate = search.best_candidate(broker, -1.0)
+        candidate = search.best_candidate(broker, -1.0, -1.0)
         if candidate is not None:
             search.apply(candidate)
     fresh = broker_loads(arrays, placement.replicas) * placement.scale

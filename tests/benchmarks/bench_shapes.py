@@ -1,0 +1,143 @@
+"""How plans hold over many shapes of clusters: three variants of each, beside the shape itself.
+
+    python -m tests.benchmarks.bench_planner --shapes 200 [--seed N] [--band B]
+
+For each plan: how far it ends above its band or its bound, its bytes over the least, and its processor seconds over
+those of the plain shape. Prints the rows that are worst in each and how many break a promise.
+"""
+
+import gc
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from assignor_core.load import NO_BROKER, broker_loads, cluster_arrays, shares
+from assignor_core.model import ClusterState
+from assignor_core.plan import Plan
+from assignor_core.planner import PlannerPolicy
+from assignor_core.planner.proposal import propose_counted
+from assignor_core.resources import Resource
+from tests.benchmarks.models import Kind, generate
+from tests.benchmarks.shapes import shape, variants
+
+BALANCED = (Resource.BYTES_IN, Resource.BYTES_OUT, Resource.DISK, Resource.LEADER_BYTES_IN)
+SECONDS_MIN = 0.1
+"""Plain plans that take less count as so much: below, the clock and the model's own arrays decide."""
+RATIO_MAX = 3.0
+LEAST_MAX = 1.25
+OVER_MAX = 5e-4
+WORST = 8
+LINE = (
+    "{seed:>5} {variant:<13} {brokers:>4} brokers {partitions:>6,} x {replication}  {over:>7.4f} over "
+    "{bytes_over_least:>6.2f} x least ({moved:>6.1%})  {movements:>6,} movements  {seconds:>7.2f} s {ratio:>6.2f} x "
+    "{edits:>7,} edits {candidates:>12,} candidates ({spent:.0%})"
+)
+
+
+def run(first: int, count: int, band: float) -> list[dict[str, Any]]:
+    """Plan all shapes from seed `first` on, and print what is worst."""
+    rows = []
+    for seed in range(first, first + count):
+        for row in measure_shape(seed, band):
+            rows.append(row)
+            if broken(row):
+                print("broken", LINE.format(**row), flush=True)
+    if rows:
+        _summary(rows)
+    return rows
+
+
+def measure_shape(seed: int, band: float) -> Iterator[dict[str, Any]]:
+    """Figures of the plain shape, then of its variants; `ratio` is to the plain one."""
+    plain = measure(seed, "plain", shape(seed), band)
+    yield plain | {"ratio": 1.0}
+    for name, kind in variants(seed).items():
+        row = measure(seed, name, kind, band)
+        yield row | {"ratio": row["seconds"] / max(plain["seconds"], SECONDS_MIN)}
+
+
+def measure(seed: int, variant: str, kind: Kind, band: float) -> dict[str, Any]:
+    """Figures of one plan; seconds are processor time of `propose`."""
+    gc.disable()
+    cluster = generate(kind, seed)
+    policy = PlannerPolicy(band=band)
+    began = time.process_time()
+    plan, effort = propose_counted(cluster, policy)
+    seconds = time.process_time() - began
+    gc.enable()
+    least, total = least_bytes(cluster, band), _disk(cluster)
+    return {
+        "seed": seed,
+        "variant": variant,
+        "brokers": len(cluster.brokers),
+        "partitions": kind.partitions,
+        "replication": kind.replication_factor,
+        "over": over_band_or_bound(plan, policy),
+        "bytes_over_least": plan.bytes_to_move / least if least else 1.0,
+        "moved": plan.bytes_to_move / total,
+        "least": least / total,
+        "movements": len(plan.movements),
+        "seconds": seconds,
+        "edits": effort.edits,
+        "looks": effort.looks,
+        "candidates": effort.candidates,
+        "spent": effort.candidates / effort.candidates_max,
+        "problems": plan.problems,
+    }
+
+
+def broken(row: dict[str, Any]) -> bool:
+    """Whether a promise is broken: band or bound, bytes, or seconds."""
+    return bool(row["over"] > OVER_MAX or row["bytes_over_least"] > LEAST_MAX or row["ratio"] > RATIO_MAX)
+
+
+def over_band_or_bound(plan: Plan, policy: PlannerPolicy) -> float:
+    """How far max over mean ends above the band, which begins at the proven bound; the worst load."""
+    return max(
+        float(plan.skew_after[resource]["max_over_mean"] - plan.lower_bound[resource] - policy.band_of(resource))
+        for resource in BALANCED
+    )
+
+
+def least_bytes(cluster: ClusterState, band: float) -> float:
+    """Bytes that any plan must copy to bring disk and bytes in, which copies alone can move, into the band.
+
+    What each broker must shed of either, first the replicas that hold least disk for their bytes in, the last one in
+    part; or what brokers lack of disk, if that is more; and all that dead brokers hold.
+    """
+    arrays = cluster_arrays(cluster)
+    disk, inward = (arrays.columns.of(resource)[0] for resource in (Resource.DISK, Resource.BYTES_IN))
+    loads = broker_loads(arrays)
+    fair = loads.sum(axis=0) * shares(arrays)
+    alive, dead = arrays.alive, arrays.dead
+    shed = np.where(alive, (loads[:, disk] - (1 + band) * fair[:, disk]).clip(0), loads[:, disk])
+    for broker in np.flatnonzero(alive & (loads[:, inward] > (1 + band) * fair[:, inward])):
+        rows = (arrays.replicas == broker).any(axis=1)
+        sizes, rates = arrays.follower_load[rows, disk], arrays.follower_load[rows, inward]
+        order = np.argsort(sizes / np.maximum(rates, 1e-30))
+        excess = loads[broker, inward] - (1 + band) * fair[broker, inward]
+        before = np.concatenate(([0.0], np.cumsum(rates[order])[:-1]))
+        part = ((excess - before) / np.maximum(rates[order], 1e-30)).clip(0, 1)
+        shed[broker] = max(shed[broker], float((part * sizes[order]).sum()))
+    lacking = ((1 - band) * fair[:, disk] - loads[:, disk])[alive].clip(0).sum()
+    return float(max(shed[~dead].sum(), lacking) + shed[dead].sum())
+
+
+def _disk(cluster: ClusterState) -> float:
+    arrays = cluster_arrays(cluster)
+    held = (arrays.replicas != NO_BROKER).sum(axis=1)
+    return float((arrays.follower_load[:, arrays.columns.of(Resource.DISK)[0]] * held).sum())
+
+
+def _summary(rows: list[dict[str, Any]]) -> None:
+    for name in ("over", "bytes_over_least", "ratio", "seconds", "spent"):
+        print(f"worst by {name}:")
+        for row in sorted(rows, key=lambda row: -row[name])[:WORST]:
+            print(LINE.format(**row))
+    figures = {
+        name: sum(row[name] for row in rows) for name in ("seconds", "candidates", "movements", "moved", "least")
+    }
+    print(", ".join(f"{name} {value:,.1f}" for name, value in figures.items()))
+    print(f"{len(rows)} plans, {sum(broken(row) for row in rows)} break a promise")
