@@ -44,7 +44,7 @@ def what_was_made(
     refusals: Mapping[PartitionKey, str] = NO_REFUSALS,
     election_refusals: Mapping[PartitionKey, str] = NO_REFUSALS,
 ) -> str:
-    """What was made of a plan in the end, in words. The refusals are Kafka's errors by partition.
+    """What was made of a plan in the end, in words. The refusals are those that `progress` was made with: Kafka's errors.
 
     >>> what_was_made({("t", 0): Progress.DONE, ("t", 1): Progress.GONE})
     '1 movements made, 1 partitions are gone'
@@ -54,8 +54,8 @@ def what_was_made(
     '1 movements made, 1 keep their leader, as Kafka refuses the election: t-0 (PreferredLeaderNotAvailableError)'
     """
     gone = sum(state is Progress.GONE for state in progress.values())
-    skipped = {key: refusals.get(key, "") for key, state in progress.items() if state is Progress.SKIPPED}
-    kept = {key: election_refusals.get(key, "") for key, state in progress.items() if state is Progress.NOT_ELECTED}
+    skipped = {key: refusals[key] for key, state in progress.items() if state is Progress.SKIPPED}
+    kept = {key: election_refusals[key] for key, state in progress.items() if state is Progress.NOT_ELECTED}
     if not gone and not skipped and not kept:
         return "every movement has been made"
     parts = [f"{len(progress) - gone - len(skipped)} movements made"]

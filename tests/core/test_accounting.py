@@ -3,7 +3,15 @@
 import pytest
 
 from assignor_core.execution.accounting import bytes_moved, movements_done, remaining
-from assignor_core.execution.adaptive_rates import RatePolicy, RateState, adapted, differs, is_due, wanted_rates
+from assignor_core.execution.adaptive_rates import (
+    ADAPT_INTERVAL_MS,
+    RatePolicy,
+    RateState,
+    adapted,
+    differs,
+    is_due,
+    wanted_rates,
+)
 from assignor_core.execution.events import Event, EventRecord, Figures
 from assignor_core.execution.life_cycle import begin
 from assignor_core.execution.progress import Progress
@@ -23,6 +31,7 @@ def test_bytes_of_finished_movements_and_what_receivers_hold_count() -> None:
     assert movements_done(progress) == 2
     assert bytes_moved(PLAN, progress, sizes) == 100 + 100 + 30
     assert bytes_moved(PLAN, progress, {(2, ("t", 2)): 500}) == 300, "no more than the plan says"
+    assert bytes_moved(PLAN, progress, {}) == 100 + 100, "a replica that no broker shows holds nothing"
 
 
 @pytest.mark.parametrize(
@@ -32,6 +41,9 @@ def test_bytes_of_finished_movements_and_what_receivers_hold_count() -> None:
         (0, 1_000, 10_000, ""),
         (0, 0, 10_000, ""),
         (250, 1_000, 0, ""),
+        (1, 2, 1, "50% of 2 bytes, about 0 s left"),
+        (250, 1_000_000, 10_000, "0% of 1,000,000 bytes, about 39,990 s left"),
+        (1_000, 1_000, 10**9, "100% of 1,000 bytes, about 0 s left"),
     ],
 )
 def test_the_rest_takes_as_long_as_the_pace_so_far_says(moved: int, total: int, now_ms: int, expected: str) -> None:
@@ -58,6 +70,12 @@ def test_a_least_rate_above_the_setting_is_the_setting() -> None:
     policy = RatePolicy(rate_max=100, rate_min=1_000, adaptive=True)
     assert policy.factor_min == 1.0
     assert wanted_rates(RateState(), policy, frozenset({1}), {1: 5.0}) == {1: 100}
+
+
+def test_the_first_look_comes_after_one_interval() -> None:
+    policy = RatePolicy(1_000, 100, adaptive=True)
+    assert not is_due(RateState(), policy, now_ms=ADAPT_INTERVAL_MS - 1)
+    assert is_due(RateState(), policy, now_ms=ADAPT_INTERVAL_MS)
 
 
 def test_a_throttle_that_is_not_adaptive_is_the_setting_to_the_end() -> None:

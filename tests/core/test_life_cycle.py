@@ -76,6 +76,10 @@ def test_an_execution_begins_with_an_approval_or_a_refusal(event: Event) -> None
             begin("e", "p", record(event, 0, 1))
 
 
+def test_requests_to_abort_keep_the_number_that_tables_hold() -> None:
+    assert ABORT_SEQUENCE == 1_000_000
+
+
 def test_what_ends_an_execution_is_listed() -> None:
     assert {Event.REFUSED, Event.DONE, Event.ABORTED} == ENDING_EVENTS
 

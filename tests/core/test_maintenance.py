@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core.deciding.maintenance import DAYS, next_window, open_window, window_of
+from assignor_core.deciding.maintenance import (
+    DAYS,
+    MaintenanceWindow,
+    may_act,
+    next_opening,
+    next_window,
+    open_window,
+    window_of,
+)
 from assignor_core.errors import InputError
 
 YEAR_MS = 366 * 86_400_000
@@ -60,7 +68,8 @@ def test_of_several_windows_the_open_one_and_the_next_one_are_named() -> None:
         ("nights", "allowed is a form like"),
         ("Mon-Fri 1:00-5:00", "allowed is a form like"),
         ("Mo 01:00-05:00", "allowed is a form like"),
-        ("Moo 01:00-05:00", "found day 'Moo'"),
+        ("Moo 01:00-05:00", "found day 'Moo', allowed are Mon, Tue, Wed, Thu, Fri, Sat, Sun"),
+        ("Mon-Moo 01:00-05:00", "found day 'Moo'"),
         ("Mon 01:00-25:00", "found time 25:00"),
         ("Mon 01:60-05:00", "found time 01:60"),
         ("Mon 01:00-01:00", "begins and ends at the same time"),
@@ -69,5 +78,20 @@ def test_of_several_windows_the_open_one_and_the_next_one_are_named() -> None:
     ],
 )
 def test_what_is_no_window_is_named(text: str, named: str) -> None:
-    with pytest.raises(InputError, match=named):
+    with pytest.raises(InputError, match=f"maintenance window {text!r}: .*{named}"):
         window_of(text)
+
+
+def test_days_and_times_at_their_ends() -> None:
+    assert window_of("00:59-24:00") == MaintenanceWindow(frozenset(range(7)), 59, 1440 - 59, "00:59-24:00")
+    assert window_of("Sun 23:59-00:59") == MaintenanceWindow(frozenset({6}), 1439, 60, "Sun 23:59-00:59")
+
+
+def test_the_cluster_may_be_changed_in_a_window_or_where_there_is_none() -> None:
+    saturday = (window_of("Sat 02:00-04:00"),)
+    two_ms = 2 * 86_400_000 + 2 * 3_600_000  # Saturday, 3 January 1970, 02:00
+    assert may_act((), two_ms) is True
+    assert [may_act(saturday, two_ms + ms) for ms in (-1, 0, 7_199_999, 7_200_000)] == [False, True, True, False]
+    # Three minutes before.
+    text = next_opening((window_of("Sun 02:00-04:00"), *saturday), two_ms - 180_000)
+    assert text == "maintenance window Sat 02:00-04:00, which opens in 0.1 h"

@@ -1,14 +1,16 @@
 """Plans as data: identity, checks against the cluster, applying, and Kafka's own form."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from assignor_core.errors import InputError, PlanTampered
-from assignor_core.model import Broker, BrokerState
+from assignor_core.model import Broker, BrokerState, Partition, PartitionLoad
 from assignor_core.plan import (
     Movement,
     Plan,
+    Wave,
     apply_to,
     plan_from_json,
     plan_from_reassignment,
@@ -36,6 +38,21 @@ def test_the_id_is_that_of_what_is_executed_and_of_nothing_else() -> None:
     assert Plan("small", (MOVE, LEAD)).plan_id != Plan("small", (LEAD, MOVE)).plan_id
 
 
+def test_ids_of_plans_stay_as_they_are() -> None:
+    """Plans are approved by their id, and kept with it: another form of the same content is another plan."""
+    assert Plan("small", (MOVE,)).plan_id == "84bb8253770b482715b91fdbcd15b436f040ff3deede31e3199ac1cb6c70882b"
+    given: dict[str, Any] = {"plan_id": "mine"}
+    with pytest.raises(TypeError):
+        Plan("small", (MOVE,), **given)
+
+
+def test_a_plan_knows_what_it_touches() -> None:
+    plan = Plan("small", (MOVE, LEAD))
+    assert (plan.brokers, plan.bytes_to_move, plan.feasible) == ({1, 2, 3}, 1000.0, True)
+    assert replace(plan, problems=("no room",)).feasible is False
+    assert Movement("t", 0, (1,), (2,), 1.0) == Movement("t", 0, (1,), (2,), 1.0, reason="", gain=0.0, wave=0)
+
+
 def test_applying_gives_the_new_replicas_and_leaves_the_rest() -> None:
     after = apply_to(STATE, Plan("small", (MOVE,)))
     assert [partition.replicas for partition in after.partitions] == [(3, 2), (2, 3)]
@@ -47,23 +64,26 @@ def test_applying_gives_the_new_replicas_and_leaves_the_rest() -> None:
         (replace(MOVE, topic="x"), "x-0: is not in the cluster"),
         (replace(MOVE, old_replicas=(2, 1)), r"t-0: has replicas \[1, 2\], planned for \[2, 1\]"),
         (replace(MOVE, new_replicas=(3,)), "replication factor would change from 2 to 1"),
-        (replace(MOVE, new_replicas=(3, 3)), "name a broker twice"),
+        (replace(MOVE, new_replicas=(3, 3)), r"new replicas \[3, 3\] name a broker twice"),
         (replace(MOVE, new_replicas=(9, 2)), "unknown broker 9"),
     ],
 )
 def test_a_plan_that_does_not_fit_is_not_applied(movement: Movement, problem: str) -> None:
-    with pytest.raises(InputError, match=problem):
+    with pytest.raises(InputError, match=f"^plan [0-9a-f]{{12}} does not fit the cluster: .*{problem}"):
         apply_to(STATE, Plan("small", (movement,)))
 
 
 def test_a_plan_for_another_cluster_or_with_a_partition_twice_is_invalid() -> None:
-    assert "cluster 'other'" in validate(Plan("other", ()), STATE)[0]
+    assert validate(Plan("other", ()), STATE) == ["plan is for cluster 'other', found cluster 'small'"]
     assert validate(Plan("small", (MOVE, MOVE)), STATE)[0] == "t-0: planned 2 times"
 
 
 def test_nothing_new_goes_to_a_broker_that_is_not_alive() -> None:
     brokers = (Broker(1), Broker(2), Broker(3, state=BrokerState.DRAINING), Broker(4))
-    assert "is draining" in validate(Plan("small", (MOVE,)), replace(STATE, brokers=brokers))[0]
+    draining = replace(STATE, brokers=brokers)
+    assert validate(Plan("small", (MOVE,)), draining) == ["t-0: new replica on broker 3, which is draining"]
+    # What is there may stay, and lead.
+    assert validate(Plan("small", (LEAD,)), draining) == []
 
 
 def test_a_plan_reads_back_equal_and_a_tampered_one_is_refused() -> None:
@@ -71,20 +91,65 @@ def test_a_plan_reads_back_equal_and_a_tampered_one_is_refused() -> None:
     written = plan_to_json(plan)
     assert plan_from_json(written) == plan
     written["movements"][0]["new_replicas"] = [1]
-    with pytest.raises(PlanTampered, match="hashes to"):
+    changed = replace(plan, movements=(replace(plan.movements[0], new_replicas=(1,)), *plan.movements[1:]))
+    with pytest.raises(PlanTampered, match=f"found '{plan.plan_id}', but the content hashes to '{changed.plan_id}'"):
         plan_from_json(written)
+
+
+def test_the_form_of_a_plan_is_that_of_the_contract() -> None:
+    figures = {"bytes_in": {"max_over_mean": 1.5, "coefficient_of_variation": 0.3}}
+    after = {"bytes_in": {"max_over_mean": 1.25, "coefficient_of_variation": 0.1}}
+    movement = replace(MOVE, gain=0.5, wave=1)
+    plan = Plan("small", (movement,), figures, after, {"bytes_in": 1.0}, ("hot",), ("full",), (Wave(1, 1000.0, 5.0),))
+    assert plan_to_json(plan) == {
+        "plan_id": plan.plan_id,
+        "cluster_id": "small",
+        "movements": [
+            {
+                "topic": "t",
+                "partition": 0,
+                "kind": "replica",
+                "old_replicas": [1, 2],
+                "new_replicas": [3, 2],
+                "bytes_to_move": 1000.0,
+                "reason": "because",
+                "gain": 0.5,
+                "wave": 1,
+            }
+        ],
+        "skew_before": figures,
+        "skew_after": after,
+        "lower_bound": {"bytes_in": 1.0},
+        "gap": {"bytes_in": 0.25},
+        "bytes_to_move": 1000.0,
+        "feasible": False,
+        "problems": ["full"],
+        "diagnosis": ["hot"],
+        "waves": [{"movements": 1, "bytes_to_move": 1000.0, "duration_ms": 5.0}],
+        "reassignment": {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3, 2]}]},
+    }
+    assert plan_from_json(plan_to_json(plan)) == plan
+
+
+def test_plans_without_gain_and_wave_can_be_read() -> None:
+    written = plan_to_json(Plan("small", (MOVE,)))
+    del written["movements"][0]["gain"], written["movements"][0]["wave"]
+    assert plan_from_json(written) == Plan("small", (MOVE,))
 
 
 def test_a_tampered_reassignment_is_refused_too() -> None:
     written = plan_to_json(Plan("small", (MOVE,)))
     written["reassignment"]["partitions"][0]["replicas"] = [4, 2]
-    with pytest.raises(PlanTampered, match="reassignment"):
+    with pytest.raises(PlanTampered, match=r"^plan [0-9a-f]{12}: its reassignment"):
         plan_from_json(written)
 
 
-@pytest.mark.parametrize("bad", [None, [], {}, {"movements": 3}])
-def test_what_is_no_plan_is_an_input_error(bad: object) -> None:
-    with pytest.raises(InputError, match="plan"):
+@pytest.mark.parametrize(
+    ("bad", "named"),
+    [(None, "found NoneType"), ([], "found list"), ({}, "'cluster_id'"), ({"cluster_id": "c"}, "'movements'")],
+)
+def test_what_is_no_plan_is_an_input_error(bad: object, named: str) -> None:
+    with pytest.raises(InputError, match=f"^plan: .*{named}"):
         plan_from_json(bad)
 
 
@@ -96,3 +161,14 @@ def test_kafkas_own_form_goes_out_leader_first_and_comes_back() -> None:
     assert plan_from_reassignment(form, STATE).bytes_to_move == 1000.0
     with pytest.raises(InputError, match="x-0, not in the cluster"):
         plan_from_reassignment({"partitions": [{"topic": "x", "partition": 0, "replicas": [1]}]}, STATE)
+    with pytest.raises(InputError, match=r"reassignment: t-0: new replica on unknown broker 9"):
+        plan_from_reassignment({"partitions": [{"topic": "t", "partition": 0, "replicas": [9, 2]}]}, STATE)
+
+
+def test_of_kafkas_own_form_only_what_changes_is_a_movement() -> None:
+    load = PartitionLoad((1.0, 2.0), (0.0, 0.0), (100.0, 300.0))
+    state = replace(STATE, partitions=(Partition("t", 0, (1, 2), load), *STATE.partitions[1:]))
+    form = reassignment_json(Plan("small", (MOVE, replace(LEAD, new_replicas=LEAD.old_replicas))))
+    plan = plan_from_reassignment(form, state)
+    assert plan.movements == (Movement("t", 0, (1, 2), (3, 2), 300.0),), "a copy must fit in the fullest window"
+    assert plan_from_reassignment({}, state) == Plan("small", ())
