@@ -44,7 +44,7 @@ def what_was_made(
     refusals: Mapping[PartitionKey, str] = NO_REFUSALS,
     election_refusals: Mapping[PartitionKey, str] = NO_REFUSALS,
 ) -> str:
-    """What was made of a plan in the end, in words. The refusals are those that `progress` was made with: Kafka's errors.
+    """What was made of a plan in the end, in words. The refusals, Kafka's errors, are those of `progress`.
 
     >>> what_was_made({("t", 0): Progress.DONE, ("t", 1): Progress.GONE})
     '1 movements made, 1 partitions are gone'

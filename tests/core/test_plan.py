@@ -48,7 +48,7 @@ def test_ids_of_plans_stay_as_they_are() -> None:
 
 def test_a_plan_knows_what_it_touches() -> None:
     plan = Plan("small", (MOVE, LEAD))
-    assert (plan.brokers, plan.bytes_to_move, plan.feasible) == ({1, 2, 3}, 1000.0, True)
+    assert (plan.brokers, plan.bytes_to_move, plan.feasible) == (frozenset({1, 2, 3}), 1000.0, True)
     assert replace(plan, problems=("no room",)).feasible is False
     assert Movement("t", 0, (1,), (2,), 1.0) == Movement("t", 0, (1,), (2,), 1.0, reason="", gain=0.0, wave=0)
 

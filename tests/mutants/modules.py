@@ -23,7 +23,7 @@ _TESTS = {
     "deciding/observation": _DECIDING,
     "deciding/planning": ("core/test_planning", "control/test_doubtful_loads"),
     "deciding/step": _DECIDING,
-    "deciding/trigger": ("core/test_trigger", "control/test_policies"),
+    "deciding/trigger": ("core/test_trigger_bounds", "core/test_trigger", "control/test_policies"),
     "deciding/windows": _DECIDING,
     "disks": ("core/test_disks",),
     "live": ("core/test_live", "core/test_disks", "core/test_reconcile"),
