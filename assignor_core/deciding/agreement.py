@@ -34,7 +34,7 @@ def load_disagreement(reported: Mapping[int, float], led: Mapping[int, float]) -
     """
     total, total_led = fsum(reported.values()), fsum(led.get(broker, 0.0) for broker in reported)
     count = len(reported)
-    if not reported or total < LOAD_MIN_BYTES_PER_SEC * count:
+    if total < LOAD_MIN_BYTES_PER_SEC * count:
         return {}
     return {
         broker: count * (load / total - (led.get(broker, 0.0) / total_led if total_led > 0 else 0.0))

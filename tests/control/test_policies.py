@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from assignor_core.deciding.observation import DecisionPolicy
+import pytest
+
+from assignor_core.deciding.observation import DecisionPolicy, Mode
 from assignor_core.execution.reconcile import Limits
 from assignor_core.planner.policy import PlannerPolicy
 from streaming.control.policies import decision_policy, limits
@@ -24,3 +26,10 @@ def test_topics_that_match_are_excluded() -> None:
     settings = Settings(planner=PlannerSettings(excluded_topics="^_|tmp"))
     planner = decision_policy(settings, ("_a", "orders", "a.tmp")).planner
     assert planner == replace(PlannerPolicy(), excluded_topics=frozenset({"_a", "a.tmp"}))
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_each_mode_can_be_set(mode: Mode) -> None:
+    settings = Settings.model_validate({"control": {"mode": str(mode)}})
+    assert decision_policy(settings, ()).mode is mode
+    assert mode in ("observe", "propose", "apply")

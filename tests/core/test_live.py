@@ -2,7 +2,7 @@
 
 import pytest
 
-from assignor_core.live import LiveCluster, LivePartition, too_many_away
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, lagging, offline, too_many_away
 
 STILL = LivePartition((1, 2), 1, (1, 2))
 GROWS = LivePartition((1, 2, 3), 1, (1, 2), adding_replicas=(3,))
@@ -26,3 +26,32 @@ def test_what_the_controller_lists_completes_the_metadata_of_a_broker() -> None:
 @pytest.mark.parametrize(("away", "alive", "held_back"), [(0, 0, False), (2, 3, False), (3, 3, True), (1, 0, True)])
 def test_as_many_away_as_the_share_allows_are_not_too_many(away: int, alive: int, held_back: bool) -> None:
     assert (too_many_away(away, alive, 0.4) is not None) == held_back
+
+
+def test_brokers_that_are_away_and_hold_replicas() -> None:
+    cluster = LiveCluster("c", {1: None, 3: None}, {("t", 0): STILL, ("t", 1): GROWS})
+    assert cluster.hosts_away() == {2}
+
+
+def test_what_is_offline_waits_for_a_broker_that_is_lost_or_is_named() -> None:
+    rows = {
+        ("t", 1): LivePartition((2, 3), NO_LEADER, ()),
+        ("t", 0): LivePartition((4,), NO_LEADER, ()),
+        ("t", 2): STILL,
+    }
+    cluster = LiveCluster("c", {1: None}, rows)
+    assert [offline(cluster, lost) for lost in ((), (3,), (1,))] == [
+        [("t", 0), ("t", 1)], [("t", 0)], [("t", 0), ("t", 1)]
+    ]  # fmt: skip
+
+
+def test_what_lags_has_a_leader_and_is_not_being_moved() -> None:
+    behind = LivePartition((1, 2, 3), 1, (1,))
+    rows = {("t", 1): behind, ("t", 0): behind, ("t", 2): GROWS, ("t", 3): STILL}
+    rows["t", 4] = LivePartition((1, 2), NO_LEADER, ())
+    cluster = LiveCluster("c", {1: None}, rows)
+    assert lagging(cluster) == [("t", 0), ("t", 1)]
+    assert lagging(cluster, ours=[("t", 0)]) == [("t", 1)]
+    # Those that are away excuse only what is missing on them.
+    assert lagging(cluster, lost=(2,)) == [("t", 0), ("t", 1)]
+    assert lagging(cluster, lost=(2, 3, 4)) == []

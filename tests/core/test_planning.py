@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assignor_core.deciding.agreement import load_disagreement
+from assignor_core.deciding.agreement import load_disagreement, mean_disagreement
 from assignor_core.deciding.planning import Model, PartitionLoads, build_model, propose_on
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import LogDirDescription
@@ -129,3 +129,25 @@ def test_one_liar_is_seen_by_what_it_claims_too_much(reported: dict[int, float],
     count = len(even)
     assert min(disagreement, key=lambda broker: disagreement[broker]) == liar or count == 1
     assert abs(disagreement[liar] - (1 - count * (1 + more) / (count + more))) < 1e-9
+
+
+def test_loads_are_compared_from_a_floor_on() -> None:
+    assert load_disagreement({}, {}) == {}
+    assert load_disagreement({1: 1e5, 2: 99_999.0}, {1: 1.0}) == {}
+    assert load_disagreement({1: 1e5, 2: 1e5}, {1: 1e5, 2: 1e5}) == {1: 0.0, 2: 0.0}
+
+
+def test_a_broker_of_which_no_partition_reports_leads_nothing() -> None:
+    assert load_disagreement({1: 1e6, 2: 1e6}, {1: 1e6, 3: 1e6}) == {1: -1.0, 2: 1.0}
+    assert load_disagreement({1: 1e6, 2: 1e6}, {}) == {1: 1.0, 2: 1.0}
+    assert load_disagreement({1: 1e6, 2: 1e6}, {1: 0.25, 2: 0.25}) == {1: 0.0, 2: 0.0}
+
+
+def test_each_broker_is_compared_over_the_windows_in_which_it_reports() -> None:
+    """Broker 2 is silent in the first window, and in the second none of its partitions reports."""
+    windows = tuple(
+        ClosedWindow(start_ms, start_ms + 10, frozenset(), {}, reported)
+        for start_ms, reported in ((0, {1: 1e6}), (10, {1: 3e6, 2: 2e6}))
+    )
+    assert mean_disagreement(windows, {0: {1: 1e6}, 10: {1: 3e6}}) == {1: -1.0, 2: 1.0}
+    assert mean_disagreement(windows, {0: {1: 1e6}, 10: {1: 3e6, 2: 2e6}}) == {1: 0.0, 2: 0.0}

@@ -5,7 +5,6 @@ The worked examples of the docstrings and the limits that the documentation name
 
 _ALL = ("core/test_worked_examples", "core/test_documented_limits")
 _EXECUTION = ("core/test_reconcile", "core/test_progress", "core/test_refusals", "core/test_staging")
-_DECIDING = ("control/test_deciding", "control/test_policies")
 _TESTS = {
     "execution/accounting": ("core/test_accounting", "core/test_refusals"),
     "execution/adaptive_rates": ("core/test_accounting",),
@@ -18,13 +17,14 @@ _TESTS = {
     "execution/room": ("core/test_disks", "core/test_reconcile"),
     "execution/staging": _EXECUTION,
     "deciding/agreement": ("core/test_planning",),
+    "deciding/health": ("core/test_observed_windows", "control/test_unhealthy"),
     "deciding/maintenance": ("core/test_maintenance",),
-    "deciding/noise": _DECIDING,
-    "deciding/observation": _DECIDING,
+    "deciding/noise": ("core/test_observed_windows",),
+    "deciding/observation": ("core/test_observed_windows", "control/test_policies"),
     "deciding/planning": ("core/test_planning", "control/test_doubtful_loads"),
-    "deciding/step": _DECIDING,
+    "deciding/step": ("control/test_deciding", "control/test_unhealthy"),
     "deciding/trigger": ("core/test_trigger_bounds", "core/test_trigger", "control/test_policies"),
-    "deciding/windows": _DECIDING,
+    "deciding/windows": ("core/test_observed_windows",),
     "disks": ("core/test_disks",),
     "live": ("core/test_live", "core/test_disks", "core/test_reconcile"),
     "placement": ("core/test_placement",),
