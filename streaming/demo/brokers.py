@@ -77,6 +77,8 @@ class EmbeddedCluster:
     """Listeners besides PLAINTEXT, such as SASL_SSL; `broker_settings` secures them."""
     log_dirs: Mapping[int, tuple[Path, ...]] = field(default_factory=dict)
     """Log dirs by broker id, where these are not one folder below `home`."""
+    ports: Mapping[int, int] = field(default_factory=dict)
+    """Ports of clients by broker id, where these are not any that are free."""
     brokers: tuple[EmbeddedBroker, ...] = ()
     _running: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     _cluster_id: str = ""
@@ -135,9 +137,11 @@ class EmbeddedCluster:
         process.kill()
         process.wait()
 
-    def start_broker(self, broker_id: int) -> None:
-        """Start one broker again on its old data and wait until all that run are registered."""
-        self._launch(next(broker for broker in self.brokers if broker.broker_id == broker_id))
+    def start_broker(self, *broker_ids: int) -> None:
+        """Start brokers again on their old data and wait until all that run are registered."""
+        for broker in self.brokers:
+            if broker.broker_id in broker_ids:
+                self._launch(broker)
         self.wait_until_ready()
 
     def process_ids(self) -> dict[int, int]:
@@ -176,7 +180,7 @@ class EmbeddedCluster:
         return EmbeddedBroker(
             broker_id=broker_id,
             rack=self.racks[index % len(self.racks)],
-            port=processes.free_port(),
+            port=self.ports.get(broker_id) or processes.free_port(),
             controller_port=processes.free_port(),
             jmx_port=processes.free_port(),
             folder=self.home / f"broker-{broker_id}",

@@ -9,12 +9,20 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming import tables
+from streaming.cluster.admin import Cluster
+from streaming.cluster.answers import kafka_cluster_id
+from streaming.cluster.clients import admin_client
+from streaming.demo.brokers import EmbeddedCluster
+from streaming.errors import RebalancerError
 from streaming.runtime import jars
+from streaming.settings import KafkaSettings
+from tests.kafka import volumes
 from tests.waiting import until
 
 if TYPE_CHECKING:
@@ -23,6 +31,8 @@ if TYPE_CHECKING:
 FROZEN_S = 20.0
 """Longer than the brokers' session, so that it runs out."""
 TAKE_OVER_MAX_S = 120.0
+NOTICED_MAX_S = 20.0
+"""So long a fault waits for what it may bring: an execution that has ended by then notices nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +144,56 @@ def topic_made_again(run: "Run") -> Expectation:
     return Expectation(records_gone=True, placed_by_others=tuple(run.placement.items()))
 
 
+def another_cluster_answers(run: "Run") -> Expectation:
+    """All brokers are killed, and a broker of another cluster listens at the address of the first one for a while.
+
+    It has a topic with the name and the partitions of the plan's. Nothing of it may be changed.
+    """
+    run.stop_producer()
+    ids = sorted(run.cluster.process_ids())
+    for broker in ids:
+        run.cluster.kill_broker(broker)
+    first = run.cluster.brokers[0]
+    with EmbeddedCluster(run.folder / "other", 1, ports={first.broker_id: first.port}) as other:
+        admin = admin_client(KafkaSettings(bootstrap_servers=other.bootstrap_servers))
+        admin.create_topics({run.topic: {"assignments": {key: [1] for key in run.placement}}})
+        other_id = kafka_cluster_id(admin)
+        seen = _within(NOTICED_MAX_S, lambda: other_id in run.log_text())
+        run.notes.append(f"control {'has' if seen else 'has not'} looked at the other cluster")
+        time.sleep(run.chance.uniform(1.0, 5.0))
+        cluster = Cluster(admin)
+        assert cluster.throttle_rates() == {}, "a throttle rate was set on the other cluster"
+        assert cluster.throttled_replicas([run.topic]) == {}, "a list of throttled replicas was set on the other one"
+        assert cluster.markers() == (), "a marker was written on the other cluster"
+        assert not cluster.describe().reassigning(), "partitions of the other cluster are reassigned"
+        admin.close()
+    run.cluster.start_broker(*ids)
+    return Expectation()
+
+
+def log_dir_full(run: "Run") -> Expectation:
+    """A file of others fills the volume of a log dir: Kafka takes it offline. Room is made, the broker starts again."""
+    (broker,) = run.cluster.log_dirs
+    cluster = Cluster(run.admin)
+    rows = sorted(cluster.log_dirs([broker])[broker], key=lambda row: row.path)
+    holding = [row for row in rows if any(topic == run.topic for topic, _ in row.replica_bytes)]
+    path = run.chance.choice(holding or rows).path
+    volume = Path(path).parent
+    volumes.fill(volume, usable_bytes=0)
+
+    def offline() -> bool:
+        with suppress(RebalancerError):
+            return any(row.is_offline for row in cluster.log_dirs([broker])[broker])
+        return False
+
+    run.notes.append(f"the log dir {'is' if _within(NOTICED_MAX_S, offline) else 'is not'} offline")
+    time.sleep(run.chance.uniform(1.0, 8.0))
+    volumes.empty(volume)
+    run.cluster.kill_broker(broker)
+    run.cluster.start_broker(broker)
+    return Expectation()
+
+
 def topic_grown(run: "Run") -> Expectation:
     """Partitions are added to a topic that is being moved."""
     wanted = {"count": len(run.placement) + 2, "assignments": [[1, 2], [2, 3]]}
@@ -157,6 +217,8 @@ FAULTS: dict[str, Callable[["Run"], Expectation]] = {
         topic_deleted,
         topic_made_again,
         topic_grown,
+        another_cluster_answers,
+        log_dir_full,
     )
 }
 
@@ -170,6 +232,16 @@ def _lease_holder(run: "Run", *, other_than: str | None) -> str:
             return str(rows[0]["owner"])
         assert time.monotonic() < deadline, f"nobody took the lease from {other_than}"
         time.sleep(0.2)
+
+
+def _within(limit_s: float, condition: Callable[[], bool]) -> bool:
+    """Whether the condition holds before the limit is over."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.3)
+    return True
 
 
 def _freeze(process_ids: list[int], duration_s: float) -> None:

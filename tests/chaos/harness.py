@@ -15,12 +15,13 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
+from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
 from assignor_core import PlannerPolicy, cluster_from_json, propose
@@ -35,16 +36,20 @@ from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import RebalancerError
 from streaming.runtime import processes
 from streaming.settings import Settings
-from tests.chaos.faults import FAULTS, Expectation
+from tests.chaos.faults import FAULTS, Expectation, log_dir_full
+from tests.kafka.volumes import MIB, MountingNotPermitted, volumes
 from tests.waiting import until
 
 BROKERS = 4
+SMALL_VOLUME = 256 * MIB
+"""Of each of the two log dirs of the last broker; memory, as far as it is written to."""
 PARTITIONS = 8
 RECORDS_BEFORE = 1_500
 VALUE_BYTES = 1_000
 RECORDS_PER_SECOND = 400
 THROTTLE = 500_000
 STRIKE_WITHIN_S = 8.0
+NEEDS_VOLUMES = log_dir_full.__name__
 DEADLINE_S = 180.0
 SETTLE_S = 60.0
 
@@ -87,6 +92,8 @@ class Run:
             for process in [self.control, *self.controls]:
                 process.kill()
                 process.wait()
+            with suppress(KafkaError):
+                self.admin.delete_topics([self.topic])  # disks are small
             self.admin.close()
 
     def start_control(self) -> subprocess.Popen[bytes]:
@@ -195,8 +202,12 @@ class Run:
             assert time.monotonic() < deadline, f"{otherwise}\n{self._log()}"
             time.sleep(0.3)
 
+    def log_text(self) -> str:
+        """What every control of this run has logged."""
+        return (self.folder / "control.log").read_text()
+
     def _log(self) -> str:
-        return (self.folder / "control.log").read_text()[-4_000:]
+        return self.log_text()[-4_000:]
 
     def _settings(self) -> Settings:
         return Settings.model_validate(
@@ -287,21 +298,39 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", default=",".join(FAULTS))
+    parser.add_argument("--home", type=Path, help="folder for logs and tables, kept afterwards; one that is removed")
     options = parser.parse_args()
     names = options.faults.split(",")
     endings: dict[str, Counter[str]] = defaultdict(Counter)
-    with tempfile.TemporaryDirectory() as home, EmbeddedCluster(Path(home) / "kafka", BROKERS) as cluster:
-        for index in range(options.runs):
+    with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
+        home = options.home or Path(temporary)
+        small = small_log_dirs(home, stack) if NEEDS_VOLUMES in names else {}
+        if NEEDS_VOLUMES in names and not small:
+            names.remove(NEEDS_VOLUMES)
+        cluster = stack.enter_context(EmbeddedCluster(home / "kafka", BROKERS, log_dirs=small))
+        for index in range(options.runs if names else 0):
             fault, seed = names[index % len(names)], options.seed + index // len(names)
             began = time.monotonic()
             try:
-                ending = run_once(cluster, Path(home) / f"run-{index}", fault, seed)
+                ending = run_once(cluster, home / f"{fault}-{seed}", fault, seed)
             except AssertionError as error:
                 ending = f"FAILED: {error}"
             endings[fault][ending.split(":")[0]] += 1
             print(f"{index + 1:3} {fault} seed {seed} {time.monotonic() - began:5.1f} s  {ending}", flush=True)
     print(json.dumps(endings, indent=2))
     sys.exit(any("FAILED" in counts for counts in endings.values()))
+
+
+def small_log_dirs(home: Path, stack: ExitStack) -> dict[int, tuple[Path, ...]]:
+    """Two small volumes for the last broker, given back with `stack`; none, and a line, where none can be mounted."""
+    folders = [home / f"volume-{index}" for index in range(2)]
+    try:
+        stack.enter_context(volumes(*folders, size_bytes=SMALL_VOLUME))
+    except MountingNotPermitted as error:
+        print(f"{NEEDS_VOLUMES} is left out, as it needs the right to mount a small volume: {error}", flush=True)
+        return {}
+    # Below the mount: Kafka wants a folder that holds nothing but its own.
+    return {BROKERS: tuple(folder / "data" for folder in folders)}
 
 
 def _now_ms() -> int:

@@ -9,11 +9,26 @@ from pathlib import Path
 import pytest
 
 MIB = 2**20
+OF_OTHERS = "of-others"
+
+
+class MountingNotPermitted(Exception):
+    """This process may not mount a volume; the message is the system's."""
 
 
 @contextmanager
 def mounted(*folders: Path, size_bytes: int) -> Iterator[None]:
     """A volume of this size at each folder; skips the test where mounting is not permitted."""
+    try:
+        with volumes(*folders, size_bytes=size_bytes):
+            yield
+    except MountingNotPermitted as error:
+        pytest.skip(f"a small volume needs the right to mount: {error}")
+
+
+@contextmanager
+def volumes(*folders: Path, size_bytes: int) -> Iterator[None]:
+    """A volume of this size at each folder; raises MountingNotPermitted."""
     with ExitStack() as stack:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
@@ -21,7 +36,7 @@ def mounted(*folders: Path, size_bytes: int) -> Iterator[None]:
             try:
                 subprocess.run(command, check=True, capture_output=True, timeout=30)
             except (OSError, subprocess.CalledProcessError) as error:
-                pytest.skip(f"a small volume needs the right to mount: {error}")
+                raise MountingNotPermitted(str(error)) from error
             stack.callback(subprocess.run, ["umount", "-l", str(folder)], check=False, timeout=30)
         yield
 
@@ -29,10 +44,15 @@ def mounted(*folders: Path, size_bytes: int) -> Iterator[None]:
 def fill(folder: Path, *, usable_bytes: int) -> None:
     """Write a file of others than Kafka into the volume, so that so much is left."""
     chunk = b"\0" * MIB
-    with (folder / "of-others").open("ab") as file:
+    with (folder / OF_OTHERS).open("ab") as file:
         while (left := usable(folder) - usable_bytes) > 0:
             file.write(chunk[:left])
             file.flush()
+
+
+def empty(folder: Path) -> None:
+    """Remove the file that `fill` has written."""
+    (folder / OF_OTHERS).unlink(missing_ok=True)
 
 
 def usable(folder: Path) -> int:
