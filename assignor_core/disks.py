@@ -33,7 +33,7 @@ class LogDirDescription:
 
 
 LogDirs = Mapping[int, Sequence[LogDirDescription]]
-"""Log dirs by broker; none of a broker that does not show them."""
+"""Log dirs by broker: none of a broker that does not show them; a broker that did not answer is left out."""
 
 
 def largest_replicas(log_dirs: LogDirs) -> dict[PartitionKey, int]:
@@ -61,10 +61,11 @@ def catching_up(live: LiveCluster, brokers: Collection[int]) -> dict[int, list[P
 def rooms(
     live: LiveCluster, log_dirs: LogDirs, behind: Mapping[int, Sequence[PartitionKey]], *, reserve: float
 ) -> dict[int, float | None]:
-    """Bytes that may still be copied to the brokers of `behind`; None where log dirs do not show what is free.
+    """Bytes that may still be copied to the brokers of `behind`; None where log dirs do not show what is free, or
+    where nobody who answers shows how much a replica that catches up still lacks.
 
-    `behind` is what catches up on each of them (see `catching_up`); `log_dirs` must show the leaders of that, too, or
-    it counts as complete. `reserve` is the share of each volume that stays free, 0 to 1.
+    `behind` is what catches up on each of them (see `catching_up`); `log_dirs` must show the leaders of that, too.
+    `reserve` is the share of each volume that stays free, 0 to 1.
 
     >>> live = LiveCluster("c", {1: None, 2: None}, {})
     >>> log_dirs = {1: [LogDirDescription("/a", 1000, 300), LogDirDescription("/b", 1000, 250)]}
@@ -78,8 +79,21 @@ def rooms(
         # A replica on an offline log dir is behind, too, and is made nowhere else: only one that is being added is.
         is_whole = not any(row.is_offline for row in rows)
         expected = [key for key in behind[broker] if is_whole or broker in live.partitions[key].adding_replicas]
-        rooms_bytes[broker] = _room_of(rows, {key: largest.get(key, 0) for key in expected}, reserve)
+        full_bytes = {key: largest.get(key, 0) for key in expected}
+        unknown = any(_holders_silent(live, log_dirs, key) for key in expected)
+        rooms_bytes[broker] = None if unknown else _room_of(rows, full_bytes, reserve)
     return rooms_bytes
+
+
+def silent_brokers(live: LiveCluster, log_dirs: LogDirs) -> frozenset[int]:
+    """Brokers that are alive and did not answer when all were asked for their log dirs."""
+    return frozenset(live.broker_racks.keys() - log_dirs.keys())
+
+
+def _holders_silent(live: LiveCluster, log_dirs: LogDirs, key: PartitionKey) -> bool:
+    """Whether brokers with a whole replica are alive and none of them has answered."""
+    whole = live.broker_racks.keys() & set(live.partitions[key].isr)
+    return bool(whole) and not whole & log_dirs.keys()
 
 
 def _room_of(rows: Sequence[LogDirDescription], full_bytes: Mapping[PartitionKey, int], reserve: float) -> float | None:

@@ -7,12 +7,12 @@ different loads, there is no plan for balance. Brokers that must end empty are e
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from assignor_core.deciding.agreement import LedBytesIn, mean_disagreement
 from assignor_core.deciding.windows import ClosedWindow
-from assignor_core.disks import LogDirs, catching_up, largest_replicas, rooms
+from assignor_core.disks import LogDirs, catching_up, largest_replicas, rooms, silent_brokers
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey, partition_name
 from assignor_core.model import (
@@ -65,6 +65,8 @@ class Model:
     """Brokers in use that hold replicas and whose load is not known in the newest window."""
     unknown_disks: frozenset[int]
     """Brokers that take no replicas, as nobody knows what is free on their disks."""
+    silent: frozenset[int]
+    """Brokers in use that did not answer when asked for their log dirs: they take nothing and give nothing."""
     disagreement: Mapping[int, float]
     """By broker over all windows, see `load_disagreement`."""
     disagreement_max: float
@@ -95,20 +97,27 @@ def build_model(
 
     `windows` (one or more, oldest first) are those that were measured. Partitions without a leader are left out: there
     is nothing to copy from, and a reassignment of them would hang. `disk_reserve` is the share of each volume that
-    stays free. A broker whose log dirs do not show what is free takes nothing, unless `capacities` bound its disks.
+    stays free. A broker whose log dirs do not show what is free takes nothing, unless `capacities` bound its disks. One
+    that did not answer (it is left out of `log_dirs`) takes nothing at all; what only such brokers hold counts with the
+    mean size of its topic, and as unknown.
     """
+    silent = silent_brokers(live, log_dirs)
     sizes = largest_replicas(log_dirs)
     room = rooms(live, log_dirs, catching_up(live, live.broker_racks.keys()), reserve=disk_reserve)
     unknown_disks = frozenset(
-        broker for broker, left in room.items() if left is None and not capacities.get(broker, NO_CAPACITY).disk_bytes
+        broker
+        for broker, left in room.items()
+        if left is None and broker not in silent and not capacities.get(broker, NO_CAPACITY).disk_bytes
     )
     led = {key: row for key, row in sorted(live.partitions.items()) if row.leader != NO_LEADER}
-    unknown = frozenset(key for key in led if measured.rates.get(key, UNKNOWN)[0] is None)
+    unsized = frozenset(key for key in led.keys() - sizes.keys() if silent.intersection(led[key].replicas))
+    unknown = unsized | {key for key in led if measured.rates.get(key, UNKNOWN)[0] is None}
     known = _with_means(led, measured.rates)
+    guessed = _mean_sizes(led, sizes, unsized) if unsized else {}
     partitions = []
     for key, partition in led.items():
         rates = known[key]
-        load = PartitionLoad(*(*rates[:_DISK_AT], float(sizes.get(key, 0)), *rates[_DISK_AT:]))
+        load = PartitionLoad(*(*rates[:_DISK_AT], guessed.get(key, float(sizes.get(key, 0))), *rates[_DISK_AT:]))
         target = partition.target_replicas
         in_sync = sum(broker in target for broker in partition.isr)
         partitions.append(Partition(key[0], key[1], target, load, in_sync))
@@ -119,7 +128,7 @@ def build_model(
             live.broker_racks.get(broker),
             _state(broker, live, drained),
             capacities.get(broker, NO_CAPACITY),
-            0.0 if broker in unknown_disks else room.get(broker),
+            0.0 if broker in unknown_disks | silent else room.get(broker),
         )
         for broker in sorted(hosting | set(live.broker_racks))
     )
@@ -129,6 +138,7 @@ def build_model(
         unknown=unknown,
         unreported=frozenset((hosting & live.broker_racks.keys()) - drained - newest.values(Resource.BYTES_IN).keys()),
         unknown_disks=unknown_disks,
+        silent=silent - drained,
         disagreement=mean_disagreement(windows, measured.led_bytes_in),
         disagreement_max=disagreement_max,
         span_ms=(windows[0].start_ms, newest.end_ms),
@@ -145,14 +155,17 @@ def propose_on(
     emptied = model.leaving | policy.drain
     if not policy.only_brokers or not policy.only_brokers <= emptied:
         _check_balance_can_be_planned(model)
-    silent = model.unreported - policy.drain
+    unreported, silent = model.unreported - policy.drain, model.silent - policy.drain
+    if policy.add & unreported:
+        raise NothingToPlanOn(f"the load of broker {min(policy.add & unreported)} is unknown in the newest window")
     if policy.add & silent:
-        raise NothingToPlanOn(f"the load of broker {min(policy.add & silent)} is unknown in the newest window")
-    narrowed = replace(policy, pinned_partitions=model.unknown, excluded_brokers=policy.excluded_brokers | silent)
+        raise NothingToPlanOn(f"broker {min(policy.add & silent)} did not answer when asked for its log dirs")
+    excluded = policy.excluded_brokers | unreported | silent
+    narrowed = replace(policy, pinned_partitions=model.unknown, excluded_brokers=excluded)
     began_s = elapsed_s()
     plan = propose(model.cluster, narrowed)
     elapsed_ms = (elapsed_s() - began_s) * 1000
-    plan = replace(plan, diagnosis=(*plan.diagnosis, *_assumptions(model, silent)))
+    plan = replace(plan, diagnosis=(*plan.diagnosis, *_assumptions(model, unreported)))
     return ProposedPlan(plan, Observed.of(plan, live), elapsed_ms, model.span_ms)
 
 
@@ -177,7 +190,7 @@ def _disagreement_line(model: Model) -> str | None:
     )
 
 
-def _assumptions(model: Model, silent: frozenset[int]) -> Iterable[str]:
+def _assumptions(model: Model, unreported: frozenset[int]) -> Iterable[str]:
     """What the plan takes for granted, one line each."""
     if model.unknown:
         first = partition_name(min(model.unknown))
@@ -185,8 +198,12 @@ def _assumptions(model: Model, silent: frozenset[int]) -> Iterable[str]:
             f"the load of {len(model.unknown)} partitions (first: {first}) is unknown: each counts at the "
             "mean of its topic, and moves only where a broker must be emptied or racks be spread"
         )
-    if silent:
-        yield f"{TAKE_NONE}, as their load in the newest window is unknown: {first_named(sorted(silent), NAMED_MAX)}"
+    if unreported:
+        named = first_named(sorted(unreported), NAMED_MAX)
+        yield f"{TAKE_NONE}, as their load in the newest window is unknown: {named}"
+    if model.silent:
+        named = first_named(sorted(model.silent), NAMED_MAX)
+        yield f"{TAKE_NONE}, as they did not answer when asked for their log dirs: {named}"
     if model.unknown_disks:
         yield (
             f"{TAKE_NONE}, as their log dirs do not show what is free: "
@@ -223,6 +240,14 @@ def _with_means(partitions: Iterable[PartitionKey], rates: Rates) -> dict[Partit
     means = {topic: tuple(rate / count for rate in total) for topic, (*total, count) in sums.items()}
     overall = means.get(None, (0.0,) * len(RATE_KEYS))
     return known | {key: means.get(key[0], overall) for key in missing}
+
+
+def _mean_sizes(
+    led: Collection[PartitionKey], sizes: Mapping[PartitionKey, int], unsized: Collection[PartitionKey]
+) -> dict[PartitionKey, float]:
+    """Log sizes of partitions whose replicas nobody has shown: the mean of their topic, else of all."""
+    known = _with_means(led, {key: (float(sizes.get(key, 0)),) for key in led if key not in unsized})
+    return {key: known[key][0] for key in unsized}
 
 
 def _state(broker: int, live: LiveCluster, drained: frozenset[int]) -> BrokerState:

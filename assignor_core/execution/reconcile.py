@@ -168,7 +168,7 @@ def without_room(
     for movement in wave_pending(plan, progress):
         live = cluster.partitions[movement.key]
         receiving = set(_target(movement, cluster, limits)) - set(live.replicas)
-        reason = room.lacking(movement.key, receiving, {})
+        reason = room.lacking(movement.key, receiving, {}, leader=live.leader)
         if reason is not None:
             lacking[movement.key] = reason
     return lacking
@@ -226,7 +226,7 @@ def _to_submit(
         if not fits or per_topic[key[0]] >= limits.movements_per_topic_max:
             continue
         if room is not None:
-            if room.lacking(key, receiving, taken) is not None:
+            if room.lacking(key, receiving, taken, leader=live.leader) is not None:
                 continue
             taken.update(dict.fromkeys(receiving, room.replica_bytes.get(key, 0)))
         chosen[key] = target

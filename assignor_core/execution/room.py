@@ -24,15 +24,22 @@ class Room:
     """Bytes that may still be copied to each broker; None where it does not show what is free."""
     replica_bytes: Mapping[PartitionKey, int]
     """What a new replica of each partition will hold."""
+    silent: frozenset[int] = frozenset()
+    """Brokers that were asked and did not answer: nothing is copied to them, nor from them."""
 
-    def lacking(self, key: PartitionKey, receiving: Collection[int], taken: Mapping[int, float]) -> str | None:
+    def lacking(
+        self, key: PartitionKey, receiving: Collection[int], taken: Mapping[int, float], *, leader: int | None = None
+    ) -> str | None:
         """Why a new replica of the partition does not fit on one of the brokers `receiving`, in words; None if it does.
 
-        `taken` are bytes that others of the same request take, by broker.
+        `taken` are bytes that others of the same request take, by broker. `leader` sends the copies.
 
         >>> Room({1: 100.0}, {("t", 0): 60}).lacking(("t", 0), [1], {1: 50.0})
         'needs 60 bytes on broker 1, whose disks have room for 50'
         """
+        silent = self.silent.intersection((*receiving, leader))
+        if receiving and silent:
+            return f"broker {min(silent)} did not answer when asked for its log dirs"
         needed = self.replica_bytes.get(key, 0)
         for broker in sorted(receiving):
             room = self.broker_bytes.get(broker)

@@ -90,13 +90,15 @@ class SimulatedClient:
         return self._send(RequestKind.DESCRIBE, self._described, of_controller=True)
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
-        """Log size in bytes by (broker, partition), of log dirs that are online."""
+        """Log size in bytes by (broker, partition), of brokers that answer and log dirs that are online."""
         return self._send(RequestKind.REPLICA_SIZES, self._sizes)
 
     def log_dirs(
         self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        """Log dirs of these brokers in metadata (of all where None), with the replicas of these partitions."""
+        """Log dirs of these brokers in metadata (of all where None), with the replicas of these partitions; those that
+        don't answer are left out.
+        """
         return self._send(RequestKind.REPLICA_SIZES, lambda: self._log_dirs(brokers, partitions))
 
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
@@ -120,9 +122,9 @@ class SimulatedClient:
         if refused:
             raise self._refusal("elections", refused, self._errors.elections_refused)
 
-    def throttle_rates(self) -> dict[int, dict[str, int]]:
-        """Rates that are set, bytes/s, by broker that is alive and setting."""
-        return self._send(RequestKind.READ_THROTTLES, self._rates)
+    def throttle_rates(self, brokers: Collection[int] | None = None) -> dict[int, dict[str, int]]:
+        """Rates that are set, bytes/s, by broker and setting, of these brokers in metadata (of all where None)."""
+        return self._send(RequestKind.READ_THROTTLES, lambda: self._rates(brokers))
 
     def throttled_replicas(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
         """Lists of throttled replicas that are set, by (topic, setting)."""
@@ -239,24 +241,27 @@ class SimulatedClient:
         if not self.cluster.placement.brokers[broker_id].running:
             raise self._errors.unanswered(f"no answer of broker {broker_id}")
 
+    def _answering(self, brokers: Collection[int] | None) -> list[int]:
+        """Of these brokers in metadata (of all where None) those that answer; raises where none of all does."""
+        alive, known = self._alive(), self.cluster.placement.brokers
+        answering = [row for row in alive if known[row].running and (brokers is None or row in brokers)]
+        if brokers is None and alive and not answering:
+            raise self._errors.unanswered("no broker answers")
+        return answering
+
     def _sizes(self) -> dict[tuple[int, PartitionKey], int]:
-        contents, alive = self.cluster.contents, self._alive()
-        for broker_id in alive:
-            self._need_answer_of(broker_id)
+        contents, answering = self.cluster.contents, set(self._answering(None))
         return {
             (broker_id, key): partition.size_bytes(broker_id)
             for key, partition in contents.partitions()
-            for broker_id in sorted(partition.copies.keys() & set(alive))
+            for broker_id in sorted(partition.copies.keys() & answering)
             if contents.holds_online(broker_id, partition)
         }
 
     def _log_dirs(
         self, brokers: Collection[int] | None, partitions: Collection[PartitionKey] | None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        contents = self.cluster.contents
-        asked = [broker_id for broker_id in self._alive() if brokers is None or broker_id in brokers]
-        for broker_id in asked:
-            self._need_answer_of(broker_id)
+        contents, answering = self.cluster.contents, self._answering(brokers)
         used_bytes = replication.used_bytes(contents)
         held: dict[tuple[int, int], dict[PartitionKey, int]] = defaultdict(dict)
         for key, partition in contents.partitions():
@@ -277,7 +282,7 @@ class SimulatedClient:
                 )
                 for index, log_dir in enumerate(contents.brokers[broker_id].log_dirs)
             )
-            for broker_id in asked
+            for broker_id in answering
         }
 
     def _reassigned(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> dict[PartitionKey, str | None]:
@@ -302,12 +307,12 @@ class SimulatedClient:
         (topic, partition), error = min(errors.items())
         return self._errors.refused(f"{len(errors)} {requests} refused, first {topic}-{partition}: {error}")
 
-    def _rates(self) -> dict[int, dict[str, int]]:
-        alive = self._alive()
-        for broker_id in alive:
+    def _rates(self, brokers: Collection[int] | None) -> dict[int, dict[str, int]]:
+        asked = [broker_id for broker_id in self._alive() if brokers is None or broker_id in brokers]
+        for broker_id in asked:
             self._need_answer_of(broker_id)
         rates = self.cluster.placement.throttle_rates
-        return {broker_id: dict(rates[broker_id]) for broker_id in alive if rates.get(broker_id)}
+        return {broker_id: dict(rates[broker_id]) for broker_id in asked if rates.get(broker_id)}
 
     def _lists(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
         existing = self.cluster.placement.topics

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+import structlog
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import ElectionNotNeededError, NoError, for_code
@@ -27,7 +28,7 @@ from assignor_core.throttles import (
     ThrottledReplicas,
     entries_text,
 )
-from streaming.cluster.answers import brokers_alive, racks_of, translated, unanswered_in
+from streaming.cluster.answers import brokers_alive, is_unanswered, racks_of, translated, unanswered_in
 from streaming.cluster.markers import markers_on, replacement
 from streaming.errors import (
     AnotherCluster,
@@ -36,6 +37,8 @@ from streaming.errors import (
     ElectionsRefused,
     ReassignmentsRefused,
 )
+
+log = structlog.get_logger()
 
 ROLE = "control"
 PREFERRED = 0
@@ -78,26 +81,31 @@ class Cluster:
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
         """Log size in bytes by (broker, partition); copies under way inside a broker (future replicas) left out."""
-        with translated("read log dirs", role=ROLE):
-            # Asked of all that it has ever known, the client fails while one of them is down.
-            answers = self._admin.describe_log_dirs(brokers=self._alive())
         return {
-            (answer["broker"], (topic["name"], partition["partition_index"])): partition["partition_size"]
-            for answer in answers
-            for log_dir in answer["log_dirs"]
-            for topic in log_dir["topics"]
-            for partition in topic["partitions"]
-            if not partition["is_future_key"]
+            (broker, key): size
+            for broker, log_dirs in self.log_dirs().items()
+            for log_dir in log_dirs
+            for key, size in log_dir.replica_bytes.items()
         }
 
     def log_dirs(
         self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        """Log dirs with what is free (KIP-827) and the replicas of `partitions`; a broker that refuses shows none."""
+        """Log dirs with what is free (KIP-827) and the replicas of `partitions`; a broker that refuses shows none.
+
+        Brokers that don't answer are left out, and logged. If all are asked and none answers: ClusterUnreachable.
+        """
         asked = [broker for broker in self._alive() if brokers is None or broker in brokers]
+        if not asked:
+            return {}
         with translated("read log dirs", role=ROLE):
-            answers = self._admin.describe_log_dirs(brokers=asked, partitions=partitions) if asked else []
-        return {answer["broker"]: tuple(map(_log_dir, answer["log_dirs"])) for answer in answers}
+            shown, errors = self._admin.log_dirs_by_broker(asked, partitions)
+            refused = [error for error in errors.values() if not is_unanswered(error)]
+            if refused or (brokers is None and not shown):
+                raise next(iter(refused or errors.values()))
+        for broker, error in errors.items():
+            log.warning("log_dirs_unread", broker=broker, error=type(error).__name__)
+        return {broker: tuple(map(_log_dir, rows)) for broker, rows in shown.items()}
 
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
         """Start reassignments; None cancels one. Raises ReassignmentsRefused with the partitions refused."""
@@ -139,9 +147,10 @@ class Cluster:
         if refused:
             raise ElectionsRefused(refused)
 
-    def throttle_rates(self) -> dict[int, dict[str, int]]:
+    def throttle_rates(self, brokers: Collection[int] | None = None) -> dict[int, dict[str, int]]:
         """Throttle rates that are set dynamically, bytes/s, by broker and setting."""
-        modified = self._modified(ConfigResourceType.BROKER, [str(broker) for broker in self._alive()])
+        asked = [str(broker) for broker in self._alive() if brokers is None or broker in brokers]
+        modified = self._modified(ConfigResourceType.BROKER, asked)
         return {
             int(broker): rates
             for broker, values in modified.items()

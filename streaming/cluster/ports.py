@@ -23,13 +23,14 @@ class ClusterReader(Protocol):
         """
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
-        """Log size in bytes by (broker, partition) on brokers that are alive."""
+        """Log size in bytes by (broker, partition) on brokers that answer."""
 
     def log_dirs(
         self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
         """Log dirs of these brokers, as far as they are alive (of all where None), with the replicas of these
-        partitions (of all where None). A broker that refuses to show them has none.
+        partitions (of all where None). A broker that refuses to show them has none. A broker that doesn't answer is
+        left out; if all are asked and none answers, this raises ClusterUnreachable.
         """
 
 
@@ -50,8 +51,10 @@ class PlacementChanger(Protocol):
 class ThrottleReader(Protocol):
     """Throttles that are set, by anybody."""
 
-    def throttle_rates(self) -> dict[int, dict[str, int]]:
-        """Rates in bytes/s by broker that is alive and setting."""
+    def throttle_rates(self, brokers: Collection[int] | None = None) -> dict[int, dict[str, int]]:
+        """Rates in bytes/s by broker and setting, of these brokers that are alive (of all where None). Each of them is
+        asked: raises ClusterUnreachable where one doesn't answer.
+        """
 
     def throttled_replicas(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
         """Lists of throttled replicas by (topic, setting)."""

@@ -153,9 +153,12 @@ def _log_dirs(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
     offline = [f"{broker} ({row.path})" for broker, rows in sorted(log_dirs.items()) for row in rows if row.is_offline]
     if offline:
         return False, f"log dirs are offline on broker {', '.join(offline)}"
+    silent = sorted(cluster.describe().broker_racks.keys() - log_dirs.keys())
+    if silent:
+        return False, f"brokers that do not answer get no replicas: {', '.join(map(str, silent))}"
     by_hand = {broker for broker, row in settings.planner.capacities.items() if row.disk_bytes}
-    silent = [broker for broker, rows in sorted(log_dirs.items()) if not rows or None in {r.usable_bytes for r in rows}]
-    unbounded = [str(broker) for broker in silent if broker not in by_hand]
+    unknown = [row for row, dirs in sorted(log_dirs.items()) if not dirs or None in {r.usable_bytes for r in dirs}]
+    unbounded = [str(broker) for broker in unknown if broker not in by_hand]
     if unbounded:
         return False, f"brokers that do not show what is free get no replicas: {', '.join(unbounded)}"
     return True, f"{sum(len(row.replica_bytes) for rows in log_dirs.values() for row in rows)} replicas have a size"

@@ -6,7 +6,7 @@ Where nothing fits, the next look comes `LOOK_INTERVAL_MS` later.
 
 from collections.abc import Mapping
 
-from assignor_core.disks import catching_up, largest_replicas, rooms
+from assignor_core.disks import catching_up, largest_replicas, rooms, silent_brokers
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Limits, wave_pending, without_room
 from assignor_core.execution.room import Room, WaitsForRoom, waiting_text
@@ -51,7 +51,9 @@ class DiskRoom:
         behind = catching_up(live, receiving)
         partitions = {row.key for row in pending} | {key for keys in behind.values() for key in keys}
         leaders = {live.partitions[key].leader for key in partitions} - {NO_LEADER}
-        log_dirs = self._cluster.log_dirs(receiving | leaders, partitions)
+        asked = receiving | leaders
+        log_dirs = self._cluster.log_dirs(asked, partitions)
+        silent = silent_brokers(live, log_dirs) & asked
         largest = largest_replicas(log_dirs)
         for row in pending:
             # A leader that does not show its log: what the plan rests on is the best there is.
@@ -59,7 +61,7 @@ class DiskRoom:
             largest[row.key] = max(largest.get(row.key, 0), round(row.bytes_to_move / max(1, added)))
         by_broker = rooms(live, log_dirs, behind, reserve=self._reserve)
         unbounded = {row for row in self._bounded_by_hand if by_broker.get(row, 0.0) is None}
-        room = Room(by_broker | dict.fromkeys(unbounded, float("inf")), largest)
+        room = Room(by_broker | dict.fromkeys(unbounded, float("inf")), largest, silent)
         self._lacking = without_room(plan, live, progress, limits, room)
         self._waits = self._waits.after(self._lacking, now_ms)
         self._next_look_ms = 0

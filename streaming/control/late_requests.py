@@ -137,7 +137,7 @@ class LateRequests:
         execution, scope = watched.record.execution, throttle_scope(kept.plan)
         events = (event.figures.throttled_brokers or () for event in execution.events)
         ours = frozenset(broker for brokers in events for broker in brokers) - set(execution.throttled_brokers)
-        rates = ours & self._cluster.throttle_rates().keys()
+        rates = ours & self._cluster.throttle_rates(ours).keys()
         listed = self._listed(scope) - {topic for topic, _ in others}
         at_rest = frozenset() if others else rates
         brokers = at_rest if listed else at_rest & watched.rates

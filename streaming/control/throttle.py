@@ -94,8 +94,9 @@ class Throttle:
         somebody else has set is respected: it is not ours to remove.
         """
         ours = set(execution.throttled_brokers)
-        foreign = self._cluster.throttle_rates().keys() - ours
-        return tuple(sorted(((throttle_scope(plan).brokers & live.broker_racks.keys()) - foreign) | ours))
+        alive = throttle_scope(plan).brokers & live.broker_racks.keys()
+        foreign = self._cluster.throttle_rates(alive).keys() - ours
+        return tuple(sorted((alive - foreign) | ours))
 
     def keep(
         self, execution: Execution, plan: Plan, *, pressed: bool, now_ms: int, without: Collection[str] = ()
@@ -134,7 +135,7 @@ class Throttle:
 
     def _with_rate(self, brokers: Collection[int]) -> tuple[int, ...]:
         """Of these brokers those that still have a rate, or are down."""
-        alive, rates = self._cluster.describe().broker_racks, self._cluster.throttle_rates()
+        alive, rates = self._cluster.describe().broker_racks, self._cluster.throttle_rates(brokers)
         return tuple(sorted(broker for broker in brokers if broker in rates or broker not in alive))
 
     def _send(self, rates: dict[int, int]) -> None:

@@ -116,6 +116,10 @@ WINDOW = (
     _gauge("window_completeness_ratio", "Brokers with a known load in that window per broker expected, 0 to 1"),
     _gauge("brokers_expected", "Brokers alive in the cluster's metadata"),
     _gauge("brokers_reporting", "Brokers with a known load in the newest closed window"),
+    _gauge(
+        "brokers_log_dirs_unknown",
+        "Brokers of that window whose free disk space is unknown, for example as they hang: see docs/planner.md",
+    ),
 )
 SKEW = (
     _gauge("cluster_load_max_per_mean_ratio", "Highest load of a broker per mean load: 1 is even", "resource"),

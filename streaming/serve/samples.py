@@ -96,6 +96,7 @@ def _window(snapshot: Snapshot) -> Iterator[Sample]:
     yield from _some("window_completeness_ratio", snapshot.completeness)
     yield from _some("brokers_expected", snapshot.brokers_expected)
     yield from _some("brokers_reporting", snapshot.load.brokers_reporting)
+    yield from _some("brokers_log_dirs_unknown", snapshot.load.brokers_log_dirs_unknown)
 
 
 def _skew(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:

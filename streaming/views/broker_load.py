@@ -81,6 +81,14 @@ class LoadPart:
     leader_rates: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
     """Bytes written per second to each partition of a topic, in partition order; None where it is unknown."""
 
+    @property
+    def brokers_log_dirs_unknown(self) -> int | None:
+        """Brokers with samples in the window of which nobody knows what is free on their disks."""
+        start_ms = self.window_start_ms
+        if start_ms is None:
+            return None
+        return sum(row.last_sample_ms >= start_ms and row.log_dir_usable_bytes is None for row in self.brokers)
+
 
 def read_load(reader: TableReader, settings: Settings) -> LoadPart:
     """The load part; at most `HISTORY_WINDOWS` windows before the newest are read, however old that one is."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import OffsetSpec
-from kafka.errors import NotControllerError, NotLeaderForPartitionError, UnknownBrokerIdError
+from kafka.errors import NotControllerError, NotLeaderForPartitionError, RequestTimedOutError, UnknownBrokerIdError
 from kafka.structs import TopicPartition
 
 from streaming.cluster.kafka_python_mends import MendedAdminClient
@@ -24,10 +24,18 @@ class Wire:
         self.cluster = SimpleNamespace(request_update=self._update)
         self.sent: list[Any] = []
         self.refreshed = 0
+        self.limits_ms: list[float] = []
 
     async def send(self, request: Any, node_id: int | None = None) -> Any:
         self.sent.append((type(request).__name__, node_id))
         return self._answer(request)
+
+    def call_soon(self, coroutine: Callable[..., Any], *arguments: Any) -> "asyncio.Future[Any]":
+        return asyncio.ensure_future(coroutine(*arguments))
+
+    async def wait_for(self, future: "asyncio.Future[Any]", timeout_ms: float) -> Any:
+        self.limits_ms.append(timeout_ms)
+        return await future
 
     def run(self, coroutine: Callable[..., Any], *arguments: Any) -> Any:
         return asyncio.run(coroutine(*arguments))
@@ -38,7 +46,7 @@ class Wire:
 
 def client(wire: Wire) -> Any:
     made = cast(Any, object.__new__(MendedAdminClient))
-    made._manager, made._controller_id = wire, 1
+    made._manager, made._controller_id, made.config = wire, 1, {"request_timeout_ms": 7_000}
     return made
 
 
@@ -63,6 +71,22 @@ def test_a_partition_that_has_left_its_leader_costs_no_others_offsets() -> None:
     assert offsets == {first: 100, third: 102}
     assert refused == {second: "NotLeaderForPartitionError"}
     assert wire.sent == [("ListOffsetsRequest", 2)]  # of the leader alone, and no metadata
+
+
+def test_all_brokers_are_asked_for_their_log_dirs_and_one_without_an_answer_costs_only_its_own() -> None:
+    class Hanging(Wire):
+        async def send(self, request: Any, node_id: int | None = None) -> Any:
+            answer = await super().send(request, node_id)
+            if node_id == 2:
+                raise RequestTimedOutError
+            return answer
+
+    wire = Hanging(lambda _request: SimpleNamespace(results=[SimpleNamespace(to_dict=lambda: {"log_dir": "/d"})]))
+    shown, errors = client(wire).log_dirs_by_broker([1, 2, 3], [("t", 0), ("t", 1)])
+    assert shown == {broker: [{"log_dir": "/d"}] for broker in (1, 3)}
+    assert {broker: type(error) for broker, error in errors.items()} == {2: RequestTimedOutError}
+    assert wire.sent == [("DescribeLogDirsRequest", broker) for broker in (1, 2, 3)]
+    assert wire.limits_ms == [7_000] * 3
 
 
 @pytest.mark.parametrize(
@@ -94,6 +118,7 @@ def test_a_controller_that_can_not_be_found_is_an_error_of_kafkas_and_looked_for
 
 def test_every_private_method_that_is_overridden_exists_upstream() -> None:
     own = {name for name, value in vars(MendedAdminClient).items() if callable(value) and name.startswith("_")}
-    overridden = own - {"_async_leader_offsets", "_async_send", "_sent", "_refreshing_brokers"}
+    added = {"_async_leader_offsets", "_async_log_dirs_by_broker", "_log_dirs_in_time", "_async_send", "_sent"}
+    overridden = own - added - {"_refreshing_brokers"}
     assert len(overridden) == 6
     assert [name for name in sorted(overridden) if not hasattr(KafkaAdminClient, name)] == []

@@ -32,11 +32,18 @@ class Admin:
         self.raised = raised
         self.reassigned: dict[TopicPartition, type[KafkaError] | None] = {}
         self.altered: dict[str, str] = {}
+        self.hung: dict[int, KafkaError] = {}
 
     def describe_cluster(self) -> dict[str, Any]:
         if self.raised:
             raise self.raised
         return {"brokers": [{"broker_id": 1, "rack": None}, {"broker_id": 2, "rack": None}]}
+
+    def log_dirs_by_broker(
+        self, brokers: list[int], _partitions: object
+    ) -> tuple[dict[int, Any], dict[int, KafkaError]]:
+        shown = {broker: [] for broker in brokers if broker not in self.hung}
+        return shown, {broker: error for broker, error in self.hung.items() if broker in brokers}
 
     def alter_partition_reassignments(self, _targets: object) -> Mapping[TopicPartition, type[KafkaError] | None]:
         if self.raised:
@@ -77,6 +84,20 @@ def test_a_refusal_names_kafkas_error(request_of: Callable[[Admin], object], err
     assert ("rebalancer check --role control" in str(caught.value)) == isinstance(
         error, ClusterAuthorizationFailedError
     )
+
+
+def test_a_broker_that_hangs_costs_its_own_log_dirs() -> None:
+    admin = Admin()
+    admin.hung = {2: RequestTimedOutError()}
+    assert cluster(admin).log_dirs() == {1: ()}
+    assert cluster(admin).log_dirs([2]) == {}
+    assert cluster(admin).replica_sizes() == {}
+    admin.hung = {1: KafkaConnectionError(), 2: RequestTimedOutError()}
+    with pytest.raises(ClusterUnreachable, match="no answer when asked to read log dirs"):
+        cluster(admin).log_dirs()
+    admin.hung = {2: ClusterAuthorizationFailedError()}
+    with pytest.raises(ClusterRequestFailed, match="ClusterAuthorizationFailedError"):
+        cluster(admin).log_dirs()
 
 
 def test_a_partition_without_an_answer_is_not_refused() -> None:

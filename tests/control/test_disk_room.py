@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 
 from assignor_core.execution.events import Event
+from assignor_core.execution.progress import Progress
+from assignor_core.execution.reconcile import Limits, Submit, next_step
 from assignor_core.execution.room import PATIENCE_MS
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
+from streaming.control.disk_room import DiskRoom
 from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
@@ -113,7 +116,7 @@ def test_a_broker_that_does_not_show_its_disks_receives_only_where_they_have_a_c
     carried = Carried(tables_in_memory, room=500 * MB)
     shown = carried.client.log_dirs
     carried.client.log_dirs = lambda brokers=None, partitions=None: {  # type: ignore[method-assign]
-        broker: rows for broker, rows in shown(brokers, partitions).items() if broker != 2
+        broker: rows if broker != 2 else () for broker, rows in shown(brokers, partitions).items()
     }
     assert not carried.pass_time(30_000)
     assert carried.last_detail.endswith("first t-0: broker 2 does not show what is free on its disks")
@@ -123,6 +126,36 @@ def test_a_broker_that_does_not_show_its_disks_receives_only_where_they_have_a_c
     carried.executor.resume(carried.journal.plan(carried.plan.plan_id))
     assert carried.pass_time(60_000)
     assert carried.on_broker_2 == [0, 1]
+
+
+def test_a_frozen_broker_that_the_plan_does_not_need_holds_nothing_up(tables_in_memory: str) -> None:
+    carried = Carried(tables_in_memory, room=500 * MB, throttle_bytes_per_sec=20 * MB)
+    carried.cluster.freeze_broker(3)
+    assert carried.pass_time(8_000), "its session lasts longer"
+    assert 3 in carried.client.describe().broker_racks
+    assert (carried.last_detail, carried.on_broker_2) == ("every movement has been made", [0, 1])
+
+
+@pytest.mark.parametrize("frozen", [1, 2], ids=["leader", "receiver"])
+def test_nothing_is_submitted_to_or_from_a_broker_that_does_not_answer_and_the_rest_goes_on(
+    tables_in_memory: str, frozen: int
+) -> None:
+    """A capacity by hand is no answer either."""
+    carried = Carried(tables_in_memory, room=500 * MB)
+    other = (3, 1) if frozen == 2 else (3, 2)
+    carried.cluster.create_topic("u", {0: (other[0],)}, size_bytes=SIZE)
+    movements = (*carried.plan.movements, Movement("u", 0, other[:1], other[1:], float(SIZE)))
+    plan = Plan("c", movements, SKEW, SKEW)
+    by_hand = {"capacities": {2: {"disk_bytes": DISK}}}
+    settings = Settings.model_validate({**carried.settings.model_dump(), "planner": by_hand})
+    room, live = DiskRoom(carried.client, settings.planner), carried.client.describe()
+    progress = dict.fromkeys((row.key for row in movements), Progress.PENDING)
+    carried.cluster.freeze_broker(frozen)
+    look = room.look(plan, live, progress, Limits(), NOON_MS)
+    step = next_step(plan, live, Limits(), worked_ms=0, room=look)
+    assert step == Submit({("u", 0): other[1:]})
+    room.wait(NOON_MS)
+    assert f"broker {frozen} did not answer when asked for its log dirs" in str(room.held_back(NOON_MS))
 
 
 def test_a_plan_of_which_nothing_fits_ends_as_aborted(tables_in_memory: str) -> None:

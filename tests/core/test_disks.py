@@ -76,7 +76,17 @@ def test_what_no_log_dir_shows_takes_no_room() -> None:
     live = LiveCluster("c", {1: None, 2: None}, {T0: LivePartition((2, 1), 2, (2,), adding_replicas=(1,))})
     behind = catching_up(live, (1, 2))
     assert behind == {1: [T0], 2: []}
-    assert rooms(live, {1: [LogDirDescription("/a", 1000, 900)]}, behind, reserve=0.1) == {1: 800.0, 2: None}
+    assert rooms(live, {1: [LogDirDescription("/a", 1000, 900)], 2: []}, behind, reserve=0.1) == {1: 800.0, 2: None}
+
+
+def test_where_nobody_who_answers_holds_the_whole_replica_nothing_is_known_of_what_it_lacks() -> None:
+    growing = LogDirDescription("/a", 1000, 900, {T0: 100})
+    live = LiveCluster("c", {1: None, 2: None}, {T0: LivePartition((1, 2), 2, (2,), adding_replicas=(1,))})
+    behind = catching_up(live, (1,))
+    assert rooms(live, {1: [growing]}, behind, reserve=0.1) == {1: None}
+    assert rooms(live, {1: [growing], 2: []}, behind, reserve=0.1) == {1: 800.0}  # refuses: what is held counts
+    gone = LiveCluster("c", {1: None}, live.partitions)
+    assert rooms(gone, {1: [growing]}, behind, reserve=0.1) == {1: 800.0}
 
 
 def test_a_simulated_cluster_shows_its_log_dirs() -> None:

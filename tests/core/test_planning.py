@@ -17,8 +17,16 @@ BROKERS = tuple(range(1, 9))
 
 
 @st.composite
-def measured(draw: st.DrawFn, *, silent: frozenset[int], drained: frozenset[int] = frozenset()) -> Model:
-    """A cluster of eight brokers as control measures it while the brokers of `silent` send nothing."""
+def measured(
+    draw: st.DrawFn,
+    *,
+    silent: frozenset[int],
+    drained: frozenset[int] = frozenset(),
+    hung: frozenset[int] = frozenset(),
+) -> Model:
+    """A cluster of eight brokers as control measures it while the brokers of `silent` send nothing and those that are
+    `hung` do not show their log dirs.
+    """
     partitions, rates = {}, {}
     for number in range(draw(st.integers(8, 30))):
         key = (f"t{number % 3}", number)
@@ -47,6 +55,7 @@ def measured(draw: st.DrawFn, *, silent: frozenset[int], drained: frozenset[int]
                 ),
             )
             for broker in BROKERS
+            if broker not in hung
         },
         PartitionLoads({key: (rate, 0.0) for key, rate in known.items()}, {0: led}),
         (window,),
@@ -83,6 +92,33 @@ def test_what_is_unknown_is_moved_by_no_plan_for_balance(model: Model) -> None:
         if 8 in model.unreported:  # a broker that holds nothing carries nothing
             old, new = row.old_replicas, row.new_replicas
             assert (8 in new, new[0] == 8) == (8 in old, old[0] == 8)
+
+
+@given(measured(silent=frozenset(), hung=frozenset({8})))
+@settings(max_examples=12, deadline=None)
+def test_a_broker_that_does_not_answer_takes_nothing_and_gives_nothing(model: Model) -> None:
+    only_there = {(row.topic, row.partition) for row in model.cluster.partitions if row.replicas == (8,)}
+    assert (model.silent, model.unknown_disks, model.unknown) == (frozenset({8}), frozenset(), only_there)
+    assert all(row.load and row.load.disk_bytes == 1_000 for row in model.cluster.partitions)
+    plan = planned(model, PlannerPolicy())
+    if plan is None:
+        assert len(only_there) > 0.1 * len(model.cluster.partitions)
+        return
+    assert "brokers that take no replicas, as they did not answer when asked for their log dirs: 8" in plan.diagnosis
+    for row in plan.movements:
+        old, new = row.old_replicas, row.new_replicas
+        assert (8 in new, new[0] == 8) == (8 in old, old[0] == 8)
+
+
+@given(measured(silent=frozenset(), hung=frozenset({7, 8}), drained=frozenset({8})))
+@settings(max_examples=6, deadline=None)
+def test_a_drained_broker_that_does_not_answer_is_emptied_all_the_same(model: Model) -> None:
+    plan = planned(model, PlannerPolicy(only_brokers=frozenset({8})))
+    assert plan is not None
+    assert {row.key for row in plan.movements} == {
+        (row.topic, row.partition) for row in model.cluster.partitions if 8 in row.replicas
+    }
+    assert not {7, 8} & {broker for row in plan.movements for broker in set(row.new_replicas) - set(row.old_replicas)}
 
 
 @given(measured(silent=frozenset({7, 8}), drained=frozenset({8})))

@@ -310,6 +310,11 @@ def test_only_what_fits_on_the_disks_is_submitted_and_the_rest_waits_by_name() -
     )
     # A size that is not known counts for nothing, on a disk that takes anything at all.
     assert submitted(Room({2: 1.0, 3: 0.0}, {})) == Submit({("t", 0): (2,), ("t", 1): (2,)})
+    silent = Room({2: 120.0, 3: 60.0}, sizes, frozenset({3}))
+    assert submitted(silent) == Submit({("t", 0): (2,), ("t", 1): (2,)})
+    assert submitted(Room({2: 120.0, 3: 60.0}, sizes, frozenset({1}))) == Wait(
+        "3 movements wait for room on disks, first t-0: broker 1 did not answer when asked for its log dirs"
+    )
     few = Limits(movements_in_flight_max=1)
     room = Room({2: 10.0, 3: 60.0}, sizes)
     assert next_step(wanted, live, few, worked_ms=0, room=room) == Submit({("t", 2): (3,)})

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from assignor_core.skew import skew_of
 from streaming import tables
 from streaming.control.upkeep import expire
+from streaming.serve.samples import samples
 from streaming.serve.snapshot import PARTS, SnapshotReader, read_snapshot
 from streaming.views.as_json import to_json
 from streaming.views.control import ControlPart
@@ -99,6 +100,22 @@ def test_a_silent_broker_is_shown_without_figures(folder: Path) -> None:
     assert snapshot.load.brokers_reporting == 1
     assert snapshot.completeness == pytest.approx(1 / 3)
     assert set(snapshot.load.skew["bytes_in"].deviation) == {1}
+
+
+def test_brokers_whose_free_disk_space_is_unknown_are_counted(folder: Path) -> None:
+    settings = settings_for(folder)
+    synthetic = Synthetic(settings.storage.tables)
+    assert read_snapshot(settings, NOW_MS).load.brokers_log_dirs_unknown is None
+    synthetic.broker_load(START_MS, {1: 10.0, 2: 10.0, 3: 10.0})
+    assert read_snapshot(settings, NOW_MS).load.brokers_log_dirs_unknown == 0
+    synthetic.broker_load(START_MS + WINDOW_MS, {1: 10.0})
+    synthetic.broker_load(START_MS + WINDOW_MS, {2: None}, log_dir_used_bytes=None, log_dir_usable_bytes=None)
+    snapshot = read_snapshot(settings, NOW_MS)
+    assert snapshot.load.brokers_log_dirs_unknown == 1, "broker 3 has no sample: it may be gone"
+    exported = {
+        sample.name: sample.value for sample in samples(snapshot, settings, ("0", "0", "0")) if not sample.labels
+    }
+    assert exported["brokers_log_dirs_unknown"] == 1
 
 
 def test_old_data_stays_visible_however_old_it_is(folder: Path) -> None:

@@ -22,6 +22,12 @@ def test_a_log_dir_that_is_offline_is_named() -> None:
     assert _log_dirs(SimulatedClient(cluster), Settings()) == (False, "log dirs are offline on broker 2 (/disk-1)")
 
 
+def test_a_broker_that_does_not_answer_is_named() -> None:
+    cluster = SimulatedCluster.of({1: None, 2: None})
+    cluster.freeze_broker(2)
+    assert _log_dirs(SimulatedClient(cluster), BY_HAND) == (False, "brokers that do not answer get no replicas: 2")
+
+
 @pytest.mark.parametrize("rows", [(), (LogDirDescription("/d"),)], ids=["refused", "before Kafka 3.3"])
 def test_a_broker_that_does_not_show_what_is_free_is_named(
     rows: tuple[LogDirDescription, ...], monkeypatch: pytest.MonkeyPatch

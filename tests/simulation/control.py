@@ -95,8 +95,8 @@ class WatchedClient(SimulatedClient):
         self._watcher.looked_at_disks(self._control)
         return answer
 
-    def throttle_rates(self) -> dict[int, dict[str, int]]:
-        return self._ask(super().throttle_rates)
+    def throttle_rates(self, brokers: Collection[int] | None = None) -> dict[int, dict[str, int]]:
+        return self._ask(lambda: super(WatchedClient, self).throttle_rates(brokers))
 
     def throttled_replicas(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
         names = list(topics)
