@@ -112,6 +112,10 @@ def _no_bound(rooms: Any) -> Any:
     return lambda *arguments, **named: dict.fromkeys(rooms(*arguments, **named), 1e20)
 
 
+def _fits_always(_lacking: Any) -> Any:
+    return lambda *_, **__: None
+
+
 def _same_cluster(_compare: Any) -> Any:
     return lambda _expected, _actual: None
 
@@ -175,7 +179,7 @@ PLANTED = (
     ),
     Planted("waves are no barriers", "1", executor, "next_step", _no_waves, 5),
     Planted("the ceiling of disks is ignored by plans", "1", planning, "rooms", _no_bound, 21),
-    Planted("the ceiling of disks is ignored before a submit", "1", room.Room, "lacking", lambda _: lambda *_: None, 6),
+    Planted("the ceiling of disks is ignored before a submit", "1", room.Room, "lacking", _fits_always, 6),
     Planted("caps are not kept", "7", executor, "limits", _uncapped, 3),
     Planted("replicas are asked for in another order", "4", reconcile, "_target", _reversed_target, 3),
     Planted("a foreign reassignment is taken for ours", "3", progress, "_progress", _foreign_as_ours, 45),
