@@ -30,10 +30,10 @@ class Wire:
         self.sent.append((type(request).__name__, node_id))
         return self._answer(request)
 
-    def call_soon(self, coroutine: Callable[..., Any], *arguments: Any) -> "asyncio.Future[Any]":
+    def call_soon(self, coroutine: Callable[..., Any], *arguments: Any) -> Any:
         return asyncio.ensure_future(coroutine(*arguments))
 
-    async def wait_for(self, future: "asyncio.Future[Any]", timeout_ms: float) -> Any:
+    async def wait_for(self, future: Any, timeout_ms: float) -> Any:
         self.limits_ms.append(timeout_ms)
         return await future
 

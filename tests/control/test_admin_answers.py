@@ -42,7 +42,7 @@ class Admin:
     def log_dirs_by_broker(
         self, brokers: list[int], _partitions: object
     ) -> tuple[dict[int, Any], dict[int, KafkaError]]:
-        shown = {broker: [] for broker in brokers if broker not in self.hung}
+        shown: dict[int, Any] = {broker: [] for broker in brokers if broker not in self.hung}
         return shown, {broker: error for broker, error in self.hung.items() if broker in brokers}
 
     def alter_partition_reassignments(self, _targets: object) -> Mapping[TopicPartition, type[KafkaError] | None]:
