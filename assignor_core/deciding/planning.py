@@ -14,7 +14,7 @@ from assignor_core.deciding.agreement import LedBytesIn, mean_disagreement
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import LogDirs, catching_up, largest_replicas, rooms, silent_brokers
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
-from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey, partition_name
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey, partition_name
 from assignor_core.model import (
     LOAD_KEYS,
     RATE_KEYS,
@@ -112,15 +112,7 @@ def build_model(
     led = {key: row for key, row in sorted(live.partitions.items()) if row.leader != NO_LEADER}
     unsized = frozenset(key for key in led.keys() - sizes.keys() if silent.intersection(led[key].replicas))
     unknown = unsized | {key for key in led if measured.rates.get(key, UNKNOWN)[0] is None}
-    known = _with_means(led, measured.rates)
-    guessed = _mean_sizes(led, sizes, unsized) if unsized else {}
-    partitions = []
-    for key, partition in led.items():
-        rates = known[key]
-        load = PartitionLoad(*(*rates[:_DISK_AT], guessed.get(key, float(sizes.get(key, 0))), *rates[_DISK_AT:]))
-        target = partition.target_replicas
-        in_sync = sum(broker in target for broker in partition.isr)
-        partitions.append(Partition(key[0], key[1], target, load, in_sync))
+    partitions = _loaded(led, measured.rates, sizes, unsized)
     hosting = {broker for partition in partitions for broker in partition.replicas}
     brokers = tuple(
         Broker(
@@ -134,7 +126,7 @@ def build_model(
     )
     newest = windows[-1]
     return Model(
-        cluster=ClusterState(cluster_name, now_ms, brokers, tuple(partitions)),
+        cluster=ClusterState(cluster_name, now_ms, brokers, partitions),
         unknown=unknown,
         unreported=frozenset((hosting & live.broker_racks.keys()) - drained - newest.values(Resource.BYTES_IN).keys()),
         unknown_disks=unknown_disks,
@@ -242,12 +234,25 @@ def _with_means(partitions: Iterable[PartitionKey], rates: Rates) -> dict[Partit
     return known | {key: means.get(key[0], overall) for key in missing}
 
 
-def _mean_sizes(
-    led: Collection[PartitionKey], sizes: Mapping[PartitionKey, int], unsized: Collection[PartitionKey]
-) -> dict[PartitionKey, float]:
-    """Log sizes of partitions whose replicas nobody has shown: the mean of their topic, else of all."""
-    known = _with_means(led, {key: (float(sizes.get(key, 0)),) for key in led if key not in unsized})
-    return {key: known[key][0] for key in unsized}
+def _loaded(
+    led: Mapping[PartitionKey, LivePartition],
+    rates: Rates,
+    sizes: Mapping[PartitionKey, int],
+    unsized: Collection[PartitionKey],
+) -> tuple[Partition, ...]:
+    """Partitions that have a leader, with their load; those `unsized` count with the mean size of their topic."""
+    known = _with_means(led, rates)
+    shown = {key: (float(sizes.get(key, 0)),) for key in led if key not in unsized} if unsized else {}
+    means = _with_means(led, shown) if unsized else {}
+    partitions = []
+    for key, partition in led.items():
+        own = known[key]
+        disk_bytes = means[key][0] if key in unsized else float(sizes.get(key, 0))
+        load = PartitionLoad(*(*own[:_DISK_AT], disk_bytes, *own[_DISK_AT:]))
+        target = partition.target_replicas
+        in_sync = sum(broker in target for broker in partition.isr)
+        partitions.append(Partition(key[0], key[1], target, load, in_sync))
+    return tuple(partitions)
 
 
 def _state(broker: int, live: LiveCluster, drained: frozenset[int]) -> BrokerState:
