@@ -37,6 +37,7 @@ def measure(size: FleetSize, parts: tuple[str, ...], *, repeats: int, profile: b
     for part in parts:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             figures |= pool.submit(PARTS[part], size, repeats=repeats, profile=profile).result()
+        click.echo(f"{part}: measured, load average {os.getloadavg()[0]:.1f}")
     return figures | {"load_average": round(os.getloadavg()[0], 1)}
 
 

@@ -5,6 +5,7 @@ import pstats
 import resource
 from functools import partial
 
+import click
 import structlog
 
 from streaming.collect.run import Collector
@@ -28,7 +29,7 @@ class Looks:
         self._collector = collector
         self._now_ms = 0
 
-    def look(self) -> Figures:
+    def look(self, which: str) -> Figures:
         """One look: seconds, CPU seconds of this process and of the fleet's, records, requests."""
         records, cost = measured(self._fleet, lambda: self._collector.sample(now_ms=self._now_ms))
         figures: Figures = {
@@ -38,6 +39,7 @@ class Looks:
             "records_per_look": records,
             "requests_per_look": cost.requests.total(),
         }
+        click.echo(f"look, {which}: {', '.join(f'{name} {value:,.2f}' for name, value in figures.items())}")
         self._fleet.run(Fleet.advance, BETWEEN_MS)
         self._now_ms += BETWEEN_MS
         return figures
@@ -57,8 +59,8 @@ def collect(size: FleetSize, *, repeats: int, profile: bool = False) -> Figures:
         )
         with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
             looks = Looks(fleet, collector)
-            first = looks.look()
-            taken = [looks.look() for _ in range(repeats)]
+            first = looks.look("the first")
+            taken = [looks.look("all is well") for _ in range(repeats)]
             figures = {name: sum(row[name] for row in taken) / repeats for name in taken[0]}
             figures["requests_per_broker"] = figures["requests_per_look"] / size.brokers
             figures["collect_rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -72,10 +74,10 @@ def collect(size: FleetSize, *, repeats: int, profile: bool = False) -> Figures:
 def _in_trouble(fleet: FleetProcess, looks: Looks, frozen: int) -> Figures:
     """A look with one broker that hangs, and one with some requests refused."""
     fleet.run(refuse_requests, REFUSED_SHARE)
-    refused = looks.look()
+    refused = looks.look("requests are refused")
     fleet.run(refuse_requests, 0.0)
     fleet.run(freeze_broker, frozen)
-    hung = looks.look()
+    hung = looks.look("one broker hangs")
     fleet.run(resume_broker, frozen)
     return {
         "look_refused_s": refused["look_s"],
@@ -88,5 +90,5 @@ def _in_trouble(fleet: FleetProcess, looks: Looks, frozen: int) -> Figures:
 
 def _profile(looks: Looks) -> None:
     with cProfile.Profile() as profiler:
-        looks.look()
+        looks.look("profiled")
     pstats.Stats(profiler).sort_stats("cumulative").print_stats(PROFILE_LINES)

@@ -58,14 +58,15 @@ def _controller(fleet: Fleet) -> int:
 def _asked_topic(fleet: Fleet, row: Any, shown: bool) -> Any:
     if row.name is None:
         name = fleet.topic_of(row.topic_id)
-        return _topic(fleet, name, shown) if name else _missing(UNKNOWN_TOPIC_ID, None, row.topic_id)
+        return _topic(fleet, name, shown) if name else _missing(UNKNOWN_TOPIC_ID, None, row.topic_id, None)
     if row.name not in fleet.contents.topics:
-        return _missing(UNKNOWN_PARTITION, row.name, UUID(int=0))
+        # Kafka shows what the user might do with such a topic.
+        return _missing(UNKNOWN_PARTITION, row.name, UUID(int=0), TOPIC_OPERATIONS if shown else None)
     return _topic(fleet, row.name, shown)
 
 
-def _missing(error_code: int, name: str | None, topic_id: UUID) -> Any:
-    return (error_code, name, topic_id, False, [], None)
+def _missing(error_code: int, name: str | None, topic_id: UUID, operations: frozenset[int] | None) -> Any:
+    return (error_code, name, topic_id, False, [], operations)
 
 
 def _topic(fleet: Fleet, name: str, shown: bool) -> Any:
