@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from assignor_core.proposed_plan import ProposedPlan
     from streaming.cluster.ports import ClusterReader, ControlledCluster
     from streaming.control.carrier import Carrier
+    from streaming.control.cluster_marker import ClusterMarker
     from streaming.control.journal import Journal
     from streaming.control.lease import Lease
 
@@ -141,6 +142,7 @@ class _Following:
         self._lease = lease
         self._settings = settings
         self._carrier: Carrier | None = None
+        self._marker: ClusterMarker | None = None
         self._interrupted = threading.Event()
         self._worked_s = time.monotonic()
         self._shown = -1
@@ -195,8 +197,9 @@ class _Following:
         from streaming.control.cluster_marker import ClusterMarker
         from streaming.control.wiring import executor_of
 
-        marker = ClusterMarker(self._cluster, self._lease)
-        return Carrier(executor_of(self._cluster, self._journal, self._settings), self._journal, marker)
+        # One for all carriers: it knows for how long the markers of others have stood still.
+        self._marker = self._marker or ClusterMarker(self._cluster, self._lease)
+        return Carrier(executor_of(self._cluster, self._journal, self._settings), self._journal, self._marker)
 
     def _show_progress(self, execution: "Execution") -> None:
         figures = execution.figures

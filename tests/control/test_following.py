@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from assignor_core.marker import MARKER_TTL_MS, Marker
 from streaming.commands.apply import _Following
 from streaming.control.lease import Lease
 from streaming.control.wiring import executor_of, journal_of
@@ -54,6 +55,21 @@ def test_who_gives_up_says_what_stays_open(settings: Settings, capsys: pytest.Ca
         following(own, cluster).to_the_end(record.execution)
     message = f"execution {record.execution.execution_id} stays open (approved); to stop it: rebalancer abort\n"
     assert capsys.readouterr().err.endswith(message)
+
+
+def test_a_marker_that_nobody_renews_keeps_a_command_waiting_for_its_time_only(settings: Settings) -> None:
+    """Each failed step begins with a new carrier; what was seen of the marker stays known."""
+    cluster = NotedCluster(moves=True)
+    cluster.cluster.contents.markers.append(Marker("0" * 32, "a-machine-that-burned/1", 5, 5))
+    execution = approve(journal_of(settings), 0, now_ms=now_ms()).execution
+    clock_ms = 0
+    lease = Lease(settings.storage.tables, settings.kafka.cluster_name, 10**9, clock=lambda: clock_ms)
+    watched = _Following(cluster, journal_of(settings), lease, settings)
+    while not execution.ended:
+        assert clock_ms < MARKER_TTL_MS + 60_000
+        execution = watched._poll(execution)
+        clock_ms += 10_000
+    assert execution.last_event == "done"
 
 
 def test_a_second_ctrl_c_names_what_the_last_step_has_made(

@@ -13,10 +13,15 @@ from assignor_core.errors import CoreError
 from assignor_core.plan import Movement, Plan, plan_to_json
 from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
-from streaming.commands.apply import apply
+from streaming.commands.apply import _propose_again, apply
 from streaming.control.wiring import journal_of
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
+from tests.control.conftest import tables_in_memory
+from tests.control.test_deciding import crowded
+from tests.control.windows import write_windows
+
+__all__ = ["tables_in_memory"]  # the fixture
 
 HOUR_MS = 3_600_000
 MOVE = Movement("t", 0, (1, 2), (3, 2), 5.0)
@@ -32,11 +37,12 @@ def written(*movements: Movement, cluster_id: str = "main", **besides: object) -
     return {**plan_to_json(Plan(cluster_id, movements)), **besides}
 
 
-def asked(own: Settings, content: object) -> Result:
+def asked(own: Settings, content: object, *assignments: str) -> Result:
     """`apply` of a file with this content; the answer is no, so that no cluster is needed."""
     file = Path(own.storage.tables).with_name("plan.json")
     file.write_text(content if isinstance(content, str) else json.dumps(content))
-    arguments = [str(file), "--set", f"storage.tables={own.storage.tables}"]
+    given = (f"storage.tables={own.storage.tables}", *assignments)
+    arguments = [str(file), *(part for row in given for part in ("--set", row))]
     return CliRunner().invoke(apply, arguments, input="n\n", standalone_mode=False, catch_exceptions=False)
 
 
@@ -133,3 +139,28 @@ def test_a_plan_that_is_made_anew_lives_anew(own: Settings) -> None:
     journal_of(own).write_plan(ProposedPlan.from_json(before), decision=None, now_ms=began_ms - 2 * HOUR_MS)
     asked(own, after)
     assert journal_of(own).plan(after["plan_id"]).created_ms >= began_ms
+
+
+def test_what_an_apply_waits_for_and_what_it_does_not_is_shown_before_it_asks(own: Settings) -> None:
+    journal, now_ms = journal_of(own), time.time_ns() // 1_000_000
+    other = Plan("main", (Movement("t", 1, (1,), (2,), 5.0),))
+    journal.write_plan(ProposedPlan(other), decision=None, now_ms=now_ms)
+    execution = journal.approve(journal.plan(other.plan_id), "a test", now_ms=now_ms)
+    day = time.strftime("%a", time.gmtime(now_ms / 1000 + 3 * 86_400))
+    answer = asked(own, written(MOVE), f"control.maintenance_windows=[{day} 01:00-02:00]")
+    assert f"Execution {execution.execution_id} is open (approved: " in answer.output
+    assert "this plan waits for its end, which rebalancer abort brings." in answer.output
+    assert "No maintenance window is open: this plan does not wait for " in answer.output
+
+
+def test_where_a_plan_no_longer_fits_a_new_one_is_shown(
+    tables_in_memory: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = Settings.model_validate({"storage": {"tables": tables_in_memory}})
+    cluster = crowded()
+    write_windows(own, cluster.live, end_ms=time.time_ns() // 1_000_000)
+    _propose_again(cluster, journal_of(own), own)
+    (row,) = tables.read(own.storage.tables, "plan")
+    shown = capsys.readouterr().out
+    assert f"a new plan was made; to carry it out: rebalancer apply {row['plan_id'][:12]}" in shown
+    assert f"plan {row['plan_id'][:12]}: " in shown
