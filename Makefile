@@ -9,17 +9,27 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: setup
 	$(PYTHON) -m streaming demo $(ARGS)
 
-test: setup-tests lint
-	$(PYTHON) -m pytest $(ARGS)
+test: setup-tests
+	$(call beside_checks,$(PYTHON) -m pytest $(ARGS))
 
 # The pure part: no JVM, no broker.
-test-fast: setup lint
-	$(PYTHON) -m pytest -m "not spark and not kafka and not java and not prometheus and not e2e" $(ARGS)
+test-fast: setup
+	$(call beside_checks,$(PYTHON) -m pytest -m "not spark and not kafka and not java and not prometheus and not e2e" $(ARGS))
 
 lint: setup
-	.venv/bin/ruff format --check .
-	.venv/bin/ruff check .
-	.venv/bin/mypy
+	$(CHECKS)
+
+CHECKS := .venv/bin/ruff format --check . && .venv/bin/ruff check . && .venv/bin/mypy
+
+# Tests and checks at the same time: tests start at once, and while they are collected a core is idle. A failure of
+# either fails the target.
+define beside_checks
+@checks=$$(mktemp); trap 'rm -f "$$checks"' EXIT; \
+{ { $(CHECKS); } >"$$checks" 2>&1 || { cat "$$checks"; exit 1; }; } & \
+$(1); tests=$$?; \
+if wait $$!; then cat "$$checks"; else echo "error: ruff or mypy failed, see above" >&2; tests=1; fi; \
+exit $$tests
+endef
 
 setup:
 	@deploy/bootstrap.sh

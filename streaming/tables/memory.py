@@ -104,13 +104,11 @@ def _typed(name: str, rows: Sequence[Row]) -> list[dict[str, Any]]:
         raise TableUnavailable(f"table {name} can't be written: {error}") from None
 
 
-def _exact_row(
-    row: Row, columns: tuple[tuple[str, type, Callable[[Any], bool] | None], ...]
-) -> dict[str, Any] | None:
+def _exact_row(row: Row, columns: tuple[tuple[str, type, Callable[[Any], bool] | None], ...]) -> dict[str, Any] | None:
     """The row where Arrow would give back each value as it is; else None."""
     exact: dict[str, Any] = {}
     for column, kind, fits in columns:
-        value = row.get(column)
+        value: Any = row.get(column)
         if value is not None:
             if type(value) is not kind:
                 if kind is not str or not isinstance(value, str):

@@ -150,7 +150,9 @@ class TableReader:
         if self._memory:
             names = columns or TABLES[name].column_names()
             rows = self._memory.rows(name, names, where)
-            return pa.Table.from_pylist(rows, schema=_schema(name, names)) if rows else _schema(name, names).empty_table()
+            return (
+                pa.Table.from_pylist(rows, schema=_schema(name, names)) if rows else _schema(name, names).empty_table()
+            )
         delta = self._newest(name)
         if delta is None:
             return _schema(name, columns or TABLES[name].column_names()).empty_table()
