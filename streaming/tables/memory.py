@@ -117,7 +117,7 @@ def _exact_row(row: Row, columns: tuple[tuple[str, type, Callable[[Any], bool] |
             elif fits is not None and not fits(value):
                 return None
             if kind is list:
-                value = value.copy()  # who gave it may change it
+                value = list(row[column])  # who gave it may change it
         exact[column] = value
     return exact
 
