@@ -56,6 +56,10 @@ bench-pipeline: setup
 bench-trigger: setup
 	$(PYTHON) -m tests.benchmarks.bench_trigger $(ARGS)
 
+.PHONY: bench-control
+bench-control: setup
+	$(PYTHON) -m tests.benchmarks.bench_control $(ARGS)
+
 bench-serve: setup
 	$(PYTHON) -m tests.benchmarks.bench_serve $(ARGS)
 

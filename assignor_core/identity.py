@@ -45,4 +45,5 @@ def without_topics(live: LiveCluster, topics: Iterable[str]) -> LiveCluster:
     if not hidden:
         return live
     shown = {key: partition for key, partition in live.partitions.items() if key[0] not in hidden}
-    return replace(live, partitions=shown)
+    listed = {key: row for key, row in live.listed.items() if key[0] not in hidden}
+    return replace(live, partitions=shown, listed=listed)

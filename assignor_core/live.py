@@ -14,6 +14,15 @@ NO_LEADER = -1
 
 
 @dataclass(frozen=True, slots=True)
+class Reassignment:
+    """One that the controller lists, with the replicas of a partition as in `LivePartition`."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LivePartition:
     """One partition; while it is reassigned `replicas` holds the target replicas first, then those to be removed."""
 
@@ -37,7 +46,14 @@ class LivePartition:
         """
         return tuple(broker for broker in self.replicas if broker not in self.removing_replicas)
 
-    def with_reassignment(self, moving: "LivePartition | None") -> "LivePartition":
+    @property
+    def reassignment(self) -> Reassignment | None:
+        """The one that is under way; None where there is none."""
+        if not self.reassigning:
+            return None
+        return Reassignment(self.replicas, self.adding_replicas, self.removing_replicas)
+
+    def with_reassignment(self, moving: Reassignment | None) -> "LivePartition":
         """A broker's metadata completed by the controller's list: its replicas count while a reassignment is listed."""
         return LivePartition(
             replicas=moving.replicas if moving else self.replicas,
@@ -50,16 +66,16 @@ class LivePartition:
 
 @dataclass(frozen=True, slots=True)
 class LiveCluster:
-    """Brokers that are alive, and every partition."""
+    """Brokers that are alive, and every partition, or those that somebody has asked about."""
 
     cluster_id: str
     broker_racks: Mapping[int, str | None]
     partitions: Mapping[PartitionKey, LivePartition]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     """Kafka's own id by topic, where brokers show one: a topic that is made again has another."""
-    hidden: frozenset[PartitionKey] = frozenset()
-    """Partitions that the controller lists as being reassigned and metadata leaves out: the client may not describe
-    their topics. Kafka shows the list to whoever may describe the cluster.
+    listed: Mapping[PartitionKey, Reassignment] = field(default_factory=dict)
+    """All reassignments that the controller lists, of any partition: of topics that nobody asked about, and of those
+    that the client may not describe. Kafka shows the list to whoever may describe the cluster.
     """
 
     def reassigning(self) -> frozenset[PartitionKey]:

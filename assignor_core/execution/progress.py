@@ -56,8 +56,7 @@ class PastLooks:
 
     def after(self, plan: Plan, cluster: LiveCluster, *, staged: bool = False) -> Self:
         """The counts with one more look."""
-        moving = [key for key, state in progress_of(plan, cluster, staged=staged).items() if state is Progress.MOVING]
-        unlisted = [key for key in moving if not cluster.partitions[key].reassigning]
+        unlisted = [row.key for row in plan.movements if _is_unlisted(row, cluster.partitions.get(row.key), staged)]
         missing = [movement.key for movement in plan.movements if movement.key not in cluster.partitions]
         return type(self)(
             {key: self.unlisted.get(key, 0) + 1 for key in unlisted},
@@ -91,7 +90,7 @@ def progress_of(
 def _progress(movement: Movement, cluster: LiveCluster, staged: bool, looks: PastLooks) -> Progress:
     live = cluster.partitions.get(movement.key)
     if live is None:
-        if movement.key in cluster.hidden:
+        if movement.key in cluster.listed:
             return Progress.MISSING  # it copies: however many looks miss it, it is not gone
         return Progress.MISSING if 0 < looks.missing.get(movement.key, 0) < MISSING_LOOKS_MIN else Progress.GONE
     if live.reassigning:
@@ -110,6 +109,13 @@ def _leader_stays_away(movement: Movement, cluster: LiveCluster) -> bool:
     """Whether the plan leaves a preferred leader that is away where it is: nobody can elect it, and none is to."""
     first = movement.new_replicas[0]
     return first == movement.old_replicas[0] and first not in cluster.broker_racks
+
+
+def _is_unlisted(movement: Movement, live: LivePartition | None, staged: bool) -> bool:
+    """Whether metadata shows it on its way, and the controller lists no reassignment of it."""
+    if live is None or live.reassigning or live.replicas in (movement.old_replicas, movement.new_replicas):
+        return False
+    return not _is_step(movement, live.replicas) and _was_asked_for(movement, live, staged)
 
 
 def _is_asked_for(movement: Movement, live: LivePartition, staged: bool) -> bool:

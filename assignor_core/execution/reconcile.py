@@ -91,6 +91,7 @@ def next_step(
     refused: Mapping[PartitionKey, str] = NO_REFUSALS,
     not_elected: Mapping[PartitionKey, str] = NO_REFUSALS,
     room: Room | None = None,
+    progress: Mapping[PartitionKey, Progress] | None = None,
 ) -> Step:
     """The one next step. Order: give up, else submit, else elect, else wait, else done.
 
@@ -98,9 +99,12 @@ def next_step(
     or where the caller says so (`held_back`, the reason); what has begun is brought to its end all the same. `looks`
     counts the looks of this process, this one included; `refused` and `not_elected` are partitions whose move or
     election is skipped, with the reason. `room` is a look at the disks of brokers that receive; without one the step
-    shows what there would be to submit. A plan of which nothing was made is never done.
+    shows what there would be to submit. `progress` is that of this look, where the caller has it. A plan of which
+    nothing was made is never done.
     """
-    progress = progress_of(plan, cluster, staged=limits.staged, looks=looks, refused=refused, not_elected=not_elected)
+    if progress is None:
+        staged = limits.staged
+        progress = progress_of(plan, cluster, staged=staged, looks=looks, refused=refused, not_elected=not_elected)
     moving = [key for key, state in progress.items() if state is Progress.MOVING]
     if worked_ms > limits.deadline_ms:
         hours = limits.deadline_ms / 3_600_000
@@ -265,9 +269,14 @@ def _unhealthy(plan: Plan, cluster: LiveCluster, moving: Collection[PartitionKey
     if behind:
         return f"{len(behind)} partitions are under-replicated, first {partition_name(behind[0])}"
     # A replica on a broker that is away may stay there: Kafka waits for those only that are added.
-    needed = sorted({broker for row in plan.movements for broker in set(row.new_replicas) - set(row.old_replicas)})
-    missing = [broker for broker in needed if broker not in cluster.broker_racks]
-    return f"broker {missing[0]} is down" if missing else None
+    alive = cluster.broker_racks
+    missing = {
+        broker
+        for row in plan.movements
+        for broker in row.new_replicas
+        if broker not in alive and broker not in row.old_replicas
+    }
+    return f"broker {min(missing)} is down" if missing else None
 
 
 def _lost(plan: Plan, cluster: LiveCluster) -> frozenset[int]:
@@ -275,7 +284,7 @@ def _lost(plan: Plan, cluster: LiveCluster) -> frozenset[int]:
 
     All of them, not only those that the plan takes replicas from: disks may have no room for what another one held.
     """
-    relieved = [set(movement.old_replicas) - set(movement.new_replicas) for movement in plan.movements]
+    relieved = (set(movement.old_replicas) - set(movement.new_replicas) for movement in plan.movements)
     if not all(brokers - cluster.broker_racks.keys() for brokers in relieved):
         return frozenset()
     return cluster.hosts_away()

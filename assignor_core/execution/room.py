@@ -70,6 +70,11 @@ class WaitsForRoom:
         reasons = kept | {key: reason for key, reason in lacking.items() if key not in kept}
         return type(self)(reasons, {key: self.since_ms.get(key, now_ms) for key in reasons})
 
+    def without(self, keys: Collection[PartitionKey]) -> Self:
+        """What is known after these were seen to fit."""
+        reasons = {key: reason for key, reason in self.reasons.items() if key not in keys}
+        return type(self)(reasons, {key: self.since_ms[key] for key in reasons})
+
     def given_up(self, now_ms: int) -> dict[PartitionKey, str]:
         """Movements that have not fitted for too long, with the reason."""
         return {key: row for key, row in self.reasons.items() if now_ms - self.since_ms[key] >= PATIENCE_MS}

@@ -7,7 +7,7 @@ are faults: tests/conformance runs the same behaviours here and on real brokers.
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from assignor_core.disks import LogDirDescription
@@ -85,9 +85,11 @@ class SimulatedClient:
         """From now on the address leads to another cluster."""
         self.cluster, self._metadata, self._answer = cluster, None, None
 
-    def describe(self) -> LiveCluster:
-        """Brokers in metadata and every partition; reassignments are the controller's, as of now."""
-        return self._send(RequestKind.DESCRIBE, self._described, of_controller=True)
+    def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
+        """Brokers in metadata, partitions of these topics (of all where None); reassignments are the controller's, as
+        of now.
+        """
+        return self._send(RequestKind.DESCRIBE, lambda: self._described(topics), of_controller=True)
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
         """Log size in bytes by (broker, partition), of brokers that answer and log dirs that are online."""
@@ -200,24 +202,30 @@ class SimulatedClient:
         if other is not None:
             raise self._errors.another_cluster(other)
 
-    def _described(self) -> LiveCluster:
+    def _described(self, topics: Collection[str] | None) -> LiveCluster:
         self._check_cluster()
         metadata, changes = self._current_metadata(), self.cluster.placement.changes
         hidden = frozenset(self.faults.hidden_topics)
         if self._answer is None or self._answer[0] is not metadata or self._answer[1:3] != (changes, hidden):
             self._answer = (metadata, changes, hidden, self._described_anew(metadata, hidden))
-        return self._answer[3]
+        whole = self._answer[3]
+        if topics is None:
+            return whole
+        asked = frozenset(topics)
+        partitions = {key: row for key, row in whole.partitions.items() if key[0] in asked}
+        ids = {name: topic_id for name, topic_id in whole.topic_ids.items() if name in asked}
+        return replace(whole, partitions=partitions, topic_ids=ids)
 
     def _described_anew(self, metadata: _Metadata, hidden: frozenset[str]) -> LiveCluster:
         partitions = {}
         for key, seen in metadata.partitions.items():
             if key[0] not in hidden:
                 now = self.cluster.placement.partition(key)
-                partitions[key] = seen.with_reassignment(now.live() if now and now.reassigning else None)
+                partitions[key] = seen.with_reassignment(now.live().reassignment if now else None)
         ids = {name: row for name, row in metadata.topic_ids.items() if name not in hidden}
-        moving = {key for key, row in self.cluster.placement.partitions() if row.reassigning}
-        unseen = frozenset(moving - partitions.keys())
-        return LiveCluster(self.cluster.placement.cluster_id, metadata.broker_racks, partitions, ids, unseen)
+        live = ((key, row.live().reassignment) for key, row in self.cluster.placement.partitions() if row.reassigning)
+        listed = {key: moving for key, moving in live if moving is not None}
+        return LiveCluster(self.cluster.placement.cluster_id, metadata.broker_racks, partitions, ids, listed)
 
     def _current_metadata(self) -> _Metadata:
         """Metadata of the broker that is asked: as it is now, or as it was before, as old as the lag at most."""

@@ -12,12 +12,18 @@ from typing import Any
 import structlog
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import ElectionNotNeededError, NoError, for_code
+from kafka.errors import (
+    ElectionNotNeededError,
+    NoError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from kafka.structs import TopicPartition
 
 from assignor_core.disks import LogDirDescription
 from assignor_core.identity import cluster_mismatch
-from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.live import LiveCluster, LivePartition, PartitionKey, Reassignment
 from assignor_core.marker import Marker
 from assignor_core.throttles import (
     EVERY_REPLICA,
@@ -43,6 +49,7 @@ log = structlog.get_logger()
 ROLE = "control"
 PREFERRED = 0
 NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
+TOPIC_NOT_SHOWN = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 ALREADY_DONE = ("NoReassignmentInProgressError",)
 
 
@@ -64,20 +71,29 @@ class Cluster:
         self._may_act = may_act
         self._kafka_cluster_id = kafka_cluster_id
 
-    def describe(self) -> LiveCluster:
-        """Brokers that are alive, every partition with its reassignment; raises ClusterUnreachable, AnotherCluster."""
+    def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
+        """Brokers that are alive, partitions of these topics (of all where None) with their reassignments; raises
+        ClusterUnreachable, AnotherCluster.
+        """
         with translated("describe the cluster", role=ROLE):
             cluster = self._checked_cluster()
-            topics = self._admin.describe_topics()
+            described = self._described_topics(topics)
             moving = self._admin.list_partition_reassignments()
+        listed = {(row.topic, row.partition): _reassignment(answer) for row, answer in moving.items()}
         partitions = {}
-        ids = {row["name"]: row["topic_id"] for row in topics if row.get("topic_id") not in (None, NO_TOPIC_ID)}
-        for topic in topics:
+        ids = {row["name"]: row["topic_id"] for row in described if row.get("topic_id") not in (None, NO_TOPIC_ID)}
+        for topic in described:
             for partition in topic["partitions"]:
                 key = (topic["name"], partition["partition_index"])
-                partitions[key] = _live_partition(partition, moving.get(TopicPartition(*key)))
-        hidden = frozenset((row.topic, row.partition) for row in moving) - partitions.keys()
-        return LiveCluster(cluster["cluster_id"], racks_of(cluster["brokers"]), partitions, ids, hidden)
+                partitions[key] = _live_partition(partition, listed.get(key))
+        return LiveCluster(cluster["cluster_id"], racks_of(cluster["brokers"]), partitions, ids, listed)
+
+    def _described_topics(self, topics: Collection[str] | None) -> list[dict[str, Any]]:
+        """Rows of metadata; asked by name, Kafka answers with an error for a topic that is not there."""
+        if topics is not None and not topics:
+            return []
+        rows: list[dict[str, Any]] = self._admin.describe_topics(None if topics is None else sorted(topics))
+        return [row for row in rows if row.get("error_code", 0) not in TOPIC_NOT_SHOWN]
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
         """Log size in bytes by (broker, partition); copies under way inside a broker (future replicas) left out."""
@@ -282,12 +298,13 @@ class Cluster:
             )
 
 
-def _live_partition(partition: Mapping[str, Any], moving: Mapping[str, Any] | None) -> LivePartition:
-    leader, isr = partition["leader_id"], tuple(partition["isr_nodes"])
-    listed = moving and LivePartition(
-        tuple(moving["replicas"]), leader, isr, tuple(moving["adding_replicas"]), tuple(moving["removing_replicas"])
-    )
-    return LivePartition(tuple(partition["replica_nodes"]), leader, isr).with_reassignment(listed or None)
+def _reassignment(answer: Mapping[str, Any]) -> Reassignment:
+    return Reassignment(tuple(answer["replicas"]), tuple(answer["adding_replicas"]), tuple(answer["removing_replicas"]))
+
+
+def _live_partition(partition: Mapping[str, Any], moving: Reassignment | None) -> LivePartition:
+    replicas, isr = tuple(partition["replica_nodes"]), tuple(partition["isr_nodes"])
+    return LivePartition(replicas, partition["leader_id"], isr).with_reassignment(moving)
 
 
 def _log_dir(row: Mapping[str, Any]) -> LogDirDescription:

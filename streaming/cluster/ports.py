@@ -17,9 +17,10 @@ from assignor_core.throttles import ThrottledReplicas
 class ClusterReader(Protocol):
     """The cluster as one broker's metadata and the controller's list of reassignments show it."""
 
-    def describe(self) -> LiveCluster:
-        """Brokers that are alive and every partition with its reassignment; raises AnotherCluster where the brokers are
-        not those of the cluster that this client was made for.
+    def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
+        """Brokers that are alive, every partition of these topics (of all where None) with its reassignment, and all
+        reassignments; raises AnotherCluster where the brokers are not those of the cluster that this client was made
+        for. Topics that are not there are left out.
         """
 
     def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:

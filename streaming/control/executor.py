@@ -7,26 +7,26 @@ elected or cancelled.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import structlog
 
-from assignor_core.execution.accounting import bytes_moved, movements_done, remaining, what_was_made
+from assignor_core.execution.accounting import bytes_moved, movements_done, remaining
 from assignor_core.execution.events import Event
-from assignor_core.execution.life_cycle import Execution
-from assignor_core.execution.progress import NO_LOOKS, PastLooks, Progress, progress_of
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Limits, Step, Submit, Wait, next_step
-from assignor_core.execution.refusals import NAMED_MAX, refusals_text
+from assignor_core.execution.refusals import refusals_text
 from assignor_core.execution.room import Room
-from assignor_core.identity import another_cluster, topics_made_again, without_topics
+from assignor_core.identity import another_cluster
 from assignor_core.live import LiveCluster, PartitionKey, partition_name
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from streaming.cluster.ports import ControlledCluster
+from streaming.control.copied_bytes import CopiedBytes
 from streaming.control.disk_room import DiskRoom
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
+from streaming.control.looks import Look, Looks
 from streaming.control.obstacles import hours_closed, misfit, reason_to_give_up, replaced_broker_back
 from streaming.control.policies import limits
 from streaming.control.pressure import LagPressure
@@ -41,44 +41,8 @@ log = structlog.get_logger()
 PROGRESS_INTERVAL_MS = 10_000
 ABORT_CONFIRMATIONS = 3
 """A broker's metadata may be a moment behind the controller's: an alarming look must be repeated this often."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """One execution and the cluster as one tick sees them."""
-
-    record: ExecutionRecord
-    plan: Plan
-    live: LiveCluster
-    progress: Mapping[PartitionKey, Progress]
-    looks: PastLooks
-    refused: Mapping[PartitionKey, str]
-    """Partitions whose move is skipped: Kafka's error, or why no disk has room."""
-    not_elected: Mapping[PartitionKey, str]
-    """Partitions whose election is skipped, with Kafka's error."""
-    made_again: tuple[str, ...]
-    """Topics of the plan that were deleted and made again: `live` leaves them out."""
-    now_ms: int
-
-    @property
-    def execution(self) -> Execution:
-        return self.record.execution
-
-    @property
-    def moving(self) -> list[PartitionKey]:
-        """Partitions of the plan that Kafka is reassigning now."""
-        return [key for key, state in self.progress.items() if state is Progress.MOVING]
-
-    @property
-    def result(self) -> str:
-        """What was made of the plan, in words."""
-        return what_was_made(self.progress, self.refused, self.not_elected) + self.strangers
-
-    @property
-    def strangers(self) -> str:
-        """Names the topics that only bear the name of an approved one; empty where there are none."""
-        named = ", ".join(self.made_again[:NAMED_MAX])
-        return f"; deleted and made again, so no topics of this plan any more: {named}" if named else ""
+QUESTIONS_MAX = 3
+"""So often in one tick what was about to be submitted is asked about, and turns out to be something else."""
 
 
 class Executor:
@@ -102,6 +66,8 @@ class Executor:
         relief_max_away_share: float,
     ) -> None:
         self._cluster = cluster
+        self._looks = Looks(cluster, staged=control.staged_moves)
+        self._copied = CopiedBytes(cluster)
         self._journal = journal
         self._throttle = throttle
         self._lag = lag
@@ -110,10 +76,8 @@ class Executor:
         self._control = control
         self._relief_max_away_share = relief_max_away_share
         self._abort_looks = 0
-        self._looks = NO_LOOKS
         self._requests = Requests(cluster)
         self._kafka_cluster_id: str | None = None
-        self._topic_ids: Mapping[str, str] = {}
         self._replaced: frozenset[int] = frozenset()
         self._give_up: str | None = None
         self._last_progress_ms = 0
@@ -149,12 +113,12 @@ class Executor:
         With `give_up`, a reason, the next ticks end it.
         """
         self._kafka_cluster_id = None if kept is None else kept.kafka_cluster_id
-        self._topic_ids = {} if kept is None else kept.topic_ids
         observed = None if kept is None else kept.proposed.observed
         self._replaced = frozenset() if observed is None else observed.brokers_missing
         self._give_up = give_up
         self._abort_looks = 0
-        self._looks = NO_LOOKS
+        self._looks.forget({} if kept is None else kept.topic_ids)
+        self._copied.forget()
         self._requests.forget()
         self._disk_room.forget()
         self._throttle.forget()
@@ -169,7 +133,7 @@ class Executor:
         if execution.paused and closed is not None and given_up is None:
             return False
         try:
-            live = self._cluster.describe()
+            live = self._looks.live(plan, whole=given_up is not None, now_ms=now_ms)
         except AnotherCluster as error:
             return self._hold(record, str(error), given_up, now_ms, owed=execution.throttled_brokers)
         started_on = execution.figures.kafka_cluster_id
@@ -177,7 +141,7 @@ class Executor:
         other = another_cluster(self._kafka_cluster_id, live)
         if other is not None:
             return self._hold(record, other, given_up, now_ms)
-        look = self._look(record, plan, live, now_ms)
+        look = self._judged(record, plan, live, now_ms)
         back = replaced_broker_back(plan, look.live, look.progress, self._replaced)
         given_up = given_up or (back if execution.paused else None)
         if given_up is not None:
@@ -187,17 +151,10 @@ class Executor:
         self._go_on(look)
         return False
 
-    def _look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> _Look:
-        """What this look shows, judged with those before it."""
-        staged = self._control.staged_moves
-        # By their names these would be the plan's. Seen as gone, nothing of them is submitted, elected or cancelled.
-        made_again = topics_made_again(self._topic_ids, live)
-        live = without_topics(live, made_again)
-        self._looks = self._looks.after(plan, live, staged=staged)
+    def _judged(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> Look:
         refused = self._disk_room.given_up(now_ms) | self._requests.moves.skipped
         not_elected = self._requests.elections.skipped
-        progress = progress_of(plan, live, staged=staged, looks=self._looks, refused=refused, not_elected=not_elected)
-        return _Look(record, plan, live, progress, self._looks, refused, not_elected, made_again, now_ms)
+        return self._looks.judged(record, plan, live, now_ms, refused=refused, not_elected=not_elected)
 
     def _hold(
         self, record: ExecutionRecord, other: str, given_up: str | None, now_ms: int, *, owed: tuple[int, ...] = ()
@@ -222,17 +179,17 @@ class Executor:
         log.warning("plan_refused", plan_id=record.execution.plan_id[:12], reason=problem)
         return False
 
-    def _step(self, look: _Look, closed: str | None, back: str | None) -> bool:
+    def _step(self, look: Look, closed: str | None, back: str | None) -> bool:
         """Decide on the next step, keep the throttle, take the step; True once the execution has ended.
 
         `closed` is why the hour forbids anything new, `back` why the rest of the plan is not to be carried out.
         """
         pressure = self._pressure(look)
         held_back = closed or (f"held back: {pressure}" if pressure else None)
-        step = self._next_step(look, held_back or self._disk_room.held_back(look.now_ms))
-        if isinstance(step, Submit):
+        look, step = self._confirmed_step(look, held_back)
+        if isinstance(step, Submit) and not self._disk_room.all_fit(look.plan, look.live, step.reassignments):
             room = self._disk_room.look(look.plan, look.live, look.progress, self._limits, look.now_ms)
-            step = self._next_step(look, held_back, room)
+            step = self._asked_about(self._next_step(look, held_back, room))
             if not isinstance(step, Submit):
                 self._disk_room.wait(look.now_ms)
         if back is not None and not isinstance(step, Abort):
@@ -246,15 +203,41 @@ class Executor:
             self._throttle.keep(look.execution, look.plan, pressed=pressed, now_ms=look.now_ms, without=look.made_again)
         return self._take(step, look)
 
+    def _confirmed_step(self, look: Look, held_back: str | None) -> tuple[Look, Step]:
+        """The next step, and the look that it rests on. What is submitted was asked about in this tick, and what ends
+        the execution follows from a look at the whole cluster.
+        """
+        held_back = held_back or self._disk_room.held_back(look.now_ms)
+        step = self._next_step(look, held_back)
+        for _ in range(QUESTIONS_MAX):
+            ends = isinstance(step, Done) or (isinstance(step, Abort) and self._abort_looks + 1 >= ABORT_CONFIRMATIONS)
+            live = self._looks.closer(look, step.reassignments if isinstance(step, Submit) else (), whole=ends)
+            if live is None:
+                break
+            other = another_cluster(self._kafka_cluster_id, live)
+            if other is not None:
+                raise AnotherCluster(other)
+            look = self._judged(look.record, look.plan, live, look.now_ms)
+            step = self._next_step(look, held_back)
+        return look, self._asked_about(step)
+
+    def _asked_about(self, step: Step) -> Step:
+        """Of what would be submitted, that which was asked about in this tick: the rest comes at the next one."""
+        if not isinstance(step, Submit):
+            return step
+        asked = self._looks.asked_about(step.reassignments)
+        return Submit(asked) if asked else Wait("looks again at what is to be moved next")
+
     @property
     def _limits(self) -> Limits:
         return replace(limits(self._control), relief_max_away_share=self._relief_max_away_share)
 
-    def _next_step(self, look: _Look, held_back: str | None, room: Room | None = None) -> Step:
+    def _next_step(self, look: Look, held_back: str | None, room: Room | None = None) -> Step:
         return next_step(
             look.plan,
             look.live,
             self._limits,
+            progress=look.progress,
             worked_ms=look.execution.worked_ms(look.now_ms),
             held_back=held_back,
             looks=look.looks,
@@ -263,7 +246,7 @@ class Executor:
             room=room,
         )
 
-    def _take(self, step: Step, look: _Look) -> bool:
+    def _take(self, step: Step, look: Look) -> bool:
         """Carry out one step and write it down; True once the execution has ended."""
         match step:
             case Submit(reassignments):
@@ -279,9 +262,10 @@ class Executor:
                 return True
         return False
 
-    def _submit(self, look: _Look, reassignments: Mapping[PartitionKey, tuple[int, ...]]) -> None:
+    def _submit(self, look: Look, reassignments: Mapping[PartitionKey, tuple[int, ...]]) -> None:
         """Ask for reassignments. What Kafka refuses for good is skipped from the next look on."""
         refused = self._requests.reassign(reassignments)
+        self._looks.submitted(reassignments)
         accepted = len(reassignments) - len(refused)
         detail = f"{accepted} reassignments"
         if refused:
@@ -292,7 +276,7 @@ class Executor:
         else:
             self._report(look, detail)
 
-    def _elect(self, look: _Look, partitions: tuple[PartitionKey, ...]) -> None:
+    def _elect(self, look: Look, partitions: tuple[PartitionKey, ...]) -> None:
         """Ask for elections. What Kafka refuses for good keeps its leader, and nothing waits for it any more."""
         if not self._requests.elections.tries.keys() >= set(partitions):  # else it is all asked for again
             self._write(look, Event.ELECTING, f"preferred leaders of {len(partitions)} partitions")
@@ -306,13 +290,13 @@ class Executor:
         else:
             self._report(look, detail)
 
-    def _report(self, look: _Look, reason: str) -> None:
+    def _report(self, look: Look, reason: str) -> None:
         """What the execution waits for, every few seconds."""
         if look.now_ms - self._last_progress_ms >= PROGRESS_INTERVAL_MS:
             parts = (reason, remaining(look.execution, look.now_ms))
             self._write(look, Event.PROGRESS, "; ".join(part for part in parts if part))
 
-    def _abort(self, look: _Look, reason: str) -> bool:
+    def _abort(self, look: Look, reason: str) -> bool:
         """Cancel what is in flight and end; False where the cluster refused, and the next tick tries again.
 
         What it refuses too often goes on to the replicas of the plan: the last event names it.
@@ -330,33 +314,32 @@ class Executor:
         self._clear_and_write(look, Event.ABORTED, detail)
         return True
 
-    def _pause(self, look: _Look, reason: str) -> None:
+    def _pause(self, look: Look, reason: str) -> None:
         """Wait without leaving anything on the cluster: a throttle would slow replicas that come back meanwhile."""
         self._clear_and_write(look, Event.PAUSED, reason)
 
-    def _clear_and_write(self, look: _Look, event: Event, detail: str) -> None:
+    def _clear_and_write(self, look: Look, event: Event, detail: str) -> None:
         """Remove the throttle, then write the event. It names what Kafka refuses to remove."""
         remains = self._throttle.clear(look.execution, look.plan)
         if remains.refused is not None:
             detail += f"; Kafka refuses to remove the throttle: {remains.refused}"
         self._write(look, event, detail, throttled_brokers=remains.brokers)
 
-    def _go_on(self, look: _Look) -> None:
+    def _go_on(self, look: Look) -> None:
         """The pause is over. The throttle is set at the next tick: the journal has to name its brokers before."""
         brokers = self._throttle.brokers(look.execution, look.plan, look.live)
         p99_ms = self._latency.highest_ms()
         self._write(look, Event.RESUMED, "its time has come", throttled_brokers=brokers, produce_p99_ms_before=p99_ms)
 
-    def _pressure(self, look: _Look) -> str | None:
+    def _pressure(self, look: Look) -> str | None:
         """Why clients suffer, compared with the start of the execution or its resumption; None if they don't."""
         brokers = look.plan.brokers
-        lag = self._lag.reason(brokers, look.live, started_ms=look.execution.since_ms, now_ms=look.now_ms)
+        lag = self._lag.reason(brokers, self._looks.partitions, started_ms=look.execution.since_ms, now_ms=look.now_ms)
         return lag or self._latency.reason(look.execution.figures.produce_p99_ms_before, now_ms=look.now_ms)
 
-    def _write(self, look: _Look, event: Event, detail: str, **figures: Any) -> None:
+    def _write(self, look: Look, event: Event, detail: str, **figures: Any) -> None:
         """One event with the progress that this look shows."""
-        copying = bool(look.moving) or self._control.staged_moves
-        sizes = self._cluster.replica_sizes() if copying else {}
+        sizes = self._copied.read(look.plan, look.live, look.progress, now_ms=look.now_ms)
         self._last_progress_ms = look.now_ms
         self._journal.write_event(
             look.record,
@@ -375,7 +358,7 @@ class Executor:
         )
 
 
-def _figures(look: _Look, sizes: Mapping[tuple[int, PartitionKey], int]) -> dict[str, int]:
+def _figures(look: Look, sizes: Mapping[tuple[int, PartitionKey], int]) -> dict[str, int]:
     """How far the look shows it to be."""
     return {
         "movements_done": movements_done(look.progress),
@@ -383,7 +366,7 @@ def _figures(look: _Look, sizes: Mapping[tuple[int, PartitionKey], int]) -> dict
     }
 
 
-def _unknown_moves(look: _Look) -> str:
+def _unknown_moves(look: Look) -> str:
     """What may be left in flight of an execution whose movements nobody knows any more."""
     if look.plan.movements:
         return ""

@@ -37,9 +37,12 @@ def replaced_broker_back(
 
     Only movements that are not begun count: what copies is brought to its end.
     """
+    alive = live.broker_racks.keys() & set(replaced)
+    if not alive:
+        return None
     pending = (row for row in plan.movements if progress[row.key] is Progress.PENDING)
     left = {broker for row in pending for broker in set(live.partitions[row.key].replicas) - set(row.new_replicas)}
-    back = sorted(left & set(replaced) & live.broker_racks.keys())
+    back = sorted(left & alive)
     return f"broker {back[0]}, which the plan replaces, is back" if back else None
 
 

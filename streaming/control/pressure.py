@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assignor_core.execution.caution import LagBound, groups_falling_behind
-from assignor_core.live import LiveCluster
+from assignor_core.live import LivePartition, PartitionKey
 from streaming import tables
 from streaming.control.windows import WindowTables
 from streaming.errors import UsageProblem
@@ -23,6 +23,10 @@ READ_INTERVAL_MS = 5_000
 BASELINE_WINDOWS = 3
 """A group's lag at the start is its newest within so many windows before it."""
 _COLUMNS = (*KEY, "lag_records", "committed_offset", "group_state", "window_start", "last_event_time_ms")
+
+
+Partitions = Mapping[PartitionKey, LivePartition]
+"""All that are known: a group may read any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class LagPressure:
         self._baseline_of_ms: int | None = None
         self._baseline: Mapping[str, _GroupLag] = {}
 
-    def reason(self, brokers: Collection[int], live: LiveCluster, *, started_ms: int, now_ms: int) -> str | None:
+    def reason(self, brokers: Collection[int], partitions: Partitions, *, started_ms: int, now_ms: int) -> str | None:
         """Why to hold back, naming the group that fell furthest behind since `started_ms`; None if nothing does.
 
         Counts groups that read from one of these brokers, have members, and have committed something since.
@@ -59,10 +63,10 @@ class LagPressure:
         if now_ms - self._read_ms >= READ_INTERVAL_MS:
             self._read_ms = now_ms
             self._reader.look_again()
-            self._reason = self._look(brokers, live, started_ms, now_ms)
+            self._reason = self._look(brokers, partitions, started_ms, now_ms)
         return self._reason
 
-    def _look(self, brokers: Collection[int], live: LiveCluster, started_ms: int, now_ms: int) -> str | None:
+    def _look(self, brokers: Collection[int], partitions: Partitions, started_ms: int, now_ms: int) -> str | None:
         if self._reader.version("group_lag") is None:
             return None
         before = self._lag_before(started_ms)
@@ -71,7 +75,7 @@ class LagPressure:
             return None
         now = {name: group for name, group in _by_group(newest).items() if not _has_stopped(before.get(name), group)}
         behind = groups_falling_behind(_lags(before), _lags(now), self._bound)
-        readers = _readers(newest, [name for name, _, _ in behind], brokers, live)
+        readers = _readers(newest, [name for name, _, _ in behind], brokers, partitions)
         behind = tuple(row for row in behind if row[0] in readers)
         return _reason_text(behind) if behind else None
 
@@ -129,11 +133,11 @@ def _has_stopped(before: _GroupLag | None, now: _GroupLag) -> bool:
     return idle or not now.populated
 
 
-def _readers(newest: pa.Table, groups: list[str], brokers: Collection[int], live: LiveCluster) -> set[str]:
+def _readers(newest: pa.Table, groups: list[str], brokers: Collection[int], partitions: Partitions) -> set[str]:
     """Those of `groups` that read a partition which one of these brokers leads."""
     rows = newest.filter(pc.is_in(newest["group_id"], pa.array(groups, pa.string()))).select(list(KEY))
-    partitions = ((row["group_id"], live.partitions.get((row["topic"], row["partition"]))) for row in rows.to_pylist())
-    return {group for group, partition in partitions if partition is not None and partition.leader in brokers}
+    read = ((row["group_id"], partitions.get((row["topic"], row["partition"]))) for row in rows.to_pylist())
+    return {group for group, partition in read if partition is not None and partition.leader in brokers}
 
 
 def _lags(groups: Mapping[str, _GroupLag]) -> dict[str, int]:

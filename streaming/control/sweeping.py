@@ -32,7 +32,7 @@ class Sweeper:
         if now_ms < self._again_ms.get(execution.execution_id, now_ms):
             return False
         kept = self._journal.plan_of(execution)
-        other = another_cluster(kept.kafka_cluster_id if kept else None, self._cluster.describe())
+        other = another_cluster(kept.kafka_cluster_id if kept else None, self._cluster.describe(topics=()))
         if other is not None:
             log.warning("sweep_held", execution_id=execution.execution_id, reason=other)
             self._again_ms[execution.execution_id] = now_ms + LOOK_INTERVAL_MS

@@ -135,7 +135,7 @@ class Throttle:
 
     def _with_rate(self, brokers: Collection[int]) -> tuple[int, ...]:
         """Of these brokers those that still have a rate, or are down."""
-        alive, rates = self._cluster.describe().broker_racks, self._cluster.throttle_rates(brokers)
+        alive, rates = self._cluster.describe(topics=()).broker_racks, self._cluster.throttle_rates(brokers)
         return tuple(sorted(broker for broker in brokers if broker in rates or broker not in alive))
 
     def _send(self, rates: dict[int, int]) -> None:

@@ -15,7 +15,7 @@ from streaming.errors import TableUnavailable
 from streaming.tables.arrow import arrow_schema, row_schema
 from streaming.tables.conditions import Condition, equal
 from streaming.tables.memory import memory_store
-from streaming.tables.opening import check_folder, first_line, open_table, table_uri
+from streaming.tables.opening import first_line, open_table, table_uri
 from streaming.tables.places import local_folder
 from streaming.tables.reader import Row
 
@@ -41,25 +41,30 @@ def create_table(root: str, name: str) -> DeltaTable:
     """
     table = TABLES[name]
     uri = table_uri(root, name)
-    check_folder(root)
+    delta = open_table(root, name)  # where it is there, delta-rs takes ten times as long to find that out by itself
     try:
-        folder = local_folder(uri)
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-        delta = DeltaTable.create(
-            uri,
-            arrow_schema(table),
-            mode="ignore",
-            partition_by=[name for name in table.column_names() if name in PARTITIONED_BY] or None,
-            name=table.name,
-            description=table.comment,
-            configuration={**CONFIGURATION, **table.configuration},
-        )
+        if delta is None:
+            delta = _created(uri, table)
         _set_properties(delta, {**CONFIGURATION, **table.configuration})
         _add_new_columns(delta, table)
     except (DeltaError, OSError) as error:
         raise TableUnavailable(f"table {name} at {uri} can't be made: {first_line(error)}") from None
     return delta
+
+
+def _created(uri: str, table: Table) -> DeltaTable:
+    folder = local_folder(uri)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    return DeltaTable.create(
+        uri,
+        arrow_schema(table),
+        mode="ignore",
+        partition_by=[name for name in table.column_names() if name in PARTITIONED_BY] or None,
+        name=table.name,
+        description=table.comment,
+        configuration={**CONFIGURATION, **table.configuration},
+    )
 
 
 def ensure_table(root: str, name: str) -> None:
@@ -163,6 +168,6 @@ def _set_properties(delta: DeltaTable, wanted: Mapping[str, str]) -> None:
 def _add_new_columns(delta: DeltaTable, table: Table) -> None:
     """Comments that have changed stay as they were."""
     present = {field.name for field in delta.schema().fields}
-    missing = [field for field in Schema.from_arrow(arrow_schema(table)).fields if field.name not in present]
-    if missing:
-        delta.alter.add_columns(missing)
+    if not present.issuperset(table.column_names()):
+        wanted = Schema.from_arrow(arrow_schema(table)).fields
+        delta.alter.add_columns([field for field in wanted if field.name not in present])

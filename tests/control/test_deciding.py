@@ -53,8 +53,12 @@ class DescribedCluster(Cluster):
 
     live: LiveCluster
 
-    def describe(self) -> LiveCluster:
-        return self.live
+    def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
+        if topics is None:
+            return self.live
+        return replace(
+            self.live, partitions={key: row for key, row in self.live.partitions.items() if key[0] in topics}
+        )
 
     usable_bytes: int | None = TOTAL_BYTES
     """What is free on the one log dir of each broker; None where brokers do not show it."""

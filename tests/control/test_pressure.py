@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from assignor_core.execution.caution import LagBound
-from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.live import LivePartition
 from streaming import tables
 from streaming.control.pressure import READ_INTERVAL_MS, LagPressure
 from streaming.control.windows import WindowTables
@@ -13,11 +13,7 @@ from streaming.control.windows import WindowTables
 WINDOW_MS = 60_000
 STARTED_MS = 1_700_000_040_000
 """The start of a window."""
-LIVE = LiveCluster(
-    "c",
-    {1: None, 2: None, 3: None},
-    {("t", 0): LivePartition((1,), 1, (1,)), ("t", 1): LivePartition((3,), 3, (3,))},
-)
+PARTITIONS = {("t", 0): LivePartition((1,), 1, (1,)), ("t", 1): LivePartition((3,), 3, (3,))}
 PLAN_BROKERS = frozenset({1, 2})
 
 
@@ -56,10 +52,10 @@ class Groups:
         self._version += 1
         tables.append(self._root, "group_lag", [row], transaction_id="lag", transaction_version=self._version)
 
-    def reason(self, window: int, *, live: LiveCluster = LIVE) -> str | None:
+    def reason(self, window: int) -> str | None:
         """Asked at the end of that window."""
         now_ms = STARTED_MS + (window + 1) * WINDOW_MS
-        return self.pressure.reason(PLAN_BROKERS, live, started_ms=STARTED_MS, now_ms=now_ms)
+        return self.pressure.reason(PLAN_BROKERS, PARTITIONS, started_ms=STARTED_MS, now_ms=now_ms)
 
 
 @pytest.fixture
@@ -141,7 +137,7 @@ def test_another_execution_has_a_start_of_its_own(groups: Groups) -> None:
     assert groups.reason(1) is not None
     started_ms = STARTED_MS + WINDOW_MS
     now_ms = started_ms + WINDOW_MS + READ_INTERVAL_MS
-    assert groups.pressure.reason(PLAN_BROKERS, LIVE, started_ms=started_ms, now_ms=now_ms) is None
+    assert groups.pressure.reason(PLAN_BROKERS, PARTITIONS, started_ms=started_ms, now_ms=now_ms) is None
 
 
 def test_windows_from_the_future_of_others_do_not_hide_ours(groups: Groups) -> None:

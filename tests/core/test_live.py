@@ -2,7 +2,7 @@
 
 import pytest
 
-from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, lagging, offline, too_many_away
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, Reassignment, lagging, offline, too_many_away
 
 STILL = LivePartition((1, 2), 1, (1, 2))
 GROWS = LivePartition((1, 2, 3), 1, (1, 2), adding_replicas=(3,))
@@ -19,7 +19,7 @@ def test_a_replication_factor_that_grows_or_shrinks_is_a_reassignment() -> None:
 def test_what_the_controller_lists_completes_the_metadata_of_a_broker() -> None:
     behind = LivePartition((1, 2), 2, (2,), adding_replicas=(9,), removing_replicas=(8,))
     assert behind.with_reassignment(None) == LivePartition((1, 2), 2, (2,))
-    moving = LivePartition((3, 1, 2), 1, (1, 2), adding_replicas=(3,), removing_replicas=(2,))
+    moving = Reassignment((3, 1, 2), adding_replicas=(3,), removing_replicas=(2,))
     assert behind.with_reassignment(moving) == LivePartition((3, 1, 2), 2, (2,), (3,), (2,))
 
 

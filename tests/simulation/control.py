@@ -40,8 +40,8 @@ class Change:
 class Watcher(Protocol):
     """Who judges what a control does."""
 
-    def asked(self, who: "SimulatedControl") -> None:
-        """It has looked at the cluster."""
+    def asked(self, who: "SimulatedControl", topics: Collection[str] | None) -> None:
+        """It has looked at these topics of the cluster, or at all."""
 
     def looked_at_disks(self, who: "SimulatedControl") -> None:
         """It has looked at log dirs."""
@@ -73,9 +73,9 @@ class WatchedClient(SimulatedClient):
         self._watcher = watcher
         self._pending: Change | None = None
 
-    def describe(self) -> LiveCluster:
-        answer = self._ask(super().describe)
-        self._watcher.asked(self._control)
+    def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
+        answer = self._ask(lambda: super(WatchedClient, self).describe(topics))
+        self._watcher.asked(self._control, topics)
         return answer
 
     def markers(self) -> tuple[Marker, ...]:

@@ -8,6 +8,7 @@ the middle of a turn, as in the other stories; nothing else goes wrong, so all t
 6. Each execution of both folders ends within a bound, no throttle and no reassignment is left.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -106,7 +107,7 @@ class FolderStory:
 
     # What the controls show.
 
-    def asked(self, who: SimulatedControl) -> None:
+    def asked(self, who: SimulatedControl, topics: Collection[str] | None) -> None:
         """It has looked at the cluster."""
 
     def looked_at_disks(self, who: SimulatedControl) -> None:

@@ -128,12 +128,17 @@ class Monitor:
             self._judge_replicas(key, row, who)
         self._judge_disks(who)
 
-    def asked(self, who: SimulatedControl) -> None:
-        """A control has looked at the cluster."""
+    def asked(self, who: SimulatedControl, topics: Collection[str] | None) -> None:
+        """A control has looked at these topics of the cluster, or at all."""
         contents = self.world.cluster.placement
         self._looked_ms[who.name] = contents.now_ms
         lags = self.world.client_faults.metadata_lag_ms > 0
-        self._leaders_seen[who.name] = None if lags else {key: row.leader for key, row in contents.partitions()}
+        if lags or topics is None:
+            self._leaders_seen[who.name] = None
+        if lags:
+            return
+        leaders = {key: row.leader for key, row in contents.partitions() if topics is None or key[0] in topics}
+        self._leaders_seen[who.name] = (self._leaders_seen.get(who.name) or {}) | leaders
 
     def looked_at_disks(self, who: SimulatedControl) -> None:
         """A control has looked at log dirs."""

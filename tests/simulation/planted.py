@@ -15,7 +15,7 @@ from assignor_core.execution.reconcile import Done, Wait
 from assignor_core.plan import Plan
 from assignor_core.simulated_cluster import client, controller
 from assignor_core.simulated_cluster.state import SimulatedPartition
-from streaming.control import cluster_marker, executor, late_requests, run, sweeping, throttle
+from streaming.control import cluster_marker, executor, late_requests, looks, run, sweeping, throttle
 from streaming.control import planning as load_planning
 from streaming.control.lease import Lease
 from streaming.pipeline import sums
@@ -183,8 +183,8 @@ PLANTED = (
     Planted("caps are not kept", "7", executor, "limits", _uncapped, 3),
     Planted("replicas are asked for in another order", "4", reconcile, "_target", _reversed_target, 3),
     Planted("a foreign reassignment is taken for ours", "3", progress, "_progress", _foreign_as_ours, 45),
-    Planted("an abort cancels everybody's", "3", executor._Look, "moving", _cancels_all, 3),
-    Planted("an abort cancels nothing", "6", executor._Look, "moving", lambda _: property(lambda _look: []), 3),
+    Planted("an abort cancels everybody's", "3", looks.Look, "moving", _cancels_all, 3),
+    Planted("an abort cancels nothing", "6", looks.Look, "moving", lambda _: property(lambda _look: []), 3),
     Planted("done is said while partitions move", "6", executor, "next_step", _done_while_moving, 3),
     Planted("racks are ignored on the way", "2", staging, "rack_count", _no_rack, 17),
     Planted("a request without an answer ends control", "6", run, "RETRIED_ERRORS", lambda _: (), 2),
@@ -205,7 +205,7 @@ PLANTED = (
         "the cluster's id is not compared", "4", client, "cluster_mismatch", _same_cluster, 8,
         also=((executor, "another_cluster", _same_cluster),),
     ),
-    Planted("topics' ids are not compared", "4", executor, "topics_made_again", lambda _: lambda _ids, _live: (), 17),
+    Planted("topics' ids are not compared", "4", looks, "topics_made_again", lambda _: lambda _ids, _live: (), 17),
     Planted("the lease's row is not read again", "5", Lease, "check", _only_the_clock, 22),
     Planted("late requests are not looked for", "6", late_requests.LateRequests, "_look", _nothing_late, 160),
     Planted(

@@ -1,0 +1,146 @@
+"""The cluster as the execution under way knows it: everything at times, in between what may have changed.
+
+Every look brings the brokers that are alive and all reassignments. Besides, a look asks about the topics that the
+caller names, about those of reassignments that have ended, and about partitions that were in trouble. Everything is
+asked about again when brokers have come or gone, and every `WHOLE_LOOK_INTERVAL_MS` anyway: trouble of a partition that
+the plan does not name, with all brokers alive, is seen by then.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
+
+from assignor_core.execution.attention import is_troubled
+from assignor_core.live import LiveCluster, LivePartition, PartitionKey, Reassignment
+from streaming.cluster.ports import ClusterReader
+
+WHOLE_LOOK_INTERVAL_MS = 30_000
+"""Between two looks at the whole cluster while its brokers stay the same."""
+UNSETTLED_INTERVAL_MS = 5_000
+"""The same for half a minute after brokers have come or gone: metadata may be behind them."""
+WATCHED_TOPICS_MAX = 50
+"""Of so many topics partitions in trouble are looked at again each time; the others at the next whole look."""
+
+_NONE = LiveCluster("", {}, {})
+
+
+class ClusterView:
+    """Not for two threads. `partitions` are all that are known, with their state when they were last asked about."""
+
+    def __init__(self, cluster: ClusterReader) -> None:
+        self._cluster = cluster
+        self.forget()
+
+    def forget(self) -> None:
+        """The next look is at the whole cluster."""
+        self.partitions: dict[PartitionKey, LivePartition] = {}
+        self._numbers: dict[str, list[PartitionKey]] = {}
+        """Keys of `partitions` by topic."""
+        self._troubled: dict[str, list[PartitionKey]] = {}
+        """By topic, of topics that have any."""
+        self._topic_ids: dict[str, str] = {}
+        self._newest = _NONE
+        """The newest answer."""
+        self._ended: set[PartitionKey] = set()
+        """Reassignments that are no longer listed, of topics that were not asked about since."""
+        self._asked: frozenset[str] | None = frozenset()
+        self._whole_ms: int | None = None
+        self._settled: tuple[str, Mapping[int, str | None]] | None = None
+        """Cluster id and brokers at the last whole look."""
+        self._unsettled_until_ms = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this look was at everything."""
+        return self._asked is None
+
+    def unasked(self, keys: Iterable[PartitionKey]) -> frozenset[str]:
+        """Topics of these partitions that this look was not at."""
+        return frozenset() if self._asked is None else frozenset(_topics(keys)) - self._asked
+
+    def look(self, topics: Collection[str], *, now_ms: int) -> None:
+        """A new look, at these topics at least; raises what `describe` raises."""
+        if self._whole_look_is_due(now_ms):
+            self.look_at_all(now_ms=now_ms)
+            return
+        watched = islice(sorted(self._troubled), WATCHED_TOPICS_MAX)
+        self._asked = frozenset()
+        self.ask({*topics, *watched, *_topics(self._ended)}, now_ms=now_ms)
+        if self._ended and not self.is_whole:
+            self.ask(_topics(self._ended), now_ms=now_ms)
+
+    def look_at_all(self, *, now_ms: int) -> None:
+        """A new look, at the whole cluster."""
+        answer = self._cluster.describe()
+        self.partitions, self._numbers, self._troubled = {}, {}, {}
+        self._topic_ids = {}
+        by_topic: dict[str, dict[PartitionKey, LivePartition]] = {}
+        for key, partition in answer.partitions.items():
+            by_topic.setdefault(key[0], {})[key] = partition
+        self._take_in(answer, by_topic)
+        self._ended.clear()
+        self._asked = None
+        self._whole_ms = now_ms
+        self._settled = (answer.cluster_id, answer.broker_racks)
+
+    def ask(self, topics: Collection[str], *, now_ms: int) -> None:
+        """Look at these topics, too; at everything where brokers have come or gone."""
+        answer = self._cluster.describe(topics)
+        by_topic: dict[str, dict[PartitionKey, LivePartition]] = {topic: {} for topic in topics}
+        for key, partition in answer.partitions.items():
+            by_topic[key[0]][key] = partition
+        self._ended |= self._newest.listed.keys() - answer.listed.keys()
+        self._take_in(answer, by_topic)
+        self._ended = {key for key in self._ended if key[0] not in by_topic}
+        self._asked = None if self._asked is None else self._asked | by_topic.keys()
+        if (answer.cluster_id, answer.broker_racks) != self._settled:
+            self._unsettled_until_ms = now_ms + WHOLE_LOOK_INTERVAL_MS
+            self._whole_ms = None  # if the next line gets no answer, the next look tries again
+            self.look_at_all(now_ms=now_ms)
+
+    def of(self, keys: Iterable[PartitionKey]) -> LiveCluster:
+        """These partitions, all in trouble and all that are being reassigned: whoever decides on the partitions `keys`
+        decides as if every partition were there.
+        """
+        newest = self._newest
+        troubled = (key for row in self._troubled.values() for key in row)
+        shown = {
+            key: _with_list(self.partitions[key], newest.listed.get(key))
+            for group in (keys, troubled, newest.listed)
+            for key in group
+            if key in self.partitions
+        }
+        return LiveCluster(newest.cluster_id, newest.broker_racks, shown, dict(self._topic_ids), newest.listed)
+
+    def _whole_look_is_due(self, now_ms: int) -> bool:
+        if self._whole_ms is None:
+            return True
+        interval_ms = UNSETTLED_INTERVAL_MS if now_ms < self._unsettled_until_ms else WHOLE_LOOK_INTERVAL_MS
+        return not 0 <= now_ms - self._whole_ms < interval_ms  # a clock that was set back makes it due
+
+    def _take_in(self, answer: LiveCluster, by_topic: Mapping[str, Mapping[PartitionKey, LivePartition]]) -> None:
+        """The answer is the truth about these topics: what it leaves out is gone, or hidden."""
+        self._newest = answer
+        alive = frozenset(answer.broker_racks)
+        for topic, rows in by_topic.items():
+            for key in self._numbers.pop(topic, ()):
+                del self.partitions[key]
+            self._troubled.pop(topic, None)
+            self._topic_ids.pop(topic, None)
+            if rows:
+                self.partitions.update(rows)
+                self._numbers[topic] = list(rows)
+            troubled = [key for key, partition in rows.items() if is_troubled(partition, alive)]
+            if troubled:
+                self._troubled[topic] = troubled
+        self._topic_ids.update(answer.topic_ids)
+
+
+def _topics(keys: Iterable[PartitionKey]) -> set[str]:
+    return {topic for topic, _ in keys}
+
+
+def _with_list(partition: LivePartition, listed: Reassignment | None) -> LivePartition:
+    """As the controller lists it now, whatever was listed when it was asked about."""
+    if listed is None and not partition.reassigning:
+        return partition
+    return partition.with_reassignment(listed)

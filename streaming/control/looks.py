@@ -1,0 +1,135 @@
+"""The looks of one execution at its plan: where each movement stands, tick after tick, and what to ask about next.
+
+A tick begins with one look. Before something is submitted, or the execution ends, it looks closer: at the partitions
+that are concerned, or at the whole cluster (see `cluster_view`). Looks of one tick count as one.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from assignor_core.execution.accounting import what_was_made
+from assignor_core.execution.attention import topics_in_play
+from assignor_core.execution.life_cycle import Execution
+from assignor_core.execution.progress import NO_LOOKS, PastLooks, Progress, progress_of
+from assignor_core.execution.refusals import NAMED_MAX
+from assignor_core.identity import topics_made_again, without_topics
+from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.plan import Plan
+from streaming.cluster.ports import ClusterReader
+from streaming.control.cluster_view import ClusterView
+from streaming.control.records import ExecutionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One execution and the cluster as one tick sees them."""
+
+    record: ExecutionRecord
+    plan: Plan
+    live: LiveCluster
+    """What decides on the next step: see `ClusterView.of`."""
+    now_ms: int
+    refused: Mapping[PartitionKey, str]
+    """Partitions whose move is skipped: Kafka's error, or why no disk has room."""
+    not_elected: Mapping[PartitionKey, str]
+    """Partitions whose election is skipped, with Kafka's error."""
+    progress: Mapping[PartitionKey, Progress] = field(default_factory=dict)
+    looks: PastLooks = NO_LOOKS
+    made_again: tuple[str, ...] = ()
+    """Topics of the plan that were deleted and made again: `live` leaves them out."""
+
+    @property
+    def execution(self) -> Execution:
+        """The one that is carried out."""
+        return self.record.execution
+
+    @property
+    def moving(self) -> list[PartitionKey]:
+        """Partitions of the plan that Kafka is reassigning now."""
+        return [key for key, state in self.progress.items() if state is Progress.MOVING]
+
+    @property
+    def result(self) -> str:
+        """What was made of the plan, in words."""
+        return what_was_made(self.progress, self.refused, self.not_elected) + self.strangers
+
+    @property
+    def strangers(self) -> str:
+        """Names the topics that only bear the name of an approved one; empty where there are none."""
+        named = ", ".join(self.made_again[:NAMED_MAX])
+        return f"; deleted and made again, so no topics of this plan any more: {named}" if named else ""
+
+
+class Looks:
+    """Those of one execution; `forget` before those of another. `staged`: by one new replica at a time."""
+
+    def __init__(self, cluster: ClusterReader, *, staged: bool) -> None:
+        self._view = ClusterView(cluster)
+        self._staged = staged
+        self.forget({})
+
+    def forget(self, topic_ids: Mapping[str, str]) -> None:
+        """From now on they are of another execution, whose plan was made on topics with these ids."""
+        self._topic_ids = topic_ids
+        self._view.forget()
+        self._in_play: frozenset[str] = frozenset()
+        self._before = self._looks = NO_LOOKS
+        """Counts before this tick, and with it."""
+
+    @property
+    def partitions(self) -> Mapping[PartitionKey, LivePartition]:
+        """All of the cluster, as they were when they were last asked about."""
+        return self._view.partitions
+
+    def live(self, plan: Plan, *, whole: bool, now_ms: int) -> LiveCluster:
+        """A new tick asks: what decides on the next step, or (with `whole`) everything; raises what `describe` does."""
+        self._before = self._looks
+        if whole:
+            self._view.look_at_all(now_ms=now_ms)
+        else:
+            self._view.look(self._in_play, now_ms=now_ms)
+        return self._shown(plan)
+
+    def judged(
+        self,
+        record: ExecutionRecord,
+        plan: Plan,
+        live: LiveCluster,
+        now_ms: int,
+        *,
+        refused: Mapping[PartitionKey, str],
+        not_elected: Mapping[PartitionKey, str],
+    ) -> Look:
+        """What `live` shows of the plan, judged with the looks before it."""
+        # By their names these would be the plan's. Seen as gone, nothing of them is submitted, elected or cancelled.
+        made_again = topics_made_again(self._topic_ids, live)
+        live = without_topics(live, made_again)
+        self._looks = self._before.after(plan, live, staged=self._staged)
+        progress = progress_of(
+            plan, live, staged=self._staged, looks=self._looks, refused=refused, not_elected=not_elected
+        )
+        self._in_play = topics_in_play(progress, live)
+        return Look(record, plan, live, now_ms, refused, not_elected, progress, self._looks, made_again)
+
+    def closer(self, look: Look, keys: Iterable[PartitionKey], *, whole: bool) -> LiveCluster | None:
+        """The same after a question about these partitions, or about everything; None if all that was asked about."""
+        unasked = self._view.unasked(keys)
+        if whole and not self._view.is_whole:
+            self._view.look_at_all(now_ms=look.now_ms)
+        elif unasked:
+            self._view.ask(unasked, now_ms=look.now_ms)
+        else:
+            return None
+        return self._shown(look.plan)
+
+    def asked_about(self, targets: Mapping[PartitionKey, tuple[int, ...]]) -> dict[PartitionKey, tuple[int, ...]]:
+        """Those of them that this tick has asked about."""
+        unasked = self._view.unasked(targets)
+        return {key: target for key, target in targets.items() if key[0] not in unasked}
+
+    def submitted(self, keys: Collection[PartitionKey]) -> None:
+        """The next look asks about them: a small copy may have ended before the controller lists it."""
+        self._in_play |= {topic for topic, _ in keys}
+
+    def _shown(self, plan: Plan) -> LiveCluster:
+        return self._view.of(movement.key for movement in plan.movements)

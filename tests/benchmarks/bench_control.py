@@ -1,0 +1,227 @@
+"""What control and serve cost by the size of the cluster, without brokers: CPU, memory and what is asked of Kafka.
+
+make bench-control
+make bench-control ARGS="--brokers 10 --part executor"
+
+Each part runs in a process of its own, at the size given and at a tenth of it. Brokers are not part of it: requests are
+counted, and what their answers would take to decode is left out.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import structlog
+import yaml
+
+from assignor_core.deciding import planning
+from assignor_core.execution.events import Event
+from assignor_core.plan import Plan
+from assignor_core.planner import propose
+from assignor_core.proposed_plan import Observed, ProposedPlan
+from streaming.control.records import ExecutionRecord
+from streaming.control.wiring import decider_of, executor_of, journal_of
+from streaming.serve.metrics import Exposition
+from streaming.serve.snapshot import SnapshotReader
+from streaming.settings import Settings
+from tests.benchmarks import generated
+from tests.benchmarks.generated import CLUSTER, NOW_MS, WINDOW_MS, GeneratedCluster, Size
+
+SMALLER = 10
+MOVEMENTS = 3_000
+LOAD_WINDOWS = 5
+LAG_WINDOWS = 31
+TICKS_MAX = 5_000
+Figures = dict[str, float]
+
+
+def executor_part(settings: Settings, size: Size) -> Figures:
+    """A plan from its start to its end, one tick a second; CPU without what the generated cluster itself takes."""
+    cluster, journal = GeneratedCluster(size), journal_of(settings)
+    plan = generated.plan_of(cluster, min(MOVEMENTS, size.partitions // 2))
+    journal.write_plan(ProposedPlan(plan, Observed.of(plan, cluster.describe())), decision=None, now_ms=NOW_MS)
+    kept = journal.plan(plan.plan_id)
+    record = ExecutionRecord(journal.approve(kept, "a benchmark", now_ms=NOW_MS))
+    executor = executor_of(cluster, journal, settings)
+    cpu_s = []
+    executor.begin(record, kept, now_ms=NOW_MS)
+    cluster.requests.clear()
+    cluster.partitions_described = cluster.brokers_asked_for_log_dirs = cluster.replicas_shown = 0
+    for tick in range(1, TICKS_MAX):
+        before_s, own_s = time.process_time(), cluster.own_cpu_s
+        journal.open_executions(now_ms=NOW_MS + tick * 1_000)
+        ended = executor.tick(record, plan, now_ms=NOW_MS + tick * 1_000)
+        cpu_s.append(time.process_time() - before_s - (cluster.own_cpu_s - own_s))
+        if ended:
+            break
+        cluster.advance()
+    assert record.execution.last_event is Event.DONE, record.execution.last
+    ticks, slowest = len(cpu_s), sorted(cpu_s)
+    return {
+        "ticks": ticks,
+        "tick_cpu_s": sum(cpu_s) / ticks,
+        "tick_cpu_s_p99": slowest[int(0.99 * ticks)],
+        "requests_per_tick": sum(cluster.requests.values()) / ticks,
+        "partitions_described_per_tick": cluster.partitions_described / ticks,
+        "log_dir_requests_per_tick": cluster.brokers_asked_for_log_dirs / ticks,
+        "replicas_shown_per_tick": cluster.replicas_shown / ticks,
+        "events": len(record.execution.events),
+    }
+
+
+def plan_part(settings: Settings, size: Size) -> Figures:
+    """CPU from the newest window to the plan on file, the planner's own apart."""
+    cluster, journal = GeneratedCluster(size), journal_of(settings)
+    journal.make_tables()
+    decider = decider_of(cluster, journal, settings)
+    planner_cpu_s = 0.0
+
+    def timed(*arguments: Any) -> Plan:
+        nonlocal planner_cpu_s
+        made: Plan
+        seconds, made = _cpu(lambda: propose(*arguments))
+        planner_cpu_s += seconds
+        return made
+
+    with mock.patch.object(planning, "propose", timed):
+        cpu_s, proposed = _cpu(lambda: decider.tick(now_ms=NOW_MS + settings.pipeline.watermark_ms))
+    written = journal.last_decision()
+    assert written is not None
+    assert written["plan_id"], written["detail"]
+    return {
+        "planner_cpu_s": planner_cpu_s,
+        "window_to_plan_cpu_s": cpu_s - planner_cpu_s - cluster.own_cpu_s,
+        "movements": len(journal.plan(written["plan_id"]).plan.movements),
+        "may_act": float(proposed is not None),
+    }
+
+
+def serve_part(settings: Settings, size: Size) -> Figures:
+    """The first snapshot, one after a new window, one where nothing has changed; and the metrics of it."""
+    reader = SnapshotReader(settings)
+    first_s, snapshot = _cpu(lambda: reader.read(NOW_MS))
+    first_metrics_s, exposition = _cpu(lambda: Exposition(snapshot, settings))
+    generated.write_next_window(settings.storage.tables, size)
+    changed_s, snapshot = _cpu(lambda: reader.read(NOW_MS + WINDOW_MS))
+    metrics_s, _ = _cpu(lambda: exposition.update(snapshot))
+    unchanged_s, _ = _cpu(lambda: reader.read(NOW_MS + WINDOW_MS))
+    body = exposition.answer("text/plain;version=0.0.4")[0]
+    assert not snapshot.failures, snapshot.failures
+    return {
+        "first_snapshot_cpu_s": first_s + first_metrics_s,
+        "snapshot_cpu_s": changed_s,
+        "metrics_cpu_s": metrics_s,
+        "unchanged_snapshot_cpu_s": unchanged_s,
+        "series": float(sum(not line.startswith(b"#") for line in body.splitlines())),
+        "exposition_mb": len(body) / 1e6,
+    }
+
+
+def commands_part(settings: Settings, _size: Size) -> Figures:
+    """Seconds by the clock of commands as people run them."""
+    config = Path(settings.storage.tables).parent / "rebalancer.yaml"
+    config.write_text(
+        yaml.safe_dump({"kafka": {"cluster_name": CLUSTER}, "storage": {"tables": settings.storage.tables}})
+    )
+    commands = {
+        "version_s": ["--version"],
+        "status_s": ["status", "--json"],
+        "lag_s": ["lag"],
+        "sql_s": ["sql", "SELECT broker, avg(bytes_in_per_sec) FROM broker_load GROUP BY broker"],
+    }
+    figures = {}
+    for name, arguments in commands.items():
+        configured = [] if name == "version_s" else ["--config", str(config)]
+        began_s = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "streaming", *arguments, *configured], check=True, stdout=subprocess.DEVNULL
+        )
+        figures[name] = time.perf_counter() - began_s
+    return figures
+
+
+PARTS: dict[str, Callable[[Settings, Size], Figures]] = {
+    "executor": executor_part, "plan": plan_part, "serve": serve_part, "commands": commands_part,
+}  # fmt: skip
+
+
+def _cpu(action: Callable[[], Any]) -> tuple[float, Any]:
+    began_s = time.process_time()
+    result = action()
+    return time.process_time() - began_s, result
+
+
+def settings_for(tables: str) -> Settings:
+    """Mode propose, everything else as it is by default."""
+    return Settings.model_validate({"kafka": {"cluster_name": CLUSTER}, "storage": {"tables": tables}})
+
+
+def run_part(name: str, tables: str, size: Size) -> Figures:
+    """One part in this process, with its memory."""
+    structlog.configure(processors=[lambda *_: (_ for _ in ()).throw(structlog.DropEvent)])
+    figures = PARTS[name](settings_for(tables), size)
+    who = resource.RUSAGE_CHILDREN if name == "commands" else resource.RUSAGE_SELF
+    return figures | {"peak_rss_mib": resource.getrusage(who).ru_maxrss / 1024}
+
+
+def measured(size: Size, parts: list[str], lag_windows: int) -> dict[str, Figures]:
+    """Figures of each part at this size."""
+    sizes = [f"--{name}={getattr(size, name)}" for name in ("brokers", "partitions", "groups")]
+    figures = {}
+    with tempfile.TemporaryDirectory() as folder:
+        tables = f"{folder}/tables"
+        if set(parts) - {"executor"}:
+            lag_windows = lag_windows if {"serve", "commands"} & set(parts) else 1
+            generated.write_windows(
+                tables, size, GeneratedCluster(size), load_windows=LOAD_WINDOWS, lag_windows=lag_windows
+            )
+        for part in parts:
+            command = [sys.executable, "-m", "tests.benchmarks.bench_control", *sizes, "--part", part, "--in", tables]
+            answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            figures[part] = json.loads(answer.splitlines()[-1])
+    return figures
+
+
+def report(smaller: Size, larger: Size, small: dict[str, Figures], large: dict[str, Figures]) -> None:
+    """A row for each figure, with its growth; the last line is one JSON object."""
+    print(f"{time.strftime('%Y-%m-%d')}, load average {os.getloadavg()[0]:.1f}")
+    print(f"{'':42} {smaller.brokers:>7} brokers {larger.brokers:>7} brokers   growth")
+    for part, figures in large.items():
+        for name, value in figures.items():
+            before = small[part][name]
+            growth = f"x {value / before:.1f}" if before else ""
+            print(f"{part:>9} {name:32} {before:>15,.3f} {value:>15,.3f}   {growth}")
+    print(json.dumps({str(smaller.brokers): small, str(larger.brokers): large}))
+
+
+def main() -> None:
+    """Measure at two sizes, or (with --in) one part in this process."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--brokers", type=int, default=100)
+    parser.add_argument("--partitions", type=int, default=None, help="default: 1,000 a broker")
+    parser.add_argument("--groups", type=int, default=None, help="of 50 partitions; default: 100 a broker")
+    parser.add_argument("--lag-windows", type=int, default=LAG_WINDOWS)
+    parser.add_argument("--part", choices=PARTS, action="append")
+    parser.add_argument("--in", dest="tables", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    size = Size(options.brokers, options.partitions or 1_000 * options.brokers, options.groups or 100 * options.brokers)
+    parts = options.part or list(PARTS)
+    if options.tables:
+        print(json.dumps(run_part(parts[0], options.tables, size)))
+        return
+    smaller = Size(size.brokers // SMALLER, size.partitions // SMALLER, size.groups // SMALLER)
+    small, large = (measured(row, parts, options.lag_windows) for row in (smaller, size))
+    report(smaller, size, small, large)
+
+
+if __name__ == "__main__":
+    main()

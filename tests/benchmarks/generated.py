@@ -1,0 +1,300 @@
+"""A cluster and tables of any size for benchmarks of control and serve: no broker, no Spark.
+
+The cluster answers at once and counts what it was asked, with the CPU that its own answers took, so that this can be
+left out. Rows go into the tables as Arrow columns, as the pipeline would have written them.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from assignor_core.disks import LogDirDescription
+from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.marker import Marker
+from assignor_core.plan import Movement, Plan
+from assignor_core.throttles import ThrottledReplicas
+from streaming.contract import TABLES
+from streaming.tables.arrow import row_schema
+from streaming.tables.store import create_table
+
+PARTITIONS_PER_TOPIC = 50
+REPLICATION_FACTOR = 3
+RACKS = 5
+"""Every fifth broker: three brokers in a row are in three racks."""
+REPLICA_BYTES = 1_000_000_000
+LOG_DIR_BYTES = 10**14
+COPY_TICKS = 10
+"""So many ticks a copy takes."""
+MOVEMENTS_PER_WAVE = 500
+WINDOW_MS = 60_000
+HOT_EVERY = 25
+"""On a tenth of the brokers each n-th partition takes as much as all others together."""
+NOW_MS = 1_795_238_220_000
+CLUSTER = "generated"
+
+Parameters = ParamSpec("Parameters")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large the cluster is; each group reads one topic."""
+
+    brokers: int
+    partitions: int
+    groups: int
+
+    @property
+    def topics(self) -> list[str]:
+        """Names of the topics."""
+        return [f"topic-{number:05d}" for number in range(self.partitions // PARTITIONS_PER_TOPIC)]
+
+
+def _asked(
+    method: Callable[Concatenate["GeneratedCluster", Parameters], Answer],
+) -> Callable[Concatenate["GeneratedCluster", Parameters], Answer]:
+    """Count a request and its own CPU."""
+
+    def counted(self: "GeneratedCluster", /, *arguments: Parameters.args, **named: Parameters.kwargs) -> Answer:
+        began_s = time.process_time()
+        try:
+            return method(self, *arguments, **named)
+        finally:
+            self.requests[method.__name__] += 1
+            self.own_cpu_s += time.process_time() - began_s
+
+    return counted
+
+
+class GeneratedCluster:
+    """The ports of control over partitions in memory; time passes when `advance` is called."""
+
+    def __init__(self, size: Size) -> None:
+        racks = [f"rack-{broker % RACKS}" for broker in range(size.brokers)]
+        self.racks: dict[int, str | None] = dict(enumerate(racks))
+        self.partitions: dict[PartitionKey, LivePartition] = {}
+        self.by_topic: dict[str, list[PartitionKey]] = {}
+        for number, topic in enumerate(size.topics):
+            self.by_topic[topic] = [(topic, partition) for partition in range(PARTITIONS_PER_TOPIC)]
+            for topic_partition in self.by_topic[topic]:
+                first = number + topic_partition[1]
+                replicas = tuple((first + step) % size.brokers for step in range(REPLICATION_FACTOR))
+                self.partitions[topic_partition] = LivePartition(replicas, replicas[0], replicas)
+        self.ids = {topic: f"id-of-{topic}" for topic in size.topics}
+        self.moving: dict[PartitionKey, tuple[int, tuple[int, ...]]] = {}
+        """By partition: ticks left, and the replicas before."""
+        self.requests: Counter[str] = Counter()
+        self.partitions_described = 0
+        self.brokers_asked_for_log_dirs = 0
+        self.replicas_shown = 0
+        self.own_cpu_s = 0.0
+
+    def advance(self) -> None:
+        """One tick: copies go on, and end."""
+        for key, (left, before) in list(self.moving.items()):
+            if left > 1:
+                self.moving[key] = left - 1, before
+                continue
+            del self.moving[key]
+            row = self.partitions[key]
+            target = row.target_replicas
+            self.partitions[key] = LivePartition(target, row.leader if row.leader in target else target[0], target)
+
+    @_asked
+    def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
+        """These topics, or everything."""
+        asked = self.partitions if topics is None else [key for topic in topics for key in self.by_topic[topic]]
+        self.partitions_described += len(asked)
+        listed = {key: moving for key in self.moving if (moving := self.partitions[key].reassignment)}
+        return LiveCluster("generated", self.racks, {key: self.partitions[key] for key in asked}, self.ids, listed)
+
+    @_asked
+    def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
+        """Of every replica."""
+        self.brokers_asked_for_log_dirs += len(self.racks)
+        sizes = {(b, key): self._held(key, b) for key, row in self.partitions.items() for b in row.replicas}
+        self.replicas_shown += len(sizes)
+        return sizes
+
+    @_asked
+    def log_dirs(
+        self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        """One log dir a broker."""
+        held: dict[int, dict[PartitionKey, int]] = {b: {} for b in self.racks if brokers is None or b in brokers}
+        for key in self.partitions if partitions is None else partitions:
+            for broker in self.partitions[key].replicas:
+                if broker in held:
+                    held[broker][key] = self._held(key, broker)
+        self.brokers_asked_for_log_dirs += len(held)
+        self.replicas_shown += sum(map(len, held.values()))
+        return {b: (LogDirDescription("/d", LOG_DIR_BYTES, LOG_DIR_BYTES // 2, sizes),) for b, sizes in held.items()}
+
+    @_asked
+    def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
+        """Each takes COPY_TICKS; nothing is refused, nothing cancelled."""
+        for key, target in targets.items():
+            row = self.partitions[key]
+            assert target is not None
+            adding, removing = (tuple(b for b in one if b not in two) for one, two in
+                                ((target, row.replicas), (row.replicas, target)))  # fmt: skip
+            self.moving[key] = (COPY_TICKS if adding else 1), row.replicas
+            self.partitions[key] = replace(
+                row, replicas=(*target, *removing), adding_replicas=adding, removing_replicas=removing
+            )
+
+    @_asked
+    def elect_preferred(self, partitions: Iterable[PartitionKey]) -> None:
+        """The first replica leads."""
+        for key in partitions:
+            self.partitions[key] = replace(self.partitions[key], leader=self.partitions[key].replicas[0])
+
+    @_asked
+    def throttle_rates(self, _brokers: Collection[int] | None = None) -> dict[int, dict[str, int]]:
+        """Nobody else throttles anything."""
+        return {}
+
+    @_asked
+    def throttled_replicas(self, _topics: Iterable[str]) -> dict[tuple[str, str], str]:
+        """The same of topics."""
+        return {}
+
+    @_asked
+    def set_throttled_replicas(
+        self, _leaders: Mapping[str, ThrottledReplicas], _followers: Mapping[str, ThrottledReplicas]
+    ) -> None:
+        """Copies take COPY_TICKS all the same."""
+
+    @_asked
+    def set_throttle_rates(self, _rates_bytes_per_sec: Mapping[int, int]) -> None:
+        """The same."""
+
+    @_asked
+    def clear_throttle(
+        self,
+        _brokers: Collection[int],
+        _leaders: Mapping[str, ThrottledReplicas],
+        _followers: Mapping[str, ThrottledReplicas],
+    ) -> list[int]:
+        """No broker is down."""
+        return []
+
+    @_asked
+    def markers(self) -> tuple[Marker, ...]:
+        """Of nobody."""
+        return ()
+
+    @_asked
+    def write_marker(self, marker: Marker, replaced: Collection[Marker] = ()) -> None:
+        """Nobody reads it."""
+
+    def _held(self, key: PartitionKey, broker: int) -> int:
+        return REPLICA_BYTES // 2 if broker in self.partitions[key].adding_replicas else REPLICA_BYTES
+
+
+def plan_of(cluster: GeneratedCluster, movements: int) -> Plan:
+    """One replica of every n-th partition goes to the broker that is nearest and has none of it."""
+    keys = list(cluster.partitions)
+    step = max(1, len(keys) // movements)
+    made = []
+    for number, key in enumerate(keys[::step][:movements]):
+        old = cluster.partitions[key].replicas
+        new = (*old[:-1], (old[-1] + 1) % len(cluster.racks))
+        new = new if number % 3 else (new[-1], *new[:-1])  # every third changes its leader, too
+        made.append(Movement(*key, old, new, float(REPLICA_BYTES), wave=number // MOVEMENTS_PER_WAVE))
+    skew: dict[str, Any] = {
+        "bytes_in": {"max_over_mean": 2.0}, "bytes_out": {}, "disk": {}, "leaders": {}, "replicas": {},
+    }  # fmt: skip
+    return Plan(CLUSTER, tuple(made), skew, skew)
+
+
+def write_windows(root: str, size: Size, cluster: GeneratedCluster, *, load_windows: int, lag_windows: int) -> None:
+    """Closed windows up to NOW_MS: of load so many, of lag so many."""
+    for index in range(max(load_windows, lag_windows), 0, -1):
+        start_ms = NOW_MS - index * WINDOW_MS
+        _append(root, "broker_load", _broker_load(size, start_ms))
+        if index <= load_windows:
+            _append(root, "partition_load", _partition_load(cluster, start_ms))
+        if index <= lag_windows:
+            _append(root, "group_lag", group_lag(size, start_ms))
+
+
+def _append(root: str, name: str, columns: Mapping[str, Any]) -> None:
+    """One commit; columns that are not given are null, one value stands for all rows."""
+    schema = row_schema(TABLES[name])
+    rows = max(len(values) for values in columns.values() if isinstance(values, np.ndarray | list))
+    arrays = []
+    for column in schema:
+        values = columns.get(column.name)
+        if not isinstance(values, np.ndarray | list):
+            arrays.append(pa.repeat(pa.scalar(values, column.type), rows))
+        else:
+            arrays.append(pa.array(values, from_pandas=True).cast(column.type))
+    write_deltalake(create_table(root, name), pa.Table.from_arrays(arrays, schema=schema), mode="append")
+
+
+def _window(start_ms: int) -> dict[str, Any]:
+    return {
+        "kafka_cluster": CLUSTER, "window_start": start_ms * 1000, "window_end": (start_ms + WINDOW_MS) * 1000,
+        "covered_ms": WINDOW_MS, "sample_count": 6, "first_event_time_ms": start_ms,
+        "last_event_time_ms": start_ms + 50_000, "is_final": True, "updated_at": start_ms * 1000, "batch_id": 0,
+        "query_id": "q",
+    }  # fmt: skip
+
+
+def _broker_load(size: Size, start_ms: int) -> dict[str, Any]:
+    """The first tenth of the brokers takes about twice as much: the trigger sees skew."""
+    brokers = np.arange(size.brokers)
+    hot = np.where(brokers < size.brokers // 10, 2.0, 1.0)
+    led = size.partitions // size.brokers
+    return {
+        **_window(start_ms), "broker": brokers, "rack": [f"rack-{broker % RACKS}" for broker in range(size.brokers)],
+        "bytes_in_per_sec": hot * led * 1e4, "bytes_out_per_sec": hot * led * 2e4,
+        "replication_bytes_in_per_sec": 2 * led * 1e4 * np.ones(size.brokers),
+        "log_dir_used_bytes": np.full(size.brokers, 10**12), "log_dir_usable_bytes": np.full(size.brokers, 10**13),
+    }  # fmt: skip
+
+
+def _partition_load(cluster: GeneratedCluster, start_ms: int) -> dict[str, Any]:
+    rows = [(broker, *key, broker == row.leader) for key, row in cluster.partitions.items() for broker in row.replicas]
+    brokers, topics, partitions, leads = zip(*rows, strict=True)
+    broker, leader = np.array(brokers), np.array(leads)
+    hot = (broker < len(cluster.racks) // 10) & (np.array(partitions) % HOT_EVERY == 0)
+    rate = np.where(hot, (HOT_EVERY + 1) * 1e4, 1e4)
+    return {
+        **_window(start_ms), "broker": broker, "topic": list(topics), "partition": np.array(partitions),
+        "role": np.where(leader, "leader", "follower").tolist(), "bytes_in_per_sec": rate,
+        "bytes_out_per_sec": np.where(leader, 2 * rate, np.nan), "messages_in_per_sec": rate / 1_000,
+        "size_bytes": np.full(len(broker), REPLICA_BYTES),
+    }  # fmt: skip
+
+
+def group_lag(size: Size, start_ms: int) -> dict[str, Any]:
+    """A third of the groups keeps up, a third falls behind, a third is stuck."""
+    group = np.repeat(np.arange(size.groups), PARTITIONS_PER_TOPIC)
+    partition = np.tile(np.arange(PARTITIONS_PER_TOPIC), size.groups)
+    topics = size.topics
+    end = np.full(len(group), (start_ms - NOW_MS) // WINDOW_MS * 1_000 + 10**6)
+    committed = np.select([group % 3 == 0, group % 3 == 1], [end, end - (end - 9 * 10**5) // 2], 9 * 10**5)
+    names = [f"group-{number:05d}" for number in range(size.groups)]
+    return {
+        **_window(start_ms), "group_id": [names[number] for number in group],
+        "topic": [topics[number % len(topics)] for number in group], "partition": partition,
+        "committed_offset": committed, "committed_offset_first": committed - np.where(group % 3 == 2, 0, 400),
+        "log_end_offset": end, "log_end_offset_first": end - 800, "log_start_offset": 0,
+        "lag_records": end - committed, "lag_records_max": end - committed, "group_state": "Stable",
+        "member_id": [f"consumer-{number}-5f0c9a9e-6a3c-4c5b-9f55-0f6c8a1c2d3e" for number in partition],
+        "client_id": [f"consumer-{number}" for number in partition], "generation_id": 1,
+    }  # fmt: skip
+
+
+def write_next_window(root: str, size: Size) -> None:
+    """The window after those, of all but partitions' load."""
+    _append(root, "broker_load", _broker_load(size, NOW_MS))
+    _append(root, "group_lag", group_lag(size, NOW_MS))
