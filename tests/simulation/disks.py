@@ -11,17 +11,18 @@ from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement
 from assignor_core.simulated_cluster import SimulatedCluster
 from assignor_core.simulated_cluster.replication import used_bytes
-from assignor_core.simulated_cluster.state import ClusterContents
+from assignor_core.simulated_cluster.state import ClusterContents, LogDir
 
 MEGABYTE = 10**6
 TOLERANCE_BYTES = 100 * MEGABYTE
 """What metadata that lags may hide: growth, and a leader that has changed."""
 
 
-def tighten(random: Random, cluster: SimulatedCluster, reserve: float) -> None:
-    """In some stories some disks are about as full as their reserve allows, or fuller; none is full."""
+def tighten(random: Random, cluster: SimulatedCluster, reserve: float) -> list[LogDir]:
+    """In some stories some disks are about as full as their reserve allows, or fuller; none is full. Returns those."""
+    tight: list[LogDir] = []
     if random.random() < 0.5:
-        return
+        return tight
     used = used_bytes(cluster.contents)
     for broker_id, broker in sorted(cluster.contents.brokers.items()):
         for index, log_dir in enumerate(broker.log_dirs):
@@ -30,6 +31,14 @@ def tighten(random: Random, cluster: SimulatedCluster, reserve: float) -> None:
                 others = used[broker_id, index] - log_dir.other_bytes
                 wanted = round(log_dir.size_bytes * (1 - reserve)) - room_bytes - others
                 log_dir.other_bytes = max(log_dir.other_bytes, wanted)
+                tight.append(log_dir)
+    return tight
+
+
+def make_room(tight: Iterable[LogDir]) -> None:
+    """Others remove half of their files from these disks."""
+    for log_dir in tight:
+        log_dir.other_bytes //= 2
 
 
 def overfilled(contents: ClusterContents, arriving: Mapping[int, int], reserve: float) -> Iterator[str]:

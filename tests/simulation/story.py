@@ -16,7 +16,7 @@ from streaming.control.late_requests import LOOKS_AFTER_MS
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.simulation.control import SimulatedControl
-from tests.simulation.disks import tighten
+from tests.simulation.disks import make_room, tighten
 from tests.simulation.identity_faults import IdentityFaults
 from tests.simulation.monitor import Broken, Monitor
 from tests.simulation.world import Actor, Blow, Interruption, World
@@ -24,6 +24,8 @@ from tests.simulation.world import Actor, Blow, Interruption, World
 FAULTS_MS = 150_000
 """No fault begins or lasts later than this."""
 DEADLINE_MS = 300_000
+TIGHT_DEADLINES_MS = (60_000, 120_000, DEADLINE_MS)
+"""One of these where disks are tight."""
 LATE_WORK_MS = LOOKS_AFTER_MS[-1] + 60_000
 """How long after its end control cares for an execution."""
 LATE_WORK_MADE_MS = LOOKS_AFTER_MS[1] + 60_000
@@ -83,9 +85,21 @@ class Story:
         self._random = Random(seed)
         cluster = random_cluster(self._random)
         settings = _settings(self._random, f"memory:story-{seed}")
-        self.world = World(cluster, _automatic(settings) if unfaithful else settings)
         # Drawn apart, so that the rest of the story is what it would be on other disks.
-        tighten(Random(f"disks of {seed}"), cluster, self.world.settings.planner.disk_reserve)
+        self._tight_disks = tighten(Random(f"disks of {seed}"), cluster, settings.planner.disk_reserve)
+        self._disk_random = Random(f"disk room of {seed}")
+        self._makes_room = bool(self._tight_disks) and self._disk_random.random() < 0.6
+        if self._tight_disks:  # else most time of all stories would pass in movements that wait for room
+            settings = _altered(
+                settings, control={"execution_deadline_ms": self._disk_random.choice(TIGHT_DEADLINES_MS)}
+            )
+        if unfaithful:
+            settings = _altered(
+                settings,
+                control={"mode": "apply", "bad_plans_max": 1, "maintenance_windows": []},
+                trigger={"cooldown_ms": 0},
+            )
+        self.world = World(cluster, settings)
         faults_max = self._random.choice((0, 1, 2, 4))
         # Most plans are carried out within a minute: faults that are to strike them come early.
         faults_ms = self._random.choice((20_000, 60_000, FAULTS_MS))
@@ -106,6 +120,7 @@ class Story:
         self._plan_faults()
         self._plan_client_faults()
         self._plan_blows()
+        self._plan_room()
         self._identity.plan()
         for _ in range(self._random.choice((1, 2, 2))):
             self.world.plan(self._random.randrange(2_000), self._others, self._start_control)
@@ -246,6 +261,13 @@ class Story:
             duration_ms = self._random.choice((100, 2_000, 20_000, 45_000))
             self.world.interruptions[self._random.randrange(1, CALLS_STRUCK)] = Interruption(blow, duration_ms)
 
+    def _plan_room(self) -> None:
+        """What waits for room on disks may go on."""
+        if self._makes_room:
+            at_ms = self._disk_random.randrange(10_000, FAULTS_MS // 2)
+            action = self._striking(Fault(at_ms, "room is made on disks", partial(make_room, self._tight_disks)))
+            self.world.plan(at_ms, self._others, action)
+
     def _plan_person(self) -> None:
         random = self._random
         self._approvals_to_come = random.choice((1, 1, 1, 2))
@@ -332,10 +354,10 @@ def _settings(random: Random, root: str) -> Settings:
     )
 
 
-def _automatic(settings: Settings) -> Settings:
+def _altered(settings: Settings, **sections: dict[str, object]) -> Settings:
     given = settings.model_dump()
-    given["control"] |= {"mode": "apply", "bad_plans_max": 1, "maintenance_windows": []}
-    given["trigger"] |= {"cooldown_ms": 0}
+    for name, values in sections.items():
+        given[name] |= values
     return Settings.model_validate(given)
 
 
