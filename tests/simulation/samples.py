@@ -62,7 +62,7 @@ class SampleStory:
         self.seed = seed
         self._random = Random(f"samples {seed}")
         self._doubtful, skewed = self._random.sample(BROKERS, 2)
-        self._is_forged = self._random.random() < 0.5
+        self._is_forged = seed % 2 == 1
         self._times = self._random.uniform(*FORGED_TIMES)
         cluster = SimulatedCluster.of(dict.fromkeys(BROKERS))
         placed = [(broker, (broker + hop - 1) % len(BROKERS) + 1) for broker in BROKERS for hop in range(1, LED + 1)]
