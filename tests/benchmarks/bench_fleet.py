@@ -25,7 +25,7 @@ PARTITIONS_PER_BROKER, GROUPS_PER_BROKER = 1_000, 100
 NOT_COMPARED = frozenset({"brokers", "partitions", "replicas", "groups", "group_partitions", "load_average"})
 
 
-def measure(size: FleetSize, parts: tuple[str, ...], *, repeats: int, profile: bool) -> Figures:
+def measure(size: FleetSize, parts: tuple[str, ...], *, repeats: int, trouble: bool, profile: bool) -> Figures:
     """All figures of one size; each part in a fresh process, so that its memory is its own."""
     figures: Figures = {
         "brokers": size.brokers,
@@ -36,7 +36,7 @@ def measure(size: FleetSize, parts: tuple[str, ...], *, repeats: int, profile: b
     }
     for part in parts:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            figures |= pool.submit(PARTS[part], size, repeats=repeats, profile=profile).result()
+            figures |= pool.submit(PARTS[part], size, repeats=repeats, trouble=trouble, profile=profile).result()
         click.echo(f"{part}: measured, load average {os.getloadavg()[0]:.1f}")
     return figures | {"load_average": round(os.getloadavg()[0], 1)}
 
@@ -59,9 +59,11 @@ def _print(figures: Mapping[str, float], before: Mapping[str, float] | None) -> 
 @click.option("--groups", type=int, help="Of 50 partitions each; a hundred a broker unless given.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(tuple(PARTS)), default=tuple(PARTS))
 @click.option("--repeats", default=3, show_default=True, help="Looks to take the mean of; twenty ticks for each.")
+@click.option("--trouble/--no-trouble", default=True, help="Look at refused requests and a hung broker, too.")
 @click.option("--profile", is_flag=True, help="Print what the CPU of one look, or of some ticks, went to.")
 def main(
     brokers: tuple[int, ...], partitions: int | None, groups: int | None, parts: tuple[str, ...], *, repeats: int,
+    trouble: bool,
     profile: bool,
 ) -> None:  # fmt: skip
     """Print figures of each size, and their growth from one size to the next."""
@@ -73,7 +75,7 @@ def main(
             count * GROUPS_PER_BROKER if groups is None else groups,
         )
         click.echo(f"\n{size.brokers} brokers")
-        figures = measure(size, parts, repeats=repeats, profile=profile)
+        figures = measure(size, parts, repeats=repeats, trouble=trouble, profile=profile)
         _print(figures, before)
         click.echo(json.dumps(figures))
         before = figures

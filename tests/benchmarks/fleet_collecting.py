@@ -8,6 +8,9 @@ from functools import partial
 import click
 import structlog
 
+from streaming.cluster.clients import admin_client
+from streaming.collect.groups import GroupSampler
+from streaming.collect.observe import observe
 from streaming.collect.run import Collector
 from streaming.settings import Settings
 from tests.benchmarks.fleet_measuring import Figures, measured
@@ -45,7 +48,7 @@ class Looks:
         return figures
 
 
-def collect(size: FleetSize, *, repeats: int, profile: bool = False) -> Figures:
+def collect(size: FleetSize, *, repeats: int, trouble: bool = True, profile: bool = False) -> Figures:
     """The collector's figures: means of `repeats` looks, after one that connects and has no rates yet."""
     # What is warned about is counted here by its records: a look at a frozen broker warns of each of its parts.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
@@ -66,9 +69,19 @@ def collect(size: FleetSize, *, repeats: int, profile: bool = False) -> Figures:
             figures["collect_rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             if profile:
                 _profile(looks)
-            figures |= {"first_look_s": first["look_s"], **_in_trouble(fleet, looks, size.brokers)}
+            figures |= {"first_look_s": first["look_s"], **_reading(fleet, settings)}
+            if trouble:
+                figures |= _in_trouble(fleet, looks, size.brokers)
             figures["fleet_rss_mib"] = fleet.usage().rss_bytes / 2**20
     return figures
+
+
+def _reading(fleet: FleetProcess, settings: Settings) -> Figures:
+    """A look of which nothing is made: no rates, no records."""
+    admin = admin_client(settings.kafka)
+    _, cost = measured(fleet, lambda: observe(admin, GroupSampler(), settings.collect, now_ms=0))
+    admin.close()
+    return {"read_s": cost.wall_s, "read_cpu_s": cost.cpu_s, "requests_to_read": cost.requests.total()}
 
 
 def _in_trouble(fleet: FleetProcess, looks: Looks, frozen: int) -> Figures:

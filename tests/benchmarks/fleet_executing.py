@@ -34,7 +34,7 @@ USERS_TOPICS = "orders-"
 PROFILE_LINES = 45
 
 
-def execute(size: FleetSize, *, repeats: int, profile: bool = False) -> Figures:
+def execute(size: FleetSize, *, repeats: int, trouble: bool = True, profile: bool = False) -> Figures:
     """Begin a plan of 3,000 movements, or of half of the partitions, and carry it on for some ticks, one a second."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     with FleetProcess(partial(synthetic_fleet, size)) as fleet, tempfile.TemporaryDirectory() as home:
