@@ -1,4 +1,4 @@
-"""Limits that can be met: a broker that holds a partition heavier than a fair share is asked to hold little else.
+"""Limits that can be met: a broker that holds a partition too heavy for any is asked to hold little else.
 
 One partition can't be split over brokers, so whoever holds a heavy one stays above the limit. Chasing it down to a
 limit that no placement meets would spend movements on crumbs, broker after broker. Its limit is therefore raised to its
@@ -40,12 +40,15 @@ def attainable(problem: Problem, placement: Placement) -> Problem:
 
 
 def _heaviest_above_limit(problem: Problem, placement: Placement) -> Floats:
-    """B x C load of the heaviest replica that each broker holds, of those that are above the lowest limit; else 0."""
+    """B x C load of the heaviest replica that each broker holds, of those above every broker's limit; else 0.
+
+    What is too heavy for a small broker alone is not among them: it belongs on a larger one.
+    """
     heaviest = np.zeros_like(problem.limit)
-    lowest = np.where(problem.share > 0, problem.limit, np.inf).min(axis=0)
+    highest = np.where(problem.share > 0, problem.limit, 0.0).max(axis=0)
     for column in range(heaviest.shape[1]):
         for slot in range(placement.replicas.shape[1]):
             loads = (placement.leading if slot == 0 else placement.following)[:, column]
-            heavy = np.flatnonzero((loads > lowest[column]) & (placement.replicas[:, slot] != NO_BROKER))
+            heavy = np.flatnonzero((loads > highest[column]) & (placement.replicas[:, slot] != NO_BROKER))
             np.maximum.at(heaviest[:, column], placement.replicas[heavy, slot], loads[heavy])
     return heaviest

@@ -171,6 +171,17 @@ def test_unequal_brokers_are_even_by_utilisation() -> None:
     assert plan.skew_after["bytes_in"]["max_over_mean"] == pytest.approx(1.0)
 
 
+def test_what_is_too_heavy_for_a_small_broker_goes_to_a_large_one() -> None:
+    """It stayed, as if no broker could carry it: broker 2 ended at 2.5 fair shares."""
+    brokers = tuple(
+        Broker(broker, capacity=Capacity(size, size, size)) for broker, size in ((1, 6e4), (2, 2e4), (3, 2e4))
+    )
+    state = cluster((2,), *[(1,)] * 6, (3,), (3,), brokers=brokers, loads=(30.0, *[4.0] * 6, 3.0, 3.0))
+    _, after = planned(state)
+    assert after.partitions[0].replicas == (1,)
+    assert max(measure_skew(after)[name].max_over_mean for name in BYTES) <= 1.03
+
+
 def test_no_broker_is_loaded_above_its_capacity() -> None:
     small = Broker(2, capacity=Capacity(disk_bytes=1500.0))
     plan, after = planned(cluster((1,), (1,), (1,), (1,), brokers=(Broker(1), small)))
