@@ -128,13 +128,16 @@ def test_events_older_than_the_search_are_read_where_newer_ones_are_there(
 
 
 def test_what_is_open_or_owes_is_read_however_old_it_is(settings: Settings, synthetic: Synthetic) -> None:
-    for sequence, event in enumerate(("approved", "started", "done")):
-        synthetic.event(NOW_MS, sequence, event, execution_id="ended", throttled_brokers=[1] if sequence < 2 else [])
-        synthetic.event(NOW_MS, sequence, event, execution_id="owes", throttled_brokers=[1])
-    synthetic.event(NOW_MS, 0, "approved", execution_id="waits")
-    for sequence, event in enumerate(("approved", "started")):
-        synthetic.event(NOW_MS + 1, sequence, event, execution_id="paused")
-    synthetic.event(NOW_MS, ABORT_SEQUENCE, "abort_requested", execution_id="waits")
+    with synthetic.together():
+        for sequence, event in enumerate(("approved", "started", "done")):
+            synthetic.event(
+                NOW_MS, sequence, event, execution_id="ended", throttled_brokers=[1] if sequence < 2 else []
+            )
+            synthetic.event(NOW_MS, sequence, event, execution_id="owes", throttled_brokers=[1])
+        synthetic.event(NOW_MS, 0, "approved", execution_id="waits")
+        for sequence, event in enumerate(("approved", "started")):
+            synthetic.event(NOW_MS + 1, sequence, event, execution_id="paused")
+        synthetic.event(NOW_MS, ABORT_SEQUENCE, "abort_requested", execution_id="waits")
     root, now_ms = settings.storage.tables, NOW_MS + 2 * SEARCH_MS
     assert {row.execution_id for row in read_executions(TableReader(root), synthetic.cluster, now_ms=now_ms)} == {
         "owes", "waits", "paused",

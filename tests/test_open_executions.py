@@ -58,10 +58,11 @@ def test_events_that_are_known_are_not_read_again(
 ) -> None:
     """One execution of many hours: a look reads the rows since the last one, not all of them."""
     hours_ago_ms, read = NOW_MS - 3_600_000, list[int]()
-    synthetic.event(hours_ago_ms, 0, "approved")
-    synthetic.event(hours_ago_ms, 1, "started")
-    for sequence in range(2, 20):
-        synthetic.event(hours_ago_ms, sequence, "progress")
+    with synthetic.together():
+        synthetic.event(hours_ago_ms, 0, "approved")
+        synthetic.event(hours_ago_ms, 1, "started")
+        for sequence in range(2, 20):
+            synthetic.event(hours_ago_ms, sequence, "progress")
     assert seen(followed, NOW_MS) == [("e-1", "under way")]
     rows = tables.TableReader.rows
 

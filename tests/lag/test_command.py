@@ -23,17 +23,18 @@ def settings(tmp_path: Path) -> Settings:
     """Ten minutes: `well` keeps up, `stuck` commits nothing, `slow` reads half, `back` was set back, `new` is new."""
     settings = settings_for(tmp_path)
     synthetic = Synthetic(settings.storage.tables)
-    for index in range(WINDOWS):
-        end = 1_000 * (index + 1)
-        rows: list[tuple[str, str, int, int | None, int]] = [
-            ("well", "t", 0, end, end),
-            ("stuck", "t", 0, 500, end),
-            ("slow", "t", 0, end // 2, end),
-            ("back", "t", 0, end if index < 7 else 1_000, end),
-            ("stuck", "t", 1, end, end),
-            ("new", "t", 0, None, end),
-        ]
-        synthetic.group_lag(NOW_MS - (WINDOWS - index) * WINDOW_MS, rows)
+    with synthetic.together():
+        for index in range(WINDOWS):
+            end = 1_000 * (index + 1)
+            rows: list[tuple[str, str, int, int | None, int]] = [
+                ("well", "t", 0, end, end),
+                ("stuck", "t", 0, 500, end),
+                ("slow", "t", 0, end // 2, end),
+                ("back", "t", 0, end if index < 7 else 1_000, end),
+                ("stuck", "t", 1, end, end),
+                ("new", "t", 0, None, end),
+            ]
+            synthetic.group_lag(NOW_MS - (WINDOWS - index) * WINDOW_MS, rows)
     return settings
 
 
@@ -149,11 +150,12 @@ def test_the_snapshot_holds_the_same(settings: Settings) -> None:
 def test_a_lagging_group_is_told_which_broker_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = settings_for(tmp_path)
     synthetic = Synthetic(settings.storage.tables)
-    for index in range(WINDOWS):
-        start_ms, end = NOW_MS - (WINDOWS - index) * WINDOW_MS, 1_000 * (index + 1)
-        synthetic.broker_load(start_ms, {1: 9e6, 2: 3e6})
-        synthetic.partition_load(start_ms, [(1 if p < 2 else 2, "t", p, "leader", 1e6) for p in range(6)])
-        synthetic.group_lag(start_ms, [("g", "t", p, end // 2 if p < 2 else end, end) for p in range(6)])
+    with synthetic.together():
+        for index in range(WINDOWS):
+            start_ms, end = NOW_MS - (WINDOWS - index) * WINDOW_MS, 1_000 * (index + 1)
+            synthetic.broker_load(start_ms, {1: 9e6, 2: 3e6})
+            synthetic.partition_load(start_ms, [(1 if p < 2 else 2, "t", p, "leader", 1e6) for p in range(6)])
+            synthetic.group_lag(start_ms, [("g", "t", p, end // 2 if p < 2 else end, end) for p in range(6)])
     assert command(settings, "--group", "g", "--json") == 0
     causes = json.loads(capsys.readouterr().out)["causes"]
     assert [(one["cause"], one["subject"], one["helps"]) for one in causes] == [
@@ -167,10 +169,11 @@ def test_a_lagging_group_is_told_which_broker_it_is(tmp_path: Path, capsys: pyte
 def test_a_group_with_too_few_members_is_told_how_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = settings_for(tmp_path)
     synthetic = Synthetic(settings.storage.tables)
-    for index in range(WINDOWS):
-        end = 1_000 * (index + 1)
-        rows: list[tuple[str, str, int, int | None, int]] = [("g", "t", p, end // 2, end) for p in range(8)]
-        synthetic.group_lag(NOW_MS - (WINDOWS - index) * WINDOW_MS, rows)
+    with synthetic.together():
+        for index in range(WINDOWS):
+            end = 1_000 * (index + 1)
+            rows: list[tuple[str, str, int, int | None, int]] = [("g", "t", p, end // 2, end) for p in range(8)]
+            synthetic.group_lag(NOW_MS - (WINDOWS - index) * WINDOW_MS, rows)
     assert command(settings, "--group", "g", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert [one["cause"] for one in report["causes"]] == ["too few members"]

@@ -18,10 +18,13 @@ from tests.serve.test_server import start
 def tables(tmp_path: Path) -> str:
     """Two windows: partition 1 of "orders" is idle in the first and busy in the second; 2 is only known there."""
     synthetic = Synthetic(str(tmp_path / "tables"))
-    for start_ms, rates in ((NOW_MS, (9e6, 0.0)), (NOW_MS + WINDOW_MS, (9e6, 4e6, 3e6))):
-        leaders = [(1, "orders", partition, "leader", rate) for partition, rate in enumerate(rates)]
-        synthetic.partition_load(start_ms, [*leaders, (2, "orders", 0, "follower", 5e6), (1, "gaps", 2, "leader", 1e6)])
-        synthetic.broker_load(start_ms, {1: 1.0e7})
+    with synthetic.together():
+        for start_ms, rates in ((NOW_MS, (9e6, 0.0)), (NOW_MS + WINDOW_MS, (9e6, 4e6, 3e6))):
+            leaders = [(1, "orders", partition, "leader", rate) for partition, rate in enumerate(rates)]
+            synthetic.partition_load(
+                start_ms, [*leaders, (2, "orders", 0, "follower", 5e6), (1, "gaps", 2, "leader", 1e6)]
+            )
+            synthetic.broker_load(start_ms, {1: 1.0e7})
     return str(tmp_path / "tables")
 
 

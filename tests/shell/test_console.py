@@ -21,9 +21,10 @@ def root(tmp_path: Path) -> str:
     """Groups with names that are markup, a plan, a record that was rejected."""
     settings = settings_for(tmp_path)
     synthetic = Synthetic(settings.storage.tables)
-    for index in range(3):
-        rows: list[tuple[str, str, int, int | None, int]] = [(name, "t", 0, 10, 10 + index) for name in NAMES]
-        synthetic.group_lag(NOW_MS - (3 - index) * WINDOW_MS, rows)
+    with synthetic.together():
+        for index in range(3):
+            rows: list[tuple[str, str, int, int | None, int]] = [(name, "t", 0, 10, 10 + index) for name in NAMES]
+            synthetic.group_lag(NOW_MS - (3 - index) * WINDOW_MS, rows)
     synthetic.plan(NOW_MS)
     synthetic.rejected(NOW_MS, ["not_json"])
     return settings.storage.tables

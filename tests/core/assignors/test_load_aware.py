@@ -17,8 +17,12 @@ ROUNDS_MAX = 10
 
 
 def rebalanced(spec: GroupSpec, rounds: int) -> list[int]:
-    """How many partitions were revoked in each of so many cooperative rounds, each on the result of the one before."""
-    revoked = []
+    """How many partitions were revoked in each of so many cooperative rounds, each on the result of the one before.
+
+    Rounds after two that changed nothing are not played: they would be asked the same.
+    """
+    revoked: list[int] = []
+    rounds_at_rest = 0
     for generation in range(1, rounds + 1):
         result = assign("cooperative-load-aware", spec)
         assert violations(spec, result, cooperative=True) == []
@@ -28,8 +32,12 @@ def rebalanced(spec: GroupSpec, rounds: int) -> list[int]:
             member_id: replace(member, owned_partitions=result.assignment[member_id], generation_id=generation)
             for member_id, member in spec.members.items()
         }
+        at_rest = all(list(spec.members[name].owned_partitions) == list(result.assignment[name]) for name in members)
+        rounds_at_rest = rounds_at_rest + 1 if at_rest else 0
+        if rounds_at_rest == 2:
+            break
         spec = replace(spec, members=members)
-    return revoked
+    return revoked + [0] * (rounds - len(revoked))
 
 
 def random_group(seed: int) -> GroupSpec:
