@@ -4,7 +4,7 @@ A check before a request can't prevent that: the request was right when it was s
 after each end, while nothing is under way. What belongs to the plan is cancelled, and named in an event.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -14,6 +14,7 @@ from assignor_core.execution.progress import Progress, progress_of
 from assignor_core.execution.refusals import refusals_text
 from assignor_core.identity import another_cluster, topics_made_again, without_topics
 from assignor_core.live import LiveCluster, PartitionKey, partition_name
+from assignor_core.plan import Movement
 from assignor_core.proposed_plan import KeptPlan
 from assignor_core.wording import first_named
 from streaming.cluster.ports import ControlledCluster
@@ -40,6 +41,8 @@ class _Watched:
     """Brokers that had a rate at the look before, with nothing being reassigned."""
     on_steps: frozenset[PartitionKey] = frozenset()
     """Partitions that were named, as they lie on a step of their staged move."""
+    taken_back: frozenset[PartitionKey] = frozenset()
+    """The same of those that lie where an earlier plan wanted them."""
 
     @property
     def due_ms(self) -> int:
@@ -91,6 +94,7 @@ class LateRequests:
         progress = progress_of(kept.plan, live_now, staged=self._staged)
         moving = self._moving(progress, live_now)
         parts = [*self._cancel(moving), *self._on_steps(watched, kept, progress, live_now)]
+        parts += self._taken_back(watched, kept, progress, live_now)
         parts += self._clear(watched, kept, live.reassigning() - set(moving))
         if parts:
             detail = f"late requests, carried out after the end: {'; '.join(parts)}"
@@ -117,10 +121,35 @@ class LateRequests:
         watched.on_steps |= steps
         if not new:
             return []
-        names = first_named(
-            new, NAMED_MAX, lambda key: f"{partition_name(key)} on {list(live.partitions[key].replicas)}"
+        return [f"partitions that lie on a step of their move: {_placed(new, live)}; a new plan takes them from there"]
+
+    def _taken_back(
+        self, watched: _Watched, kept: KeptPlan, progress: Mapping[PartitionKey, Progress], live: LiveCluster
+    ) -> list[str]:
+        """Names partitions that lie again where an earlier plan wanted them though all of this one was made, each once.
+
+        A request of the earlier execution that changes only the order of replicas ends as soon as it is carried out.
+        """
+        execution = watched.record.execution
+        was_made = (
+            execution.done_ms is not None and execution.figures.movements_done == execution.figures.movements_total
         )
-        return [f"partitions that lie on a step of their move: {names}; a new plan takes them from there"]
+        left = {row.key for row in kept.plan.movements if progress[row.key] is Progress.PENDING} if was_made else set()
+        index = self._watched.index(watched)
+        if not left or not index:
+            return []
+        left -= {row.key for later in self._watched[index + 1 :] for row in self._movements(later)}
+        earlier = {(row.key, row.new_replicas) for before in self._watched[:index] for row in self._movements(before)}
+        moved_back = {key for key in left if (key, live.partitions[key].replicas) in earlier}
+        new = sorted(moved_back - watched.taken_back)
+        watched.taken_back |= moved_back
+        if not new:
+            return []
+        return [f"partitions that lie where an earlier plan wanted them: {_placed(new, live)}"]
+
+    def _movements(self, watched: _Watched) -> tuple[Movement, ...]:
+        kept = self._journal.plan_of(watched.record.execution)
+        return () if kept is None else kept.plan.movements
 
     def _cancel(self, moving: Collection[PartitionKey]) -> list[str]:
         if not moving:
@@ -156,3 +185,8 @@ class LateRequests:
             if {f"{partition}:{broker}" for partition, broker in pairs} & set(text.split(",")):
                 listed.add(topic)
         return frozenset(listed)
+
+
+def _placed(keys: Sequence[PartitionKey], live: LiveCluster) -> str:
+    """Partitions with the replicas that they have now, for people; the first of many."""
+    return first_named(keys, NAMED_MAX, lambda key: f"{partition_name(key)} on {list(live.partitions[key].replicas)}")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from assignor_core.execution.events import Event
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.simulated_cluster import Fate, PlannedFault, RequestKind
@@ -125,3 +126,26 @@ def test_after_the_last_look_nothing_is_asked_any_more(settings: Settings) -> No
     loop.tick(now_ms=NOON_MS + 3_000 + LOOKS_AFTER_MS[-1])
     assert cluster.describe().partitions["t", 0].reassigning
     assert last_detail(settings, record).startswith("aborted")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_a_late_request_of_an_earlier_plan_took_back_is_named_once(settings: Settings, restarted: bool) -> None:
+    """Nothing is left to cancel: the partition is empty, so the request ended as soon as it was carried out."""
+    cluster = NotedCluster(moves=True)
+    journal, loop = journal_of(settings), ControlLoop(cluster, settings, now_ms=NOON_MS)
+    for number, (old, new) in enumerate(((1, 2), (2, 1))):
+        made = Plan("c", (Movement("t", 0, (old,), (new,), 5.0),), SKEW, SKEW)
+        journal.write_plan(ProposedPlan(made, Observed.of(made, cluster.describe())), decision=None, now_ms=NOON_MS)
+        record = ExecutionRecord(journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS + number))
+        for tick in range(5):
+            loop.tick(now_ms=NOON_MS + 1_000 * number + tick)
+        assert journal.execution(record.execution.execution_id).done_ms is not None
+    cluster.settle(("t", 0), (2,))
+    if restarted:
+        loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 10_000)
+    for after_ms in LOOKS_AFTER_MS:
+        loop.tick(now_ms=NOON_MS + 2_000 + after_ms)
+    swept = [row.detail for row in journal.execution(record.execution.execution_id).events if row.event is Event.SWEPT]
+    assert swept == [
+        "late requests, carried out after the end: partitions that lie where an earlier plan wanted them: t-0 on [2]"
+    ]
