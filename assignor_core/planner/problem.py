@@ -35,6 +35,8 @@ FORCED_BAND = 1 / 6
 """Part of the band that brokers get on top of the load that small racks force on them: there every bit counts."""
 EDGE = 1e-3
 """Fraction of the band kept clear, so that rounding never puts a broker just above it."""
+FEW_PAIRS = 4_096
+"""So many pairs of a replica and a target are judged in all loads at once: of few, each call of numpy costs most."""
 SLACK = 0.05
 """Fraction of the band between what brokers are relieved to and the load at which they need relief.
 
@@ -106,20 +108,16 @@ class Problem:
         """
         share = self.share[brokers]
         over = (here - self.goal[brokers]) / share
-        before = np.maximum(over, 0.0) ** 2
-        away = 2.0 * (here / share - 1.0)
+        before, away = np.maximum(over, 0.0) ** 2, 2.0 * (here / share - 1.0)
         total: Floats = np.zeros(np.broadcast_shapes(over.shape[:-1], taken.shape[:-1]))
+        if total.size <= FEW_PAIRS:
+            terms = _added_cost(taken, share, over, before, away, self.weight)
+            for column in range(terms.shape[-1]):
+                total += terms[..., column]
+            return total
         for column, weight in enumerate(self.weight):
-            added = taken[..., column] / share[..., column]
-            term = np.maximum(added + over[..., column], 0.0)
-            term *= term
-            term -= before[..., column]
-            pull = added + away[..., column]
-            pull *= added
-            pull *= PULL
-            term += pull
-            term *= weight
-            total += term
+            at = (..., column)
+            total += _added_cost(taken[at], share[at], over[at], before[at], away[at], weight)
         return total
 
     def coverage(self, here: Floats, loads: Floats, broker: int) -> Floats:
@@ -226,10 +224,25 @@ class Problem:
 
 def weighted(values: Floats, weight: Floats) -> Floats:
     """Sum over the last axis, times `weight`, column by column: a product of matrices rounds as the machine likes."""
-    total: Floats = values[..., 0] * weight[0]
+    products = values * weight
+    total: Floats = products[..., 0]
     for column in range(1, len(weight)):
-        total = total + values[..., column] * weight[column]
+        total = total + products[..., column]
     return total
+
+
+def _added_cost(taken: Floats, share: Floats, over: Floats, before: Floats, away: Floats, weight: Floats) -> Floats:
+    """`burden` of each load, not summed: `over` is the excess in shares, `before` its cost, `away` its double pull."""
+    added = taken / share
+    cost: Floats = np.maximum(added + over, 0.0)
+    cost *= cost
+    cost -= before
+    pull = added + away
+    pull *= added
+    pull *= PULL
+    cost += pull
+    cost *= weight
+    return cost
 
 
 def lowest(values: Floats, count: int) -> Indices:
