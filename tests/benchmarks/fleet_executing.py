@@ -7,8 +7,6 @@ import tempfile
 from functools import partial
 from typing import Any
 
-import structlog
-
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
@@ -36,7 +34,6 @@ PROFILE_LINES = 45
 
 def execute(size: FleetSize, *, repeats: int, trouble: bool = True, profile: bool = False) -> Figures:
     """Begin a plan of 3,000 movements, or of half of the partitions, and carry it on for some ticks, one a second."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     with FleetProcess(partial(synthetic_fleet, size)) as fleet, tempfile.TemporaryDirectory() as home:
         settings = Settings.model_validate(
             {
