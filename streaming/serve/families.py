@@ -186,8 +186,8 @@ TABLES = (
     _gauge("delta_table_size_bytes", "Bytes of those files", "table"),
 )
 HOT = (_gauge("hot_partition_in_bytes_per_second", "Hottest leaders only", "broker", "topic", "partition"),)
-GROUPS = (
-    # Those that alerts rest on come first: what is beyond the limit must cost details, not verdicts.
+GROUPS_ALERTED = (
+    # What alerts rest on: what is beyond the limit must cost details, not verdicts.
     _gauge("consumergroups_left_out", "Groups not sampled: more than collect.groups_max; absent when unknown"),
     _gauge("consumergroup_lag_records", "Records behind, all partitions of the topic", "consumergroup", "topic"),
     _gauge(
@@ -210,6 +210,8 @@ GROUPS = (
         "topic",
     ),
     _counter("consumergroup_rebalances_total", "Rebalances seen this week, at least: see above", "consumergroup"),
+)
+GROUPS_DETAILS = (
     _gauge(
         "consumergroup_status",
         "1 for the verdict on the group, its worst partition's, 0 for the others: see docs/lag.md",
@@ -230,6 +232,7 @@ GROUPS = (
         "consumergroup",
     ),
 )
+GROUPS = (*GROUPS_ALERTED, *GROUPS_DETAILS)
 EXPORT = (_gauge("export_dropped_series", "Series that were cut because there were too many", "family"),)
 
 FAMILIES: tuple[Family, ...] = (

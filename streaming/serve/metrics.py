@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from streaming.serve.families import FAMILIES, Family
+from streaming.serve.families import FAMILIES, GROUPS_ALERTED, GROUPS_DETAILS, Family
 from streaming.serve.samples import Sample, samples, tally
 from streaming.serve.snapshot import Snapshot
 from streaming.settings import Settings
@@ -28,6 +28,9 @@ USUAL_FORMS = tuple(
 """What people and Prometheus ask for: made before the first of them does."""
 FORMS_MAX = 4
 """So many forms are kept ready at most: whoever asks may name any version."""
+GROUP_TIERS = dict.fromkeys((row.name for row in GROUPS_ALERTED), 0) | dict.fromkeys(
+    (row.name for row in GROUPS_DETAILS), 1
+)
 UNBOUNDED = frozenset({"topic", "consumergroup"})
 """Labels with as many values as users make."""
 
@@ -115,11 +118,17 @@ class SnapshotCollector(Collector):
 
 
 def bounded(samples: Iterator[Sample], series_max: int) -> tuple[dict[str, list[Sample]], dict[str, int]]:
-    """Samples by full name, at most `series_max` of them, the families that come first in `FAMILIES` whole; and how
-    many were cut of each family, 0 of those that can grow without bound."""
+    """Samples by full name, at most `series_max` of them; and how many were cut of each family, 0 of those that can
+    grow without bound.
+
+    The families that come first in `FAMILIES` are kept whole, those of consumer groups last: of these first what alerts
+    rest on, then the details, both group after group as they come.
+    """
     by_name: dict[str, list[Sample]] = defaultdict(list)
+    of_groups: tuple[list[Sample], list[Sample]] = ([], [])
     for sample in samples:
-        by_name[PREFIX + sample.name].append(sample)
+        tier = GROUP_TIERS.get(PREFIX + sample.name)
+        (by_name[PREFIX + sample.name] if tier is None else of_groups[tier]).append(sample)
     left = series_max
     dropped: Counter[str] = Counter({family.name: 0 for family in FAMILIES if UNBOUNDED & set(family.labels)})
     for family in FAMILIES:
@@ -128,6 +137,10 @@ def bounded(samples: Iterator[Sample], series_max: int) -> tuple[dict[str, list[
             dropped[family.name] += len(rows) - left
             by_name[family.name] = rows[:left]
         left -= len(by_name[family.name])
+    ordered = (*of_groups[0], *of_groups[1])
+    for sample in ordered[:left]:
+        by_name[PREFIX + sample.name].append(sample)
+    dropped.update(PREFIX + sample.name for sample in ordered[left:])
     return by_name, dict(dropped)
 
 

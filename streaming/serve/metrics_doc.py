@@ -33,10 +33,10 @@ Fixed label values:
 - `mode`: `observe`, `propose`, `apply`
 
 At most `serve.series_max` series are exported. The sections stand in order of importance: what is beyond the limit is
-cut from the end, and `rebalancer_export_dropped_series` counts them by family. Of the metrics of consumer
-groups those that alerts rest on come first, and groups stand with most lag first (where it is about rebalances, with
-most of them first), so that those cut have least. At the default limit 1,000 groups on three topics each lose nothing
-that an alert needs.
+cut from the end, and `rebalancer_export_dropped_series` counts them by family. Metrics of consumer groups come last,
+group after group, by verdict and then with most lag first: the groups that are cut are the healthiest. All metrics of a
+group that alerts rest on come before the details of any. At the default limit 1,000 groups on three topics each lose
+nothing that an alert needs.
 
 Two figures of a query come from comparing its heartbeats, which every process writes in the same way:
 

@@ -3,7 +3,8 @@
 What is unknown has no sample: an absent series shows more than a zero.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from assignor_core.deciding.trigger import Reason
@@ -13,6 +14,8 @@ from streaming.contract.rates import RATES
 from streaming.serve.families import RESOURCE_LABELS, broker_rate_name
 from streaming.serve.snapshot import PARTS, Snapshot
 from streaming.settings import Settings
+from streaming.views.groups import GroupTopic, GroupVerdict
+from streaming.views.memberships import GroupMembership
 from streaming.views.streams import StreamQuery
 
 ACTIVE_MIN_MS = 60_000
@@ -213,10 +216,21 @@ def _tables(snapshot: Snapshot) -> Iterator[Sample]:
 def _groups(snapshot: Snapshot) -> Iterator[Sample]:
     left_out = [row.groups_left_out for row in snapshot.load.brokers if row.groups_left_out is not None]
     yield from _some("consumergroups_left_out", sum(left_out) if left_out else None)
+    topics: dict[str, list[GroupTopic]] = defaultdict(list)
+    for topic in snapshot.groups.topics:
+        topics[topic.group].append(topic)
+    memberships = {row.group: row for row in snapshot.memberships}
+    # Worst first: where there are too many series, groups are cut from the end.
     for group in snapshot.groups.groups:
-        for status in LagStatus:
-            yield Sample("consumergroup_status", (group.group, status.label), group.status == status.label)
-    for row in snapshot.groups.topics:
+        yield from _group(group, topics[group.group], memberships.pop(group.group, None))
+    for membership in memberships.values():
+        yield from _membership(membership)
+
+
+def _group(group: GroupVerdict, topics: Iterable[GroupTopic], membership: GroupMembership | None) -> Iterator[Sample]:
+    for status in LagStatus:
+        yield Sample("consumergroup_status", (group.group, status.label), group.status == status.label)
+    for row in topics:
         labels = (row.group, row.topic)
         yield from _some("consumergroup_lag_records", row.lag_records, *labels)
         yield from _some("consumergroup_lag_max_records", row.lag_max_records, *labels)
@@ -225,11 +239,15 @@ def _groups(snapshot: Snapshot) -> Iterator[Sample]:
         yield from _some("consumergroup_lag_retention_ratio", row.retention_ratio, *labels)
         for verdict, count in row.statuses.items():
             yield Sample("consumergroup_partitions", (*labels, verdict), count)
-    for membership in snapshot.memberships:
-        name = membership.group
-        yield from _some("consumergroup_members", membership.members, name)
-        yield Sample("consumergroup_rebalances_total", (name,), membership.rebalances_total)
-        yield from _some("consumergroup_rebalance_duration_seconds", membership.rebalance_ms, name, per=1000)
+    if membership is not None:
+        yield from _membership(membership)
+
+
+def _membership(membership: GroupMembership) -> Iterator[Sample]:
+    name = membership.group
+    yield from _some("consumergroup_members", membership.members, name)
+    yield Sample("consumergroup_rebalances_total", (name,), membership.rebalances_total)
+    yield from _some("consumergroup_rebalance_duration_seconds", membership.rebalance_ms, name, per=1000)
 
 
 def tally(values: tuple[float, ...], bounds: tuple[float, ...]) -> Mapping[float, int]:

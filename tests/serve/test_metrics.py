@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from assignor_core.deciding.trigger import Reason
 from streaming.commands.status import read_status
-from streaming.serve.families import FAMILIES
+from streaming.serve.families import FAMILIES, GROUPS_ALERTED
 from streaming.serve.metrics import FORMS_MAX, Exposition, bounded, registry_of
 from streaming.serve.metrics_doc import render
 from streaming.serve.samples import Sample, samples
@@ -299,10 +299,28 @@ def test_the_cap_cuts_the_least_important_and_counts_it(tmp_path: Path) -> None:
     rows = [(f"group-{index}", "t", 0, 0, 1_000 - index) for index in range(200)]
     Synthetic(settings.storage.tables).group_lag(NOW_MS - 2 * WINDOW_MS, rows, log_start_offset=1)
     series = series_of(generate_latest(registry_now(settings)).decode())
-    assert value(series, "export_dropped_series", family="rebalancer_consumergroup_lag_retention_ratio") == 200
-    assert value(series, "consumergroup_lag_records", consumergroup="group-0", topic="t") == 1_000
-    assert value(series, "export_dropped_series", family="rebalancer_consumergroup_lag_records") == 0
+    kept = {dict(labels)["consumergroup"] for name, labels in series if name == "rebalancer_consumergroup_lag_records"}
+    assert kept == {f"group-{index}" for index in range(len(kept))}, "those with most lag"
+    assert value(series, "export_dropped_series", family="rebalancer_consumergroup_lag_records") == 200 - len(kept)
+    assert value(series, "consumergroup_lag_retention_ratio", consumergroup="group-0", topic="t") is not None
+    assert (
+        value(series, "export_dropped_series", family="rebalancer_consumergroup_last_commit_timestamp_seconds") == 200
+    )
     assert value(series, "window_seconds") == 60
+
+
+def test_of_too_many_groups_the_worst_are_exported_with_all_that_alerts_rest_on(tmp_path: Path) -> None:
+    """10,000 groups at the default limit; the one that stands still has no more lag than the others."""
+    settings = settings_for(tmp_path)
+    parts = crowd(10_000, 1)
+    worst_first = tuple(sorted(parts["groups"].groups, key=lambda row: row.status != "stop"))
+    parts["groups"] = replace(parts["groups"], groups=worst_first)
+    snapshot = replace(read_snapshot(settings, NOW_MS), **parts)
+    kept, dropped = bounded(samples(snapshot, settings, ("", "", "")), settings.serve.series_max)
+    for family in GROUPS_ALERTED[1:]:
+        assert "group-9999" in {row.labels[0] for row in kept[family.name]}, family.name
+        assert len(kept[family.name]) + dropped[family.name] >= 10_000, family.name
+    assert sum(map(len, kept.values())) == settings.serve.series_max
 
 
 @given(
