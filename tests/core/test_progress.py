@@ -36,6 +36,7 @@ def test_a_reassignment_to_replicas_between_is_ours_only_if_moves_are_staged() -
     assert state(made, live) is Progress.FOREIGN
     assert next_step(made, live, Limits(), worked_ms=0) == Abort("t-0 was changed by somebody else", ())
     assert state(made, live, staged=True) is Progress.MOVING
+    assert progress_of(made, live) == {T0: Progress.FOREIGN}
     # The whole way is ours in both.
     for staged in (False, True):
         assert state(made, copying((1, 2, 3), (4, 5, 3)), staged=staged) is Progress.MOVING
@@ -63,6 +64,8 @@ def test_metadata_a_moment_behind_shows_the_target_and_then_what_went() -> None:
     assert state(made, at(4, 5, 3, 1)) is Progress.FOREIGN
     assert state(made, at(1, 4, 3, 2)) is Progress.FOREIGN
     assert state(made, at(1, 4, 3, 2), staged=True) is Progress.MOVING
+    assert NO_LOOKS.after(made, at(1, 4, 3, 2), staged=True).unlisted == {T0: 1}
+    assert NO_LOOKS.after(made, at(1, 4, 3, 2)) == NO_LOOKS
     assert state(made, at(4, 5, 3, 1), staged=True) is Progress.MOVING
     assert state(made, at(1, 4, 3, 9), staged=True) is Progress.FOREIGN
 

@@ -13,6 +13,7 @@ import resource
 import select
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,11 +29,8 @@ import pytest
 
 from tests.mutants.mutations import mutated
 
-LIBRARIES = (
-    *("hypothesis.strategies", "numpy", "pydantic", "structlog", "yaml", "deltalake", "pyarrow.compute", "duckdb"),
-    *("click", "rich", "httpx", "psutil", "prometheus_client", "kafka"),
-)
-"""What the tests import besides the project."""
+LIBRARIES = ("hypothesis.strategies", "numpy", "pydantic", "yaml")
+"""What nearly all tests import besides the project."""
 NO_JVM = "not spark and not kafka and not java and not prometheus and not e2e"
 OPTIONS = ("-q", "--exitfirst", "--assert=plain", "--capture=sys", "-p", "no:cacheprovider", "-m", NO_JVM)
 EXAMPLES = 30
@@ -110,12 +108,11 @@ class _Server:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if session.testsfailed:
             return True
-        read, write = os.pipe()
-        if _code(_forked(lambda: self._record(session.items, write))) != 0:
-            return True
-        os.close(write)
-        with open(read) as recorded:
-            print(recorded.read(), file=self._answers, flush=True)
+        with tempfile.TemporaryFile("w+") as rows:
+            if _code(_forked(lambda: self._record(session.items, rows))) != 0:
+                return True
+            rows.seek(0)
+            print(rows.read(), file=self._answers, flush=True)
         items = {item.nodeid: item for item in session.items}
         for line in self._requests:
             path, number, function, nodeids, cpu_limit_s = json.loads(line)
@@ -125,7 +122,7 @@ class _Server:
             print(json.dumps(passed), file=self._answers, flush=True)
         return True
 
-    def _record(self, items: Sequence[pytest.Item], write: int) -> int:
+    def _record(self, items: Sequence[pytest.Item], stream: IO[str]) -> int:
         functions: set[tuple[str, str]] = set()
         for path in self._paths:
             _note_calls(path, functions)
@@ -134,10 +131,9 @@ class _Server:
             functions.clear()
             began_s = time.process_time()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            if functions:
-                rows.append([item.nodeid, time.process_time() - began_s, sorted(functions)])
-        with open(write, "w") as stream:
-            json.dump(rows, stream)
+            rows.append([item.nodeid, time.process_time() - began_s, sorted(functions)])
+        json.dump(rows, stream)
+        stream.flush()
         return int(items[0].session.testsfailed)
 
 
