@@ -49,6 +49,12 @@ def test_pending_movements_are_submitted_up_to_the_caps() -> None:
     )
 
 
+def test_what_copies_already_counts_for_the_cap_of_all() -> None:
+    wanted = plan(((1,), (4,)), ((2,), (5,)), ((3,), (6,)))
+    live = cluster(moving(1, 4), at(2), at(3), brokers=tuple(range(1, 7)))
+    assert step(wanted, live) == Submit({("t", 1): (5,)})
+
+
 def test_the_cap_of_a_topic_leaves_room_for_others() -> None:
     live = LiveCluster(
         "c", dict.fromkeys(range(1, 7)), {("t", 0): at(1), ("t", 1): at(2), ("u", 0): at(3), ("t", 2): at(4, 5)}

@@ -22,7 +22,7 @@ _TESTS = {
     "deciding/noise": ("core/test_observed_windows",),
     "deciding/observation": ("core/test_observed_windows", "control/test_policies"),
     "deciding/planning": ("core/test_planning", "control/test_doubtful_loads"),
-    "deciding/step": ("control/test_deciding", "control/test_unhealthy"),
+    "deciding/step": ("core/test_step",),
     "deciding/trigger": ("core/test_trigger_bounds", "core/test_trigger", "control/test_policies"),
     "deciding/windows": ("core/test_observed_windows",),
     "disks": ("core/test_disks",),
