@@ -21,7 +21,7 @@ _TESTS = {
     "deciding/maintenance": ("core/test_maintenance",),
     "deciding/noise": ("core/test_observed_windows",),
     "deciding/observation": ("core/test_observed_windows", "control/test_policies"),
-    "deciding/planning": ("core/test_planning", "control/test_doubtful_loads"),
+    "deciding/planning": ("core/test_planning_model",),
     "deciding/step": ("core/test_step",),
     "deciding/trigger": ("core/test_trigger_bounds", "core/test_trigger", "control/test_policies"),
     "deciding/windows": ("core/test_observed_windows",),
