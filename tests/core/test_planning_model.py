@@ -180,7 +180,7 @@ def test_unknown_partitions_stay_and_silent_brokers_take_nothing() -> None:
     assert not any(3 in row.new_replicas for row in proposed.plan.movements)
     assert f"{TAKE_NONE}, as their load in the newest window is unknown: 3" in proposed.plan.diagnosis
     with pytest.raises(NothingToPlanOn, match="the load of broker 3 is unknown in the newest window"):
-        planned(silent, live, add=frozenset({3, 4}))
+        planned(silent, live, add=frozenset({1, 3}))
     both = replace(model, unreported=frozenset({2, 3}))
     with pytest.raises(NothingToPlanOn, match="the load of broker 2 is unknown"):
         planned(both, live, add=frozenset({2, 3}))

@@ -9,6 +9,7 @@ Survivors are shown as they come. `equivalent.toml` names those that no test can
 """
 
 import argparse
+import ast
 import json
 import os
 import sys
@@ -34,17 +35,18 @@ def main() -> int:
     import_libraries()
     paths = options.modules or sorted(TESTS)
     again = None if options.again is None else json.loads(options.again.read_text())
-    survivors = {}
+    survivors: dict[str, list[list[str]]] = {}
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     files = dict.fromkeys(file for path in paths for file in TESTS[path])
     with Session(list(files), paths) as session:
         for path in paths:
-            chosen = mutations(Path(path).read_text())[:: options.every]
+            rows = mutations(Path(path).read_text())
+            chosen = rows[:: options.every]
             if again is not None:
                 chosen = [row for row in chosen if [row.before, row.after] in again.get(path, ())]
+            print(f"{path}: {len(chosen)} of {len(rows)} mutations", flush=True)
             survivors[path] = _run_module(path, chosen, session)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(survivors, indent=1))
+            options.out.write_text(json.dumps(survivors, indent=1))
     return int(any(survivors.values()))
 
 
@@ -61,6 +63,7 @@ def _options() -> argparse.Namespace:
 def _run_module(path: str, chosen: Sequence[Mutation], session: Session) -> list[list[str]]:
     """(before, after) of each survivor that is not named as equivalent; prints them and the figures."""
     began_s = time.perf_counter()
+    _check_unchanged(path, session)
     equivalent = _listed_equivalents(path)
     outcomes: Counter[str] = Counter()
     survivors = []
@@ -76,8 +79,15 @@ def _run_module(path: str, chosen: Sequence[Mutation], session: Session) -> list
             survivors.append([mutation.before, mutation.after])
             print(f"{path}:{mutation.line}\n  - {mutation.before}\n  + {mutation.after}", flush=True)
     counts = ", ".join(f"{outcomes[name]} {name}" for name in ("killed", "equivalent", "survived"))
-    print(f"{path}: {len(chosen)} mutations, {counts}, {time.perf_counter() - began_s:.0f} s", flush=True)
+    print(f"{path}: {counts}, {time.perf_counter() - began_s:.0f} s", flush=True)
     return survivors
+
+
+def _check_unchanged(path: str, session: Session) -> None:
+    """Raises RuntimeError if the tests of a module fail without any mutation when they are run as for one."""
+    tests = _ordered(row for row in session.tests if row.nodeid.partition("::")[0] in TESTS[path])
+    if not session.passes(path, None, "", *tests) or not passes_anew(path, ast.parse(Path(path).read_text()), *tests):
+        raise RuntimeError(f"{path}: its tests fail without any mutation when the quickest are run first")
 
 
 def _survives(path: str, mutation: Mutation, session: Session) -> bool:

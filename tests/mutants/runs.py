@@ -76,8 +76,8 @@ class Session:
         os.waitpid(self._pid, 0)
         self._answers.close()
 
-    def passes(self, path: str, number: int, function: str, nodeids: Sequence[str], cpu_limit_s: float) -> bool:
-        """Whether the tests pass, in that order, with this mutation of a function.
+    def passes(self, path: str, number: int | None, function: str, nodeids: Sequence[str], cpu_limit_s: float) -> bool:
+        """Whether the tests pass, in that order, with this mutation of a function; with none if `number` is None.
 
         A run that takes more CPU time, memory or time than it may has failed.
         """
@@ -155,12 +155,12 @@ def passes_anew(path: str, tree: ast.Module, nodeids: Sequence[str], cpu_limit_s
     return _code(_forked(run)) == 0
 
 
-def _run_mutated(path: str, number: int, function: str, items: Sequence[pytest.Item], cpu_limit_s: float) -> int:
+def _run_mutated(path: str, number: int | None, function: str, items: Sequence[pytest.Item], cpu_limit_s: float) -> int:
     """In a fork: put the mutation into the function of that name, and run the tests until one fails."""
     _limit(cpu_limit_s)
-    tree = mutated(Path(path).read_text(), number)
-    code = compile(tree, path, "exec", dont_inherit=True)
-    exchange_code(importlib.import_module(_module(path)), code, function)
+    if number is not None:
+        code = compile(mutated(Path(path).read_text(), number), path, "exec", dont_inherit=True)
+        exchange_code(importlib.import_module(_module(path)), code, function)
     for item, following in zip(items, [*items[1:], None], strict=True):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if item.session.testsfailed:
