@@ -4,17 +4,29 @@ the ports and a few hands beside them.
 The hands do what is no business of control: they make topics, write records, kill brokers, set throttles of others.
 """
 
+import os
+import signal
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Protocol
 
+import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, NotEnoughReplicasAfterAppendError, NotEnoughReplicasError
 
-from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
+from assignor_core.live import PartitionKey
+from assignor_core.simulated_cluster import (
+    ClientErrors,
+    Fate,
+    PlannedFault,
+    RequestKind,
+    SimulatedClient,
+    SimulatedCluster,
+)
 from streaming.cluster.admin import Cluster
+from streaming.cluster.clients import admin_client
 from streaming.cluster.ports import ControlledCluster
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import (
@@ -24,6 +36,7 @@ from streaming.errors import (
     ElectionsRefused,
     ReassignmentsRefused,
 )
+from streaming.settings import KafkaSettings
 from tests import waiting
 from tests.fleet.fleet import Fleet
 from tests.fleet.process import FleetProcess
@@ -32,6 +45,8 @@ BROKERS = (1, 2, 3)
 RECORD_BYTES = 50_000
 SIMULATED_STEP_MS = 250
 SIMULATED_LIMIT_MS = 300_000
+SHORT_TIMEOUT_MS = 2_000
+PRODUCE_TIMEOUT_S = 60
 
 Assignments = Mapping[int, tuple[int, ...]]
 
@@ -52,6 +67,24 @@ class Stage(Protocol):
 
     def set_list(self, topic: str, setting: str, text: str) -> None:
         """Set a list of throttled replicas, as another tool does."""
+
+    def set_min_insync_replicas(self, topic: str, count: int) -> None:
+        """So many replicas must be in sync for a write with acks=all."""
+
+    def takes_writes(self, topic: str) -> bool:
+        """Whether partition 0 acknowledges a record that is written with acks=all just now."""
+
+    def let_metadata_lag(self) -> None:
+        """From now on a look may show what has been a moment ago."""
+
+    def carried_out_late(self, targets: Mapping[PartitionKey, tuple[int, ...]]) -> None:
+        """Ask for reassignments while no broker goes on: the client gives up, then the brokers go on."""
+
+    def freeze_broker(self, broker_id: int) -> None:
+        """Stop its process."""
+
+    def resume_broker(self, broker_id: int) -> None:
+        """Let a frozen broker go on."""
 
     def kill_broker(self, broker_id: int) -> None:
         """kill -9."""
@@ -79,7 +112,9 @@ class SimulatedStage:
         errors = ClientErrors(
             ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused, ElectionsRefused, AnotherCluster
         )
-        self.client: ControlledCluster = SimulatedClient(self.cluster, errors=errors)
+        client = SimulatedClient(self.cluster, errors=errors)
+        self.client: ControlledCluster = client
+        self._faults = client.faults
 
     def make_topic(self, assignments: Assignments, *, size_bytes: int = 0, name: str | None = None) -> str:
         topic = name or f"conformance-{len(self.cluster.contents.topics)}"
@@ -98,6 +133,31 @@ class SimulatedStage:
 
     def set_list(self, topic: str, setting: str, text: str) -> None:
         self.cluster.set_throttled_replicas(topic, setting, text)
+
+    def set_min_insync_replicas(self, topic: str, count: int) -> None:
+        self.cluster.contents.topics[topic].min_insync_replicas = count
+
+    def takes_writes(self, topic: str) -> bool:
+        partition = self.cluster.contents.topics[topic].partitions[0]
+        end_bytes, partition.bytes_in_per_sec = partition.end_bytes, RECORD_BYTES
+        self.cluster.advance(1_000)
+        partition = self.cluster.contents.topics[topic].partitions[0]  # bytes move when somebody looks
+        partition.bytes_in_per_sec = 0
+        return partition.end_bytes > end_bytes
+
+    def let_metadata_lag(self) -> None:
+        self._faults.metadata_lag_ms = 2 * SIMULATED_STEP_MS
+
+    def carried_out_late(self, targets: Mapping[PartitionKey, tuple[int, ...]]) -> None:
+        self._faults.planned.append(PlannedFault(Fate.LATE, RequestKind.REASSIGN, 5_000))
+        with pytest.raises(ClusterUnreachable):
+            self.client.reassign(targets)
+
+    def freeze_broker(self, broker_id: int) -> None:
+        self.cluster.freeze_broker(broker_id)
+
+    def resume_broker(self, broker_id: int) -> None:
+        self.cluster.resume_broker(broker_id)
 
     def kill_broker(self, broker_id: int) -> None:
         self.cluster.kill_broker(broker_id)
@@ -135,6 +195,26 @@ class WireStage:
     def set_list(self, topic: str, setting: str, text: str) -> None:
         self._fleet.run(_by_hand, SimulatedStage.set_list, topic, setting, text)
 
+    def set_min_insync_replicas(self, topic: str, count: int) -> None:
+        self._fleet.run(_by_hand, SimulatedStage.set_min_insync_replicas, topic, count)
+
+    def takes_writes(self, topic: str) -> bool:
+        return self._fleet.run(_takes_writes, topic)
+
+    def let_metadata_lag(self) -> None:
+        """Brokers of a fleet hear of each change at once."""
+
+    def carried_out_late(self, targets: Mapping[PartitionKey, tuple[int, ...]]) -> None:
+        pytest.skip(f"a fleet carries out no request late: {targets}")
+
+    def freeze_broker(self, broker_id: int) -> None:
+        pytest.skip(
+            f"whoever asks broker {broker_id} of a fleet while it is frozen waits in real time: see tests/fleet"
+        )
+
+    def resume_broker(self, broker_id: int) -> None:
+        self._fleet.run(_by_hand, SimulatedStage.resume_broker, broker_id)
+
     def kill_broker(self, broker_id: int) -> None:
         self._fleet.run(_by_hand, SimulatedStage.kill_broker, broker_id)
 
@@ -170,6 +250,10 @@ def _make_topic(fleet: Fleet, assignments: Assignments, size_bytes: int, name: s
 
 def _by_hand(fleet: Fleet, hand: Callable[..., None], *arguments: object) -> None:
     hand(SimulatedStage(fleet.cluster), *arguments)
+
+
+def _takes_writes(fleet: Fleet, topic: str) -> bool:
+    return SimulatedStage(fleet.cluster).takes_writes(topic)
 
 
 def _remove_quotas(fleet: Fleet) -> None:
@@ -211,6 +295,43 @@ class EmbeddedStage:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, {setting: ("SET", text)})
         self._admin.alter_configs([resource], incremental=True)
 
+    def set_min_insync_replicas(self, topic: str, count: int) -> None:
+        self.set_list(topic, "min.insync.replicas", str(count))
+
+    def takes_writes(self, topic: str) -> bool:
+        producer = KafkaProducer(
+            bootstrap_servers=self._brokers.bootstrap_servers, acks="all", retries=0, enable_idempotence=False
+        )
+        try:
+            producer.send(topic, b"x", partition=0).get(timeout=PRODUCE_TIMEOUT_S)
+        except (NotEnoughReplicasError, NotEnoughReplicasAfterAppendError):
+            return False
+        finally:
+            producer.close()
+        return True
+
+    def let_metadata_lag(self) -> None:
+        """Brokers hear of each change a moment after the controller, one after the other."""
+
+    def carried_out_late(self, targets: Mapping[PartitionKey, tuple[int, ...]]) -> None:
+        settings = KafkaSettings(bootstrap_servers=self._brokers.bootstrap_servers, request_timeout_ms=SHORT_TIMEOUT_MS)
+        admin = admin_client(settings)
+        try:
+            for broker_id in BROKERS:
+                self.freeze_broker(broker_id)
+            with pytest.raises(ClusterUnreachable):
+                Cluster(admin).reassign(targets)
+        finally:
+            for broker_id in BROKERS:
+                self.resume_broker(broker_id)
+            admin.close()
+
+    def freeze_broker(self, broker_id: int) -> None:
+        os.kill(self._brokers.process_ids()[broker_id], signal.SIGSTOP)
+
+    def resume_broker(self, broker_id: int) -> None:
+        os.kill(self._brokers.process_ids()[broker_id], signal.SIGCONT)
+
     def kill_broker(self, broker_id: int) -> None:
         self._brokers.kill_broker(broker_id)
 
@@ -226,6 +347,8 @@ class EmbeddedStage:
 
     def tidy(self) -> None:
         """Dead brokers run again, topics and rates of the test are gone."""
+        for process_id in self._brokers.process_ids().values():
+            os.kill(process_id, signal.SIGCONT)
         for broker_id in set(BROKERS) - self._brokers.process_ids().keys():
             self._brokers.start_broker(broker_id)
         self.until("all brokers are back", lambda: self.client.describe().broker_racks.keys() == set(BROKERS))

@@ -102,3 +102,62 @@ def test_the_way_back_is_refused_while_no_old_replica_is_in_sync(stage: Stage) -
     assert live(stage, (topic, 0)).adding_replicas == (2, 3)
     speed_up(stage, topic)
     until_settled(stage, (topic, 0), (2, 3))
+
+
+def test_a_frozen_broker_loses_its_leaders_and_comes_back_in_sync(stage: Stage) -> None:
+    led, followed = ((stage.make_topic({0: replicas}, size_bytes=500_000), 0) for replicas in ((3, 1), (2, 3)))
+    stage.freeze_broker(3)
+    until_alive(stage, 1, 2)
+    until_live(stage, led, lambda row: (row.leader, row.isr) == (1, (1,)), "is led by 1")
+    until_live(stage, followed, lambda row: (row.leader, row.isr) == (2, (2,)), "is led by 2")
+    stage.resume_broker(3)
+    until_alive(stage, 1, 2, 3)
+    assert until_settled(stage, led, (3, 1)).leader == 1
+    until_settled(stage, followed, (2, 3))
+
+
+def test_writes_are_refused_while_too_few_are_in_sync_and_a_reassignment_brings_them_back(stage: Stage) -> None:
+    topic = stage.make_topic({0: (1, 2)}, size_bytes=500_000)
+    stage.set_min_insync_replicas(topic, 2)
+    stage.until("it takes writes", lambda: stage.takes_writes(topic))
+    stage.kill_broker(2)
+    until_alive(stage, 1, 3)
+    row = until_live(stage, (topic, 0), lambda row: row.isr == (1,), "has 1 alone in sync")
+    assert row.leader == 1, "reads go on"
+    stage.until("writes are refused", lambda: not stage.takes_writes(topic))
+    answered(stage, lambda: stage.client.reassign({(topic, 0): (1, 3)}))
+    until_settled(stage, (topic, 0), (1, 3))
+    stage.until("it takes writes again", lambda: stage.takes_writes(topic))
+
+
+def test_a_replica_that_is_being_added_counts_for_writes_once_it_is_in_sync(stage: Stage) -> None:
+    topic = stage.make_topic({0: (1,)}, size_bytes=SLOW_BYTES)
+    stage.set_min_insync_replicas(topic, 2)
+    slow_down(stage, topic, followers=(3,))
+    stage.client.reassign({(topic, 0): (2, 3)})
+    until_live(stage, (topic, 0), lambda row: set(row.isr) == {1, 2}, "has 2 in sync")
+    stage.until("it takes writes", lambda: stage.takes_writes(topic))
+    assert live(stage, (topic, 0)).reassigning
+    speed_up(stage, topic)
+    until_settled(stage, (topic, 0), (2, 3))
+
+
+def test_a_move_ends_writes_for_a_while_where_more_must_be_in_sync_than_there_are_replicas(stage: Stage) -> None:
+    """Kafka asks for as many as there are replicas at most, and a replica that is being added is one of them."""
+    topic = stage.make_topic({0: (1,)}, size_bytes=SLOW_BYTES)
+    stage.set_min_insync_replicas(topic, 2)
+    stage.until("it takes writes", lambda: stage.takes_writes(topic))
+    slow_down(stage, topic, followers=(2,))
+    stage.client.reassign({(topic, 0): (2,)})
+    stage.until("writes are refused", lambda: not stage.takes_writes(topic))
+    assert live(stage, (topic, 0)).isr == (1,)
+    speed_up(stage, topic)
+    until_settled(stage, (topic, 0), (2,))
+    stage.until("it takes writes again", lambda: stage.takes_writes(topic))
+
+
+def test_a_request_that_the_client_gave_up_is_carried_out_once_brokers_go_on(stage: Stage) -> None:
+    key = (stage.make_topic({0: (1,)}, size_bytes=500_000), 0)
+    stage.carried_out_late({key: (2,)})
+    until_settled(stage, key, (2,))
+    until_alive(stage, 1, 2, 3)

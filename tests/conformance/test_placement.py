@@ -2,7 +2,7 @@
 
 import pytest
 
-from assignor_core.live import NO_LEADER
+from assignor_core.live import NO_LEADER, LivePartition
 from streaming.errors import ElectionsRefused, ReassignmentsRefused
 from tests.conformance.stages import Stage
 from tests.conformance.views import (
@@ -218,3 +218,25 @@ def test_a_topic_keeps_its_id_and_has_another_one_once_it_is_made_again(stage: S
     stage.until("it is gone", lambda: topic not in stage.client.describe().topic_ids)
     stage.make_topic({0: (1,)}, name=topic)
     assert stage.client.describe().topic_ids[topic] != first
+
+
+def test_a_look_shows_what_is_or_what_was_and_nothing_else(stage: Stage) -> None:
+    """Metadata is a broker's own, the list of reassignments the controller's: control bears each mixture."""
+    key = (stage.make_topic({0: (1, 2)}), 0)
+    stage.let_metadata_lag()
+    orders = [(1, 2), (2, 1)]
+    seen: list[LivePartition] = []
+
+    def turned(order: tuple[int, ...]) -> bool:
+        seen.append(live(stage, key))
+        return seen[-1].replicas == order
+
+    for turn in range(1, 11):
+        wanted = orders[turn % 2]
+        answered(stage, lambda wanted=wanted: stage.client.reassign({key: wanted}))  # type: ignore[misc]
+        stage.until(f"a look shows {wanted}", lambda wanted=wanted: turned(wanted))  # type: ignore[misc]
+    assert {row.replicas for row in seen} == set(orders)
+    assert {(row.leader, set(row.isr) <= {1, 2}, row.reassigning) for row in seen} <= {
+        (leader, True, moving) for leader in (1, 2) for moving in (True, False)
+    }
+    stage.until("every look is the newest", lambda: all(live(stage, key).replicas == orders[0] for _ in range(5)))
