@@ -316,11 +316,13 @@ class EmbeddedStage:
     def carried_out_late(self, targets: Mapping[PartitionKey, tuple[int, ...]]) -> None:
         settings = KafkaSettings(bootstrap_servers=self._brokers.bootstrap_servers, request_timeout_ms=SHORT_TIMEOUT_MS)
         admin = admin_client(settings)
+        client = Cluster(admin)
+        client.describe()  # so that it knows the controller, and the next request is the one that counts
         try:
             for broker_id in BROKERS:
                 self.freeze_broker(broker_id)
             with pytest.raises(ClusterUnreachable):
-                Cluster(admin).reassign(targets)
+                client.reassign(targets)
         finally:
             for broker_id in BROKERS:
                 self.resume_broker(broker_id)
