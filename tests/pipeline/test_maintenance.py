@@ -1,6 +1,7 @@
 """Maintenance on real tables, without Spark: what goes, what stays, and that nothing happens where nothing is due."""
 
 import random
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -27,20 +28,28 @@ def batch_row(batch_id: int, finished_ms: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def filled(tmp_path: Path) -> Settings:
-    """Twenty rows in as many files, one an hour, the newest now."""
-    settings = Settings.model_validate(
-        {"storage": {"tables": str(tmp_path)}, "pipeline": {"retention_ms": 5 * HOUR_MS + HOUR_MS // 2}}
-    )
+@pytest.fixture(scope="module")
+def twenty_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty rows in as many files, one an hour, the newest now; only to be copied."""
+    root = tmp_path_factory.mktemp("filled")
     for batch_id in range(20):
         tables.append(
-            str(tmp_path),
+            str(root),
             "pipeline_batch",
             [batch_row(batch_id, NOW_MS - (19 - batch_id) * HOUR_MS)],
             transaction_id="t",
             transaction_version=batch_id,
         )
-    return settings
+    return root
+
+
+@pytest.fixture
+def filled(tmp_path: Path, twenty_files: Path) -> Settings:
+    """Settings of a folder with such a table, whose rows stay for five and a half hours."""
+    shutil.copytree(twenty_files, tmp_path, dirs_exist_ok=True)
+    return Settings.model_validate(
+        {"storage": {"tables": str(tmp_path)}, "pipeline": {"retention_ms": 5 * HOUR_MS + HOUR_MS // 2}}
+    )
 
 
 def maintenance_of(settings: Settings, table: Table) -> Maintenance:
@@ -51,20 +60,18 @@ def batch_ids(tmp_path: Path) -> list[int]:
     return sorted(row["batch_id"] for row in tables.read(str(tmp_path), "pipeline_batch"))
 
 
-def test_old_rows_go_and_small_files_are_joined(tmp_path: Path) -> None:
-    settings = filled(tmp_path)
-    assert maintenance_of(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
+def test_old_rows_go_and_small_files_are_joined(filled: Settings, tmp_path: Path) -> None:
+    assert maintenance_of(filled, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
     assert batch_ids(tmp_path) == [14, 15, 16, 17, 18, 19]
     table = tables.open_table(str(tmp_path), "pipeline_batch")
     assert table is not None
     assert len(table.file_uris()) == 1
 
 
-def test_it_runs_once_an_interval_and_makes_no_commit_where_nothing_is_to_do(tmp_path: Path) -> None:
-    settings = filled(tmp_path)
-    maintenance = maintenance_of(settings, PIPELINE_BATCH)
+def test_it_runs_once_an_interval_and_makes_no_commit_where_nothing_is_to_do(filled: Settings, tmp_path: Path) -> None:
+    maintenance = maintenance_of(filled, PIPELINE_BATCH)
     maintenance.run_if_due(now_ms=NOW_MS)
-    interval_ms = settings.pipeline.maintenance_interval_ms
+    interval_ms = filled.pipeline.maintenance_interval_ms
     assert not maintenance.run_if_due(now_ms=NOW_MS + interval_ms - 1)
     before = tables.open_table(str(tmp_path), "pipeline_batch")
     assert maintenance.run_if_due(now_ms=NOW_MS + interval_ms)
@@ -74,11 +81,10 @@ def test_it_runs_once_an_interval_and_makes_no_commit_where_nothing_is_to_do(tmp
     assert after.version() == before.version()
 
 
-def test_a_reader_of_the_version_before_still_reads_it(tmp_path: Path) -> None:
-    settings = filled(tmp_path)
+def test_a_reader_of_the_version_before_still_reads_it(filled: Settings, tmp_path: Path) -> None:
     reader = tables.open_table(str(tmp_path), "pipeline_batch")
     assert reader is not None
-    maintenance_of(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
+    maintenance_of(filled, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
     assert reader.to_pyarrow_dataset().count_rows() == 20
 
 
