@@ -28,9 +28,11 @@ from assignor_core.planner.spending import Spending
 
 SHORTLIST = 32
 """Replicas of a broker whose targets are scored exactly."""
+HANDOVERS = 8 * SHORTLIST
+"""Leaderships of a broker whose followers are scored exactly."""
 SHORTLIST_WIDE = 8 * SHORTLIST
 """The same where none of those fits anywhere."""
-TARGETS_MAX = 256
+TARGETS_MAX = 128
 """Brokers that are scored as targets; of more, the emptiest of each rack."""
 TARGETS_PER_RACK_MIN = 4
 """With very many racks, so many brokers of each are scored all the same."""
@@ -83,10 +85,14 @@ def best_handover(state: SearchState, broker: int, gain_min: float) -> Candidate
     led = led_partitions(state, broker)
     if len(led) == 0 or placement.replicas.shape[1] == 1:
         return None
+    here = placement.loads[broker]
     shed = placement.leading[led] - placement.following[led]
-    relief = problem.relief(placement.loads[broker], shed, broker)
+    covered = problem.coverage(here, shed, broker)
+    best = lowest(-covered / state.spending.movement_price(led), HANDOVERS)
+    led, shed, covered = led[best], shed[best], covered[best]
+    relief = problem.relief(here, shed, broker)
     worth = np.flatnonzero(relief > gain_min)
-    led, shed, relief = led[worth], shed[worth], relief[worth]
+    led, shed, covered, relief = led[worth], shed[worth], covered[worth], relief[worth]
     followers = placement.replicas[led, 1:]
     state.effort.look(followers.size)
     able = (followers != NO_BROKER) & problem.may_lead[followers]
@@ -96,8 +102,7 @@ def best_handover(state: SearchState, broker: int, gain_min: float) -> Candidate
     able &= (before + shed[:, None] <= problem.ceiling[targets]).all(axis=2)
     burden = problem.burden(before, shed[:, None], targets)
     gain = np.where(able, relief[:, None] - burden, -np.inf)
-    covered = problem.coverage(placement.loads[broker], shed, broker)[:, None] - burden
-    score = np.where(gain > gain_min, covered, -np.inf) / state.spending.movement_price(led)[:, None]
+    score = np.where(gain > gain_min, covered[:, None] - burden, -np.inf) / state.spending.movement_price(led)[:, None]
     return best_of_matrix(gain, score, lambda row, slot: (Edit(int(led[row]), slot + 1, NO_BROKER),), gain_min)
 
 
@@ -120,7 +125,7 @@ def best_replica_move(
     state.effort.look(len(placement.held_by(broker)) + len(partitions) * len(targets))
     burden = problem.burden(placement.loads[targets], loads[:, None], targets)
     copied = spending.copied_bytes(partitions, broker, targets)
-    allowed = problem.allowed_targets(placement, partitions, broker, loads)[:, targets]
+    allowed = problem.allowed_targets(placement, partitions, broker, loads, targets)
     allowed &= spending.affordable(partitions, targets, copied)
     gain = np.where(allowed, relief[:, None] - burden, -np.inf)
     covered = problem.coverage(placement.loads[broker], loads, broker)[:, None] - burden

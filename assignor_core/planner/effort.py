@@ -8,10 +8,12 @@ The module counts; who tries candidates reports them here. Invariant: counts onl
 
 from dataclasses import dataclass
 
-LOOKS_PER_BROKER = 250
-"""Times that the search may look for a candidate at each broker, on average."""
-LOOKS_PER_REPLICA = 0.02
-"""The same for each replica of the cluster: brokers that hold more have more to hand over."""
+LOOKS_MIN = 6_000
+"""Looks for a candidate that every search has: few brokers may need as many as some dozen."""
+LOOKS_PER_BROKER = 60
+"""Looks more for each broker."""
+LOOKS_PER_REPLICA = 0.01
+"""Looks more for each replica: brokers that hold more have more to hand over."""
 
 
 @dataclass(slots=True)
@@ -49,6 +51,7 @@ def candidates_max(brokers: int, replicas: int, candidates_per_look: int) -> int
     """Most candidates of a search for a cluster of this size.
 
     >>> candidates_max(brokers=10, replicas=1_000, candidates_per_look=500)
-    1260000
+    3305000
     """
-    return int(LOOKS_PER_BROKER * brokers + LOOKS_PER_REPLICA * replicas) * candidates_per_look
+    looks = LOOKS_MIN + LOOKS_PER_BROKER * brokers + int(LOOKS_PER_REPLICA * replicas)
+    return looks * candidates_per_look

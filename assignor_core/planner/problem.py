@@ -147,21 +147,23 @@ class Problem:
         is_over = ((loads > self.limit) & (self.share > 0)).any(axis=1)
         return np.where(is_over, weighted(excess * excess, self.weight), 0.0)
 
-    def allowed_targets(self, placement: Placement, partitions: Indices, source: int, loads: Floats) -> Flags:
-        """N x B: brokers that may take each partition's replica (N x C `loads`) from `source` by all hard rules."""
-        return self.rack_safe_targets(placement, partitions, source) & self.with_room(placement, loads)
+    def allowed_targets(
+        self, placement: Placement, partitions: Indices, source: int, loads: Floats, targets: Indices
+    ) -> Flags:
+        """N x T: targets that may take each partition's replica (N x C `loads`) from `source` by all hard rules.
 
-    def rack_safe_targets(self, placement: Placement, partitions: Indices, source: int) -> Flags:
-        """N x B: brokers that may hold each partition instead of `source` without crowding a rack, room or not.
-
-        The other replicas decide: a target's rack may hold as many of them as the rack of `source` does, not more.
+        The other replicas decide on racks: a target's rack may hold as many of them as that of `source` does, not more.
         """
-        others = self.rack_counts(placement.replicas[partitions], source)
-        racks = self.arrays.racks
-        return self.new_holders(placement, partitions) & (others[:, racks] <= others[:, racks[source]][:, None])
+        replicas, racks = placement.replicas[partitions], self.arrays.racks
+        others = self.rack_counts(replicas, source)
+        allowed = others[:, racks[targets]] <= others[:, racks[source]][:, None]
+        allowed &= self.may_take[targets]
+        for slot in range(replicas.shape[1]):
+            allowed &= replicas[:, slot, None] != targets
+        return allowed & self.with_room(placement, loads, targets)
 
     def is_rack_safe(self, placement: Placement, partitions: Indices, source: int, target: int) -> Flags:
-        """N: the same for one target, which costs much less."""
+        """N: `target` may hold each partition instead of `source` without crowding a rack, room or not."""
         replicas, racks = placement.replicas[partitions], self.arrays.racks
         rack_of = np.where((replicas == NO_BROKER) | (replicas == source), NO_BROKER, racks[replicas])
         at_source, at_target = ((rack_of == racks[broker]).sum(axis=1) for broker in (source, target))
@@ -178,12 +180,12 @@ class Problem:
             allowed[rows[held], replicas[held, slot]] = False
         return allowed
 
-    def with_room(self, placement: Placement, loads: Floats) -> Flags:
-        """N x B: brokers whose capacity has room for each of `loads` (N x C)."""
-        room = np.ones((len(loads), len(self.may_take)), dtype=np.bool_)
-        # Column by column: N x B x C at once would be the largest array of the search.
+    def with_room(self, placement: Placement, loads: Floats, targets: Indices) -> Flags:
+        """N x T: targets whose capacity has room for each of `loads` (N x C)."""
+        room = np.ones((len(loads), len(targets)), dtype=np.bool_)
+        # Column by column: N x T x C at once would be the largest array of the search.
         for column in np.flatnonzero(np.isfinite(self.ceiling).any(axis=0)):
-            free = self.ceiling[:, column] - placement.loads[:, column]
+            free = self.ceiling[targets, column] - placement.loads[targets, column]
             room &= loads[:, column][:, None] <= free
         return room
 

@@ -101,12 +101,15 @@ def _least_harmful_move(search: Search, partition: int, source: int, *, improvin
     slots = placement.slots_of(one, source)
     loads = placement.loads_at(one, slots)
     everyone = np.arange(len(problem.may_take))
-    copied = search.spending.copied_bytes(one, source, everyone)
-    allowed = (problem.new_holders(placement, one) & problem.with_room(placement, loads))[0]
-    allowed &= search.spending.affordable(one, everyone, copied)[0]
     others = problem.rack_counts(placement.replicas[one], source)[0][problem.arrays.racks]
+    allowed = problem.new_holders(placement, one)[0]
     if improving:
         allowed &= others < others[source]
+    if not allowed.any():
+        return None
+    copied = search.spending.copied_bytes(one, source, everyone)
+    allowed &= problem.with_room(placement, loads, everyone)[0]
+    allowed &= search.spending.affordable(one, everyone, copied)[0]
     if not allowed.any():
         return None
     targets = np.flatnonzero(allowed & (others == others[allowed].min()))
