@@ -61,10 +61,10 @@ def read_lag(
     from streaming.commands.lag_causes import advice_of, causes_of
     from streaming.tables import TableReader
     from streaming.views.as_json import to_json
-    from streaming.views.groups import read_picture
+    from streaming.views.lag_windows import read_picture
 
     reader = TableReader(settings.storage.tables)
-    picture = read_picture(reader, settings)
+    picture = read_picture(reader, settings.kafka.cluster_name, window_ms=settings.pipeline.window_ms)
     head = {
         "kafka_cluster": settings.kafka.cluster_name,
         "rules": "burrow" if burrow else "default",

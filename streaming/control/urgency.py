@@ -9,23 +9,23 @@ from assignor_core.lag import LagStatus, PartitionVerdict, brokers_falling_behin
 from assignor_core.live import LiveCluster
 from streaming import tables
 from streaming.control.windows import WindowTables
-from streaming.views.group_lag import COLUMNS, judge, since
+from streaming.views.lag_windows import read_picture
 
 
 def groups_behind(
     window_tables: WindowTables, live: LiveCluster, hot: Iterable[int], *, now_ms: int, stale_after_ms: int
 ) -> dict[int, str]:
     """Of the `hot` brokers those with groups that read from them and fall behind, with the groups in words."""
-    leaders = {key: row.leader for key, row in live.partitions.items() if row.leader in set(hot)}
+    brokers = frozenset(hot)
+    leaders = {key: row.leader for key, row in live.partitions.items() if row.leader in brokers}
     if not leaders:
         return {}
-    where = (
-        tables.of_cluster(window_tables.kafka_cluster)
-        & tables.at_least("window_start", since(tables.utc(now_ms), window_ms=window_tables.window_ms))
-        & tables.one_of("topic", sorted({topic for topic, _ in leaders}))
+    picture = read_picture(
+        tables.TableReader(window_tables.root),
+        window_tables.kafka_cluster,
+        window_ms=window_tables.window_ms,
+        where=tables.one_of("topic", sorted({topic for topic, _ in leaders})),
     )
-    rows = tables.read_arrow(window_tables.root, "group_lag", columns=COLUMNS, where=where)
-    picture = judge(rows, window_ms=window_tables.window_ms)
     if picture is None or now_ms - picture.newest_event_ms > stale_after_ms:
         return {}
     columns = picture.partitions.select(["group_id", "topic", "partition", "status", "lag_records"]).to_pylist()

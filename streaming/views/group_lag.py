@@ -65,8 +65,11 @@ def since(newest_start: datetime, *, window_ms: int) -> datetime:
     return newest_start - timedelta(milliseconds=min(HISTORY_MS, HISTORY_WINDOWS_MAX * window_ms))
 
 
-def judge(rows: pa.Table, *, window_ms: int) -> LagPicture | None:
-    """Verdicts on `rows`, windows of `group_lag` of this length with `COLUMNS` in any order; None of no rows."""
+def judge(rows: pa.Table, *, window_ms: int, newest_start: datetime | None = None) -> LagPicture | None:
+    """Verdicts on `rows`, windows of `group_lag` of this length with `COLUMNS` in any order; None of no rows.
+
+    `newest_start` is when the newest window begins, if these are not all rows of a cluster.
+    """
     if not rows.num_rows:
         return None
     order, starts = _by_partition(rows)
@@ -81,7 +84,8 @@ def judge(rows: pa.Table, *, window_ms: int) -> LagPicture | None:
     now_ms = int(history.time_ms.max())
     evaluated = evaluate(history, standing, LagPolicy(window_ms=window_ms), now_ms=now_ms)
     partitions = _with_verdicts(samples, history, standing, evaluated)
-    current = pc.max(rows["window_start"]).as_py() - timedelta(milliseconds=CURRENT_WINDOWS * window_ms)
+    newest_start = newest_start or pc.max(rows["window_start"]).as_py()
+    current = newest_start - timedelta(milliseconds=CURRENT_WINDOWS * window_ms)
     return LagPicture(partitions.filter(pc.greater_equal(partitions["window_start"], current)), history, now_ms)
 
 

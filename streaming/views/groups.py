@@ -14,8 +14,9 @@ from pyarrow import compute as pc
 
 from assignor_core.lag import LagStatus
 from streaming.settings import Settings
-from streaming.tables import TableReader, at_least, of_cluster
-from streaming.views.group_lag import COLUMNS, LagPicture, judge, reason_of, since
+from streaming.tables import TableReader
+from streaming.views.group_lag import LagPicture, reason_of
+from streaming.views.lag_windows import read_picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +68,13 @@ class GroupPart:
 
 def read_groups(reader: TableReader, settings: Settings) -> GroupPart:
     """The group part, of the newest windows, however old they are."""
-    picture = read_picture(reader, settings)
+    picture = read_picture(reader, settings.kafka.cluster_name, window_ms=settings.pipeline.window_ms)
     if picture is None:
         return GroupPart()
     groups = verdicts_by_group(picture)
     counts = Counter(row.status for row in groups)
     statuses = {status.label: counts[status.label] for status in sorted(LagStatus, reverse=True)}
     return GroupPart(groups, _by_topic(picture.partitions), picture.newest_event_ms, statuses)
-
-
-def read_picture(reader: TableReader, settings: Settings) -> LagPicture | None:
-    """Every group's partitions with their verdicts; None before there are any."""
-    own = of_cluster(settings.kafka.cluster_name)
-    newest = reader.newest_of_cluster("group_lag", "window_start", settings.kafka.cluster_name)
-    if newest is None:
-        return None
-    window_ms = settings.pipeline.window_ms
-    lately = own & at_least("window_start", since(newest, window_ms=window_ms))
-    return judge(reader.arrow("group_lag", columns=COLUMNS, where=lately), window_ms=window_ms)
 
 
 def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:

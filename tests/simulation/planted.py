@@ -235,7 +235,7 @@ PLANTED = (
     ),
     Planted(
         "a slow turn does not look at the markers again", "5 one folder at a time", cluster_marker.ClusterMarker,
-        "_before_change", lambda _: lambda _self: None, 197, story=run_folder_story,
+        "_before_change", lambda _: lambda _self: None, 795, story=run_folder_story,
     ),
     Planted(
         "plans start while partitions are offline", "6", step, "obstacle", lambda _: lambda *_, **__: None, 6046
