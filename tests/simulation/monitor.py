@@ -8,7 +8,7 @@ By their numbers on the page of the design:
 2. Nothing acknowledged is lost; a reassignment, its end and its cancelling leave as many sound replicas in sync as
    before; no replica list that we ask for is on fewer racks than the old or the new one.
 3. We ask only for partitions of an execution that has started and not ended (to cancel: that has started); we never
-   cancel or change a reassignment that another has started before our last look.
+   cancel or change a reassignment that another has started before our last look, unless it goes to the plan's replicas.
 4. Only replica lists of that plan (or on the way to them) are asked for, on the topics and on the cluster that it was
    approved for, by their ids; an execution starts once.
 5. Who changes the cluster holds the newest row of the lease. A request that is carried out late, maybe of a former
@@ -227,10 +227,17 @@ class Monitor:
             if key not in movements:
                 self.breaks("3 only the plan's partitions", f"{who.name} asks for {key}, which no open execution moves")
         for key, target in sorted(change.targets.items()):
-            self._judge_other(who, key, "cancels" if target is None else "changes")
+            if key not in movements or self._target(key) != movements[key].new_replicas:
+                # A move of another to exactly these replicas can't be told from ours.
+                self._judge_other(who, key, "cancels" if target is None else "changes")
             if target is not None and key in movements:
                 self._judge_topic(who, key[0])
                 self._judge_target(movements[key], target)
+
+    def _target(self, key: PartitionKey) -> tuple[int, ...] | None:
+        """Where a partition is going, or lies."""
+        row = self.world.cluster.placement.partition(key)
+        return None if row is None else row.live().target_replicas
 
     def _judge_other(self, who: SimulatedControl, key: PartitionKey, verb: str, *, late_ms: int = 0) -> None:
         owner, sent_ms = self._owners.get(key), self.world.cluster.now_ms - late_ms

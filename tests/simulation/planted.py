@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from assignor_core import marker
-from assignor_core.deciding import planning, step
+from assignor_core.deciding import health, planning, step
 from assignor_core.execution import progress, reconcile, refusals, room, staging
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Done, Wait
@@ -20,6 +20,7 @@ from streaming.control import planning as load_planning
 from streaming.control.lease import Lease
 from streaming.pipeline import sums
 from tests.simulation.folders import run_folder_story
+from tests.simulation.relief import run_relief_story
 from tests.simulation.samples import run_sample_story
 from tests.simulation.story import PlayedStory, run_story
 
@@ -158,6 +159,10 @@ def _copies_taken_for_ours(silent_max_ms: Any) -> Any:
     return lambda holder, marker: None if marker.lease_id == holder.lease_id else silent_max_ms(holder, marker)
 
 
+def _without_excuse(offline: Any) -> Any:
+    return lambda live, _lost=(): offline(live)
+
+
 def _silent_for_idle(build_model: Any) -> Any:
     """A broker that sends nothing is taken for one that carries nothing, and so are its partitions."""
     return lambda *given, **named: replace(build_model(*given, **named), unreported=frozenset(), unknown=frozenset())
@@ -239,6 +244,14 @@ PLANTED = (
     ),
     Planted(
         "plans start while partitions are offline", "6", step, "obstacle", lambda _: lambda *_, **__: None, 6046
+    ),
+    Planted(
+        "a broker that is back is emptied all the same", "4 a broker that is back is not emptied", executor,
+        "replaced_broker_back", lambda _: lambda *_: None, 2, story=run_relief_story,
+    ),
+    Planted(
+        "relief waits for what failed brokers held", "8 lost replicas are made anew", health, "offline",
+        _without_excuse, 6, also=((reconcile, "offline", _without_excuse),), story=run_relief_story,
     ),
     Planted(
         "a silent broker counts for an idle one", "8", load_planning, "build_model", _silent_for_idle, 4,

@@ -19,13 +19,19 @@ from tests.simulation.folders import run_folder_story
 from tests.simulation.known import KNOWN
 from tests.simulation.monitor import Broken
 from tests.simulation.planted import PLANTED
+from tests.simulation.relief import run_relief_story
 from tests.simulation.samples import run_sample_story
 from tests.simulation.story import PlayedStory, run_story
 
 LINES_BEFORE, LINES_AFTER = 25, 5
 PLANTED_SEEDS_MAX = 200
-KINDS = {"faults": run_story, "folders": run_folder_story, "samples": run_sample_story}
-BY_LAST_DIGIT = {0: "folders", 5: "samples"}
+KINDS = {
+    "faults": run_story,
+    "folders": run_folder_story,
+    "samples": run_sample_story,
+    "relief": run_relief_story,
+}
+BY_LAST_DIGIT = {0: "folders", 3: "relief", 5: "samples"}
 """Of which kind the story of a seed is, by its last digit; of all others it is one of faults."""
 
 

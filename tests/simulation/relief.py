@@ -1,0 +1,167 @@
+"""Stories of brokers that fail in mode `apply`: their replicas are made anew, and they may return at any time.
+
+Six to nine brokers with replicas that take a while to copy. One or two brokers fail for longer than the grace time;
+they return before, during or after the execution that replaces them, or not at all. Some partitions are offline
+meanwhile: all their replicas are on brokers that failed. Control may be killed.
+
+4. Once a control has seen that a broker is back, it begins no movement of a plan from before that empties it.
+8. If a broker stays away, every partition that has a leader ends with all replicas on brokers that are alive.
+"""
+
+from functools import partial
+from random import Random
+
+from assignor_core.live import NO_LEADER
+from assignor_core.simulated_cluster import SimulatedCluster
+from streaming.settings import Settings
+from tests.simulation.control import Change, SimulatedControl
+from tests.simulation.monitor import Monitor
+from tests.simulation.story import CLUSTER, PlayedStory
+from tests.simulation.world import Actor, Blow, Interruption, World
+
+WINDOW_MS = 60_000
+GRACE_MS = 120_000
+FAILS_MS = 70_000
+STORY_MS = 1_800_000
+SWEPT_MS = 1_200_000
+CALLS_STRUCK = 600
+PARTITIONS = 24
+RATE = 200_000
+
+
+def run_relief_story(seed: int) -> PlayedStory:
+    """The story of a seed from beginning to end."""
+    story = ReliefStory(seed)
+    try:
+        return story.run()
+    finally:
+        story.world.end()
+
+
+class ReliefMonitor(Monitor):
+    """The usual monitor, which also knows when brokers came back."""
+
+    def __post_init__(self) -> None:
+        self.failed_ms: dict[int, int] = {}
+        self.back_ms: dict[int, int] = {}
+        super().__post_init__()
+
+    def changing(self, who: SimulatedControl, change: Change) -> None:
+        super().changing(who, change)
+        epoch_ms = self.world.now_ms - self.world.cluster.now_ms
+        looked_ms = self._looked_ms.get(who.name, 0)
+        approved_ms = min((row.approved_ms - epoch_ms for row in self.executions() if row.in_progress), default=0)
+        for key, target in sorted(change.targets.items()):
+            row = self.world.cluster.placement.partition(key)
+            if target is None or row is None:
+                continue
+            for broker in sorted(set(row.replicas) - set(target)):
+                failed_ms, back_ms = self.failed_ms.get(broker, approved_ms), self.back_ms.get(broker, looked_ms)
+                if failed_ms < approved_ms < back_ms < looked_ms:
+                    self.breaks("4 a broker that is back is not emptied", f"{who.name}: {change.text}, broker {broker}")
+
+
+class ReliefStory:
+    """Everything that follows from one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        random = self._random = Random(f"relief {seed}")
+        self._brokers = range(1, random.randint(6, 9) + 1)
+        self._failing = random.sample(self._brokers, random.choice((1, 1, 2)))
+        cluster = SimulatedCluster.of(dict.fromkeys(self._brokers))
+        factor = random.choice((2, 3))
+        placed = {number: tuple(random.sample(self._brokers, factor)) for number in range(PARTITIONS)}
+        size_bytes = random.choice((100_000_000, 400_000_000))
+        rates = {"bytes_in_per_sec": RATE, "retention_bytes": max(size_bytes, 10 * RATE)}
+        cluster.create_topic("t", placed, size_bytes=size_bytes, **rates)
+        if random.random() < 0.4:
+            cluster.create_topic("alone", {0: (self._failing[0],)}, **rates)
+        self.world = World(cluster, _settings(random, f"memory:relief-{seed}"))
+        self.world.faults["a broker fails"] += len(self._failing)
+        self._monitor = ReliefMonitor(self.world, undisturbed=False)
+        self._others, self._pipeline = Actor("others"), Actor("pipeline")
+        self._controls = 0
+
+    def run(self) -> PlayedStory:
+        """Until what failed is replaced or back."""
+        world, random = self.world, self._random
+        for _ in range(random.choice((0, 0, 1, 2))):
+            blow = random.choice((Blow.KILL_BEFORE, Blow.KILL_AFTER))
+            world.interruptions[random.randrange(1, CALLS_STRUCK)] = Interruption(blow, random.choice((100, 20_000)))
+        self._start_control()
+        world.write_window(windows=3)
+        world.plan(WINDOW_MS, self._pipeline, self._close_window)
+        for broker in self._failing:
+            fails_ms = random.randrange(1_000, FAILS_MS)
+            world.plan(fails_ms, self._others, partial(self._fail, broker))
+            seen_ms = -(-fails_ms // WINDOW_MS) * WINDOW_MS
+            # Most return while the plan that replaces them is carried out.
+            after_ms = random.choice((None, random.randrange(-60_000, 0), *(random.randrange(5_000, 90_000),) * 3))
+            if after_ms is not None:
+                world.plan(seen_ms + GRACE_MS + after_ms, self._others, partial(self._return, broker))
+        world.pass_time(STORY_MS)
+        self._judge_replicas()
+        for broker in set(self._failing) - self._monitor.back_ms.keys():
+            self._return(broker)  # only the broker itself can drop its throttle
+        world.pass_time(SWEPT_MS)
+        self._monitor.judge_end()
+        return PlayedStory(
+            self.seed, tuple(self._monitor.broken), tuple(world.trace), world.faults,
+            len(self._monitor.executions()), world.cluster.now_ms, kind=" --story relief",
+        )  # fmt: skip
+
+    def _start_control(self) -> None:
+        self._controls += 1
+        control = SimulatedControl(f"control {self._controls}", self.world, self._monitor)
+        control.replaced = lambda ended: self.world.plan(ended.restart_ms, self._others, self._start_control)
+        control.start()
+
+    def _close_window(self) -> None:
+        self.world.write_window()
+        self.world.plan(WINDOW_MS, self._pipeline, self._close_window)
+
+    def _fail(self, broker: int) -> None:
+        self.world.cluster.kill_broker(broker)
+        self._monitor.failed_ms[broker] = self.world.cluster.now_ms
+        self.world.note("others", f"broker {broker} fails")
+        self._monitor.look(self._others)
+
+    def _return(self, broker: int) -> None:
+        self.world.cluster.restart_broker(broker)
+        self._monitor.back_ms[broker] = self.world.cluster.now_ms
+        self.world.faults["a broker that failed returns"] += 1
+        self.world.note("others", f"broker {broker} is back")
+        self._monitor.look(self._others)
+
+    def _judge_replicas(self) -> None:
+        contents = self.world.cluster.contents
+        away = set(self._failing) - self._monitor.back_ms.keys()
+        left = [
+            key for key, row in contents.partitions() if row.leader != NO_LEADER and away.intersection(row.replicas)
+        ]
+        if left:
+            self._monitor.breaks("8 lost replicas are made anew", f"{left} have replicas on {sorted(away)}")
+
+
+def _settings(random: Random, root: str) -> Settings:
+    return Settings.model_validate(
+        {
+            "kafka": {"cluster_name": CLUSTER},
+            "storage": {"tables": root},
+            "pipeline": {"window_ms": WINDOW_MS, "watermark_ms": 1_000},
+            "trigger": {
+                "windows_over": 2, "windows_considered": 3, "resources": ["bytes_in"], "cooldown_ms": 0,
+                "broker_failure_grace_ms": GRACE_MS,
+            },
+            "planner": {"windows": 3},
+            "control": {
+                "mode": "apply",
+                "execution_deadline_ms": 900_000,
+                "movements_in_flight_max": random.choice((1, 1, 2, 50)),
+                "throttle_bytes_per_sec": random.choice((10_000_000, 50_000_000)),
+                "staged_moves": random.random() < 0.3,
+                "bad_plans_max": 10,
+            },
+        }
+    )  # fmt: skip
