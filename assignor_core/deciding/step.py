@@ -49,11 +49,11 @@ class Decision:
     evaluation: Evaluation
     window: SkewWindow
     """The newest closed window, which was judged."""
-    proposed: ProposedPlan | None = None
+    proposed: ProposedPlan | None
     """The plan that was made, or that waited and is due."""
-    may_act: bool = False
+    may_act: bool
     """Whether mode `apply` carries `proposed` out now."""
-    dropped: tuple[DroppedPlan, ...] = ()
+    dropped: tuple[DroppedPlan, ...]
 
 
 def step(

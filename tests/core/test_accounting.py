@@ -29,6 +29,7 @@ def test_bytes_of_finished_movements_and_what_receivers_hold_count() -> None:
     }
     sizes = {(2, ("t", 2)): 30, (1, ("t", 2)): 100, (2, ("t", 3)): 50}
     assert movements_done(progress) == 2
+    assert movements_done(progress | {("t", 4): Progress.NOT_ELECTED}) == 3
     assert bytes_moved(PLAN, progress, sizes) == 100 + 100 + 30
     assert bytes_moved(PLAN, progress, {(2, ("t", 2)): 500}) == 300, "no more than the plan says"
     assert bytes_moved(PLAN, progress, {}) == 100 + 100, "a replica that no broker shows holds nothing"

@@ -3,6 +3,7 @@
 import pytest
 
 from assignor_core.disks import LogDirDescription, catching_up, largest_replicas, rooms
+from assignor_core.execution.room import PATIENCE_MS, Room, WaitsForRoom
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
 
@@ -87,6 +88,20 @@ def test_where_nobody_who_answers_holds_the_whole_replica_nothing_is_known_of_wh
     assert rooms(live, {1: [growing], 2: []}, behind, reserve=0.1) == {1: 800.0}  # refuses: what is held counts
     gone = LiveCluster("c", {1: None}, live.partitions)
     assert rooms(gone, {1: [growing]}, behind, reserve=0.1) == {1: 800.0}
+
+
+def test_a_broker_that_does_not_show_its_disks_is_named() -> None:
+    assert Room({3: None, 4: 10.0}, {}).lacking(T0, [4, 3], {}) == "broker 3 does not show what is free on its disks"
+
+
+def test_a_movement_is_given_up_after_it_has_not_fitted_for_long_enough() -> None:
+    began_ms, lacking = 7_000, {T0: "needs 60 bytes"}
+    waits = WaitsForRoom().after(lacking, began_ms).after(lacking | {("t", 1): "needs 5 bytes"}, began_ms + 1)
+    assert waits.given_up(began_ms + PATIENCE_MS - 1) == {}
+    assert waits.given_up(began_ms + PATIENCE_MS) == lacking
+    # Given up for good, even where it would fit now; one that has fitted meanwhile begins anew.
+    assert waits.after({}, began_ms + PATIENCE_MS).reasons == lacking
+    assert waits.after({}, began_ms + 2) == WaitsForRoom()
 
 
 def test_a_simulated_cluster_shows_its_log_dirs() -> None:

@@ -60,7 +60,7 @@ def test_noise_is_that_of_brokers_with_a_load_in_both_windows() -> None:
     assert noise(steady) == noise() == 0.0
     assert noise({1: 0.0, 2: 1.0}, steady) == noise(steady, {1: 0.0, 2: 1.0}) == 0.0
     assert noise({1: 3.0, 2: 1.0}, {2: 1.0}) == noise({2: 1.0}, {1: 3.0, 2: 1.0}) == 0.0
-    assert noise({1: 0.9}, {1: 1.1}) == pytest.approx(1.4826 * 0.2)
+    assert noise({1: 0.9}, {1: 1.1}) == noise({1: 1.1}, {1: 0.9}) == pytest.approx(1.4826 * 0.2)
     assert load_noise([SkewWindow(10, {}, {}, 3, 3)] * 2, "disk") == 0.0
 
 

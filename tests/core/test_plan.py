@@ -28,6 +28,7 @@ LEAD = Movement("t", 1, (2, 3), (3, 2), 0.0, "because")
 
 def test_kind_tells_leadership_from_copying() -> None:
     assert (MOVE.kind, LEAD.kind) == ("replica", "leader")
+    assert (MOVE.key, LEAD.key) == (("t", 0), ("t", 1))
 
 
 def test_the_id_is_that_of_what_is_executed_and_of_nothing_else() -> None:

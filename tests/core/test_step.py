@@ -288,6 +288,14 @@ def test_replicas_of_failed_brokers_are_planned_for_on_the_newest_windows() -> N
     assert (state.waiting_failed, state.waiting_load) == ((4,), 1e6)
 
 
+def test_a_plan_for_failed_brokers_may_wait_while_no_load_is_known() -> None:
+    window = ClosedWindow(NOON_MS - MINUTE_MS, NOON_MS, frozenset(), {})
+    own = replace(POLICY, maintenance=NIGHT)
+    observation = Observation.of(AWAY, (window,), own, drained=frozenset(), changed_ms=0, now_ms=NOON_MS)
+    state, decision = decided(Given(), observation, GONE, own)
+    assert (decision.evaluation.reason, state.waiting_load) == (Reason.MAINTENANCE_WINDOW, 0.0)
+
+
 @pytest.mark.parametrize(
     ("problems", "reason", "why"),
     [
@@ -335,6 +343,8 @@ def test_a_plan_must_gain_more_than_noise_could_promise() -> None:
     )
     assert decided(Given(), observed(*noisy), policy=replace(POLICY, gain_over_noise_min=1.0))[1].may_act
     # The noise is that of as many windows as are looked at for anything.
+    settled = [{1: 3.0e6, 2: load, 3: 1e6} for load in (1.0e6, 1.5e6, 1.5e6)]
+    assert decided(Given(), observed(*settled))[1].evaluation.reason is Reason.MIN_GAIN
     calm = (*noisy, *[noisy[-1]] * 3)
     assert decided(Given(), observed(*calm))[1].may_act
     longer = replace(POLICY, planner_windows=6)

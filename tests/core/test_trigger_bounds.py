@@ -237,7 +237,7 @@ def test_failed_brokers_are_named_with_the_time_they_are_away() -> None:
 
 def test_a_broker_that_may_come_back_is_named_with_the_time_it_is_away() -> None:
     policy = replace(POLICY, broker_failure_grace_ms=2 * HOUR_MS, stale_after_ms=2 * HOUR_MS)
-    away = TriggerState(missing_since_ms=((4, 100),), evaluated_ms=100)
+    away = TriggerState(missing_since_ms=((4, HOUR_MS // 2),), evaluated_ms=HOUR_MS)
     around = Surroundings(missing_brokers=frozenset({4}), alive_count=18)
-    found = evaluated(windows(1.5, 1.5), away, around, policy=policy, now_ms=HOUR_MS + 100)
+    found = evaluated(windows(1.5, 1.5), away, around, policy=policy, now_ms=HOUR_MS * 3 // 2)
     assert found.detail == "broker 4 has been away for 3600 s: it may come back"
