@@ -194,6 +194,8 @@ def test_brokers_whose_disks_are_unknown_are_named() -> None:
         f"{TAKE_NONE}, as their log dirs do not show what is free: 2, 3; planner.capacities may give their disk_bytes"
     )
     assert line in planned(replace(SOUND, unknown_disks=frozenset({3, 2})))
+    many = planned(replace(SOUND, unknown_disks=frozenset(range(1, 8))))
+    assert any("free: 1, 2, 3, 4, 5 and 2 more; " in line for line in many)
 
 
 @pytest.mark.parametrize(
