@@ -35,6 +35,12 @@ def _marker_stands_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.control.cluster_marker.ANNOUNCED_BEFORE_MS", 0)
 
 
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here needs the second between two looks."""
+    monkeypatch.setattr("streaming.commands.apply.POLL_INTERVAL_S", 0.01)
+
+
 def following(settings: Settings, cluster: NotedCluster) -> _Following:
     lease = Lease(settings.storage.tables, settings.kafka.cluster_name, settings.control.lease_ms)
     return _Following(cluster, journal_of(settings), lease, settings)

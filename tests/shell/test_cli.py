@@ -66,7 +66,7 @@ def test_wrong_use_gives_one_line_and_exit_code_2(
 
 
 def test_no_broker_gives_one_line_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
-    unreachable = ["--set", "kafka.bootstrap_servers=[127.0.0.1:1]", "--set", "kafka.request_timeout_ms=1000"]
+    unreachable = ["--set", "kafka.bootstrap_servers=[127.0.0.1:1]", "--set", "kafka.request_timeout_ms=200"]
     for command in ("run", "collect", "plan"):
         assert run([command, *unreachable]) == 1
         assert "no broker reached at 127.0.0.1:1" in capsys.readouterr().err
@@ -166,7 +166,7 @@ def test_a_command_that_has_ended_waits_for_no_thread_and_keeps_its_exit_code() 
 
 
 def test_brokers_that_are_down_are_one_line() -> None:
-    unreachable = ["--set", "kafka.bootstrap_servers=127.0.0.1:1", "--set", "kafka.request_timeout_ms=1000"]
+    unreachable = ["--set", "kafka.bootstrap_servers=127.0.0.1:1", "--set", "kafka.request_timeout_ms=200"]
     _, err = process("collect", *unreachable, stdout=subprocess.DEVNULL, unbuffered="").communicate()
     assert err.count("\n") == 1
     assert err.startswith("error: no broker reached at 127.0.0.1:1")
