@@ -55,6 +55,21 @@ def test_under_way_the_target_comes_first_and_then_what_is_removed(stage: Stage)
     until_settled(stage, (topic, 0), (2,))
 
 
+def test_asked_about_topics_it_shows_those_alone_and_the_reassignments_of_all(stage: Stage) -> None:
+    moved, other = stage.make_topic({0: (3, 1)}, size_bytes=SLOW_BYTES), stage.make_topic({0: (1, 2), 1: (2, 1)})
+    slow_down(stage, moved, leaders=(3,), followers=(2,))
+    stage.client.reassign({(moved, 0): (2,)})
+    asked = stage.client.describe([other, "conformance-there-is-no-such-topic"])
+    assert asked.partitions.keys() == {(other, 0), (other, 1)}
+    assert asked.topic_ids.keys() == {other}
+    assert asked.broker_racks.keys() == {1, 2, 3}
+    assert asked.listed.keys() == {(moved, 0)}
+    assert asked.listed[moved, 0] == live(stage, (moved, 0)).reassignment
+    assert stage.client.describe(()).partitions == {}
+    speed_up(stage, moved)
+    until_settled(stage, (moved, 0), (2,))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "kept"),
     [((1,), (2,), (1,)), ((1, 2), (3, 2), (2, 1)), ((1, 2), (2, 3), (2, 1))],

@@ -243,7 +243,7 @@ PLANTED = (
         "_before_change", lambda _: lambda _self: None, 795, story=run_folder_story,
     ),
     Planted(
-        "plans start while partitions are offline", "6", step, "obstacle", lambda _: lambda *_, **__: None, 6046
+        "plans start while partitions are offline", "6", step, "obstacle", lambda _: lambda *_, **__: None, 1641
     ),
     Planted(
         "a broker that is back is emptied all the same", "4 a broker that is back is not emptied", executor,
