@@ -16,6 +16,8 @@ from assignor_core.load import NO_BROKER, Floats
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Problem
 
+ROUNDING = 1e-9
+
 
 def attainable(problem: Problem, placement: Placement) -> Problem:
     """`problem` with limits and goals raised to the heaviest replica that each broker holds, and the band on top.
@@ -42,13 +44,15 @@ def attainable(problem: Problem, placement: Placement) -> Problem:
 def _heaviest_above_limit(problem: Problem, placement: Placement) -> Floats:
     """B x C load of the heaviest replica that each broker holds, of those above every broker's limit; else 0.
 
-    What is too heavy for a small broker alone is not among them: it belongs on a larger one.
+    Brokers of less than the largest share count none: what is too heavy for them belongs on one of the largest.
     """
     heaviest = np.zeros_like(problem.limit)
+    largest = problem.share.max(axis=0) * (1.0 - ROUNDING)
     highest = np.where(problem.share > 0, problem.limit, 0.0).max(axis=0)
     for column in range(heaviest.shape[1]):
         for slot in range(placement.replicas.shape[1]):
             loads = (placement.leading if slot == 0 else placement.following)[:, column]
             heavy = np.flatnonzero((loads > highest[column]) & (placement.replicas[:, slot] != NO_BROKER))
+            heavy = heavy[problem.share[placement.replicas[heavy, slot], column] >= largest[column]]
             np.maximum.at(heaviest[:, column], placement.replicas[heavy, slot], loads[heavy])
     return heaviest

@@ -182,6 +182,16 @@ def test_what_is_too_heavy_for_a_small_broker_goes_to_a_large_one() -> None:
     assert max(measure_skew(after)[name].max_over_mean for name in BYTES) <= 1.03
 
 
+def test_what_is_too_heavy_for_any_broker_goes_to_the_largest() -> None:
+    """It stayed on broker 2, at 4.6 fair shares."""
+    brokers = tuple(Broker(id_, capacity=Capacity(size, size, size)) for id_, size in ((1, 6e4), (2, 2e4), (3, 2e4)))
+    state = cluster((2,), (1,), (1,), (3,), brokers=brokers, loads=(100.0, 3.0, 3.0, 3.0))
+    plan, after = planned(state)
+    assert after.partitions[0].replicas == (1,)
+    for name in BYTES:
+        assert plan.skew_after[name]["max_over_mean"] <= plan.lower_bound[name] + 0.05
+
+
 def test_no_broker_is_loaded_above_its_capacity() -> None:
     small = Broker(2, capacity=Capacity(disk_bytes=1500.0))
     plan, after = planned(cluster((1,), (1,), (1,), (1,), brokers=(Broker(1), small)))
