@@ -45,14 +45,14 @@ def _response(request: Any, append: Any, fleet: Fleet) -> Any:
 
 
 def _appended(fleet: Fleet, broker: int, topic: str | None, row: Any) -> tuple[int, int]:
-    """(Error code, offset of the first record). The log grows by the bytes as they came."""
+    """(Error code, log end offset before). The log grows by the bytes as they came, however many records that are."""
     partition = fleet.contents.partition((topic, row.index)) if topic else None
     if topic is None or partition is None:
         return UNKNOWN_PARTITION, -1
     if partition.leader != broker:
         return NOT_LEADER, -1
     key = (topic, row.index)
-    offset = fleet.produced[key]
+    offset = fleet.offsets(topic, partition)[1]
     records = bytes(row.records or b"")
     fleet.produced[key] += sum(_record_counts(records))
     if topic in fleet.kept:
