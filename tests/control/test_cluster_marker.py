@@ -1,6 +1,7 @@
 """Two folders of tables on one cluster: the marker on the cluster keeps their controls from changing it together."""
 
 import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import AnotherControl
 from streaming.settings import Settings
+from streaming.tables.memory import forget
 from tests.control.noted_cluster import NOON_MS, NotedCluster, approve
 
 
@@ -32,10 +34,10 @@ class Clock:
 class Tables:
     """One folder of tables with its lease, and who carries out what is approved there."""
 
-    def __init__(self, folder: Path, cluster: NotedCluster, clock: Clock, *, ttl_ms: int = 10**9) -> None:
-        self.settings = Settings.model_validate({"storage": {"tables": str(folder)}})
+    def __init__(self, root: str | Path, cluster: NotedCluster, clock: Clock, *, ttl_ms: int = 10**9) -> None:
+        self.settings = Settings.model_validate({"storage": {"tables": str(root)}})
         self._cluster = cluster
-        self.lease = Lease(str(folder), "main", ttl_ms, clock, clock)
+        self.lease = Lease(str(root), "main", ttl_ms, clock, clock)
         if not self.lease.try_acquire():
             clock.now_ms += 10**9 + TAKE_OVER_MARGIN_MS + 1
             assert self.lease.try_acquire()
@@ -67,13 +69,21 @@ def cluster() -> NotedCluster:
 
 
 @pytest.fixture
-def one(tmp_path: Path, cluster: NotedCluster, clock: Clock) -> Tables:
-    return Tables(tmp_path / "one", cluster, clock)
+def one(tables_in_memory: str, cluster: NotedCluster, clock: Clock) -> Tables:
+    return Tables(tables_in_memory, cluster, clock)
 
 
 @pytest.fixture
-def two(tmp_path: Path, cluster: NotedCluster, clock: Clock) -> Tables:
-    return Tables(tmp_path / "two", cluster, clock)
+def two(tables_in_memory: str, cluster: NotedCluster, clock: Clock) -> Iterator[Tables]:
+    root = f"{tables_in_memory}-two"
+    yield Tables(root, cluster, clock)
+    forget(root)
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path, cluster: NotedCluster, clock: Clock) -> Tables:
+    """A folder that can be copied."""
+    return Tables(tmp_path / "one", cluster, clock)
 
 
 def begin(tables: Tables, partition: int, clock: Clock) -> ExecutionRecord:
@@ -239,14 +249,14 @@ def copy_of(tables: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock)
 
 
 def test_who_works_with_a_copy_of_the_tables_changes_nothing_while_the_first_goes_on(
-    one: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock
+    on_disk: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock
 ) -> None:
-    record = begin(one, 0, clock)
-    copy = copy_of(one, tmp_path, cluster, clock)
-    assert copy.lease.lease_id == one.lease.lease_id
+    record = begin(on_disk, 0, clock)
+    copy = copy_of(on_disk, tmp_path, cluster, clock)
+    assert copy.lease.lease_id == on_disk.lease.lease_id
     cluster.changes.clear()
     for _ in range(20):
-        one.carrier.tick(now_ms=NOON_MS + 2)
+        on_disk.carrier.tick(now_ms=NOON_MS + 2)
         with pytest.raises(AnotherControl, match=r"has the same lease as .*: one of the two folders is a copy"):
             copy.carrier.tick(now_ms=NOON_MS + 2)
         passed, detail = markers_finding(cluster, copy.settings, now_ms=clock.now_ms)
@@ -255,27 +265,27 @@ def test_who_works_with_a_copy_of_the_tables_changes_nothing_while_the_first_goe
         clock.now_ms += 10_000
     assert cluster.changes == []
     cluster.settle(("t", 0), (2,))
-    one.carrier.tick(now_ms=NOON_MS + 3)
-    assert one.events(record)[-1] == "done"
+    on_disk.carrier.tick(now_ms=NOON_MS + 3)
+    assert on_disk.events(record)[-1] == "done"
     assert cluster.changes == ["clear"]
 
 
 def test_who_works_with_the_tables_of_which_there_is_a_copy_changes_nothing_while_that_one_does(
-    one: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock
+    on_disk: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock
 ) -> None:
-    copy = copy_of(one, tmp_path, cluster, clock)
+    copy = copy_of(on_disk, tmp_path, cluster, clock)
     begin(copy, 1, clock)
-    waiting = one.approve(0)
+    waiting = on_disk.approve(0)
     with pytest.raises(AnotherControl, match="has the same lease"):
-        one.carrier.tick(now_ms=NOON_MS + 2)
-    assert one.events(waiting) == ["approved"]
+        on_disk.carrier.tick(now_ms=NOON_MS + 2)
+    assert on_disk.events(waiting) == ["approved"]
 
 
 def test_of_two_folders_of_one_lease_that_announce_themselves_at_once_one_gives_way(
-    one: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock
+    on_disk: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock
 ) -> None:
-    copy = copy_of(one, tmp_path, cluster, clock)
-    holders = [(tables, tables.lease.holder) for tables in (one, copy)]
+    copy = copy_of(on_disk, tmp_path, cluster, clock)
+    holders = [(tables, tables.lease.holder) for tables in (on_disk, copy)]
     first, second = (row for row, _ in sorted(holders, key=lambda row: row[1].identity if row[1] else ("", "")))
     records = [first.approve(0), second.approve(1)]
     second.carrier.tick(now_ms=NOON_MS)
@@ -294,12 +304,12 @@ def test_of_two_folders_of_one_lease_that_announce_themselves_at_once_one_gives_
 
 @pytest.mark.parametrize("given_back", [True, False])
 def test_a_second_control_of_the_same_tables_goes_on_after_the_first(
-    one: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock, given_back: bool
+    on_disk: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock, given_back: bool
 ) -> None:
     """Killed on another machine: nobody sees that it is gone, but its marker stands still."""
-    record = begin(one, 0, clock)
+    record = begin(on_disk, 0, clock)
     if given_back:
-        one.lease.release()
+        on_disk.lease.release()
     second = Tables(tmp_path / "one", cluster, clock)
     cluster.settle(("t", 0), (2,))
     waited_ms = 0
