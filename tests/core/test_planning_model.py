@@ -189,6 +189,24 @@ def test_unknown_partitions_stay_and_silent_brokers_take_nothing() -> None:
     assert not any("newest window" in line for line in drained)
 
 
+def test_what_only_brokers_hold_that_did_not_answer_counts_with_the_mean_size_and_as_unknown() -> None:
+    live = replace(LIVE, partitions={**LIVE.partitions, T2: at(3), ("t", 3): at(1, 2)})
+    rates = RATES | dict.fromkeys((T2, ("t", 3)), (1.0, 1.0))
+    model = built(live, log_dirs={broker: LOG_DIRS[broker] for broker in (1, 2)}, measured=PartitionLoads(rates, LED))
+    assert (model.silent, model.unknown_disks, model.unknown) == (frozenset({3}), frozenset(), frozenset({T2}))
+    assert [row.load.disk_bytes for row in model.cluster.partitions] == [40.0, 7.0, pytest.approx(47 / 3), 0.0]
+    assert model.cluster.brokers[2].disk_room_bytes == 0.0
+    assert built(live, log_dirs={}, drained=frozenset({3})).silent == {1, 2}
+
+
+def test_brokers_that_did_not_answer_take_nothing_and_are_named() -> None:
+    silent = replace(SOUND, silent=frozenset({2, 3}))
+    assert f"{TAKE_NONE}, as they did not answer when asked for their log dirs: 2, 3" in planned(silent)
+    assert not any("did not answer" in line for line in planned(SOUND, add=frozenset({3})))
+    with pytest.raises(NothingToPlanOn, match=r"^broker 2 did not answer when asked for its log dirs"):
+        planned(silent, add=frozenset({1, 2, 3}))
+
+
 def test_brokers_whose_disks_are_unknown_are_named() -> None:
     line = (
         f"{TAKE_NONE}, as their log dirs do not show what is free: 2, 3; planner.capacities may give their disk_bytes"

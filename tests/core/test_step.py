@@ -233,6 +233,8 @@ def test_a_plan_that_waited_goes_on_waiting_while_it_can_not_begin() -> None:
     moving = replace(LIVE, partitions={**LIVE.partitions, ("t", 1): replace(at(2, 3), adding_replicas=(3,))})
     state, decision = decided(given, observed(EVEN, EVEN, EVEN, live=moving), waiting())
     assert (state.waiting_plan_id, decision.evaluation.reason) == (PLAN_ID, Reason.BALANCED)
+    _, decision = decided(given, observed(HOT, HOT, HOT, live=moving), waiting())
+    assert (decision.evaluation.reason, given.requests) == (Reason.IN_PROGRESS, [])
     state, decision = decided(given, observed(EVEN, EVEN, EVEN, live=WITH_OFFLINE), waiting())
     detail = f"plan {PLAN_ID[:12]} waits: {OFFLINE}; {BALANCED}"
     assert summary(decision) == (Verdict.HOLD, Reason.UNHEALTHY, detail)
@@ -284,6 +286,9 @@ def test_replicas_of_failed_brokers_are_planned_for_on_the_newest_windows() -> N
     _, decision = decided(given, observation, GONE)
     assert summary(decision) == (Verdict.PLAN, Reason.BROKER_FAILED, f"{LONG_AWAY}; no room for t-2")
     assert given.requests == [PlanRequest(PlannerPolicy(only_brokers=frozenset({4})), observation.windows[-2:])]
+    # What only the failed broker held is no obstacle.
+    lost = replace(AWAY, partitions={**AWAY.partitions, ("t", 3): LivePartition((4,), NO_LEADER, ())})
+    assert decided(Given(), observed(EVEN, live=lost), GONE)[1].evaluation.verdict is Verdict.PLAN
     state, decision = decided(Given(), observation, GONE, replace(POLICY, maintenance=NIGHT))
     assert (state.waiting_failed, state.waiting_load) == ((4,), 1e6)
 
@@ -332,6 +337,17 @@ def test_a_plan_must_gain_something() -> None:
     assert decision.evaluation.reason is Reason.MIN_GAIN
 
 
+def test_a_plan_is_judged_by_the_resource_that_it_is_for() -> None:
+    """What is left undone elsewhere is a matter for people, and no news of this decision."""
+    even = {"max_over_mean": 1.0}
+    before, after = ({"bytes_in": even, "bytes_out": ratios(row)["bytes_out"]} for row in (1.5, 1.25))
+    given = Given(proposed(skew_before=before, skew_after=after, problems=("full",)))
+    _, decision = decided(given, observed(HOT, HOT, HOT, resource="bytes_out"))
+    skewed = "bytes_out max/mean 1.800; broker 1 over 1.3 in 3 of the last 3 windows"
+    assert (summary(decision), decision.may_act) == ((Verdict.PLAN, Reason.SKEWED, skewed), True)
+    assert decided(given, observed(HOT, HOT, HOT))[1].evaluation.reason is Reason.MIN_GAIN
+
+
 def test_a_plan_must_gain_more_than_noise_could_promise() -> None:
     """Broker 2 changes by a fifth of its share from one window to the next, so the median is below that."""
     noisy = [{1: 3.0e6, 2: load, 3: 1e6} for load in (1.0e6, 1.5e6, 1.0e6)]
@@ -342,6 +358,10 @@ def test_a_plan_must_gain_more_than_noise_could_promise() -> None:
         "than 0.56 may be noise"
     )
     assert decided(Given(), observed(*noisy), policy=replace(POLICY, gain_over_noise_min=1.0))[1].may_act
+    _, at_least = decided(Given(), observed(*noisy), policy=replace(POLICY, gain_min=0.25))
+    assert at_least.evaluation.detail == decision.evaluation.detail
+    _, decision = decided(Given(), observed(*noisy, resource="bytes_out"))
+    assert decision.evaluation.detail.startswith("a plan lowers max/mean of bytes_out by 0.25; ")
     # The noise is that of as many windows as are looked at for anything.
     settled = [{1: 3.0e6, 2: load, 3: 1e6} for load in (1.0e6, 1.5e6, 1.5e6)]
     assert decided(Given(), observed(*settled))[1].evaluation.reason is Reason.MIN_GAIN
@@ -366,6 +386,8 @@ def test_consumers_that_catch_up_make_no_lasting_skew() -> None:
         assert summary(decision) == (Verdict.PLAN, Reason.SKEWED, skewed)
     _, decision = decided(Given(catch_up={2: -4e6, 3: -4e6}), observation, policy=both)
     assert decision.evaluation.detail.endswith("; 0.0 MB/s of that is read by consumers that catch up")
+    complete = replace(both, trigger=replace(TRIGGER, completeness_min=1.0))
+    assert decided(Given(catch_up={1: 1e6}), observation, policy=complete)[1].may_act
     # A skew of bytes in is none of theirs.
     given = Given(catch_up={1: 4e6})
     assert decided(given, observed(HOT, HOT, HOT))[1].may_act
