@@ -8,7 +8,8 @@ By their numbers on the page of the design:
 2. Nothing acknowledged is lost; a reassignment, its end and its cancelling leave as many sound replicas in sync as
    before; no replica list that we ask for is on fewer racks than the old or the new one.
 3. We ask only for partitions of an execution that has started and not ended (to cancel: that has started); we never
-   cancel or change a reassignment that another has started before our last look, unless it goes to the plan's replicas.
+   cancel or change a reassignment that another has started before our last look, unless it goes to the plan's replicas
+   or to a step on the way to them.
 4. Only replica lists of that plan (or on the way to them) are asked for, on the topics and on the cluster that it was
    approved for, by their ids; an execution starts once.
 5. Who changes the cluster holds the newest row of the lease. A request that is carried out late, maybe of a former
@@ -31,7 +32,7 @@ from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.refusals import PERMANENT
 from assignor_core.execution.staging import is_between, rack_count
-from assignor_core.live import PartitionKey, partition_name
+from assignor_core.live import NO_LEADER, PartitionKey, partition_name
 from assignor_core.plan import Movement, plan_from_json
 from assignor_core.proposed_plan import KeptPlan
 from assignor_core.simulated_cluster.state import SimulatedPartition
@@ -227,23 +228,27 @@ class Monitor:
             if key not in movements:
                 self.breaks("3 only the plan's partitions", f"{who.name} asks for {key}, which no open execution moves")
         for key, target in sorted(change.targets.items()):
-            if key not in movements or self._target(key) != movements[key].new_replicas:
-                # A move of another to exactly these replicas can't be told from ours.
-                self._judge_other(who, key, "cancels" if target is None else "changes")
+            self._judge_other(who, key, "cancels" if target is None else "changes")
             if target is not None and key in movements:
                 self._judge_topic(who, key[0])
                 self._judge_target(movements[key], target)
 
-    def _target(self, key: PartitionKey) -> tuple[int, ...] | None:
-        """Where a partition is going, or lies."""
-        row = self.world.cluster.placement.partition(key)
-        return None if row is None else row.live().target_replicas
-
     def _judge_other(self, who: SimulatedControl, key: PartitionKey, verb: str, *, late_ms: int = 0) -> None:
         owner, sent_ms = self._owners.get(key), self.world.cluster.now_ms - late_ms
         looked_ms = min(sent_ms, self._looked_ms.get(who.name, 0))
-        if owner and not owner.ours and owner.since_ms < looked_ms:
+        if owner and not owner.ours and owner.since_ms < looked_ms and not self._looks_like_ours(key):
             self.breaks("3 nothing of others", f"{who.name} {verb} the reassignment of {key} that another has started")
+
+    def _looks_like_ours(self, key: PartitionKey) -> bool:
+        """Another has asked for just what a plan asks for, or for a step on the way: Kafka shows no difference."""
+        row, staged = self.world.cluster.placement.partition(key), self.world.settings.control.staged_moves
+        target = row.live().target_replicas if row else ()
+        return any(
+            target == movement.new_replicas
+            or (staged and is_between(target, movement.old_replicas, movement.new_replicas))
+            for movement in self._movements(open_only=False)
+            if movement.key == key
+        )
 
     def _judge_topic(self, who: SimulatedControl, name: str) -> None:
         """Kafka takes names only: a topic that was made again after the look can't be told from the approved one."""
@@ -393,7 +398,9 @@ class Monitor:
                 if text != EVERY_REPLICA:
                     yield "6 no throttle is left", f"{setting} of {name}: {text}"
         for key, owner in sorted(self._owners.items()):
-            if owner.ours:
+            row = contents.partition(key)
+            # Kafka cancels nothing where no replica that would stay is in sync: the last event names it.
+            if owner.ours and (row is None or row.leader != NO_LEADER):
                 yield "6 no reassignment is left", f"{key} is still moved by us"
 
     def _judge_automatic(self, execution_id: str) -> None:

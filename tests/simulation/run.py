@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument("--story", choices=KINDS, help="tell stories of this kind only")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    began_s = time.perf_counter()
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
     faults: Counter[str] = Counter()
     executions, broken, expected = 0, [], Counter[str]()
     for seed in range(options.first, options.first + options.seeds):
@@ -58,13 +58,14 @@ def main() -> int:
             else:
                 broken.append({"seed": seed, "invariant": row.invariant})
                 print(report(played, row))
-    elapsed_s = time.perf_counter() - began_s
+    elapsed_s, elapsed_cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
     for name, count in sorted(expected.items()):
         print(f"{count} stories break a known finding: {name}")
     caught = sum(_is_caught(index, options.first) for index in range(len(PLANTED)))
     result = {
         "seeds": options.seeds,
         "stories_per_s": round(options.seeds / elapsed_s, 2),
+        "stories_per_cpu_s": round(options.seeds / elapsed_cpu_s, 2),
         "executions": executions,
         "faults": dict(sorted(faults.items())),
         "planted_caught": caught,

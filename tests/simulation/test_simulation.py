@@ -17,7 +17,7 @@ from tests.simulation.world import Blow
 
 pytestmark = pytest.mark.long
 
-SEEDS = range(1, 121)
+SEEDS = range(1, 301)
 ONCE_BROKEN = {
     211474: "another tool moved a partition to exactly the replicas of the plan, which counts as the plan's own move",
     210388: "a late request of an earlier plan put a partition back to another order, which was named nowhere",
