@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 LOOKS_MIN = 6_000
 """Looks for a candidate that every search has: few brokers may need as many as some dozen."""
-LOOKS_PER_BROKER = 60
+LOOKS_PER_BROKER = 250
 """Looks more for each broker."""
 LOOKS_PER_REPLICA = 0.01
 """Looks more for each replica: brokers that hold more have more to hand over."""
@@ -51,7 +51,7 @@ def candidates_max(brokers: int, replicas: int, candidates_per_look: int) -> int
     """Most candidates of a search for a cluster of this size.
 
     >>> candidates_max(brokers=10, replicas=1_000, candidates_per_look=500)
-    3305000
+    4255000
     """
     looks = LOOKS_MIN + LOOKS_PER_BROKER * brokers + int(LOOKS_PER_REPLICA * replicas)
     return looks * candidates_per_look
