@@ -219,7 +219,7 @@ PLANTED = (
         load_planning,
         "partition_loads",
         _of_other_partitions,
-        33,
+        94,
     ),
     Planted(
         "automatic mode trusts every plan",
