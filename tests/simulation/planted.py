@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from assignor_core import marker
-from assignor_core.deciding import health, planning, step
+from assignor_core.deciding import health, planning
 from assignor_core.execution import progress, reconcile, refusals, room, staging
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Done, Wait
@@ -241,9 +241,6 @@ PLANTED = (
     Planted(
         "a slow turn does not look at the markers again", "5 one folder at a time", cluster_marker.ClusterMarker,
         "_before_change", lambda _: lambda _self: None, 795, story=run_folder_story,
-    ),
-    Planted(
-        "plans start while partitions are offline", "6", step, "obstacle", lambda _: lambda *_, **__: None, 1641
     ),
     Planted(
         "a broker that is back is emptied all the same", "4 a broker that is back is not emptied", executor,
