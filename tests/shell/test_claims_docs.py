@@ -1,4 +1,4 @@
-"""What docs/execution.md and docs/security.md claim: each part names the tests that hold it, or the bench of its figures."""
+"""What docs/execution.md and docs/security.md claim: each part names the tests that hold it, or its bench."""
 
 import re
 from pathlib import Path
