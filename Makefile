@@ -12,7 +12,7 @@ demo: setup
 test: setup-tests
 	$(call beside_checks,$(PYTHON) -m pytest $(ARGS))
 
-# The pure part: no JVM, no broker; without the hundreds of simulated stories, which `make test` tells.
+# The pure part: no JVM, no broker; without what takes longest, as hundreds of simulated stories: see `make test`.
 test-fast: setup
 	$(call beside_checks,$(PYTHON) -m pytest -m "not spark and not kafka and not java and not prometheus and not e2e and not long" $(ARGS))
 

@@ -14,6 +14,8 @@ from assignor_core.errors import InputError
 from assignor_core.skew import skew_of
 from tests.benchmarks.bench_trigger import POLICIES, figures_of, row_of
 
+pytestmark = pytest.mark.long
+
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "trigger.md"
 DEFAULTS = TriggerPolicy()
 QUICK = TriggerPolicy(windows_over=2, windows_considered=3, cooldown_ms=0)

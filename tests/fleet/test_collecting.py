@@ -130,6 +130,7 @@ def test_growth_of_logs_and_counters_is_what_producers_write(fleet: FleetProcess
         assert after.counters[broker].totals["bytes_in"] - before.counters[broker].totals["bytes_in"] == led
 
 
+@pytest.mark.long
 def test_a_frozen_broker_costs_only_its_part(fleet: FleetProcess) -> None:
     settings = settings_of(fleet, timeout_ms=1_000)
     admin = admin_client(settings.kafka)
