@@ -67,7 +67,7 @@ SIGNALS = {
 ONLY_IN = {
     "pyspark": ("streaming/pipeline/",),
     "kafka": ("streaming/cluster/", "streaming/collect/", "streaming/client/", "streaming/demo/"),
-    "confluent_kafka": ("streaming/demo/",),
+    "confluent_kafka": ("streaming/cluster/record_sender.py", "streaming/demo/"),
     "prometheus_client": ("streaming/serve/", "streaming/collect/jmx.py", "streaming/demo/measure.py"),
     "starlette": ("streaming/serve/",),
     "duckdb": ("streaming/commands/",),

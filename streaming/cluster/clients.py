@@ -6,7 +6,7 @@ Secrets come from the settings' environment variables or from a file, and go now
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer
 from kafka.errors import KafkaError
 
 from streaming.cluster.kafka_python_mends import MendedAdminClient
@@ -30,14 +30,6 @@ def admin_client(settings: KafkaSettings) -> KafkaAdminClient:
             client.close()
         raise _unreachable(settings, error) from None
     return client
-
-
-def producer(settings: KafkaSettings) -> KafkaProducer:
-    """A producer of bytes with acks=all; raises ClusterUnreachable."""
-    try:
-        return KafkaProducer(**_common(settings), acks="all", linger_ms=20, compression_type="gzip")
-    except (KafkaError, OSError) as error:
-        raise _unreachable(settings, error) from None
 
 
 def consumer(settings: KafkaSettings, **options: object) -> KafkaConsumer:
@@ -77,6 +69,27 @@ def spark_options(settings: KafkaSettings) -> dict[str, str]:
         key = settings.ssl_key_file.read_text(encoding="utf-8")
         options |= {"ssl.keystore.type": "PEM", "ssl.keystore.certificate.chain": chain, "ssl.keystore.key": key}
     return options
+
+
+def librdkafka_options(settings: KafkaSettings) -> dict[str, object]:
+    """The same connection as options of librdkafka. It holds the password: hand it to a client, and to nothing else."""
+    options: dict[str, object] = {
+        "bootstrap.servers": ",".join(settings.bootstrap_servers),
+        "client.id": CLIENT_ID,
+        "security.protocol": settings.security_protocol,
+    }
+    if settings.sasl_mechanism:
+        options |= {
+            "sasl.mechanism": settings.sasl_mechanism,
+            "sasl.username": settings.sasl_username,
+            "sasl.password": sasl_password(settings),
+        }
+    files = {
+        "ssl.ca.location": settings.ssl_ca_file,
+        "ssl.certificate.location": settings.ssl_certificate_file,
+        "ssl.key.location": settings.ssl_key_file,
+    }
+    return options | {name: str(path) for name, path in files.items() if path}
 
 
 def _common(settings: KafkaSettings) -> dict[str, object]:

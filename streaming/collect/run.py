@@ -6,31 +6,30 @@ Whatever fails makes one sample late or an interval unknown, never the loop end;
 import signal
 import threading
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from types import FrameType
 
 import structlog
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from assignor_core.identity import cluster_mismatch
 from streaming.cluster.answers import kafka_cluster_id
-from streaming.cluster.clients import admin_client, producer, reaching
+from streaming.cluster.clients import admin_client, reaching
 from streaming.cluster.input_topics import create_input_topics
+from streaming.cluster.record_sender import RecordSender
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.records import byte_rate_records, consumer_lag_records
-from streaming.errors import AnotherCluster, RebalancerError, TableUnavailable
+from streaming.errors import AnotherCluster, ClusterUnreachable, RebalancerError, TableUnavailable
 from streaming.runtime import clocks
 from streaming.settings import CollectSettings, KafkaSettings, Settings, TopicSettings
 from streaming.views.identity import check_cluster_id
 
 log = structlog.get_logger()
 
-FLUSH_TIMEOUT_S = 10.0
 FAILURES_BEFORE_RECONNECT = 3
 
 
@@ -68,7 +67,7 @@ class Collector:
         self._topics = topics
         self._collect = collect
         self._admin: KafkaAdminClient = admin_client(kafka)
-        self._producer: KafkaProducer = producer(kafka)
+        self._sender = RecordSender(kafka)
         self._groups = GroupSampler()
         self._before: Observation | None = None
         self._failures = 0
@@ -84,15 +83,18 @@ class Collector:
 
     def __exit__(self, *_error: object) -> None:
         self._admin.close()
-        self._producer.close(timeout=FLUSH_TIMEOUT_S)
+        self._sender.close()
 
     def sample(self, *, now_ms: int) -> int:
-        """One observation; returns the number of records written (0 for the first, and where reading failed)."""
+        """One observation; returns the number of records that the brokers acknowledged.
+
+        0 where reading failed; the first look has no rates, as these need two.
+        """
         try:
             self._check_cluster()
             after = observe(self._admin, self._groups, self._collect, now_ms=now_ms)
             written = self._write(after)
-        except (KafkaError, OSError, AnotherCluster) as error:
+        except (KafkaError, OSError, AnotherCluster, ClusterUnreachable) as error:
             self._failures += 1
             log.warning("sample_failed", error=f"{type(error).__name__}: {error}", failures=self._failures)
             if self._failures % FAILURES_BEFORE_RECONNECT == 0:
@@ -110,21 +112,16 @@ class Collector:
 
     def _write(self, after: Observation) -> int:
         cluster, topics = self._kafka.cluster_name, self._topics
-        written = self._send(topics.consumer_lag, consumer_lag_records(cluster, after))
+        written = self._sender.send(topics.consumer_lag, consumer_lag_records(cluster, after))
         if self._before is not None:
             replicas = replica_rates(self._before, after)
             brokers = broker_rates(self._before, after, replicas)
             records = byte_rate_records(cluster, self._before, after, replicas, brokers)
-            written += self._send(topics.byte_rate, records)
-        self._producer.flush(timeout=FLUSH_TIMEOUT_S)
-        return written
-
-    def _send(self, topic: str, records: Iterable[tuple[bytes, bytes]]) -> int:
-        count = 0
-        for key, value in records:
-            self._producer.send(topic, key=key, value=value)
-            count += 1
-        return count
+            written += self._sender.send(topics.byte_rate, records)
+        delivered = written - self._sender.flush()
+        if written and delivered <= 0:
+            raise ClusterUnreachable("no broker has acknowledged a record of this sample")
+        return delivered
 
     def _reconnect(self) -> None:
         """A fresh client: the old one may hold on to brokers that are gone."""

@@ -1,0 +1,106 @@
+"""Sends records to topics through librdkafka: bytes in, and a count of what the brokers have acknowledged.
+
+It knows nothing of what the records hold. Nothing here waits longer than one `kafka.request_timeout_ms`: a partition
+whose leader hangs costs its own records, which are counted, and that time.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from streaming.cluster.clients import librdkafka_options
+from streaming.errors import ClusterUnreachable
+from streaming.settings import KafkaSettings
+
+log = structlog.get_logger()
+
+RECORDS_QUEUED_MAX = 400_000
+"""Records that wait to be sent: those of one partition in four of a large fleet, so that they don't hold up others."""
+QUEUED_KIB_MAX = 160 * 1024
+BATCH_BYTES = 1_000_000
+"""Before compression. Kafka's default of `max.message.bytes` is 1,048,588, and there are few Produce requests."""
+LINGER_MS = 100
+ROOM_WAIT_S = 0.1
+LOGGER = logging.getLogger("kafka.librdkafka")
+"""Below kafka-python's logger: what either client logs is shown with `log.level: debug`."""
+
+
+class RecordSender:
+    """A producer with acks=all whose records are neither repeated nor reordered (KIP-98). Not for two threads."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        """Connects to no broker yet. Raises ClusterUnreachable where the connection can't be made from the settings."""
+        self._limit_s = settings.request_timeout_ms / 1000
+        self._failed: Counter[str] = Counter()
+        try:
+            self._producer = Producer(
+                librdkafka_options(settings)
+                | {
+                    "enable.idempotence": True,
+                    "acks": "all",
+                    # As Java's clients: a key belongs to one partition whoever writes it.
+                    "partitioner": "murmur2_random",
+                    "compression.type": "lz4",
+                    "linger.ms": LINGER_MS,
+                    "batch.size": BATCH_BYTES,
+                    "batch.num.messages": BATCH_BYTES,
+                    "queue.buffering.max.messages": RECORDS_QUEUED_MAX,
+                    "queue.buffering.max.kbytes": QUEUED_KIB_MAX,
+                    "message.timeout.ms": settings.request_timeout_ms,
+                    "delivery.report.only.error": True,
+                    "on_delivery": self._note_failure,
+                },
+                logger=LOGGER,
+            )
+        except KafkaException as error:
+            # The text names the option, and may quote its value.
+            name = error.args[0].name() if error.args else type(error).__name__
+            raise ClusterUnreachable(f"librdkafka refuses the settings of the connection ({name})") from None
+
+    def send(self, topic: str, records: Iterable[tuple[bytes, bytes]]) -> int:
+        """Queue records, (key, value) each, and return their number. Waits where the queue is full.
+
+        Records that can't be queued in time are counted as not delivered, see `flush`.
+        """
+        count, deadline_s = 0, time.monotonic() + self._limit_s
+        produce = self._producer.produce
+        for key, value in records:
+            count += 1
+            while True:
+                try:
+                    produce(topic, value, key)
+                except BufferError:
+                    if time.monotonic() > deadline_s:
+                        self._failed["QueueFull"] += 1
+                        break
+                    self._producer.poll(ROOM_WAIT_S)
+                except KafkaException as error:
+                    self._failed[error.args[0].name()] += 1
+                    break
+                else:
+                    break
+        return count
+
+    def flush(self) -> int:
+        """Wait until all is acknowledged, at most one `kafka.request_timeout_ms`; the number of records that failed.
+
+        Logs why. What is still on its way then is tried on for the rest of its time, and counted at the next call.
+        """
+        waiting = self._producer.flush(self._limit_s)
+        failed, self._failed = self._failed, Counter()
+        if waiting or failed:
+            log.warning("records_not_delivered", waiting=waiting, **dict(failed))
+        return waiting + failed.total()
+
+    def close(self) -> None:
+        """Wait for what is on its way, at most one `kafka.request_timeout_ms`, and give up the rest."""
+        self._producer.flush(self._limit_s)
+        self._producer.purge()
+
+    def _note_failure(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self._failed[error.name()] += 1
