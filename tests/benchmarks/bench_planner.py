@@ -2,7 +2,8 @@
 
     python -m tests.benchmarks.bench_planner [--quick | --largest | --only TEXT | --shapes N] [--seed N] [--band B]
 
-Each model is planned in a process of its own, so that peak memory is its own. `--quick` leaves out 300 brokers and
+Beside each plan stands what Kafka's own tool makes of the same model (`rivals`). Each model is planned in a process of
+its own, so that peak memory is its own. `--quick` leaves out 300 brokers and
 more; `--largest` adds 500 brokers and 1,000 with 1,000,000 partitions (minutes, gigabytes). Figures go to build/.
 `--shapes` plans many seeded shapes and three variants of each instead (`bench_shapes`).
 """
@@ -23,6 +24,7 @@ from assignor_core.planner.proposal import propose_counted
 from assignor_core.resources import Resource
 from tests.benchmarks import bench_shapes
 from tests.benchmarks.models import FURTHER, LARGEST, REFERENCE, Kind, generate
+from tests.benchmarks.rivals import PUBLISHED, by_count_figures
 
 BUILD = Path("build")
 BYTES = ("bytes_in", "bytes_out", "disk")
@@ -35,6 +37,8 @@ COLUMNS = (
     ("bound", "{bound:>7.3f}"),
     ("moved", "{moved:>7.1%}"),
     ("least", "{least:>7.1%}"),
+    ("by count", "{by_count_after:>8.3f}"),
+    ("it moves", "{by_count_moved:>8.1%}"),
     ("replicas", "{replicas:>9,}"),
     ("seconds", "{seconds:>8.2f}"),
     ("edits", "{edits:>7,}"),
@@ -66,6 +70,11 @@ def main() -> None:
         row = _in_own_process(name, kind, arguments.seed, arguments.band)
         rows.append(row)
         print(" ".join(form.format(**row) for _, form in COLUMNS), flush=True)
+    print("\nby count, it moves: all topics placed anew as by kafka-reassign-partitions --generate, on the same model")
+    print("published by others, on clusters and machines of theirs:")
+    for figure in PUBLISHED:
+        size = f"{figure.brokers} brokers, {figure.replicas:,} replicas"
+        print(f"  {figure.planner:<36} {size:<33} {figure.minutes:>5.1f} min  ({figure.source})")
     BUILD.mkdir(exist_ok=True)
     (BUILD / "bench_planner.json").write_text(json.dumps(rows, indent=1) + "\n")
     _plot(rows, BUILD / "bench_planner.png")
@@ -73,6 +82,7 @@ def main() -> None:
 
 EXAMPLE: dict[str, Any] = {
     "name": "", "before": 1.0, "after": 1.0, "leader": 1.0, "bound": 1.0, "moved": 0.1, "least": 0.1,
+    "by_count_after": 1.0, "by_count_moved": 0.1,
     "replicas": 1, "seconds": 1.0, "edits": 1, "candidates": 1, "memory_mib": 1.0,
 }  # fmt: skip
 
@@ -102,6 +112,7 @@ def measure(name: str, kind: Kind, seed: int, band: float) -> dict[str, Any]:
         "edits": effort.edits,
         "candidates": effort.candidates,
         "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        **by_count_figures(cluster, seed, BYTES),
     }
 
 

@@ -95,6 +95,7 @@ FURTHER = {
 }
 
 LARGEST = {
+    "270, 1.3 M replicas": Kind(270, 433_334, racks=6, heat=0.45, zipf=0.55),
     "500 brokers": Kind(500, 250_000, racks=10),
     "1,000 brokers": Kind(1_000, 1_000_000, racks=10),
 }
