@@ -29,7 +29,6 @@ from assignor_core.deciding.windows import ClosedWindow, skew_window, without_ca
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import too_many_away
 from assignor_core.plan import SEARCH_ENDED, TAKE_NONE
-from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
 
@@ -190,7 +189,7 @@ class _Deciding:
         now_ms = self._observation.now_ms
         failed = evaluation.reason is Reason.BROKER_FAILED
         lost = frozenset(brokers_failed(self._policy.trigger, self.state, now_ms)) if failed else frozenset()
-        policy = PlannerPolicy(only_brokers=lost) if failed else self._policy.planner
+        policy = self._policy.planner.for_relief(lost) if failed else self._policy.planner
         windows = self._windows_to_plan_on(since_ms=0 if failed else self.state.breached_since_ms or 0)
         try:
             proposed = self._evidence.propose(PlanRequest(policy, windows, self._observation.drained))

@@ -4,7 +4,8 @@ Fractions are of a broker's fair share unless noted otherwise. The module holds 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from assignor_core.errors import InputError
 from assignor_core.planner.statistic import Statistic
@@ -98,6 +99,15 @@ class PlannerPolicy:
         if resource is Resource.LEADER_BYTES_IN:
             return self.leader_limit
         return self.count_band if resource.is_count else self.band
+
+    def for_relief(self, brokers: frozenset[int]) -> Self:
+        """The same for a plan that moves only replicas of `brokers`, which fail or go: internal topics move too, and
+        neither budgets nor headroom hold it back.
+        """
+        return replace(
+            self, only_brokers=brokers, excluded_topics=frozenset(), headroom=0.0,
+            movements_max=None, bytes_max=None, inflow_max=None,
+        )  # fmt: skip
 
     @property
     def is_narrowed(self) -> bool:

@@ -108,18 +108,17 @@ def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> "P
     from streaming.cluster.clients import admin_client
     from streaming.control.identity import cluster_of
     from streaming.control.planning import propose_and_keep
-    from streaming.control.policies import planner_policy
+    from streaming.control.policies import policy_of_plans, relief_policy
     from streaming.control.wiring import journal_of, window_tables_of
     from streaming.tables import TableReader
     from streaming.views.intents import drained_brokers
 
     def policy_for(live: "LiveCluster") -> "PlannerPolicy":
         _check_known(broker, live, alive=policy is None)
+        by_settings = policy_of_plans(settings, {topic for topic, _ in live.partitions})
         if policy is not None:
-            return policy
-        return replace(
-            planner_policy(settings.planner, {topic for topic, _ in live.partitions}), add=frozenset({broker})
-        )
+            return relief_policy(policy.only_brokers, drain=bool(policy.drain), settings=by_settings)
+        return replace(by_settings, add=frozenset({broker}))
 
     drained = drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name) - {broker}
     admin = admin_client(settings.kafka)

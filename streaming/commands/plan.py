@@ -52,16 +52,16 @@ def plan(
 def _plan_model(
     model_file: str, config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]
 ) -> "ProposedPlan":
-    """Limits of the settings count here too, which has none by default. Topics that are never moved do only where
+    """Limits and aims of the settings count here too. Topics that are never moved do only where
     somebody has named them: the default is the internal ones, and whoever puts those into a model means them.
     """
-    from streaming.control.policies import planner_policy
+    from streaming.control.policies import policy_of_plans
 
     effective = load_effective(config_file, flags_of(assignments), os.environ)
     named = effective.origin("planner.excluded_topics") != "default"
 
     def policy_for(topics: frozenset[str]) -> PlannerPolicy:
-        return policy_from(knobs, planner_policy(effective.settings.planner, topics if named else ()), topics)
+        return policy_from(knobs, policy_of_plans(effective.settings, topics if named else ()), topics)
 
     return plan_from_model(read_model(model_file), policy_for)
 
@@ -81,12 +81,12 @@ def _plan_live(config_file: Path | None, assignments: tuple[str, ...], knobs: di
 def plan_on(cluster: "ClusterReader", settings: Settings, knobs: dict[str, Any], *, now_ms: int) -> "ProposedPlan":
     """The plan for the live `cluster` that control would make, but for what the options say; kept in the tables."""
     from streaming.control.planning import propose_and_keep
-    from streaming.control.policies import planner_policy
+    from streaming.control.policies import policy_of_plans
     from streaming.control.wiring import journal_of, window_tables_of
 
     def policy_for(live: "LiveCluster") -> PlannerPolicy:
         topics = {topic for topic, _ in live.partitions}
-        return policy_from(knobs, planner_policy(settings.planner, topics), topics)
+        return policy_from(knobs, policy_of_plans(settings, topics), topics)
 
     journal, window_tables = journal_of(settings), window_tables_of(settings)
     return propose_and_keep(cluster, journal, window_tables, settings.planner, now_ms=now_ms, policy_for=policy_for)

@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,11 @@ def policy_from(
     if topics is not None:
         _check_topics(knobs, settings, topics)
     drain = frozenset(knobs["drain"])
-    movements_max, bytes_max = knobs["movements_max"], knobs["bytes_max"]
-    return PlannerPolicy(
-        band=knobs["band"],
-        statistic=Statistic(knobs["statistic"]),
+    given = {name: knobs[name] for name in _AS_IN_SETTINGS if knobs[name] is not None}
+    if knobs["statistic"] is not None:
+        given["statistic"] = Statistic(knobs["statistic"])
+    return replace(
+        settings,
         leaders_only=knobs["leaders_only"],
         only_brokers=frozenset(knobs["only_brokers"]) | drain,
         only_topics=frozenset(knobs["only_topics"]),
@@ -56,10 +58,7 @@ def policy_from(
         excluded_brokers=frozenset(knobs["excluded_brokers"]),
         drain=drain,
         add=frozenset(knobs["add"]),
-        movements_max=settings.movements_max if movements_max is None else movements_max,
-        bytes_max=settings.bytes_max if bytes_max is None else bytes_max,
-        inflow_max=knobs["inflow_max"],
-        throttle_bytes_per_sec=knobs["throttle_bytes_per_sec"],
+        **given,
     )
 
 
@@ -97,8 +96,11 @@ CONTRADICTIONS = (
     ("drain", "add"),
 )
 
+_AS_IN_SETTINGS = ("band", "movements_max", "bytes_max", "inflow_max", "throttle_bytes_per_sec")
+"""What the settings hold unless an option gives it."""
+
 _POLICY_OPTIONS = (
-    click.option("--band", type=float, default=0.03, show_default=True, help="Most above a fair share, as a fraction."),
+    click.option("--band", type=float, help="Most above a fair share, as a fraction.  [default: planner.band]"),
     click.option(
         "--only-broker", "only_brokers", type=int, multiple=True, help="Relieve only this broker; repeatable."
     ),
@@ -115,17 +117,25 @@ _POLICY_OPTIONS = (
     click.option(
         "--statistic",
         type=click.Choice([statistic.value for statistic in Statistic]),
-        default=Statistic.WINDOWS.value,
-        show_default=True,
-        help="Of loads by window: plan on each of them, or on one figure.",
+        help="Of loads by window: plan on each of them, or on one figure.  [default: planner.statistic]",
     ),
     click.option("--leaders-only", is_flag=True, help="Change leadership only: no bytes are copied."),
     click.option(
         "--max-movements", "movements_max", type=int, help="Most partitions changed.  [default: planner.movements_max]"
     ),
     click.option("--max-bytes", "bytes_max", type=float, help="Most bytes copied.  [default: planner.bytes_max]"),
-    click.option("--max-inflow", "inflow_max", type=float, help="Most bytes copied to any one broker."),
-    click.option("--throttle", "throttle_bytes_per_sec", type=float, help="Bytes/s per broker, to estimate durations."),
+    click.option(
+        "--max-inflow",
+        "inflow_max",
+        type=float,
+        help="Most bytes copied to any one broker.  [default: planner.inflow_max]",
+    ),
+    click.option(
+        "--throttle",
+        "throttle_bytes_per_sec",
+        type=float,
+        help="Bytes/s per broker, to estimate durations.  [default: control.throttle_bytes_per_sec]",
+    ),
 )
 
 

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from assignor_core.deciding.maintenance import MaintenanceWindow, window_of
 from assignor_core.deciding.observation import DecisionPolicy, Mode
 from assignor_core.deciding.trigger import TriggerPolicy
 from assignor_core.execution.reconcile import Limits
 from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.planner.statistic import Statistic
 from assignor_core.resources import Resource
 from streaming.settings import ControlSettings, PlannerSettings, Settings, TriggerSettings
 from streaming.views.broker_windows import capacities_of
@@ -41,7 +43,7 @@ def decision_policy(settings: Settings, topics: Iterable[str]) -> DecisionPolicy
         maintenance=maintenance_windows(settings.control),
         resources=tuple(Resource(name) for name in settings.trigger.resources),
         capacities=capacities_of(settings.planner),
-        planner=planner_policy(settings.planner, topics),
+        planner=policy_of_plans(settings, topics),
         planner_windows=settings.planner.windows,
     )
 
@@ -51,19 +53,35 @@ def maintenance_windows(control: ControlSettings) -> tuple[MaintenanceWindow, ..
     return tuple(window_of(text) for text in control.maintenance_windows)
 
 
+def policy_of_plans(settings: Settings, topics: Iterable[str]) -> PlannerPolicy:
+    """Policy of plans on a cluster with these topics; durations are those of control's throttle unless one is set."""
+    throttle = settings.planner.throttle_bytes_per_sec or settings.control.throttle_bytes_per_sec
+    return replace(planner_policy(settings.planner, topics), throttle_bytes_per_sec=throttle)
+
+
 def planner_policy(planner: PlannerSettings, topics: Iterable[str]) -> PlannerPolicy:
     """Policy of the planner; excluded topics are those of `topics` that match the settings' pattern."""
     excluded = re.compile(planner.excluded_topics)
     return PlannerPolicy(
+        band=planner.band,
+        leader_band=planner.leader_band,
+        statistic=Statistic(planner.statistic),
+        headroom=planner.headroom,
         movements_max=planner.movements_max,
         bytes_max=planner.bytes_max,
+        inflow_max=planner.inflow_max,
         excluded_topics=frozenset(topic for topic in topics if excluded.search(topic)),
+        throttle_bytes_per_sec=planner.throttle_bytes_per_sec,
+        wave_movements_max=planner.wave_movements_max,
     )
 
 
-def relief_policy(brokers: frozenset[int], *, drain: bool) -> PlannerPolicy:
-    """Replicas of these brokers move, internal topics too, and nothing else: to empty them, or to replace the lost."""
-    return PlannerPolicy(only_brokers=brokers, drain=brokers if drain else frozenset())
+def relief_policy(brokers: frozenset[int], *, drain: bool, settings: PlannerPolicy | None = None) -> PlannerPolicy:
+    """Replicas of these brokers move, internal topics too, and nothing else: to empty them, or to replace the lost.
+
+    Aims, waves and throttle are those of `settings`; its budgets hold nothing back.
+    """
+    return replace((settings or PlannerPolicy()).for_relief(brokers), drain=brokers if drain else frozenset())
 
 
 def limits(control: ControlSettings) -> Limits:

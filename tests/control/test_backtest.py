@@ -50,6 +50,8 @@ def test_settings_are_tried_on_the_same_past(
     # Until three windows were over and the plan took five more; of the 30, none after that.
     assert shipped["windows_in_skew"] == 8
     assert backtest(tmp_path, capsys, "--set", "trigger.enter_ratio=1.9")["triggers"] == 0
+    # Plans that leave brokers at 1.6 mend no skew of 1.8, in as many windows.
+    assert backtest(tmp_path, capsys, "--set", "planner.band=0.6")["windows_in_skew"] == 30
     # A slow machine may be minutes past the windows by now.
     assert 10 <= backtest(tmp_path, capsys, "--hours", "0.25")["windows"] <= 15
 

@@ -27,7 +27,7 @@ from streaming.control.deciding import Decider
 from streaming.control.intents import note_intent
 from streaming.control.measuring import measured_skew
 from streaming.control.planning import propose_live
-from streaming.control.policies import relief_policy
+from streaming.control.policies import decision_policy, relief_policy
 from streaming.control.records import ExecutionRecord
 from streaming.control.windows import closed_windows
 from streaming.control.wiring import decider_of, journal_of, window_tables_of
@@ -157,7 +157,8 @@ def test_a_person_gets_the_plan_that_control_would_make_unless_options_say_other
         with plan_command.make_context("plan", list(options)) as context:
             return plan_on(cluster, own, context.params, now_ms=NOON_MS).plan
 
-    ours = propose_live(cluster, cluster.live, window_tables_of(own), own.planner, now_ms=NOON_MS)
+    policy = decision_policy(own, ("t",)).planner
+    ours = propose_live(cluster, cluster.live, window_tables_of(own), own.planner, now_ms=NOON_MS, policy=policy)
     assert len(ours.plan.movements) == 1
     assert asked().plan_id == ours.plan.plan_id
     assert len(asked("--max-movements", "2").movements) == 2

@@ -2,7 +2,8 @@
 
 Each window goes through `assignor_core.deciding.step`, the function that control calls: trigger, gain floor,
 maintenance hours and waiting plans included. A plan is taken to even out the mean load of the windows that it rests on,
-a few windows after it may be carried out: a plan made on a burst thus leaves a new skew behind, as it does in life.
+up to the band of its policy, a few windows after it may be carried out: a plan made on a burst thus leaves a new skew
+behind, as it does in life.
 Judged in hindsight, by the same trace: was there still anything to mend?
 """
 
@@ -23,8 +24,11 @@ from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster
 from assignor_core.load import Floats
 from assignor_core.plan import Movement, Plan
+from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 
+EVEN_BAND = PlannerPolicy().band
+"""A plan with this band or a narrower one counts as one that ends even."""
 Change = Mapping[str, Floats]
 """resource: factor on each broker's load."""
 
@@ -90,6 +94,25 @@ def simulate(trace: Trace, policy: DecisionPolicy | TriggerPolicy, world: World 
     return run.report()
 
 
+def evened(loads: Floats, band: float) -> Floats:
+    """B loads after a plan that lowers brokers to 1 + `band` times the mean; those below the mean take what is shed.
+
+    >>> evened(np.array([6.0, 2.0, 1.0]), 0.0).tolist(), evened(np.array([6.0, 2.0, 1.0]), 0.5).tolist()
+    ([3.0, 3.0, 3.0], [4.5, 2.5, 2.0])
+    """
+    mean = loads.mean()
+    over = np.maximum(loads - (1.0 + band) * mean, 0.0)
+    room = np.maximum(mean - loads, 0.0)
+    if not over.any():
+        return loads
+    target: Floats = loads - over + over.sum() * room / room.sum()
+    return target
+
+
+def _max_over_mean(loads: Floats) -> float:
+    return float(loads.max() / loads.mean()) if loads.any() else 1.0
+
+
 class _Plans:
     """Evidence of a replay: plans that even out the mean of their windows. No groups are known."""
 
@@ -115,15 +138,17 @@ class _Plans:
         return self._kept.get(plan_id)
 
     def propose(self, request: PlanRequest) -> ProposedPlan:
-        """A plan after which every broker has the mean; its one movement stands for all that moves."""
+        """A plan after which no broker is above the band; its one movement stands for all that moves."""
         if not request.windows:
             raise NothingToPlanOn("no closed window since the last change")
         means = {resource: self._mean(request.windows, resource) for resource in self._resources}
+        left = max(0.0, request.policy.band - EVEN_BAND)
+        targets = {resource: evened(mean, left) for resource, mean in means.items()}
         changes = {
-            resource: np.where(mean > 0, mean.mean() / np.where(mean > 0, mean, 1.0), 1.0)
+            resource: np.where(mean > 0, targets[resource] / np.where(mean > 0, mean, 1.0), 1.0)
             for resource, mean in means.items()
         }
-        ratios = {resource: float(mean.max() / mean.mean()) if mean.any() else 1.0 for resource, mean in means.items()}
+        ratios = {resource: _max_over_mean(mean) for resource, mean in means.items()}
         worst = max(self._resources, key=lambda resource: ratios[resource])
         hot, cool = (self._brokers[int(pick(means[worst]))] for pick in (np.argmax, np.argmin))
         newest_ms = request.windows[-1].end_ms
@@ -131,7 +156,7 @@ class _Plans:
             "replay",
             (Movement("load", newest_ms, (hot,), (cool,), 0.0),),
             {resource: {"max_over_mean": ratio} for resource, ratio in ratios.items()},
-            {resource: {"max_over_mean": 1.0} for resource in ratios},
+            {resource: {"max_over_mean": _max_over_mean(target)} for resource, target in targets.items()},
         )
         proposed = ProposedPlan(plan)
         self.changes[plan.plan_id], self.means[plan.plan_id] = changes, means

@@ -1,56 +1,50 @@
 """The shape of the settings: what can be set, the defaults, what is allowed.
 
-Unknown keys are refused. This module reads nothing: `streaming.config` loads settings from file, environment, flags.
+Unknown keys are refused. Nothing is read here: `streaming.config` loads settings from file, environment, flags.
 """
 
 import re
-from pathlib import Path
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from assignor_core.deciding.maintenance import window_of
 from assignor_core.errors import InputError
-from assignor_core.resources import TRIGGERING, Resource
+from streaming.settings.deciding import CapacitySettings, PlannerSettings, TriggerSettings
+from streaming.settings.fields import (
+    DAY_MS,
+    HOUR_MS,
+    MEMORY_ROOT,
+    RETENTION_MAX_MS,
+    File,
+    Location,
+    Milliseconds,
+    Port,
+    RegularExpression,
+    Section,
+)
 
-Milliseconds = Annotated[int, Field(ge=1, le=30 * 86_400_000)]
-RETENTION_MAX_MS = 100 * 365 * 86_400_000
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
-MEMORY_ROOT = "memory:"
-"""What the roots of tables in memory begin with (see `streaming.tables.memory`); no user may set one."""
-Port = Annotated[int, Field(ge=0, le=65535)]
-PathOrText = TypeVar("PathOrText", str, Path)
-Ratio = Annotated[float, Field(ge=0.0, le=1.0)]
-
-
-def _regular_expression(text: str) -> str:
-    try:
-        re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"is no regular expression: {error}") from None
-    return text
-
-
-RegularExpression = Annotated[str, AfterValidator(_regular_expression)]
-
-
-def _no_home(path: PathOrText) -> PathOrText:
-    if str(path).startswith("~"):
-        raise ValueError("a leading ~ is not read as a home: write the whole path")
-    return path
-
-
-Location = Annotated[str, AfterValidator(_no_home)]
-File = Annotated[Path, AfterValidator(_no_home)]
-
-
-class Section(BaseModel):
-    """A part of the settings: frozen, and a key it doesn't know is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+__all__ = [
+    "DAY_MS",
+    "HOUR_MS",
+    "MEMORY_ROOT",
+    "CapacitySettings",
+    "CollectSettings",
+    "ControlSettings",
+    "ForeignFormat",
+    "KafkaSettings",
+    "LogSettings",
+    "PipelineSettings",
+    "PlannerSettings",
+    "ReadableBy",
+    "Section",
+    "ServeSettings",
+    "Settings",
+    "StorageSettings",
+    "TopicSettings",
+    "TriggerSettings",
+]
 
 
 def _addresses(servers: list[str]) -> list[str]:
@@ -194,76 +188,6 @@ class PipelineSettings(Section):
         100_000, ge=0, le=1_000_000_000, description="Most bytes of rejected records kept in a window's time"
     )
     maintenance_interval_ms: Milliseconds = Field(900_000, description="Time between maintenance runs (OPTIMIZE)")
-
-
-def _triggering(name: object) -> Resource:
-    resource = next((resource for resource in TRIGGERING if resource == name), None)
-    if resource is None:
-        *others, last = (f"'{resource}'" for resource in TRIGGERING)
-        raise PydanticCustomError("resource", f"Input should be {', '.join(others)} or {last}")
-    return resource
-
-
-class TriggerSettings(Section):
-    """When skew counts: see docs/trigger.md for how the defaults were found."""
-
-    enter_ratio: float = Field(1.30, ge=1.0, description="max/mean above this, in enough windows, is skew")
-    exit_ratio: float = Field(1.15, ge=1.0, description="max/mean below this ends it")
-    windows_over: int = Field(3, ge=1, le=1000, description="k: windows that must be over, out of ...")
-    windows_considered: int = Field(5, ge=1, le=1000, description="n: the newest windows looked at")
-    windows_over_urgent: int = Field(
-        2, ge=1, le=1000, description="k where consumer groups that read from the hot broker fall behind"
-    )
-    cooldown_ms: int = Field(600_000, ge=0, description="After a plan, no new one for this long")
-    broker_failure_grace_ms: Milliseconds = Field(
-        1_800_000, description="A broker away for longer has failed: its replicas are planned elsewhere"
-    )
-    relief_max_away_share: Ratio = Field(
-        0.40, description="With a larger share of the brokers away, replicas of failed brokers are not made anew"
-    )
-    completeness_min: Ratio = Field(0.95, description="Least share of brokers that reported in a window")
-    load_min_bytes_per_sec: float = Field(
-        100_000.0, ge=0, description="Below this mean load of a broker, skew isn't worth a move"
-    )
-    resources: list[Annotated[Resource, BeforeValidator(_triggering)]] = Field(
-        default=[Resource.BYTES_IN, Resource.BYTES_OUT], min_length=1, description="Resources whose skew may trigger"
-    )
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.exit_ratio >= self.enter_ratio:
-            raise ValueError(f"exit_ratio {self.exit_ratio} must be below enter_ratio {self.enter_ratio}")
-        if self.windows_over > self.windows_considered:
-            raise ValueError(f"windows_over {self.windows_over} exceeds windows_considered {self.windows_considered}")
-        return self
-
-
-class CapacitySettings(Section):
-    """Capacity of a broker; a key that is absent is unlimited and unweighted."""
-
-    bytes_in_per_sec: float | None = Field(None, gt=0)
-    bytes_out_per_sec: float | None = Field(None, gt=0)
-    disk_bytes: float | None = Field(None, gt=0)
-
-
-class PlannerSettings(Section):
-    """What plans may do."""
-
-    movements_max: int | None = Field(None, ge=1, description="Most partitions changed by one plan")
-    bytes_max: int | None = Field(None, ge=1, description="Most bytes copied by one plan")
-    windows: int = Field(5, ge=1, le=1000, description="Newest closed windows whose mean load is planned on")
-    load_disagreement_max: float = Field(
-        0.2,
-        gt=0,
-        le=1000,
-        description="No plan for balance where a broker's bytes in and its partitions' sum differ by more mean loads",
-    )
-    excluded_topics: RegularExpression = Field("^__", description="Regular expression: topics that are never moved")
-    capacities: dict[int, CapacitySettings] = Field(default={}, description="broker id: capacity")
-    disk_reserve: Ratio = Field(
-        0.10, description="Share of each log dir's volume that copies leave free: no plan and no movement fills it"
-    )
-    plan_ttl_ms: Milliseconds = Field(3_600_000, description="A plan older than this is refused")
 
 
 def _maintenance_windows(texts: list[str]) -> list[str]:
