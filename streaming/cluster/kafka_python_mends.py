@@ -93,6 +93,13 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
         for row in response.entries:
             _raise(row)
 
+    def ask_broker(self, broker: int, request: Any) -> Any:
+        """One broker's response to a request that 3.0.12 has no method for; raises KafkaError."""
+        return self._manager.run(self._async_ask_broker, broker, request)
+
+    async def _async_ask_broker(self, broker: int, request: Any) -> Any:
+        return await self._refreshing_brokers(self._sent(request, broker))
+
     async def _async_log_dirs_by_broker(
         self, topics: list[tuple[str, list[int]]] | None, brokers: Iterable[int]
     ) -> tuple[dict[int, list[dict[str, Any]]], dict[int, Exception]]:

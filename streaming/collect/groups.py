@@ -10,15 +10,24 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
-from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
-from kafka.structs import TopicPartition
 
 from streaming.cluster.answers import is_unanswered
+from streaming.cluster.described_groups import (
+    CLASSIC,
+    DEAD,
+    SHARE,
+    DescribedGroup,
+    ShareOffsets,
+    describe,
+    share_offsets,
+)
+from streaming.cluster.kafka_python_mends import MendedAdminClient
 from streaming.collect.group_choice import GroupChoice, totals
+from streaming.collect.group_views import EMPTY, committed_offsets, view_of
 from streaming.collect.look import Look
 from streaming.collect.observation import GroupView, PartitionKey
 from streaming.settings import CollectSettings
@@ -29,13 +38,10 @@ BATCH = 200
 """Groups asked about in one call, all of one coordinator."""
 IDLE_LOOKS = 6
 """If a group has no members and its offsets stood still, they are fetched once in this many looks."""
-NOTHING_COMMITTED = -1
-NO_GENERATION = -1
-EMPTY, DEAD = "Empty", "Dead"
-NO_CONSUMERS = frozenset({"connect", "sr", "share"})
-"""Protocol and group types of groups that commit no offsets of a topic's reader."""
+NO_CONSUMERS = frozenset({"connect", "sr"})
+"""Protocol types of groups that commit no offsets of a topic's reader."""
 
-Answers = dict[str, Mapping[Any, Any]]
+A = TypeVar("A")
 Listed = dict[int, Sequence[Mapping[str, Any]]]
 """Rows of groups by the broker that coordinates them."""
 
@@ -51,6 +57,23 @@ class GroupsRead:
     left_out: dict[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some groups of one coordinator: their states, and the types of these and of other groups."""
+
+    broker: int
+    states: Mapping[str, str | None]
+    kinds: Mapping[str, str]
+
+    def with_members(self) -> dict[str, list[str]]:
+        """By type: one request describes groups of one type. Those without members need no description."""
+        names: dict[str, list[str]] = defaultdict(list)
+        for name, state in self.states.items():
+            if state != EMPTY:
+                names[self.kinds.get(name, CLASSIC)].append(name)
+        return names
+
+
 @dataclass(slots=True)
 class GroupSampler:
     """What it remembers only saves requests: a fresh one reads the same, with more of them. Not for two threads."""
@@ -63,7 +86,7 @@ class GroupSampler:
 
     def read(
         self,
-        admin: KafkaAdminClient,
+        admin: MendedAdminClient,
         settings: CollectSettings,
         look: Look | None = None,
         *,
@@ -80,7 +103,7 @@ class GroupSampler:
         with_members = [name for name, state in eligible.items() if state != EMPTY]
         chosen = self._choice.choose(eligible.keys(), with_members, settings.groups_max)
         states = {name: state for name, state in eligible.items() if name in chosen}
-        views = self._views(admin, look, listed, states)
+        views = self._views(admin, look, listed, states, log_ends.keys())
         for name, view in views.items():
             lag_records, committed = totals(view.committed, log_ends)
             self._choice.note(name, lag_records=lag_records, committed=committed)
@@ -88,14 +111,21 @@ class GroupSampler:
         return GroupsRead(views, _left_out(listed, eligible.keys() - chosen, settings))
 
     def _views(
-        self, admin: KafkaAdminClient, look: Look, listed: Listed, states: Mapping[str, str | None]
+        self,
+        admin: MendedAdminClient,
+        look: Look,
+        listed: Listed,
+        states: Mapping[str, str | None],
+        partitions: Collection[PartitionKey],
     ) -> dict[str, GroupView]:
         """Views of these groups, by name; idle ones as they were last fetched."""
         kept = {name: self._idle[name] for name, state in states.items() if state == EMPTY and name in self._idle}
         known = {name: view for name, (looks, view) in kept.items() if looks + 1 < IDLE_LOOKS}
         fetched: dict[str, GroupView] = {}
+        kinds = _kinds(listed)
         for broker, names in _batches(listed, [name for name in states if name not in known]):
-            fetched |= _views(admin, look, broker, {name: states[name] for name in names})
+            batch = Batch(broker, {name: states[name] for name in names}, kinds)
+            fetched |= _views(admin, look, batch, partitions)
         self._idle = {name: (kept[name][0] + 1, view) for name, view in known.items()}
         # A group is idle once two fetches returned the same; a reader that assigns its partitions itself is Empty too.
         before = self._seen_empty
@@ -106,7 +136,7 @@ class GroupSampler:
         return dict(sorted((known | fetched).items()))
 
 
-def _listed(admin: KafkaAdminClient, look: Look) -> Listed:
+def _listed(admin: MendedAdminClient, look: Look) -> Listed:
     """Rows of the groups that each broker coordinates; a broker that can't be asked, or still loads them, has none."""
     by_broker: Listed = {}
     for broker in sorted(look.racks):
@@ -143,6 +173,13 @@ def _coordinators(listed: Listed) -> dict[str, int]:
     return {str(row["group_id"]): broker for broker, rows in listed.items() for row in rows}
 
 
+def _kinds(listed: Listed) -> dict[str, str]:
+    """Kafka's type of each group, as far as the brokers list it (4.0 and newer, and 3.7 with the new coordinator)."""
+    return {
+        str(row["group_id"]): row["group_type"] for rows in listed.values() for row in rows if row.get("group_type")
+    }
+
+
 def _batches(listed: Listed, names: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
     """(Coordinator, some of its groups); a group that two brokers list, as it moved meanwhile, is in one batch."""
     coordinators = _coordinators(listed)
@@ -154,20 +191,34 @@ def _batches(listed: Listed, names: Sequence[str]) -> Iterator[tuple[int, Sequen
             yield broker, own[start : start + BATCH]
 
 
-def _views(admin: KafkaAdminClient, look: Look, broker: int, states: Mapping[str, str | None]) -> dict[str, GroupView]:
-    """Of one batch of groups, given with their states; those whose offsets can't be had are left out, and logged."""
-    with_members = [name for name, state in states.items() if state != EMPTY]
-    described = _asked(look, broker, admin.describe_groups, with_members)
-    offsets = _asked(look, broker, admin.list_group_offsets, list(states))
+def _views(
+    admin: MendedAdminClient, look: Look, batch: Batch, partitions: Collection[PartitionKey]
+) -> dict[str, GroupView]:
+    """Of one batch of groups; those whose offsets can't be had are left out, and logged."""
+    described: dict[str, DescribedGroup] = {}
+    for kind, names in batch.with_members().items():
+        described |= _asked(look, batch.broker, partial(describe, admin, batch.broker, kind), names)
+    offsets = _offsets(admin, look, batch)
     now_ms = look.now_ms()
     return {
-        name: _view(state, described.get(name, {}), offsets[name], now_ms)
-        for name, state in states.items()
+        name: view_of(
+            batch.kinds.get(name), state, described.get(name), offsets[name], partitions=partitions, read_ms=now_ms
+        )
+        for name, state in batch.states.items()
         if name in offsets
     }
 
 
-def _asked(look: Look, broker: int, ask: Callable[[list[str]], Answers], names: list[str]) -> Answers:
+def _offsets(admin: MendedAdminClient, look: Look, batch: Batch) -> dict[str, ShareOffsets]:
+    """What each group of a batch has committed; of share groups, how far they have read."""
+    sharing = [name for name in batch.states if batch.kinds.get(name) == SHARE]
+    committing = [name for name in batch.states if batch.kinds.get(name) != SHARE]
+    committed = _asked(look, batch.broker, admin.list_group_offsets, committing)
+    shared = _asked(look, batch.broker, partial(share_offsets, admin, batch.broker), sharing)
+    return {name: committed_offsets(rows) for name, rows in committed.items()} | shared
+
+
+def _asked(look: Look, broker: int, ask: Callable[[list[str]], dict[str, A]], names: list[str]) -> dict[str, A]:
     """Of one batch; a broker that refuses one group refuses them all, so the batch is halved until it stands alone."""
     if not names:
         return {}
@@ -182,31 +233,3 @@ def _asked(look: Look, broker: int, ask: Callable[[list[str]], Answers], names: 
             return _asked(look, broker, ask, names[:half]) | _asked(look, broker, ask, names[half:])
         log.warning("group_unread", group=names[0], error=type(error).__name__)
         return {}
-
-
-def _view(
-    state: str | None, described: Mapping[str, Any], committed: Mapping[TopicPartition, Any], read_ms: int
-) -> GroupView:
-    owners: dict[PartitionKey, tuple[str, str]] = {}
-    for member in described.get("members", ()):
-        assignment = member.get("member_assignment")
-        topics = assignment.get("assigned_partitions", ()) if isinstance(assignment, dict) else ()
-        for topic in topics:
-            for partition in topic["partitions"]:
-                owners[(topic["topic"], partition)] = (member["member_id"], member["client_id"])
-    offsets = {(tp.topic, tp.partition): row.offset for tp, row in committed.items() if row.offset > NOTHING_COMMITTED}
-    # The older description calls a group of the newer protocol (KIP-848) Dead: the state in the list is right.
-    described_state = described.get("group_state") or None
-    state = (state if described_state in (None, DEAD) else described_state) or "Unknown"
-    return GroupView(state, offsets, owners, _generation(described.get("members", ())), read_ms)
-
-
-def _generation(members: Sequence[Mapping[str, Any]]) -> int | None:
-    """The group's generation. No answer holds it, but a member that rejoins sends the one before (KIP-792).
-
-    None if no member rejoined, or if their clients don't send it: Java's do, plain kafka-python and librdkafka don't.
-    """
-    joined_with = [member.get("member_metadata") for member in members]
-    before = [one.get("generation_id") for one in joined_with if isinstance(one, dict)]
-    newest = max((generation for generation in before if generation is not None), default=NO_GENERATION)
-    return None if newest == NO_GENERATION else newest + 1

@@ -42,14 +42,36 @@ class BrokerCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """The member that owns a partition."""
+
+    member_id: str
+    client_id: str
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    subscribed_topic_regex: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class GroupView:
-    """One consumer group: state, owners and committed offsets by partition."""
+    """One group of any kind: state, owners and committed offsets by partition.
+
+    Of a share group `committed` has the start offsets, and nobody owns a partition alone.
+    """
 
     state: str
     committed: Mapping[PartitionKey, int]
-    owners: Mapping[PartitionKey, tuple[str, str]]
-    """(member id, client id)."""
+    owners: Mapping[PartitionKey, Owner]
     generation_id: int | None = None
+    group_type: str | None = None
+    members: int | None = None
+    """Those that own nothing too; None where the group was not described."""
+    targets: Mapping[PartitionKey, str] = field(default_factory=dict)
+    """Member id of who shall own a partition."""
+    assignor: str | None = None
+    topology_epoch: int | None = None
+    lags: Mapping[PartitionKey, int | None] = field(default_factory=dict)
+    """Lags that the coordinator sends itself, and None where it does not know one."""
     read_ms: int | None = field(default=None, compare=False)
     """When the offsets were fetched: of an idle group, some looks ago."""
 

@@ -51,15 +51,16 @@ def consumer_lag_records(cluster: str, observation: Observation) -> Iterator[tup
             partition = observation.partitions.get(key)
             committed = group.committed.get(key)
             end = partition.log_end_offset if partition else None
-            member_id, client_id = group.owners.get(key, (None, None))
+            owner = group.owners.get(key)
             # A commit may be read a moment after the end offset: behind by less than nothing is behind by nothing.
             lag = max(0, end - committed) if end is not None and committed is not None else None
+            lag = group.lags.get(key, lag)
             yield _encoded(name, {
                 "v": RECORD_VERSION, "kafka_cluster": cluster, "group": name, "topic": key[0], "partition": key[1],
                 "event_time_ms": observation.time_ms, "committed_offset": committed, "log_end_offset": end,
                 "log_start_offset": partition.log_start_offset if partition else None, "lag_records": lag,
-                "member_id": member_id, "client_id": client_id, "group_state": group.state,
-                "generation_id": group.generation_id,
+                "member_id": owner.member_id if owner else None, "client_id": owner.client_id if owner else None,
+                "group_state": group.state, "generation_id": group.generation_id,
             })  # fmt: skip
 
 

@@ -118,7 +118,14 @@ def test_a_controller_that_can_not_be_found_is_an_error_of_kafkas_and_looked_for
 
 def test_every_private_method_that_is_overridden_exists_upstream() -> None:
     own = {name for name, value in vars(MendedAdminClient).items() if callable(value) and name.startswith("_")}
-    added = {"_async_leader_offsets", "_async_log_dirs_by_broker", "_log_dirs_in_time", "_async_send", "_sent"}
+    added = {
+        "_async_ask_broker",
+        "_async_leader_offsets",
+        "_async_log_dirs_by_broker",
+        "_log_dirs_in_time",
+        "_async_send",
+        "_sent",
+    }
     overridden = own - added - {"_refreshing_brokers"}
     assert len(overridden) == 6
     assert [name for name in sorted(overridden) if not hasattr(KafkaAdminClient, name)] == []

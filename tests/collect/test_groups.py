@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from kafka import KafkaAdminClient
 from kafka.errors import (
     CoordinatorLoadInProgressError,
     GroupAuthorizationFailedError,
@@ -14,9 +13,11 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from streaming.cluster.kafka_python_mends import MendedAdminClient
 from streaming.collect.group_choice import TURN_LOOKS
 from streaming.collect.groups import BATCH, IDLE_LOOKS, GroupSampler
 from streaming.collect.look import Look
+from streaming.collect.observation import Owner
 from streaming.settings import CollectSettings
 
 
@@ -74,7 +75,7 @@ class Brokers:
 
 def read(sampler: GroupSampler, brokers: Brokers, **settings: Any) -> dict[str, Any]:
     look = Look({1: None, 2: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
-    return sampler.read(cast(KafkaAdminClient, brokers), CollectSettings(**settings), look).views
+    return sampler.read(cast(MendedAdminClient, brokers), CollectSettings(**settings), look).views
 
 
 def test_groups_are_asked_about_in_batches() -> None:
@@ -82,7 +83,7 @@ def test_groups_are_asked_about_in_batches() -> None:
     groups = read(GroupSampler(), brokers)
     assert [len(names) for names in brokers.fetched] == [BATCH, BATCH, 1]
     assert groups["g0007"].committed == {("t", 0): 7}
-    assert groups["g0007"].owners == {("t", 0): ("m", "c")}
+    assert groups["g0007"].owners == {("t", 0): Owner("m", "c")}
     assert "workers" not in groups
 
 
@@ -134,7 +135,7 @@ def test_what_is_left_out_is_counted_by_coordinator_and_lag_decides_who_stays() 
     for _ in range(12 * TURN_LOOKS):
         look = Look({1: None, 2: None, 3: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
         brokers.offsets["g5"] = 0
-        read_now = sampler.read(cast(KafkaAdminClient, brokers), settings, look, log_ends={("t", 0): 1})
+        read_now = sampler.read(cast(MendedAdminClient, brokers), settings, look, log_ends={("t", 0): 1})
         assert len(read_now.views) == 2
         assert sum(read_now.left_out.values()) == 4
         assert read_now.left_out.keys() == {1, 2, 3}, "of the others 0"

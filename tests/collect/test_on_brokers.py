@@ -105,7 +105,7 @@ def test_java_members_tell_the_generation(kafka_cluster: EmbeddedCluster, settin
             while True:
                 view = sampler.read(admin, settings.collect).views.get(group)
                 newest = max((one.generation_id for one in events), default=0)
-                clients = {client for _, client in view.owners.values()} if view else set()
+                clients = {owner.client_id for owner in view.owners.values()} if view else set()
                 if view and name in clients and view.generation_id == (newest if name == "b" else None):
                     break
                 assert time.monotonic() < deadline, f"read {view}, members told {events}"

@@ -53,14 +53,16 @@ def _record_bytes(key: PartitionKey, seen: Observation) -> int | None:
 
 def _group(name: str, view: GroupView, coordinator: int) -> FleetGroup:
     assigned: dict[tuple[str, str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for (topic, number), member in sorted(view.owners.items()):
-        assigned[member][topic].append(number)
+    for (topic, number), owner in sorted(view.owners.items()):
+        assigned[owner.member_id, owner.client_id][topic].append(number)
     generation_id = -1 if view.generation_id is None else view.generation_id - 1
     members: tuple[FleetMember, ...] = tuple(
         member_of(member_id, client_id, topics, generation_id=generation_id)
         for (member_id, client_id), topics in assigned.items()
     )
-    return FleetGroup(name, coordinator, view.state, members=members, committed=dict(view.committed))
+    return FleetGroup(
+        name, coordinator, view.state, protocol=view.assignor or "", members=members, committed=dict(view.committed)
+    )
 
 
 def _counters(seen: Observation) -> Counters:

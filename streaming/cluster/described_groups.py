@@ -1,0 +1,233 @@
+"""Groups as their coordinator describes them, of all four kinds, in one shape. Asks one broker a request a kind.
+
+Knows the requests and what their answers mean; not which groups are asked about, nor what is made of them. A group
+whose row has an error is left out: it has moved, changed its kind or may not be described, and is asked about again.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka.errors import IncompatibleBrokerVersion, NoError, for_code
+
+from streaming.cluster.group_messages import (
+    ConsumerGroupDescribeRequest,
+    DescribeShareGroupOffsetsRequest,
+    ShareGroupDescribeRequest,
+    StreamsGroupDescribeRequest,
+)
+from streaming.cluster.kafka_python_mends import MendedAdminClient
+
+PartitionKey = tuple[str, int]
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
+"""Kafka's names of the group types (`ListGroups` from version 5 on)."""
+DEAD = "Dead"
+NO_GENERATION = -1
+UNKNOWN_OFFSET = -1
+SHARE_VERSION_MIN = 1
+"""Version 0 was the early access of 4.0, whose messages differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember:
+    """One member. `target` is what it shall own: None where the protocol has none, or none of its own."""
+
+    member_id: str
+    client_id: str
+    owned: tuple[PartitionKey, ...] = ()
+    target: tuple[PartitionKey, ...] | None = None
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    subscribed_topic_regex: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """One group. `generation_id` is the group epoch where the coordinator has one; None where it is unknown."""
+
+    state: str | None
+    members: tuple[DescribedMember, ...] = ()
+    generation_id: int | None = None
+    assignor: str | None = None
+    topology_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareOffsets:
+    """How far a share group has read: start offsets, and lags where the broker sends them (4.2 and newer).
+
+    `lags` has None where the broker does not know the lag; a partition that is absent was sent without one.
+    """
+
+    starts: Mapping[PartitionKey, int]
+    lags: Mapping[PartitionKey, int | None] = field(default_factory=dict)
+
+
+def describe(admin: MendedAdminClient, broker: int, kind: str, names: Sequence[str]) -> dict[str, DescribedGroup]:
+    """These groups of one kind, of those that this broker coordinates; raises KafkaError.
+
+    Nothing for a kind that the broker can't describe.
+    """
+    try:
+        if kind == CONSUMER:
+            return _consumer_groups(admin, broker, names)
+        if kind == SHARE:
+            return _share_groups(admin, broker, names)
+        if kind == STREAMS:
+            return _streams_groups(admin, broker, names)
+    except IncompatibleBrokerVersion:
+        return {}
+    rows = admin.describe_groups(names)
+    # Only the older request calls a group of another protocol Dead, as it calls one that is gone.
+    known = {name: row for name, row in rows.items() if not row.get("error") and row.get("group_state") != DEAD}
+    return {name: _classic_group(row) for name, row in known.items()}
+
+
+def share_offsets(admin: MendedAdminClient, broker: int, names: Sequence[str]) -> dict[str, ShareOffsets]:
+    """Of these share groups, of those that this broker coordinates; raises KafkaError."""
+    asked = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+    request = DescribeShareGroupOffsetsRequest(groups=[asked(group_id=name, topics=None) for name in names])
+    try:
+        response = admin.ask_broker(broker, request)
+    except IncompatibleBrokerVersion:
+        return {}
+    return {row.group_id: _share_offsets(row, has_lags=response.API_VERSION >= 1) for row in _sound(response.groups)}
+
+
+def _sound(rows: Iterable[Any]) -> Iterator[Any]:
+    return (row for row in rows if for_code(row.error_code) is NoError)
+
+
+def _share_offsets(group: Any, *, has_lags: bool) -> ShareOffsets:
+    rows = {
+        (topic.topic_name, row.partition_index): row
+        for topic in group.topics
+        for row in _sound(topic.partitions)
+        if row.start_offset > UNKNOWN_OFFSET
+    }
+    lags = {key: row.lag if row.lag > UNKNOWN_OFFSET else None for key, row in rows.items()} if has_lags else {}
+    return ShareOffsets({key: row.start_offset for key, row in rows.items()}, lags)
+
+
+def _consumer_groups(admin: MendedAdminClient, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
+    request = ConsumerGroupDescribeRequest(group_ids=list(names), include_authorized_operations=False)
+    return {
+        group.group_id: DescribedGroup(
+            group.group_state or None,
+            tuple(_consumer_member(row) for row in group.members),
+            group.group_epoch,
+            group.assignor_name or None,
+        )
+        for group in _sound(admin.ask_broker(broker, request).groups)
+    }
+
+
+def _consumer_member(row: Any) -> DescribedMember:
+    return DescribedMember(
+        row.member_id,
+        row.client_id,
+        _partitions(row.assignment.topic_partitions),
+        _partitions(row.target_assignment.topic_partitions),
+        row.instance_id,
+        row.rack_id,
+        row.subscribed_topic_regex or None,
+    )
+
+
+def _share_groups(admin: MendedAdminClient, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
+    request = ShareGroupDescribeRequest(
+        group_ids=list(names), include_authorized_operations=False, min_version=SHARE_VERSION_MIN
+    )
+    return {
+        group.group_id: DescribedGroup(
+            group.group_state or None,
+            tuple(
+                DescribedMember(
+                    row.member_id, row.client_id, _partitions(row.assignment.topic_partitions), rack_id=row.rack_id
+                )
+                for row in group.members
+            ),
+            group.group_epoch,
+            group.assignor_name or None,
+        )
+        for group in _sound(admin.ask_broker(broker, request).groups)
+    }
+
+
+def _partitions(topics: Iterable[Any]) -> tuple[PartitionKey, ...]:
+    return tuple(sorted((topic.topic_name, number) for topic in topics for number in topic.partitions))
+
+
+def _streams_groups(admin: MendedAdminClient, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
+    request = StreamsGroupDescribeRequest(group_ids=list(names), include_authorized_operations=False)
+    return {group.group_id: _streams_group(group) for group in _sound(admin.ask_broker(broker, request).groups)}
+
+
+def _streams_group(group: Any) -> DescribedGroup:
+    """What a member owns of a streams group are the partitions that its active tasks read, as far as they exist.
+
+    A task reads the partition of its number of each topic of its subtopology that has so many.
+    """
+    read: dict[str, list[str]] = defaultdict(list)
+    for subtopology in (group.topology.subtopologies or ()) if group.topology else ():
+        internal = [topic.name for topic in subtopology.repartition_source_topics]
+        read[subtopology.subtopology_id] += [*subtopology.source_topics, *internal]
+    members = tuple(
+        DescribedMember(
+            row.member_id,
+            row.client_id,
+            _of_tasks(row.assignment, read),
+            _of_tasks(row.target_assignment, read),
+            row.instance_id,
+            row.rack_id,
+        )
+        for row in group.members
+    )
+    epoch = group.topology.epoch if group.topology else None
+    return DescribedGroup(group.group_state or None, members, group.group_epoch, topology_epoch=epoch)
+
+
+def _of_tasks(assignment: Any, read: Mapping[str, Sequence[str]]) -> tuple[PartitionKey, ...]:
+    return tuple(
+        sorted(
+            (topic, number)
+            for task in assignment.active_tasks
+            for topic in read.get(task.subtopology_id, ())
+            for number in task.partitions
+        )
+    )
+
+
+def _classic_group(described: Mapping[str, Any]) -> DescribedGroup:
+    """Of kafka-python's description."""
+    rows = described.get("members", ())
+    members = tuple(
+        DescribedMember(
+            row["member_id"], row["client_id"], _assigned(row.get("member_assignment")),
+            group_instance_id=row.get("group_instance_id"), rack_id=_joined_with(row).get("rack_id"),
+        )
+        for row in rows
+    )  # fmt: skip
+    assignor = described.get("protocol_data") or None
+    return DescribedGroup(described.get("group_state") or None, members, _generation(rows), assignor)
+
+
+def _assigned(assignment: object) -> tuple[PartitionKey, ...]:
+    topics = assignment.get("assigned_partitions", ()) if isinstance(assignment, dict) else ()
+    return tuple(sorted((topic["topic"], number) for topic in topics for number in topic["partitions"]))
+
+
+def _joined_with(member: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = member.get("member_metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _generation(members: Sequence[Mapping[str, Any]]) -> int | None:
+    """The group's generation. No answer holds it, but a member that rejoins sends the one before (KIP-792).
+
+    None if no member rejoined, or if their clients don't send it: Java's do, plain kafka-python and librdkafka don't.
+    """
+    before = [_joined_with(member).get("generation_id") for member in members]
+    newest = max((generation for generation in before if generation is not None), default=NO_GENERATION)
+    return None if newest == NO_GENERATION else newest + 1
