@@ -7,6 +7,7 @@
         AnotherControl              the control of other tables changes the cluster now
         AnotherCluster              the brokers are not those of the cluster that is meant
       LeaseExpired                  the right to act could not be renewed in time: retry later
+      LookTooOld                    what a request rests on was seen too long ago: look again, then retry
       ClusterUnreachable            retry later: no broker answered in time
       ClusterRequestFailed          the cluster answered and refused
         PartitionsRefused           some partitions of a request; the others were carried out
@@ -54,6 +55,10 @@ class AnotherCluster(RefusedForSafety):
 
 class LeaseExpired(RebalancerError):
     """The lease ran out and waits to be renewed; nothing may be changed until then."""
+
+
+class LookTooOld(RebalancerError):
+    """The look that a request rests on is too old; nothing was sent."""
 
 
 class ClusterUnreachable(RebalancerError):

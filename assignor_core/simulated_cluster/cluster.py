@@ -203,9 +203,10 @@ class SimulatedCluster:
         replication.take_log_dir_offline(self.contents, broker_id, log_dir)
 
     def repair_log_dir(self, broker_id: int, log_dir: int) -> None:
-        """Bring a log dir back with what it held, as a repair and a restart do."""
+        """Bring a log dir back with what it held, as a repair and a restart do: it leads where nobody else can."""
         self.contents.brokers[broker_id].log_dirs[log_dir].offline = False
         self.contents.changes += 1
+        controller.elect_where_offline(self.contents)
 
     def _return(self, broker_id: int, *, after_crash: bool) -> None:
         broker = self.contents.brokers[broker_id]

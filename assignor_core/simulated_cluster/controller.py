@@ -80,9 +80,15 @@ def unfence(contents: ClusterContents, broker_id: int, *, after_crash: bool) -> 
     """
     contents.brokers[broker_id].fenced = False
     contents.changes += 1
-    for key, partition in contents.partitions():
+    for _, partition in contents.partitions():
         if after_crash:
             partition.eligible_leaders = tuple(row for row in partition.eligible_leaders if row != broker_id)
+    elect_where_offline(contents)
+
+
+def elect_where_offline(contents: ClusterContents) -> None:
+    """A broker or a log dir is back: of partitions without a leader each gets one that may lead, if there is any."""
+    for key, partition in contents.partitions():
         if partition.leader == NO_LEADER:
             elect_where_needed(contents, key)
 

@@ -201,7 +201,8 @@ class _Following:
 
         # One for all carriers: it knows for how long the markers of others have stood still.
         self._marker = self._marker or ClusterMarker(self._cluster, self._lease)
-        return Carrier(executor_of(self._cluster, self._journal, self._settings), self._journal, self._marker)
+        executor = executor_of(self._cluster, self._journal, self._settings, self._lease.look_age)
+        return Carrier(executor, self._journal, self._marker)
 
     def _show_progress(self, execution: "Execution") -> None:
         figures = execution.figures

@@ -22,6 +22,7 @@ from streaming.errors import (
     ClusterUnreachable,
     LeaseExpired,
     LeaseLost,
+    LookTooOld,
     TableUnavailable,
 )
 
@@ -34,6 +35,7 @@ RETRIED_ERRORS = (
     AnotherControl,
     TableUnavailable,
     LeaseExpired,
+    LookTooOld,
 )
 """What a tick may raise and the next one may mend. After LeaseLost the carrier is to be thrown away."""
 PLAN_GONE = "its plan is gone from the tables"

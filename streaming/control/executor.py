@@ -26,6 +26,7 @@ from streaming.control.copied_bytes import CopiedBytes
 from streaming.control.disk_room import DiskRoom
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
+from streaming.control.look_age import LookAge
 from streaming.control.looks import Look, Looks
 from streaming.control.obstacles import hours_closed, misfit, reason_to_give_up, replaced_broker_back
 from streaming.control.policies import limits
@@ -62,6 +63,7 @@ class Executor:
         latency: LatencyPressure,
         disk_room: DiskRoom,
         control: ControlSettings,
+        look_age: LookAge,
         *,
         relief_max_away_share: float,
     ) -> None:
@@ -76,7 +78,8 @@ class Executor:
         self._control = control
         self._relief_max_away_share = relief_max_away_share
         self._abort_looks = 0
-        self._requests = Requests(cluster)
+        self._look_age = look_age
+        self._requests = Requests(cluster, look_age)
         self._kafka_cluster_id: str | None = None
         self._replaced: frozenset[int] = frozenset()
         self._give_up: str | None = None
@@ -132,6 +135,7 @@ class Executor:
         given_up = self._give_up or reason_to_give_up(execution, now_ms)
         if execution.paused and closed is not None and given_up is None:
             return False
+        self._look_age.begin()
         try:
             live = self._looks.live(plan, whole=given_up is not None, now_ms=now_ms)
         except AnotherCluster as error:

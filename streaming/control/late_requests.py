@@ -19,6 +19,7 @@ from assignor_core.proposed_plan import KeptPlan
 from assignor_core.wording import first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
+from streaming.control.look_age import LookAge
 from streaming.control.records import ExecutionRecord
 from streaming.control.requests import Requests
 from streaming.control.throttle import ThrottleScope, throttle_scope
@@ -58,10 +59,11 @@ class _Watched:
 class LateRequests:
     """Watches executions from their end until the last look after it."""
 
-    def __init__(self, cluster: ControlledCluster, journal: Journal, *, staged: bool) -> None:
+    def __init__(self, cluster: ControlledCluster, journal: Journal, look_age: LookAge, *, staged: bool) -> None:
         """`staged`: replicas are moved one at a time (control.staged_moves)."""
         self._cluster = cluster
         self._journal = journal
+        self._look_age = look_age
         self._staged = staged
         self._watched: list[_Watched] = []
 
@@ -86,6 +88,7 @@ class LateRequests:
         kept = self._journal.plan_of(execution)
         if kept is None:
             return
+        self._look_age.begin()
         live = self._cluster.describe()
         started_on = kept.kafka_cluster_id or execution.figures.kafka_cluster_id
         if another_cluster(started_on, live) is not None:
@@ -154,7 +157,7 @@ class LateRequests:
     def _cancel(self, moving: Collection[PartitionKey]) -> list[str]:
         if not moving:
             return []
-        refused = Requests(self._cluster).cancel(moving)
+        refused = Requests(self._cluster, self._look_age).cancel(moving)
         cancelled = [partition_name(key) for key in moving if key not in refused]
         parts = [f"{len(cancelled)} moves cancelled, first {cancelled[0]}"] if cancelled else []
         return parts + ([f"Kafka refuses to cancel {refusals_text(refused)}"] if refused else [])

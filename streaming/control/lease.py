@@ -22,6 +22,7 @@ import structlog
 from assignor_core.marker import Holder
 from streaming import tables
 from streaming.control.journal import owner
+from streaming.control.look_age import LookAge
 from streaming.errors import AnotherCluster, LeaseExpired, LeaseLost, TableUnavailable
 from streaming.runtime import clocks
 
@@ -62,12 +63,17 @@ class Lease:
     """What the markers of this process bear, since it took the lease the last time."""
     before_change: Callable[[], None] = lambda: None
     """Called by `check` first, while the lease is held; may raise. The marker on the cluster is kept up here."""
+    look_age: LookAge = field(init=False)
+    """Called by `check` last."""
     _sequence: int = 0
     _valid_until_ms: int | None = None
     _watched: tuple[int, int] = (-1, 0)
     _seen: bool = False
     _guard: threading.RLock = field(default_factory=threading.RLock)
     _progress_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        self.look_age = LookAge(self.clock, self.wall_clock)
 
     @property
     def held(self) -> bool:
@@ -127,8 +133,8 @@ class Lease:
             self._valid_until_ms = None
 
     def check(self) -> None:
-        """Called right before each change of the cluster; raises LeaseLost, LeaseExpired or TableUnavailable, and what
-        `before_change` raises.
+        """Called right before each change of the cluster; raises LeaseLost, LeaseExpired, LookTooOld or
+        TableUnavailable, and what `before_change` raises.
 
         Reads the row again: one request costs one read of a table of a few rows, however many partitions it names.
         """
@@ -144,6 +150,7 @@ class Lease:
                 self._valid_until_ms = None
                 raise LeaseLost(f"another process has taken over {self.kafka_cluster}")
             self._check_clock()  # again: to read the row may take longer than the lease holds
+        self.look_age.check()
 
     def _check_clock(self) -> None:
         if self._valid_until_ms is None or self.clock() >= self._valid_until_ms:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from assignor_core.execution.refusals import Refusals
 from assignor_core.live import PartitionKey
 from streaming.cluster.ports import PlacementChanger
+from streaming.control.look_age import LookAge
 from streaming.errors import ClusterRequestFailed, PartitionsRefused
 
 CANCEL_TRIES_MAX = 60
@@ -18,10 +19,11 @@ before that are out of sync may never return, and the throttle must not stay wit
 
 
 class Requests:
-    """The requests of one execution; `forget` before those of another."""
+    """The requests of one execution; `forget` before those of another. Each rests on the newest look: see `LookAge`."""
 
-    def __init__(self, cluster: PlacementChanger) -> None:
+    def __init__(self, cluster: PlacementChanger, look_age: LookAge) -> None:
         self._cluster = cluster
+        self._look_age = look_age
         self.forget()
 
     def forget(self) -> None:
@@ -38,13 +40,13 @@ class Requests:
 
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...]]) -> Mapping[PartitionKey, str]:
         """Ask for reassignments; returns the partitions that Kafka refused, with its error."""
-        refused = _refused(targets, lambda: self._cluster.reassign(dict(targets)))
+        refused = self._refused(targets, lambda: self._cluster.reassign(dict(targets)))
         self.moves = self.moves.after(targets, refused)
         return refused
 
     def elect(self, partitions: Collection[PartitionKey]) -> Mapping[PartitionKey, str]:
         """Ask for elections of preferred leaders; returns the partitions that Kafka refused, with its error."""
-        refused = _refused(partitions, lambda: self._cluster.elect_preferred(partitions))
+        refused = self._refused(partitions, lambda: self._cluster.elect_preferred(partitions))
         self.elections = self.elections.after(partitions, refused)
         return refused
 
@@ -52,18 +54,18 @@ class Requests:
         """Cancel what is in flight; returns the partitions that Kafka refused, with its error."""
         if not moving:
             return {}
-        refused = _refused(moving, lambda: self._cluster.reassign(dict.fromkeys(moving)))
+        refused = self._refused(moving, lambda: self._cluster.reassign(dict.fromkeys(moving)))
         self.cancelled |= frozenset(moving) - refused.keys()
         self._cancel_tries += bool(refused)
         return refused
 
-
-def _refused(asked: Iterable[PartitionKey], request: Callable[[], None]) -> Mapping[PartitionKey, str]:
-    """Kafka's error by partition; a request that is refused as a whole is refused for each partition."""
-    try:
-        request()
-    except PartitionsRefused as error:
-        return error.refusals
-    except ClusterRequestFailed as error:
-        return dict.fromkeys(asked, error.kafka_error or str(error))
-    return {}
+    def _refused(self, asked: Iterable[PartitionKey], request: Callable[[], None]) -> Mapping[PartitionKey, str]:
+        """Kafka's error by partition; a request that is refused as a whole is refused for each partition."""
+        try:
+            with self._look_age.limited():
+                request()
+        except PartitionsRefused as error:
+            return error.refusals
+        except ClusterRequestFailed as error:
+            return dict.fromkeys(asked, error.kafka_error or str(error))
+        return {}

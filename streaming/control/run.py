@@ -17,6 +17,7 @@ from streaming.control.cluster_marker import ClusterMarker
 from streaming.control.identity import lease_of, leased_cluster
 from streaming.control.late_requests import LateRequests
 from streaming.control.lease import Lease
+from streaming.control.look_age import LookAge
 from streaming.control.measuring import measured_skew
 from streaming.control.records import ExecutionRecord
 from streaming.control.sweeping import Sweeper
@@ -36,6 +37,8 @@ EXECUTING_INTERVAL_MS = 1_000
 STAND_BY_INTERVAL_MS = 2_000
 MEASURE_PATIENCE_WINDOWS = 20
 """A plan whose result can't be measured within this many windows stays unmeasured."""
+ENDED_LOOK_INTERVAL_MS = 600_000
+"""Between two looks for executions that another process has ended, such as a former holder of the lease."""
 
 
 def run_control(settings: Settings) -> int:
@@ -116,16 +119,15 @@ class ControlLoop:
         self._windows = ClosedWindows(self._window_tables)
         self._decider = decider_of(cluster, self._journal, settings)
         self._sweeper = Sweeper(cluster, self._journal)
-        self._late_requests = LateRequests(cluster, self._journal, staged=settings.control.staged_moves)
+        look_age = LookAge() if lease is None else lease.look_age
+        self._late_requests = LateRequests(cluster, self._journal, look_age, staged=settings.control.staged_moves)
         marker = None if lease is None else ClusterMarker(cluster, lease)
-        self._carrier = Carrier(executor_of(cluster, self._journal, settings), self._journal, marker)
-        # What an earlier process left: a result not measured, throttles of late. The carrier takes up what is open.
-        records = [ExecutionRecord(execution) for execution in self._journal.executions(now_ms=now_ms)]
-        self._unmeasured = records[-1] if records and records[-1].execution.to_be_measured else None
-        self._owing = [record for record in records if record.execution.owes]
-        for record in records:
-            if record.execution.ended:
-                self._late_requests.watch(record, now_ms=now_ms)
+        self._carrier = Carrier(executor_of(cluster, self._journal, settings, look_age), self._journal, marker)
+        self._unmeasured: ExecutionRecord | None = None
+        self._owing: list[ExecutionRecord] = []
+        self._ended: set[str] = set()
+        """Ids of executions whose end is noted."""
+        self._look_at_ended(now_ms)
         self._upkeep = Upkeep(
             settings.storage.tables,
             settings.kafka.cluster_name,
@@ -139,10 +141,10 @@ class ControlLoop:
         active = self._carrier.tick(now_ms=now_ms)
         if active is not None:
             if active.execution.ended:
-                self._late_requests.watch(active, now_ms=now_ms)
-                self._owing += [active] if active.execution.owes else []
-                self._unmeasured = active if active.execution.to_be_measured else None
+                self._note_end(active, now_ms)
             return active.execution.under_way or active.execution.waiting  # its marker has been announced
+        if now_ms >= self._next_look_ms:
+            self._look_at_ended(now_ms)
         # Not before: a rate that an ended execution has left on a broker throttles the one under way, too.
         self._owing = [record for record in self._owing if not self._sweeper.sweep(record, now_ms=now_ms)]
         self._late_requests.look_if_due(now_ms=now_ms)
@@ -160,6 +162,20 @@ class ControlLoop:
             return False
         self._journal.approve(approved, "mode apply", now_ms=now_ms, in_windows_only=True)
         return True
+
+    def _look_at_ended(self, now_ms: int) -> None:
+        """What other processes have left: a result not measured, throttles. The carrier takes up what is open."""
+        self._next_look_ms = now_ms + ENDED_LOOK_INTERVAL_MS
+        for execution in self._journal.executions(now_ms=now_ms):
+            if execution.ended and execution.execution_id not in self._ended:
+                self._note_end(ExecutionRecord(execution), now_ms)
+
+    def _note_end(self, record: ExecutionRecord, now_ms: int) -> None:
+        self._ended.add(record.execution.execution_id)
+        self._late_requests.watch(record, now_ms=now_ms)
+        self._owing += [record] if record.execution.owes else []
+        if record.execution.started_ms is not None:
+            self._unmeasured = record if record.execution.to_be_measured else None
 
     def _distrust(self, now_ms: int) -> str | None:
         """Why plans are no longer carried out without a person, or None. A plan that delivers restores the trust."""

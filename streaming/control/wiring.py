@@ -13,6 +13,7 @@ from streaming.control.disk_room import DiskRoom
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
+from streaming.control.look_age import LookAge
 from streaming.control.policies import decision_policy
 from streaming.control.pressure import LagPressure
 from streaming.control.throttle import AdaptiveRates, Throttle
@@ -54,8 +55,12 @@ def rates_of(settings: Settings) -> AdaptiveRates:
     return AdaptiveRates(policy, window_tables_of(settings), capacities_of(settings.planner))
 
 
-def executor_of(cluster: ControlledCluster, journal: Journal, settings: Settings) -> Executor:
-    """An executor of plans on `cluster`; raises UsageProblem for a pattern of groups that is none."""
+def executor_of(
+    cluster: ControlledCluster, journal: Journal, settings: Settings, look_age: LookAge | None = None
+) -> Executor:
+    """An executor of plans on `cluster`; `look_age` is that of the lease which `cluster` asks, if it asks one. Raises
+    UsageProblem for a pattern of groups that is none.
+    """
     control = settings.control
     lag_bound = LagBound(control.lag_growth_max, control.lag_min_records)
     lag = LagPressure(window_tables_of(settings), lag_bound, control.lag_groups)
@@ -69,5 +74,6 @@ def executor_of(cluster: ControlledCluster, journal: Journal, settings: Settings
         latency,
         DiskRoom(cluster, settings.planner),
         control,
+        look_age or LookAge(),
         relief_max_away_share=settings.trigger.relief_max_away_share,
     )

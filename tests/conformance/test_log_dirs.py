@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from assignor_core.disks import LogDirDescription
-from assignor_core.live import PartitionKey
+from assignor_core.live import NO_LEADER, PartitionKey
 from assignor_core.simulated_cluster import ClientErrors, LogDir, SimulatedBroker, SimulatedClient, SimulatedCluster
 from streaming.cluster.clients import admin_client
 from streaming.demo.brokers import EmbeddedCluster
@@ -19,7 +19,7 @@ from streaming.errors import ClusterRequestFailed, ClusterUnreachable, Reassignm
 from streaming.settings import KafkaSettings
 from tests.conformance.stages import RECORD_BYTES, EmbeddedStage, SimulatedStage
 from tests.conformance.views import until_live, until_settled
-from tests.kafka.volumes import MIB, fill, mounted
+from tests.kafka.volumes import MIB, empty, fill, mounted
 
 VOLUME = 60 * MIB
 SMALL_BYTES = 500_000
@@ -40,6 +40,11 @@ class SimulatedDisks(SimulatedStage):
         assert shown.usable_bytes is not None
         self.cluster.contents.brokers[2].log_dirs[index].other_bytes += shown.usable_bytes - usable_bytes
 
+    def repair(self, index: int) -> None:
+        log_dir = self.cluster.contents.brokers[2].log_dirs[index]
+        log_dir.other_bytes = 0
+        self.cluster.repair_log_dir(2, index)
+
     def cordon(self, index: int) -> None:
         self.cluster.contents.brokers[2].log_dirs[index].cordoned = True
 
@@ -56,6 +61,11 @@ class EmbeddedDisks(EmbeddedStage):
 
     def fill(self, index: int, *, usable_bytes: int) -> None:
         fill(self._volumes[index], usable_bytes=usable_bytes)
+
+    def repair(self, index: int) -> None:
+        empty(self._volumes[index])
+        self._brokers.stop_broker(2)
+        self._brokers.start_broker(2)
 
     def cordon(self, index: int) -> None:
         settings = {"cordoned.log.dirs": ("SET", str(self._volumes[index] / "data"))}
@@ -147,3 +157,20 @@ def test_a_full_log_dir_goes_offline_and_is_shown_without_its_replicas(disks: Di
     other = shown(disks)[1 - full]
     assert (other.is_offline, set(other.replica_bytes)) == (False, {second})
     assert disks.client.describe().broker_racks.keys() == {1, 2, 3}
+
+
+def test_what_lies_on_a_failed_log_dir_alone_has_its_leader_again_after_the_repair(disks: Disks) -> None:
+    """The broker has gone on with its other log dir, and nobody else holds the partition."""
+    written = (disks.make_topic({0: (1, 2)}, size_bytes=SMALL_BYTES), 0)
+    until_settled(disks, written, (1, 2))
+    full = index_of(disks, written)
+    both = [(disks.make_topic({0: (2,)}, size_bytes=SMALL_BYTES), 0) for _ in range(3)]
+    for key in both:
+        until_settled(disks, key, (2,))
+    alone = next(key for key in both if index_of(disks, key) == full)
+    disks.fill(full, usable_bytes=0)
+    disks.write(written[0])
+    until_live(disks, alone, lambda row: row.leader == NO_LEADER, "has no leader")
+    disks.repair(full)
+    until_live(disks, alone, lambda row: row.leader == 2 and row.isr == (2,), "is led from the repaired log dir")
+    until_live(disks, written, lambda row: set(row.isr) == {1, 2}, "is in sync again")

@@ -18,6 +18,7 @@ from assignor_core.simulated_cluster.state import SimulatedPartition
 from streaming.control import cluster_marker, executor, late_requests, looks, run, sweeping, throttle
 from streaming.control import planning as load_planning
 from streaming.control.lease import Lease
+from streaming.control.look_age import LookAge
 from streaming.pipeline import sums
 from tests.simulation.folders import run_folder_story
 from tests.simulation.relief import run_relief_story
@@ -184,7 +185,7 @@ PLANTED = (
     ),
     Planted("waves are no barriers", "1", executor, "next_step", _no_waves, 5),
     Planted("the ceiling of disks is ignored by plans", "1", planning, "rooms", _no_bound, 21),
-    Planted("the ceiling of disks is ignored before a submit", "1", room.Room, "lacking", _fits_always, 6),
+    Planted("the ceiling of disks is ignored before a submit", "1", room.Room, "lacking", _fits_always, 9),
     Planted("caps are not kept", "7", executor, "limits", _uncapped, 3),
     Planted("replicas are asked for in another order", "4", reconcile, "_target", _reversed_target, 3),
     Planted("a foreign reassignment is taken for ours", "3", progress, "_progress", _foreign_as_ours, 45),
@@ -212,6 +213,7 @@ PLANTED = (
     ),
     Planted("topics' ids are not compared", "4", looks, "topics_made_again", lambda _: lambda _ids, _live: (), 17),
     Planted("the lease's row is not read again", "5", Lease, "check", _only_the_clock, 22),
+    Planted("the age of a look is not judged", "7 caps hold", LookAge, "check", lambda _: lambda _self: None, 4156),
     Planted("late requests are not looked for", "6", late_requests.LateRequests, "_look", _nothing_late, 160),
     Planted(
         "plans rest on the load of other partitions",
