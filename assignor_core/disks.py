@@ -7,13 +7,22 @@ own; where several share one, the bound holds all the same, as it counts everyth
 
 A part of every volume is a reserve that copies never touch: producers go on writing, and a full log dir goes offline
 with all its replicas. Replicas that are not in sync still grow to the size of the largest one. What they lack counts as
-taken; of a replica that has no log dir yet, in every log dir.
+taken; of a replica that has no log dir yet, in every log dir. What future replicas lack counts as taken, too.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assignor_core.live import LiveCluster, PartitionKey
+
+
+@dataclass(frozen=True, slots=True)
+class FutureReplica:
+    """A copy that a broker makes in another of its log dirs (KIP-113). It takes the replica's place once it has all."""
+
+    size_bytes: int
+    lag_offsets: int = 0
+    """By how many offsets it is behind the replica that it is to replace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +35,28 @@ class LogDirDescription:
     usable_bytes: int | None = None
     """What is free on its volume; None on brokers before 3.3."""
     replica_bytes: Mapping[PartitionKey, int] = field(default_factory=dict)
-    """Log size of each replica in it; moves between log dirs of the broker (future replicas) are left out."""
+    """Log size of each replica in it; copies under way within the broker (future replicas) are left out."""
     is_offline: bool = False
     is_cordoned: bool = False
     """Gets no new replicas (KIP-1066)."""
+    future_replicas: Mapping[PartitionKey, FutureReplica] = field(default_factory=dict)
+    """Copies that the broker makes in it of replicas in its other log dirs."""
+
+    @property
+    def takes_replicas(self) -> bool:
+        """Whether Kafka puts replicas into it."""
+        return not self.is_offline and not self.is_cordoned
+
+    @property
+    def used_share(self) -> float | None:
+        """How full its volume is, 0 to 1, whoever fills it; None where it does not show that.
+
+        >>> LogDirDescription("/a", 1000, 250).used_share
+        0.75
+        """
+        if not self.total_bytes or self.usable_bytes is None:
+            return None
+        return 1.0 - min(self.usable_bytes, self.total_bytes) / self.total_bytes
 
 
 LogDirs = Mapping[int, Sequence[LogDirDescription]]
@@ -100,15 +127,36 @@ def _room_of(rows: Sequence[LogDirDescription], full_bytes: Mapping[PartitionKey
     """The least room of a log dir that Kafka may choose; `full_bytes` is what replicas that catch up will hold."""
     if not rows:
         return None
-    placed = {key for row in rows for key in row.replica_bytes}
-    unplaced = sum(size for key, size in full_bytes.items() if key not in placed)
-    least = float("inf")
-    for row in rows:
-        if row.is_offline or row.is_cordoned:
-            continue
-        if row.total_bytes is None or row.usable_bytes is None:
-            return None
-        lacking = sum(max(0, full_bytes[key] - held) for key, held in row.replica_bytes.items() if key in full_bytes)
-        least = min(least, row.usable_bytes - reserve * row.total_bytes - lacking - unplaced)
+    rooms_bytes = log_dir_rooms(rows, full_bytes, reserve=reserve)
+    least = [rooms_bytes[row.path] for row in rows if row.takes_replicas]
     # Without a log dir that takes replicas there is no room at all.
-    return max(0.0, least) if least < float("inf") else 0.0
+    return None if None in least else min((room for room in least if room is not None), default=0.0)
+
+
+def log_dir_rooms(
+    rows: Sequence[LogDirDescription], full_bytes: Mapping[PartitionKey, int], *, reserve: float
+) -> dict[str, float | None]:
+    """Bytes that may still be copied to each log dir of one broker, by path; None where it doesn't show what is free.
+
+    `full_bytes` is what replicas that catch up will hold. One that is offline or cordoned has no room.
+
+    >>> full = LogDirDescription("/a", 1000, 120, {("t", 0): 500})
+    >>> log_dir_rooms([full, LogDirDescription("/b", 1000, 900)], {}, reserve=0.1)
+    {'/a': 20.0, '/b': 800.0}
+    """
+    sizes = {key: size for row in rows for key, size in row.replica_bytes.items()}
+    unplaced = sum(size for key, size in full_bytes.items() if key not in sizes)
+    rooms_bytes: dict[str, float | None] = {}
+    for row in rows:
+        if not row.takes_replicas:
+            rooms_bytes[row.path] = 0.0
+        elif row.total_bytes is None or row.usable_bytes is None:
+            rooms_bytes[row.path] = None
+        else:
+            lacking = sum(
+                max(0, full_bytes[key] - size) for key, size in row.replica_bytes.items() if key in full_bytes
+            )
+            for key, future in row.future_replicas.items():
+                lacking += max(0, full_bytes.get(key, sizes.get(key, 0)) - future.size_bytes)
+            rooms_bytes[row.path] = max(0.0, row.usable_bytes - reserve * row.total_bytes - lacking - unplaced)
+    return rooms_bytes

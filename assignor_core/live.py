@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 PartitionKey = tuple[str, int]
 """(topic, partition)."""
+ReplicaKey = tuple[int, PartitionKey]
+"""(broker, (topic, partition))."""
 
 NO_LEADER = -1
 """Kafka's leader id of a partition that is offline."""
@@ -140,3 +142,12 @@ def partition_name(key: PartitionKey) -> str:
     'orders-3'
     """
     return f"{key[0]}-{key[1]}"
+
+
+def replica_name(replica: ReplicaKey) -> str:
+    """A partition with the broker of one of its replicas.
+
+    >>> replica_name((2, ("orders", 3)))
+    'orders-3 on broker 2'
+    """
+    return f"{partition_name(replica[1])} on broker {replica[0]}"

@@ -10,6 +10,8 @@ FOLLOWER_RATE = "follower.replication.throttled.rate"
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 EVERY_REPLICA = "*"
+LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+"""Of a broker, for all its movements between its own log dirs (KIP-113), bytes/s."""
 
 ThrottledReplicas = frozenset[tuple[int, int]]
 """(partition, broker) pairs of one topic."""

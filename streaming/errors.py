@@ -13,6 +13,7 @@
         PartitionsRefused           some partitions of a request; the others were carried out
           ReassignmentsRefused
           ElectionsRefused
+        LogDirMovesRefused          some movements within brokers; the others were begun
       TableUnavailable              a Delta table is missing, unreadable or not writable
       SetUpIncomplete               a part of the installation is missing or broken (Java, jars)
 
@@ -97,6 +98,19 @@ class ElectionsRefused(PartitionsRefused):
     """Elections of preferred leaders that the cluster refused."""
 
     requests = "elections"
+
+
+class LogDirMovesRefused(ClusterRequestFailed):
+    """Brokers refused to move some replicas to another log dir, and move the others.
+
+    `refusals` holds the name of Kafka's error by (broker, (topic, partition)); there is at least one.
+    """
+
+    def __init__(self, refusals: Mapping[tuple[int, tuple[str, int]], str]) -> None:
+        (broker, (topic, partition)), error = min(refusals.items())
+        first = f"{topic}-{partition} on broker {broker}: {error}"
+        super().__init__(f"{len(refusals)} movements within brokers refused, first {first}", kafka_error=error)
+        self.refusals = dict(refusals)
 
 
 class TableUnavailable(RebalancerError):

@@ -5,9 +5,10 @@ caller lets time pass and plans every fault, so the same calls give the same byt
 real brokers by `tests/conformance`.
 """
 
-from assignor_core.simulated_cluster.client import ClientErrors, SimulatedClient
+from assignor_core.simulated_cluster.client import SimulatedClient
 from assignor_core.simulated_cluster.cluster import SimulatedCluster
 from assignor_core.simulated_cluster.faults import ClientFaults, Fate, PlannedFault, RequestKind
+from assignor_core.simulated_cluster.requests import ClientErrors
 from assignor_core.simulated_cluster.state import BrokerStatus, LogDir, SimulatedBroker
 from assignor_core.simulated_cluster.stories import Fault, plan_faults, random_cluster, random_faults
 

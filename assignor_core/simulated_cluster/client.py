@@ -1,23 +1,18 @@
 """A simulated cluster as an admin client shows it: the ports of `streaming.cluster.ports` by their shape.
 
-The core knows no error of the shell, so the caller passes the two that a client raises. Differences from a real client
-are faults: tests/conformance runs the same behaviours here and on real brokers.
+Differences from a real client are faults: tests/conformance runs the same behaviours here and on real brokers.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from assignor_core.disks import LogDirDescription
-from assignor_core.errors import SimulatedRefusal, SimulatedSilence
-from assignor_core.identity import cluster_mismatch
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.marker import Marker
-from assignor_core.simulated_cluster import controller, replication
+from assignor_core.simulated_cluster import controller
 from assignor_core.simulated_cluster.cluster import SimulatedCluster
-from assignor_core.simulated_cluster.faults import ClientFaults, Fate, RequestKind
+from assignor_core.simulated_cluster.faults import RequestKind
+from assignor_core.simulated_cluster.log_dir_client import LogDirClient, described
 from assignor_core.throttles import (
     EVERY_REPLICA,
     FOLLOWER_RATE,
@@ -27,22 +22,6 @@ from assignor_core.throttles import (
     ThrottledReplicas,
     entries_text,
 )
-
-Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True, slots=True)
-class ClientErrors:
-    """Exception types that a client raises: a request that was refused, a request without an answer."""
-
-    refused: type[Exception] = SimulatedRefusal
-    unanswered: type[Exception] = SimulatedSilence
-    reassignments_refused: Callable[[Mapping[PartitionKey, str]], Exception] | None = None
-    """Of errors by partition; without it `refused` is raised, with the same message."""
-    elections_refused: Callable[[Mapping[PartitionKey, str]], Exception] | None = None
-    """The same of elections."""
-    another_cluster: type[Exception] = SimulatedRefusal
-    """The brokers are not those of the cluster that the client was made for."""
 
 
 @dataclass(slots=True)
@@ -57,29 +36,12 @@ class _Metadata:
     topic_ids: Mapping[str, str]
 
 
-class SimulatedClient:
-    """One client of a simulated cluster.
+class SimulatedClient(LogDirClient):
+    """One client of a simulated cluster; see `RequestSender` for what it is made with."""
 
-    `may_act` is asked right before each change and raises where its owner must not make it. With `kafka_cluster_id`,
-    each look and each change raises where the cluster has another id.
-    """
-
-    def __init__(
-        self,
-        cluster: SimulatedCluster,
-        *,
-        errors: ClientErrors = ClientErrors(),
-        may_act: Callable[[], None] = lambda: None,
-        kafka_cluster_id: str | None = None,
-    ) -> None:
-        self.cluster = cluster
-        self.faults = ClientFaults()
-        self._errors = errors
-        self._may_act = may_act
-        self._kafka_cluster_id = kafka_cluster_id
-        self._metadata: _Metadata | None = None
-        self._answer: tuple[_Metadata, int, frozenset[str], LiveCluster] | None = None
-        """What `describe` answered last, and what it was made of."""
+    _metadata: _Metadata | None = None
+    _answer: tuple[_Metadata, int, frozenset[str], LiveCluster] | None = None
+    """What `describe` answered last, and what it was made of."""
 
     def connect(self, cluster: SimulatedCluster) -> None:
         """From now on the address leads to another cluster."""
@@ -174,34 +136,6 @@ class SimulatedClient:
         markers = self.cluster.contents.markers
         markers[:] = [row for row in markers if _marker_key(row) not in gone] + [marker]
 
-    def _send(self, request: RequestKind, action: Callable[[], Answer], *, of_controller: bool = False) -> Answer:
-        """Carry out a request unless a fault strikes it."""
-        fault = self.faults.take(request)
-        away = of_controller and self.cluster.now_ms < self.faults.controller_away_until_ms
-        if away or not any(broker.running for broker in self.cluster.placement.brokers.values()):
-            raise self._errors.unanswered(f"no answer to {request.value}")
-        if fault is not None:
-            if fault.fate is Fate.LATE:
-                self.cluster.plan(fault.delay_ms, lambda: self._carry_out_late(action))
-            elif fault.fate is Fate.ANSWER_LOST:
-                action()
-            raise self._errors.unanswered(f"no answer to {request.value}")
-        return action()
-
-    def _carry_out_late(self, action: Callable[[], object]) -> None:
-        """Nobody waits for the answer any more."""
-        with suppress(self._errors.unanswered, self._errors.refused):
-            action()
-
-    def _before_change(self) -> None:
-        self._check_cluster()
-        self._may_act()
-
-    def _check_cluster(self) -> None:
-        other = cluster_mismatch(self._kafka_cluster_id, self.cluster.placement.cluster_id)
-        if other is not None:
-            raise self._errors.another_cluster(other)
-
     def _described(self, topics: Collection[str] | None) -> LiveCluster:
         self._check_cluster()
         metadata, changes = self._current_metadata(), self.cluster.placement.changes
@@ -244,11 +178,6 @@ class SimulatedClient:
     def _alive(self) -> list[int]:
         return sorted(self._current_metadata().broker_racks)
 
-    def _need_answer_of(self, broker_id: int) -> None:
-        """Requests to a certain broker fail while metadata shows it and it doesn't answer."""
-        if not self.cluster.placement.brokers[broker_id].running:
-            raise self._errors.unanswered(f"no answer of broker {broker_id}")
-
     def _answering(self, brokers: Collection[int] | None) -> list[int]:
         """Of these brokers in metadata (of all where None) those that answer; raises where none of all does."""
         alive, known = self._alive(), self.cluster.placement.brokers
@@ -269,29 +198,8 @@ class SimulatedClient:
     def _log_dirs(
         self, brokers: Collection[int] | None, partitions: Collection[PartitionKey] | None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
-        contents, answering = self.cluster.contents, self._answering(brokers)
-        used_bytes = replication.used_bytes(contents)
-        held: dict[tuple[int, int], dict[PartitionKey, int]] = defaultdict(dict)
-        for key, partition in contents.partitions():
-            if partitions is None or key in partitions:
-                for broker_id, copy in partition.copies.items():
-                    held[broker_id, copy.log_dir][key] = partition.size_bytes(broker_id)
-        return {
-            broker_id: tuple(
-                # Of a log dir that is offline Kafka shows the path and the error, and nothing else.
-                LogDirDescription(f"/disk-{index}", is_offline=True)
-                if log_dir.offline
-                else LogDirDescription(
-                    f"/disk-{index}",
-                    log_dir.size_bytes,
-                    max(0, log_dir.size_bytes - used_bytes[broker_id, index]),
-                    held[broker_id, index],
-                    is_cordoned=log_dir.cordoned,
-                )
-                for index, log_dir in enumerate(contents.brokers[broker_id].log_dirs)
-            )
-            for broker_id in answering
-        }
+        answering = self._answering(brokers)
+        return described(self.cluster.contents, answering, partitions)
 
     def _reassigned(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> dict[PartitionKey, str | None]:
         allowed = {key: target for key, target in targets.items() if key not in self.faults.refused}

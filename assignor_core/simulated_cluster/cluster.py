@@ -161,6 +161,13 @@ class SimulatedCluster:
         if not rates:
             del self.contents.throttle_rates[broker_id]
 
+    def set_log_dir_rate(self, broker_id: int, bytes_per_sec: int | None) -> None:
+        """Set or (None) remove the rate of movements within a broker."""
+        if bytes_per_sec is None:
+            self.contents.log_dir_rates.pop(broker_id, None)
+        else:
+            self.contents.log_dir_rates[broker_id] = bytes_per_sec
+
     def append_throttled_replicas(self, topic: str, setting: str, entries: str) -> str | None:
         """Add `partition:broker` entries to a list of a topic; the name of the error, or None."""
         return append_entries(self.contents.topics[topic], setting, entries)

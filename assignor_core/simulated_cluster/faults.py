@@ -21,6 +21,8 @@ class RequestKind(Enum):
     CHANGE_THROTTLES = "change_throttles"
     READ_MARKERS = "read_markers"
     WRITE_MARKER = "write_marker"
+    MOVE_WITHIN_BROKERS = "move_within_brokers"
+    CORDON = "cordon"
 
 
 class Fate(Enum):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from assignor_core.live import NO_LEADER, PartitionKey
-from assignor_core.simulated_cluster import controller
+from assignor_core.simulated_cluster import controller, log_dir_moves
 from assignor_core.simulated_cluster.state import BrokerStatus, ClusterContents, SimulatedPartition
 from assignor_core.simulated_cluster.throttling import throttled_on_follower, throttled_on_leader
 from assignor_core.throttles import FOLLOWER_RATE, LEADER_RATE
@@ -48,7 +48,7 @@ def advance(contents: ClusterContents, duration_ms: int) -> None:
         if contents.now_ms >= contents.at_rest_until_ms:
             bring_up_to_date(contents)
             copying = _copying(contents)
-            if copying or not _all_run(contents):
+            if copying or not _all_run(contents) or contents.moving_within:
                 _take_step(contents, copying, min(STEP_MS, end_ms - contents.now_ms))
                 continue
             contents.at_rest_until_ms = contents.now_ms + _room_ms(contents)
@@ -75,6 +75,8 @@ def _take_step(contents: ClusterContents, copying: list[_Copying], longest_ms: i
     _end_sessions(contents)
     _produce(contents, step_ms)
     _copy(contents, copying if contents.changes == changes else _copying(contents), step_ms)
+    if contents.moving_within:
+        log_dir_moves.copy_within_brokers(contents, step_ms)
     _fail_full_log_dirs(contents)
 
 
@@ -254,4 +256,6 @@ def used_bytes(contents: ClusterContents) -> dict[tuple[int, int], int]:
         for broker_id, copy in partition.copies.items():
             if copy.end_bytes > start_bytes:
                 used[broker_id, copy.log_dir] += copy.end_bytes - start_bytes
+            if copy.future is not None:
+                used[broker_id, copy.future.log_dir] += max(0, copy.future.end_bytes - start_bytes)
     return used

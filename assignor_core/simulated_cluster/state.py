@@ -8,7 +8,7 @@ holds the bytes between the partition's `start_bytes` (retention) and its own `e
 from dataclasses import dataclass, field
 from enum import Enum
 
-from assignor_core.live import NO_LEADER, LivePartition, PartitionKey
+from assignor_core.live import NO_LEADER, LivePartition, PartitionKey, ReplicaKey
 from assignor_core.marker import Marker
 
 
@@ -62,6 +62,14 @@ class SimulatedBroker:
 
 
 @dataclass(slots=True)
+class FutureCopy:
+    """What takes a copy's place once it holds as much: the log dir it lies in, and up to which position it has come."""
+
+    log_dir: int
+    end_bytes: int = 0
+
+
+@dataclass(slots=True)
 class Replica:
     """One copy: the log dir it lies in, and the position up to which it holds the partition."""
 
@@ -69,6 +77,8 @@ class Replica:
     end_bytes: int = 0
     behind_since_ms: int | None = None
     """Since when it has not held all; None where it does."""
+    future: FutureCopy | None = None
+    """While it moves to another log dir of its broker."""
 
 
 @dataclass(slots=True)
@@ -130,6 +140,10 @@ class ClusterContents:
     topics: dict[str, SimulatedTopic] = field(default_factory=dict)
     throttle_rates: dict[int, dict[str, int]] = field(default_factory=dict)
     """Rates in bytes/s by broker and setting; they outlive the broker's process."""
+    log_dir_rates: dict[int, int] = field(default_factory=dict)
+    """Rates of movements within a broker, bytes/s by broker."""
+    moving_within: set[ReplicaKey] = field(default_factory=set)
+    """Replicas that have, or had a moment ago, a future copy."""
     markers: list[Marker] = field(default_factory=list)
     """Of rebalancers; the controllers keep them."""
     now_ms: int = 0

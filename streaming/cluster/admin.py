@@ -1,17 +1,16 @@
-"""The cluster as control sees and changes it: describe, reassign, elect, throttle. Only this module and
-`input_topics`, which creates two topics, change a cluster.
+"""The cluster as control sees and changes it: describe, reassign, elect, throttle; what it changes within
+brokers is in `log_dirs`. Only these two modules and `input_topics`, which creates two topics, change a cluster.
 
 It speaks the core's types and turns every client error into one of ours. Throttles are added and taken away entry by
 entry (APPEND and SUBTRACT), so that a throttle somebody else has set stays as it is.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import structlog
-from kafka import KafkaAdminClient
-from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.admin import ConfigResourceType
 from kafka.errors import (
     ElectionNotNeededError,
     NoError,
@@ -22,7 +21,6 @@ from kafka.errors import (
 from kafka.structs import TopicPartition
 
 from assignor_core.disks import LogDirDescription
-from assignor_core.identity import cluster_mismatch
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, Reassignment
 from assignor_core.marker import Marker
 from assignor_core.throttles import (
@@ -34,42 +32,22 @@ from assignor_core.throttles import (
     ThrottledReplicas,
     entries_text,
 )
-from streaming.cluster.answers import brokers_alive, is_unanswered, racks_of, translated, unanswered_in
+from streaming.cluster.answers import is_unanswered, racks_of, translated, unanswered_in
+from streaming.cluster.connection import ROLE
+from streaming.cluster.log_dirs import LogDirRequests, log_dir_of
 from streaming.cluster.markers import markers_on, replacement
-from streaming.errors import (
-    AnotherCluster,
-    ClusterRequestFailed,
-    ClusterUnreachable,
-    ElectionsRefused,
-    ReassignmentsRefused,
-)
+from streaming.errors import ClusterRequestFailed, ElectionsRefused, ReassignmentsRefused
 
 log = structlog.get_logger()
 
-ROLE = "control"
 PREFERRED = 0
 NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
 TOPIC_NOT_SHOWN = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
 ALREADY_DONE = ("NoReassignmentInProgressError",)
 
 
-class Cluster:
-    """A live cluster behind an admin client that the caller built and closes.
-
-    `may_act` is asked right before each change and raises where this process must not make it (see control.lease).
-    With `kafka_cluster_id`, each look and each change raises AnotherCluster where the brokers name another id.
-    """
-
-    def __init__(
-        self,
-        admin: KafkaAdminClient,
-        may_act: Callable[[], None] = lambda: None,
-        *,
-        kafka_cluster_id: str | None = None,
-    ) -> None:
-        self._admin = admin
-        self._may_act = may_act
-        self._kafka_cluster_id = kafka_cluster_id
+class Cluster(LogDirRequests):
+    """A live cluster; see `Connection` for what it is made with."""
 
     def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
         """Brokers that are alive, partitions of these topics (of all where None) with their reassignments; raises
@@ -121,7 +99,7 @@ class Cluster:
                 raise next(iter(refused or errors.values()))
         for broker, error in errors.items():
             log.warning("log_dirs_unread", broker=broker, error=type(error).__name__)
-        return {broker: tuple(map(_log_dir, rows)) for broker, rows in shown.items()}
+        return {broker: tuple(map(log_dir_of, rows)) for broker, rows in shown.items()}
 
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
         """Start reassignments; None cancels one. Raises ReassignmentsRefused with the partitions refused."""
@@ -236,21 +214,6 @@ class Cluster:
         with translated("write a client quota", role=ROLE):
             self._admin.alter_client_id_quotas(replacement(marker, tuple(replaced)))
 
-    def _before_change(self) -> None:
-        """The lease is asked last: the less time lies between its answer and the request, the better."""
-        if self._kafka_cluster_id is not None:
-            with translated("describe the cluster", role=ROLE):
-                self._checked_cluster()
-        self._may_act()
-
-    def _checked_cluster(self) -> dict[str, Any]:
-        """The cluster's description; raises AnotherCluster, KafkaError."""
-        cluster: dict[str, Any] = self._admin.describe_cluster()
-        other = cluster_mismatch(self._kafka_cluster_id, cluster["cluster_id"])
-        if other is not None:
-            raise AnotherCluster(other)
-        return cluster
-
     def _change_replica_lists(
         self, operation: str, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
@@ -267,36 +230,6 @@ class Cluster:
                     changes[topic][setting] = (operation, entries_text(entries))
         self._alter(ConfigResourceType.TOPIC, changes)
 
-    def _alive(self) -> list[int]:
-        with translated("describe the cluster", role=ROLE):
-            return list(brokers_alive(self._admin))
-
-    def _modified(self, kind: ConfigResourceType, names: list[str]) -> dict[str, dict[str, str]]:
-        """Settings that were set on these resources themselves, not inherited from a default."""
-        if not names:
-            return {}
-        with translated("read throttle settings", role=ROLE):
-            described = self._admin.describe_configs([ConfigResource(kind, name) for name in names])
-        resources = described.get(kind.name.lower(), {})
-        return {name: {key: row["value"] for key, row in values.items()} for name, values in resources.items()}
-
-    def _alter(self, kind: ConfigResourceType, changes: Mapping[str, Mapping[str, tuple[str, str | None]]]) -> None:
-        if not changes:
-            return
-        resources = [ConfigResource(kind, name, dict(values)) for name, values in sorted(changes.items())]
-        self._before_change()
-        with translated("change throttle settings", role=ROLE):
-            answers = self._admin.alter_configs(resources, raise_on_unknown=False, incremental=True)
-        failed = {name: answer for rows in answers.values() for name, answer in rows.items() if answer != "OK"}
-        refused = {name: answer for name, answer in failed.items() if not unanswered_in(answer)}
-        if refused:
-            name, answer = min(refused.items())
-            raise ClusterRequestFailed(f"throttle of {kind.name.lower()} {name} can't be changed: {answer}")
-        if failed:
-            raise ClusterUnreachable(
-                f"no answer when asked to change the throttle of {kind.name.lower()} {min(failed)}"
-            )
-
 
 def _reassignment(answer: Mapping[str, Any]) -> Reassignment:
     return Reassignment(tuple(answer["replicas"]), tuple(answer["adding_replicas"]), tuple(answer["removing_replicas"]))
@@ -305,20 +238,3 @@ def _reassignment(answer: Mapping[str, Any]) -> Reassignment:
 def _live_partition(partition: Mapping[str, Any], moving: Reassignment | None) -> LivePartition:
     replicas, isr = tuple(partition["replica_nodes"]), tuple(partition["isr_nodes"])
     return LivePartition(replicas, partition["leader_id"], isr).with_reassignment(moving)
-
-
-def _log_dir(row: Mapping[str, Any]) -> LogDirDescription:
-    total_bytes, usable_bytes = row.get("total_bytes", -1), row.get("usable_bytes", -1)
-    return LogDirDescription(
-        row["log_dir"],
-        total_bytes if total_bytes >= 0 else None,
-        usable_bytes if usable_bytes >= 0 else None,
-        {
-            (topic["name"], partition["partition_index"]): partition["partition_size"]
-            for topic in row["topics"]
-            for partition in topic["partitions"]
-            if not partition["is_future_key"]
-        },
-        is_offline=row["error_code"] != 0,
-        is_cordoned=bool(row.get("is_cordoned", False)),
-    )

@@ -161,7 +161,7 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
         return await super()._find_coordinator_ids(*arguments, **options)
 
     # In 3.0.12 `_manager.send` raises UnknownBrokerIdError without a request for metadata (see `_refreshing_brokers`).
-    # The four methods below send to a broker by its id.
+    # The five methods below send to a broker by its id.
 
     async def _send_alter_configs_requests(self, *arguments: Any, **options: Any) -> Any:
         return await self._refreshing_brokers(super()._send_alter_configs_requests(*arguments, **options))
@@ -174,6 +174,9 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
 
     async def _async_describe_log_dirs(self, *arguments: Any, **options: Any) -> Any:
         return await self._refreshing_brokers(super()._async_describe_log_dirs(*arguments, **options))
+
+    async def _async_alter_replica_log_dirs(self, *arguments: Any, **options: Any) -> Any:
+        return await self._refreshing_brokers(super()._async_alter_replica_log_dirs(*arguments, **options))
 
     async def _refreshing_brokers(self, request: Awaitable[Any]) -> Any:
         """Ask for metadata if the broker is unknown: one that was away and is back would stay unknown for minutes."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from assignor_core.disks import LogDirDescription
-from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.live import LiveCluster, PartitionKey, ReplicaKey
 from assignor_core.marker import Marker
 from assignor_core.throttles import ThrottledReplicas
 
@@ -81,6 +81,33 @@ class ThrottleChanger(Protocol):
         """Remove rates and entries; returns the brokers that are down and therefore keep their rates."""
 
 
+class LogDirChanger(Protocol):
+    """Movements between the log dirs of one broker (KIP-113), their rate, and cordons (KIP-1066)."""
+
+    def move_to_log_dirs(self, targets: Mapping[ReplicaKey, str]) -> None:
+        """Ask brokers to move replicas that they hold to log dirs of theirs, by path. Asked for the log dir that a
+        replica lies in, a broker gives up the movement under way. Replicas that are not refused move even if others
+        are; then it raises LogDirMovesRefused with the errors by replica. Where a broker doesn't answer, the others
+        are asked all the same, and it raises ClusterUnreachable.
+        """
+
+    def log_dir_rates(self, brokers: Collection[int] | None = None) -> dict[int, int]:
+        """Rates of movements within a broker that are set, bytes/s, of these brokers that are alive (of all where
+        None). Raises ClusterUnreachable where one doesn't answer.
+        """
+
+    def set_log_dir_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
+        """Set the rate of all movements within a broker, of brokers that are alive, bytes/s."""
+
+    def clear_log_dir_rates(self, brokers: Collection[int]) -> list[int]:
+        """Remove rates; returns the brokers that are down and therefore keep theirs."""
+
+    def cordon_log_dir(self, broker_id: int, path: str, *, cordoned: bool) -> None:
+        """Let a log dir take no new replicas, or take them again; raises ClusterRequestFailed if the broker refuses,
+        as one before Kafka 4.3 does.
+        """
+
+
 class MarkerReader(Protocol):
     """Markers of rebalancers on the cluster itself, whatever tables they have."""
 
@@ -99,5 +126,5 @@ class ReadableCluster(ClusterReader, ThrottleReader, MarkerReader, Protocol):
     """All that can be asked."""
 
 
-class ControlledCluster(ReadableCluster, PlacementChanger, ThrottleChanger, MarkerWriter, Protocol):
+class ControlledCluster(ReadableCluster, PlacementChanger, ThrottleChanger, LogDirChanger, MarkerWriter, Protocol):
     """All that an execution needs."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from assignor_core.disks import LogDirDescription
-from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.live import LiveCluster, LivePartition, PartitionKey, ReplicaKey
 from assignor_core.marker import Marker
 from assignor_core.plan import Movement, Plan
 from assignor_core.throttles import ThrottledReplicas
@@ -193,6 +193,28 @@ class GeneratedCluster:
     @_asked
     def write_marker(self, marker: Marker, replaced: Collection[Marker] = ()) -> None:
         """Nobody reads it."""
+
+    def move_to_log_dirs(self, targets: Mapping[ReplicaKey, str]) -> None:
+        """Each broker has one log dir."""
+        raise NotImplementedError
+
+    @_asked
+    def log_dir_rates(self, brokers: Collection[int] | None = None) -> dict[int, int]:
+        """None is set."""
+        return {broker: 0 for broker in brokers or () if broker not in self.racks}
+
+    def set_log_dir_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
+        """Nothing moves within a broker."""
+        raise NotImplementedError
+
+    @_asked
+    def clear_log_dir_rates(self, brokers: Collection[int]) -> list[int]:
+        """None is set."""
+        return sorted(set(brokers) - self.racks.keys())
+
+    def cordon_log_dir(self, broker_id: int, path: str, *, cordoned: bool) -> None:
+        """Each broker has one log dir."""
+        raise NotImplementedError
 
     def _held(self, key: PartitionKey, broker: int) -> int:
         return REPLICA_BYTES // 2 if broker in self.partitions[key].adding_replicas else REPLICA_BYTES

@@ -95,8 +95,9 @@ def test_all_brokers_are_asked_for_their_log_dirs_and_one_without_an_answer_cost
         lambda admin: admin.leader_offsets(3, [TopicPartition("t", 0)], OffsetSpec.LATEST),
         lambda admin: admin.list_groups(broker_ids=[3]),
         lambda admin: admin.describe_log_dirs(brokers=[3]),
+        lambda admin: admin.alter_replica_log_dirs({("t", 0, 3): "/d"}),
     ],
-    ids=["offsets", "groups", "log dirs"],
+    ids=["offsets", "groups", "log dirs", "movements within a broker"],
 )
 def test_a_broker_it_does_not_know_makes_it_ask_for_metadata(ask: Callable[[Any], Any]) -> None:
     def unknown(_request: Any) -> Any:
@@ -127,5 +128,5 @@ def test_every_private_method_that_is_overridden_exists_upstream() -> None:
         "_sent",
     }
     overridden = own - added - {"_refreshing_brokers"}
-    assert len(overridden) == 6
+    assert len(overridden) == 7
     assert [name for name in sorted(overridden) if not hasattr(KafkaAdminClient, name)] == []

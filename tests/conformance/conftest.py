@@ -1,12 +1,14 @@
 """The stage of a test: simulated, and the same on the wire, in every run; real brokers with the marker `kafka`."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from streaming.cluster.clients import admin_client
 from streaming.settings import KafkaSettings
+from tests.conformance.disks import Disks, SimulatedDisks, embedded_disks
 from tests.conformance.stages import EmbeddedStage, SimulatedStage, Stage, WireStage, wire_fleet
 from tests.fleet.process import FleetProcess
 
@@ -37,3 +39,13 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
         yield embedded
     finally:
         embedded.tidy()
+
+
+@pytest.fixture(params=["simulated", pytest.param("embedded", marks=pytest.mark.kafka)])
+def disks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disks]:
+    """The same with two log dirs on broker 2; nothing is under way."""
+    if request.param == "simulated":
+        yield SimulatedDisks()
+        return
+    with embedded_disks(tmp_path) as embedded:
+        yield embedded

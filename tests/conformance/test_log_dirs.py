@@ -3,112 +3,12 @@
 Broker 2 has two log dirs, each on a volume of its own. What control leans on for its ceilings stands here.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
-from kafka.admin import ConfigResource, ConfigResourceType
 
-from assignor_core.disks import LogDirDescription
-from assignor_core.live import NO_LEADER, PartitionKey
-from assignor_core.simulated_cluster import ClientErrors, LogDir, SimulatedBroker, SimulatedClient, SimulatedCluster
-from streaming.cluster.clients import admin_client
-from streaming.demo.brokers import EmbeddedCluster
-from streaming.errors import ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused
-from streaming.settings import KafkaSettings
-from tests.conformance.stages import RECORD_BYTES, EmbeddedStage, SimulatedStage
+from assignor_core.live import NO_LEADER
+from tests.conformance.disks import SMALL_BYTES, VOLUME, Disks, index_of, shown
 from tests.conformance.views import until_live, until_settled
-from tests.kafka.volumes import MIB, empty, fill, mounted
-
-VOLUME = 60 * MIB
-SMALL_BYTES = 500_000
-
-
-class SimulatedDisks(SimulatedStage):
-    """Broker 2 with two small log dirs."""
-
-    def __init__(self) -> None:
-        brokers = [SimulatedBroker(row, f"rack-{row}", [LogDir(10**12)], 10**8, 10**8) for row in (1, 2, 3)]
-        brokers[1].log_dirs = [LogDir(VOLUME), LogDir(VOLUME)]
-        self.cluster = SimulatedCluster("simulated", brokers)
-        errors = ClientErrors(ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused)
-        self.client = SimulatedClient(self.cluster, errors=errors)
-
-    def fill(self, index: int, *, usable_bytes: int) -> None:
-        shown = self.client.log_dirs([2])[2][index]
-        assert shown.usable_bytes is not None
-        self.cluster.contents.brokers[2].log_dirs[index].other_bytes += shown.usable_bytes - usable_bytes
-
-    def repair(self, index: int) -> None:
-        log_dir = self.cluster.contents.brokers[2].log_dirs[index]
-        log_dir.other_bytes = 0
-        self.cluster.repair_log_dir(2, index)
-
-    def cordon(self, index: int) -> None:
-        self.cluster.contents.brokers[2].log_dirs[index].cordoned = True
-
-    def write(self, topic: str) -> None:
-        self.cluster.contents.topics[topic].partitions[0].bytes_in_per_sec = SMALL_BYTES
-
-
-class EmbeddedDisks(EmbeddedStage):
-    """Three brokers of the test's own; `folders` are the log dirs of broker 2."""
-
-    def __init__(self, brokers: EmbeddedCluster, admin: KafkaAdminClient, volumes: list[Path]) -> None:
-        super().__init__(brokers, admin)
-        self._volumes = volumes
-
-    def fill(self, index: int, *, usable_bytes: int) -> None:
-        fill(self._volumes[index], usable_bytes=usable_bytes)
-
-    def repair(self, index: int) -> None:
-        empty(self._volumes[index])
-        self._brokers.stop_broker(2)
-        self._brokers.start_broker(2)
-
-    def cordon(self, index: int) -> None:
-        settings = {"cordoned.log.dirs": ("SET", str(self._volumes[index] / "data"))}
-        self._admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "2", settings)], incremental=True)
-
-    def write(self, topic: str) -> None:
-        """Some records; no answer is waited for: one of the replicas may not take them."""
-        producer = KafkaProducer(bootstrap_servers=self._brokers.brokers[0].address, acks=1)
-        for _ in range(SMALL_BYTES // RECORD_BYTES):
-            producer.send(topic, b"x" * RECORD_BYTES, partition=0)
-        producer.flush()
-        producer.close()
-
-
-Disks = SimulatedDisks | EmbeddedDisks
-
-
-@pytest.fixture(params=["simulated", pytest.param("embedded", marks=pytest.mark.kafka)])
-def disks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disks]:
-    """Nothing is under way; brokers of the test's own, as it may break their disks."""
-    if request.param == "simulated":
-        yield SimulatedDisks()
-        return
-    volumes = [tmp_path / "volume-0", tmp_path / "volume-1"]
-    log_dirs = {2: tuple(volume / "data" for volume in volumes)}
-    with (
-        mounted(*volumes, size_bytes=VOLUME),
-        EmbeddedCluster(tmp_path / "three", broker_count=3, log_dirs=log_dirs) as brokers,
-    ):
-        admin = admin_client(KafkaSettings(bootstrap_servers=brokers.bootstrap_servers))
-        yield EmbeddedDisks(brokers, admin, volumes)
-        admin.close()
-
-
-def shown(disks: Disks) -> list[LogDirDescription]:
-    """The log dirs of broker 2, in the order of their paths."""
-    return sorted(disks.client.log_dirs([2])[2], key=lambda row: row.path)
-
-
-def index_of(disks: Disks, key: PartitionKey) -> int:
-    """The log dir of broker 2 that holds a partition."""
-    (index,) = (index for index, row in enumerate(shown(disks)) if key in row.replica_bytes)
-    return index
+from tests.kafka.volumes import MIB
 
 
 def test_a_new_replica_goes_to_the_log_dir_with_the_fewest_however_full_that_is(disks: Disks) -> None:

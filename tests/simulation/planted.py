@@ -13,7 +13,7 @@ from assignor_core.execution import progress, reconcile, refusals, room, staging
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Done, Wait
 from assignor_core.plan import Plan
-from assignor_core.simulated_cluster import client, controller
+from assignor_core.simulated_cluster import controller, requests
 from assignor_core.simulated_cluster.state import SimulatedPartition
 from streaming.control import cluster_marker, executor, late_requests, looks, run, sweeping, throttle
 from streaming.control import planning as load_planning
@@ -208,7 +208,7 @@ PLANTED = (
     ),
     Planted("a refusal that passes counts for good", "6", refusals, "TRIES_MAX", lambda _: 1, 5),
     Planted(
-        "the cluster's id is not compared", "4", client, "cluster_mismatch", _same_cluster, 8,
+        "the cluster's id is not compared", "4", requests, "cluster_mismatch", _same_cluster, 8,
         also=((executor, "another_cluster", _same_cluster),),
     ),
     Planted("topics' ids are not compared", "4", looks, "topics_made_again", lambda _: lambda _ids, _live: (), 17),

@@ -1,0 +1,101 @@
+"""Log dirs of a live cluster: what DescribeLogDirs answers, movements within a broker, their rate, cordons."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kafka.admin import ConfigResourceType
+from kafka.errors import NoError
+
+from assignor_core.disks import FutureReplica, LogDirDescription
+from assignor_core.live import ReplicaKey
+from assignor_core.throttles import LOG_DIR_RATE
+from streaming.cluster.answers import translated, unanswered_in
+from streaming.cluster.connection import ROLE, Connection
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable, LogDirMovesRefused
+
+CORDONED_LOG_DIRS = "cordoned.log.dirs"
+"""Broker setting since Kafka 4.3 (KIP-1066)."""
+
+
+class LogDirRequests(Connection):
+    """Movements within brokers. Each broker is asked by itself: there is no controller for them."""
+
+    def move_to_log_dirs(self, targets: Mapping[ReplicaKey, str]) -> None:
+        """Ask brokers to move replicas between their log dirs. Raises LogDirMovesRefused with the replicas refused."""
+        by_broker: dict[int, dict[tuple[str, int, int], str]] = defaultdict(dict)
+        for (broker, (topic, partition)), path in sorted(targets.items()):
+            by_broker[broker][topic, partition, broker] = path
+        self._before_change()
+        refused: dict[ReplicaKey, str] = {}
+        silent = None
+        for broker, asked in by_broker.items():
+            try:
+                refused |= self._moved_within(broker, asked)
+            except ClusterUnreachable as error:
+                silent = error
+            except ClusterRequestFailed as error:  # it refuses all, for want of a right
+                refused |= {(broker, (row[0], row[1])): error.kafka_error or str(error) for row in asked}
+        if refused:
+            raise LogDirMovesRefused(refused)
+        if silent is not None:
+            raise silent
+
+    def _moved_within(self, broker: int, asked: Mapping[tuple[str, int, int], str]) -> dict[ReplicaKey, str]:
+        """What one broker refuses, with Kafka's error."""
+        with translated(f"move replicas within broker {broker}", role=ROLE):
+            answers = self._admin.alter_replica_log_dirs(dict(asked))
+        return {
+            (broker, (replica.topic, replica.partition)): error.__name__
+            for replica, error in answers.items()
+            if error is not NoError and not unanswered_in(error.__name__)
+        }
+
+    def log_dir_rates(self, brokers: Collection[int] | None = None) -> dict[int, int]:
+        """Rates of movements within a broker that are set dynamically, bytes/s by broker."""
+        asked = [str(broker) for broker in self._alive() if brokers is None or broker in brokers]
+        modified = self._modified(ConfigResourceType.BROKER, asked)
+        return {int(broker): int(row[LOG_DIR_RATE]) for broker, row in modified.items() if row.get(LOG_DIR_RATE)}
+
+    def set_log_dir_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
+        """Set the rate of movements within these brokers, bytes/s; those that are gone are left out."""
+        alive = set(self._alive())
+        rates = {str(row): rate for row, rate in rates_bytes_per_sec.items() if row in alive}
+        changes = {row: {LOG_DIR_RATE: ("SET", str(rate))} for row, rate in rates.items()}
+        self._alter(ConfigResourceType.BROKER, changes)
+
+    def clear_log_dir_rates(self, brokers: Collection[int]) -> list[int]:
+        """Remove rates; safe to repeat. Returns the brokers that are down: only a broker itself can drop its rate."""
+        alive = set(self._alive())
+        deleted = {LOG_DIR_RATE: ("DELETE", None)}
+        self._alter(ConfigResourceType.BROKER, {str(row): deleted for row in brokers if row in alive})
+        return sorted(set(brokers) - alive)
+
+    def cordon_log_dir(self, broker_id: int, path: str, *, cordoned: bool) -> None:
+        """Let a log dir take no new replicas, or take them again; the broker keeps that over restarts."""
+        operation = "APPEND" if cordoned else "SUBTRACT"
+        change = {str(broker_id): {CORDONED_LOG_DIRS: (operation, path)}}
+        self._alter(ConfigResourceType.BROKER, change, what=CORDONED_LOG_DIRS)
+
+
+def log_dir_of(row: Mapping[str, Any]) -> LogDirDescription:
+    """One log dir of an answer to DescribeLogDirs."""
+    total_bytes, usable_bytes = row.get("total_bytes", -1), row.get("usable_bytes", -1)
+    replicas = {
+        (topic["name"], partition["partition_index"]): partition
+        for topic in row["topics"]
+        for partition in topic["partitions"]
+    }
+    return LogDirDescription(
+        row["log_dir"],
+        total_bytes if total_bytes >= 0 else None,
+        usable_bytes if usable_bytes >= 0 else None,
+        {key: replica["partition_size"] for key, replica in replicas.items() if not replica["is_future_key"]},
+        is_offline=row["error_code"] != 0,
+        is_cordoned=bool(row.get("is_cordoned", False)),
+        future_replicas={
+            key: FutureReplica(replica["partition_size"], replica["offset_lag"])
+            for key, replica in replicas.items()
+            if replica["is_future_key"]
+        },
+    )
