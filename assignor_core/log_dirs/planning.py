@@ -1,0 +1,241 @@
+"""Which replicas of one broker go to which of its log dirs.
+
+Copies come first and deletions later, so a plan counts on nothing that it frees: each target has room for all that it
+gets, whatever the order. Only log dirs that are online and not cordoned are targets. A cordoned one may be relieved.
+The same input gives the same plan: ties are decided by path and partition.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from assignor_core.disks import LogDirDescription, log_dir_rooms
+from assignor_core.live import PartitionKey, partition_name
+from assignor_core.log_dir_movement import LogDirMovement
+from assignor_core.wording import first_named
+
+NAMED_MAX = 5
+EVEN_WITHIN = 0.05
+"""Log dirs of one broker whose fill levels differ by no more than this are even."""
+
+
+@dataclass(frozen=True, slots=True)
+class FillPolicy:
+    """Shares of a log dir's volume, 0 to 1."""
+
+    fill_max: float = 0.85
+    """A log dir above this is to be relieved."""
+    margin: float = 0.05
+    """Relief brings it so far below `fill_max`, and fills no other beyond that: else it would be due again at once."""
+    reserve: float = 0.10
+    """Stays free on every volume."""
+
+    @property
+    def goal(self) -> float:
+        """The fill level that relief aims at, and that no target exceeds."""
+        return max(0.0, self.fill_max - self.margin)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDisks:
+    """One broker and its log dirs with all replicas in them."""
+
+    broker: int
+    rows: Sequence[LogDirDescription]
+    full_bytes: Mapping[PartitionKey, int] = field(default_factory=dict)
+    """What replicas that catch up will hold (see `disks.rooms`)."""
+    fixed: Collection[PartitionKey] = ()
+    """Replicas that stay where they are: somebody moves them already."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithinBroker:
+    """Movements within one broker, and what they leave undone, in words."""
+
+    movements: tuple[LogDirMovement, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def is_over(row: LogDirDescription, fill_max: float) -> bool:
+    """Whether a log dir is filled beyond a level; no, if it does not show how full it is.
+
+    >>> is_over(LogDirDescription("/a", 1000, 100), 0.85), is_over(LogDirDescription("/a", 1000, 150), 0.85)
+    (True, False)
+    """
+    share = row.used_share
+    return share is not None and share > fill_max + 1e-12
+
+
+def relieve(disks: BrokerDisks, policy: FillPolicy) -> WithinBroker:
+    """Bring each log dir above its fill level below it, moving few bytes: at most twice the least that would do, where
+    every replica fits everywhere.
+
+    >>> replicas = {("t", 0): 300, ("t", 1): 120, ("t", 2): 40}
+    >>> full, free = LogDirDescription("/a", 1000, 100, replicas), LogDirDescription("/b", 1000, 900)
+    >>> [(row.partition, row.new_log_dir) for row in relieve(BrokerDisks(1, [full, free]), FillPolicy()).movements]
+    [(1, '/b')]
+    """
+    over = sorted((row for row in disks.rows if is_over(row, policy.fill_max)), key=lambda row: row.path)
+    sources = {row.path for row in over}
+    rooms = _rooms(disks, max(policy.reserve, 1.0 - policy.goal), without=sources)
+    movements: list[LogDirMovement] = []
+    problems: list[str] = []
+    for row in over:
+        assert row.total_bytes is not None
+        assert row.usable_bytes is not None
+        excess = row.total_bytes - row.usable_bytes - policy.goal * row.total_bytes
+        reason = f"{row.path} is {_percent(row)} full, {policy.fill_max:.0%} is allowed"
+        chosen = _cover(_movable(disks, row), excess, rooms)
+        movements += [_movement(disks, row, key, target, reason) for key, target in chosen]
+        left = excess - sum(row.replica_bytes[key] for key, _ in chosen)
+        if left > 0:
+            problems.append(
+                f"log dir {row.path} of broker {disks.broker} keeps {left:,.0f} bytes above {policy.goal:.0%}: "
+                "its other log dirs have no room, or nothing in it may move"
+            )
+    return WithinBroker(tuple(movements), tuple(problems))
+
+
+def even_out(disks: BrokerDisks, policy: FillPolicy) -> WithinBroker:
+    """Bring the fill levels of a broker's log dirs within EVEN_WITHIN of each other, as far as whole replicas can.
+
+    Log dirs above the mean give, those below it get, and none crosses it: so each replica moves once at most.
+    """
+    rows = {row.path: row for row in disks.rows if row.takes_replicas and row.used_share is not None}
+    totals = {path: row.total_bytes or 0 for path, row in sorted(rows.items())}
+    used = {path: max(0, totals[path] - (row.usable_bytes or 0)) for path, row in sorted(rows.items())}
+    rooms = _rooms(disks, policy.reserve)
+    left = {path: _movable(disks, row) for path, row in rows.items()}
+    movements: list[LogDirMovement] = []
+    for _ in range(sum(map(len, left.values()))):
+        shares = {path: used[path] / totals[path] for path in used}
+        step = _even_step(shares, used, totals, rooms, left)
+        if step is None:
+            break
+        key, size, source, target = step
+        reason = f"{source} is {shares[source]:.0%} full, {target} {shares[target]:.0%}"
+        movements.append(_movement(disks, rows[source], key, target, reason))
+        left[source].remove((size, key))
+        used[source] -= size
+        used[target] += size
+        rooms[target] -= size
+    return WithinBroker(tuple(movements))
+
+
+def empty(disks: BrokerDisks, path: str, policy: FillPolicy) -> WithinBroker:
+    """Move everything out of one log dir, largest first; names what finds no room."""
+    row = next(row for row in disks.rows if row.path == path)
+    rooms = _rooms(disks, policy.reserve, without={path})
+    reason = f"{path} is to be emptied"
+    movements: list[LogDirMovement] = []
+    left_out: list[PartitionKey] = []
+    for key, size in sorted(row.replica_bytes.items(), key=lambda item: (-item[1], item[0])):
+        target = None if key in disks.fixed else _widest(rooms, size)
+        if target is None:
+            left_out.append(key)
+            continue
+        rooms[target] -= size
+        movements.append(_movement(disks, row, key, target, reason))
+    if not left_out:
+        return WithinBroker(tuple(movements))
+    named = first_named(sorted(left_out), NAMED_MAX, partition_name)
+    problem = f"log dir {path} of broker {disks.broker} keeps {len(left_out)} replicas, as the others have no room"
+    return WithinBroker(tuple(movements), (f"{problem}, or they are being moved: {named}",))
+
+
+def _rooms(disks: BrokerDisks, reserve: float, *, without: Collection[str] = ()) -> dict[str, float]:
+    """Bytes that each target may get, by path: without those that do not show what is free."""
+    rooms = log_dir_rooms(disks.rows, disks.full_bytes, reserve=reserve)
+    targets = sorted(row.path for row in disks.rows if row.takes_replicas and row.path not in without)
+    return {path: room for path in targets if (room := rooms[path]) is not None and room > 0}
+
+
+def _movable(disks: BrokerDisks, row: LogDirDescription) -> list[tuple[int, PartitionKey]]:
+    """(bytes, replica) that may leave a log dir and free something there, smallest first."""
+    return sorted((size, key) for key, size in row.replica_bytes.items() if size > 0 and key not in disks.fixed)
+
+
+def _widest(rooms: Mapping[str, float], size: int) -> str | None:
+    """The target with the most room that has enough for these bytes; None where none has."""
+    path = max(rooms, key=lambda name: (rooms[name], name), default=None)
+    return path if path is not None and size <= rooms[path] else None
+
+
+def _cover(
+    movable: Sequence[tuple[int, PartitionKey]], excess: float, rooms: dict[str, float]
+) -> list[tuple[PartitionKey, str]]:
+    """Replicas that add up to `excess` bytes with few bytes more, each with its target; `rooms` is what is left then.
+
+    Largest first while they are too small to do it alone. At each step the smallest one that does the rest would end
+    it: the cheapest of these ends counts. Where nothing reaches `excess`, as much as fits goes.
+    """
+    begun: list[tuple[int, PartitionKey, str]] = []
+    left, free = excess, dict(rooms)
+    best: list[tuple[int, PartitionKey, str]] | None = None
+    for size, key in reversed(movable):
+        end = _smallest_end(movable, left, free, {row[1] for row in begun})
+        if end is not None and (best is None or _bytes([*begun, end]) < _bytes(best)):
+            best = [*begun, end]
+        target = _widest(free, size)
+        if target is None or size >= left:
+            continue
+        begun.append((size, key, target))
+        free[target] -= size
+        left -= size
+    chosen = begun if best is None else best
+    for size, _, target in chosen:
+        rooms[target] -= size
+    return [(key, target) for _, key, target in chosen]
+
+
+def _smallest_end(
+    movable: Sequence[tuple[int, PartitionKey]],
+    left: float,
+    free: Mapping[str, float],
+    begun: Collection[PartitionKey],
+) -> tuple[int, PartitionKey, str] | None:
+    """The smallest replica that alone frees what is left; larger ones fit no better."""
+    for size, key in movable[bisect_left(movable, left, key=lambda row: row[0]) :]:
+        if key not in begun:
+            target = _widest(free, size)
+            return None if target is None else (size, key, target)
+    return None
+
+
+def _bytes(chosen: Sequence[tuple[int, PartitionKey, str]]) -> int:
+    return sum(size for size, _, _ in chosen)
+
+
+def _even_step(
+    shares: Mapping[str, float],
+    used: Mapping[str, int],
+    totals: Mapping[str, int],
+    rooms: Mapping[str, float],
+    left: Mapping[str, Sequence[tuple[int, PartitionKey]]],
+) -> tuple[PartitionKey, int, str, str] | None:
+    """The largest replica that the fullest log dir can give to the emptiest one; the next pair where there is none."""
+    used_sum, total_sum = sum(used.values()), sum(totals.values())
+    # Whole bytes, exactly: a replica that crosses the mean by a rounding error would go back and forth.
+    above = {path: (used[path] * total_sum - used_sum * totals[path]) // total_sum for path in used}
+    below = {path: (used_sum * totals[path] - used[path] * total_sum) // total_sum for path in used}
+    for source in sorted(shares, key=lambda path: (-shares[path], path)):
+        for target in sorted(rooms, key=lambda path: (shares[path], path)):
+            if shares[source] - shares[target] <= EVEN_WITHIN:
+                break
+            most = min(above[source], below[target], rooms[target])
+            fitting = bisect_right(left[source], most, key=lambda row: row[0])
+            if fitting:
+                size, key = left[source][fitting - 1]
+                return key, size, source, target
+    return None
+
+
+def _movement(
+    disks: BrokerDisks, row: LogDirDescription, key: PartitionKey, target: str, reason: str
+) -> LogDirMovement:
+    size = float(row.replica_bytes[key])
+    return LogDirMovement(disks.broker, key[0], key[1], row.path, target, size, reason)
+
+
+def _percent(row: LogDirDescription) -> str:
+    return f"{row.used_share or 0.0:.0%}"
