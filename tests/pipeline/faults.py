@@ -78,7 +78,7 @@ class Supervised:
         """Until every record is in the table, and compare; how long it took, seconds."""
         began = time.monotonic()
         while samples_counted(self.settings) < SAMPLES:
-            assert time.monotonic() < began + DEADLINE_S, (self.folder / "pipeline.log").read_text()[-2_000:]
+            assert time.monotonic() < began + DEADLINE_S, (self.folder / "pipeline.log").read_text()[-20_000:]
             self.look_after()
             time.sleep(0.5)
         assert_recounted(self.settings, self.records, self.folder)

@@ -51,7 +51,7 @@ def assert_recounted(settings: Settings, records: list[Record], folder: Path) ->
     stored = {(tables.to_ms(row["window_start"]), row["broker"], row["partition"]): row for row in rows}
     wanted = recount(records)
     assert len(stored) == len(rows), "a key occurs twice"
-    assert stored.keys() == wanted.keys(), (folder / "pipeline.log").read_text()[-2_000:]
+    assert stored.keys() == wanted.keys(), (folder / "pipeline.log").read_text()[-20_000:]
     for key, (bytes_in, covered_ms, count, size) in wanted.items():
         row = stored[key]
         assert (row["covered_ms"], row["sample_count"], row["size_bytes"]) == (covered_ms, count, size)
