@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 
-from streaming.collect.observation import PartitionKey
+from streaming.collect.partition_table import PartitionKey
 
 ROUND_SHARE = 10
 """One place in so many goes round."""

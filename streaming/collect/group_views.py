@@ -7,7 +7,8 @@ from typing import Any
 from kafka.structs import TopicPartition
 
 from streaming.cluster.described_groups import SHARE, STREAMS, DescribedGroup, ShareOffsets
-from streaming.collect.observation import GroupView, Owner, PartitionKey
+from streaming.collect.group_table import GroupView, Owner
+from streaming.collect.partition_table import PartitionKey
 
 EMPTY = "Empty"
 NOTHING_COMMITTED = -1

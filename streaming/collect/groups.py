@@ -27,9 +27,10 @@ from streaming.cluster.described_groups import (
 )
 from streaming.cluster.kafka_python_mends import MendedAdminClient
 from streaming.collect.group_choice import GroupChoice, totals
+from streaming.collect.group_table import GroupView
 from streaming.collect.group_views import EMPTY, committed_offsets, view_of
 from streaming.collect.look import Look
-from streaming.collect.observation import GroupView, PartitionKey
+from streaming.collect.partition_table import PartitionKey
 from streaming.settings import CollectSettings
 
 log = structlog.get_logger()

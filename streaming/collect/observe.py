@@ -16,16 +16,18 @@ from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
+from streaming.collect.group_table import GroupTable
 from streaming.collect.groups import GroupSampler
 from streaming.collect.jmx import read_counters
 from streaming.collect.look import Clock, Look
-from streaming.collect.observation import (
+from streaming.collect.observation import LogDirs, Observation
+from streaming.collect.partition_table import (
     NO_LEADER,
-    LogDirs,
-    Observation,
     PartitionKey,
+    PartitionTable,
     PartitionView,
     ReplicaKey,
+    SizeTable,
 )
 from streaming.settings import CollectSettings
 
@@ -53,7 +55,15 @@ def observe(
     ends = {key: partition.log_end_offset for key, partition in partitions.items()}
     read = groups.read(admin, settings, look, log_ends=ends)
     return Observation(
-        now_ms, look.racks, partitions, sizes, log_dirs, counters, read.views, read.left_out, look.read_ms
+        now_ms,
+        look.racks,
+        PartitionTable.of(partitions),
+        SizeTable.of(sizes),
+        log_dirs,
+        counters,
+        GroupTable(read.views),
+        read.left_out,
+        look.read_ms,
     )
 
 

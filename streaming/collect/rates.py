@@ -4,21 +4,31 @@ Growth of the leader's log is exact where nothing was deleted in the interval. W
 or a re-created topic spoilt it, offsets x mean record size is the next best. A replica that a reassignment is adding
 copies old data: its growth is no load. All rates are per second between the two moments at which the broker itself
 was read: one that hangs makes those read after it late.
+
+Rates stand in columns, NaN for unknown, one row for each replica; a partition's rates are in the order of its table.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
-from streaming.collect.observation import (
+import numpy as np
+import numpy.typing as npt
+
+from streaming.collect.bytes_out import bytes_out_per_sec, mean_record_bytes_of
+from streaming.collect.observation import Observation, Part
+from streaming.collect.partition_table import (
     NO_LEADER,
-    BrokerCounters,
-    Observation,
-    PartitionKey,
-    PartitionView,
+    UNKNOWN,
+    Ints,
+    PartitionTable,
     ReplicaKey,
+    positions,
 )
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN, RATES, REPLICATION_BYTES_IN
+
+Floats = npt.NDArray[np.float64]
+LEADER, FOLLOWER = "leader", "follower"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,173 +42,142 @@ class ReplicaRates:
     size_bytes: int
 
 
+@dataclass(frozen=True, eq=False)
+class ReplicaRateTable(Mapping[ReplicaKey, ReplicaRates]):
+    """Rates of replicas in order of broker, topic and number; `row` is the partition's in `partitions`."""
+
+    partitions: PartitionTable
+    broker: Ints
+    row: Ints
+    leads: npt.NDArray[np.bool_]
+    bytes_in: Floats
+    bytes_out: Floats
+    messages_in: Floats
+    size_bytes: Ints
+
+    def place_of(self, rows: Ints, brokers: Ints) -> Ints:
+        """Where the replica of each partition on the broker beside it stands; UNKNOWN where it was not read."""
+        keys = self.broker * (len(self.partitions) + 1) + self.row
+        return np.where(brokers >= 0, positions(keys, brokers * (len(self.partitions) + 1) + rows), UNKNOWN)
+
+    def __getitem__(self, key: ReplicaKey) -> ReplicaRates:
+        place = self._place[key]
+        return ReplicaRates(
+            LEADER if self.leads[place] else FOLLOWER,
+            _or_none(self.bytes_in[place]),
+            _or_none(self.bytes_out[place]),
+            _or_none(self.messages_in[place]),
+            int(self.size_bytes[place]),
+        )
+
+    def __iter__(self) -> Iterator[ReplicaKey]:
+        return iter(self._place)
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @cached_property
+    def _place(self) -> dict[ReplicaKey, int]:
+        keys = self.partitions.names.keys_of_rows(self.row.tolist())
+        return {key: place for place, key in enumerate(zip(self.broker.tolist(), keys, strict=True))}
+
+
 BrokerRates = Mapping[str, float | None]
 """Rates of one broker by the names of `contract.rates`, all of them; None = unknown. Reassignment traffic stands apart
 and is in no other figure.
 """
 
 
-def replica_rates(before: Observation, after: Observation) -> dict[ReplicaKey, ReplicaRates]:
-    """Rates of every replica that `after` shows."""
-    if after.time_ms <= before.time_ms:
-        return {}
-    written = {key: _written(key, before, after) for key in after.partitions}
-    read = _bytes_out(before, after, written)
-    rates = {}
-    for (broker, key), size in after.sizes.items():
-        partition = after.partitions.get(key)
-        if partition is None:
-            continue
-        leads = partition.leader == broker
-        adding = broker in partition.adding_replicas
-        rates[(broker, key)] = ReplicaRates(
-            role="leader" if leads else "follower",
-            # In sync, a follower takes in what its leader is given.
-            bytes_in=None if adding else written[key],
-            bytes_out=read.get(key) if leads else None,
-            messages_in=_messages(key, before, after) if leads else None,
-            size_bytes=size,
-        )
-    return rates
+def replica_rates(before: Observation, after: Observation) -> ReplicaRateTable:
+    """Rates of every replica of a known partition that `after` shows; none without time between the looks."""
+    partitions, sizes = after.partitions, after.sizes
+    row = partitions.rows_of(sizes.names)
+    shown = np.flatnonzero((row >= 0) & (after.time_ms > before.time_ms))
+    shown = shown[np.lexsort((row[shown], sizes.broker[shown]))]
+    row, broker = row[shown], sizes.broker[shown]
+    messages = _messages(before, after)
+    written = _written(before, after, messages)
+    read = bytes_out_per_sec(before, after, written)
+    leads = partitions.leader[row] == broker
+    return ReplicaRateTable(
+        partitions,
+        broker,
+        row,
+        leads,
+        # In sync, a follower takes in what its leader is given.
+        bytes_in=np.where(partitions.is_adding(row, broker), np.nan, written[row]),
+        bytes_out=np.where(leads, read[row], np.nan),
+        messages_in=np.where(leads, messages[row], np.nan),
+        size_bytes=sizes.size_bytes[shown],
+    )
 
 
-def broker_rates(
-    before: Observation, after: Observation, replicas: Mapping[ReplicaKey, ReplicaRates]
-) -> dict[int, BrokerRates]:
+def broker_rates(before: Observation, after: Observation, replicas: ReplicaRateTable) -> dict[int, BrokerRates]:
     """Totals of every broker alive: from its own counters where both looks have them, else summed from its replicas."""
-    led: dict[int, list[ReplicaRates | None]] = defaultdict(list)
-    followed: dict[int, list[ReplicaRates | None]] = defaultdict(list)
-    copying: dict[int, list[ReplicaRates | None]] = defaultdict(list)
-    for key, partition in after.partitions.items():
-        led[partition.leader].append(replicas.get((partition.leader, key)))
-        for broker in partition.replicas:
-            # Without a leader there is nobody to follow.
-            if partition.leader not in (broker, NO_LEADER):
-                side = copying if broker in partition.adding_replicas else followed
-                side[broker].append(replicas.get((broker, key)))
-    return {
-        broker: _counted(broker, before, after) or _summed(led[broker], followed[broker], copying[broker])
-        for broker in after.racks
-    }
+    counted = {broker: _counted(broker, before, after) for broker in after.racks}
+    summed = _summed(after, replicas) if None in counted.values() else {}
+    return {broker: rates or summed[broker] for broker, rates in counted.items()}
 
 
-def mean_record_bytes(key: PartitionKey, observation: Observation) -> float | None:
-    """Mean bytes of a record in the leader's log; None for an empty log.
-
-    Compaction leaves gaps in the offsets, so there the figure is too small; it is only used where growth can't be.
-    """
-    partition = observation.partitions.get(key)
-    if partition is None or partition.log_end_offset is None or partition.log_start_offset is None:
-        return None
-    size = observation.sizes.get((partition.leader, key))
-    records = partition.log_end_offset - partition.log_start_offset
-    return size / records if size and records > 0 else None
+def _messages(before: Observation, after: Observation) -> Floats:
+    """Records/s of each partition of `after`."""
+    earlier, later = _same_topic(before, after), after.partitions
+    first, last = _at(before.partitions.end, earlier), later.end
+    appended = np.where((first >= 0) & (last >= first), last - first, np.nan)
+    begun = _when(before, "offsets", _at(before.partitions.leader, earlier))
+    return per_second(appended, begun, _when(after, "offsets", later.leader))
 
 
-def _written(key: PartitionKey, before: Observation, after: Observation) -> float | None:
-    """Bytes/s that clients wrote to one partition."""
-    earlier, later = before.partitions.get(key), after.partitions[key]
-    if earlier is None or earlier.topic_id != later.topic_id:
-        return None
-    grown = _growth(key, earlier, later, before, after)
-    if grown is not None:
-        return _per_second(grown, before.when_ms("sizes", later.leader), after.when_ms("sizes", later.leader))
-    messages, size = _messages(key, before, after), mean_record_bytes(key, after) or mean_record_bytes(key, before)
-    if messages == 0:
-        return 0.0
-    return messages * size if messages is not None and size is not None else None
-
-
-def _growth(
-    key: PartitionKey, earlier: PartitionView, later: PartitionView, before: Observation, after: Observation
-) -> int | None:
-    """Growth of the leader's log, bytes; None where it isn't what was written."""
-    same_log = earlier.leader == later.leader and earlier.log_start_offset == later.log_start_offset
-    first, last = before.sizes.get((later.leader, key)), after.sizes.get((later.leader, key))
-    if not same_log or first is None or last is None or last < first or later.log_start_offset is None:
-        return None
+def _written(before: Observation, after: Observation, messages: Floats) -> Floats:
+    """Bytes/s that clients wrote to each partition of `after`."""
+    earlier, later = _same_topic(before, after), after.partitions
+    all_rows = np.arange(len(later))
+    first = before.sizes.on(before.partitions, earlier, later.leader)
+    last = after.sizes.on(later, all_rows, later.leader)
+    same_log = (_at(before.partitions.leader, earlier) == later.leader) & (later.start >= 0)
+    same_log &= _at(before.partitions.start, earlier) == later.start
     # Log sizes and offsets are read a moment apart; nothing appended but bytes grown is still growth.
-    return last - first
+    grew = (earlier >= 0) & same_log & (first >= 0) & (last >= first)
+    when = _when(before, "sizes", later.leader), _when(after, "sizes", later.leader)
+    by_growth = per_second((last - first).astype(np.float64), *when)
+    size_after = mean_record_bytes_of(after, all_rows)
+    size_before = mean_record_bytes_of(before, before.partitions.rows_of(later.names))
+    size = np.where(np.isnan(size_after), size_before, size_after)
+    by_offsets = np.where(messages == 0, 0.0, messages * size)
+    return np.where(grew, by_growth, by_offsets)
 
 
-def _appended(earlier: PartitionView, later: PartitionView) -> int | None:
-    if earlier.log_end_offset is None or later.log_end_offset is None:
-        return None
-    appended = later.log_end_offset - earlier.log_end_offset
-    return appended if appended >= 0 else None
+def _same_topic(before: Observation, after: Observation) -> Ints:
+    """For each partition of `after` its row in `before`, or UNKNOWN; a topic that was made again is another one."""
+    rows = before.partitions.rows_of(after.partitions.names)
+    earlier = dict(zip(before.partitions.names.topics, before.partitions.topic_ids, strict=True))
+    topics = zip(after.partitions.names.topics, after.partitions.topic_ids, strict=True)
+    is_same = np.array([earlier.get(name) == topic_id for name, topic_id in topics], dtype=bool)
+    return np.where(is_same[after.partitions.names.topic], rows, UNKNOWN) if len(is_same) else rows
 
 
-def _messages(key: PartitionKey, before: Observation, after: Observation) -> float | None:
-    earlier, later = before.partitions.get(key), after.partitions[key]
-    if earlier is None or earlier.topic_id != later.topic_id:
-        return None
-    appended = _appended(earlier, later)
-    if appended is None:
-        return None
-    return _per_second(appended, before.when_ms("offsets", earlier.leader), after.when_ms("offsets", later.leader))
+def _at(column: Ints, rows: Ints) -> Ints:
+    """The column's value of each row; UNKNOWN where there is none."""
+    return np.where(rows >= 0, column[np.maximum(rows, 0)], UNKNOWN) if len(column) else np.full(len(rows), UNKNOWN)
 
 
-def _bytes_out(
-    before: Observation, after: Observation, written: Mapping[PartitionKey, float | None]
-) -> dict[PartitionKey, float | None]:
-    """Bytes/s that consumers read, by partition: an estimate, as no broker counts it.
-
-    Progress of committed offsets x mean record size; scaled to the topic's own byte counter of the leader's broker
-    where there is one. A topic that is read without commits is split in proportion to what is written.
-    """
-    consumed = _consumed(before, after)
-    by_place: dict[tuple[int, str], list[PartitionKey]] = defaultdict(list)
-    for key, partition in after.partitions.items():
-        by_place[(partition.leader, key[0])].append(key)
-    rates: dict[PartitionKey, float | None] = {}
-    for (broker, topic), keys in by_place.items():
-        total = _topic_bytes_out(broker, topic, before, after)
-        weights = {key: consumed.get(key) or 0.0 for key in keys}
-        if not any(weights.values()):
-            weights = {key: written[key] or 0.0 for key in keys}
-        shared = sum(weights.values())
-        for key in keys:
-            if total is None:
-                rates[key] = consumed.get(key)
-            else:
-                rates[key] = total * weights[key] / shared if shared else total / len(keys)
-    return rates
+def _when(observation: Observation, part: Part, brokers: Ints) -> Ints:
+    """When this part was read from each broker, ms."""
+    ids, places = np.unique(brokers, return_inverse=True)
+    return np.array([observation.when_ms(part, broker) for broker in ids.tolist()], dtype=np.int64)[places]
 
 
-def _consumed(before: Observation, after: Observation) -> dict[PartitionKey, float]:
-    """Bytes/s by the progress of committed offsets, summed over groups; partitions without any commit are left out."""
-    rates: dict[PartitionKey, float] = defaultdict(float)
-    for name, group in after.groups.items():
-        earlier = before.groups.get(name)
-        if earlier is None:
-            continue
-        first_ms, last_ms = earlier.read_ms or before.time_ms, group.read_ms or after.time_ms
-        for key, offset in group.committed.items():
-            size, first = mean_record_bytes(key, after), earlier.committed.get(key)
-            if first is None or size is None or offset < first:
-                continue
-            # An idle group's offsets may be the same fetch in both looks.
-            rate = 0.0 if offset == first else _per_second((offset - first) * size, first_ms, last_ms)
-            if rate is not None:
-                rates[key] += rate
-    return dict(rates)
-
-
-def _topic_bytes_out(broker: int, topic: str, before: Observation, after: Observation) -> float | None:
-    """Bytes/s by a broker's counter of one topic, which it has none of until that is read; None as in `_counted`."""
-    earlier, later = before.counters.get(broker), after.counters.get(broker)
-    if earlier is None or later is None or _restarted(earlier, later):
-        return None
-    grown = later.topic_bytes_out.get(topic, 0.0) - earlier.topic_bytes_out.get(topic, 0.0)
-    first_ms, last_ms = before.when_ms("counters", broker), after.when_ms("counters", broker)
-    return _per_second(grown, first_ms, last_ms) if grown >= 0 else None
+def per_second(amount: Floats, first_ms: Ints, last_ms: Ints) -> Floats:
+    """NaN where no time has passed."""
+    passed_ms = np.where(last_ms > first_ms, last_ms - first_ms, np.nan)
+    return amount * 1000 / passed_ms
 
 
 def _counted(broker: int, before: Observation, after: Observation) -> BrokerRates | None:
     """Rates from a broker's own counters; None without them or after a restart, which resets them."""
     earlier, later = before.counters.get(broker), after.counters.get(broker)
     first_ms, last_ms = before.when_ms("counters", broker), after.when_ms("counters", broker)
-    if earlier is None or later is None or last_ms <= first_ms or _restarted(earlier, later):
+    if earlier is None or later is None or last_ms <= first_ms or earlier.restarted_before(later):
         return None
     seconds = (last_ms - first_ms) / 1000
     grown = {rate.name: (later.totals[rate.stem] - earlier.totals[rate.stem]) / seconds for rate in RATES}
@@ -209,37 +188,65 @@ def _counted(broker: int, before: Observation, after: Observation) -> BrokerRate
     }
 
 
-def _restarted(earlier: BrokerCounters, later: BrokerCounters) -> bool:
-    return any(count < earlier.totals[stem] for stem, count in later.totals.items())
-
-
-def _summed(
-    led: Sequence[ReplicaRates | None], followed: Sequence[ReplicaRates | None], copying: Sequence[ReplicaRates | None]
-) -> BrokerRates:
-    """Rates from what a broker leads and follows, None for a replica that was not read: its sum is unknown then.
+def _summed(after: Observation, replicas: ReplicaRateTable) -> dict[int, BrokerRates]:
+    """Rates from what each broker leads and follows. One that was not read makes its sum unknown.
 
     If no replica was read, the broker has not reported: its load is unknown, even if it leads nothing. Bytes that a
     reassignment copies can't be measured this way and are in no sum.
     """
-    hosted = (*led, *followed, *copying)
-    silent = bool(hosted) and all(rates is None for rates in hosted)
+    partitions = after.partitions
+    led_row = np.flatnonzero(partitions.leader != NO_LEADER)
+    led_by = partitions.leader[led_row]
+    row, holder = partitions.replica_row, partitions.replica_broker
+    # Without a leader there is nobody to follow.
+    follows = (partitions.leader[row] != holder) & (partitions.leader[row] != NO_LEADER)
+    is_copy = partitions.is_adding(row, holder)
+    row_, holder_ = row[follows & ~is_copy], holder[follows & ~is_copy]
+    led, followed = replicas.place_of(led_row, led_by), replicas.place_of(row_, holder_)
+    copied = replicas.place_of(row[follows & is_copy], holder[follows & is_copy])
+    places = np.concatenate([led, followed, copied])
+    hosts = np.concatenate([led_by, holder_, holder[follows & is_copy]])
+    hosted, heard = Totals.of(hosts, np.ones(len(hosts))), Totals.of(hosts, (places >= 0).astype(np.float64))
     sums = {
-        BYTES_IN: None if silent else _sum(rates.bytes_in if rates else None for rates in led),
-        BYTES_OUT: None if silent else _sum(rates.bytes_out if rates else None for rates in led),
-        MESSAGES_IN: None if silent else _sum(rates.messages_in if rates else None for rates in led),
-        REPLICATION_BYTES_IN: _sum(rates.bytes_in if rates else None for rates in followed),
+        BYTES_IN: Totals.of(led_by, _rate_at(replicas.bytes_in, led)),
+        BYTES_OUT: Totals.of(led_by, _rate_at(replicas.bytes_out, led)),
+        MESSAGES_IN: Totals.of(led_by, _rate_at(replicas.messages_in, led)),
+        REPLICATION_BYTES_IN: Totals.of(holder_, _rate_at(replicas.bytes_in, followed)),
     }
-    return {rate.name: sums.get(rate) for rate in RATES}
+    silent = {broker for broker in after.racks if hosted.by(broker) and not heard.by(broker)}
+    return {
+        broker: {
+            rate.name: sums[rate].by(broker)
+            if rate in sums and (broker not in silent or rate is REPLICATION_BYTES_IN)
+            else None
+            for rate in RATES
+        }
+        for broker in after.racks
+    }
 
 
-def _per_second(amount: float, first_ms: int, last_ms: int) -> float | None:
-    return amount * 1000 / (last_ms - first_ms) if last_ms > first_ms else None
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums by broker; unknown where a part of one is."""
+
+    sums: Mapping[int, float]
+
+    @classmethod
+    def of(cls, brokers: Ints, values: Floats) -> "Totals":
+        """Add up what stands beside each broker."""
+        ids, places = np.unique(brokers, return_inverse=True)
+        return cls(dict(zip(ids.tolist(), np.bincount(places, values, len(ids)).tolist(), strict=True)))
+
+    def by(self, broker: int) -> float | None:
+        """0 where there is nothing to add."""
+        return _or_none(self.sums.get(broker, 0.0))
 
 
-def _sum(values: Iterable[float | None]) -> float | None:
-    total = 0.0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
+def _rate_at(column: Floats, places: Ints) -> Floats:
+    if not len(column):
+        return np.full(len(places), np.nan)
+    return np.where(places >= 0, column[np.maximum(places, 0)], np.nan)
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

@@ -1,22 +1,33 @@
-"""The records of the two topics, version 1 of the contract: JSON objects, unknown rates null."""
+"""The records of the two topics, version 1 of the contract: JSON objects, unknown rates null.
+
+A large fleet has 800,000 records a look, so the text of each is put together from its parts: what is the same for many
+records is made once. `tests/collect/test_records.py` holds the texts to those of `json.dumps`.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from streaming.collect.observation import Observation, ReplicaKey
-from streaming.collect.rates import BrokerRates, ReplicaRates
+import numpy as np
+import numpy.typing as npt
+
+from streaming.collect.group_table import GroupTable, GroupView, Owner
+from streaming.collect.observation import Observation
+from streaming.collect.partition_table import UNKNOWN, Ints
+from streaming.collect.rates import FOLLOWER, LEADER, BrokerRates, ReplicaRateTable
 from streaming.contract import RECORD_VERSION
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN
 
-Record = dict[str, Any]
+AT_A_TIME = 10_000
+"""Rows whose figures are put into words together: so many are in memory as text."""
+NULL = "null"
 
 
 def byte_rate_records(
     cluster: str,
     before: Observation,
     after: Observation,
-    replicas: Mapping[ReplicaKey, ReplicaRates],
+    replicas: ReplicaRateTable,
     brokers: Mapping[int, BrokerRates],
 ) -> Iterator[tuple[bytes, bytes]]:
     """(key, value) of one record per replica and one per broker; the key is the broker id."""
@@ -26,43 +37,110 @@ def byte_rate_records(
         "event_time_ms": after.time_ms,
         "interval_ms": after.time_ms - before.time_ms,
     }
-    for (broker, (topic, partition)), rates in sorted(replicas.items()):
-        yield _encoded(str(broker), {
-            **common, "broker": broker, "topic": topic, "partition": partition, "role": rates.role,
-            BYTES_IN.name: rates.bytes_in, BYTES_OUT.name: rates.bytes_out, MESSAGES_IN.name: rates.messages_in,
-            "size_bytes": rates.size_bytes,
-        })  # fmt: skip
+    yield from _replica_records(common, replicas)
     for broker, totals in sorted(brokers.items()):
         disks = after.log_dirs.get(broker)
-        yield _encoded(str(broker), {
+        record = {
             **common, "broker": broker, "topic": None, "partition": None, "role": None,
             **totals, "size_bytes": disks.used_bytes if disks else None,
             "rack": after.racks[broker],
             "log_dir_used_bytes": disks.used_bytes if disks else None,
             "log_dir_usable_bytes": disks.usable_bytes if disks else None,
             "groups_left_out": after.groups_left_out.get(broker),
-        })  # fmt: skip
+        }  # fmt: skip
+        yield str(broker).encode(), _text(record).encode()
+
+
+def _replica_records(common: Mapping[str, Any], replicas: ReplicaRateTable) -> Iterator[tuple[bytes, bytes]]:
+    head = _text(common)[:-1]
+    names = replicas.partitions.names
+    topics = [_text(name) for name in names.topics]
+    roles = {leads: f',"role":{_text(LEADER if leads else FOLLOWER)},"{BYTES_IN.name}":' for leads in (True, False)}
+    bytes_out, messages_in = f',"{BYTES_OUT.name}":', f',"{MESSAGES_IN.name}":'
+    for first in range(0, len(replicas), AT_A_TIME):
+        part = slice(first, first + AT_A_TIME)
+        row = replicas.row[part]
+        columns = zip(
+            replicas.broker[part].tolist(), names.topic[row].tolist(), names.number[row].tolist(),
+            replicas.leads[part].tolist(), _rate_texts(replicas.bytes_in[part]), _rate_texts(replicas.bytes_out[part]),
+            _rate_texts(replicas.messages_in[part]), replicas.size_bytes[part].tolist(),
+            strict=True,
+        )  # fmt: skip
+        for broker, topic, number, leads, written, read, messages, size in columns:
+            yield (
+                str(broker).encode(),
+                (
+                    f'{head},"broker":{broker},"topic":{topics[topic]},"partition":{number}{roles[leads]}{written}'
+                    f'{bytes_out}{read}{messages_in}{messages},"size_bytes":{size}}}'
+                ).encode(),
+            )
 
 
 def consumer_lag_records(cluster: str, observation: Observation) -> Iterator[tuple[bytes, bytes]]:
     """(key, value) of one record per group and partition that is committed or owned; the key is the group id."""
-    for name, group in sorted(observation.groups.items()):
-        for key in sorted(group.committed.keys() | group.owners.keys()):
-            partition = observation.partitions.get(key)
-            committed = group.committed.get(key)
-            end = partition.log_end_offset if partition else None
-            owner = group.owners.get(key)
-            # A commit may be read a moment after the end offset: behind by less than nothing is behind by nothing.
-            lag = max(0, end - committed) if end is not None and committed is not None else None
-            lag = group.lags.get(key, lag)
-            yield _encoded(name, {
-                "v": RECORD_VERSION, "kafka_cluster": cluster, "group": name, "topic": key[0], "partition": key[1],
-                "event_time_ms": observation.time_ms, "committed_offset": committed, "log_end_offset": end,
-                "log_start_offset": partition.log_start_offset if partition else None, "lag_records": lag,
-                "member_id": owner.member_id if owner else None, "client_id": owner.client_id if owner else None,
-                "group_state": group.state, "generation_id": group.generation_id,
-            })  # fmt: skip
+    groups = observation.groups
+    end, start = _log_offsets(observation, groups)
+    committed = groups.committed
+    # A commit may be read a moment after the end offset: behind by less than nothing is behind by nothing.
+    lag = np.where((end >= 0) & (committed >= 0), np.maximum(0, end - committed), UNKNOWN)
+    topics = [_text(name) for name in groups.names.topics]
+    when = f',"event_time_ms":{observation.time_ms},"committed_offset":'
+    begins = groups.begin.tolist()
+    for place, (name, view) in enumerate(groups.items()):
+        part = slice(begins[place], begins[place + 1])
+        keys = groups.keys_by_group[place]
+        key = name.encode()
+        head = _text({"v": RECORD_VERSION, "kafka_cluster": cluster, "group": name})[:-1] + ',"topic":'
+        ends = _owner_texts(view)
+        lags = _offset_texts(lag[part])
+        if view.lags:
+            lags = [_text(view.lags[row]) if row in view.lags else text for row, text in zip(keys, lags, strict=True)]
+        columns = zip(
+            groups.names.topic[part].tolist(), keys, _offset_texts(committed[part]), _offset_texts(end[part]),
+            _offset_texts(start[part]), lags, [ends[view.owners.get(row)] for row in keys],
+            strict=True,
+        )  # fmt: skip
+        for topic, row, offset, log_end, log_start, behind, tail in columns:
+            yield (
+                key,
+                (
+                    f'{head}{topics[topic]},"partition":{row[1]}{when}{offset},"log_end_offset":{log_end}'
+                    f',"log_start_offset":{log_start},"lag_records":{behind}{tail}'
+                ).encode(),
+            )
 
 
-def _encoded(key: str, record: Record) -> tuple[bytes, bytes]:
-    return key.encode(), json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
+def _owner_texts(view: GroupView) -> dict[Owner | None, str]:
+    """How a record of a group ends, by the owner of its partition."""
+    tail = f',"group_state":{_text(view.state)},"generation_id":{_text(view.generation_id)}}}'
+    owners = {None, *view.owners.values()}
+    return {
+        owner: f',"member_id":{_text(owner.member_id if owner else None)}'
+        f',"client_id":{_text(owner.client_id if owner else None)}{tail}'
+        for owner in owners
+    }
+
+
+def _log_offsets(observation: Observation, groups: GroupTable) -> tuple[Ints, Ints]:
+    """(Log end, log start) of the partition of each row of groups; UNKNOWN where it isn't known."""
+    partitions = observation.partitions
+    if not len(partitions):
+        unknown = np.full(len(groups.group), UNKNOWN)
+        return unknown, unknown
+    row = partitions.rows_of(groups.names)
+    known = np.maximum(row, 0)
+    return np.where(row >= 0, partitions.end[known], UNKNOWN), np.where(row >= 0, partitions.start[known], UNKNOWN)
+
+
+def _offset_texts(column: Ints) -> list[object]:
+    """Whole numbers, or null."""
+    return [NULL if value < 0 else value for value in column.tolist()]
+
+
+def _rate_texts(column: npt.NDArray[np.float64]) -> list[str]:
+    """As JSON writes them."""
+    return [repr(value) if value == value else NULL for value in column.tolist()]  # NaN alone isn't
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)

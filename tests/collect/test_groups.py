@@ -15,9 +15,9 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streaming.cluster.kafka_python_mends import MendedAdminClient
 from streaming.collect.group_choice import TURN_LOOKS
+from streaming.collect.group_table import Owner
 from streaming.collect.groups import BATCH, IDLE_LOOKS, GroupSampler
 from streaming.collect.look import Look
-from streaming.collect.observation import Owner
 from streaming.settings import CollectSettings
 
 

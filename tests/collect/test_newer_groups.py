@@ -10,9 +10,10 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streaming.cluster import group_messages as messages
 from streaming.cluster.kafka_python_mends import MendedAdminClient
+from streaming.collect.group_table import GroupView, Owner
 from streaming.collect.groups import GroupSampler
 from streaming.collect.look import Look
-from streaming.collect.observation import GroupView, Owner, PartitionKey
+from streaming.collect.partition_table import PartitionKey
 from streaming.settings import CollectSettings
 
 CONSUMER_GROUP = messages.ConsumerGroupDescribeResponse.DescribedGroup

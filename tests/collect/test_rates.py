@@ -4,20 +4,24 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.collect.observation import (
+from streaming.collect.bytes_out import mean_record_bytes_of
+from streaming.collect.group_table import GroupTable, GroupView
+from streaming.collect.observation import BrokerCounters, Observation
+from streaming.collect.partition_table import (
     NO_LEADER,
-    BrokerCounters,
-    GroupView,
-    Observation,
     PartitionKey,
+    PartitionTable,
     PartitionView,
     ReplicaKey,
+    SizeTable,
+    ints,
 )
-from streaming.collect.rates import BrokerRates, broker_rates, mean_record_bytes, replica_rates
+from streaming.collect.rates import BrokerRates, broker_rates, replica_rates
 from streaming.collect.records import byte_rate_records, consumer_lag_records
 from streaming.contract.rates import RATES
 
@@ -41,11 +45,11 @@ def look(
     return Observation(
         time_ms=time_ms,
         racks=dict.fromkeys(sorted({1, 2} | set(hosted))),
-        partitions={KEY: PartitionView(topic_id, leader, tuple(hosted), adding, start, end)},
-        sizes={(broker, KEY): held for broker, held in hosted.items()},
+        partitions=PartitionTable.of({KEY: PartitionView(topic_id, leader, tuple(hosted), adding, start, end)}),
+        sizes=SizeTable.of({(broker, KEY): held for broker, held in hosted.items()}),
         log_dirs={},
         counters=counters or {},
-        groups={} if committed is None else {"g": GroupView("Stable", {KEY: committed}, {})},
+        groups=GroupTable({} if committed is None else {"g": GroupView("Stable", {KEY: committed}, {})}),
     )
 
 
@@ -126,7 +130,9 @@ def placed(time_ms: int, leaders: dict[str, int], replicas: Mapping[str, tuple[i
     sizes: dict[ReplicaKey, int] = {
         (broker, keys[topic]): time_ms for topic, hosts in replicas.items() for broker in hosts if broker not in unread
     }
-    return Observation(time_ms, dict.fromkeys((1, 2, 3)), views, sizes, {}, {}, {})
+    return Observation(
+        time_ms, dict.fromkeys((1, 2, 3)), PartitionTable.of(views), SizeTable.of(sizes), {}, {}, GroupTable({})
+    )
 
 
 def test_a_broker_whose_log_dirs_were_not_read_is_unknown_and_not_idle() -> None:
@@ -154,7 +160,8 @@ def test_a_broker_that_leads_nothing_and_told_nothing_has_not_reported() -> None
 def test_a_replica_whose_log_is_not_there_yet_makes_its_sums_unknown() -> None:
     before = placed(1_000, {"a": 1, "b": 2}, {"a": (1, 2), "b": (2, 1)})
     after = placed(2_000, {"a": 1, "b": 2, "new": 1}, {"a": (1, 2), "b": (2, 1), "new": (1, 2)})
-    after = replace(after, sizes={key: size for key, size in after.sizes.items() if key[1] != ("new", 0)})
+    sizes = {key: size for key, size in after.sizes.items() if key[1] != ("new", 0)}
+    after = replace(after, sizes=SizeTable.of(sizes))
     totals = broker_rates(before, after, replica_rates(before, after))
     assert figures(totals[1], "bytes_in", "replication_bytes_in") == (None, 1_000.0)
     assert figures(totals[2], "bytes_in", "replication_bytes_in") == (1_000.0, None)
@@ -166,7 +173,7 @@ def test_a_replica_that_is_being_copied_leaves_its_brokers_sums_known() -> None:
     def moving(time_ms: int, *unread: int) -> Observation:
         look = placed(time_ms, {"a": 1, "b": 2}, {"a": (1, 2), "b": (2, 1, 3)}, *unread)
         views = {**look.partitions, ("b", 0): replace(look.partitions["b", 0], adding_replicas=frozenset({1, 3}))}
-        return replace(look, partitions=views)
+        return replace(look, partitions=PartitionTable.of(views))
 
     before = moving(1_000)
     for unread, of_broker_3 in (((), (0.0, 0.0)), ((3,), (None, 0.0))):
@@ -228,7 +235,7 @@ def test_each_part_is_divided_by_the_time_between_its_own_readings() -> None:
 
 
 def test_an_idle_groups_offsets_from_one_fetch_are_no_reads_and_not_unknown() -> None:
-    group = {"g": GroupView("Empty", {KEY: 5}, {}, read_ms=500)}
+    group = GroupTable({"g": GroupView("Empty", {KEY: 5}, {}, read_ms=500)})
     before, after = replace(look(0, 1_000, 10), groups=group), replace(look(1_000, 2_000, 20), groups=group)
     assert replica_rates(before, after)[(1, KEY)].bytes_out == 0.0
 
@@ -242,7 +249,7 @@ def test_lag_is_never_negative_and_unknown_offsets_stay_null() -> None:
     behind, ahead = look(0, 1_000, 10, committed=4), look(0, 1_000, 10, committed=12)
     assert b'"lag_records":6' in next(iter(consumer_lag_records("c", behind)))[1]
     assert b'"lag_records":0' in next(iter(consumer_lag_records("c", ahead)))[1]
-    unknown = replace(behind, partitions={})
+    unknown = replace(behind, partitions=PartitionTable.of({}))
     assert b'"lag_records":null' in next(iter(consumer_lag_records("c", unknown)))[1]
 
 
@@ -278,4 +285,4 @@ def test_a_rate_is_never_negative(
 
 
 def test_an_empty_log_has_no_mean_record_size() -> None:
-    assert mean_record_bytes(KEY, look(0, 0, 0)) is None
+    assert np.isnan(mean_record_bytes_of(look(0, 0, 0), ints([0]))).all()

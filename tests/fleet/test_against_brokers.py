@@ -20,6 +20,7 @@ from streaming.cluster.permissions import ROLES, missing_permissions
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import LogDirs, Observation
 from streaming.collect.observe import observe
+from streaming.collect.partition_table import PartitionTable, SizeTable
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
 from tests import waiting
@@ -50,8 +51,10 @@ class Side:
         used = {broker: sum(size for key, size in sizes.items() if key[0] == broker) for broker in seen.racks}
         return replace(
             seen,
-            partitions={key: row for key, row in seen.partitions.items() if not key[0].startswith(INTERNAL)},
-            sizes=sizes,
+            partitions=PartitionTable.of(
+                {key: row for key, row in seen.partitions.items() if not key[0].startswith(INTERNAL)}
+            ),
+            sizes=SizeTable.of(sizes),
             log_dirs={broker: LogDirs(used[broker], row.usable_bytes) for broker, row in seen.log_dirs.items()},
             read_ms={},
         )

@@ -1,0 +1,93 @@
+"""Bytes that consumers read from each partition: an estimate, as no broker counts it. Pure."""
+
+import numpy as np
+import numpy.typing as npt
+
+from streaming.collect.observation import Observation
+from streaming.collect.partition_table import Ints
+
+Floats = npt.NDArray[np.float64]
+
+
+def bytes_out_per_sec(before: Observation, after: Observation, written: Floats) -> Floats:
+    """Bytes/s by partition of `after`, NaN for unknown; `written` is what clients write to each.
+
+    Progress of committed offsets x mean record size; scaled to the topic's own byte counter of the leader's broker
+    where there is one. A topic that is read without commits is split in proportion to what is written.
+    """
+    partitions = after.partitions
+    consumed = _consumed(before, after)
+    topics = max(1, len(partitions.names.topics))
+    places, place = np.unique(partitions.leader * topics + partitions.names.topic, return_inverse=True)
+    totals = _counted_by_place(before, after, places, topics)
+    weights = np.nan_to_num(consumed, nan=0.0)
+    shared = np.bincount(place, weights, len(places))
+    # Where nobody commits, by what is written.
+    by_writes = np.nan_to_num(written, nan=0.0)
+    weights = np.where(shared[place] != 0, weights, by_writes)
+    shared = np.where(shared != 0, shared, np.bincount(place, by_writes, len(places)))
+    count = np.bincount(place, minlength=len(places))
+    share = shared[place]
+    split = np.where(share != 0, totals[place] * weights / np.where(share != 0, share, 1), totals[place] / count[place])
+    return np.where(np.isnan(totals[place]), consumed, split)
+
+
+def mean_record_bytes_of(observation: Observation, rows: Ints) -> Floats:
+    """Mean bytes of a record in the leader's log of these rows of its partitions; NaN for an empty or unknown log.
+
+    Compaction leaves gaps in the offsets, so there the figure is too small; it is only used where growth can't be.
+    """
+    partitions = observation.partitions
+    if not len(partitions):
+        return np.full(len(rows), np.nan)
+    known = np.maximum(rows, 0)
+    start, end = partitions.start[known], partitions.end[known]
+    size = observation.sizes.on(partitions, known, partitions.leader[known])
+    records = end - start
+    is_known = (rows >= 0) & (start >= 0) & (end >= 0) & (size > 0) & (records > 0)
+    return np.where(is_known, size / np.where(is_known, records, 1), np.nan)
+
+
+def _consumed(before: Observation, after: Observation) -> Floats:
+    """Bytes/s by the progress of committed offsets, summed over groups; NaN for partitions without any commit."""
+    groups, partitions = after.groups, after.partitions
+    earlier = groups.rows_in(before.groups)
+    row = partitions.rows_of(groups.names)
+    chosen = np.flatnonzero((earlier >= 0) & (row >= 0) & (groups.committed >= 0))
+    first, last = before.groups.committed[earlier[chosen]], groups.committed[chosen]
+    size = mean_record_bytes_of(after, row[chosen])
+    began_ms = _read_ms(before)[before.groups.group[earlier[chosen]]]
+    ended_ms = _read_ms(after)[groups.group[chosen]]
+    passed_ms = np.where(ended_ms > began_ms, ended_ms - began_ms, np.nan)
+    # An idle group's offsets may be the same fetch in both looks.
+    rates = np.where(last == first, 0.0, (last - first) * size * 1000 / passed_ms)
+    counts = (first >= 0) & (last >= first) & ~np.isnan(size) & ~np.isnan(rates)
+    of_row = row[chosen][counts]
+    sums = np.bincount(of_row, rates[counts], len(partitions))
+    return np.where(np.bincount(of_row, minlength=len(partitions)) > 0, sums, np.nan)
+
+
+def _read_ms(observation: Observation) -> Ints:
+    """When the offsets of each group were fetched; when the sample began, where that isn't known."""
+    return np.array([read_ms or observation.time_ms for read_ms in observation.groups.read_ms], dtype=np.int64)
+
+
+def _counted_by_place(before: Observation, after: Observation, places: Ints, topics: int) -> Floats:
+    """Bytes/s by a broker's counter of one topic, for each place (broker x topics + topic); NaN where it can't tell.
+
+    A broker has no counter of a topic until that is read, and none after a restart.
+    """
+    totals = np.full(len(places), np.nan)
+    brokers = places // topics
+    names = after.partitions.names.topics
+    for broker in sorted(after.counters.keys() & before.counters.keys()):
+        earlier, later = before.counters[broker], after.counters[broker]
+        passed_ms = after.when_ms("counters", broker) - before.when_ms("counters", broker)
+        if passed_ms <= 0 or earlier.restarted_before(later):
+            continue
+        own = np.flatnonzero(brokers == broker)
+        own_names = [names[topic] for topic in (places[own] % topics).tolist()]
+        first, last = earlier.topic_bytes_out, later.topic_bytes_out
+        grown = np.array([last.get(name, 0.0) - first.get(name, 0.0) for name in own_names], dtype=np.float64)
+        totals[own] = np.where(grown >= 0, grown * 1000 / passed_ms, np.nan)
+    return totals

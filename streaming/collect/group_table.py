@@ -1,0 +1,122 @@
+"""Consumer groups, and as columns what each has of partitions: one row for each that it has committed or owns. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from streaming.collect.partition_table import UNKNOWN, Ints, PartitionKey, PartitionNames, ints, positions
+
+NUMBER_BITS = 22
+"""Of a row's key: groups x topics x 4 million partitions of a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The member that owns a partition."""
+
+    member_id: str
+    client_id: str
+    group_instance_id: str | None = None
+    rack_id: str | None = None
+    subscribed_topic_regex: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """One group of any kind: state, owners and committed offsets by partition.
+
+    Of a share group `committed` has the start offsets, and nobody owns a partition alone.
+    """
+
+    state: str
+    committed: Mapping[PartitionKey, int]
+    owners: Mapping[PartitionKey, Owner]
+    generation_id: int | None = None
+    group_type: str | None = None
+    members: int | None = None
+    """Those that own nothing too; None where the group was not described."""
+    targets: Mapping[PartitionKey, str] = field(default_factory=dict)
+    """Member id of who shall own a partition."""
+    assignor: str | None = None
+    topology_epoch: int | None = None
+    lags: Mapping[PartitionKey, int | None] = field(default_factory=dict)
+    """Lags that the coordinator sends itself, and None where it does not know one."""
+    read_ms: int | None = field(default=None, compare=False)
+    """When the offsets were fetched: of an idle group, some looks ago."""
+
+
+class GroupTable(Mapping[str, GroupView]):
+    """All groups of a look in order of their names. Rows of group i are `begin[i]` to `begin[i + 1]`, in order, too."""
+
+    def __init__(self, views: Mapping[str, GroupView]) -> None:
+        self._views = dict(sorted(views.items()))
+
+    @cached_property
+    def keys_by_group(self) -> list[list[PartitionKey]]:
+        """The partitions of each group's rows."""
+        return [sorted(view.committed.keys() | view.owners.keys()) for view in self._views.values()]
+
+    @cached_property
+    def begin(self) -> Ints:
+        """Where the rows of each group begin, and the end of all."""
+        return np.cumsum([0, *map(len, self.keys_by_group)], dtype=np.int64)
+
+    @cached_property
+    def group(self) -> Ints:
+        """The place of each row's group."""
+        return np.repeat(np.arange(len(self)), np.diff(self.begin))
+
+    @cached_property
+    def names(self) -> PartitionNames:
+        """The partition of each row."""
+        place: dict[str, int] = {}
+        for keys in self.keys_by_group:
+            for key in keys:
+                place.setdefault(key[0], len(place))
+        topic = ints(place[key[0]] for keys in self.keys_by_group for key in keys)
+        return PartitionNames(tuple(place), topic, ints(key[1] for keys in self.keys_by_group for key in keys))
+
+    @cached_property
+    def committed(self) -> Ints:
+        """Committed offset of each row, or UNKNOWN."""
+        groups = zip(self._views.values(), self.keys_by_group, strict=True)
+        return ints(view.committed.get(key, UNKNOWN) for view, keys in groups for key in keys)
+
+    @cached_property
+    def read_ms(self) -> list[int | None]:
+        """When the offsets of each group were fetched."""
+        return [view.read_ms for view in self._views.values()]
+
+    def rows_in(self, other: "GroupTable") -> Ints:
+        """For each row the row of the same group and partition in another table, or UNKNOWN."""
+        is_same = list(other) == list(self) and other.names.topics == self.names.topics
+        if is_same and np.array_equal(self._keys, other._keys):
+            return np.arange(len(self.group))
+        group_places = {name: index for index, name in enumerate(other)}
+        topic_places = {name: index for index, name in enumerate(other.names.topics)}
+        group = ints(group_places.get(name, UNKNOWN) for name in self)[self.group]
+        topic = ints(topic_places.get(name, UNKNOWN) for name in self.names.topics)[self.names.topic]
+        order = np.argsort(other._keys, kind="stable")
+        place = positions(other._keys[order], _key(group, topic, self.names.number, len(topic_places)))
+        found = (place >= 0) & (group >= 0) & (topic >= 0)
+        return np.where(found, order[np.where(found, place, 0)], UNKNOWN) if len(order) else place
+
+    def __getitem__(self, name: str) -> GroupView:
+        return self._views[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    @cached_property
+    def _keys(self) -> Ints:
+        return _key(self.group, self.names.topic, self.names.number, len(self.names.topics))
+
+
+def _key(group: Ints, topic: Ints, number: Ints, topics: int) -> Ints:
+    """One number for each row."""
+    return (group * max(1, topics) + topic) << NUMBER_BITS | number

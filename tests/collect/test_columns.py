@@ -1,0 +1,150 @@
+"""Rates and records by columns are those of one object for each partition, as `rates_by_object` makes them."""
+
+import json
+import math
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.collect.group_table import GroupTable, GroupView, Owner
+from streaming.collect.observation import BrokerCounters, LogDirs, Observation
+from streaming.collect.partition_table import (
+    NO_LEADER,
+    PartitionKey,
+    PartitionTable,
+    PartitionView,
+    ReplicaKey,
+    SizeTable,
+)
+from streaming.collect.rates import broker_rates, replica_rates
+from streaming.collect.records import byte_rate_records, consumer_lag_records
+from streaming.contract.rates import RATES
+from tests.collect import rates_by_object
+
+BROKERS = (1, 2, 7)
+KEYS: tuple[PartitionKey, ...] = (("a", 0), ("a", 1), ("a", 10), ('b"ö', 0), ("c", 3))
+NEAR = st.integers(0, 5)
+"""Small, so that looks agree in some figures and not in others."""
+OFFSET = st.one_of(st.none(), NEAR)
+
+
+@st.composite
+def partition_views(draw: st.DrawFn, topic: str) -> PartitionView:
+    replicas = tuple(draw(st.lists(st.sampled_from(BROKERS), min_size=1, max_size=3, unique=True)))
+    return PartitionView(
+        f"{topic}-{draw(st.integers(0, 1) if topic == 'c' else st.just(0))}",
+        draw(st.sampled_from((*replicas, NO_LEADER))),
+        replicas,
+        frozenset(draw(st.sets(st.sampled_from(replicas), max_size=1))),
+        draw(OFFSET),
+        draw(OFFSET),
+    )
+
+
+@st.composite
+def group_views(draw: st.DrawFn) -> GroupView:
+    members = [Owner(f"m-{number}", "cliënt") for number in range(2)]
+    return GroupView(
+        draw(st.sampled_from(("Stable", "Empty"))),
+        draw(st.dictionaries(st.sampled_from((*KEYS, ("unknown", 1))), NEAR)),
+        draw(st.dictionaries(st.sampled_from(KEYS), st.sampled_from(members))),
+        draw(st.one_of(st.none(), NEAR)),
+        lags=draw(st.dictionaries(st.sampled_from(KEYS), OFFSET, max_size=1)),
+        read_ms=draw(st.one_of(st.none(), st.integers(1, 20_000))),
+    )
+
+
+@st.composite
+def counters(draw: st.DrawFn) -> BrokerCounters:
+    totals = {rate.stem: float(draw(NEAR)) for rate in RATES}
+    return BrokerCounters(totals, draw(st.dictionaries(st.sampled_from(("a", "c")), NEAR.map(float))))
+
+
+@st.composite
+def observations(draw: st.DrawFn, time_ms: int) -> Observation:
+    keys = draw(st.lists(st.sampled_from(KEYS), unique=True))
+    replicas: list[ReplicaKey] = [(broker, key) for broker in BROKERS for key in (*KEYS, ("stray", 0))]
+    ids = {key[0]: draw(partition_views(key[0])).topic_id for key in keys}
+    views = {key: draw(partition_views(key[0])) for key in keys}
+    views = {key: PartitionView(ids[key[0]], *values(view)[1:]) for key, view in views.items()}
+    parts = [(part, broker) for part in ("offsets", "sizes", "counters") for broker in BROKERS]
+    return Observation(
+        time_ms,
+        draw(st.dictionaries(st.sampled_from(BROKERS), st.sampled_from((None, "r")))),
+        PartitionTable.of(views),
+        SizeTable.of(draw(st.dictionaries(st.sampled_from(replicas), NEAR))),
+        draw(st.dictionaries(st.sampled_from(BROKERS), st.builds(LogDirs, NEAR, OFFSET))),
+        draw(st.dictionaries(st.sampled_from(BROKERS), counters())),
+        GroupTable(draw(st.dictionaries(st.sampled_from(("g", "h\\")), group_views()))),
+        draw(st.dictionaries(st.sampled_from(BROKERS), NEAR)),
+        draw(st.dictionaries(st.sampled_from(parts), st.integers(time_ms, time_ms + 3))),
+    )
+
+
+def values(view: PartitionView) -> tuple[Any, ...]:
+    return (
+        view.topic_id, view.leader, view.replicas, view.adding_replicas, view.log_start_offset, view.log_end_offset
+    )  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(observations(0), st.sampled_from((0, 2, 10_000)).flatmap(observations))
+def test_rates_are_those_of_one_object_a_partition(before: Observation, after: Observation) -> None:
+    made, expected = replica_rates(before, after), rates_by_object.replica_rates(before, after)
+    assert made.keys() == expected.keys()
+    for key, rates in expected.items():
+        assert made[key].role == rates.role
+        assert made[key].size_bytes == rates.size_bytes
+        for name in ("bytes_in", "bytes_out", "messages_in"):
+            assert is_same(getattr(made[key], name), getattr(rates, name)), (key, name)
+    totals, expected_totals = broker_rates(before, after, made), rates_by_object.broker_rates(before, after, expected)
+    assert totals.keys() == expected_totals.keys()
+    for broker, row in expected_totals.items():
+        assert totals[broker].keys() == row.keys()
+        assert all(is_same(totals[broker][name], value) for name, value in row.items()), broker
+
+
+def is_same(value: float | None, expected: float | None) -> bool:
+    if value is None or expected is None:
+        return value is expected
+    return math.isclose(value, expected, rel_tol=1e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(observations(0), st.sampled_from((0, 2)).flatmap(observations))
+def test_records_are_the_text_that_json_makes_of_them(before: Observation, after: Observation) -> None:
+    rates = replica_rates(before, after)
+    records = list(byte_rate_records('clü"ster', before, after, rates, broker_rates(before, after, rates)))
+    rows = [json.loads(value) for _, value in records]
+    assert [value for _, value in records] == [json.dumps(row, separators=(",", ":")).encode() for row in rows]
+    assert [key for key, _ in records] == [str(row["broker"]).encode() for row in rows]
+    shown = {(row["broker"], (row["topic"], row["partition"])): row for row in rows if row["topic"] is not None}
+    assert shown.keys() == rates.keys()
+    for key, rate in rates.items():
+        assert (shown[key]["role"], shown[key]["size_bytes"]) == (rate.role, rate.size_bytes)
+        assert (shown[key]["bytes_in_per_sec"], shown[key]["bytes_out_per_sec"]) == (rate.bytes_in, rate.bytes_out)
+
+
+@settings(max_examples=25, deadline=None)
+@given(observations(10))
+def test_records_of_groups_have_what_was_read(seen: Observation) -> None:
+    records = list(consumer_lag_records("c", seen))
+    rows = [json.loads(value) for _, value in records]
+    assert [value for _, value in records] == [json.dumps(row, separators=(",", ":")).encode() for row in rows]
+    assert [key for key, _ in records] == [row["group"].encode() for row in rows]
+    keys = [(row["group"], row["topic"], row["partition"]) for row in rows]
+    assert sorted(keys) == sorted(
+        (name, *key) for name, view in seen.groups.items() for key in {*view.committed, *view.owners}
+    )
+    for row in rows:
+        key, view = (row["topic"], row["partition"]), seen.groups[row["group"]]
+        assert row["committed_offset"] == view.committed.get(key)
+        owner = view.owners.get(key)
+        assert (row["member_id"], row["client_id"]) == ((owner.member_id, owner.client_id) if owner else (None, None))
+        assert (row["group_state"], row["generation_id"]) == (view.state, view.generation_id)
+        partition = seen.partitions.get(key)
+        assert row["log_end_offset"] == (partition.log_end_offset if partition else None)
+        if key in view.lags:
+            assert row["lag_records"] == view.lags[key]
+        assert row["log_start_offset"] == (partition.log_start_offset if partition else None)
