@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from assignor_core.errors import InputError, PlanTampered
+from assignor_core.log_dir_movement import LogDirMovement, misplanned
 from assignor_core.model import BrokerState, ClusterState
 
 Figures = Mapping[str, Mapping[str, float]]
@@ -77,22 +78,40 @@ class Plan:
     problems: tuple[str, ...] = ()
     """Hard rules that the plan could not satisfy, and what stands in the way; empty means feasible."""
     waves: tuple[Wave, ...] = ()
+    log_dir_movements: tuple[LogDirMovement, ...] = ()
+    """Movements within brokers. A plan has these or `movements`, never both."""
     plan_id: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "plan_id", _content_hash(self.cluster_id, self.movements))
+        content = _content_hash(self.cluster_id, self.movements, self.log_dir_movements)
+        object.__setattr__(self, "plan_id", content)
+
+    @property
+    def within_brokers(self) -> bool:
+        """Whether it moves replicas between log dirs of their brokers, and nothing else."""
+        return bool(self.log_dir_movements)
+
+    @property
+    def movement_count(self) -> int:
+        """Movements of either kind."""
+        return len(self.movements) + len(self.log_dir_movements)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Topics that it moves something of."""
+        return frozenset({row.topic for row in self.movements} | {row.topic for row in self.log_dir_movements})
 
     @property
     def bytes_to_move(self) -> float:
         """Bytes that all movements copy."""
-        return sum(movement.bytes_to_move for movement in self.movements)
+        within = sum(movement.bytes_to_move for movement in self.log_dir_movements)
+        return sum(movement.bytes_to_move for movement in self.movements) + within
 
     @property
     def brokers(self) -> frozenset[int]:
         """Brokers that a movement takes a replica from, leaves one on, or gives one to."""
-        return frozenset(
-            broker for movement in self.movements for broker in (*movement.old_replicas, *movement.new_replicas)
-        )
+        named = {broker for movement in self.movements for broker in (*movement.old_replicas, *movement.new_replicas)}
+        return frozenset(named | {movement.broker for movement in self.log_dir_movements})
 
     @property
     def feasible(self) -> bool:
@@ -210,6 +229,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
             }
             for movement in plan.movements
         ],
+        **({"log_dir_movements": [row.to_json() for row in plan.log_dir_movements]} if plan.within_brokers else {}),
         "skew_before": {name: dict(figures) for name, figures in plan.skew_before.items()},
         "skew_after": {name: dict(figures) for name, figures in plan.skew_after.items()},
         "lower_bound": dict(plan.lower_bound),
@@ -240,6 +260,7 @@ def plan_from_json(obj: object) -> Plan:
             tuple(obj["diagnosis"]),
             tuple(obj["problems"]),
             tuple(Wave(entry["movements"], entry["bytes_to_move"], entry["duration_ms"]) for entry in obj["waves"]),
+            tuple(LogDirMovement.from_json(entry) for entry in obj.get("log_dir_movements", ())),
         )
         claimed, reassignment = obj["plan_id"], obj["reassignment"]
     except (KeyError, TypeError, ValueError) as error:
@@ -248,6 +269,11 @@ def plan_from_json(obj: object) -> Plan:
         raise PlanTampered(f"plan_id: found {claimed!r}, but the content hashes to {plan.plan_id!r}")
     if reassignment != reassignment_json(plan):
         raise PlanTampered(f"plan {plan.plan_id[:12]}: its reassignment is not that of its movements")
+    problems = misplanned(plan.log_dir_movements)
+    if plan.movements and plan.within_brokers:
+        problems.append("log_dir_movements: found beside movements, allowed in a plan of their own")
+    if problems:
+        raise InputError(f"plan {plan.plan_id[:12]}: {problems[0]}")
     return plan
 
 
@@ -264,8 +290,15 @@ def _movement(entry: Mapping[str, Any]) -> Movement:
     )
 
 
-def _content_hash(cluster_id: str, movements: tuple[Movement, ...]) -> str:
+def _content_hash(
+    cluster_id: str, movements: tuple[Movement, ...], log_dir_movements: tuple[LogDirMovement, ...]
+) -> str:
     """SHA-256 of what would be executed, hexadecimal; the order of movements is part of it."""
-    content = [[m.topic, m.partition, list(m.old_replicas), list(m.new_replicas)] for m in movements]
-    canonical = json.dumps({"cluster_id": cluster_id, "movements": content}, sort_keys=True, separators=(",", ":"))
+    content: dict[str, Any] = {
+        "cluster_id": cluster_id,
+        "movements": [[m.topic, m.partition, list(m.old_replicas), list(m.new_replicas)] for m in movements],
+    }
+    if log_dir_movements:  # else the id is that of earlier versions
+        content["log_dir_movements"] = [movement.content for movement in log_dir_movements]
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -38,12 +38,13 @@ class Observed:
         keys = [(movement.topic, movement.partition) for movement in plan.movements]
         left = {broker for row in plan.movements for broker in set(row.old_replicas) - set(row.new_replicas)}
         topics = sorted({topic for topic, _ in keys})
+        named = sorted(plan.topics)
         return cls(
             {key: cluster.partitions[key].leader for key in keys if key in cluster.partitions},
             {topic: counts[topic] for topic in topics},
             frozenset(left - cluster.broker_racks.keys()),
             cluster.cluster_id,
-            {topic: cluster.topic_ids[topic] for topic in topics if topic in cluster.topic_ids},
+            {topic: cluster.topic_ids[topic] for topic in named if topic in cluster.topic_ids},
         )
 
     @classmethod

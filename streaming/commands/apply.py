@@ -246,7 +246,7 @@ def _propose_again(cluster: "ClusterReader", journal: "Journal", settings: Setti
     plan = propose_and_keep(
         cluster, journal, window_tables, settings.planner, now_ms=now_ms, policy_for=policy_for
     ).plan
-    if not plan.movements:
+    if not plan.movement_count:
         echo("a new plan was made: there is nothing to move")
         return
     echo(f"a new plan was made; to carry it out: rebalancer apply {plan.plan_id[:12]}{in_use()}")
@@ -259,6 +259,6 @@ def _show(plan: "Plan") -> None:
     )
     known = before is not None and after is not None
     echo(
-        f"plan {plan.plan_id[:12]}: {len(plan.movements)} movements, {plan.bytes_to_move:,.0f} bytes, "
+        f"plan {plan.plan_id[:12]}: {plan.movement_count} movements, {plan.bytes_to_move:,.0f} bytes, "
         + (f"bytes_in max/mean {before:.3f} -> {after:.3f}" if known else "which doesn't say what it does to the skew")
     )

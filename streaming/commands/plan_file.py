@@ -66,6 +66,8 @@ def read_plan_file(file: str, cluster_name: str) -> ProposedPlan:
 
 def _unsound(plan: Plan) -> str | None:
     """Why no cluster may be changed so, if so: asked of the smallest cluster that the plan could be for."""
+    if plan.bytes_to_move > INT64_MAX:
+        return f"bytes_to_move: found {plan.bytes_to_move:g}"
     if not plan.movements:
         return None
     named = {broker for movement in plan.movements for broker in (*movement.old_replicas, *movement.new_replicas)}
@@ -91,7 +93,7 @@ def _unsound(plan: Plan) -> str | None:
     problems = validate(plan, cluster)
     if problems:
         return problems[0]
-    return None if plan.bytes_to_move <= INT64_MAX else f"bytes_to_move: found {plan.bytes_to_move:g}"
+    return None
 
 
 def _misfit(file: str, problem: str) -> UsageProblem:

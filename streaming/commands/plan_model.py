@@ -200,12 +200,15 @@ def _print_text(proposed: ProposedPlan) -> None:
         name = f"{movement.topic}-{movement.partition}"
         replicas = (str(list(movement.old_replicas)), str(list(movement.new_replicas)))
         moved.add_row(name, *replicas, f"{movement.bytes_to_move / 1e6:.1f}", movement.reason)
+    for inner in plan.log_dir_movements[:ROWS_SHOWN]:
+        name = f"{inner.topic}-{inner.partition} on broker {inner.broker}"
+        moved.add_row(name, inner.old_log_dir, inner.new_log_dir, f"{inner.bytes_to_move / 1e6:.1f}", inner.reason)
     to.print(moved)
-    hidden = len(plan.movements) - ROWS_SHOWN
+    hidden = plan.movement_count - ROWS_SHOWN
     if hidden > 0:
         to.print(f"... and {hidden} more (--json shows all)")
     to.print(
-        f"{len(plan.movements)} movements, {plan.bytes_to_move / 1e9:.2f} GB to copy, "
+        f"{plan.movement_count} movements, {plan.bytes_to_move / 1e9:.2f} GB to copy, "
         f"{len(plan.waves)} waves, planned in {proposed.elapsed_ms / 1000:.2f} s"
     )
     for line in (*plan.problems, *plan.diagnosis):

@@ -57,9 +57,9 @@ PLAN = Table(
         text("mode", "observe, propose or apply", nullable=False),
         timestamp("window_start", "Start of the oldest window planned on, UTC"),
         timestamp("window_end", "End of the newest window planned on, UTC"),
-        integer("movement_count", "Partitions that change", nullable=False),
+        integer("movement_count", "Partitions that change, or replicas that change their log dir", nullable=False),
         integer("leader_movement_count", "Of those, changes of leader only", nullable=False),
-        long("bytes_to_move", "Bytes to be copied between brokers", nullable=False),
+        long("bytes_to_move", "Bytes to be copied", nullable=False),
         long("planning_ms", "Time the planner took, ms", nullable=False),
         *_by_resource(
             max_over_mean_before="max/mean over brokers before the plan",
@@ -72,7 +72,7 @@ PLAN = Table(
 
 MOVEMENT = Table(
     "movement",
-    "Partitions that a plan changes",
+    "What a plan moves: partitions between brokers, or replicas between log dirs of their broker",
     ("plan_id", "sequence"),
     "created_at",
     (
@@ -81,11 +81,23 @@ MOVEMENT = Table(
         timestamp("created_at", "When the plan was made, UTC", nullable=False),
         text("topic", "Topic", nullable=False),
         integer("partition", "Partition number", nullable=False),
-        text("kind", "leader (order of replicas only) or replica", nullable=False),
-        Column("old_replicas", ColumnType.INTEGER_LIST, "Replicas before, preferred leader first", nullable=False),
-        Column("new_replicas", ColumnType.INTEGER_LIST, "Replicas after, preferred leader first", nullable=False),
+        text("kind", "leader (order of replicas only), replica, or log_dir (within one broker)", nullable=False),
+        Column(
+            "old_replicas",
+            ColumnType.INTEGER_LIST,
+            "Replicas before, preferred leader first; of kind log_dir the broker",
+            nullable=False,
+        ),
+        Column(
+            "new_replicas",
+            ColumnType.INTEGER_LIST,
+            "Replicas after, preferred leader first; of kind log_dir the broker",
+            nullable=False,
+        ),
         long("bytes_to_move", "Bytes to be copied", nullable=False),
         text("reason", "Why it is in the plan", nullable=False),
+        text("old_log_dir", "Of kind log_dir: path of the log dir that the replica leaves; null of others"),
+        text("new_log_dir", "Of kind log_dir: path of the log dir that it goes to; null of others"),
     ),
 )
 

@@ -30,8 +30,9 @@ from streaming.control.records import ExecutionRecord
 from streaming.errors import LeaseLost, TableUnavailable, UsageProblem
 from streaming.views import executions as view
 from streaming.views.decisions import newest_decision
+from streaming.views.movements import movement_rows, plan_of_movements
 from streaming.views.open_executions import OpenExecutions
-from streaming.views.plans import kept_plan, plan_ids, plan_of_movements
+from streaming.views.plans import kept_plan, plan_ids
 
 log = structlog.get_logger()
 
@@ -115,7 +116,7 @@ class Journal:
     def write_plan(self, proposed: ProposedPlan, *, decision: str | None, now_ms: int) -> None:
         """The plan and its movements; the same plan made again is not written again."""
         plan, span_ms = proposed.plan, proposed.window_span_ms
-        movements = [_movement_row(plan, index, now_ms) for index in range(len(plan.movements))]
+        movements = movement_rows(plan, now_ms=now_ms)
         if not self._append("movement", movements, f"movement:{plan.plan_id}", 0) and not self._has_movements(plan):
             # The same plan was made before, and its rows have expired.
             self._append("movement", movements, f"movement:{plan.plan_id}", now_ms)
@@ -128,7 +129,7 @@ class Journal:
             "mode": self._mode,
             "window_start": tables.utc(span_ms[0]) if span_ms else None,
             "window_end": tables.utc(span_ms[1]) if span_ms else None,
-            "movement_count": len(plan.movements),
+            "movement_count": plan.movement_count,
             "leader_movement_count": sum(movement.kind == "leader" for movement in plan.movements),
             "bytes_to_move": round(plan.bytes_to_move),
             "planning_ms": round(proposed.elapsed_ms),
@@ -191,7 +192,7 @@ class Journal:
     ) -> Execution:
         plan = approved.plan
         figures = Figures(
-            movements_total=len(plan.movements),
+            movements_total=plan.movement_count,
             bytes_total=round(plan.bytes_to_move),
             in_windows_only=in_windows_only,
             before=_ratios(plan.skew_before),
@@ -272,22 +273,6 @@ class Journal:
 def decision_id(cluster: str, window_end_ms: int) -> str:
     """Id of the evaluation of one window of one cluster."""
     return f"{cluster}-{window_end_ms}"
-
-
-def _movement_row(plan: Plan, sequence: int, now_ms: int) -> dict[str, Any]:
-    movement = plan.movements[sequence]
-    return {
-        "plan_id": plan.plan_id,
-        "sequence": sequence,
-        "created_at": tables.utc(now_ms),
-        "topic": movement.topic,
-        "partition": movement.partition,
-        "kind": movement.kind,
-        "old_replicas": list(movement.old_replicas),
-        "new_replicas": list(movement.new_replicas),
-        "bytes_to_move": round(movement.bytes_to_move),
-        "reason": movement.reason,
-    }
 
 
 def _ratios(skew: Mapping[str, Any]) -> dict[Resource, float]:

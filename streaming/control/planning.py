@@ -92,7 +92,7 @@ def propose_and_keep(
     live = cluster.describe()
     policy = policy_for(live) if policy_for else None
     proposed = propose_live(cluster, live, window_tables, planner, now_ms=now_ms, policy=policy, drained=drained)
-    if proposed.plan.movements:
+    if proposed.plan.movement_count:
         journal.write_plan(proposed, decision=None, now_ms=now_ms)
     return proposed
 

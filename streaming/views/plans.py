@@ -12,10 +12,9 @@ from typing import Any
 from pyarrow import compute as pc
 
 from assignor_core.execution.life_cycle import Execution
-from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import REPORTED
-from streaming.contract import MOVEMENT, PLAN
+from streaming.contract import PLAN
 from streaming.errors import TableUnavailable
 from streaming.tables import Row, TableReader, above, below, equal, of_cluster, starts_with, to_ms, utc
 
@@ -55,23 +54,6 @@ def kept_plan(reader: TableReader, kafka_cluster: str, plan_id: str) -> KeptPlan
     return KeptPlan(
         ProposedPlan.from_json(json.loads(row["plan_json"])), to_ms(row["created_at"]), to_ms(row["expires_at"])
     )
-
-
-def plan_of_movements(reader: TableReader, kafka_cluster: str, plan_id: str) -> Plan | None:
-    """The movements of a plan from the table `movement`, all in one wave; raises TableUnavailable.
-
-    Enough to clear up where the plan's own row is gone. None if the rows are gone too, or don't hash to `plan_id`.
-    """
-    columns = ("sequence", "topic", "partition", "old_replicas", "new_replicas", "bytes_to_move")
-    rows = reader.rows(MOVEMENT.name, columns=columns, where=equal("plan_id", plan_id))
-    movements = tuple(
-        Movement(
-            row["topic"], row["partition"], tuple(row["old_replicas"]), tuple(row["new_replicas"]), row["bytes_to_move"]
-        )
-        for row in sorted(rows, key=itemgetter("sequence"))
-    )
-    plans = (Plan(name, movements) for name in (kafka_cluster, ""))  # a plan file may name no cluster
-    return next((plan for plan in plans if plan.plan_id == plan_id), None)
 
 
 def plans_made_before(reader: TableReader, kafka_cluster: str, before: datetime, *, now_ms: int) -> list[str]:

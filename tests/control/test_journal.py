@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 
 from assignor_core.execution.caution import Outcome
 from assignor_core.execution.events import Event
+from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
@@ -138,3 +139,20 @@ def test_status_shows_what_was_promised_beside_what_was_measured(settings: Setti
     shown = read_status(settings, now_ms=3_000)["execution_max_over_mean"]
     assert shown["bytes_in"] == {"before": 1.5, "predicted": 1.1, "measured": 1.4}
     assert shown["replicas"] == {"before": 1.0, "predicted": 1.0, "measured": None}
+
+
+def test_a_plan_within_brokers_is_kept_with_its_movements(settings: Settings) -> None:
+    journal = journal_of(settings)
+    moves = (LogDirMovement(1, "t", 0, "/a", "/b", 5.0, "why"), LogDirMovement(2, "t", 0, "/a", "/b", 6.0))
+    plan = Plan("main", (), log_dir_movements=moves)
+    journal.make_tables()
+    journal.write_plan(ProposedPlan(plan), decision=None, now_ms=1_000)
+    kept = journal.plan(plan.plan_id)
+    assert kept.plan == plan
+    execution = journal.approve(kept, "a test", now_ms=1_000)
+    assert (execution.figures.movements_total, execution.figures.bytes_total) == (2, 11)
+    assert journal.movements_of(execution) == plan
+    (row,) = tables.TableReader(settings.storage.tables).rows("plan")
+    assert (row["movement_count"], row["leader_movement_count"], row["bytes_in_max_over_mean_before"]) == (2, 0, None)
+    rows = tables.TableReader(settings.storage.tables).rows("movement")
+    assert {(row["kind"], row["old_log_dir"], row["new_log_dir"]) for row in rows} == {("log_dir", "/a", "/b")}

@@ -1,11 +1,13 @@
 """Plans as data: identity, checks against the cluster, applying, and Kafka's own form."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from assignor_core.errors import InputError, PlanTampered
+from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.model import Broker, BrokerState, Partition, PartitionLoad
 from assignor_core.plan import (
     Movement,
@@ -173,3 +175,50 @@ def test_of_kafkas_own_form_only_what_changes_is_a_movement() -> None:
     plan = plan_from_reassignment(form, state)
     assert plan.movements == (Movement("t", 0, (1, 2), (3, 2), 300.0),), "a copy must fit in the fullest window"
     assert plan_from_reassignment({}, state) == Plan("small", ())
+
+
+def within_brokers() -> Plan:
+    movements = (LogDirMovement(1, "t", 0, "/a", "/b", 5.0, "why"), LogDirMovement(2, "t", 0, "/a", "/b", 6.0))
+    return Plan("c", (), log_dir_movements=movements)
+
+
+def test_a_plan_within_brokers_is_read_back_as_it_was_written() -> None:
+    plan = within_brokers()
+    assert (plan.movement_count, plan.bytes_to_move) == (2, 11.0)
+    assert (plan.brokers, plan.topics) == (frozenset({1, 2}), frozenset({"t"}))
+    assert plan_from_json(json.loads(json.dumps(plan_to_json(plan)))) == plan
+    assert plan_to_json(plan)["reassignment"]["partitions"] == []
+
+
+def test_what_a_plan_within_brokers_does_is_part_of_its_id_and_why_is_not() -> None:
+    plan = within_brokers()
+    first, second = plan.log_dir_movements
+    assert Plan("c", (), log_dir_movements=(replace(first, reason="else"), second)).plan_id == plan.plan_id
+    elsewhere = replace(first, new_log_dir="/c")
+    assert Plan("c", (), log_dir_movements=(elsewhere, second)).plan_id != plan.plan_id
+    assert Plan("c", (), log_dir_movements=(second, first)).plan_id != plan.plan_id
+    assert "log_dir_movements" not in plan_to_json(Plan("c", ()))
+    tampered = plan_to_json(plan)
+    tampered["log_dir_movements"][0]["new_log_dir"] = "/c"
+    with pytest.raises(PlanTampered):
+        plan_from_json(tampered)
+
+
+@pytest.mark.parametrize(
+    ("movements", "problem"),
+    [
+        ((LogDirMovement(1, "t", 0, "/a", "/a", 5.0),), "t-0 on broker 1: would stay in /a"),
+        (within_brokers().log_dir_movements * 2, "t-0 on broker 1: planned twice"),
+    ],
+)
+def test_a_plan_within_brokers_that_makes_no_sense_is_refused(
+    movements: tuple[LogDirMovement, ...], problem: str
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        plan_from_json(plan_to_json(Plan("c", (), log_dir_movements=movements)))
+
+
+def test_a_plan_moves_between_brokers_or_within_them() -> None:
+    both = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), log_dir_movements=within_brokers().log_dir_movements)
+    with pytest.raises(InputError, match="in a plan of their own"):
+        plan_from_json(plan_to_json(both))
