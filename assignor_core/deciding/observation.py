@@ -10,10 +10,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Protocol
 
+from assignor_core.deciding.lasting import LastingPolicy
 from assignor_core.deciding.maintenance import MaintenanceWindow
 from assignor_core.deciding.trigger import SkewWindow, TriggerPolicy
 from assignor_core.deciding.windows import ClosedWindow, skew_window
-from assignor_core.live import NO_LEADER, LiveCluster
+from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from assignor_core.model import Capacity
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
@@ -33,6 +34,7 @@ class DecisionPolicy:
     """Every setting that a decision depends on."""
 
     trigger: TriggerPolicy = field(default_factory=TriggerPolicy)
+    lasting: LastingPolicy = field(default_factory=LastingPolicy)
     mode: Mode = Mode.PROPOSE
     maintenance: tuple[MaintenanceWindow, ...] = ()
     """Mode `apply` changes the cluster only in these hours; none means always."""
@@ -97,6 +99,8 @@ class PlanRequest:
     policy: PlannerPolicy
     windows: tuple[ClosedWindow, ...]
     drained: frozenset[int] = frozenset()
+    elections: tuple[PartitionKey, ...] = ()
+    """Partitions whose preferred replica is to lead; then the plan holds these elections alone."""
 
 
 class Evidence(Protocol):

@@ -25,7 +25,7 @@ from assignor_core.model import (
     Partition,
     PartitionLoad,
 )
-from assignor_core.plan import TAKE_NONE
+from assignor_core.plan import TAKE_NONE, Movement, Plan, Wave
 from assignor_core.planner import PlannerPolicy, propose
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.resources import Resource
@@ -142,10 +142,12 @@ def propose_on(
 ) -> ProposedPlan:
     """A plan for `model`, which was built of `live`; raises NothingToPlanOn, LoadsDisagree of it.
 
-    A plan that only empties brokers is made whatever is known. `elapsed_s` is the caller's stopwatch.
+    A plan that only keeps hard rules, or only empties brokers, is made whatever is known. `elapsed_s` is the
+    caller's stopwatch.
     """
     emptied = model.leaving | policy.drain
-    if not policy.only_brokers or not policy.only_brokers <= emptied:
+    keeps_rules_only = policy.rules_only or (policy.only_brokers and policy.only_brokers <= emptied)
+    if not keeps_rules_only:
         _check_balance_can_be_planned(model)
     unreported, silent = model.unreported - policy.drain, model.silent - policy.drain
     if policy.add & unreported:
@@ -159,6 +161,22 @@ def propose_on(
     elapsed_ms = (elapsed_s() - began_s) * 1000
     plan = replace(plan, diagnosis=(*plan.diagnosis, *_assumptions(model, unreported)))
     return ProposedPlan(plan, Observed.of(plan, live), elapsed_ms, model.span_ms)
+
+
+def propose_elections(
+    live: LiveCluster, partitions: Collection[PartitionKey], *, cluster_name: str, span_ms: tuple[int, int]
+) -> ProposedPlan:
+    """A plan after which the preferred replicas of `partitions` lead them; it moves and copies nothing.
+
+    Figures of load are left out: a model takes preferred leaders for the leaders.
+    """
+    movements = []
+    for key in sorted(partitions):
+        row = live.partitions[key]
+        reason = f"broker {row.leader} leads it, broker {row.replicas[0]} is its preferred leader"
+        movements.append(Movement(*key, row.replicas, row.replicas, 0.0, reason))
+    plan = Plan(cluster_name, tuple(movements), waves=(Wave(len(movements), 0.0, 0.0),))
+    return ProposedPlan(plan, Observed.of(plan, live), window_span_ms=span_ms)
 
 
 def _check_balance_can_be_planned(model: Model) -> None:

@@ -1,4 +1,4 @@
-"""One decision, whole: waiting plan -> trigger -> plan -> worth it? -> now or in the maintenance hours.
+"""One decision, whole: waiting plan -> trigger, else placement -> plan -> worth it? -> now or in the maintenance hours.
 
 `step` is pure: the same state, observation and policy give the same decision, and `backtest` replays this very
 function. It carries nothing out and writes nothing; what a plan is made of comes from `Evidence`.
@@ -8,10 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from assignor_core.deciding.health import obstacle, with_lagging
+from assignor_core.deciding.lasting import (
+    lasting_reasons,
+    not_mended,
+    placement_states,
+    small_policy,
+    with_lasting,
+)
 from assignor_core.deciding.maintenance import may_act, next_opening, open_window
 from assignor_core.deciding.noise import load_noise
 from assignor_core.deciding.observation import DecisionPolicy, Evidence, Mode, Observation, PlanRequest
 from assignor_core.deciding.trigger import (
+    LASTING_REASONS,
     Evaluation,
     Reason,
     SkewWindow,
@@ -64,6 +72,8 @@ def step(
     return made.state, Decision(evaluation, observation.skews[-1], proposed, may_act, tuple(made.dropped))
 
 
+LEAVES_PLACEMENT = (Reason.BALANCED, Reason.LOW_LOAD, Reason.CATCHING_UP, Reason.MIN_GAIN)
+"""Decisions to hold after which a plan for the placement may follow: data are sound, and there is no plan for load."""
 Conclusion = tuple[Evaluation, ProposedPlan | None, bool]
 """What was decided, the plan if there is one, and whether it may be carried out now."""
 
@@ -74,7 +84,15 @@ class _Deciding:
     def __init__(
         self, state: TriggerState, observation: Observation, policy: DecisionPolicy, evidence: Evidence
     ) -> None:
-        self.state = with_lagging(policy.trigger, state, observation.live, observation.now_ms)
+        state = with_lagging(policy.trigger, state, observation.live, observation.now_ms)
+        self._placement = placement_states(
+            observation.live,
+            observation.windows[-1],
+            policy.lasting,
+            counted=observation.counted,
+            excluded_topics=policy.planner.excluded_topics,
+        )
+        self.state = with_lasting(policy.trigger, state, self._placement, observation.now_ms)
         self.dropped: list[DroppedPlan] = []
         self._observation = observation
         self._policy = policy
@@ -96,6 +114,7 @@ class _Deciding:
             self._waits_on = self._obstacle(relieves=bool(failed))
             if self._waits_on is not None:
                 return None
+        lasting = self.state.waiting_reason
         self.state = waiting_for_nothing(self.state)
         if self._policy.mode is not Mode.APPLY:
             return None
@@ -110,6 +129,8 @@ class _Deciding:
         hours = f"maintenance window {opened.text} is open" if opened else "there are no maintenance windows any more"
         age_h = (now_ms - kept.created_ms) / 3_600_000
         detail = f"{hours}: plan {waiting[:12]}, made {age_h:.1f} h ago, is carried out"
+        if lasting:
+            return Evaluation(Verdict.PLAN, Reason(lasting), detail, None, None), kept.proposed, True
         resource = self.state.breached_resource
         ratio = self._observation.skews[-1].max_over_mean(resource) if resource else None
         reason = Reason.BROKER_FAILED if failed else Reason.SKEWED
@@ -124,6 +145,13 @@ class _Deciding:
         return _held(evaluation, Reason.UNHEALTHY, f"plan {waiting} waits: {self._waits_on}; {evaluation.detail}")
 
     def _evaluated(self) -> Conclusion:
+        conclusion = self._of_load()
+        if conclusion[0].verdict is Verdict.PLAN or conclusion[0].reason not in LEAVES_PLACEMENT:
+            return conclusion
+        return self._of_placement(conclusion)
+
+    def _of_load(self) -> Conclusion:
+        """What the trigger says of load and failed brokers, and the plan that follows from it."""
         observation = self._observation
         around = Surroundings(
             reassigning_count=len(observation.live.reassigning()),
@@ -140,6 +168,32 @@ class _Deciding:
         evaluation = self._without_catch_up(evaluation, around)
         if evaluation.verdict is not Verdict.PLAN:
             return evaluation, None, False
+        return self._followed(evaluation)
+
+    def _of_placement(self, conclusion: Conclusion) -> Conclusion:
+        """The first plan for what lasts of the placement; `conclusion`, that of the load, where there is none.
+
+        While brokers are away any plan would make their replicas anew.
+        """
+        now_ms = self._observation.now_ms
+        lasting = lasting_reasons(self._policy.lasting, self.state, now_ms)
+        if not lasting or self._missing_brokers or self._observation.live.reassigning():
+            return conclusion
+        held = []
+        for reason, lasted_ms in lasting:
+            words = self._placement.in_words(reason, lasted_ms)
+            if now_ms < self.state.cooldown_end_ms:
+                left_s = (self.state.cooldown_end_ms - now_ms) / 1000
+                detail = f"cooldown after the last plan runs for {left_s:.0f} s more; {words}"
+                return _held(conclusion[0], Reason.COOLDOWN, detail)
+            evaluation, proposed, may_act = self._followed(Evaluation(Verdict.PLAN, reason, words, None, None))
+            if evaluation.verdict is Verdict.PLAN or evaluation.reason not in LEAVES_PLACEMENT:
+                return evaluation, proposed, may_act
+            held.append(evaluation)
+        return held[0], None, False
+
+    def _followed(self, evaluation: Evaluation) -> Conclusion:
+        """The plan that `evaluation` asks for, unless the mode, the cluster or a plan that waits forbids one."""
         if self._policy.mode is Mode.OBSERVE:
             return _held(evaluation, Reason.DRY_RUN, f"mode is observe; {evaluation.detail}")
         problem = self._obstacle(relieves=evaluation.reason is Reason.BROKER_FAILED)
@@ -185,19 +239,21 @@ class _Deciding:
         return skew_window(window, self._policy.resources, self._policy.capacities, self._observation.counted)
 
     def _planned(self, evaluation: Evaluation) -> Conclusion:
-        """Plan for skew or for failed brokers; a plan that gains too little becomes a decision to hold."""
+        """Plan for skew, failed brokers or the placement; a plan that gains too little becomes a decision to hold."""
         now_ms = self._observation.now_ms
         failed = evaluation.reason is Reason.BROKER_FAILED
         lost = frozenset(brokers_failed(self._policy.trigger, self.state, now_ms)) if failed else frozenset()
-        policy = self._policy.planner.for_relief(lost) if failed else self._policy.planner
-        windows = self._windows_to_plan_on(since_ms=0 if failed else self.state.breached_since_ms or 0)
         try:
-            proposed = self._evidence.propose(PlanRequest(policy, windows, self._observation.drained))
+            proposed = self._evidence.propose(self._request(evaluation.reason, lost))
         except LoadsDisagree as error:
             return _held(evaluation, Reason.LOADS_DISAGREE, str(error))
         except NothingToPlanOn as error:
             return _held(evaluation, Reason.INCOMPLETE, str(error))
-        useless = _not_worth_it(proposed, evaluation, self._policy.gain_min, self._gain_of_noise(evaluation))
+        if evaluation.reason in LASTING_REASONS:
+            useless = not_mended(evaluation.reason, self._placement, proposed.plan)
+            useless = None if useless is None else f"{evaluation.detail}; {useless}"
+        else:
+            useless = _not_worth_it(proposed, evaluation, self._policy.gain_min, self._gain_of_noise(evaluation))
         if useless is not None:
             no_place = failed and proposed.plan.problems
             return _held(evaluation, Reason.NO_ROOM if no_place else Reason.MIN_GAIN, useless)
@@ -206,6 +262,21 @@ class _Deciding:
             evaluation = replace(evaluation, detail=f"{evaluation.detail}; {'; '.join(proposed.plan.problems)}")
         self.state = after_plan(self._policy.trigger, self.state, now_ms)
         return self._now_or_later(evaluation, proposed, lost)
+
+    def _request(self, reason: Reason, lost: frozenset[int]) -> PlanRequest:
+        """What plan is asked for, with which limits; `lost` are the brokers that have failed."""
+        base, observation = self._policy.planner, self._observation
+        if lost:
+            return PlanRequest(base.for_relief(lost), self._windows_to_plan_on(since_ms=0), observation.drained)
+        if reason not in LASTING_REASONS:
+            windows = self._windows_to_plan_on(since_ms=self.state.breached_since_ms or 0)
+            return PlanRequest(base, windows, observation.drained)
+        windows = self._windows_to_plan_on(since_ms=max(1, self.state.changed_ms))
+        if reason is Reason.UNPREFERRED_LEADERS:
+            elections = self._placement.unpreferred[: base.movements_max]
+            return PlanRequest(base, windows, observation.drained, elections)
+        policy = small_policy(reason, self._placement, base, len(observation.counted))
+        return PlanRequest(policy, windows, observation.drained)
 
     def _gain_of_noise(self, evaluation: Evaluation) -> float:
         """The gain that a plan could promise for noise alone, in max/mean."""
@@ -229,16 +300,23 @@ class _Deciding:
             waiting_plan_id=proposed.plan.plan_id,
             waiting_load=self._load(evaluation),
             waiting_failed=tuple(sorted(lost)),
+            waiting_reason=evaluation.reason.value if evaluation.reason in LASTING_REASONS else "",
         )
         detail = f"{evaluation.detail}; the plan waits for {self._next_opening()}"
         return replace(evaluation, reason=Reason.MAINTENANCE_WINDOW, detail=detail), proposed, False
 
     def _waits_for_longer(self, evaluation: Evaluation) -> Conclusion | None:
-        """Of the plans made before a maintenance window the one made at the highest load waits: nights are not days."""
+        """Of the plans made before a maintenance window the one made at the highest load waits: nights are not days.
+
+        One for the placement waits only while no other does, and gives way to one for skew.
+        """
         waiting = self.state.waiting_plan_id
         if waiting is None or self._hours_are_open() or evaluation.reason is Reason.BROKER_FAILED:
             return None
-        if self._load(evaluation) > self.state.waiting_load:
+        if evaluation.reason in LASTING_REASONS:
+            detail = f"plan {waiting[:12]} waits for {self._next_opening()}; {evaluation.detail}"
+            return _held(evaluation, Reason.MAINTENANCE_WINDOW, detail)
+        if self.state.waiting_reason or self._load(evaluation) > self.state.waiting_load:
             return None
         detail = f"plan {waiting[:12]}, made at a higher load, waits for {self._next_opening()}; {evaluation.detail}"
         return _held(evaluation, Reason.MAINTENANCE_WINDOW, detail)
@@ -268,7 +346,7 @@ class _Deciding:
 
 def waiting_for_nothing(state: TriggerState) -> TriggerState:
     """`state` without a plan that waits."""
-    return replace(state, waiting_plan_id=None, waiting_load=0.0, waiting_failed=())
+    return replace(state, waiting_plan_id=None, waiting_load=0.0, waiting_failed=(), waiting_reason="")
 
 
 def _not_worth_it(proposed: ProposedPlan, evaluation: Evaluation, gain_min: float, gain_of_noise: float) -> str | None:

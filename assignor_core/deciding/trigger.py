@@ -29,6 +29,9 @@ class Reason(StrEnum):
 
     SKEWED = "skewed"
     BROKER_FAILED = "broker_failed"
+    CROWDED_RACKS = "crowded_racks"
+    EMPTY_BROKER = "empty_broker"
+    UNPREFERRED_LEADERS = "unpreferred_leaders"
     BALANCED = "balanced"
     NOT_ENOUGH_WINDOWS = "not_enough_windows"
     INCOMPLETE = "incomplete"
@@ -44,6 +47,10 @@ class Reason(StrEnum):
     NO_ROOM = "no_room"
     UNHEALTHY = "unhealthy"
     DRY_RUN = "dry_run"
+
+
+LASTING_REASONS = (Reason.CROWDED_RACKS, Reason.EMPTY_BROKER, Reason.UNPREFERRED_LEADERS)
+"""States of the placement that get a plan if they last, in the order in which they do; see `deciding.lasting`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +128,10 @@ class TriggerState:
     """Mean load it was made at: a plan made at a higher one takes its place."""
     waiting_failed: tuple[int, ...] = ()
     """Brokers whose replicas it makes anew since they have failed; none where it is for skew."""
+    waiting_reason: str = ""
+    """Why it was made, where that is one of `deciding.lasting`."""
+    lasting_since_ms: tuple[tuple[str, int], ...] = ()
+    """(reason, when it was first seen), by reason; see `deciding.lasting`."""
     lagging_since_ms: tuple[tuple[str, int, int], ...] = ()
     """(topic, partition, when it was first seen to be under-replicated), by partition; see `deciding.health`."""
     changed_ms: int = 0
@@ -133,6 +144,8 @@ class TriggerState:
         pairs = tuple((int(broker), int(since_ms)) for broker, since_ms in self.missing_since_ms)
         object.__setattr__(self, "missing_since_ms", pairs)
         object.__setattr__(self, "waiting_failed", tuple(self.waiting_failed))
+        lasting = tuple((str(reason), int(since_ms)) for reason, since_ms in self.lasting_since_ms)
+        object.__setattr__(self, "lasting_since_ms", lasting)
         object.__setattr__(self, "lagging_since_ms", tuple(tuple(row) for row in self.lagging_since_ms))
 
 

@@ -14,6 +14,9 @@ from assignor_core.resources import Resource
 LEADER_BAND_MORE = 0.02
 """By default leadership, which moves in whole partitions and copies nothing, may stay so much further from even."""
 
+FILLED_BAND = 0.2
+"""Part of what the others have too much that they keep where an empty broker is filled: it gets most of its share."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlannerPolicy:
@@ -39,6 +42,8 @@ class PlannerPolicy:
     """Most bytes copied to any one broker."""
     leaders_only: bool = False
     """Change leadership only: no bytes are copied."""
+    rules_only: bool = False
+    """Mend hard rules only, racks and brokers that must end empty: nothing moves for balance."""
     only_brokers: frozenset[int] = frozenset()
     """Relieve only these brokers: only their replicas move. Empty means all."""
     only_topics: frozenset[str] = frozenset()
@@ -108,6 +113,19 @@ class PlannerPolicy:
             self, only_brokers=brokers, excluded_topics=frozenset(), headroom=0.0,
             movements_max=None, bytes_max=None, inflow_max=None,
         )  # fmt: skip
+
+    def to_fill(self, brokers: frozenset[int], in_use: int) -> Self:
+        """The same for a plan that fills `brokers`, which hold next to nothing, of all that are `in_use`.
+
+        Their bands are so narrow that they are filled however many others there are: of sixty brokers and an empty one,
+        none is above 1.02 of its fair share.
+
+        >>> policy = PlannerPolicy().to_fill(frozenset({61}), 61)
+        >>> policy.add, round(policy.band, 4), round(policy.leader_limit, 4)
+        (frozenset({61}), 0.0033, 0.0033)
+        """
+        left = FILLED_BAND * len(brokers) / max(1, in_use - len(brokers))
+        return replace(self, add=brokers, band=min(self.band, left), leader_band=min(self.leader_limit, left))
 
     @property
     def is_narrowed(self) -> bool:

@@ -25,6 +25,7 @@ from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, shares
 from assignor_core.planner.bounds import forced_share
 from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
 from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.racks import least_spread
 from assignor_core.resources import MEASURED
 
 PULL = 1e-5
@@ -200,7 +201,7 @@ class Problem:
         """
         sizes = np.bincount(self.arrays.racks[self.arrays.alive])
         replication = (placement.replicas != NO_BROKER).sum(axis=1)
-        least = np.array([_least_spread(factor, sizes.tolist()) for factor in range(placement.replicas.shape[1] + 1)])
+        least = np.array([least_spread(factor, sizes.tolist()) for factor in range(placement.replicas.shape[1] + 1)])
         crowded: Flags = (self._squares(placement.replicas) > least[replication]) & (replication <= sizes.sum())
         return crowded
 
@@ -294,19 +295,6 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         ceiling=ceiling,
         weight=np.where(arrays.columns.counts, COUNT_WEIGHT, 1.0),
     )
-
-
-def _least_spread(factor: int, sizes: list[int]) -> int:
-    """Least sum of squared replicas by rack: each replica goes to the emptiest rack that has a broker left.
-
-    >>> _least_spread(4, [2, 2, 2]), _least_spread(4, [1, 3])  # 2 + 1 + 1 and 1 + 3
-    (6, 10)
-    """
-    held = [0] * len(sizes)
-    for _ in range(min(factor, sum(sizes))):
-        rack = min((rack for rack, size in enumerate(sizes) if held[rack] < size), key=lambda rack: (held[rack], rack))
-        held[rack] += 1
-    return sum(count * count for count in held)
 
 
 def _movable(arrays: ClusterArrays, policy: PlannerPolicy) -> Flags:

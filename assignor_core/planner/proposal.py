@@ -71,6 +71,8 @@ def _balance(search: Search) -> None:
     """
     problem, placement = search.problem, search.placement
     repair(search)
+    if problem.policy.rules_only:
+        return
     # What repair had to do stays, whatever it costs: only balance is judged, and dropped from here on.
     excess_before, mark = problem.worst_excess(placement.loads), len(search.journal)
     for _ in range(ROUNDS):

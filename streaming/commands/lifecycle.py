@@ -5,7 +5,6 @@ that a drained one stays empty until it is added again.
 """
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +117,7 @@ def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> "P
         by_settings = policy_of_plans(settings, {topic for topic, _ in live.partitions})
         if policy is not None:
             return relief_policy(policy.only_brokers, drain=bool(policy.drain), settings=by_settings)
-        return replace(by_settings, add=frozenset({broker}))
+        return by_settings.to_fill(frozenset({broker}), len(live.broker_racks.keys() - drained))
 
     drained = drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name) - {broker}
     admin = admin_client(settings.kafka)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from assignor_core.deciding.observation import PlanRequest
-from assignor_core.deciding.planning import PartitionLoads, build_model, propose_on
+from assignor_core.deciding.planning import PartitionLoads, build_model, propose_elections, propose_on
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster
@@ -39,6 +39,10 @@ def propose_for(
     """The plan that `request` asks for on `live`, which `cluster` showed; raises NothingToPlanOn."""
     if not request.windows:
         raise NothingToPlanOn("no closed window in the tables yet: is the pipeline running?")
+    if request.elections:
+        span_ms = request.windows[0].start_ms, request.windows[-1].end_ms
+        name = window_tables.kafka_cluster
+        return propose_elections(live, request.elections, cluster_name=name, span_ms=span_ms)
     model = build_model(
         live,
         cluster.log_dirs(),

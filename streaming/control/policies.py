@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from assignor_core.deciding.lasting import LastingPolicy
 from assignor_core.deciding.maintenance import MaintenanceWindow, window_of
 from assignor_core.deciding.observation import DecisionPolicy, Mode
-from assignor_core.deciding.trigger import TriggerPolicy
+from assignor_core.deciding.trigger import Reason, TriggerPolicy
 from assignor_core.execution.reconcile import Limits
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.statistic import Statistic
@@ -39,12 +40,23 @@ def decision_policy(settings: Settings, topics: Iterable[str]) -> DecisionPolicy
     """All that a decision on a cluster with these topics depends on."""
     return DecisionPolicy(
         trigger=trigger_policy(settings.trigger, window_ms=settings.pipeline.window_ms),
+        lasting=lasting_policy(settings.trigger),
         mode=Mode(settings.control.mode),
         maintenance=maintenance_windows(settings.control),
         resources=tuple(Resource(name) for name in settings.trigger.resources),
         capacities=capacities_of(settings.planner),
         planner=policy_of_plans(settings, topics),
         planner_windows=settings.planner.windows,
+    )
+
+
+def lasting_policy(trigger: TriggerSettings) -> LastingPolicy:
+    """Which states of the placement ask for a plan."""
+    return LastingPolicy(
+        reasons=frozenset(Reason(name) for name in trigger.placement_reasons),
+        empty_broker_share=trigger.empty_broker_share,
+        grace_ms=trigger.placement_grace_ms,
+        leaders_grace_ms=trigger.leaders_grace_ms,
     )
 
 

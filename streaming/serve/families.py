@@ -133,7 +133,7 @@ REBALANCE = (
     _gauge("rebalance_mode_info", "1; what may be done: observe, propose or apply", "mode"),
     _counter("rebalance_evaluations_total", "Evaluations of the trigger"),
     _counter(
-        "rebalance_triggers_total", "Evaluations that led to a plan, by skewed resource or broker_failed", "trigger"
+        "rebalance_triggers_total", "Evaluations that led to a plan, by skewed resource or other reason", "trigger"
     ),
     _counter("rebalance_suppressed_total", "Evaluations of a skewed or unjudgeable cluster without a plan", "reason"),
     _counter("rebalance_failures_total", "Executions that were refused or aborted"),

@@ -6,7 +6,7 @@ import click
 
 from streaming.serve import families
 from streaming.serve.families import Family
-from streaming.serve.samples import SUPPRESSING
+from streaming.serve.samples import OTHER_THAN_SKEW, SUPPRESSING
 from streaming.serve.snapshot import PARTS
 
 HEAD = """# Metrics
@@ -24,6 +24,7 @@ like a rise. A streaming query that has fallen silent keeps its series for a day
 Fixed label values:
 
 - `resource`, `trigger`: {resources}
+- `trigger` also has reasons of their own (docs/trigger.md): {triggers}
 - `part`: {parts}
 - `reason` of `rebalancer_rebalance_suppressed_total`: {reasons}
 - `kind`: `leader` (only the leader changes), `replica`
@@ -94,6 +95,7 @@ def render() -> str:
     head = HEAD.format(
         resources=_words(families.RESOURCE_LABELS.values()),
         parts=_words(PARTS),
+        triggers=_words(OTHER_THAN_SKEW),
         reasons=_words(SUPPRESSING),
     )
     return "\n".join([head, *(_section(title, rows) for title, rows in SECTIONS)])

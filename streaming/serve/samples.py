@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from assignor_core.deciding.trigger import Reason
+from assignor_core.deciding.trigger import LASTING_REASONS, Reason
 from assignor_core.lag import LagStatus
 from assignor_core.resources import Resource
 from streaming.contract.rates import RATES
@@ -20,7 +20,8 @@ from streaming.views.streams import StreamQuery
 
 ACTIVE_MIN_MS = 60_000
 ACTIVE_INTERVALS = 3
-PLANNING = (Reason.SKEWED, Reason.BROKER_FAILED)
+PLANNING = (Reason.SKEWED, Reason.BROKER_FAILED, *LASTING_REASONS)
+OTHER_THAN_SKEW = tuple(reason.value for reason in PLANNING if reason is not Reason.SKEWED)
 SUPPRESSING = tuple(reason.value for reason in Reason if reason not in (*PLANNING, Reason.BALANCED))
 """Reasons not to plan that are no good news; `balanced` is."""
 
@@ -134,8 +135,8 @@ def _evaluations(decisions: Mapping[tuple[str, str, str], int], trigger_resource
     suppressed = dict.fromkeys(SUPPRESSING, 0)
     for (verdict, reason, resource), count in decisions.items():
         if verdict == "plan":
-            # A broker that has failed is the reason of its own, whatever is skewed besides.
-            trigger = reason if reason == Reason.BROKER_FAILED else RESOURCE_LABELS.get(resource, "none")
+            # These are reasons of their own, whatever is skewed besides.
+            trigger = reason if reason in OTHER_THAN_SKEW else RESOURCE_LABELS.get(resource, "none")
             triggers[trigger] = triggers.get(trigger, 0) + count
         elif reason in suppressed:
             suppressed[reason] += count

@@ -42,6 +42,20 @@ class TriggerSettings(Section):
         default=[Resource.BYTES_IN, Resource.BYTES_OUT], min_length=1, description="Resources whose skew may trigger"
     )
 
+    placement_reasons: list[Literal["crowded_racks", "empty_broker", "unpreferred_leaders"]] = Field(
+        default=["crowded_racks", "empty_broker", "unpreferred_leaders"],
+        description="States of the placement that get a small plan of their own if they last; [] for none",
+    )
+    placement_grace_ms: Milliseconds = Field(
+        600_000, description="So long racks must be crowded, or a broker be empty, before a plan mends it"
+    )
+    leaders_grace_ms: Milliseconds = Field(
+        1_800_000, description="So long others than the preferred replicas must lead before these are elected"
+    )
+    empty_broker_share: float = Field(
+        0.2, ge=0, lt=1, description="A broker with less of the mean of replicas, and of each load, is nearly empty"
+    )
+
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.exit_ratio >= self.enter_ratio:

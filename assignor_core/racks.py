@@ -1,0 +1,46 @@
+"""How evenly replicas of one partition lie over racks; planner and decisions share what counts as crowded."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+
+def least_spread(factor: int, sizes: Sequence[int]) -> int:
+    """Least sum of squared replicas by rack: each replica goes to the emptiest rack that has a broker left.
+
+    >>> least_spread(4, [2, 2, 2]), least_spread(4, [1, 3])  # 2 + 1 + 1 and 1 + 3
+    (6, 10)
+    """
+    held = [0] * len(sizes)
+    for _ in range(min(factor, sum(sizes))):
+        rack = min((rack for rack, size in enumerate(sizes) if held[rack] < size), key=lambda rack: (held[rack], rack))
+        held[rack] += 1
+    return sum(count * count for count in held)
+
+
+class RackSpread:
+    """Judges placements over brokers that are in use; a broker without a rack is a rack of its own.
+
+    >>> spread = RackSpread({1: "a", 2: "a", 3: "b"}, in_use={1, 2, 3})
+    >>> spread.is_crowded((1, 2)), spread.is_crowded((1, 3)), spread.is_crowded((1, 2, 3))
+    (True, False, False)
+    """
+
+    def __init__(self, racks: Mapping[int, str | None], in_use: Collection[int]) -> None:
+        self._rack_of: dict[int, object] = {broker: broker if rack is None else rack for broker, rack in racks.items()}
+        self._sizes = list(Counter(self._rack_of[broker] for broker in sorted(in_use)).values())
+        self._least: dict[int, int] = {}
+
+    @property
+    def shares_racks(self) -> bool:
+        """Whether any two brokers in use are in one rack."""
+        return any(size > 1 for size in self._sizes)
+
+    def is_crowded(self, replicas: Sequence[int]) -> bool:
+        """Whether brokers in use would allow a more even spread. With fewer of them than replicas none is possible."""
+        factor = len(replicas)
+        if factor > sum(self._sizes):
+            return False
+        if factor not in self._least:
+            self._least[factor] = least_spread(factor, self._sizes)
+        counts = Counter(self._rack_of.get(broker, broker) for broker in replicas)
+        return sum(count * count for count in counts.values()) > self._least[factor]
