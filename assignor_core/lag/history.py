@@ -5,7 +5,7 @@ both answers are bounds there: the lag is at least, the commit at the latest, th
 """
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+
+Number = TypeVar("Number", np.float64, np.bool_)
 
 POINTS_PER_WINDOW = 2
 
@@ -48,7 +50,12 @@ class LagHistory:
         """P indices of the newest points."""
         return self.starts + self.counts - 1
 
-    def spread(self, values: NDArray[np.float64]) -> Floats:
+    def of(self, partitions: Flags) -> Self:
+        """The same of some partitions, of which there is at least one."""
+        kept, counts = self.spread(partitions), self.counts[partitions]
+        return type(self)(np.cumsum(counts) - counts, self.time_ms[kept], self.committed[kept], self.log_end[kept])
+
+    def spread(self, values: NDArray[Number]) -> NDArray[Number]:
         """P values of partitions as N values of their points."""
         return np.repeat(values, self.counts)
 

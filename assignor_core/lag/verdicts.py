@@ -7,6 +7,7 @@ of its worst partition. Knows neither where the figures come from nor what is do
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Self
 
 import numpy as np
 
@@ -46,6 +47,11 @@ class Standing:
     left_over: Flags
     """The group's members own partitions, but none of this topic: it was subscribed once."""
     log_start: Floats
+
+    def of(self, partitions: Flags | slice) -> Self:
+        """The same of some partitions."""
+        owned, populated, left_over = (flags[partitions] for flags in (self.owned, self.populated, self.left_over))
+        return type(self)(owned, populated, left_over, self.log_start[partitions])
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +122,13 @@ def evaluate(history: LagHistory, standing: Standing, policy: LagPolicy, *, now_
     ['STOP', 'STALL']
     """
     figures, newest = _judge(history, standing, policy, now_ms)
-    _, before = _judge(history, standing, policy, now_ms - policy.window_ms)
-    return Evaluated(np.minimum(newest, before), newest, figures)
+    status = newest.copy()
+    # Nothing is milder than OK: how it was before is asked of the others alone, a few as a rule.
+    doubtful = newest > LagStatus.OK
+    if doubtful.any():
+        _, before = _judge(history.of(doubtful), standing.of(doubtful), policy, now_ms - policy.window_ms)
+        status[doubtful] = np.minimum(newest[doubtful], before)
+    return Evaluated(status, newest, figures)
 
 
 def worst_of(status: Ints, group: Ints, groups: int) -> Ints:

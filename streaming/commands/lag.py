@@ -3,7 +3,7 @@
 import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from streaming.runtime import clocks
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
+    from assignor_core.lag import BurrowStatus
     from streaming.views.group_lag import LagPicture
 
 Row = Mapping[str, Any]
@@ -105,14 +106,15 @@ def _unknown_group(picture: "LagPicture | None", group_id: str, settings: Settin
 
 def _partitions(picture: "LagPicture", rows: list[dict[str, Any]], *, burrow: bool) -> list[dict[str, Any]]:
     from assignor_core.lag import LagStatus
-    from streaming.views.group_lag import burrow_status_of, figures_of, reason_of
+    from streaming.views.group_lag import figures_of, reason_of
 
+    burrow_of = _burrow(picture) if burrow else None
     order = sorted(rows, key=lambda row: (-row["status"], -(row["lag_records"] or 0), row["topic"], row["partition"]))
     return [
         {
             "topic": row["topic"],
             "partition": row["partition"],
-            "status": (burrow_status_of(picture, row) if burrow else LagStatus(row["status"])).name.lower(),
+            "status": (burrow_of(row) if burrow_of else LagStatus(row["status"])).name.lower(),
             "why": "" if burrow else reason_of(row),
             "lag_records": row["lag_records"],
             "lag_seconds": row["lag_seconds"],
@@ -142,13 +144,13 @@ def _burrow_groups(picture: "LagPicture") -> list[dict[str, Any]]:
     from collections import Counter
 
     from assignor_core.lag import burrow_group_status
-    from streaming.views.group_lag import burrow_status_of
     from streaming.views.groups import states_by_group
 
+    burrow_of = _burrow(picture)
     states = states_by_group(picture.partitions)
     by_group: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
     for row in picture.partitions.to_pylist():
-        by_group.setdefault(row["group_id"], []).append((burrow_status_of(picture, row), row))
+        by_group.setdefault(row["group_id"], []).append((burrow_of(row), row))
     groups = []
     for group, judged in by_group.items():
         status, worst = max(judged, key=lambda pair: (pair[0], pair[1]["lag_records"] or 0))
@@ -166,6 +168,14 @@ def _burrow_groups(picture: "LagPicture") -> list[dict[str, Any]]:
         })  # fmt: skip
     order = ("err", "warn", "ok", "notfound")
     return sorted(groups, key=lambda row: (order.index(row["status"]), -(row["lag_records"] or 0), row["group"]))
+
+
+def _burrow(picture: "LagPicture") -> "Callable[[Row], BurrowStatus]":
+    """Burrow's verdict on a partition of the picture."""
+    from streaming.views.group_lag import burrow_status_of
+
+    history = picture.history()
+    return lambda row: burrow_status_of(history, row, now_ms=picture.newest_event_ms)
 
 
 def _pattern(pattern: str) -> re.Pattern[str]:

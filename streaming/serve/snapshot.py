@@ -16,7 +16,7 @@ from streaming.settings import Settings
 from streaming.tables import TableReader, TableState
 from streaming.views.broker_load import LoadPart, read_load
 from streaming.views.control import ControlPart, ControlReader
-from streaming.views.groups import GroupPart, read_groups
+from streaming.views.groups import GroupPart, GroupReader
 from streaming.views.memberships import GroupMembership, MembershipReader
 from streaming.views.streams import StreamPart, StreamReader, read_table_states
 
@@ -72,7 +72,8 @@ class SnapshotReader:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._reader = TableReader(settings.storage.tables)
-        memberships = MembershipReader(self._reader, settings)
+        groups = GroupReader(self._reader, settings)
+        memberships = MembershipReader(self._reader, settings, groups)
         control = ControlReader(self._reader, settings)
         streams = StreamReader(self._reader, settings)
         self._failures: Mapping[str, str] = {}
@@ -80,7 +81,7 @@ class SnapshotReader:
         self._parts: dict[str, _Part] = {
             "tables": _Part((), lambda: read_table_states(self._reader), ()),
             "load": _Part(("broker_load", "partition_load"), lambda: read_load(self._reader, settings), LoadPart()),
-            "groups": _Part(("group_lag",), lambda: read_groups(self._reader, settings), GroupPart()),
+            "groups": _Part(("group_lag",), groups.read, GroupPart()),
             "memberships": _Part(("group_lag", "group_event"), memberships.read, ()),
             "control": _Part(("decision", "plan", "execution"), control.read, ControlPart()),
             "streams": _Part(("pipeline_batch", "rejected_record"), streams.read, StreamPart()),

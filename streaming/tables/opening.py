@@ -33,8 +33,8 @@ def open_table(root: str, name: str) -> DeltaTable | None:
 
 
 def file_statistics(delta: DeltaTable, column: str) -> pa.Table:
-    """Statistics of each data file, from the log: `num_records`, and `least` and `greatest` of a time column, null
-    where the log lacks them. Raises DeltaError or OSError.
+    """Statistics of each data file, from the log: `path`, `num_records`, and `least` and `greatest` of a time column,
+    null where the log lacks them. Raises DeltaError or OSError.
     """
     files = pa.table(delta.get_add_actions(flatten=True))
     time = ARROW_TYPES[ColumnType.TIMESTAMP]
@@ -44,8 +44,8 @@ def file_statistics(delta: DeltaTable, column: str) -> pa.Table:
         # They may come without their zone, which is UTC.
         return files[name].cast(time) if name in files.column_names else unknown
 
-    columns = [statistic(f"min.{column}"), statistic(f"max.{column}"), files["num_records"]]
-    return pa.table(columns, ["least", "greatest", "num_records"])
+    columns = [files["path"], statistic(f"min.{column}"), statistic(f"max.{column}"), files["num_records"]]
+    return pa.table(columns, ["path", "least", "greatest", "num_records"])
 
 
 def newest_in_files(delta: DeltaTable, column: str, kafka_cluster: str) -> tuple[datetime | None, bool]:

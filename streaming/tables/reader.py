@@ -29,6 +29,9 @@ Row = Mapping[str, Any]
 STEPS_BACK_FILES = (4, 64)
 """In how many of the newest files the newest row is looked for, before all are asked."""
 
+OPERATIONS_OF_UPKEEP = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
+"""Commits that change no row, as Delta names them."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableState:
@@ -92,6 +95,28 @@ class TableReader:
             known = TableState(name, delta.version(), len(sizes), pc.sum(sizes).as_py() or 0)
             self._states[name] = known
         return known
+
+    def files(self, name: str, column: str) -> dict[str, tuple[datetime | None, datetime | None]] | None:
+        """Least and greatest value of a time column by data file, from the log; each None where the log lacks it.
+
+        None where the table isn't there yet, or is not made of files. Raises TableUnavailable.
+        """
+        delta = None if self._memory else self._newest(name)
+        if delta is None:
+            return None
+        with self._as_unavailable(name):
+            files = file_statistics(delta, column)
+        spans = zip(files["least"].to_pylist(), files["greatest"].to_pylist(), strict=True)
+        return dict(zip(files["path"].to_pylist(), spans, strict=True))
+
+    def has_same_rows_since(self, name: str, version: int) -> bool:
+        """True if all commits after `version` are upkeep, which joins and removes files; False if that is unknown."""
+        delta = None if self._memory else self._newest(name)
+        if delta is None:
+            return False
+        with self._as_unavailable(name):
+            commits = delta.history(max(0, delta.version() - version))
+        return all(commit.get("operation") in OPERATIONS_OF_UPKEEP for commit in commits)
 
     def newest(self, name: str, column: str, *, where: Condition = ALL_ROWS) -> datetime | None:
         """Greatest value of a time column among rows that fulfil `where`; None where there are none.

@@ -1,23 +1,23 @@
 """Windows of `group_lag` as verdicts: which columns are read, one row per partition out. For serve and the commands.
 
-Owns the way from the table's columns to the core's; knows neither how a table is read nor how a verdict is shown.
+Owns what is judged, and with which figures; knows neither how a table is read nor how a verdict is shown.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyarrow import compute as pc
 
 from assignor_core.lag import (
     BurrowStatus,
     BurrowWindow,
     Commit,
-    Evaluated,
     LagHistory,
     LagPolicy,
     LagStatus,
@@ -27,8 +27,17 @@ from assignor_core.lag import (
     lag_seconds,
     last_commit_ms,
 )
-from assignor_core.lag.history import Floats, Ints
+from assignor_core.lag.history import Flags, Floats, Ints
 from assignor_core.lag.reasons import PartitionFigures, reason
+from streaming.views.lag_columns import (
+    LagWindow,
+    PartitionKeys,
+    histories_of,
+    history_of,
+    of_group,
+    of_topic,
+    starts_of,
+)
 
 CURRENT_WINDOWS = 2
 """A partition without a sample in this many windows before the newest is no longer the group's."""
@@ -40,24 +49,39 @@ BURROW_INTERVALS = 10
 """Length of Burrow's rings, its default."""
 
 KEY = ("group_id", "topic", "partition")
-COLUMNS = (
-    *KEY, "committed_offset", "committed_offset_first", "log_end_offset", "log_end_offset_first", "lag_records",
-    "log_start_offset", "group_state", "member_id", "client_id", "window_start", "first_event_time_ms",
-    "last_event_time_ms",
+OFFSETS = (
+    *KEY, "committed_offset", "committed_offset_first", "log_end_offset", "log_end_offset_first", "window_start",
+    "first_event_time_ms", "last_event_time_ms",
 )  # fmt: skip
+"""What verdicts need of windows before the current ones."""
+SHOWN = ("lag_records", "log_start_offset", "group_state", "member_id", "client_id")
+"""What is needed of the newest samples besides."""
+COLUMNS = (*OFFSETS, *SHOWN)
+
+WHOLE = ("committed_offset", "log_end_offset", "last_event_time_ms")
+"""Figures that are whole numbers."""
+
+BLOCK = 8_192
+"""Partitions that are judged at a time: their points fit into the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class LagPicture:
     """One row per group and partition, sorted by both, with figures and verdict; and the windows it rests on.
 
-    Columns besides the table's: status and at_once (`LagStatus`), lag_seconds, commit_ms, left_over, and those of
-    `LagFigures`; null where unknown. `row` numbers the partition in `history`.
+    Columns: `KEY`, `SHOWN`, committed_offset, log_end_offset and last_event_time_ms of the newest sample, status and
+    at_once (`LagStatus`), lag_seconds, commit_ms, left_over, and those of `LagFigures`; null where unknown.
     """
 
     partitions: pa.Table
-    history: LagHistory
     newest_event_ms: int
+    keys: Ints
+    """Sorted; the column `row` numbers them."""
+    _windows: tuple[LagWindow, ...]
+
+    def history(self) -> LagHistory:
+        """Points of all partitions, in the order of `keys`."""
+        return history_of(self._windows, self.keys)
 
 
 def since(newest_start: datetime, *, window_ms: int) -> datetime:
@@ -65,28 +89,9 @@ def since(newest_start: datetime, *, window_ms: int) -> datetime:
     return newest_start - timedelta(milliseconds=min(HISTORY_MS, HISTORY_WINDOWS_MAX * window_ms))
 
 
-def judge(rows: pa.Table, *, window_ms: int, newest_start: datetime | None = None) -> LagPicture | None:
-    """Verdicts on `rows`, windows of `group_lag` of this length with `COLUMNS` in any order; None of no rows.
-
-    `newest_start` is when the newest window begins, if these are not all rows of a cluster.
-    """
-    if not rows.num_rows:
-        return None
-    order, starts = _by_partition(rows)
-    history = LagHistory.of_windows(
-        starts,
-        (_floats(rows, "first_event_time_ms")[order], _floats(rows, "last_event_time_ms")[order]),
-        (_floats(rows, "committed_offset_first")[order], _floats(rows, "committed_offset")[order]),
-        (_floats(rows, "log_end_offset_first")[order], _floats(rows, "log_end_offset")[order]),
-    )
-    samples = rows.take(pa.array(order[np.append(starts[1:], rows.num_rows) - 1]))
-    standing = _standing(samples)
-    now_ms = int(history.time_ms.max())
-    evaluated = evaluate(history, standing, LagPolicy(window_ms=window_ms), now_ms=now_ms)
-    partitions = _with_verdicts(samples, history, standing, evaluated)
-    newest_start = newest_start or pc.max(rows["window_start"]).as_py()
-    current = newest_start - timedelta(milliseconds=CURRENT_WINDOWS * window_ms)
-    return LagPicture(partitions.filter(pc.greater_equal(partitions["window_start"], current)), history, now_ms)
+def current_since(newest_start: datetime, *, window_ms: int) -> datetime:
+    """Start of the oldest window whose samples count as a partition's newest."""
+    return newest_start - timedelta(milliseconds=CURRENT_WINDOWS * window_ms)
 
 
 def reason_of(row: Mapping[str, Any]) -> str:
@@ -109,9 +114,9 @@ def figures_of(row: Mapping[str, Any]) -> PartitionFigures:
     )
 
 
-def burrow_status_of(picture: LagPicture, row: Mapping[str, Any]) -> BurrowStatus:
-    """Burrow's verdict on one partition of a picture."""
-    return burrow_status(burrow_window(picture.history, row["row"]), now_ms=picture.newest_event_ms)
+def burrow_status_of(history: LagHistory, row: Mapping[str, Any], *, now_ms: int) -> BurrowStatus:
+    """Burrow's verdict on one partition of a picture with this history."""
+    return burrow_status(burrow_window(history, row["row"]), now_ms=now_ms)
 
 
 def burrow_window(history: LagHistory, row: int) -> BurrowWindow:
@@ -132,13 +137,51 @@ def burrow_window(history: LagHistory, row: int) -> BurrowWindow:
     return BurrowWindow(commits[-BURROW_INTERVALS:], ends[-BURROW_INTERVALS:])
 
 
-def _with_verdicts(samples: pa.Table, history: LagHistory, standing: Standing, evaluated: Evaluated) -> pa.Table:
-    figures = evaluated.figures
-    columns: dict[str, Any] = {
-        "row": np.arange(samples.num_rows),
+def picture_of(
+    windows: Sequence[LagWindow], shown: Mapping[int, pa.Table], names: PartitionKeys, *, window_ms: int
+) -> LagPicture | None:
+    """The picture of `windows`, oldest first, with `SHOWN` of each row of the current ones by their start, ms.
+
+    None where no window is current.
+    """
+    if not shown:
+        return None
+    current = [window for window in windows if window.start_ms in shown]
+    keys = _union(window.keys for window in current)
+    samples = _newest_samples(current, shown, keys)
+    standing = _standing(samples, keys)
+    newest_ms = max(window.newest_ms for window in windows)
+    policy = LagPolicy(window_ms=window_ms)
+    blocks = [
+        _judged(windows, keys[block], standing.of(block), policy, now_ms=newest_ms)
+        for block in (slice(begin, begin + BLOCK) for begin in range(0, len(keys), BLOCK))
+    ]
+    figures = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    figures |= {"left_over": standing.left_over, "row": np.arange(len(keys))}
+    order = names.by_name(keys)
+    columns = dict(zip(KEY, names.texts(keys[order]), strict=True))
+    columns |= {name: samples[name].take(pa.array(order)) for name in SHOWN}
+    for name, values in figures.items():
+        column = pa.array(values[order], from_pandas=True)
+        columns[name] = column.cast(pa.int64()) if name in WHOLE else column
+    return LagPicture(pa.table(columns), newest_ms, keys, tuple(windows))
+
+
+def _judged(
+    windows: Sequence[LagWindow], keys: Ints, standing: Standing, policy: LagPolicy, *, now_ms: int
+) -> dict[str, NDArray[Any]]:
+    """Verdicts and figures of these partitions."""
+    # A verdict looks at far fewer windows than the age of a lag; the one before at one more.
+    looked_at_ms = windows[-1].start_ms - (policy.windows + 2) * policy.window_ms
+    history, recent = histories_of(windows, keys, recent=sum(window.start_ms > looked_at_ms for window in windows))
+    evaluated = evaluate(recent, standing, policy, now_ms=now_ms)
+    figures, newest = evaluated.figures, history.newest
+    return {
+        "committed_offset": history.committed[newest],
+        "log_end_offset": history.log_end[newest],
+        "last_event_time_ms": history.time_ms[newest],
         "status": evaluated.status,
         "at_once": evaluated.at_once,
-        "left_over": standing.left_over,
         "lag_seconds": lag_seconds(history),
         "commit_ms": last_commit_ms(history),
         "completeness": figures.completeness,
@@ -147,64 +190,40 @@ def _with_verdicts(samples: pa.Table, history: LagHistory, standing: Standing, e
         "consumed_per_sec": figures.consumed_per_sec,
         "produced_per_sec": figures.produced_per_sec,
     }
-    for name, values in columns.items():
-        samples = samples.append_column(name, pa.array(values, from_pandas=True))
-    return samples
 
 
-def _standing(samples: pa.Table) -> Standing:
+def _union(keys: Iterable[Ints]) -> Ints:
+    """All of them once, sorted; windows of the same partitions share one array."""
+    apart = list({id(one): one for one in keys}.values())
+    return apart[0] if len(apart) == 1 else np.unique(np.concatenate(apart))
+
+
+def _newest_samples(current: Sequence[LagWindow], shown: Mapping[int, pa.Table], keys: Ints) -> pa.Table:
+    """Rows of `shown` in the order of `keys`, of each the newest window's."""
+    newest = current[-1]
+    if newest.keys is keys:
+        return shown[newest.start_ms]
+    row = np.full(len(keys), -1, dtype=np.int64)
+    begin = 0
+    for window in current:
+        row[np.searchsorted(keys, window.keys)] = begin + np.arange(len(window.keys))
+        begin += len(window.keys)
+    return pa.concat_tables([shown[window.start_ms] for window in current]).take(pa.array(row))
+
+
+def _standing(samples: pa.Table, keys: Ints) -> Standing:
     owned = _flags(pc.is_valid(samples["member_id"]))
     populated = _flags(pc.fill_null(pc.is_in(samples["group_state"], pa.array(POPULATED)), False))
-    by_group, by_topic = _starts(_numbers(samples, KEY[:1])), _starts(_numbers(samples, KEY[:2]))
-    group_owns, topic_owned = _any(owned, by_group), _any(owned, by_topic)
-    return Standing(owned, populated, populated & group_owns & ~topic_owned, _floats(samples, "log_start_offset"))
+    group_owns, topic_owned = (_any(owned, starts_of(numbers)) for numbers in (of_group(keys), of_topic(keys)))
+    log_start: Floats = pc.cast(samples["log_start_offset"], pa.float64()).to_numpy()
+    return Standing(owned, populated, populated & group_owns & ~topic_owned, log_start)
 
 
-def _any(flags: np.ndarray[tuple[int], np.dtype[np.bool_]], starts: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _any(flags: Flags, starts: Ints) -> Flags:
     """Whether one of each run is true, for all of the run."""
     return np.repeat(np.logical_or.reduceat(flags, starts), np.diff(np.append(starts, len(flags))))
 
 
-def _by_partition(rows: pa.Table) -> tuple[Ints, Ints]:
-    """Places of the rows by partition and time, and where in that order each partition begins.
-
-    Sorted as numbers: to sort and to move millions of rows with their texts takes longer than all that is made of them.
-    """
-    partitions = _numbers(rows, KEY)
-    windows = _codes(rows["window_start"])
-    order = np.argsort(partitions * (windows.max() + 1) + windows, kind="stable")
-    return order, _starts(partitions[order])
-
-
-def _starts(numbers: Ints) -> Ints:
-    """Index of the first of each run of equal numbers."""
-    return np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))
-
-
-def _numbers(rows: pa.Table, names: tuple[str, ...]) -> Ints:
-    """One number a row, in the order of these columns: equal where all of them are."""
-    numbers = np.zeros(rows.num_rows, dtype=np.int64)
-    for name in names:
-        codes = _codes(rows[name])
-        numbers = numbers * (codes.max() + 1) + codes
-    return numbers
-
-
-def _codes(values: pa.ChunkedArray) -> Ints:
-    """Ranks of the values among those that occur, from 0 on."""
-    encoded = values.combine_chunks().dictionary_encode()
-    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order] = np.arange(len(order))
-    codes: Ints = ranks[encoded.indices.to_numpy()]
-    return codes
-
-
-def _flags(values: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    flags: np.ndarray[tuple[int], np.dtype[np.bool_]] = values.to_numpy()
+def _flags(values: pa.ChunkedArray) -> Flags:
+    flags: Flags = values.to_numpy()
     return flags
-
-
-def _floats(rows: pa.Table, name: str) -> Floats:
-    values: Floats = pc.cast(rows[name], pa.float64()).to_numpy()
-    return values

@@ -12,7 +12,7 @@ from typing import Any
 from assignor_core.group.events import GroupAdvice, GroupEvent, GroupLook, advice, group_events
 from streaming.settings import Settings
 from streaming.tables import TableReader, at_least, of_cluster
-from streaming.views.memberships import known_members
+from streaming.views.groups import known_members
 
 LOOK_BACK_MS = 6 * 3_600_000
 WINDOWS_MAX = 720

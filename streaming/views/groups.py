@@ -5,18 +5,23 @@ Reads the newest windows of `group_lag`, closed or not: lag is a state, and its 
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
 from assignor_core.lag import LagStatus
+from assignor_core.lag.history import Ints, last_true
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.group_lag import LagPicture, reason_of
-from streaming.views.lag_windows import read_picture
+from streaming.views.lag_windows import LagWindows
+from streaming.views.runs import Runs
+
+STATE_UNKNOWN = "Unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +71,35 @@ class GroupPart:
     """Verdict: groups that have it, all verdicts, worst first."""
 
 
-def read_groups(reader: TableReader, settings: Settings) -> GroupPart:
-    """The group part, of the newest windows, however old they are."""
-    picture = read_picture(reader, settings.kafka.cluster_name, window_ms=settings.pipeline.window_ms)
-    if picture is None:
-        return GroupPart()
+class GroupReader:
+    """Reads again and again: only windows that have changed. Not for two threads."""
+
+    def __init__(self, reader: TableReader, settings: Settings) -> None:
+        self._windows = LagWindows(reader, settings.kafka.cluster_name, window_ms=settings.pipeline.window_ms)
+        self._part = GroupPart()
+        self._members: Mapping[str, int | None] = {}
+
+    def read(self) -> GroupPart:
+        """The part, of the newest windows, however old they are. Raises TableUnavailable."""
+        self._refresh()
+        return self._part
+
+    def members(self) -> Mapping[str, int | None]:
+        """Members of each group of the part that own partitions; None where its state is unknown. Raises as `read`."""
+        self._refresh()
+        return self._members
+
+    def _refresh(self) -> None:
+        # Windows of numbers are kept, the rows of a picture are not: they take as much again.
+        if not self._windows.refresh():
+            return
+        picture = self._windows.picture()
+        self._part = part_of(picture) if picture else GroupPart()
+        self._members = dict(members_by_group(picture.partitions)) if picture else {}
+
+
+def part_of(picture: LagPicture) -> GroupPart:
+    """The part of these verdicts."""
     groups = verdicts_by_group(picture)
     counts = Counter(row.status for row in groups)
     statuses = {status.label: counts[status.label] for status in sorted(LagStatus, reverse=True)}
@@ -80,39 +109,72 @@ def read_groups(reader: TableReader, settings: Settings) -> GroupPart:
 def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
     """One verdict a group, worst first, then most lag first."""
     rows = picture.partitions
-    states, counts = states_by_group(rows), _statuses(rows, "group_id")
-    figures = [("partition", "count"), ("lag_records", "sum"), ("lag_seconds", "max"), ("status", "max")]
-    worst = _worst_partitions(rows)
+    runs = Runs.of(rows, "group_id")
+    status = rows["status"].to_numpy()
+    lags, waits = runs.totals(rows["lag_records"]), runs.highest(rows["lag_seconds"])
+    counts, states = runs.statuses(status), _states(rows, runs)
+    worst = rows.take(pa.array(_worst_partitions(rows, runs))).to_pylist()
     verdicts = [
         GroupVerdict(
             group=row["group_id"],
-            status=LagStatus(row["status_max"]).label,
-            why=_why(worst[row["group_id"]], counts[(row["group_id"],)]),
-            state=states[row["group_id"]],
-            partitions=row["partition_count"],
-            statuses=counts[(row["group_id"],)],
-            lag_records=row["lag_records_sum"],
-            lag_seconds=row["lag_seconds_max"],
+            status=LagStatus(row["status"]).label,
+            why=_why(row, statuses),
+            state=state,
+            partitions=sum(statuses.values()),
+            statuses=statuses,
+            lag_records=lag,
+            lag_seconds=wait,
         )
-        for row in rows.group_by(["group_id"], use_threads=False).aggregate(figures).to_pylist()
+        for row, statuses, state, lag, wait in zip(worst, counts, states, lags, waits, strict=True)
     ]
     return tuple(sorted(verdicts, key=lambda row: (-LagStatus[row.status.upper()], -(row.lag_records or 0), row.group)))
 
 
 def states_by_group(partitions: pa.Table) -> dict[str, str | None]:
     """State of each group at its newest sample."""
-    ordered = partitions.sort_by([("last_event_time_ms", "ascending")])
-    states = ordered.group_by(["group_id"], use_threads=False).aggregate([("group_state", "last")])
-    return {row["group_id"]: row["group_state_last"] for row in states.to_pylist()}
+    runs = Runs.of(partitions, "group_id")
+    return dict(zip(runs.first(partitions["group_id"]), _states(partitions, runs), strict=True))
 
 
-def _worst_partitions(rows: pa.Table) -> dict[str, dict[str, Any]]:
-    """The partition that is worst, and of those the one with most lag, of each group."""
-    order = [("group_id", "ascending"), ("status", "descending"), ("lag_records", "descending")]
-    ordered = rows.sort_by([*order, ("topic", "ascending"), ("partition", "ascending")])
-    first = ordered.append_column("place", pa.array(range(rows.num_rows))).group_by("group_id", use_threads=False)
-    places = first.aggregate([("place", "min")])["place_min"]
-    return {row["group_id"]: row for row in ordered.take(places).to_pylist()}
+def members_by_group(partitions: pa.Table) -> Iterator[tuple[str, int | None]]:
+    """Members of each group at its newest sample: one that is gone may still stand in another partition's older one.
+
+    `partitions` are those of a `LagPicture`.
+    """
+    groups = Runs.of(partitions, "group_id")
+    times = partitions["last_event_time_ms"].to_numpy()
+    is_newest = times == groups.spread(np.maximum.reduceat(times, groups.starts))
+    members = partitions["member_id"].combine_chunks().dictionary_encode()
+    codes = pc.fill_null(members.indices, -1).to_numpy()
+    owners = groups.spread(np.arange(len(groups.starts))) * (len(members.dictionary) + 1) + codes
+    seen = np.unique(owners[is_newest & (codes >= 0)]) // (len(members.dictionary) + 1)
+    counts = np.bincount(seen, minlength=len(groups.starts))
+    states = partitions["group_state"].take(pa.array(last_true(is_newest, groups.starts))).to_pylist()
+    for group, state, count in zip(groups.first(partitions["group_id"]), states, counts.tolist(), strict=True):
+        yield group, known_members(state, count)
+
+
+def known_members(state: str | None, owners: int) -> int | None:
+    """Members of a group of which so many own partitions; None where its state, and with it who owns, is unknown."""
+    return None if state in (None, STATE_UNKNOWN) else owners
+
+
+def _states(rows: pa.Table, runs: Runs) -> list[str | None]:
+    """State at the newest sample of a row that knows it; None where none does."""
+    times = np.where(pc.is_valid(rows["group_state"]).to_numpy(), rows["last_event_time_ms"].to_numpy(), -1)
+    newest = np.maximum.reduceat(times, runs.starts)
+    row = last_true(times == runs.spread(newest), runs.starts)
+    states: list[str | None] = rows["group_state"].take(pa.array(row)).to_pylist()
+    return states
+
+
+def _worst_partitions(rows: pa.Table, runs: Runs) -> Ints:
+    """The row that is worst, of those the one with most lag, and of those the first."""
+    status = rows["status"].to_numpy()
+    is_worst = status == runs.spread(np.maximum.reduceat(status, runs.starts))
+    lag = np.where(is_worst, pc.fill_null(rows["lag_records"], -1).to_numpy(), -2)
+    is_first = lag == runs.spread(np.maximum.reduceat(lag, runs.starts))
+    return np.minimum.reduceat(np.where(is_first, np.arange(runs.rows), runs.rows), runs.starts)
 
 
 def _why(worst: Mapping[str, Any], statuses: Mapping[str, int]) -> str:
@@ -124,25 +186,27 @@ def _why(worst: Mapping[str, Any], statuses: Mapping[str, int]) -> str:
 
 
 def _by_topic(rows: pa.Table) -> tuple[GroupTopic, ...]:
-    ratio = _retention_ratio(rows)
-    figures = (("partition", "count"), ("lag_records", "sum"), ("lag_records", "max"), ("lag_seconds", "max"),
-               ("ratio", "max"), ("commit_ms", "max"))  # fmt: skip
-    grouped = rows.append_column("ratio", ratio).group_by(["group_id", "topic"], use_threads=False)
-    states, counts = states_by_group(rows), _statuses(rows, "group_id", "topic")
+    runs = Runs.of(rows, "group_id", "topic")
+    of_group = dict(states_by_group(rows))
+    columns = zip(
+        runs.first(rows["group_id"]), runs.first(rows["topic"]), runs.statuses(rows["status"].to_numpy()),
+        runs.totals(rows["lag_records"]), runs.highest(rows["lag_records"]), runs.highest(rows["lag_seconds"]),
+        runs.highest(_retention_ratio(rows)), runs.highest(rows["commit_ms"]), strict=True,
+    )  # fmt: skip
     topics = [
         GroupTopic(
-            group=row["group_id"],
-            topic=row["topic"],
-            state=states[row["group_id"]],
-            partitions=row["partition_count"],
-            statuses=counts[(row["group_id"], row["topic"])],
-            lag_records=row["lag_records_sum"],
-            lag_max_records=row["lag_records_max"],
-            lag_seconds=row["lag_seconds_max"],
-            retention_ratio=row["ratio_max"],
-            last_commit_ms=None if row["commit_ms_max"] is None else math.floor(row["commit_ms_max"]),
+            group=group,
+            topic=topic,
+            state=of_group[group],
+            partitions=sum(statuses.values()),
+            statuses=statuses,
+            lag_records=lag,
+            lag_max_records=most,
+            lag_seconds=wait,
+            retention_ratio=ratio,
+            last_commit_ms=None if commit_ms is None else math.floor(commit_ms),
         )
-        for row in grouped.aggregate(list(figures)).to_pylist()
+        for group, topic, statuses, lag, most, wait, ratio, commit_ms in columns
     ]
     return tuple(sorted(topics, key=lambda row: (-(row.lag_records or 0), row.group, row.topic)))
 
@@ -155,13 +219,3 @@ def _retention_ratio(rows: pa.Table) -> pa.ChunkedArray:
     of_nothing = pc.cast(pc.greater(lag, 0), pa.float64())
     ratio = pc.if_else(pc.greater(retained, 0), pc.divide(lag, retained), of_nothing)
     return pc.if_else(pc.greater(rows["log_start_offset"], 0), ratio, None)
-
-
-def _statuses(rows: pa.Table, *key: str) -> dict[tuple[str, ...], dict[str, int]]:
-    """Partitions by verdict, worst first, of each key."""
-    counted = rows.group_by([*key, "status"], use_threads=False).aggregate([("partition", "count")])
-    counts: dict[tuple[str, ...], dict[str, int]] = {}
-    for row in counted.sort_by([("status", "descending")]).to_pylist():
-        statuses = counts.setdefault(tuple(row[name] for name in key), {})
-        statuses[LagStatus(row["status"]).label] = row["partition_count"]
-    return counts

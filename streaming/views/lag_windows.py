@@ -1,21 +1,21 @@
-"""Reads the windows of `group_lag` that verdicts rest on: of most of them only what shows how offsets went.
+"""Keeps the windows of `group_lag` that verdicts rest on, and reads those that have changed, no others.
 
-Who owned a partition, the group's state and the lag are shown of the newest windows alone. They are most of a row's
-bytes, and a cluster of 10,000 groups has millions of rows within the look-back.
+A verdict is a function of the windows of a fixed time (docs/decisions/0009): what is kept here is those windows and
+nothing else, so one who has just started shows what one shows who has read each window as it came.
 """
 
 from datetime import datetime, timedelta
 
 import pyarrow as pa
 
-from streaming.tables import ALL_ROWS, Condition, TableReader, at_least, below, of_cluster
-from streaming.views.group_lag import COLUMNS, CURRENT_WINDOWS, KEY, LagPicture, judge, since
+from assignor_core.lag.history import Ints
+from streaming.tables import ALL_ROWS, Condition, TableReader, at_least, at_most, below, of_cluster, to_ms, utc
+from streaming.views.group_lag import COLUMNS, OFFSETS, SHOWN, LagPicture, current_since, picture_of, since
+from streaming.views.lag_columns import PARTITION_MAX, LagWindow, PartitionKeys, windows_of
 
-OFFSETS = (
-    *KEY, "committed_offset", "committed_offset_first", "log_end_offset", "log_end_offset_first", "window_start",
-    "first_event_time_ms", "last_event_time_ms",
-)  # fmt: skip
-"""What is read of windows before the current ones; the other columns are null there."""
+TABLE, TIME = "group_lag", "window_start"
+READ_ROWS_MAX = 1_000_000
+"""Rows that are read at a time, if one window has fewer."""
 
 
 def read_picture(
@@ -24,16 +24,130 @@ def read_picture(
     """Partitions with a sample in the newest windows of the cluster that fulfil `where`, with their verdicts; None
     before there are any. Raises TableUnavailable.
     """
-    newest = reader.newest_of_cluster("group_lag", "window_start", kafka_cluster)
-    if newest is None:
+    windows = LagWindows(reader, kafka_cluster, window_ms=window_ms, where=where)
+    windows.refresh()
+    return windows.picture()
+
+
+def judge(rows: pa.Table, *, window_ms: int) -> LagPicture | None:
+    """Verdicts on `rows`, windows of one cluster's `group_lag` with `COLUMNS` in any order; None of no rows."""
+    names = PartitionKeys.empty()
+    found = list(windows_of(rows, names))
+    if not found:
         return None
-    own = of_cluster(kafka_cluster) & where
-    return judge(_rows(reader, own, newest, window_ms), window_ms=window_ms, newest_start=newest)
+    current_ms = to_ms(current_since(utc(found[-1][0].start_ms), window_ms=window_ms))
+    shown = {window.start_ms: _shown(rows, places) for window, places in found if window.start_ms >= current_ms}
+    return picture_of([window for window, _ in found], shown, names, window_ms=window_ms)
 
 
-def _rows(reader: TableReader, own: Condition, newest: datetime, window_ms: int) -> pa.Table:
-    current = newest - timedelta(milliseconds=CURRENT_WINDOWS * window_ms)
-    before = at_least("window_start", since(newest, window_ms=window_ms)) & below("window_start", current)
-    shown = reader.arrow("group_lag", columns=COLUMNS, where=own & at_least("window_start", current))
-    offsets = reader.arrow("group_lag", columns=OFFSETS, where=own & before)
-    return pa.concat_tables([shown, offsets], promote_options="default")
+class LagWindows:
+    """The windows of one cluster, as `reader` shows them. Not for two threads."""
+
+    def __init__(self, reader: TableReader, kafka_cluster: str, *, window_ms: int, where: Condition = ALL_ROWS) -> None:
+        self._reader = reader
+        self._cluster = kafka_cluster
+        self._where = of_cluster(kafka_cluster) & at_most("partition", PARTITION_MAX) & where
+        self._window_ms = window_ms
+        self._forget()
+
+    def _forget(self) -> None:
+        self._version: int | None = None
+        self._files: dict[str, tuple[datetime | None, datetime | None]] = {}
+        self.names = PartitionKeys.empty()
+        self._windows: dict[int, LagWindow] = {}
+        self._shown: dict[int, pa.Table] = {}
+
+    def refresh(self) -> bool:
+        """Read what has changed since the last time; True if anything has. Raises TableUnavailable."""
+        version = self._reader.version(TABLE)
+        if version is None:
+            had_any = bool(self._windows)
+            self._forget()
+            return had_any
+        if version == self._version:
+            return False
+        # What is read in part and fails is read anew: windows and files must be of one version.
+        before, self._version = self._version, None
+        has_changed = self._bring_up_to_date(before)
+        self._version = version
+        return has_changed
+
+    def picture(self) -> LagPicture | None:
+        """Verdicts as the table was at the last `refresh`; None before there are any."""
+        windows = [self._windows[start_ms] for start_ms in sorted(self._windows)]
+        return picture_of(windows, self._shown, self.names, window_ms=self._window_ms)
+
+    def _bring_up_to_date(self, known_version: int | None) -> bool:
+        newest = self._reader.newest_of_cluster(TABLE, TIME, self._cluster)
+        if known_version is None or newest is None or self._is_to_be_read_anew(newest):
+            self._forget()
+        if newest is None:
+            return True
+        oldest = since(newest, window_ms=self._window_ms)
+        changed = self._changed_since(oldest, known_version if self._windows else None)
+        self._drop(oldest, newest)
+        if changed is not None:
+            self._read(changed, newest)
+        return changed is not None
+
+    def _is_to_be_read_anew(self, newest: datetime) -> bool:
+        """The table was made anew, or most names that are kept are gone."""
+        if not self._windows:
+            return False
+        known_ms = max(self._windows)
+        return to_ms(newest) < known_ms or self.names.are_mostly_gone(self._windows[known_ms].keys)
+
+    def _changed_since(self, oldest: datetime, known_version: int | None) -> datetime | None:
+        """Start of the oldest window from `oldest` on that may have other rows than were read; None without one."""
+        files = self._reader.files(TABLE, TIME)
+        if files is None:
+            return oldest
+        before, self._files = self._files, files
+        if known_version is None:
+            return oldest
+        if self._reader.has_same_rows_since(TABLE, known_version):
+            return None
+        spans = [(before.get(path) or files[path]) for path in before.keys() ^ files.keys()]
+        starts = [least or oldest for least, greatest in spans if greatest is None or greatest >= oldest]
+        return max(oldest, min(starts)) if starts else None
+
+    def _drop(self, oldest: datetime, newest: datetime) -> None:
+        """Forget what no picture rests on any more."""
+        current = current_since(newest, window_ms=self._window_ms)
+        self._windows = {start: window for start, window in self._windows.items() if start >= to_ms(oldest)}
+        self._shown = {start: rows for start, rows in self._shown.items() if start >= to_ms(current)}
+
+    def _read(self, changed: datetime, newest: datetime) -> None:
+        """Read all windows from `changed` on, the newest first: it shows how many rows a window has."""
+        for start_ms in [start_ms for start_ms in self._windows if start_ms >= to_ms(changed)]:
+            del self._windows[start_ms]
+            self._shown.pop(start_ms, None)
+        window = timedelta(milliseconds=self._window_ms)
+        self._add(COLUMNS, newest, newest + window)
+        rows = max((len(one.keys) for one in self._windows.values()), default=0)
+        span = window * max(1, READ_ROWS_MAX // max(1, rows))
+        current = max(changed, current_since(newest, window_ms=self._window_ms))
+        for columns, since_, until in ((COLUMNS, current, newest), (OFFSETS, changed, current)):
+            while until > since_:
+                begin = max(since_, until - span)
+                self._add(columns, begin, until)
+                until = begin
+
+    def _add(self, columns: tuple[str, ...], begin: datetime, end: datetime) -> None:
+        """Read windows that start from `begin` on and before `end`."""
+        where = self._where & at_least(TIME, begin) & below(TIME, end)
+        rows = self._reader.arrow(TABLE, columns=columns, where=where)
+        known = list({id(window.keys): window.keys for window in self._windows.values()}.values())
+        for window, places in windows_of(rows, self.names, known):
+            self._windows[window.start_ms] = window
+            if columns is COLUMNS:
+                self._shown[window.start_ms] = _shown(rows, places)
+
+
+def _shown(rows: pa.Table, places: Ints) -> pa.Table:
+    """Of these rows what is shown of newest samples; texts that recur are kept once."""
+    taken = rows.select(SHOWN).take(pa.array(places))
+    for number, field in enumerate(taken.schema):
+        if pa.types.is_string(field.type):
+            taken = taken.set_column(number, field.name, taken[field.name].dictionary_encode())
+    return taken.combine_chunks()

@@ -4,9 +4,9 @@ Members stand in the newest sample of `group_lag`, rebalances in `group_event`; 
 the span that is counted: a total must be the same whoever reads it when, or a restart would look like rebalances.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -16,16 +16,14 @@ from assignor_core.group.states import GroupState
 from streaming import tables
 from streaming.settings import Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster
-from streaming.views.group_lag import CURRENT_WINDOWS
+from streaming.views.groups import GroupReader
 from streaming.views.totals import WEEK_MS, counted_since
 
-STATE_UNKNOWN = "Unknown"
 REBALANCING = (
     GroupState.PREPARING_REBALANCE.value, GroupState.COMPLETING_REBALANCE.value, "Assigning", "Reconciling",
 )  # fmt: skip
 """States of a group that is not settled; the last two are those of the newer protocol (KIP-848)."""
 
-_SAMPLE = ("group_id", "last_event_time_ms", "member_id", "group_state")
 _EVENT = ("group_id", "window_start", "after_ms", "until_ms", "group_state", "rebalances")
 
 
@@ -46,8 +44,9 @@ class GroupMembership:
 class MembershipReader:
     """Reads again and again; events are read only when there are new ones. Not for two threads."""
 
-    def __init__(self, reader: TableReader, settings: Settings) -> None:
+    def __init__(self, reader: TableReader, settings: Settings, groups: GroupReader) -> None:
         self._reader = reader
+        self._groups = groups
         self._settings = settings
         self._of_cluster = of_cluster(settings.kafka.cluster_name)
         self._read: tuple[int | None, datetime] | None = None
@@ -58,14 +57,11 @@ class MembershipReader:
         newest = self._reader.newest_of_cluster("group_lag", "window_start", self._settings.kafka.cluster_name)
         if newest is None:
             return ()
-        since = newest - timedelta(milliseconds=CURRENT_WINDOWS * self._settings.pipeline.window_ms)
-        samples = self._reader.arrow(
-            "group_lag", columns=_SAMPLE, where=self._of_cluster & at_least("window_start", since)
-        )
         retention_ms = self._settings.pipeline.retention_ms
         seen = self._rebalances(counted_since(newest, retention_ms=retention_ms, span_max_ms=WEEK_MS))
         memberships = [
-            GroupMembership(group, members, *seen.get(group, (0, None))) for group, members in _members(samples)
+            GroupMembership(group, members, *seen.get(group, (0, None)))
+            for group, members in self._groups.members().items()
         ]
         return tuple(sorted(memberships, key=lambda row: (-row.rebalances_total, row.group)))
 
@@ -99,23 +95,6 @@ def rebalances_by_group(events: pa.Table) -> dict[str, tuple[int, int]]:
         groups.dictionary[int(number[row])].as_py(): (int(totals[number[row]]), int(until[row] - after[begun[row]]))
         for row in last
     }
-
-
-def _members(samples: pa.Table) -> Iterator[tuple[str, int | None]]:
-    """Members of each group at its newest sample: one that is gone may still stand in another partition's older one."""
-    newest = samples.group_by("group_id", use_threads=False).aggregate([("last_event_time_ms", "max")])
-    joined = samples.join(newest, "group_id")
-    sample = joined.filter(pc.equal(joined["last_event_time_ms"], joined["last_event_time_ms_max"]))
-    counted = sample.group_by("group_id", use_threads=False).aggregate(
-        [("member_id", "count_distinct"), ("group_state", "max")]
-    )
-    for row in counted.to_pylist():
-        yield row["group_id"], known_members(row["group_state_max"], row["member_id_count_distinct"])
-
-
-def known_members(state: str | None, owners: int) -> int | None:
-    """Members of a group of which so many own partitions; None where its state, and with it who owns, is unknown."""
-    return None if state in (None, STATE_UNKNOWN) else owners
 
 
 def read_rebalances(reader: TableReader, kafka_cluster: str, group_id: str, *, since_ms: int) -> int:

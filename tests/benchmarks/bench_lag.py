@@ -33,8 +33,9 @@ from streaming.contract import TABLES
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
 from streaming.tables import TableReader
-from streaming.views.group_lag import COLUMNS, judge
+from streaming.views.group_lag import COLUMNS
 from streaming.views.groups import verdicts_by_group
+from streaming.views.lag_windows import judge
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, settings_for
 
 SEED = 1

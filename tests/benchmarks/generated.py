@@ -22,6 +22,7 @@ from assignor_core.throttles import ThrottledReplicas
 from streaming.contract import TABLES
 from streaming.tables.arrow import row_schema
 from streaming.tables.store import create_table
+from tests.benchmarks.generated_lag import lag_columns, rates_of
 
 PARTITIONS_PER_TOPIC = 50
 REPLICATION_FACTOR = 3
@@ -36,7 +37,11 @@ WINDOW_MS = 60_000
 HOT_EVERY = 25
 """On a tenth of the brokers each n-th partition takes as much as all others together."""
 NOW_MS = 1_795_238_220_000
+WINDOWS_MAX = 60
+"""No window is older, counted from NOW_MS."""
 CLUSTER = "generated"
+
+COLUMNS = np.ndarray | list | pa.Array
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
@@ -244,20 +249,21 @@ def write_windows(root: str, size: Size, cluster: GeneratedCluster, *, load_wind
         if index <= load_windows:
             _append(root, "partition_load", _partition_load(cluster, start_ms))
         if index <= lag_windows:
-            _append(root, "group_lag", group_lag(size, start_ms))
+            _append(root, "group_lag", _group_lag(size, start_ms))
 
 
 def _append(root: str, name: str, columns: Mapping[str, Any]) -> None:
     """One commit; columns that are not given are null, one value stands for all rows."""
     schema = row_schema(TABLES[name])
-    rows = max(len(values) for values in columns.values() if isinstance(values, np.ndarray | list))
+    rows = max(len(values) for values in columns.values() if isinstance(values, COLUMNS))
     arrays = []
     for column in schema:
         values = columns.get(column.name)
-        if not isinstance(values, np.ndarray | list):
+        if not isinstance(values, COLUMNS):
             arrays.append(pa.repeat(pa.scalar(values, column.type), rows))
         else:
-            arrays.append(pa.array(values, from_pandas=True).cast(column.type))
+            array = values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
+            arrays.append(array.cast(column.type))
     write_deltalake(create_table(root, name), pa.Table.from_arrays(arrays, schema=schema), mode="append")
 
 
@@ -289,34 +295,24 @@ def _partition_load(cluster: GeneratedCluster, start_ms: int) -> dict[str, Any]:
     broker, leader = np.array(brokers), np.array(leads)
     hot = (broker < len(cluster.racks) // 10) & (np.array(partitions) % HOT_EVERY == 0)
     rate = np.where(hot, (HOT_EVERY + 1) * 1e4, 1e4)
+    factors = rates_of(len(broker), (start_ms - NOW_MS) // WINDOW_MS + WINDOWS_MAX)
     return {
         **_window(start_ms), "broker": broker, "topic": list(topics), "partition": np.array(partitions),
-        "role": np.where(leader, "leader", "follower").tolist(), "bytes_in_per_sec": rate,
-        "bytes_out_per_sec": np.where(leader, 2 * rate, np.nan), "messages_in_per_sec": rate / 1_000,
+        "role": np.where(leader, "leader", "follower").tolist(), "bytes_in_per_sec": factors["bytes_in"] * rate,
+        "bytes_out_per_sec": np.where(leader, factors["bytes_out"] * 2 * rate, np.nan),
+        "messages_in_per_sec": factors["messages_in"] * rate / 1_000,
         "size_bytes": np.full(len(broker), REPLICA_BYTES),
     }  # fmt: skip
 
 
-def group_lag(size: Size, start_ms: int) -> dict[str, Any]:
-    """A third of the groups keeps up, a third falls behind, a third is stuck."""
-    group = np.repeat(np.arange(size.groups), PARTITIONS_PER_TOPIC)
-    partition = np.tile(np.arange(PARTITIONS_PER_TOPIC), size.groups)
-    topics = size.topics
-    end = np.full(len(group), (start_ms - NOW_MS) // WINDOW_MS * 1_000 + 10**6)
-    committed = np.select([group % 3 == 0, group % 3 == 1], [end, end - (end - 9 * 10**5) // 2], 9 * 10**5)
-    names = [f"group-{number:05d}" for number in range(size.groups)]
+def _group_lag(size: Size, start_ms: int) -> dict[str, Any]:
+    window = (start_ms - NOW_MS) // WINDOW_MS + WINDOWS_MAX
     return {
-        **_window(start_ms), "group_id": [names[number] for number in group],
-        "topic": [topics[number % len(topics)] for number in group], "partition": partition,
-        "committed_offset": committed, "committed_offset_first": committed - np.where(group % 3 == 2, 0, 400),
-        "log_end_offset": end, "log_end_offset_first": end - 800, "log_start_offset": 0,
-        "lag_records": end - committed, "lag_records_max": end - committed, "group_state": "Stable",
-        "member_id": [f"consumer-{number}-5f0c9a9e-6a3c-4c5b-9f55-0f6c8a1c2d3e" for number in partition],
-        "client_id": [f"consumer-{number}" for number in partition], "generation_id": 1,
+        **_window(start_ms), **lag_columns(size.groups, size.topics, window, start_ms), "generation_id": 1,
     }  # fmt: skip
 
 
 def write_next_window(root: str, size: Size) -> None:
     """The window after those, of all but partitions' load."""
     _append(root, "broker_load", _broker_load(size, NOW_MS))
-    _append(root, "group_lag", group_lag(size, NOW_MS))
+    _append(root, "group_lag", _group_lag(size, NOW_MS))

@@ -15,7 +15,8 @@ from streaming.collect.rates import broker_rates, replica_rates
 from streaming.collect.records import byte_rate_records, consumer_lag_records
 from streaming.contract import TABLES
 from streaming.settings import Settings
-from streaming.views.group_lag import COLUMNS, judge
+from streaming.views.group_lag import COLUMNS
+from streaming.views.lag_windows import judge
 from tests.lag.windows import LoadWindows, Windows
 from tests.serve.synthetic import Synthetic
 

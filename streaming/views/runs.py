@@ -1,0 +1,66 @@
+"""Sums and extremes over rows that follow each other and share a key: milliseconds for what takes a table's own groups
+seconds, and no object for each row.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute as pc
+
+from assignor_core.lag import LagStatus
+from assignor_core.lag.history import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Rows of a picture that follow each other and share a key: what there is of each, in the order of the rows."""
+
+    starts: Ints
+    rows: int
+
+    @classmethod
+    def of(cls, rows: pa.Table, *key: str) -> "Runs":
+        differs = np.zeros(rows.num_rows, dtype=bool)
+        differs[:1] = True
+        for name in key:
+            codes = rows[name].combine_chunks().dictionary_encode().indices.to_numpy()
+            differs[1:] |= codes[1:] != codes[:-1]
+        return cls(np.flatnonzero(differs), rows.num_rows)
+
+    @property
+    def counts(self) -> Ints:
+        return np.diff(np.append(self.starts, self.rows))
+
+    def first(self, values: pa.ChunkedArray) -> list[Any]:
+        """The value of the first row."""
+        listed: list[Any] = values.take(pa.array(self.starts)).to_pylist()
+        return listed
+
+    def totals(self, values: pa.ChunkedArray) -> list[int | None]:
+        """Sums of whole numbers where they are known; None where all are unknown."""
+        sums = np.add.reduceat(pc.fill_null(values, 0).to_numpy(), self.starts)
+        known = np.logical_or.reduceat(pc.is_valid(values).to_numpy(), self.starts)
+        listed: list[int | None] = pa.array(sums, mask=~known).to_pylist()
+        return listed
+
+    def highest(self, values: pa.ChunkedArray) -> list[Any]:
+        """Greatest value known; None where all are unknown."""
+        highest = np.fmax.reduceat(pc.cast(values, pa.float64()).to_numpy(), self.starts)
+        listed: list[Any] = pa.array(highest, from_pandas=True).cast(values.type).to_pylist()
+        return listed
+
+    def spread(self, values: Ints) -> Ints:
+        """A value of each run for each of its rows."""
+        return np.repeat(values, self.counts)
+
+    def statuses(self, status: Ints) -> list[dict[str, int]]:
+        """Rows by verdict, worst first; verdicts that none has are left out."""
+        numbers = np.repeat(np.arange(len(self.starts)), self.counts) * len(LagStatus) + status
+        table = np.bincount(numbers, minlength=len(self.starts) * len(LagStatus)).reshape(-1, len(LagStatus))
+        labels = [verdict.label for verdict in LagStatus]
+        return [
+            {labels[verdict]: row[verdict] for verdict in reversed(range(len(row))) if row[verdict]}
+            for row in table.tolist()
+        ]

@@ -1,0 +1,243 @@
+"""Windows that are kept give the verdicts of windows read anew, whatever happens to the table; and cost what is new."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyarrow import compute as pc
+
+from assignor_core.lag import LagHistory, LagPolicy, Standing, evaluate, lag_seconds, last_commit_ms
+from streaming.contract import TABLES
+from streaming.tables import Condition, TableReader, create_table, instant, row_schema, utc
+from streaming.views.group_lag import POPULATED
+from streaming.views.lag_windows import LagWindows, read_picture
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
+
+CLUSTER = "test"
+SCHEMA = row_schema(TABLES["group_lag"])
+FIGURES = (
+    "status", "at_once", "left_over", "lag_seconds", "commit_ms", "completeness", "stuck_ms", "rewound_records",
+    "committed_offset", "log_end_offset", "lag_records", "member_id", "group_state", "last_event_time_ms",
+)  # fmt: skip
+BIG = 3_000_000_000
+"""More than 32 bits hold."""
+
+Row = dict[str, Any]
+Key = tuple[str, str, int]
+
+
+class CountingReader(TableReader):
+    """Counts the rows of `group_lag` that were read."""
+
+    rows_read = 0
+
+    def arrow(self, name: str, *, columns: Sequence[str] | None = None, where: Condition) -> pa.Table:  # type: ignore[override]
+        rows = super().arrow(name, columns=columns, where=where)
+        self.rows_read += rows.num_rows
+        return rows
+
+
+def kept_windows(reader: TableReader) -> LagWindows:
+    return LagWindows(reader, CLUSTER, window_ms=WINDOW_MS)
+
+
+def shown(windows: LagWindows) -> dict[Key, Row]:
+    """Rows of the picture by partition."""
+    windows.refresh()
+    picture = windows.picture()
+    rows = picture.partitions.to_pylist() if picture else []
+    return {(row["group_id"], row["topic"], row["partition"]): row for row in rows}
+
+
+def expected(rows: list[Row]) -> dict[Key, Row]:
+    """The same from all rows at once, each partition alone: the verdict's definition."""
+    newest = max(row["window_start"] for row in rows)
+    oldest, current = (utc(int(newest.timestamp() * 1000) - count * WINDOW_MS) for count in (30, 2))
+    by_partition: dict[Key, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row["window_start"]):
+        if row["window_start"] >= oldest:
+            by_partition.setdefault((row["group_id"], row["topic"], row["partition"]), []).append(row)
+    now_ms = max(one["last_event_time_ms"] for past in by_partition.values() for one in past)
+    samples = {key: past[-1] for key, past in by_partition.items() if past[-1]["window_start"] >= current}
+    owned = {key: row["member_id"] is not None for key, row in samples.items()}
+    judged = {}
+    for key, row in samples.items():
+        populated = row["group_state"] in POPULATED
+        owns_any = any(owned[other] for other in samples if other[0] == key[0])
+        owns_topic = any(owned[other] for other in samples if other[:2] == key[:2])
+        left_over = populated and owns_any and not owns_topic
+        owned_, populated_, left_over_ = (np.array([flag]) for flag in (owned[key], populated, left_over))
+        standing = Standing(owned_, populated_, left_over_, floats([row["log_start_offset"]]))
+        history = LagHistory(np.array([0]), *(
+            floats([one[name] for one in by_partition[key] for name in pair])
+            for pair in (("first_event_time_ms", "last_event_time_ms"), ("committed_offset_first", "committed_offset"),
+                         ("log_end_offset_first", "log_end_offset"))
+        ))  # fmt: skip
+        evaluated = evaluate(history, standing, LagPolicy(window_ms=WINDOW_MS), now_ms=now_ms)
+        figures = {
+            name: getattr(evaluated.figures, name)[0] for name in ("completeness", "stuck_ms", "rewound_records")
+        }
+        judged[key] = {
+            **row, **figures, "status": evaluated.status[0], "at_once": evaluated.at_once[0], "left_over": left_over,
+            "lag_seconds": lag_seconds(history)[0], "commit_ms": last_commit_ms(history)[0],
+        }  # fmt: skip
+    return judged
+
+
+def floats(values: list[int | None]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.array([np.nan if value is None else value for value in values], dtype=float)
+
+
+def same(one: Any, other: Any) -> bool:
+    missing = [value is None or value != value for value in (one, other)]
+    return all(missing) if any(missing) else bool(one == other)
+
+
+offset = st.none() | st.integers(0, 9) | st.sampled_from([1_000, BIG, BIG * 2])
+sample = st.fixed_dictionaries({
+    "group_id": st.sampled_from(["a", "b", "ä"]), "topic": st.sampled_from(["t", "u"]), "partition": st.integers(0, 2),
+    "committed_offset_first": offset, "committed_offset": offset,
+    "log_end_offset_first": st.integers(0, 12) | st.just(BIG), "log_end_offset": st.integers(0, 12) | st.just(BIG),
+    "log_start_offset": st.none() | st.integers(0, 5), "lag_records": st.none() | st.integers(0, 9),
+    "member_id": st.none() | st.just("m"), "group_state": st.sampled_from(["Stable", "Empty", None]),
+    "began_ms": st.integers(0, 20_000), "took_ms": st.integers(0, 30_000),
+})  # fmt: skip
+"""One partition in one window; offsets go up, down, and are unknown."""
+commit = st.tuples(
+    st.integers(0, 14),  # windows since the newest: time passes, with gaps
+    st.integers(0, 3),  # how many windows before are written anew with it, as those that are open
+    st.lists(st.lists(sample, max_size=8), min_size=1, max_size=4),
+    st.booleans(),  # files are joined afterwards
+)
+
+
+def written(window: int, samples: list[Row]) -> list[Row]:
+    """Rows of one window, one a partition."""
+    start_ms = NOW_MS + window * WINDOW_MS
+    rows = []
+    for one in {(row["group_id"], row["topic"], row["partition"]): row for row in samples}.values():
+        began_ms = start_ms + one["began_ms"]
+        rows.append({
+            **{name: value for name, value in one.items() if name in SCHEMA.names},
+            **Synthetic("", CLUSTER).window(start_ms), "first_event_time_ms": began_ms,
+            "last_event_time_ms": began_ms + one["took_ms"], "lag_records_max": 0, "is_final": window % 2 == 0,
+        })  # fmt: skip
+    return rows
+
+
+def overwrite(root: str, begin: int, end: int, rows: list[Row]) -> None:
+    """As the pipeline writes: windows from `begin` to `end` in place of themselves."""
+    since, until = (utc(NOW_MS + window * WINDOW_MS) for window in (begin, end))
+    met = f"window_start >= {instant(since)} AND window_start <= {instant(until)}"
+    fresh = pa.Table.from_pylist(rows, schema=SCHEMA)
+    write_deltalake(DeltaTable(f"{root}/group_lag"), fresh, mode="overwrite", predicate=met)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(commit, min_size=1, max_size=4))
+def test_what_is_kept_gives_the_verdicts_of_all_windows(commits: list[tuple[int, int, list[list[Row]], bool]]) -> None:
+    with TemporaryDirectory() as root:
+        create_table(root, "group_lag")
+        reader, rows, newest = TableReader(root), {}, 0
+        kept = kept_windows(reader)
+        for passed, rewritten, samples, is_joined in commits:
+            newest += passed
+            begin = max(0, newest - rewritten)
+            for window in range(begin, newest + 1):
+                rows[window] = written(window, samples[(window - begin) % len(samples)])
+            overwrite(root, begin, newest, [row for w in range(begin, newest + 1) for row in rows[w]])
+            if is_joined:
+                DeltaTable(f"{root}/group_lag").optimize.compact()
+            reader.look_again()
+            all_rows = [row for window in rows.values() for row in window]
+            wanted = expected(all_rows) if all_rows else {}
+            for windows in (kept, kept_windows(TableReader(root))):
+                seen = shown(windows)
+                assert list(seen) == sorted(wanted)
+                wrong = [(key, name, row[name], wanted[key][name]) for key, row in seen.items() for name in FIGURES
+                         if not same(row[name], wanted[key].get(name))]  # fmt: skip
+                assert not wrong
+
+
+def write_window(synthetic: Synthetic, window: int, partitions: int = 4) -> None:
+    start_ms = NOW_MS + window * WINDOW_MS
+    synthetic.group_lag(start_ms, [("g", "t", partition, 100, 100 + window) for partition in range(partitions)])
+
+
+def test_a_new_window_costs_its_own_rows(tmp_path: Path) -> None:
+    """However much the table holds: a start reads the windows of half an hour, after that what is new."""
+    synthetic, reader = Synthetic(str(tmp_path), CLUSTER), CountingReader(str(tmp_path))
+    with synthetic.together():
+        for window in range(60):
+            write_window(synthetic, window)
+    windows = kept_windows(reader)
+    windows.refresh()
+    assert reader.rows_read == 31 * 4
+    for window in range(60, 63):
+        reader.rows_read = 0
+        write_window(synthetic, window)
+        reader.look_again()
+        assert windows.refresh()
+        assert reader.rows_read == 4
+    picture = windows.picture()
+    assert picture is not None
+    assert picture.history().counts.tolist() == [2 * 31] * 4
+
+
+def test_upkeep_costs_nothing(tmp_path: Path) -> None:
+    synthetic, reader = Synthetic(str(tmp_path), CLUSTER), CountingReader(str(tmp_path))
+    for window in range(3):
+        write_window(synthetic, window)
+    windows = kept_windows(reader)
+    assert windows.refresh()
+    reader.rows_read = 0
+    DeltaTable(str(tmp_path / "group_lag")).optimize.compact()
+    reader.look_again()
+    assert not windows.refresh()
+    DeltaTable(str(tmp_path / "group_lag")).delete(f"window_start < {instant(utc(NOW_MS - 90 * WINDOW_MS))}")
+    reader.look_again()
+    assert not windows.refresh()
+    assert reader.rows_read == 0
+
+
+def test_a_table_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
+    synthetic, reader = Synthetic(str(tmp_path), CLUSTER), TableReader(str(tmp_path))
+    for window in (5, 6):
+        write_window(synthetic, window)
+    windows = kept_windows(reader)
+    assert len(shown(windows)) == 4
+    (tmp_path / "group_lag").rename(tmp_path / "away")
+    reader.look_again()
+    assert not shown(windows)
+    for window in (1, 2, 3):
+        write_window(Synthetic(str(tmp_path), CLUSTER), window, partitions=1)
+    reader.look_again()
+    assert len(shown(windows)) == 1
+
+
+def test_names_of_groups_that_are_gone_are_forgotten(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("streaming.views.lag_columns.NAMES_SPARE", 4)
+    synthetic, reader = Synthetic(str(tmp_path), CLUSTER), TableReader(str(tmp_path))
+    windows = kept_windows(reader)
+    for window in range(0, 400, 40):
+        synthetic.group_lag(NOW_MS + window * WINDOW_MS, [(f"group-{window}", "t", 0, 1, 2)])
+        reader.look_again()
+        assert list(shown(windows)) == [(f"group-{window}", "t", 0)]
+        assert len(windows.names.groups) <= 8
+
+
+def test_only_rows_that_are_asked_for_are_judged(tmp_path: Path) -> None:
+    """A partition number that no topic of Kafka's can have is none."""
+    synthetic = Synthetic(str(tmp_path), CLUSTER)
+    synthetic.group_lag(NOW_MS, [("g", "t", 0, 1, 2), ("g", "t", 2**31 - 1, 1, 2)])
+    Synthetic(str(tmp_path), "other").group_lag(NOW_MS + WINDOW_MS, [("h", "t", 0, 1, 2)])
+    picture = read_picture(TableReader(str(tmp_path)), CLUSTER, window_ms=WINDOW_MS)
+    assert picture is not None
+    assert picture.partitions.select(["group_id", "partition"]).to_pylist() == [{"group_id": "g", "partition": 0}]
+    assert pc.all(pc.is_valid(picture.partitions["lag_seconds"])).as_py()
