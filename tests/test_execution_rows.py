@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.execution.events import ABORT_SEQUENCE, Event
 from assignor_core.execution.life_cycle import TRANSITIONS, Phase
 from streaming import tables
@@ -149,6 +150,26 @@ def test_what_is_open_or_owes_is_read_however_old_it_is(settings: Settings, synt
     [waiting] = read_open_executions(TableReader(root), synthetic.cluster, now_ms=now_ms, known_open=known)
     assert (waiting.execution_id, waiting.abort_requested) == ("waits", True)
     assert read_status(settings, now_ms=now_ms)["execution"]["execution_id"] == "paused"
+
+
+def test_executions_that_mode_apply_gave_up_count_since_one_was_done(settings: Settings, synthetic: Synthetic) -> None:
+    def ended(execution_id: str, event: str, minute: int, **columns: Any) -> None:
+        row = {"in_windows_only": True} | columns
+        synthetic.event(NOW_MS + minute * 60_000, 0, event, execution_id=execution_id, **row)
+
+    reader = TableReader(settings.storage.tables)
+    assert view.given_up(reader, synthetic.cluster, now_ms=NOW_MS) == GivenUp()
+    with synthetic.together():
+        ended("before", "aborted", 0)
+        ended("done", "done", 1)
+        ended("first", "aborted", 2)
+        ended("stopped", "aborted", 3)
+        ended("stopped", "abort_requested", 3)
+        ended("by-hand", "aborted", 4, in_windows_only=False)
+        ended("second", "aborted", 5)
+        ended("refused", "refused", 6)
+    given_up = view.given_up(TableReader(settings.storage.tables), synthetic.cluster, now_ms=NOW_MS + 600_000)
+    assert given_up == GivenUp(2, NOW_MS + 5 * 60_000)
 
 
 def test_a_journal_goes_on_with_what_was_open_when_its_last_event_is_too_old(settings: Settings) -> None:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Protocol
 
+from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.lasting import LastingPolicy
 from assignor_core.deciding.maintenance import MaintenanceWindow
 from assignor_core.deciding.trigger import SkewWindow, TriggerPolicy
@@ -114,6 +115,9 @@ class Evidence(Protocol):
 
     def kept_plan(self, plan_id: str) -> KeptPlan | None:
         """The plan with this id; None where the tables hold none."""
+
+    def given_up(self) -> GivenUp:
+        """Executions of mode `apply` that were given up since one was done."""
 
     def propose(self, request: PlanRequest) -> ProposedPlan:
         """A plan for the observed cluster; raises NothingToPlanOn."""

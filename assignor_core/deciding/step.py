@@ -196,6 +196,10 @@ class _Deciding:
         """The plan that `evaluation` asks for, unless the mode, the cluster or a plan that waits forbids one."""
         if self._policy.mode is Mode.OBSERVE:
             return _held(evaluation, Reason.DRY_RUN, f"mode is observe; {evaluation.detail}")
+        is_automatic = self._policy.mode is Mode.APPLY
+        pause = self._evidence.given_up().reason(self._observation.now_ms) if is_automatic else None
+        if pause is not None:
+            return _held(evaluation, Reason.COOLDOWN, f"{pause}; {evaluation.detail}")
         problem = self._obstacle(relieves=evaluation.reason is Reason.BROKER_FAILED)
         if problem is not None and self._policy.mode is Mode.PROPOSE:
             evaluation = replace(evaluation, detail=f"{evaluation.detail}; it would have to wait: {problem}")

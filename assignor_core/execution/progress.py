@@ -6,8 +6,8 @@ even if these lie between the old and the new ones. One look can be wrong: a bro
 the controller's. So what would be an alarm, or an end, is believed after several looks in a row (`PastLooks`).
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum, auto
 from typing import Self
 
@@ -19,6 +19,9 @@ MISSING_LOOKS_MIN = 10
 """So many looks in a row must miss a partition before it counts as gone: one of them may show the wrong metadata."""
 UNLISTED_LOOKS_MAX = 60
 """Metadata is seconds behind the controller, not minutes: looks are a second apart."""
+
+UNSHOWN_LOOKS_MAX = 10
+"""The same where metadata may show what was before a reassignment; who cancels one leaves that, too."""
 
 
 class Progress(StrEnum):
@@ -53,6 +56,15 @@ class PastLooks:
     """It has the replicas of a reassignment under way, and the controller lists none."""
     missing: Mapping[PartitionKey, int] = field(default_factory=dict)
     """Metadata doesn't show it."""
+    unshown: Mapping[PartitionKey, tuple[tuple[int, ...], int]] = field(default_factory=dict)
+    """Metadata doesn't show the target of its newest reassignment, which is over: the target, and the looks since.
+
+    To ask anew meanwhile could undo what others have done, and begin a wave before the one that it waits for is made.
+    """
+
+    def taken(self, targets: Mapping[PartitionKey, tuple[int, ...]]) -> Self:
+        """What is known after Kafka has taken these reassignments: one that copies nothing is over at once."""
+        return replace(self, unshown={**self.unshown, **{key: (target, 0) for key, target in targets.items()}})
 
     def after(self, plan: Plan, cluster: LiveCluster, *, staged: bool = False) -> Self:
         """The counts with one more look."""
@@ -61,7 +73,20 @@ class PastLooks:
         return type(self)(
             {key: self.unlisted.get(key, 0) + 1 for key in unlisted},
             {key: self.missing.get(key, 0) + 1 for key in missing},
+            dict(self._unshown_after(plan, cluster)),
         )
+
+    def _unshown_after(
+        self, plan: Plan, cluster: LiveCluster
+    ) -> Iterator[tuple[PartitionKey, tuple[tuple[int, ...], int]]]:
+        for key in (movement.key for movement in plan.movements):
+            live = cluster.partitions.get(key)
+            if live is not None and live.reassigning:
+                yield key, (live.target_replicas, 0)
+            elif live is not None and key in self.unshown:
+                target, looks = self.unshown[key]
+                if live.replicas != target and looks < UNSHOWN_LOOKS_MAX:
+                    yield key, (target, looks + 1)
 
 
 NO_LOOKS = PastLooks()
@@ -99,7 +124,8 @@ def _progress(movement: Movement, cluster: LiveCluster, staged: bool, looks: Pas
     if live.replicas == new:
         return Progress.DONE if live.leader == new[0] or _leader_stays_away(movement, cluster) else Progress.PLACED
     if live.replicas == old or (len(live.replicas) == len(new) and is_between(live.replicas, old, new)):
-        return Progress.PENDING  # nothing of the way is made, or one step of several
+        # Nothing of the way is made, or one step of several.
+        return Progress.MOVING if movement.key in looks.unshown else Progress.PENDING
     if _was_asked_for(movement, live, staged) and looks.unlisted.get(movement.key, 0) <= UNLISTED_LOOKS_MAX:
         return Progress.MOVING
     return Progress.FOREIGN

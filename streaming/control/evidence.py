@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.observation import DecisionPolicy, PlanRequest
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.lag.catching_up import LagSpan, catch_up_bytes_per_sec
@@ -57,6 +58,10 @@ class TableEvidence:
             return self.journal.plan(plan_id)
         except UsageProblem:
             return None
+
+    def given_up(self) -> GivenUp:
+        """Executions of mode `apply` that were given up since one was done."""
+        return self.journal.given_up(now_ms=self.now_ms)
 
     def propose(self, request: PlanRequest) -> ProposedPlan:
         """A plan for the cluster that was observed; raises NothingToPlanOn."""

@@ -269,13 +269,13 @@ class Executor:
     def _submit(self, look: Look, reassignments: Mapping[PartitionKey, tuple[int, ...]]) -> None:
         """Ask for reassignments. What Kafka refuses for good is skipped from the next look on."""
         refused = self._requests.reassign(reassignments)
-        self._looks.submitted(reassignments)
-        accepted = len(reassignments) - len(refused)
-        detail = f"{accepted} reassignments"
+        taken = {key: target for key, target in reassignments.items() if key not in refused}
+        self._looks.submitted(taken)
+        detail = f"{len(taken)} reassignments"
         if refused:
             detail += f", {len(refused)} refused by Kafka: {refusals_text(refused)}"
             log.warning("reassignments_refused", execution_id=look.execution.execution_id, refused=detail)
-        if accepted or refused.keys() & self._requests.moves.skipped.keys():
+        if taken or refused.keys() & self._requests.moves.skipped.keys():
             self._write(look, Event.SUBMITTED, detail)
         else:
             self._report(look, detail)

@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.step import Decision
 from assignor_core.deciding.trigger import TriggerPolicy, TriggerState
 from assignor_core.errors import CoreError
@@ -206,6 +207,10 @@ class Journal:
     def changed_ms(self, *, now_ms: int) -> int:
         """When an execution last changed the cluster and ended; 0 where none did in the last 30 days."""
         return view.changed_ms(self._reader(), self._cluster, now_ms=now_ms)
+
+    def given_up(self, *, now_ms: int) -> GivenUp:
+        """Executions of mode `apply` that were given up since one was done, in the last 30 days."""
+        return view.given_up(self._reader(), self._cluster, now_ms=now_ms)
 
     def executions(self, *, now_ms: int) -> list[Execution]:
         """Executions with an event in the last 30 days, and older ones that are open or owe, oldest first."""

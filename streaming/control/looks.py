@@ -4,7 +4,7 @@ A tick begins with one look. Before something is submitted, or the execution end
 that are concerned, or at the whole cluster (see `cluster_view`). Looks of one tick count as one.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from assignor_core.execution.accounting import what_was_made
@@ -127,9 +127,12 @@ class Looks:
         unasked = self._view.unasked(targets)
         return {key: target for key, target in targets.items() if key[0] not in unasked}
 
-    def submitted(self, keys: Collection[PartitionKey]) -> None:
-        """The next look asks about them: a small copy may have ended before the controller lists it."""
-        self._in_play |= {topic for topic, _ in keys}
+    def submitted(self, targets: Mapping[PartitionKey, tuple[int, ...]]) -> None:
+        """Kafka has taken these. The next looks ask about them: a small copy may have ended before the controller lists
+        it.
+        """
+        self._in_play |= {topic for topic, _ in targets}
+        self._looks = self._looks.taken(targets)
 
     def _shown(self, plan: Plan) -> LiveCluster:
         return self._view.of(movement.key for movement in plan.movements)

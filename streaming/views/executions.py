@@ -6,11 +6,14 @@ Control, serve, the commands and the demo read executions here. What follows fro
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import takewhile
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import compute as pc
 
+from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.errors import IllegalTransition
 from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, Figures
 from assignor_core.execution.life_cycle import ENDING_EVENTS, EVENTS_AFTER_THE_END, Execution, fold, in_focus
@@ -95,6 +98,24 @@ def changed_ms(reader: tables.TableReader, kafka_cluster: str, *, now_ms: int) -
     where = _recent(kafka_cluster, now_ms) & tables.one_of("event", [Event.DONE.value, Event.ABORTED.value])
     rows = reader.rows(TABLE, columns=["event_time"], where=where)
     return max((tables.to_ms(row["event_time"]) for row in rows), default=0)
+
+
+def given_up(reader: tables.TableReader, kafka_cluster: str, *, now_ms: int) -> GivenUp:
+    """Executions of mode `apply` that ended as aborted since one was done, in the last 30 days; those that a person
+    stopped don't count. Raises TableUnavailable.
+    """
+    events = (Event.DONE.value, Event.ABORTED.value, Event.ABORT_REQUESTED.value)
+    where = _recent(kafka_cluster, now_ms) & tables.one_of("event", events)
+    rows = reader.rows(TABLE, columns=["execution_id", "event", "event_time", "in_windows_only"], where=where)
+    stopped = {row["execution_id"] for row in rows if row["event"] == Event.ABORT_REQUESTED}
+    newest_first = sorted(rows, key=itemgetter("event_time"), reverse=True)
+    since_done = takewhile(lambda row: row["event"] != Event.DONE, newest_first)
+    ended_ms = [
+        tables.to_ms(row["event_time"])
+        for row in since_done
+        if row["event"] == Event.ABORTED and row["in_windows_only"] and row["execution_id"] not in stopped
+    ]
+    return GivenUp(len(ended_ms), max(ended_ms, default=0))
 
 
 def read_execution(reader: tables.TableReader, execution_id: str) -> Execution:

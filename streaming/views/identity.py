@@ -1,4 +1,5 @@
-"""Which Kafka cluster is meant: by `kafka.cluster_id`, else by the row of its lease, which keeps Kafka's own id.
+"""Which Kafka cluster is meant: by `kafka.cluster_id`, else by the row of its lease, which keeps Kafka's own id. Before
+there is one, by the newest plan: whoever made it has looked at the right cluster.
 
 Control, the collector and the commands ask here before they look at a cluster, or write anything of it.
 """
@@ -7,6 +8,7 @@ from streaming.contract import LEASE
 from streaming.errors import AnotherCluster
 from streaming.settings import KafkaSettings
 from streaming.tables import Row, TableReader, newest, of_cluster
+from streaming.views.plans import planned_cluster_id
 
 
 def expected_cluster_id(kafka: KafkaSettings, root: str) -> str | None:
@@ -18,9 +20,11 @@ def expected_cluster_id(kafka: KafkaSettings, root: str) -> str | None:
 
 
 def known_cluster_id(reader: TableReader, kafka_cluster: str) -> str | None:
-    """The id that the tables keep; None of a cluster that no control of this version has held the lease of."""
-    row = _lease_row(reader, kafka_cluster)
-    return None if row is None else row.get("kafka_cluster_id")
+    """The id that the tables keep; None of a cluster that no control of this version has held the lease of, or made a
+    plan for.
+    """
+    row = _lease_row(reader, kafka_cluster) or {}
+    return row.get("kafka_cluster_id") or planned_cluster_id(reader, kafka_cluster)
 
 
 def known_holder(reader: TableReader, kafka_cluster: str) -> tuple[str | None, str | None]:

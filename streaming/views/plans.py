@@ -5,12 +5,14 @@ The JSON of a plan, the large column, is read of one plan alone.
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
 from pyarrow import compute as pc
 
+from assignor_core.errors import CoreError
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import REPORTED
@@ -54,6 +56,17 @@ def kept_plan(reader: TableReader, kafka_cluster: str, plan_id: str) -> KeptPlan
     return KeptPlan(
         ProposedPlan.from_json(json.loads(row["plan_json"])), to_ms(row["created_at"]), to_ms(row["expires_at"])
     )
+
+
+def planned_cluster_id(reader: TableReader, kafka_cluster: str) -> str | None:
+    """Kafka's own id of the cluster that the newest plan was made on, if it names one; raises TableUnavailable."""
+    row = reader.newest_row(TABLE, "created_at", columns=("created_at", "plan_json"), where=of_cluster(kafka_cluster))
+    if row is None:
+        return None
+    with suppress(CoreError, KeyError, TypeError, ValueError):  # a row that is no plan names no cluster
+        observed = ProposedPlan.from_json(json.loads(row["plan_json"])).observed
+        return None if observed is None else observed.kafka_cluster_id
+    return None
 
 
 def plans_made_before(reader: TableReader, kafka_cluster: str, before: datetime, *, now_ms: int) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assignor_core.execution.events import Event
-from assignor_core.execution.progress import MISSING_LOOKS_MIN
+from assignor_core.execution.progress import MISSING_LOOKS_MIN, UNSHOWN_LOOKS_MAX
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
 from assignor_core.simulated_cluster import SimulatedCluster
@@ -314,6 +314,8 @@ def test_a_pause_that_could_not_be_written_leaves_nothing_unthrottled(on_disk: S
     cluster, executor, record, made = begun_in_a_window(on_disk)
     assert not executor.tick(record, made, now_ms=NOON_MS)
     cluster.cancel(("t", 0))
+    for _ in range(UNSHOWN_LOOKS_MAX):
+        assert not executor.tick(record, made, now_ms=NOON_MS)
     cluster.changes.clear()
     (tmp_path / "tables" / "execution").rename(tmp_path / "away")
     (tmp_path / "tables" / "execution").write_text("in the place of the table")

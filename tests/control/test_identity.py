@@ -204,6 +204,15 @@ def test_who_starts_against_another_cluster_than_the_tables_know_is_refused(sett
         connect(Admin("c"), settings)
 
 
+def test_before_the_first_lease_the_newest_plan_names_the_cluster(settings: Settings) -> None:
+    """Else a first start while another cluster answers would bind the tables to that one."""
+    approved(settings, NotedCluster())
+    known = NotedCluster().cluster.contents.cluster_id
+    with pytest.raises(AnotherCluster, match=f"as Kafka cluster {known}"):
+        lease_of(Admin("another"), settings)
+    assert lease_of(Admin(known), settings).try_acquire()
+
+
 def test_the_setting_refuses_every_other_cluster_and_takes_the_tables_over(settings: Settings) -> None:
     first = lease_of(Admin("c"), settings)
     assert first.try_acquire()

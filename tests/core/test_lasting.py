@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.lasting import LastingPolicy, placement_states
 from assignor_core.deciding.maintenance import window_of
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
@@ -76,6 +77,9 @@ class Planner:
 
     def kept_plan(self, plan_id: str) -> KeptPlan | None:
         return self.kept.get(plan_id)
+
+    def given_up(self) -> GivenUp:
+        return GivenUp()
 
     def propose(self, request: PlanRequest) -> ProposedPlan:
         self.requests.append(request)

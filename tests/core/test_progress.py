@@ -2,7 +2,14 @@
 
 import pytest
 
-from assignor_core.execution.progress import MISSING_LOOKS_MIN, NO_LOOKS, UNLISTED_LOOKS_MAX, Progress, progress_of
+from assignor_core.execution.progress import (
+    MISSING_LOOKS_MIN,
+    NO_LOOKS,
+    UNLISTED_LOOKS_MAX,
+    UNSHOWN_LOOKS_MAX,
+    Progress,
+    progress_of,
+)
 from assignor_core.execution.reconcile import Abort, Done, Limits, Submit, Wait, next_step
 from assignor_core.live import LiveCluster, LivePartition
 from assignor_core.plan import Movement, Plan
@@ -88,6 +95,30 @@ def test_a_wave_does_not_begin_on_one_look_that_misses_the_wave_before() -> None
     made = Plan("c", (Movement("u", 0, (1,), (2,), 1.0), Movement("t", 0, (1,), (2,), 1.0, wave=1)))
     looks = NO_LOOKS.after(made, at(1))
     assert isinstance(next_step(made, at(1), Limits(), worked_ms=0, looks=looks), Wait)
+
+
+def test_what_kafka_has_taken_is_not_asked_for_again_before_metadata_has_had_time_to_show_it() -> None:
+    made, looks = plan((1, 2), (2, 1)), NO_LOOKS.taken({T0: (2, 1)})
+    for _ in range(UNSHOWN_LOOKS_MAX):
+        looks = looks.after(made, at(1, 2))
+        assert progress_of(made, at(1, 2), looks=looks) == {T0: Progress.MOVING}
+    assert progress_of(made, at(1, 2), looks=looks.after(made, at(1, 2))) == {T0: Progress.PENDING}
+
+
+def test_what_a_reassignment_has_left_is_waited_for_whoever_asked_for_it() -> None:
+    """Metadata may show the replicas of before it for a moment: nothing of the plan rests on these."""
+    made, foreign = plan((1, 2), (3, 2)), copying((1, 2), (4, 5))
+    looks = NO_LOOKS.after(made, foreign).after(made, at(1, 2))
+    assert progress_of(made, at(1, 2), looks=looks) == {T0: Progress.MOVING}
+    assert progress_of(made, at(4, 5), looks=looks.after(made, at(4, 5))) == {T0: Progress.FOREIGN}
+
+
+def test_a_staged_move_goes_on_once_metadata_shows_its_step() -> None:
+    made = plan((1, 2, 3), (4, 5, 3))
+    looks = NO_LOOKS.after(made, copying((1, 2, 3), (1, 4, 3)), staged=True)
+    before, step = at(1, 2, 3), at(1, 4, 3)
+    assert progress_of(made, before, staged=True, looks=looks.after(made, before)) == {T0: Progress.MOVING}
+    assert progress_of(made, step, staged=True, looks=looks.after(made, step)) == {T0: Progress.PENDING}
 
 
 def test_a_moment_behind_does_not_last_for_hours() -> None:

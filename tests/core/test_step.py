@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from assignor_core.deciding.giving_up import PAUSE_MIN_MS, GivenUp
 from assignor_core.deciding.maintenance import window_of
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
 from assignor_core.deciding.step import Decision, step
@@ -59,6 +60,7 @@ class Given:
     kept: dict[str, KeptPlan] = field(default_factory=dict)
     behind: dict[int, str] = field(default_factory=dict)
     catch_up: dict[int, float] = field(default_factory=dict)
+    gave_up: GivenUp = field(default_factory=GivenUp)
     requests: list[PlanRequest] = field(default_factory=list)
     asked_behind: list[frozenset[int]] = field(default_factory=list)
     asked_windows: list[int] = field(default_factory=list)
@@ -73,6 +75,9 @@ class Given:
 
     def kept_plan(self, plan_id: str) -> KeptPlan | None:
         return self.kept.get(plan_id)
+
+    def given_up(self) -> GivenUp:
+        return self.gave_up
 
     def propose(self, request: PlanRequest) -> ProposedPlan:
         self.requests.append(request)
@@ -172,6 +177,19 @@ def test_mode_observe_makes_no_plan() -> None:
     _, decision = decided(given, observed(HOT, HOT, HOT), policy=replace(POLICY, mode=Mode.OBSERVE))
     assert summary(decision) == (Verdict.HOLD, Reason.DRY_RUN, f"mode is observe; {SKEWED}")
     assert (decision.proposed, decision.may_act, given.requests) == (None, False, [])
+
+
+def test_after_executions_that_it_gave_up_mode_apply_makes_no_plan_for_a_while() -> None:
+    given = Given(gave_up=GivenUp(1, NOON_MS - PAUSE_MIN_MS + 1_000))
+    _, decision = decided(given, observed(HOT, HOT, HOT))
+    pause = "mode apply gave up the last execution and makes no plan for 1 s more"
+    assert summary(decision) == (Verdict.HOLD, Reason.COOLDOWN, f"{pause}; {SKEWED}")
+    assert (decision.proposed, given.requests) == (None, [])
+    _, decision = decided(Given(gave_up=GivenUp(1, NOON_MS - PAUSE_MIN_MS)), observed(HOT, HOT, HOT))
+    assert decision.may_act
+    # A person decides on what other modes propose.
+    _, decision = decided(given, observed(HOT, HOT, HOT), policy=replace(POLICY, mode=Mode.PROPOSE))
+    assert decision.proposed == proposed()
 
 
 def test_what_an_execution_would_wait_for_holds_a_plan_back_or_is_named() -> None:

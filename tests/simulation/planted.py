@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from assignor_core import marker
-from assignor_core.deciding import health, planning
+from assignor_core.deciding import giving_up, health, planning
 from assignor_core.execution import progress, reconcile, refusals, room, staging
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Done, Wait
@@ -211,9 +211,17 @@ PLANTED = (
         "the cluster's id is not compared", "4", requests, "cluster_mismatch", _same_cluster, 8,
         also=((executor, "another_cluster", _same_cluster),),
     ),
-    Planted("topics' ids are not compared", "4", looks, "topics_made_again", lambda _: lambda _ids, _live: (), 17),
+    Planted("topics' ids are not compared", "4", looks, "topics_made_again", lambda _: lambda _ids, _live: (), 8),
     Planted("the lease's row is not read again", "5", Lease, "check", _only_the_clock, 22),
     Planted("the age of a look is not judged", "7 caps hold", LookAge, "check", lambda _: lambda _self: None, 4156),
+    Planted(
+        "what Kafka has taken is asked for again", "1", progress.PastLooks, "_unshown_after",
+        lambda _: lambda _self, _plan, _cluster: (), 7634,
+    ),
+    Planted(
+        "mode apply plans at once after each execution that it gives up", "6", giving_up.GivenUp, "reason",
+        lambda _: lambda _self, _now_ms: None, 5346,
+    ),
     Planted("late requests are not looked for", "6", late_requests.LateRequests, "_look", _nothing_late, 160),
     Planted(
         "plans rest on the load of other partitions",

@@ -15,6 +15,7 @@ from math import isnan
 import numpy as np
 from numpy.typing import NDArray
 
+from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
 from assignor_core.deciding.simulation.loads import Trace
 from assignor_core.deciding.step import step
@@ -136,6 +137,10 @@ class _Plans:
     def kept_plan(self, plan_id: str) -> KeptPlan | None:
         """A plan of this replay."""
         return self._kept.get(plan_id)
+
+    def given_up(self) -> GivenUp:
+        """None: each plan of a replay is carried out."""
+        return GivenUp()
 
     def propose(self, request: PlanRequest) -> ProposedPlan:
         """A plan after which no broker is above the band; its one movement stands for all that moves."""
