@@ -13,7 +13,7 @@ from assignor_core.execution.progress import Progress, progress_of
 from assignor_core.execution.reconcile import differences
 from assignor_core.identity import another_cluster, topics_made_again
 from assignor_core.live import LiveCluster, PartitionKey
-from assignor_core.plan import Plan, plan_from_json, plan_to_json
+from assignor_core.plan import Figures, Plan, plan_from_json, plan_to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +80,14 @@ class ProposedPlan:
     """How long the planner took."""
     window_span_ms: tuple[int, int] | None = None
     """Start of the oldest and end of the newest window that it rests on; None where that is not known."""
+    worst_hour: Mapping[str, Figures] | None = None
+    """Figures "before" and "after" of the most uneven hour; None where it rests on the newest windows alone."""
 
     def to_json(self) -> dict[str, Any]:
         """The contract's "Result of plan"."""
         observed = {} if self.observed is None else {"observed": self.observed.to_json()}
-        return {**plan_to_json(self.plan), **observed, "elapsed_ms": self.elapsed_ms}
+        hours = {} if self.worst_hour is None else {"worst_hour": _plain(self.worst_hour)}
+        return {**plan_to_json(self.plan), **observed, **hours, "elapsed_ms": self.elapsed_ms}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -94,7 +97,12 @@ class ProposedPlan:
             plan_from_json(content),
             None if observed is None else Observed.from_json(observed),
             float(content.get("elapsed_ms", 0.0)),
+            worst_hour=content.get("worst_hour"),
         )
+
+
+def _plain(worst_hour: Mapping[str, Figures]) -> dict[str, dict[str, dict[str, float]]]:
+    return {when: {name: dict(row) for name, row in figures.items()} for when, figures in worst_hour.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,15 @@ different loads, there is no plan for balance. Brokers that must end empty are e
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from assignor_core.deciding.agreement import LedBytesIn, mean_disagreement
+from assignor_core.deciding.hours import NO_HOURS, HourlyRates, with_hours
 from assignor_core.deciding.windows import ClosedWindow
+from assignor_core.deciding.worst_hour import judged
 from assignor_core.disks import LogDirs, catching_up, largest_replicas, rooms, silent_brokers
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey, partition_name
@@ -22,6 +26,7 @@ from assignor_core.model import (
     BrokerState,
     Capacity,
     ClusterState,
+    Load,
     Partition,
     PartitionLoad,
 )
@@ -52,6 +57,8 @@ class PartitionLoads:
     """Means over the windows."""
     led_bytes_in: LedBytesIn
     """Sums by window and broker."""
+    hourly: HourlyRates = NO_HOURS
+    """Means by the hour of the day, which are planned on too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,8 @@ class Model:
     """In mean loads of a broker; where any of `disagreement` is larger there is no plan for balance."""
     span_ms: tuple[int, int]
     """Start and end of the windows that the loads come from."""
+    hourly: HourlyRates = NO_HOURS
+    """Hours whose loads are further columns of `cluster`, after that of the windows."""
 
     @property
     def leaving(self) -> frozenset[int]:
@@ -112,7 +121,8 @@ def build_model(
     led = {key: row for key, row in sorted(live.partitions.items()) if row.leader != NO_LEADER}
     unsized = frozenset(key for key in led.keys() - sizes.keys() if silent.intersection(led[key].replicas))
     unknown = unsized | {key for key in led if measured.rates.get(key, UNKNOWN)[0] is None}
-    partitions = _loaded(led, measured.rates, sizes, unsized)
+    hourly = measured.hourly
+    partitions = _loaded(led, measured.rates, sizes, unsized, hourly)
     hosting = {broker for partition in partitions for broker in partition.replicas}
     brokers = tuple(
         Broker(
@@ -134,6 +144,7 @@ def build_model(
         disagreement=mean_disagreement(windows, measured.led_bytes_in),
         disagreement_max=disagreement_max,
         span_ms=(windows[0].start_ms, newest.end_ms),
+        hourly=hourly,
     )
 
 
@@ -159,8 +170,9 @@ def propose_on(
     began_s = elapsed_s()
     plan = propose(model.cluster, narrowed)
     elapsed_ms = (elapsed_s() - began_s) * 1000
+    plan, worst_hour = judged(plan, model.cluster, narrowed)
     plan = replace(plan, diagnosis=(*plan.diagnosis, *_assumptions(model, unreported)))
-    return ProposedPlan(plan, Observed.of(plan, live), elapsed_ms, model.span_ms)
+    return ProposedPlan(plan, Observed.of(plan, live), elapsed_ms, model.span_ms, worst_hour)
 
 
 def propose_elections(
@@ -202,6 +214,11 @@ def _disagreement_line(model: Model) -> str | None:
 
 def _assumptions(model: Model, unreported: frozenset[int]) -> Iterable[str]:
     """What the plan takes for granted, one line each."""
+    if model.hourly.hours:
+        yield (
+            f"planned on the newest windows and on {len(model.hourly.hours)} parts of the day (UTC), means of the last "
+            f"{model.hourly.days} days"
+        )
     if model.unknown:
         first = partition_name(min(model.unknown))
         yield (
@@ -257,9 +274,12 @@ def _loaded(
     rates: Rates,
     sizes: Mapping[PartitionKey, int],
     unsized: Collection[PartitionKey],
+    hourly: HourlyRates,
 ) -> tuple[Partition, ...]:
     """Partitions that have a leader, with their load; those `unsized` count with the mean size of their topic."""
-    known = _with_means(led, rates)
+    known: Mapping[PartitionKey, Sequence[Load]] = _with_means(led, rates)
+    if hourly.hours and led:
+        known = _by_hour(known, hourly)
     shown = {key: (float(sizes.get(key, 0)),) for key in led if key not in unsized} if unsized else {}
     means = _with_means(led, shown) if unsized else {}
     partitions = []
@@ -271,6 +291,14 @@ def _loaded(
         in_sync = sum(broker in target for broker in partition.isr)
         partitions.append(Partition(key[0], key[1], target, load, in_sync))
     return tuple(partitions)
+
+
+def _by_hour(known: Mapping[PartitionKey, Sequence[Load]], hourly: HourlyRates) -> dict[PartitionKey, list[Load]]:
+    """Rates of each partition as one figure for the windows and one for each hour."""
+    keys = list(known)
+    columns = with_hours(keys, np.array([known[key] for key in keys], dtype=np.float64), hourly)
+    by_rate = columns.transpose(0, 2, 1).tolist()
+    return {key: [tuple(figures) for figures in row] for key, row in zip(keys, by_rate, strict=True)}
 
 
 def _state(broker: int, live: LiveCluster, drained: frozenset[int]) -> BrokerState:

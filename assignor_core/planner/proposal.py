@@ -5,6 +5,7 @@ of the model. Every loop is limited by number. No phase breaks a hard rule, exce
 a broker.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -43,7 +44,7 @@ def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
 def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) -> tuple[Plan, Effort]:
     """The same, with what the search has tried for it."""
     policy = policy or PlannerPolicy()
-    arrays = cluster_arrays(by_statistic(_with_drained(cluster, policy), policy.statistic))
+    arrays = cluster_arrays(by_statistic(with_drained(cluster, policy), policy.statistic))
     placement = Placement(arrays)
     problem = problem_of(arrays, policy, placement)
     crowded = problem.crowded(placement)
@@ -54,8 +55,8 @@ def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) 
     plan = Plan(
         cluster_id=cluster.cluster_id,
         movements=movements,
-        skew_before=_figures(skew_of_arrays(arrays)),
-        skew_after=_figures(skew_of_arrays(arrays, placement.replicas)),
+        skew_before=figures_of_skew(skew_of_arrays(arrays)),
+        skew_after=figures_of_skew(skew_of_arrays(arrays, placement.replicas)),
         lower_bound=MappingProxyType(lower_bounds(arrays, placement, problem.share, crowded=still_crowded)),
         diagnosis=(*left_out, *diagnose(problem, placement, search.effort)),
         problems=unmet_rules(problem, placement),
@@ -88,7 +89,7 @@ def _balance(search: Search) -> None:
     finish(search)
 
 
-def _with_drained(cluster: ClusterState, policy: PlannerPolicy) -> ClusterState:
+def with_drained(cluster: ClusterState, policy: PlannerPolicy) -> ClusterState:
     """Brokers that the policy drains are draining; raises InputError if the policy names a broker that is not there."""
     known = {broker.broker_id for broker in cluster.brokers}
     for name in ("drain", "add", "only_brokers", "excluded_brokers"):
@@ -106,7 +107,8 @@ def _with_drained(cluster: ClusterState, policy: PlannerPolicy) -> ClusterState:
     return replace(cluster, brokers=brokers)
 
 
-def _figures(skews: dict[str, Skew]) -> MappingProxyType[str, dict[str, float]]:
+def figures_of_skew(skews: Mapping[str, Skew]) -> MappingProxyType[str, dict[str, float]]:
+    """The figures of a plan, by resource."""
     figures = {
         name: {"max_over_mean": skew.max_over_mean, "coefficient_of_variation": skew.coefficient_of_variation}
         for name, skew in skews.items()

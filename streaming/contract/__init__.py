@@ -15,6 +15,7 @@ from streaming.contract.load_tables import (
     BROKER_LOAD_HOURLY,
     PARTITION_LOAD,
     PARTITION_LOAD_DAILY,
+    PARTITION_LOAD_HOURLY,
 )
 from streaming.contract.pipeline_tables import PIPELINE_BATCH, REJECTED_RECORD
 from streaming.contract.records import RECORD_VERSION
@@ -27,6 +28,7 @@ TABLES: dict[str, Table] = {
         GROUP_LAG,
         BROKER_LOAD_HOURLY,
         BROKER_LOAD_DAILY,
+        PARTITION_LOAD_HOURLY,
         PARTITION_LOAD_DAILY,
         GROUP_LAG_DAILY,
         GROUP_EVENT,
@@ -56,6 +58,7 @@ __all__ = [
     "MOVEMENT",
     "PARTITION_LOAD",
     "PARTITION_LOAD_DAILY",
+    "PARTITION_LOAD_HOURLY",
     "PIPELINE_BATCH",
     "PLAN",
     "RECORD_VERSION",

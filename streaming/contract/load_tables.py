@@ -104,6 +104,22 @@ BROKER_LOAD_DAILY = Table(
     _BROKER_PERIOD,
 )
 
+PARTITION_LOAD_HOURLY = Table(
+    "partition_load_hourly",
+    "Load of each partition by the hour, as its leaders reported it, made of partition_load once the hour is over",
+    ("kafka_cluster", "period_start", "topic", "partition"),
+    "period_start",
+    (
+        CLUSTER,
+        *PERIOD,
+        TOPIC.column("Topic", required=True),
+        PARTITION.column("Partition number", required=True),
+        *(number(rate.name, rate.of_replica.day) for rate in RATES if rate.of_replica),
+        long("covered_ms", "Milliseconds for which the write rate is known", nullable=False),
+        *PERIOD_AUDIT,
+    ),
+)
+
 PARTITION_LOAD_DAILY = Table(
     "partition_load_daily",
     "Load of each replica by the day (UTC), made of partition_load once the day is over",

@@ -7,6 +7,7 @@ what `apply` checks all come from here.
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 
 from assignor_core.deciding.observation import PlanRequest
 from assignor_core.deciding.planning import PartitionLoads, build_model, propose_elections, propose_on
@@ -19,6 +20,7 @@ from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
 from streaming.cluster.ports import ClusterReader
 from streaming.contract.rates import BYTES_IN
+from streaming.control.hours import hourly_rates
 from streaming.control.journal import Journal
 from streaming.control.policies import planner_policy
 from streaming.control.windows import WindowTables, closed_windows
@@ -46,7 +48,7 @@ def propose_for(
     model = build_model(
         live,
         cluster.log_dirs(),
-        partition_loads(window_tables, request.windows),
+        _loads(window_tables, request.windows, live, days=planner.days, now_ms=now_ms),
         request.windows,
         cluster_name=window_tables.kafka_cluster,
         capacities=capacities_of(planner),
@@ -99,6 +101,15 @@ def propose_and_keep(
     if proposed.plan.movement_count:
         journal.write_plan(proposed, decision=None, now_ms=now_ms)
     return proposed
+
+
+def _loads(
+    window_tables: WindowTables, windows: tuple[ClosedWindow, ...], live: LiveCluster, *, days: int, now_ms: int
+) -> PartitionLoads:
+    """Loads in the newest windows, and by the hour of the last `days`."""
+    root, kafka_cluster = window_tables.root, window_tables.kafka_cluster
+    hourly = hourly_rates(root, kafka_cluster, live.partitions.keys(), days=days, now_ms=now_ms)
+    return replace(partition_loads(window_tables, windows), hourly=hourly)
 
 
 def partition_loads(window_tables: WindowTables, windows: tuple[ClosedWindow, ...]) -> PartitionLoads:

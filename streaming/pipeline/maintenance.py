@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 
-from streaming.contract import Table
+from streaming.contract import PARTITION_LOAD_HOURLY, Table
 from streaming.pipeline.rollups import ROLLUPS, RollingUp, rollups_of
 from streaming.settings import PipelineSettings
 from streaming.tables import file_statistics, first_line, instant, join_small_files, remove_old_files, table_uri, utc
@@ -26,17 +26,27 @@ BUDGET_MS = 20_000
 """No further step is begun after this; those left out come first next time."""
 
 
+def retention_ms(table: Table, settings: PipelineSettings) -> int:
+    """How long rows of `table` are kept."""
+    if table is PARTITION_LOAD_HOURLY:
+        return settings.partition_hours_retention_ms
+    made_of_windows = any(rollup.target is table for rollup in ROLLUPS)
+    return settings.rollup_retention_ms if made_of_windows else settings.retention_ms
+
+
 class Maintenance:
     """Runs the steps on one table, at most once per `pipeline.maintenance_interval_ms`."""
 
     def __init__(self, root: str, table: Table, settings: PipelineSettings) -> None:
         self._uri = table_uri(root, table.name)
         self._table = table
-        made_of_windows = any(rollup.target is table for rollup in ROLLUPS)
-        self._retention_ms = settings.rollup_retention_ms if made_of_windows else settings.retention_ms
+        self._retention_ms = retention_ms(table, settings)
         self._interval_ms = settings.maintenance_interval_ms
         self._due_ms = 0
-        self._rollups = [RollingUp(root, rollup, watermark_ms=settings.watermark_ms) for rollup in rollups_of(table)]
+        self._rollups = [
+            RollingUp(root, rollup, watermark_ms=settings.watermark_ms, kept_ms=retention_ms(rollup.target, settings))
+            for rollup in rollups_of(table)
+        ]
         self._kept_since: datetime | None = None
         self._steps: list[Callable[[DeltaTable, int], None]] = [
             self._roll_up, self._expire, _join_small_files, _remove_old_files,

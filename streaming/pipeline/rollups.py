@@ -24,6 +24,7 @@ from streaming.contract import (
     GROUP_LAG_DAILY,
     PARTITION_LOAD,
     PARTITION_LOAD_DAILY,
+    PARTITION_LOAD_HOURLY,
     Table,
 )
 from streaming.contract.rates import RATE_NAMES, RATES, REPLICA_RATES
@@ -49,11 +50,13 @@ class Rollup:
     lasts: tuple[str, ...] = ()
     """The newest that is known."""
     sums: tuple[str, ...] = ()
+    of_leaders: bool = False
+    """Of rows of leaders alone, whichever broker led."""
 
     @property
     def key(self) -> tuple[str, ...]:
         """What identifies a row within one period."""
-        return tuple(name for name in self.source.key if name != self.source.time_column)
+        return tuple(name for name in self.target.key if name != self.target.time_column)
 
 
 def _of_brokers(target: Table, period_ms: int) -> Rollup:
@@ -69,6 +72,10 @@ def _of_brokers(target: Table, period_ms: int) -> Rollup:
 ROLLUPS = (
     _of_brokers(BROKER_LOAD_HOURLY, HOUR_MS),
     _of_brokers(BROKER_LOAD_DAILY, DAY_MS),
+    Rollup(
+        PARTITION_LOAD, PARTITION_LOAD_HOURLY, HOUR_MS,
+        means=tuple(rate.name for rate in REPLICA_RATES), sums=("covered_ms",), of_leaders=True,
+    ),
     Rollup(
         PARTITION_LOAD, PARTITION_LOAD_DAILY, DAY_MS,
         means=tuple(rate.name for rate in REPLICA_RATES), sums=("covered_ms",),
@@ -94,7 +101,9 @@ def rollups_of(table: Table) -> tuple[Rollup, ...]:
 class RollingUp:
     """Keeps one rollup up to date; to be run by the writer of its source, between two writes."""
 
-    def __init__(self, root: str, rollup: Rollup, *, watermark_ms: int) -> None:
+    def __init__(self, root: str, rollup: Rollup, *, watermark_ms: int, kept_ms: int) -> None:
+        """Periods that ended longer ago than `kept_ms`, how long rows of the target are kept, are not made."""
+        self._kept_ms = kept_ms
         self._rollup = rollup
         self._root = root
         self._watermark_ms = watermark_ms
@@ -113,6 +122,8 @@ class RollingUp:
         starts, newest_ms = _extent(windows, since)
         for period_start in sorted({start - start % self._rollup.period_ms for start in starts}):
             is_open = newest_ms < period_start + self._rollup.period_ms + self._watermark_ms
+            if period_start + self._rollup.period_ms <= newest_ms - self._kept_ms:
+                continue
             if is_open or (time.monotonic() - began) * 1000 > budget_ms:
                 return utc(period_start)
             self._write(target, rolled_up(windows, self._rollup, period_start, now_ms=now_ms), period_start)
@@ -133,6 +144,8 @@ def rolled_up(windows: ds.Dataset, rollup: Rollup, period_start_ms: int, *, now_
     parts: pa.Table | None = None
     for start_ms in range(period_start_ms, period_start_ms + rollup.period_ms, HOUR_MS):
         hour = (pc.field("window_start") >= utc(start_ms)) & (pc.field("window_start") < utc(start_ms + HOUR_MS))
+        if rollup.of_leaders:
+            hour &= pc.field("role") == "leader"
         rows = windows.to_table(columns=_columns_read(rollup), filter=hour)
         if rows.num_rows:
             part = _part(rows.sort_by("window_start"), rollup)

@@ -184,6 +184,9 @@ class PipelineSettings(Section):
         le=RETENTION_MAX_MS,
         description="How long the hours and days made of them are kept",
     )
+    partition_hours_retention_ms: int = Field(
+        14 * DAY_MS, ge=DAY_MS, le=RETENTION_MAX_MS, description="How long loads of partitions by the hour are kept"
+    )
     rejected_bytes_per_window_max: int = Field(
         100_000, ge=0, le=1_000_000_000, description="Most bytes of rejected records kept in a window's time"
     )

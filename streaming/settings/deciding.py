@@ -97,6 +97,9 @@ class PlannerSettings(Section):
         None, ge=1_000, description="Durations of plans are estimated at it; null: control.throttle_bytes_per_sec"
     )
     windows: int = Field(5, ge=1, le=1000, description="Newest closed windows whose mean load is planned on")
+    days: int = Field(
+        7, ge=0, le=31, description="Days whose hours are planned on too, each hour of the day as one; 0: windows alone"
+    )
     load_disagreement_max: float = Field(
         0.2,
         gt=0,

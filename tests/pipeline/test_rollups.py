@@ -95,6 +95,38 @@ def test_days_of_partitions_and_groups(tmp_path: Path) -> None:
     assert (day["committed_offset_first"], day["committed_offset"], day["log_end_offset"]) == (0, 2_000, 2_040)
 
 
+def test_hours_of_partitions_are_those_of_whoever_led_and_expire_before_the_days(tmp_path: Path) -> None:
+    made = Synthetic(str(tmp_path))
+    made.partition_load(DAY0_MS, [(1, "t", 0, "leader", 10.0), (2, "t", 0, "follower", 99.0)])
+    made.partition_load(DAY0_MS + WINDOW_MS, [(2, "t", 0, "leader", 30.0), (1, "t", 0, "follower", 99.0)])
+    made.partition_load(DAY0_MS + 25 * HOUR_MS, [(2, "t", 0, "leader", 50.0)])
+    made.partition_load(DAY0_MS + 27 * HOUR_MS, [(2, "t", 0, "leader", 60.0)])
+
+    def hours(folder: Path) -> list[tuple[int, float, int]]:
+        rows = tables.read(str(folder), "partition_load_hourly")
+        starts = ((tables.to_ms(row["period_start"]) - DAY0_MS) // HOUR_MS for row in rows)
+        figures = ((row["bytes_in_per_sec"], row["window_count"]) for row in rows)
+        return sorted((start, *row) for start, row in zip(starts, figures, strict=True))
+
+    maintenance = maintenance_of(tmp_path, PARTITION_LOAD, partition_hours_retention_ms=DAY_MS)
+    maintenance.run_if_due(now_ms=DAY0_MS + 27 * HOUR_MS)
+    assert hours(tmp_path) == [(25, 50.0, 1)], "the hour of the first day is beyond its retention already"
+    longer = maintenance_of(tmp_path, PARTITION_LOAD)
+    assert len(tables.read(str(tmp_path), "partition_load_daily")) == 2
+    longer.run_if_due(now_ms=DAY0_MS + 27 * HOUR_MS)
+    assert len(hours(tmp_path)) == 1, "and is not made later"
+
+
+def test_an_hour_of_a_partition_is_the_mean_of_its_leaders(tmp_path: Path) -> None:
+    made = Synthetic(str(tmp_path))
+    made.partition_load(DAY0_MS, [(1, "t", 0, "leader", 10.0), (2, "t", 0, "follower", 99.0)])
+    made.partition_load(DAY0_MS + WINDOW_MS, [(2, "t", 0, "leader", 30.0), (1, "t", 0, "follower", 99.0)])
+    made.partition_load(DAY0_MS + 2 * HOUR_MS, [(2, "t", 0, "leader", 50.0)])
+    maintenance_of(tmp_path, PARTITION_LOAD).run_if_due(now_ms=DAY0_MS + 3 * HOUR_MS)
+    (hour,) = tables.read(str(tmp_path), "partition_load_hourly")
+    assert (hour["topic"], hour["partition"], hour["bytes_in_per_sec"], hour["window_count"]) == ("t", 0, 20.0, 2)
+
+
 _rate = st.none() | st.floats(0, 1e9)
 
 

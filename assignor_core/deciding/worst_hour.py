@@ -1,0 +1,60 @@
+"""A plan on several hours, judged twice: on the newest windows, which are what is measured after it, and on its worst
+hour.
+
+What a plan promises is compared with what brokers carry once it is done, so its figures are those of the load of now.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from assignor_core.load import cluster_arrays, shares
+from assignor_core.model import ClusterState, PartitionLoad, figures_of
+from assignor_core.plan import Figures, Plan, apply_to
+from assignor_core.planner.bounds import lower_bounds
+from assignor_core.planner.placement import Placement
+from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.planner.proposal import figures_of_skew, with_drained
+from assignor_core.skew import measure_skew
+
+WorstHour = Mapping[str, Figures]
+"""Figures of the most uneven column of each resource, "before" and "after" the plan."""
+
+
+def judged(plan: Plan, cluster: ClusterState, policy: PlannerPolicy) -> tuple[Plan, WorstHour | None]:
+    """`plan`, made for `cluster` by `policy`, with the figures of its first window, and those of the worst one.
+
+    The plan itself and None where `cluster` has a single window.
+    """
+    if cluster.windows == 1:
+        return plan, None
+    all_hours = with_drained(cluster, policy)
+    now = first_window(all_hours)
+    arrays = cluster_arrays(now)
+    bounds = lower_bounds(arrays, Placement(arrays), shares(arrays), crowded=bool(plan.problems))
+    on_now = replace(
+        plan,
+        skew_before=figures_of_skew(measure_skew(now)),
+        skew_after=figures_of_skew(measure_skew(apply_to(now, plan))),
+        lower_bound=bounds,
+    )
+    return on_now, {
+        "before": figures_of_skew(measure_skew(all_hours)),
+        "after": figures_of_skew(measure_skew(apply_to(all_hours, plan))),
+    }
+
+
+def first_window(cluster: ClusterState) -> ClusterState:
+    """`cluster` with the loads of its first window alone.
+
+    >>> from assignor_core.model import Broker, Partition
+    >>> partition = Partition("t", 0, (1,), PartitionLoad((1.0, 3.0), (2.0, 4.0), 5.0))
+    >>> first_window(ClusterState("c", 0, (Broker(1),), (partition,))).partitions[0].load
+    PartitionLoad(bytes_in_per_sec=1.0, bytes_out_per_sec=2.0, disk_bytes=5.0)
+    """
+    partitions = tuple(
+        replace(
+            row, load=PartitionLoad(*(load[0] if isinstance(load, tuple) else load for load in figures_of(row.load)))
+        )
+        for row in cluster.partitions
+    )
+    return replace(cluster, partitions=partitions)
