@@ -197,11 +197,11 @@ class _Following:
     def _new_carrier(self) -> "Carrier":
         from streaming.control.carrier import Carrier
         from streaming.control.cluster_marker import ClusterMarker
-        from streaming.control.wiring import executor_of
+        from streaming.control.wiring import executors_of
 
         # One for all carriers: it knows for how long the markers of others have stood still.
         self._marker = self._marker or ClusterMarker(self._cluster, self._lease)
-        executor = executor_of(self._cluster, self._journal, self._settings, self._lease.look_age)
+        executor = executors_of(self._cluster, self._journal, self._settings, self._lease.look_age)
         return Carrier(executor, self._journal, self._marker)
 
     def _show_progress(self, execution: "Execution") -> None:

@@ -5,14 +5,16 @@ is carried out whatever the turn of its execution.
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import structlog
 
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.plan import Plan
+from assignor_core.proposed_plan import KeptPlan
 from streaming.control.cluster_marker import ClusterMarker
-from streaming.control.executor import PROGRESS_INTERVAL_MS, Executor
+from streaming.control.executor import PROGRESS_INTERVAL_MS
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
 from streaming.errors import (
@@ -41,10 +43,23 @@ RETRIED_ERRORS = (
 PLAN_GONE = "its plan is gone from the tables"
 
 
+class PlanExecutor(Protocol):
+    """Carries out one execution: `begin` or `resume`, then `tick` until it returns True."""
+
+    def begin(self, record: ExecutionRecord, approved: KeptPlan, *, now_ms: int) -> bool:
+        """Check the approved plan against the live cluster and start it; False where it was refused."""
+
+    def resume(self, kept: KeptPlan | None = None, *, give_up: str | None = None) -> None:
+        """From now on `tick` is for another execution; with `give_up`, a reason, the next ticks end it."""
+
+    def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
+        """Take the one next step; True once the execution has ended and nothing of it is left on the cluster."""
+
+
 class Carrier:
     """Carries out what the journal holds open; after a restart the journal shows which execution is under way."""
 
-    def __init__(self, executor: Executor, journal: Journal, marker: ClusterMarker | None = None) -> None:
+    def __init__(self, executor: PlanExecutor, journal: Journal, marker: ClusterMarker | None = None) -> None:
         """With a `marker` nothing is begun or gone on with while other tables' control changes the cluster."""
         self._executor = executor
         self._journal = journal

@@ -28,7 +28,7 @@ from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
 from streaming.control.look_age import LookAge
 from streaming.control.looks import Look, Looks
-from streaming.control.obstacles import hours_closed, misfit, reason_to_give_up, replaced_broker_back
+from streaming.control.obstacles import expired, hours_closed, misfit, reason_to_give_up, replaced_broker_back
 from streaming.control.policies import limits
 from streaming.control.pressure import LagPressure
 from streaming.control.records import ExecutionRecord
@@ -88,9 +88,9 @@ class Executor:
     def begin(self, record: ExecutionRecord, approved: KeptPlan, *, now_ms: int) -> bool:
         """Check the approved plan against the live cluster and start it; False where it was refused."""
         plan_id = approved.plan.plan_id[:12]
-        if now_ms > approved.expires_ms:
-            age_s = (now_ms - approved.created_ms) / 1000
-            return self._refuse(record, f"plan {plan_id} is {age_s:.0f} s old and has expired", now_ms)
+        too_old = expired(approved, now_ms)
+        if too_old is not None:
+            return self._refuse(record, too_old, now_ms)
         live = self._cluster.describe()
         problem = misfit(approved, live)
         if problem:

@@ -19,6 +19,7 @@ from assignor_core.proposed_plan import KeptPlan
 from assignor_core.wording import first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
+from streaming.control.late_within import take_back
 from streaming.control.look_age import LookAge
 from streaming.control.records import ExecutionRecord
 from streaming.control.requests import Requests
@@ -93,16 +94,24 @@ class LateRequests:
         started_on = kept.kafka_cluster_id or execution.figures.kafka_cluster_id
         if another_cluster(started_on, live) is not None:
             return
+        if kept.plan.within_brokers:
+            parts, watched.rates = take_back(self._cluster, self._look_age, execution, kept.plan, watched.rates)
+        else:
+            parts = self._taken_back_between(watched, kept, live)
+        if parts:
+            detail = f"late requests, carried out after the end: {'; '.join(parts)}"
+            log.warning("late_requests", execution_id=execution.execution_id, detail=detail)
+            self._journal.write_event(watched.record, Event.SWEPT, detail, now_ms=now_ms)
+
+    def _taken_back_between(self, watched: _Watched, kept: KeptPlan, live: LiveCluster) -> list[str]:
+        """Cancel what belongs to a plan of movements between brokers; returns what was done, in words."""
         live_now = without_topics(live, topics_made_again(kept.topic_ids, live))
         progress = progress_of(kept.plan, live_now, staged=self._staged)
         moving = self._moving(progress, live_now)
         parts = [*self._cancel(moving), *self._on_steps(watched, kept, progress, live_now)]
         parts += self._taken_back(watched, kept, progress, live_now)
         parts += self._clear(watched, kept, live.reassigning() - set(moving))
-        if parts:
-            detail = f"late requests, carried out after the end: {'; '.join(parts)}"
-            log.warning("late_requests", execution_id=execution.execution_id, detail=detail)
-            self._journal.write_event(watched.record, Event.SWEPT, detail, now_ms=now_ms)
+        return parts
 
     def _moving(self, progress: Mapping[PartitionKey, Progress], live: LiveCluster) -> list[PartitionKey]:
         """Partitions on their way to exactly the replicas of the plan (or a staged step on the way to them)."""

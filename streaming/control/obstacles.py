@@ -18,6 +18,14 @@ LIFE_MAX_MS = 14 * 86_400_000
 """An execution, its pauses included, gives up after this: the load it was planned for is history by then."""
 
 
+def expired(approved: KeptPlan, now_ms: int) -> str | None:
+    """Why a plan is too old to be carried out; None if it isn't."""
+    if now_ms <= approved.expires_ms:
+        return None
+    age_s = (now_ms - approved.created_ms) / 1000
+    return f"plan {approved.plan.plan_id[:12]} is {age_s:.0f} s old and has expired"
+
+
 def misfit(approved: KeptPlan, live: LiveCluster) -> str | None:
     """What of the live cluster speaks against carrying out this plan; None if nothing does."""
     misfits = approved.misfits(live)

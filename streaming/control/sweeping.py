@@ -38,8 +38,10 @@ class Sweeper:
             self._again_ms[execution.execution_id] = now_ms + LOOK_INTERVAL_MS
             return False
         owed = execution.throttled_brokers
+        within = kept is not None and kept.plan.within_brokers
         try:
-            left = tuple(self._cluster.clear_throttle(owed, {}, {}))
+            cleared = self._cluster.clear_log_dir_rates(owed) if within else self._cluster.clear_throttle(owed, {}, {})
+            left = tuple(cleared)
         except ClusterRequestFailed as error:
             log.warning("sweep_refused", execution_id=execution.execution_id, brokers=owed, error=str(error))
             self._again_ms[execution.execution_id] = now_ms + REFUSED_AGAIN_MS

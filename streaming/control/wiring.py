@@ -11,8 +11,11 @@ from streaming.cluster.ports import ClusterReader, ControlledCluster
 from streaming.control.deciding import Decider
 from streaming.control.disk_room import DiskRoom
 from streaming.control.executor import Executor
+from streaming.control.executors import Executors
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
+from streaming.control.log_dir_executor import LogDirExecutor
+from streaming.control.log_dir_throttle import LogDirThrottle
 from streaming.control.look_age import LookAge
 from streaming.control.policies import decision_policy
 from streaming.control.pressure import LagPressure
@@ -58,22 +61,54 @@ def rates_of(settings: Settings) -> AdaptiveRates:
 def executor_of(
     cluster: ControlledCluster, journal: Journal, settings: Settings, look_age: LookAge | None = None
 ) -> Executor:
-    """An executor of plans on `cluster`; `look_age` is that of the lease which `cluster` asks, if it asks one. Raises
-    UsageProblem for a pattern of groups that is none.
+    """An executor of plans on `cluster`, of movements between brokers; `look_age` is that of the lease which `cluster`
+    asks, if it asks one. Raises UsageProblem for a pattern of groups that is none.
     """
-    control = settings.control
-    lag_bound = LagBound(control.lag_growth_max, control.lag_min_records)
-    lag = LagPressure(window_tables_of(settings), lag_bound, control.lag_groups)
-    latency_bound = LatencyBound(control.latency_growth_max, control.latency_min_ms)
-    latency = LatencyPressure(settings.collect.jmx_endpoints, latency_bound)
     return Executor(
         cluster,
         journal,
         Throttle(cluster, rates_of(settings)),
-        lag,
-        latency,
+        _lag_pressure(settings),
+        _latency_pressure(settings),
         DiskRoom(cluster, settings.planner),
-        control,
+        settings.control,
         look_age or LookAge(),
         relief_max_away_share=settings.trigger.relief_max_away_share,
     )
+
+
+def log_dir_executor_of(
+    cluster: ControlledCluster, journal: Journal, settings: Settings, look_age: LookAge | None = None
+) -> LogDirExecutor:
+    """The same of movements within brokers."""
+    control = settings.control
+    rate_max = control.log_dir_throttle_bytes_per_sec
+    policy = RatePolicy(rate_max, control.throttle_min_bytes_per_sec, control.throttle_adaptive)
+    return LogDirExecutor(
+        cluster,
+        journal,
+        # What copies within a broker takes none of its network's headroom.
+        LogDirThrottle(cluster, AdaptiveRates(policy, window_tables_of(settings), {})),
+        _lag_pressure(settings),
+        _latency_pressure(settings),
+        control,
+        look_age or LookAge(),
+        disk_reserve=settings.planner.disk_reserve,
+    )
+
+
+def executors_of(cluster: ControlledCluster, journal: Journal, settings: Settings, look_age: LookAge) -> Executors:
+    """Executors of plans of either kind."""
+    between = executor_of(cluster, journal, settings, look_age)
+    return Executors(between, log_dir_executor_of(cluster, journal, settings, look_age))
+
+
+def _lag_pressure(settings: Settings) -> LagPressure:
+    control = settings.control
+    bound = LagBound(control.lag_growth_max, control.lag_min_records)
+    return LagPressure(window_tables_of(settings), bound, control.lag_groups)
+
+
+def _latency_pressure(settings: Settings) -> LatencyPressure:
+    bound = LatencyBound(settings.control.latency_growth_max, settings.control.latency_min_ms)
+    return LatencyPressure(settings.collect.jmx_endpoints, bound)

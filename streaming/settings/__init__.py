@@ -213,6 +213,9 @@ class ControlSettings(Section):
     )
     tick_interval_ms: Milliseconds = Field(5_000, description="Time between evaluations")
     throttle_bytes_per_sec: int = Field(50_000_000, ge=1_000, description="Highest replication throttle per broker")
+    log_dir_throttle_bytes_per_sec: int = Field(
+        50_000_000, ge=1_000, description="Highest throttle per broker of movements between its own log dirs"
+    )
     throttle_adaptive: bool = Field(
         True, description="Lower it where planner.capacities leave less headroom, and while consumer groups fall behind"
     )

@@ -34,6 +34,9 @@ class TriggerSettings(Section):
     relief_max_away_share: Ratio = Field(
         0.40, description="With a larger share of the brokers away, replicas of failed brokers are not made anew"
     )
+    log_dir_fill_max: Ratio | None = Field(
+        0.85, description="A log dir filled beyond this share is relieved within its broker; null: never"
+    )
     completeness_min: Ratio = Field(0.95, description="Least share of brokers that reported in a window")
     load_min_bytes_per_sec: float = Field(
         100_000.0, ge=0, description="Below this mean load of a broker, skew isn't worth a move"

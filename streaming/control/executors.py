@@ -1,0 +1,31 @@
+"""The executor that fits a plan: one for movements between brokers, one for movements within them."""
+
+from assignor_core.plan import Plan
+from assignor_core.proposed_plan import KeptPlan
+from streaming.control.executor import Executor
+from streaming.control.log_dir_executor import LogDirExecutor
+from streaming.control.records import ExecutionRecord
+
+
+class Executors:
+    """Behaves as the executor of the plan's kind: see there for each method."""
+
+    def __init__(self, between: Executor, within: LogDirExecutor) -> None:
+        self._between = between
+        self._within = within
+
+    def begin(self, record: ExecutionRecord, approved: KeptPlan, *, now_ms: int) -> bool:
+        """Check the approved plan against the live cluster and start it; False where it was refused."""
+        return self._of(approved.plan).begin(record, approved, now_ms=now_ms)
+
+    def resume(self, kept: KeptPlan | None = None, *, give_up: str | None = None) -> None:
+        """From now on `tick` is for another execution. Without its plan its kind is not known yet."""
+        self._between.resume(kept, give_up=give_up)
+        self._within.resume(kept, give_up=give_up)
+
+    def tick(self, record: ExecutionRecord, plan: Plan, *, now_ms: int) -> bool:
+        """Take the one next step; True once the execution has ended and nothing of it is left on the cluster."""
+        return self._of(plan).tick(record, plan, now_ms=now_ms)
+
+    def _of(self, plan: Plan) -> Executor | LogDirExecutor:
+        return self._within if plan.within_brokers else self._between

@@ -1,0 +1,72 @@
+"""What an execution asks brokers to move between their log dirs, or to give up, and what keeps it from doing so."""
+
+from collections.abc import Callable, Collection, Mapping
+
+from assignor_core.execution.within_brokers import Hindered
+from assignor_core.live import ReplicaKey
+from streaming.cluster.ports import LogDirChanger
+from streaming.control.look_age import LookAge
+from streaming.control.requests import CANCEL_TRIES_MAX
+from streaming.errors import ClusterRequestFailed, LogDirMovesRefused
+
+
+class LogDirRequests:
+    """The requests of one execution; `forget` before those of another. Each rests on the newest look: see `LookAge`."""
+
+    def __init__(self, cluster: LogDirChanger, look_age: LookAge) -> None:
+        self._cluster = cluster
+        self._look_age = look_age
+        self.forget()
+
+    def forget(self) -> None:
+        """From now on the requests are those of another execution: nothing hinders it."""
+        self._hindered = Hindered()
+        self._cancel_tries = 0
+        self.cancelled: frozenset[ReplicaKey] = frozenset()
+
+    def given_up(self, now_ms: int) -> dict[ReplicaKey, str]:
+        """Movements that are skipped, with the reason."""
+        return self._hindered.given_up(now_ms)
+
+    def hinder(self, tried: Collection[ReplicaKey], reasons: Mapping[ReplicaKey, str], now_ms: int) -> None:
+        """Of the movements `tried`, some can't be begun now."""
+        self._hindered = self._hindered.after(tried, reasons, now_ms)
+
+    def move(self, targets: Mapping[ReplicaKey, str], now_ms: int) -> Mapping[ReplicaKey, str]:
+        """Ask for movements; returns the replicas that brokers refused, with Kafka's error."""
+        refused = self._refused(targets)
+        self.hinder(targets.keys(), refused, now_ms)
+        return refused
+
+    @property
+    def may_cancel(self) -> bool:
+        """Whether giving up what brokers don't give up is still to be tried again."""
+        return self._cancel_tries < CANCEL_TRIES_MAX
+
+    def cancel(self, places: Mapping[ReplicaKey, str], hidden: Collection[ReplicaKey]) -> Mapping[ReplicaKey, str]:
+        """Let brokers give up copies, where `places` are the log dirs that the replicas lie in; returns what goes on,
+        with the reason. Of replicas that are `hidden` nobody knows whether they are being copied.
+        """
+        refused = dict(self._refused(places)) | dict.fromkeys(hidden, "not shown by its broker")
+        self.cancelled |= frozenset(places) - refused.keys()
+        self._cancel_tries += bool(refused)
+        return refused
+
+    def _refused(self, targets: Mapping[ReplicaKey, str]) -> Mapping[ReplicaKey, str]:
+        return _refusals(targets, lambda: self._cluster.move_to_log_dirs(targets), self._look_age)
+
+
+def _refusals(
+    targets: Mapping[ReplicaKey, str], request: Callable[[], None], look_age: LookAge
+) -> Mapping[ReplicaKey, str]:
+    """Kafka's error by replica; a request that is refused as a whole is refused for each replica."""
+    if not targets:
+        return {}
+    try:
+        with look_age.limited():
+            request()
+    except LogDirMovesRefused as error:
+        return error.refusals
+    except ClusterRequestFailed as error:
+        return dict.fromkeys(targets, error.kafka_error or str(error))
+    return {}

@@ -1,0 +1,62 @@
+"""The throttle of movements within brokers: one rate per broker, for whatever it copies between its log dirs.
+
+A rate that somebody else has set is respected, and stays. Under pressure the rate falls as that of reassignments does.
+"""
+
+from assignor_core.execution.life_cycle import Execution
+from assignor_core.live import LiveCluster
+from assignor_core.plan import Plan
+from streaming.cluster.ports import ControlledCluster
+from streaming.control.throttle import CLEAR_TRIES_MAX, AdaptiveRates, Remains
+from streaming.errors import ClusterRequestFailed
+
+
+class LogDirThrottle:
+    """The rates as this process has set them: nothing is known of them until `keep`, and after `forget`."""
+
+    def __init__(self, cluster: ControlledCluster, rates: AdaptiveRates) -> None:
+        self._cluster = cluster
+        self._rates = rates
+        self.forget()
+
+    def forget(self) -> None:
+        """From now on they are those of another execution: they are set anew."""
+        self._set = False
+        self._clear_tries = 0
+
+    def brokers(self, execution: Execution, plan: Plan, live: LiveCluster) -> tuple[int, ...]:
+        """Brokers to throttle, to be recorded before `keep`."""
+        ours = set(execution.throttled_brokers)
+        alive = plan.brokers & live.broker_racks.keys()
+        foreign = self._cluster.log_dir_rates(alive).keys() - ours
+        return tuple(sorted((alive - foreign) | ours))
+
+    def keep(self, execution: Execution, *, pressed: bool, now_ms: int) -> None:
+        """Set the rates where this process hasn't yet, and adapt them from then on."""
+        ours = frozenset(execution.throttled_brokers)
+        if not self._set:
+            self._send(self._rates.initial(ours, now_ms=now_ms))
+            self._set = True
+        elif rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):
+            self._send(rates)
+
+    def clear(self, execution: Execution) -> Remains:
+        """Remove the rates that the journal names as ours; safe to repeat. Brokers that are down keep theirs.
+
+        Raises ClusterRequestFailed if Kafka refuses, until it has refused too often: then that is what remains.
+        """
+        self._set = False
+        ours = execution.throttled_brokers
+        try:
+            down = self._cluster.clear_log_dir_rates(ours)
+        except ClusterRequestFailed as error:
+            self._clear_tries += 1
+            if self._clear_tries < CLEAR_TRIES_MAX:
+                raise
+            return Remains(ours, str(error))
+        self._clear_tries = 0
+        return Remains(tuple(down))
+
+    def _send(self, rates: dict[int, int]) -> None:
+        self._cluster.set_log_dir_rates(rates)
+        self._rates.sent(rates)

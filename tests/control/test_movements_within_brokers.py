@@ -1,0 +1,349 @@
+"""Movements within brokers to their ends on a simulated cluster: kills, aborts, full and failing log dirs, others."""
+
+import pytest
+
+from assignor_core.execution.events import Event
+from assignor_core.live import PartitionKey
+from assignor_core.log_dir_movement import LogDirMovement
+from assignor_core.plan import Plan
+from assignor_core.proposed_plan import Observed, ProposedPlan
+from assignor_core.simulated_cluster import (
+    ClientErrors,
+    Fate,
+    LogDir,
+    PlannedFault,
+    RequestKind,
+    SimulatedBroker,
+    SimulatedClient,
+    SimulatedCluster,
+)
+from streaming.control.carrier import RETRIED_ERRORS
+from streaming.control.late_requests import LateRequests
+from streaming.control.look_age import LookAge
+from streaming.control.records import ExecutionRecord
+from streaming.control.sweeping import Sweeper
+from streaming.control.wiring import journal_of, log_dir_executor_of
+from streaming.errors import AnotherCluster, ClusterRequestFailed, ClusterUnreachable, LogDirMovesRefused
+from streaming.settings import Settings
+from tests.control.noted_cluster import NOON_MS
+
+MB = 1_000_000
+SIZE = 5 * MB
+TICK_MS = 1_000
+TICKS_MAX = 2_000
+ERRORS = ClientErrors(
+    ClusterRequestFailed,
+    ClusterUnreachable,
+    another_cluster=AnotherCluster,
+    log_dir_moves_refused=LogDirMovesRefused,
+)
+KEYS: list[PartitionKey] = [("t", 0), ("t", 1), ("t", 2)]
+A, B = "/disk-0", "/disk-1"
+
+
+@pytest.fixture
+def settings(tables_in_memory: str) -> Settings:
+    control = {"log_dir_throttle_bytes_per_sec": MB, "throttle_min_bytes_per_sec": MB}
+    return Settings.model_validate({"storage": {"tables": tables_in_memory}, "control": control})
+
+
+@pytest.fixture
+def cluster() -> SimulatedCluster:
+    """Broker 1 with three replicas of 5 MB in the first of its two log dirs."""
+    brokers = [SimulatedBroker(row, None, [LogDir(100 * MB), LogDir(100 * MB)], 100 * MB, 100 * MB) for row in (1, 2)]
+    made = SimulatedCluster("simulated", brokers)
+    made.create_topic("t", {0: (1,), 1: (1,), 2: (1,)}, size_bytes=SIZE)
+    for key in KEYS:
+        partition = made.contents.partition(key)
+        assert partition is not None
+        partition.copies[1].log_dir = 0
+    return made
+
+
+class Carried:
+    """An execution that moves three replicas of broker 1 from one log dir to the other, and its process."""
+
+    def __init__(self, settings: Settings, cluster: SimulatedCluster, *, in_windows_only: bool = False) -> None:
+        self.settings, self.cluster = settings, cluster
+        self.client = SimulatedClient(cluster, errors=ERRORS)
+        self.journal = journal_of(settings)
+        self.journal.make_tables()
+        moves = tuple(LogDirMovement(1, *key, A, B, float(SIZE)) for key in KEYS)
+        self.plan = Plan("main", (), log_dir_movements=moves)
+        observed = Observed.of(self.plan, self.client.describe())
+        self.journal.write_plan(ProposedPlan(self.plan, observed), decision=None, now_ms=NOON_MS)
+        self.approved = self.journal.plan(self.plan.plan_id)
+        execution = self.journal.approve(self.approved, "a test", now_ms=NOON_MS, in_windows_only=in_windows_only)
+        self.record = ExecutionRecord(execution)
+        self.executor = log_dir_executor_of(self.client, self.journal, settings)
+
+    @property
+    def now_ms(self) -> int:
+        return NOON_MS + self.cluster.now_ms
+
+    def begin(self) -> bool:
+        return self.executor.begin(self.record, self.approved, now_ms=self.now_ms)
+
+    def tick(self) -> bool:
+        """One tick, and the time until the next; True once it has ended."""
+        try:
+            return self.executor.tick(self.record, self.plan, now_ms=self.now_ms)
+        except RETRIED_ERRORS:
+            return False
+        finally:
+            self.cluster.advance(TICK_MS)
+
+    def to_the_end(self) -> str:
+        """Tick until it has ended; returns the detail of the last event, which the journal holds, too."""
+        assert any(self.tick() for _ in range(TICKS_MAX)), self.record.execution.last
+        kept = self.journal.execution(self.record.execution.execution_id)
+        assert kept.last == self.record.execution.last
+        assert kept.ended
+        return kept.last.detail
+
+    def be_killed(self) -> None:
+        """All that the next process has is the journal and the cluster."""
+        self.journal = journal_of(self.settings)
+        [execution] = self.journal.open_executions(now_ms=self.now_ms)
+        self.record = ExecutionRecord(execution)
+        self.executor = log_dir_executor_of(self.client, self.journal, self.settings)
+        self.executor.resume(self.approved)
+
+    def lie_in(self, path: str) -> list[int]:
+        """Partitions whose replica lies in a log dir of broker 1."""
+        rows = {row.path: row for row in self.client.log_dirs([1])[1]}
+        return sorted(number for _, number in rows[path].replica_bytes)
+
+    def at_rest(self) -> bool:
+        """Whether nothing of it is on the cluster: no copy, no rate."""
+        copies = [row.future_replicas for rows in self.client.log_dirs().values() for row in rows]
+        return not any(copies) and self.client.log_dir_rates() == {}
+
+
+@pytest.fixture
+def carried(settings: Settings, cluster: SimulatedCluster) -> Carried:
+    made = Carried(settings, cluster)
+    assert made.begin()
+    return made
+
+
+def test_movements_are_made_at_their_rate_and_leave_no_throttle(carried: Carried) -> None:
+    assert not carried.tick()
+    assert carried.client.log_dir_rates() == {1: MB}
+    assert carried.record.execution.throttled_brokers == (1,)
+    assert carried.to_the_end().startswith("every movement has been made; broker 1: /disk-0 ")
+    events = [row.event for row in carried.record.execution.events]
+    assert (events[:3], events[-1]) == ([Event.APPROVED, Event.STARTED, Event.SUBMITTED], Event.DONE)
+    figures = carried.record.execution.figures
+    assert (figures.movements_done, figures.bytes_moved) == (3, 3 * SIZE)
+    assert carried.lie_in(B) == [0, 1, 2]
+    assert carried.cluster.now_ms >= 3 * SIZE // MB * 1000, "the rate was kept"
+    assert carried.at_rest()
+    progress = [row.figures.bytes_moved for row in carried.record.execution.events if row.event is Event.PROGRESS]
+    assert progress
+    assert 0 < progress[0] < 3 * SIZE
+
+
+def test_a_process_that_is_killed_at_every_tick_is_followed_by_the_next(carried: Carried) -> None:
+    for _ in range(TICKS_MAX):
+        carried.be_killed()
+        if carried.tick():
+            break
+    assert carried.record.execution.last_event is Event.DONE
+    assert carried.lie_in(B) == [0, 1, 2]
+    assert carried.at_rest()
+
+
+@pytest.mark.parametrize("ticks", [0, 1, 3, 9, 14])
+def test_an_abort_gives_up_what_is_in_flight_and_keeps_what_is_done(carried: Carried, ticks: int) -> None:
+    for _ in range(ticks):
+        assert not carried.tick()
+    carried.journal.request_abort(carried.record.execution, now_ms=carried.now_ms)
+    carried.be_killed()
+    assert carried.to_the_end().startswith("a person asked to stop; ")
+    assert carried.record.execution.last_event is Event.ABORTED
+    assert len(carried.lie_in(B)) == carried.record.execution.figures.movements_done
+    assert carried.at_rest()
+
+
+@pytest.mark.parametrize("fate", [Fate.LOST, Fate.ANSWER_LOST])
+@pytest.mark.parametrize("request_kind", [RequestKind.MOVE_WITHIN_BROKERS, RequestKind.CHANGE_THROTTLES])
+def test_a_request_without_an_answer_is_repeated(carried: Carried, fate: Fate, request_kind: RequestKind) -> None:
+    carried.client.faults.planned.append(PlannedFault(fate, request_kind))
+    carried.to_the_end()
+    assert carried.lie_in(B) == [0, 1, 2]
+    assert carried.at_rest()
+
+
+def test_a_broker_that_dies_in_the_middle_goes_on_when_it_is_back(carried: Carried) -> None:
+    for _ in range(3):
+        carried.tick()
+    carried.cluster.kill_broker(1)
+    for _ in range(30):
+        assert not carried.tick()
+    assert "not shown by their brokers" in carried.record.execution.last.detail
+    carried.cluster.restart_broker(1)
+    assert "every movement has been made" in carried.to_the_end()
+    assert carried.at_rest()
+
+
+def test_what_has_no_room_waits_and_is_skipped_in_the_end(carried: Carried) -> None:
+    log_dir = carried.cluster.contents.brokers[1].log_dirs[1]
+    log_dir.other_bytes = 90 * MB - SIZE  # room for one above the reserve
+    detail = carried.to_the_end()
+    assert detail.startswith("1 movements made, 2 skipped: t-1 on broker 1 (needs 5,000,000 bytes in /disk-1 of ")
+    assert carried.record.execution.last_event is Event.DONE
+    assert (carried.lie_in(A), carried.lie_in(B)) == ([1, 2], [0])
+    assert carried.now_ms - NOON_MS >= 600_000
+
+
+def test_room_that_comes_back_is_used(carried: Carried) -> None:
+    log_dir = carried.cluster.contents.brokers[1].log_dirs[1]
+    log_dir.other_bytes = 95 * MB
+    for _ in range(30):
+        assert not carried.tick()
+    assert "needs 5,000,000 bytes in /disk-1" in carried.record.execution.last.detail
+    log_dir.other_bytes = 0
+    assert carried.to_the_end().startswith("every movement")
+
+
+def test_a_target_that_goes_offline_ends_what_was_copied_there(carried: Carried) -> None:
+    for _ in range(2):
+        carried.tick()
+    carried.cluster.fail_log_dir(1, 1)
+    detail = carried.to_the_end()
+    assert carried.record.execution.last_event is Event.ABORTED
+    assert detail.startswith("0 movements made, 3 skipped: t-0 on broker 1 (")
+    assert carried.lie_in(A) == [0, 1, 2]
+    assert carried.at_rest()
+
+
+def test_a_source_that_goes_offline_is_named(carried: Carried) -> None:
+    carried.cluster.fail_log_dir(1, 0)
+    detail = carried.to_the_end()
+    assert detail.startswith("0 movements made, 3 gone, or in a log dir that is offline: t-0 on broker 1")
+    assert carried.record.execution.last_event is Event.ABORTED
+
+
+def test_what_somebody_else_moves_is_left_alone(settings: Settings, cluster: SimulatedCluster) -> None:
+    cluster.contents.brokers[1].log_dirs.append(LogDir(100 * MB))
+    carried = Carried(settings, cluster)
+    assert carried.begin()
+    other = SimulatedClient(cluster, errors=ERRORS)
+    other.set_log_dir_rates({1: 1_000})
+    other.move_to_log_dirs({(1, ("t", 0)): "/disk-2"})
+    carried.tick()
+    detail = carried.to_the_end()
+    assert detail.startswith("2 movements made, 1 changed by somebody else: t-0 on broker 1")
+    rows = {row.path: row for row in carried.client.log_dirs([1])[1]}
+    assert ("t", 0) in {**rows["/disk-2"].future_replicas, **rows["/disk-2"].replica_bytes}
+
+
+def test_a_rate_of_somebody_else_is_respected_and_stays(settings: Settings, cluster: SimulatedCluster) -> None:
+    SimulatedClient(cluster, errors=ERRORS).set_log_dir_rates({1: 2 * MB})
+    carried = Carried(settings, cluster)
+    assert carried.begin()
+    carried.to_the_end()
+    assert carried.record.execution.figures.throttled_brokers in (None, ())
+    assert carried.client.log_dir_rates() == {1: 2 * MB}
+
+
+def test_nothing_is_copied_within_a_broker_that_catches_up(carried: Carried) -> None:
+    carried.cluster.create_topic("u", {0: (2,)}, size_bytes=20 * MB)
+    carried.cluster.contents.brokers[1].network_bytes_per_sec = MB
+    carried.cluster.reassign({("u", 0): (1,)})
+    for _ in range(12):
+        assert not carried.tick()
+    assert "broker 1 catches up with 1 partitions" in carried.record.execution.last.detail
+    assert carried.to_the_end().startswith("every movement")
+
+
+def test_a_topic_that_is_made_again_is_not_touched(carried: Carried) -> None:
+    carried.cluster.delete_topic("t")
+    carried.cluster.create_topic("t", dict.fromkeys(range(3), (1,)), size_bytes=SIZE)
+    lie = (carried.lie_in(A), carried.lie_in(B))
+    assert carried.to_the_end().startswith("0 movements made, 3 gone")
+    assert (carried.lie_in(A), carried.lie_in(B)) == lie
+
+
+@pytest.mark.parametrize("misfit", ["moved", "offline", "cordoned", "away", "another cluster"])
+def test_a_plan_that_does_not_fit_any_more_is_refused(
+    settings: Settings, cluster: SimulatedCluster, misfit: str
+) -> None:
+    carried = Carried(settings, cluster)
+    partition = cluster.contents.partition(KEYS[1])
+    assert partition is not None
+    match misfit:
+        case "moved":
+            cluster.contents.brokers[1].log_dirs.append(LogDir(100 * MB))
+            partition.copies[1].log_dir = 2
+            problem = "t-1 on broker 1 is in /disk-2, planned from /disk-0"
+        case "offline":
+            cluster.fail_log_dir(1, 1)
+            problem = "t-0 on broker 1 would go to /disk-1, which is offline"
+        case "cordoned":
+            cluster.contents.brokers[1].log_dirs[1].cordoned = True
+            problem = "t-0 on broker 1 would go to /disk-1, which is cordoned"
+        case "away":
+            cluster.kill_broker(1)
+            cluster.advance(20_000)
+            problem = "t-0 on broker 1: the broker is not alive"
+        case _:
+            carried.client.connect(SimulatedCluster.of({1: None}, cluster_id="another"))
+            problem = "another"
+    assert not carried.begin()
+    assert carried.record.execution.last_event is Event.REFUSED
+    assert problem in carried.record.execution.last.detail
+    assert carried.at_rest()
+
+
+def test_it_pauses_outside_its_hours_and_goes_on(settings: Settings, cluster: SimulatedCluster) -> None:
+    """One copy at a time of 5 s; it is Monday, 12:00:54."""
+    hours = {"maintenance_windows": ["Mon 11:00-12:01", "Mon 12:10-13:00"], "movements_per_broker_max": 1}
+    own = settings.model_copy(update={"control": settings.control.model_copy(update=hours)})
+    cluster.advance(54_000)
+    carried = Carried(own, cluster, in_windows_only=True)
+    assert carried.begin()
+    while not carried.record.execution.paused:
+        assert not carried.tick()
+    assert "no maintenance window is open" in carried.record.execution.last.detail
+    assert carried.lie_in(B) == [0, 1], "what copies is brought to its end"
+    assert carried.at_rest()
+    carried.be_killed()
+    assert not carried.tick()
+    assert carried.record.execution.paused
+    assert carried.to_the_end().startswith("every movement has been made")
+    assert Event.RESUMED in [row.event for row in carried.record.execution.events]
+    assert carried.at_rest()
+
+
+def test_what_comes_late_is_given_up(carried: Carried) -> None:
+    """The request to move was on its way when the execution was aborted."""
+    carried.client.faults.planned.append(PlannedFault(Fate.LATE, RequestKind.MOVE_WITHIN_BROKERS, 30_000))
+    carried.tick()
+    carried.journal.request_abort(carried.record.execution, now_ms=carried.now_ms)
+    carried.be_killed()
+    carried.to_the_end()
+    late = LateRequests(carried.client, carried.journal, LookAge(), staged=False)
+    late.watch(carried.record, now_ms=carried.now_ms)
+    carried.cluster.contents.log_dir_rates[1] = 10_000  # and so was a rate
+    carried.cluster.advance(61_000)
+    late.look_if_due(now_ms=carried.now_ms)
+    assert "3 movements given up: t-0 on broker 1" in carried.record.execution.last.detail
+    for _ in range(2):
+        carried.cluster.advance(600_000)
+        late.look_if_due(now_ms=carried.now_ms)
+    assert carried.lie_in(A) == [0, 1, 2]
+    assert carried.at_rest()
+
+
+def test_a_broker_that_was_down_at_the_end_loses_its_rate_later(carried: Carried) -> None:
+    carried.tick()
+    carried.cluster.kill_broker(1)
+    carried.journal.request_abort(carried.record.execution, now_ms=carried.now_ms)
+    carried.be_killed()
+    assert "may go on without a throttle" in carried.to_the_end()
+    assert carried.record.execution.throttled_brokers == (1,)
+    carried.cluster.restart_broker(1)
+    assert Sweeper(carried.client, carried.journal).sweep(carried.record, now_ms=carried.now_ms)
+    assert carried.client.log_dir_rates() == {}
