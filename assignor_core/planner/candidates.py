@@ -1,9 +1,9 @@
-"""What may relieve one broker: the best hand-over of a leadership, and the best move of a replica.
+"""What may relieve one broker: candidates, the replicas and targets worth scoring, and what decides between them.
 
-A `Candidate` is tried; what is left of all candidates in the end becomes a plan's movements. The module proposes
-candidates and never applies them.
+A `Candidate` is tried; what is left of all candidates in the end becomes a plan's movements. Three modules propose
+candidates, and never apply them: `handovers`, `moves` and `exchanges`.
 
-How it works. It scores all pairs of a replica and a target as one matrix. Only the two brokers concerned change, so the
+How they work. They score pairs of a replica and a target as one matrix. Only the two brokers concerned change, so the
 gain of a pair is the relief of the source less the burden of the target; nothing is evaluated as a whole. The score
 that picks the winner is another figure: the part of the excess that the candidate covers, less the burden, per price.
 
@@ -20,18 +20,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from assignor_core.load import NO_BROKER, Floats, Ints
+from assignor_core.load import Floats, Ints
 from assignor_core.planner.effort import Effort
 from assignor_core.planner.placement import Edit, Indices, Placement
 from assignor_core.planner.problem import Problem, lowest
 from assignor_core.planner.spending import Spending
 
-SHORTLIST = 32
-"""Replicas of a broker whose targets are scored exactly."""
-HANDOVERS = 8 * SHORTLIST
-"""Leaderships of a broker whose followers are scored exactly."""
-SHORTLIST_WIDE = 8 * SHORTLIST
-"""The same where none of those fits anywhere."""
 TARGETS_MAX = 128
 """Brokers that are scored as targets; of more, the emptiest of each rack."""
 TARGETS_PER_RACK_MIN = 4
@@ -69,70 +63,6 @@ class Replicas(NamedTuple):
     def take(self, rows: Indices) -> "Replicas":
         """The replicas of these rows."""
         return Replicas(self.partitions[rows], self.slots[rows], self.loads[rows])
-
-
-def best_handover(state: SearchState, broker: int, gain_min: float) -> Candidate | None:
-    """The best hand-over of a leadership of `broker` to a follower that gains more than `gain_min`; copies nothing.
-
-    Brokers 1 and 2 hold both partitions, and broker 1 leads both:
-
-    >>> state = state_of((1, 2), (1, 2))
-    >>> candidate = best_handover(state, broker=0, gain_min=0.0)
-    >>> candidate.edits[0] == Edit(partition=0, slot=1, target=NO_BROKER)  # the replica in slot 1 becomes leader
-    True
-    """
-    problem, placement = state.problem, state.placement
-    led = led_partitions(state, broker)
-    if len(led) == 0 or placement.replicas.shape[1] == 1:
-        return None
-    here = placement.loads[broker]
-    shed = placement.leading[led] - placement.following[led]
-    covered = problem.coverage(here, shed, broker)
-    best = lowest(-covered / state.spending.movement_price(led), HANDOVERS)
-    led, shed, covered = led[best], shed[best], covered[best]
-    relief = problem.relief(here, shed, broker)
-    worth = np.flatnonzero(relief > gain_min)
-    led, shed, covered, relief = led[worth], shed[worth], covered[worth], relief[worth]
-    followers = placement.replicas[led, 1:]
-    state.effort.look(followers.size)
-    able = (followers != NO_BROKER) & problem.may_lead[followers]
-    # Empty slots need some broker to index with; `able` leaves them out of the result.
-    targets = np.where(able, followers, broker)
-    before = placement.loads[targets]
-    able &= (before + shed[:, None] <= problem.ceiling[targets]).all(axis=2)
-    burden = problem.burden(before, shed[:, None], targets)
-    gain = np.where(able, relief[:, None] - burden, -np.inf)
-    score = np.where(gain > gain_min, covered[:, None] - burden, -np.inf) / state.spending.movement_price(led)[:, None]
-    return best_of_matrix(gain, score, lambda row, slot: (Edit(int(led[row]), slot + 1, NO_BROKER),), gain_min)
-
-
-def best_replica_move(
-    state: SearchState, broker: int, gain_min: float, shortlisted: int = SHORTLIST
-) -> Candidate | None:
-    """The best move of one replica of `broker` to another broker that gains more than `gain_min`.
-
-    Broker 1 holds two of three partitions, broker 3 none:
-
-    >>> best_replica_move(state_of((1,), (1,), (2,), brokers=3), broker=0, gain_min=0.0).edits
-    (Edit(partition=0, slot=0, target=2),)
-    """
-    problem, placement, spending = state.problem, state.placement, state.spending
-    targets = target_brokers(state)
-    replicas, relief = shortlist(state, broker, shortlisted)
-    partitions, slots, loads = replicas
-    if len(partitions) == 0 or len(targets) == 0:
-        return None
-    state.effort.look(len(placement.held_by(broker)) + len(partitions) * len(targets))
-    burden = problem.burden(placement.loads[targets], loads[:, None], targets)
-    copied = spending.copied_bytes(partitions, broker, targets)
-    allowed = problem.allowed_targets(placement, partitions, broker, loads, targets)
-    allowed &= spending.affordable(partitions, targets, copied)
-    gain = np.where(allowed, relief[:, None] - burden, -np.inf)
-    covered = problem.coverage(placement.loads[broker], loads, broker)[:, None] - burden
-    score = np.where(gain > gain_min, covered, -np.inf) / spending.price(partitions, copied)
-    return best_of_matrix(
-        gain, score, lambda row, at: (Edit(int(partitions[row]), int(slots[row]), int(targets[at])),), gain_min
-    )
 
 
 def best_by_score(candidates: Iterable[Candidate | None]) -> Candidate | None:

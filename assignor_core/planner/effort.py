@@ -41,6 +41,10 @@ class Effort:
         self.looks += 1
         self.candidates += candidates
 
+    def score_anew(self, candidates: int) -> None:
+        """Count so many candidates of a look that an edit has changed."""
+        self.candidates += candidates
+
     @property
     def is_spent(self) -> bool:
         """Whether the search must end."""

@@ -1,12 +1,15 @@
 """The best exchange of two replicas, for brokers that no single edit relieves any more.
 
 Where every broker is near its limit, a replica fits only if another one leaves. An exchange gives a heavy replica away
-and takes a lighter one back. It is scored like the single edits (see `candidates`), every pair of a replica here and a
-replica there, on a shortlist of each side and for a few partners.
+and takes a lighter one back, so what counts is the difference of the two. It should be what the broker is above its
+goal in the load that is furthest above: each replica given is paired with the few of each partner that are lighter by
+about that much. These pairs are scored exactly, in all loads, like the single edits (see `candidates`).
 
 Why it comes last: it makes two movements and copies two replicas, and it is the most expensive to look for; see
-`EXCHANGE_FACTOR` in `search` for what it must gain. The module proposes and never applies.
+`GAIN_PARTS` in `search` for what it must gain. The module proposes and never applies.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,21 +18,35 @@ from assignor_core.planner.candidates import (
     Candidate,
     Replicas,
     SearchState,
-    best_by_score,
-    best_of_matrix,
     movable_replicas,
     shortlist,
     target_brokers,
 )
-from assignor_core.planner.placement import Edit, Flags
-from assignor_core.planner.problem import lowest
+from assignor_core.planner.placement import Edit, Flags, Indices
 
-PARTNERS = 6
+PARTNERS = 8
 """Brokers tried as partners, the emptiest in what is over the limit."""
-GIVEN = 24
+GIVEN = 64
 """Replicas of the relieved broker that are tried."""
-TAKEN = 48
-"""Replicas of each partner that are tried."""
+TAKEN = 8
+"""Replicas of each partner that each of them is tried with."""
+
+
+class _Pairs(NamedTuple):
+    """N pairs of a replica given and one taken back from a partner."""
+
+    given: Replicas
+    taken: Replicas
+    partners: Indices
+
+    @property
+    def shed(self) -> Floats:
+        """N x C what the broker is relieved of."""
+        return self.given.loads - self.taken.loads
+
+    def take(self, rows: Indices) -> "_Pairs":
+        """The pairs of these rows."""
+        return _Pairs(self.given.take(rows), self.taken.take(rows), self.partners[rows])
 
 
 def best_exchange(state: SearchState, broker: int, gain_min: float) -> Candidate | None:
@@ -44,10 +61,45 @@ def best_exchange(state: SearchState, broker: int, gain_min: float) -> Candidate
     # An exchange takes a replica from a partner and brings one here: targeted plans want neither.
     if policy.only_brokers or policy.add or not state.problem.may_take[broker]:
         return None
-    given, _ = shortlist(state, broker, GIVEN)
-    if len(given.partitions) == 0:
+    pairs = _pairs(state, broker)
+    if pairs is None:
         return None
-    return best_by_score(_best_with(state, broker, partner, given, gain_min) for partner in _partners(state, broker))
+    pairs, gain = _gaining(state, broker, pairs, gain_min)
+    score = _scores(state, broker, pairs, gain)
+    if not np.isfinite(score).any():
+        return None
+    best = int(np.argmax(score))
+    given, taken, partners = pairs
+    edits = (
+        Edit(int(given.partitions[best]), int(given.slots[best]), int(partners[best])),
+        Edit(int(taken.partitions[best]), int(taken.slots[best]), broker),
+    )
+    return Candidate(edits, float(gain[best]), float(score[best]))
+
+
+def _pairs(state: SearchState, broker: int) -> _Pairs | None:
+    """Pairs worth scoring, ordered by partner; None if there is none."""
+    problem, here = state.problem, state.placement.loads[broker]
+    given, _ = shortlist(state, broker, GIVEN)
+    excess = np.maximum(here - problem.goal[broker], 0.0)
+    worst = int(np.argmax((excess / problem.share[broker]) ** 2 * problem.weight))
+    wanted = given.loads[:, worst] - excess[worst]
+    pairs, offered_count = [], 0
+    for partner in _partners(state, broker):
+        offered = movable_replicas(state, partner)
+        offered_count += len(offered.partitions)
+        rows, at = _nearest(wanted, offered.loads[:, worst], offered.partitions)
+        pairs.append(_Pairs(given.take(rows), offered.take(at), np.full(len(rows), partner)))
+    pairs = [some for some in pairs if len(some.partners)]
+    state.effort.look(offered_count + sum(len(some.partners) for some in pairs))
+    if not pairs:
+        return None
+    givens, takens, partners = zip(*pairs, strict=True)
+    return _Pairs(_joined(givens), _joined(takens), np.concatenate(partners))
+
+
+def _joined(replicas: tuple[Replicas, ...]) -> Replicas:
+    return Replicas(*(np.concatenate(arrays) for arrays in zip(*replicas, strict=True)))
 
 
 def _partners(state: SearchState, broker: int) -> list[int]:
@@ -62,60 +114,60 @@ def _partners(state: SearchState, broker: int) -> list[int]:
     return [*order[is_near][: PARTNERS // 2].tolist(), *order[~is_near][: PARTNERS // 2].tolist()]
 
 
-def _best_with(state: SearchState, broker: int, partner: int, given: Replicas, gain_min: float) -> Candidate | None:
-    """The best exchange with one partner."""
-    problem, placement, spending = state.problem, state.placement, state.spending
-    taken = _offered(state, broker, partner, given.loads)
-    if len(taken.partitions) == 0:
-        return None
-    state.effort.look(len(placement.held_by(partner)) + len(given.partitions) * len(taken.partitions))
-    here, there = placement.loads[broker], placement.loads[partner]
-    shed = given.loads[:, None] - taken.loads[None]
-    gain = problem.relief(here, shed, broker)
-    gain -= problem.burden(there, shed, partner)
-    gain[~_keeps_rules(state, given, taken, broker, partner)] = -np.inf
-    to_partner, to_broker = np.array([partner]), np.array([broker])
-    going = spending.copied_bytes(given.partitions, broker, to_partner)
-    coming = spending.copied_bytes(taken.partitions, partner, to_broker)
-    gain[~(spending.affordable(given.partitions, to_partner, going)[:, 0])] = -np.inf
-    gain[:, ~(spending.affordable(taken.partitions, to_broker, coming)[:, 0])] = -np.inf
-    gain[~spending.affordable_together(given.partitions, taken.partitions, going, coming)] = -np.inf
-    price = spending.price(given.partitions, going) + spending.price(taken.partitions, coming)[:, 0]
+def _nearest(wanted: Floats, offered: Floats, ids: Indices) -> tuple[Indices, Indices]:
+    """Pairs (index in `wanted`, index in `offered`): for each one wanted the `TAKEN` offered ones around it.
 
-    def edits(row: int, column: int) -> tuple[Edit, ...]:
-        return (
-            Edit(int(given.partitions[row]), int(given.slots[row]), partner),
-            Edit(int(taken.partitions[column]), int(taken.slots[column]), broker),
-        )
-
-    return best_of_matrix(gain, gain / price, edits, gain_min)
+    >>> _nearest(np.array([4.0]), np.arange(100.0), np.arange(100))[1].tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7]
+    """
+    order = np.lexsort((ids, offered))
+    count = min(TAKEN, len(order))
+    first = np.searchsorted(offered[order], wanted) - count // 2
+    first = np.clip(first, 0, len(order) - count)
+    at: Indices = order[(first[:, None] + np.arange(count)).ravel()]
+    return np.repeat(np.arange(len(wanted)), count), at
 
 
-def _offered(state: SearchState, broker: int, partner: int, given_loads: Floats) -> Replicas:
-    """Replicas of `partner` whose coming hurts `broker` least and whose going makes most room for a typical one."""
-    problem, placement = state.problem, state.placement
-    replicas = movable_replicas(state, partner)
-    if len(replicas.partitions) <= TAKEN:
-        return replicas
-    filled = placement.loads[partner] + np.median(given_loads, axis=0)
-    relief = problem.relief(filled, replicas.loads, partner)
-    here = placement.loads[broker]
-    burden = problem.burden(here, replicas.loads, broker)
-    return replicas.take(lowest(burden - relief, TAKEN))
+def _gaining(state: SearchState, broker: int, pairs: _Pairs, gain_min: float) -> tuple[_Pairs, Floats]:
+    """The pairs that gain more than `gain_min`, and their gains."""
+    problem, loads = state.problem, state.placement.loads
+    gain = problem.relief(loads[broker], pairs.shed, broker)
+    # A burden is hardly ever below 0, and nearly all pairs relieve the broker too little.
+    worth = np.flatnonzero(gain > gain_min)
+    pairs, gain = pairs.take(worth), gain[worth]
+    gain = gain - problem.burden(loads[pairs.partners], pairs.shed, pairs.partners)
+    worth = np.flatnonzero(gain > gain_min)
+    return pairs.take(worth), gain[worth]
 
 
-def _keeps_rules(state: SearchState, given: Replicas, taken: Replicas, broker: int, partner: int) -> Flags:
-    """N x M: hard rules hold after the exchange.
+def _scores(state: SearchState, broker: int, pairs: _Pairs, gain: Floats) -> Floats:
+    """N gain per price; minus infinity where a rule or a budget forbids the exchange."""
+    spending = state.spending
+    given, taken, partners = pairs
+    brokers = np.full(len(partners), broker)
+    going = spending.copied_bytes_by_pair(given.partitions, brokers, partners)
+    coming = spending.copied_bytes_by_pair(taken.partitions, partners, brokers)
+    able = _keeps_rules(state, broker, pairs)
+    able &= spending.affordable_pairs(given.partitions, partners, going)
+    able &= spending.affordable_pairs(taken.partitions, brokers, coming)
+    able &= spending.affordable_together(given.partitions, taken.partitions, going, coming)
+    price = spending.price(given.partitions, going[:, None]) + spending.price(taken.partitions, coming[:, None])
+    return np.where(able, gain / price[:, 0], -np.inf)
+
+
+def _keeps_rules(state: SearchState, broker: int, pairs: _Pairs) -> Flags:
+    """N: hard rules hold after the exchange.
 
     Racks and duplicates are judged for each side alone, capacity for what changes in all: either side alone might not
     fit, which is what an exchange is for.
     """
     problem, placement = state.problem, state.placement
-    able = problem.is_rack_safe(placement, given.partitions, broker, partner)[:, None]
-    able = able & problem.is_rack_safe(placement, taken.partitions, partner, broker)
-    shed = given.loads[:, None] - taken.loads[None]
-    here, there = placement.loads[broker], placement.loads[partner]
-    able &= (there + shed <= problem.ceiling[partner]).all(axis=2)
+    given, taken, partners = pairs
+    here, there, shed = placement.loads[broker], placement.loads[partners], pairs.shed
+    brokers = np.full(len(partners), broker)
+    able = problem.is_rack_safe(placement, given.partitions, brokers, partners)
+    able &= problem.is_rack_safe(placement, taken.partitions, partners, brokers)
+    able &= (there + shed <= problem.ceiling[partners]).all(axis=1)
     # A broker that is above its capacity already may stay there, but never rise.
-    able &= (here - shed <= np.maximum(problem.ceiling[broker], here)).all(axis=2)
+    able &= (here - shed <= np.maximum(problem.ceiling[broker], here)).all(axis=1)
     return able

@@ -11,7 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from assignor_core.planner.candidates import Candidate, best_handover, best_replica_move
+from assignor_core.planner.candidates import Candidate
+from assignor_core.planner.handovers import Handovers
+from assignor_core.planner.moves import ReplicaMoves
 from assignor_core.planner.search import Search
 
 EVEN = 1e-7
@@ -59,6 +61,6 @@ def finish(search: Search) -> None:
 
 def _largest_gain(search: Search, broker: int) -> Candidate | None:
     """What gains most, whatever it costs: movements are limited by number, and have to be few."""
-    kinds = (best_handover,) if search.problem.policy.leaders_only else (best_handover, best_replica_move)
-    candidates = [best(search.state, broker, 0.0) for best in kinds]
+    kinds = (Handovers,) if search.problem.policy.leaders_only else (Handovers, ReplicaMoves)
+    candidates = [kind(search.state, broker).best(0.0) for kind in kinds]
     return max((one for one in candidates if one), key=lambda candidate: candidate.gain, default=None)

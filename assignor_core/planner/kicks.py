@@ -102,7 +102,8 @@ def _replica_moves(state: SearchState, broker: int, relief_min: float) -> Iterat
         return
     there = placement.loads[targets]
     burden = problem.burden(there, loads[:, None], targets)
-    allowed = problem.allowed_targets(placement, partitions, broker, loads, targets)
+    allowed = problem.allowed_targets(placement, partitions, broker, targets)
+    allowed &= problem.with_room(placement, loads, targets)
     allowed &= spending.affordable(partitions, targets, spending.copied_bytes(partitions, broker, targets))
     gain = np.where(allowed & (relief >= relief_min)[:, None], relief[:, None] - burden, -np.inf)
     for row in range(len(partitions)):

@@ -138,20 +138,20 @@ class Problem:
         excess = np.maximum(here - self.goal[broker], 0.0) / self.share[broker]
         return weighted(np.minimum(loads / self.share[broker], excess), 2.0 * excess * self.weight)
 
-    def violation(self, loads: Floats) -> Floats:
-        """B: weighted squared excess over the goal; 0 within all limits, and for brokers that must end empty.
+    def violation(self, loads: Floats, brokers: Indices | slice = slice(None)) -> Floats:
+        """N: weighted squared excess of `brokers` (all by default), which carry `loads` (N x C), over the goal.
 
-        What decides who is relieved next. Unlike `cost` it has no pull to even, so a cluster within its band has none.
+        0 within all limits, and for brokers that must end empty. What decides who is relieved next. Unlike `cost` it
+        has no pull to even, so a cluster within its band has none.
         """
-        share = np.where(self.share > 0, self.share, 1.0)
-        excess = np.where(self.share > 0, np.maximum(loads - self.goal, 0.0) / share, 0.0)
-        is_over = ((loads > self.limit) & (self.share > 0)).any(axis=1)
+        given = self.share[brokers] > 0
+        share = np.where(given, self.share[brokers], 1.0)
+        excess = np.where(given, np.maximum(loads - self.goal[brokers], 0.0), 0.0) / share
+        is_over = ((loads > self.limit[brokers]) & given).any(axis=1)
         return np.where(is_over, weighted(excess * excess, self.weight), 0.0)
 
-    def allowed_targets(
-        self, placement: Placement, partitions: Indices, source: int, loads: Floats, targets: Indices
-    ) -> Flags:
-        """N x T: targets that may take each partition's replica (N x C `loads`) from `source` by all hard rules.
+    def allowed_targets(self, placement: Placement, partitions: Indices, source: int, targets: Indices) -> Flags:
+        """N x T: targets that may take each partition's replica from `source` by all hard rules but their capacity.
 
         The other replicas decide on racks: a target's rack may hold as many of them as that of `source` does, not more.
         """
@@ -161,14 +161,14 @@ class Problem:
         allowed &= self.may_take[targets]
         for slot in range(replicas.shape[1]):
             allowed &= replicas[:, slot, None] != targets
-        return allowed & self.with_room(placement, loads, targets)
+        return allowed
 
-    def is_rack_safe(self, placement: Placement, partitions: Indices, source: int, target: int) -> Flags:
-        """N: `target` may hold each partition instead of `source` without crowding a rack, room or not."""
+    def is_rack_safe(self, placement: Placement, partitions: Indices, sources: Indices, targets: Indices) -> Flags:
+        """N: each partition's target may hold it instead of its source without crowding a rack, room or not."""
         replicas, racks = placement.replicas[partitions], self.arrays.racks
-        rack_of = np.where((replicas == NO_BROKER) | (replicas == source), NO_BROKER, racks[replicas])
-        at_source, at_target = ((rack_of == racks[broker]).sum(axis=1) for broker in (source, target))
-        safe: Flags = (at_target <= at_source) & (replicas != target).all(axis=1) & self.may_take[target]
+        rack_of = np.where((replicas == NO_BROKER) | (replicas == sources[:, None]), NO_BROKER, racks[replicas])
+        at_source, at_target = ((rack_of == racks[brokers][:, None]).sum(axis=1) for brokers in (sources, targets))
+        safe: Flags = (at_target <= at_source) & (replicas != targets[:, None]).all(axis=1) & self.may_take[targets]
         return safe
 
     def new_holders(self, placement: Placement, partitions: Indices) -> Flags:

@@ -1,8 +1,9 @@
 """The search: relieve the most overloaded broker by the best candidate, until no broker can be relieved any more.
 
 Local search with first things first: the broker with the largest violation comes first, since what relieves it is the
-hardest to place. It gets the candidate of the highest score, and the loop looks again. A broker for which there is no
-candidate is set aside until something changes, as what changed may have made room for it. Where many edits gain little,
+hardest to place. It gets the candidate of the highest score, then the next, until others need relief more than it does;
+and the loop looks again. A broker for which there is no candidate is set aside until something changes, as what changed
+may have made room for it. Where many edits gain little,
 only larger gains are taken from then on, and where that gains little too the loop ends (`Pace`).
 
 The module owns the loop, applies edits and can undo them. How a candidate is scored is `candidates`', what it costs is
@@ -16,17 +17,15 @@ import numpy as np
 
 from assignor_core.load import NO_BROKER, Floats
 from assignor_core.planner.candidates import (
-    SHORTLIST,
-    SHORTLIST_WIDE,
     TARGETS_MAX,
     Candidate,
     SearchState,
     best_by_score,
-    best_handover,
-    best_replica_move,
 )
 from assignor_core.planner.effort import Effort, candidates_max
 from assignor_core.planner.exchanges import best_exchange
+from assignor_core.planner.handovers import Handovers
+from assignor_core.planner.moves import SHORTLIST, SHORTLIST_WIDE, ReplicaMoves
 from assignor_core.planner.placement import Edit, Placement
 from assignor_core.planner.problem import Problem
 from assignor_core.planner.spending import Spending
@@ -43,6 +42,13 @@ PROGRESS_MIN = 0.05
 """As many edits as there are brokers must lower the violation by this part, or the search does not get on."""
 PACE_EDITS_MIN = 32
 """With few brokers so many edits count."""
+RELIEVED_TO = 0.75
+"""A broker gets candidates of one look until its violation is this part of the second worst: others need more then.
+
+Measured on heavy partitions: 0.5 needs fewer looks and copies 5 % more bytes.
+"""
+APPLIED_PER_LOOK_MAX = 32
+"""And no more than so many: what is scored once is only a part of what the broker holds."""
 RETRIES_MAX = 3
 """Times that brokers without a candidate are tried again in one `relieve`, since others have changed."""
 CANDIDATES_PER_REPLICA_MAX = 4
@@ -151,28 +157,44 @@ class Search:
                 if not parts:
                     return
             gain_min, exchange_min = (part * float(violation[worst]) for part in parts[0])
-            candidate = self.best_candidate(worst, gain_min, exchange_min if exchanges else None)
-            if candidate is None:
+            changed, count = self._apply_best(worst, gain_min, _enough(violation), applied_max - applied)
+            if not count and exchanges and not self.problem.policy.leaders_only:
+                changed, count = self._apply_rarer(worst, gain_min, exchange_min)
+            if not count:
                 stuck.add(worst)
                 continue
-            stuck -= self.apply(candidate) - ignored
-            applied, has_progress = applied + 1, True
+            stuck -= changed - ignored
+            applied, has_progress = applied + count, True
 
-    def best_candidate(self, broker: int, gain_min: float, exchange_min: float | None) -> Candidate | None:
-        """The best candidate by score that relieves `broker`; where there is none, looks wider, then exchanges.
+    def _apply_best(self, broker: int, gain_min: float, enough: float, applied_max: int) -> tuple[set[int], int]:
+        """Apply the best hand-overs and moves of `broker`, each of which gains more than `gain_min`, one by one.
 
-        From the cheapest to look for to the dearest, and only as far as needed: nearly all are met at once. It gains
-        more than `gain_min`, an exchange more than `exchange_min`; None leaves out the latter and the wider look.
+        Until its violation is no more than `enough`, or there is none. Returns the brokers changed, and how many were
+        applied. The first look costs most; after an edit only what it changed is scored anew.
         """
-        if self.problem.policy.leaders_only:
-            return best_handover(self.state, broker, gain_min)
-        best = best_by_score(
-            (best_handover(self.state, broker, gain_min), best_replica_move(self.state, broker, gain_min))
-        )
-        if best or exchange_min is None:
-            return best
-        wide = best_replica_move(self.state, broker, gain_min, SHORTLIST_WIDE)
-        return wide or best_exchange(self.state, broker, exchange_min)
+        kinds = (Handovers,) if self.problem.policy.leaders_only else (Handovers, ReplicaMoves)
+        looks = [kind(self.state, broker) for kind in kinds]
+        changed: set[int] = set()
+        alone = np.array([broker])
+        count_max = min(applied_max, APPLIED_PER_LOOK_MAX)
+        for count in range(count_max):
+            candidate = best_by_score(look.best(gain_min) for look in looks)
+            if candidate is None:
+                return changed, count
+            brokers = self.apply(candidate)
+            changed |= brokers
+            left = float(self.problem.violation(self.placement.loads[alone], alone)[0])
+            if left <= enough or self.effort.is_spent:
+                return changed, count + 1
+            for look in looks:
+                look.update(candidate.edits, brokers)
+        return changed, count_max
+
+    def _apply_rarer(self, broker: int, gain_min: float, exchange_min: float) -> tuple[set[int], int]:
+        """Apply the best move of more replicas than usual, or else the best exchange; returns as `_apply_best` does."""
+        candidate = ReplicaMoves(self.state, broker, SHORTLIST_WIDE).best(gain_min)
+        candidate = candidate or best_exchange(self.state, broker, exchange_min)
+        return (self.apply(candidate), 1) if candidate else (set(), 0)
 
     def apply(self, candidate: Candidate) -> set[int]:
         """Apply the edits of `candidate`; returns the brokers whose load they change."""
@@ -200,6 +222,12 @@ class Search:
         else:
             self.placement.move(*edit)
         self.spending.record(edit.partition, +1)
+
+
+def _enough(violation: Floats) -> float:
+    """The violation to which the worst broker is relieved before others have their turn."""
+    others = float(np.partition(violation, -2)[-2]) if len(violation) > 1 else 0.0
+    return max(NOTICEABLE, RELIEVED_TO * others)
 
 
 def _effort_for(placement: Placement) -> Effort:

@@ -88,40 +88,59 @@ class Spending:
         price: Floats = self.in_fair_shares(copied) + self.movement_price(partitions)[:, None]
         return np.maximum(price, TOUCHED_PRICE)
 
+    def copied_bytes_by_pair(self, partitions: Indices, sources: Indices, targets: Indices) -> Floats:
+        """N: the same for pairs, each partition from its source to its target."""
+        original = self._placement.original[partitions]
+        leaves_home = (original == sources[:, None]).any(axis=1)
+        is_home = (original == targets[:, None]).any(axis=1)
+        copied: Floats = self._placement.disk_bytes[partitions] * (leaves_home.astype(np.float64) - is_home)
+        return copied
+
     def affordable(self, partitions: Indices, targets: Indices, copied: Floats) -> Flags:
         """N x T: within the budgets."""
-        able = np.ones(copied.shape, dtype=np.bool_)
         if not self._limited:
-            return able
+            return np.ones(copied.shape, dtype=np.bool_)
+        return self._within_budgets(partitions[:, None], targets, copied, self._is_home(partitions, targets))
+
+    def affordable_pairs(self, partitions: Indices, targets: Indices, copied: Floats) -> Flags:
+        """N: the same for pairs, each partition to its target."""
+        if not self._limited:
+            return np.ones(copied.shape, dtype=np.bool_)
+        is_home = (self._placement.original[partitions] == targets[:, None]).any(axis=1)
+        return self._within_budgets(partitions, targets, copied, is_home)
+
+    def _within_budgets(self, partitions: Indices, targets: Indices, copied: Floats, is_home: Flags) -> Flags:
+        """Whether each move is; the shapes are broadcast."""
         policy = self._policy
+        able: Flags = np.broadcast_to(self.may_touch(partitions), copied.shape).copy()
         if policy.bytes_max is not None:
             # What copies nothing more is allowed even where the budget is spent.
             able &= (copied <= 0) | (self.bytes_copied + copied <= policy.bytes_max)
         if self._has_inflow_max:
             # What arrives counts at its target, even if the partition has left home before.
-            arriving = self._placement.disk_bytes[partitions][:, None] * ~self._is_home(partitions, targets)
+            arriving = self._placement.disk_bytes[partitions] * ~is_home
             able &= (arriving <= 0) | (arriving + self.inflow[targets] <= self._inflow_max[targets])
-        return able & self.may_touch(partitions)[:, None]
+        return able
 
     def affordable_together(self, mine: Indices, theirs: Indices, going: Floats, coming: Floats) -> Flags:
-        """N x M: both sides of an exchange at once stay within the budgets of bytes and movements.
+        """N: both sides of an exchange at once, which copy `going` and `coming`, stay within the budgets of bytes and
+        movements.
 
-        `going` (N x 1) and `coming` (M x 1) are the bytes that each side copies. Inflow needs no look: the two sides
-        arrive at different brokers, so `affordable` has judged each.
+        Inflow needs no look: the two sides arrive at different brokers, so `affordable_pairs` has judged each.
         """
         policy = self._policy
-        able = np.ones((len(mine), len(theirs)), dtype=np.bool_)
+        able = np.ones(len(mine), dtype=np.bool_)
         if policy.bytes_max is not None:
-            able &= self.bytes_copied + going + coming.T <= policy.bytes_max
+            able &= self.bytes_copied + going + coming <= policy.bytes_max
         if policy.movements_max is not None:
-            new_movements = (~self.touched[mine]).astype(np.int64)[:, None] + (~self.touched[theirs])
+            new_movements = (~self.touched[mine]).astype(np.int64) + ~self.touched[theirs]
             able &= self.movements + new_movements <= policy.movements_max
         return able
 
     def may_touch(self, partitions: Indices) -> Flags:
-        """N: changing it stays within the budget of movements."""
+        """Which of `partitions` (any shape) may be changed within the budget of movements."""
         if self._policy.movements_max is None or self.movements < self._policy.movements_max:
-            return np.ones(len(partitions), dtype=np.bool_)
+            return np.ones(partitions.shape, dtype=np.bool_)
         return self.touched[partitions]
 
     def record(self, partition: int, sign: int) -> None:

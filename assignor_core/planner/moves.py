@@ -1,0 +1,67 @@
+"""Moves of replicas that may relieve one broker.
+
+One look scores every pair of a shortlisted replica and a target. After an edit only the targets that the edit changed
+are scored anew, so several moves of a broker cost little more than one (`update`).
+"""
+
+import numpy as np
+
+from assignor_core.planner.candidates import Candidate, SearchState, best_of_matrix, shortlist, target_brokers
+from assignor_core.planner.placement import Edit
+
+SHORTLIST = 32
+"""Replicas of a broker whose targets are scored exactly."""
+SHORTLIST_WIDE = 8 * SHORTLIST
+"""The same where none of those fits anywhere."""
+
+
+class ReplicaMoves:
+    """Moves of the best `shortlisted` replicas of `broker`, kept current by `update`; mutable.
+
+    Broker 1 holds two of three partitions, broker 3 none:
+
+    >>> ReplicaMoves(state_of((1,), (1,), (2,), brokers=3), broker=0).best(gain_min=0.0).edits
+    (Edit(partition=0, slot=0, target=2),)
+    """
+
+    def __init__(self, state: SearchState, broker: int, shortlisted: int = SHORTLIST) -> None:
+        problem, placement, spending = state.problem, state.placement, state.spending
+        self._state, self._broker = state, broker
+        self._targets = target_brokers(state)
+        self._replicas, _ = shortlist(state, broker, shortlisted)
+        partitions, _, loads = self._replicas
+        state.effort.look(len(placement.held_by(broker)) + len(partitions) * len(self._targets))
+        self._burden = problem.burden(placement.loads[self._targets], loads[:, None], self._targets)
+        self._copied = spending.copied_bytes(partitions, broker, self._targets)
+        self._price = spending.price(partitions, self._copied)
+        self._allowed = problem.allowed_targets(placement, partitions, broker, self._targets)
+        self._room = problem.with_room(placement, loads, self._targets)
+
+    def best(self, gain_min: float) -> Candidate | None:
+        """The best one that gains more than `gain_min`."""
+        (partitions, slots, loads), targets = self._replicas, self._targets
+        if not self._burden.size:
+            return None
+        problem, here = self._state.problem, self._state.placement.loads[self._broker]
+        allowed = self._allowed & self._room
+        allowed &= self._state.spending.affordable(partitions, targets, self._copied)
+        relief = problem.relief(here, loads, self._broker)[:, None]
+        covered = problem.coverage(here, loads, self._broker)[:, None]
+        gain = np.where(allowed, relief - self._burden, -np.inf)
+        score = np.where(gain > gain_min, covered - self._burden, -np.inf) / self._price
+        return best_of_matrix(
+            gain, score, lambda row, at: (Edit(int(partitions[row]), int(slots[row]), int(targets[at])),), gain_min
+        )
+
+    def update(self, edits: tuple[Edit, ...], brokers: set[int]) -> None:
+        """Bring what `edits`, which changed the loads of `brokers`, have changed up to date."""
+        problem, placement, loads = self._state.problem, self._state.placement, self._replicas.loads
+        for edit in edits:
+            self._allowed[self._replicas.partitions == edit.partition] = False
+        at = np.flatnonzero(np.isin(self._targets, sorted(brokers)))
+        if not len(at) or not self._burden.size:
+            return
+        changed = self._targets[at]
+        self._state.effort.score_anew(len(loads) * len(at))
+        self._burden[:, at] = problem.burden(placement.loads[changed], loads[:, None], changed)
+        self._room[:, at] = problem.with_room(placement, loads, changed)
