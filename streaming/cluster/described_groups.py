@@ -7,7 +7,7 @@ whose row has an error is left out: it has moved, changed its kind or may not be
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from kafka.errors import IncompatibleBrokerVersion, NoError, for_code
 
@@ -17,13 +17,11 @@ from streaming.cluster.group_messages import (
     ShareGroupDescribeRequest,
     StreamsGroupDescribeRequest,
 )
-from streaming.cluster.kafka_python_mends import MendedAdminClient
 
 PartitionKey = tuple[str, int]
 CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 """Kafka's names of the group types (`ListGroups` from version 5 on)."""
 DEAD = "Dead"
-NO_GENERATION = -1
 UNKNOWN_OFFSET = -1
 SHARE_VERSION_MIN = 1
 """Version 0 was the early access of 4.0, whose messages differ."""
@@ -64,32 +62,39 @@ class ShareOffsets:
     lags: Mapping[PartitionKey, int | None] = field(default_factory=dict)
 
 
-def describe(admin: MendedAdminClient, broker: int, kind: str, names: Sequence[str]) -> dict[str, DescribedGroup]:
+class GroupReads(Protocol):
+    """What is asked of one coordinator."""
+
+    def ask_broker(self, broker: int, request: Any) -> Any:
+        """Its response to a request of kafka-python's; raises KafkaError."""
+
+    def describe_classic(self, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
+        """Groups of the classic protocol, by name; raises KafkaError."""
+
+
+def describe(reads: GroupReads, broker: int, kind: str, names: Sequence[str]) -> dict[str, DescribedGroup]:
     """These groups of one kind, of those that this broker coordinates; raises KafkaError.
 
     Nothing for a kind that the broker can't describe.
     """
     try:
         if kind == CONSUMER:
-            return _consumer_groups(admin, broker, names)
+            return _consumer_groups(reads, broker, names)
         if kind == SHARE:
-            return _share_groups(admin, broker, names)
+            return _share_groups(reads, broker, names)
         if kind == STREAMS:
-            return _streams_groups(admin, broker, names)
+            return _streams_groups(reads, broker, names)
     except IncompatibleBrokerVersion:
         return {}
-    rows = admin.describe_groups(names)
-    # Only the older request calls a group of another protocol Dead, as it calls one that is gone.
-    known = {name: row for name, row in rows.items() if not row.get("error") and row.get("group_state") != DEAD}
-    return {name: _classic_group(row) for name, row in known.items()}
+    return reads.describe_classic(broker, names)
 
 
-def share_offsets(admin: MendedAdminClient, broker: int, names: Sequence[str]) -> dict[str, ShareOffsets]:
+def share_offsets(reads: GroupReads, broker: int, names: Sequence[str]) -> dict[str, ShareOffsets]:
     """Of these share groups, of those that this broker coordinates; raises KafkaError."""
     asked = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
     request = DescribeShareGroupOffsetsRequest(groups=[asked(group_id=name, topics=None) for name in names])
     try:
-        response = admin.ask_broker(broker, request)
+        response = reads.ask_broker(broker, request)
     except IncompatibleBrokerVersion:
         return {}
     return {row.group_id: _share_offsets(row, has_lags=response.API_VERSION >= 1) for row in _sound(response.groups)}
@@ -110,7 +115,7 @@ def _share_offsets(group: Any, *, has_lags: bool) -> ShareOffsets:
     return ShareOffsets({key: row.start_offset for key, row in rows.items()}, lags)
 
 
-def _consumer_groups(admin: MendedAdminClient, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
+def _consumer_groups(reads: GroupReads, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
     request = ConsumerGroupDescribeRequest(group_ids=list(names), include_authorized_operations=False)
     return {
         group.group_id: DescribedGroup(
@@ -119,7 +124,7 @@ def _consumer_groups(admin: MendedAdminClient, broker: int, names: Sequence[str]
             group.group_epoch,
             group.assignor_name or None,
         )
-        for group in _sound(admin.ask_broker(broker, request).groups)
+        for group in _sound(reads.ask_broker(broker, request).groups)
     }
 
 
@@ -135,7 +140,7 @@ def _consumer_member(row: Any) -> DescribedMember:
     )
 
 
-def _share_groups(admin: MendedAdminClient, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
+def _share_groups(reads: GroupReads, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
     request = ShareGroupDescribeRequest(
         group_ids=list(names), include_authorized_operations=False, min_version=SHARE_VERSION_MIN
     )
@@ -151,7 +156,7 @@ def _share_groups(admin: MendedAdminClient, broker: int, names: Sequence[str]) -
             group.group_epoch,
             group.assignor_name or None,
         )
-        for group in _sound(admin.ask_broker(broker, request).groups)
+        for group in _sound(reads.ask_broker(broker, request).groups)
     }
 
 
@@ -159,9 +164,9 @@ def _partitions(topics: Iterable[Any]) -> tuple[PartitionKey, ...]:
     return tuple(sorted((topic.topic_name, number) for topic in topics for number in topic.partitions))
 
 
-def _streams_groups(admin: MendedAdminClient, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
+def _streams_groups(reads: GroupReads, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
     request = StreamsGroupDescribeRequest(group_ids=list(names), include_authorized_operations=False)
-    return {group.group_id: _streams_group(group) for group in _sound(admin.ask_broker(broker, request).groups)}
+    return {group.group_id: _streams_group(group) for group in _sound(reads.ask_broker(broker, request).groups)}
 
 
 def _streams_group(group: Any) -> DescribedGroup:
@@ -197,37 +202,3 @@ def _of_tasks(assignment: Any, read: Mapping[str, Sequence[str]]) -> tuple[Parti
             for number in task.partitions
         )
     )
-
-
-def _classic_group(described: Mapping[str, Any]) -> DescribedGroup:
-    """Of kafka-python's description."""
-    rows = described.get("members", ())
-    members = tuple(
-        DescribedMember(
-            row["member_id"], row["client_id"], _assigned(row.get("member_assignment")),
-            group_instance_id=row.get("group_instance_id"), rack_id=_joined_with(row).get("rack_id"),
-        )
-        for row in rows
-    )  # fmt: skip
-    assignor = described.get("protocol_data") or None
-    return DescribedGroup(described.get("group_state") or None, members, _generation(rows), assignor)
-
-
-def _assigned(assignment: object) -> tuple[PartitionKey, ...]:
-    topics = assignment.get("assigned_partitions", ()) if isinstance(assignment, dict) else ()
-    return tuple(sorted((topic["topic"], number) for topic in topics for number in topic["partitions"]))
-
-
-def _joined_with(member: Mapping[str, Any]) -> Mapping[str, Any]:
-    metadata = member.get("member_metadata")
-    return metadata if isinstance(metadata, dict) else {}
-
-
-def _generation(members: Sequence[Mapping[str, Any]]) -> int | None:
-    """The group's generation. No answer holds it, but a member that rejoins sends the one before (KIP-792).
-
-    None if no member rejoined, or if their clients don't send it: Java's do, plain kafka-python and librdkafka don't.
-    """
-    before = [_joined_with(member).get("generation_id") for member in members]
-    newest = max((generation for generation in before if generation is not None), default=NO_GENERATION)
-    return None if newest == NO_GENERATION else newest + 1

@@ -7,15 +7,15 @@ fails where a method was renamed.
 
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from kafka import KafkaAdminClient
-from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError, NoError, NotControllerError, UnknownBrokerIdError, for_code
 from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest
-from kafka.structs import TopicPartition
 
-READ_UNCOMMITTED = 0
+from streaming.cluster.raw_requests import RawAnswer, RawRequest, TrafficCounters
+
 CLIENT_ID = "client-id"
 ANY_NAME = 2
 """Kafka's match type of quotas: every name, but not the default."""
@@ -23,26 +23,6 @@ ANY_NAME = 2
 
 class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
     """An admin client that doesn't keep what has changed: the controller, the brokers, the coordinators of groups."""
-
-    def leader_offsets(
-        self, broker: int, partitions: Iterable[TopicPartition], spec: OffsetSpec
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """(Offsets, names of the errors) of partitions that one broker leads, or did a moment ago; raises KafkaError.
-
-        In 3.0.12 `list_partition_offsets` asks for metadata first, then one leader after the other. It returns
-        nothing at all if one of them doesn't answer or one partition is gone.
-        """
-        answer: tuple[dict[TopicPartition, int], dict[TopicPartition, str]]
-        answer = self._manager.run(self._async_leader_offsets, broker, dict.fromkeys(partitions, spec))
-        return answer
-
-    def describe_log_dirs(self, brokers: Iterable[int]) -> list[dict[str, Any]]:
-        """Log dirs of these brokers with all partitions that they hold; raises KafkaError.
-
-        In 3.0.12 the method asks for the metadata of all topics first, to name every partition in each request.
-        """
-        rows: list[dict[str, Any]] = self._manager.run(self._async_describe_log_dirs, None, brokers)
-        return rows
 
     def log_dirs_by_broker(
         self, brokers: Iterable[int], partitions: Iterable[tuple[str, int]] | None = None
@@ -95,10 +75,31 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
 
     def ask_broker(self, broker: int, request: Any) -> Any:
         """One broker's response to a request that 3.0.12 has no method for; raises KafkaError."""
-        return self._manager.run(self._async_ask_broker, broker, request)
+        raw = RawRequest(request)
+        return raw.decoded(self.ask_raw(broker, raw))
+
+    def ask_raw(self, broker: int, request: RawRequest) -> RawAnswer:
+        """The bytes of one broker's response, counted in `traffic`; raises KafkaError.
+
+        The client's own limit does not count the time until a connection stands, which doubles with each failure.
+        """
+        answer: RawAnswer = self._manager.run(self._async_ask_broker, broker, request)
+        self.traffic.note(broker, request.sent_bytes, len(answer.body))
+        return answer
+
+    @cached_property
+    def traffic(self) -> TrafficCounters:
+        """What `ask_broker` and `ask_raw` have sent and received."""
+        return TrafficCounters()
+
+    def broker_ids(self) -> list[int]:
+        """Brokers that the client knows."""
+        return [broker.node_id for broker in self._manager.cluster.brokers()]
 
     async def _async_ask_broker(self, broker: int, request: Any) -> Any:
-        return await self._refreshing_brokers(self._sent(request, broker))
+        answer = self._manager.call_soon(self._sent, request, broker)
+        limited = self._manager.wait_for(answer, self.config["request_timeout_ms"])
+        return await self._refreshing_brokers(limited)
 
     async def _async_log_dirs_by_broker(
         self, topics: list[tuple[str, list[int]]] | None, brokers: Iterable[int]
@@ -122,21 +123,6 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
 
     async def _async_send(self, request: Any) -> Any:
         return await self._manager.send(request)
-
-    async def _async_leader_offsets(
-        self, broker: int, specs: dict[TopicPartition, OffsetSpec]
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        request = self._list_partition_offsets_request(specs, READ_UNCOMMITTED)
-        response = await self._refreshing_brokers(self._sent(request, broker))
-        offsets, refused = {}, {}
-        for topic in response.topics:
-            for row in topic.partitions:
-                tp, error = TopicPartition(topic.name, row.partition_index), for_code(row.error_code)
-                if error is NoError:
-                    offsets[tp] = row.offset
-                else:
-                    refused[tp] = error.__name__
-        return offsets, refused
 
     async def _sent(self, request: Any, broker: int) -> Any:
         return await self._manager.send(request, node_id=broker)

@@ -1,25 +1,14 @@
 """Makes the view of one group of what its coordinator answered. Asks nobody."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
-
-from kafka.structs import TopicPartition
 
 from streaming.cluster.described_groups import SHARE, STREAMS, DescribedGroup, ShareOffsets
 from streaming.collect.group_table import GroupView, Owner
 from streaming.collect.partition_table import PartitionKey
 
 EMPTY = "Empty"
-NOTHING_COMMITTED = -1
 UNKNOWN_STATE = "Unknown"
-
-
-def committed_offsets(rows: Mapping[TopicPartition, Any]) -> ShareOffsets:
-    """Committed offsets as kafka-python has them, without those that are none."""
-    return ShareOffsets(
-        {(tp.topic, tp.partition): row.offset for tp, row in rows.items() if row.offset > NOTHING_COMMITTED}
-    )
 
 
 def view_of(

@@ -16,6 +16,7 @@ import structlog
 from kafka.errors import KafkaError
 
 from streaming.cluster.answers import is_unanswered
+from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.described_groups import (
     CLASSIC,
     DEAD,
@@ -25,10 +26,9 @@ from streaming.cluster.described_groups import (
     describe,
     share_offsets,
 )
-from streaming.cluster.kafka_python_mends import MendedAdminClient
 from streaming.collect.group_choice import GroupChoice, totals
 from streaming.collect.group_table import GroupView
-from streaming.collect.group_views import EMPTY, committed_offsets, view_of
+from streaming.collect.group_views import EMPTY, view_of
 from streaming.collect.look import Look
 from streaming.collect.partition_table import PartitionKey
 from streaming.settings import CollectSettings
@@ -43,7 +43,7 @@ NO_CONSUMERS = frozenset({"connect", "sr"})
 """Protocol types of groups that commit no offsets of a topic's reader."""
 
 A = TypeVar("A")
-Listed = dict[int, Sequence[Mapping[str, Any]]]
+Listed = Mapping[int, Sequence[Mapping[str, Any]]]
 """Rows of groups by the broker that coordinates them."""
 
 
@@ -87,24 +87,23 @@ class GroupSampler:
 
     def read(
         self,
-        admin: MendedAdminClient,
+        reads: BrokerReads,
         settings: CollectSettings,
-        look: Look | None = None,
+        look: Look,
+        listed: Listed,
         *,
         log_ends: Mapping[PartitionKey, int | None] = MappingProxyType({}),
     ) -> GroupsRead:
         """Groups that the settings select, at most `groups_max`: those with most lag and those that commit come first.
 
-        `look` is the sample that this is a part of; alone it is one of its own. `log_ends`, offsets by partition, show
-        lag. Raises KafkaError without any metadata.
+        `look` is the sample that this is a part of, `listed` the groups that each broker coordinates (see
+        `listed_groups`). `log_ends`, offsets by partition, show lag.
         """
-        look = look or Look.begin(admin)
-        listed = _listed(admin, look)
         eligible = _eligible([row for rows in listed.values() for row in rows], settings)
         with_members = [name for name, state in eligible.items() if state != EMPTY]
         chosen = self._choice.choose(eligible.keys(), with_members, settings.groups_max)
         states = {name: state for name, state in eligible.items() if name in chosen}
-        views = self._views(admin, look, listed, states, log_ends.keys())
+        views = self._views(reads, look, listed, states, log_ends.keys())
         for name, view in views.items():
             lag_records, committed = totals(view.committed, log_ends)
             self._choice.note(name, lag_records=lag_records, committed=committed)
@@ -113,7 +112,7 @@ class GroupSampler:
 
     def _views(
         self,
-        admin: MendedAdminClient,
+        reads: BrokerReads,
         look: Look,
         listed: Listed,
         states: Mapping[str, str | None],
@@ -124,9 +123,18 @@ class GroupSampler:
         known = {name: view for name, (looks, view) in kept.items() if looks + 1 < IDLE_LOOKS}
         fetched: dict[str, GroupView] = {}
         kinds = _kinds(listed)
+        batches: dict[int, list[Batch]] = defaultdict(list)
         for broker, names in _batches(listed, [name for name in states if name not in known]):
-            batch = Batch(broker, {name: states[name] for name in names}, kinds)
-            fetched |= _views(admin, look, batch, partitions)
+            batches[broker].append(Batch(broker, {name: states[name] for name in names}, kinds))
+
+        def of_broker(broker: int) -> dict[str, GroupView]:
+            views: dict[str, GroupView] = {}
+            for batch in batches[broker]:
+                views |= _views(reads, look, batch, partitions)
+            return views
+
+        for views in look.of_each(batches, of_broker).values():
+            fetched |= views
         self._idle = {name: (kept[name][0] + 1, view) for name, view in known.items()}
         # A group is idle once two fetches returned the same; a reader that assigns its partitions itself is Empty too.
         before = self._seen_empty
@@ -137,15 +145,13 @@ class GroupSampler:
         return dict(sorted((known | fetched).items()))
 
 
-def _listed(admin: MendedAdminClient, look: Look) -> Listed:
-    """Rows of the groups that each broker coordinates; a broker that can't be asked, or still loads them, has none."""
-    by_broker: Listed = {}
-    for broker in sorted(look.racks):
-        try:
-            by_broker[broker] = look.ask(broker, partial(admin.list_groups, broker_ids=[broker]))
-        except KafkaError as error:
-            log.warning("groups_unread", broker=broker, error=type(error).__name__)
-    return by_broker
+def listed_groups(reads: BrokerReads, look: Look, broker: int) -> Sequence[Mapping[str, Any]] | None:
+    """Rows of the groups that a broker coordinates; None if it can't be asked, or still loads them, which is logged."""
+    try:
+        return look.ask(broker, partial(reads.list_groups, broker))
+    except KafkaError as error:
+        log.warning("groups_unread", broker=broker, error=type(error).__name__)
+        return None
 
 
 def _eligible(rows: Sequence[Mapping[str, Any]], settings: CollectSettings) -> dict[str, str | None]:
@@ -192,14 +198,12 @@ def _batches(listed: Listed, names: Sequence[str]) -> Iterator[tuple[int, Sequen
             yield broker, own[start : start + BATCH]
 
 
-def _views(
-    admin: MendedAdminClient, look: Look, batch: Batch, partitions: Collection[PartitionKey]
-) -> dict[str, GroupView]:
+def _views(reads: BrokerReads, look: Look, batch: Batch, partitions: Collection[PartitionKey]) -> dict[str, GroupView]:
     """Of one batch of groups; those whose offsets can't be had are left out, and logged."""
     described: dict[str, DescribedGroup] = {}
     for kind, names in batch.with_members().items():
-        described |= _asked(look, batch.broker, partial(describe, admin, batch.broker, kind), names)
-    offsets = _offsets(admin, look, batch)
+        described |= _asked(look, batch.broker, partial(describe, reads, batch.broker, kind), names)
+    offsets = _offsets(reads, look, batch)
     now_ms = look.now_ms()
     return {
         name: view_of(
@@ -210,13 +214,22 @@ def _views(
     }
 
 
-def _offsets(admin: MendedAdminClient, look: Look, batch: Batch) -> dict[str, ShareOffsets]:
+def _offsets(reads: BrokerReads, look: Look, batch: Batch) -> dict[str, ShareOffsets]:
     """What each group of a batch has committed; of share groups, how far they have read."""
     sharing = [name for name in batch.states if batch.kinds.get(name) == SHARE]
     committing = [name for name in batch.states if batch.kinds.get(name) != SHARE]
-    committed = _asked(look, batch.broker, admin.list_group_offsets, committing)
-    shared = _asked(look, batch.broker, partial(share_offsets, admin, batch.broker), sharing)
-    return {name: committed_offsets(rows) for name, rows in committed.items()} | shared
+    committed = _asked(look, batch.broker, partial(_committed, reads, batch.broker), committing)
+    shared = _asked(look, batch.broker, partial(share_offsets, reads, batch.broker), sharing)
+    return committed | shared
+
+
+def _committed(reads: BrokerReads, broker: int, names: list[str]) -> dict[str, ShareOffsets]:
+    """Of groups that the coordinator doesn't refuse; the others are logged."""
+    offsets, refused = reads.committed_offsets(broker, names)
+    for error in sorted(set(refused.values())):
+        of_error = [name for name in names if refused.get(name) == error]
+        log.warning("group_unread", group=of_error[0], count=len(of_error), error=error)
+    return {name: ShareOffsets(rows) for name, rows in offsets.items()}
 
 
 def _asked(look: Look, broker: int, ask: Callable[[list[str]], dict[str, A]], names: list[str]) -> dict[str, A]:

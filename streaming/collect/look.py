@@ -1,21 +1,23 @@
 """One sample under way: which brokers are alive, which of them don't answer, and when each part was read.
 
+Brokers are asked at the same time, each for one thing after the other.
 A broker that is alive but hangs costs a request's whole timeout each time it is asked, so it is asked once a sample.
 """
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from streaming.cluster.answers import brokers_alive, is_unanswered
+from streaming.cluster.answers import is_unanswered
 from streaming.collect.observation import Part
 
 Answer = TypeVar("Answer")
 Clock = Callable[[], float]
+BROKERS_AT_A_TIME = 32
+"""Brokers that a look waits for at the same time, each for one answer."""
 
 
 @dataclass(slots=True)
@@ -27,14 +29,9 @@ class Look:
     began_ms: int
     began_s: float
     monotonic: Clock
+    brokers_at_a_time: int = BROKERS_AT_A_TIME
     read_ms: dict[tuple[Part, int], int] = field(default_factory=dict)
     _silent: dict[int, KafkaError] = field(default_factory=dict)
-
-    @classmethod
-    def begin(cls, admin: KafkaAdminClient, *, now_ms: int = 0, monotonic: Clock = time.monotonic) -> "Look":
-        """Reads which brokers are alive; raises KafkaError."""
-        began_s = monotonic()
-        return cls(brokers_alive(admin), now_ms, began_s, monotonic)
 
     def now_ms(self) -> int:
         """The time by now, ms: a broker that hangs makes the brokers after it late."""
@@ -43,6 +40,14 @@ class Look:
     def note(self, part: Part, broker: int) -> None:
         """That this part was read from the broker just now."""
         self.read_ms[(part, broker)] = self.now_ms()
+
+    def of_each(self, brokers: Iterable[int], read: Callable[[int], Answer]) -> dict[int, Answer]:
+        """What `read` gives of each broker, all asked at the same time, as far as that many may be."""
+        asked = sorted(brokers)
+        if self.brokers_at_a_time == 1 or len(asked) < 2:
+            return {broker: read(broker) for broker in asked}
+        with ThreadPoolExecutor(min(self.brokers_at_a_time, len(asked))) as pool:
+            return dict(zip(asked, pool.map(read, asked), strict=True))
 
     def ask(self, broker: int, request: Callable[[], Answer]) -> Answer:
         """The answer to a request that goes to one broker. Raises KafkaError: at once if it gave no answer before."""

@@ -1,142 +1,209 @@
-"""Reads one observation through one admin client: a few batched requests a broker, whatever the number of partitions.
+"""Reads one observation: a request a broker and kind, whatever the number of partitions, all brokers at the same time.
 
-Each broker alone is asked for what it leads, holds or coordinates: one that hangs or refuses costs only its own part.
+Each broker is asked for what it leads, holds or coordinates: one that hangs or refuses costs only its own part, and the
+look one time limit of a request.
 """
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import httpx
+import numpy as np
 import structlog
-from kafka import KafkaAdminClient
-from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError
-from kafka.structs import TopicPartition
+from kafka.errors import KafkaError, for_code
 
+from assignor_core.identity import cluster_mismatch
+from streaming.cluster.answer_columns import LogDirRows, TopicRows
+from streaming.cluster.broker_reads import EARLIEST, LATEST, BrokerReads
+from streaming.cluster.metadata_columns import ClusterMetadata
 from streaming.collect.group_table import GroupTable
-from streaming.collect.groups import GroupSampler
+from streaming.collect.groups import GroupSampler, listed_groups
 from streaming.collect.jmx import read_counters
-from streaming.collect.look import Clock, Look
-from streaming.collect.observation import LogDirs, Observation
+from streaming.collect.look import BROKERS_AT_A_TIME, Clock, Look
+from streaming.collect.observation import BrokerCounters, LogDirs, Observation
 from streaming.collect.partition_table import (
-    NO_LEADER,
+    UNKNOWN,
+    Ints,
     PartitionKey,
+    PartitionNames,
     PartitionTable,
-    PartitionView,
-    ReplicaKey,
     SizeTable,
+    ints,
 )
+from streaming.errors import AnotherCluster
 from streaming.settings import CollectSettings
 
 log = structlog.get_logger()
 
+JMX = -1
+"""Stands for the JMX endpoints among brokers: they are asked meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRead:
+    """What one broker answered; None where it didn't."""
+
+    ends: TopicRows | None
+    starts: TopicRows | None
+    log_dirs: Sequence[LogDirRows] | None
+    groups: Sequence[Mapping[str, Any]] | None
+
 
 def observe(
-    admin: KafkaAdminClient,
+    reads: BrokerReads,
     groups: GroupSampler,
     settings: CollectSettings,
     *,
     now_ms: int,
     monotonic: Clock = time.monotonic,
     transport: httpx.AsyncBaseTransport | None = None,
+    brokers_at_a_time: int = BROKERS_AT_A_TIME,
+    kafka_cluster_id: str | None = None,
 ) -> Observation:
-    """Read everything; a part that can't be read is left out (and logged). Raises KafkaError without any metadata.
+    """Read everything; a part that can't be read is left out (and logged). Raises KafkaError without any metadata, and
+    AnotherCluster where the brokers name another id than `kafka_cluster_id`.
 
     `now_ms` is the time at the start; `monotonic`, in seconds, measures how much later each part is read.
     `transport` is the way to the JMX endpoints; None is the network.
     """
-    look = Look.begin(admin, now_ms=now_ms, monotonic=monotonic)
-    partitions = _partitions(admin, look)
-    sizes, log_dirs = _log_dirs(admin, look)
-    counters = read_counters(settings.jmx_endpoints, look, transport=transport)
-    ends = {key: partition.log_end_offset for key, partition in partitions.items()}
-    read = groups.read(admin, settings, look, log_ends=ends)
+    began_s = monotonic()
+    metadata = reads.metadata()
+    other = cluster_mismatch(kafka_cluster_id, metadata.cluster_id)
+    if other is not None:
+        raise AnotherCluster(other)
+    look = Look(metadata.racks, now_ms, began_s, monotonic, brokers_at_a_time)
+    added = reads.replicas_added()
+    led = _led_by_broker(metadata)
+    counters: dict[int, BrokerCounters] = {}
+
+    def read(broker: int) -> BrokerRead | None:
+        if broker != JMX:
+            return _read_broker(reads, look, broker, led.get(broker, {}))
+        counters.update(read_counters(settings.jmx_endpoints, look, transport=transport))
+        return None
+
+    asked = sorted({*look.racks, *led, *([JMX] if settings.jmx_endpoints else [])})
+    by_broker = {broker: row for broker, row in look.of_each(asked, read).items() if row is not None}
+    partitions = _partitions(metadata, added, by_broker)
+    sizes, log_dirs = _log_dirs(by_broker)
+    ends = dict(zip(partitions, _or_none(partitions.end), strict=True))
+    listed = {broker: row.groups for broker, row in by_broker.items() if row.groups is not None}
+    of_groups = groups.read(reads, settings, look, listed, log_ends=ends)
     return Observation(
-        now_ms,
-        look.racks,
-        PartitionTable.of(partitions),
-        SizeTable.of(sizes),
-        log_dirs,
-        counters,
-        GroupTable(read.views),
-        read.left_out,
+        now_ms, look.racks, partitions, sizes, log_dirs, counters, GroupTable(of_groups.views), of_groups.left_out,
         look.read_ms,
-    )
+    )  # fmt: skip
 
 
-def _partitions(admin: KafkaAdminClient, look: Look) -> dict[PartitionKey, PartitionView]:
-    moving = admin.list_partition_reassignments()
-    rows = {
-        (topic["name"], row["partition_index"]): (str(topic.get("topic_id")), row)
-        for topic in admin.describe_topics()
-        for row in topic["partitions"]
-    }
-    led: dict[int, list[TopicPartition]] = defaultdict(list)
-    for key, (_, row) in rows.items():
-        led[row["leader_id"]].append(TopicPartition(*key))
-    led.pop(NO_LEADER, None)
-    ends: dict[PartitionKey, int] = {}
-    starts: dict[PartitionKey, int] = {}
-    for broker, own in sorted(led.items()):
-        ends |= _offsets(admin, look, broker, own, OffsetSpec.LATEST)
+def _led_by_broker(metadata: ClusterMetadata) -> dict[int, dict[str, list[int]]]:
+    """Numbers of the partitions that each broker leads, by topic."""
+    led: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    topics = metadata.topics
+    columns = zip(metadata.topic.tolist(), metadata.number.tolist(), metadata.leader.tolist(), strict=True)
+    for topic, number, leader in columns:
+        if leader >= 0:
+            led[leader][topics[topic]].append(number)
+    return led
+
+
+def _read_broker(reads: BrokerReads, look: Look, broker: int, led: Mapping[str, Sequence[int]]) -> BrokerRead:
+    ends = _offsets(reads, look, broker, led, LATEST)
+    if led:
         look.note("offsets", broker)
-        starts |= _offsets(admin, look, broker, own, OffsetSpec.EARLIEST)
-    return {
-        key: PartitionView(
-            topic_id=topic_id,
-            leader=row["leader_id"],
-            replicas=tuple(row["replica_nodes"]),
-            adding_replicas=frozenset(moving.get(TopicPartition(*key), {}).get("adding_replicas", ())),
-            log_start_offset=starts.get(key),
-            log_end_offset=ends.get(key),
-        )
-        for key, (topic_id, row) in rows.items()
-    }
+    starts = _offsets(reads, look, broker, led, EARLIEST)
+    if broker not in look.racks:  # it leads, but is not alive: the next metadata shows another leader
+        return BrokerRead(ends, starts, None, None)
+    return BrokerRead(ends, starts, _log_dirs_of(reads, look, broker), listed_groups(reads, look, broker))
 
 
 def _offsets(
-    admin: KafkaAdminClient, look: Look, broker: int, led: list[TopicPartition], spec: OffsetSpec
-) -> dict[PartitionKey, int]:
+    reads: BrokerReads, look: Look, broker: int, led: Mapping[str, Sequence[int]], timestamp: int
+) -> TopicRows | None:
     """Of those of the partitions that the broker still leads."""
+    if not led:
+        return None
     try:
-        offsets, refused = look.ask(broker, partial(admin.leader_offsets, broker, led, spec))
+        rows = look.ask(broker, partial(reads.leader_offsets, broker, led, timestamp))
     except KafkaError as error:
         log.warning("offsets_unread", broker=broker, error=type(error).__name__)
-        return {}
-    if refused:
-        log.warning("offsets_unread", broker=broker, partitions=len(refused), error=min(refused.values()))
-    return {(tp.topic, tp.partition): offset for tp, offset in offsets.items()}
+        return None
+    codes = rows.column("error")
+    if codes.any():
+        names = sorted({for_code(code).__name__ for code in codes[codes != 0].tolist()})
+        log.warning("offsets_unread", broker=broker, partitions=int((codes != 0).sum()), error=names[0])
+    return rows
 
 
-def _log_dirs(admin: KafkaAdminClient, look: Look) -> tuple[dict[ReplicaKey, int], dict[int, LogDirs]]:
-    sizes: dict[ReplicaKey, int] = {}
-    disks: dict[int, LogDirs] = {}
-    for broker in sorted(look.racks):
-        try:
-            rows = look.ask(broker, partial(admin.describe_log_dirs, brokers=[broker]))[0]["log_dirs"]
-        except KafkaError as error:
-            log.warning("log_dirs_unread", broker=broker, error=type(error).__name__)
-            continue
-        if not rows:  # refused, which the client doesn't raise: a broker has one at least
-            log.warning("log_dirs_unread", broker=broker, error="refused")
-            continue
-        look.note("sizes", broker)
-        replicas = _replica_sizes(rows)
-        sizes.update({(broker, key): size for key, size in replicas.items()})
-        usable = [row["usable_bytes"] for row in rows if row.get("usable_bytes", -1) >= 0]
-        disks[broker] = LogDirs(sum(replicas.values()), sum(usable) if usable else None)
-    return sizes, disks
+def _log_dirs_of(reads: BrokerReads, look: Look, broker: int) -> Sequence[LogDirRows] | None:
+    try:
+        rows = look.ask(broker, partial(reads.log_dirs, broker))
+    except KafkaError as error:
+        log.warning("log_dirs_unread", broker=broker, error=type(error).__name__)
+        return None
+    if not rows:  # old brokers refuse without an error: a broker has one at least
+        log.warning("log_dirs_unread", broker=broker, error="refused")
+        return None
+    look.note("sizes", broker)
+    return rows
 
 
-def _replica_sizes(log_dirs: Iterable[Mapping[str, Any]]) -> dict[PartitionKey, int]:
+def _partitions(
+    metadata: ClusterMetadata, added: Mapping[PartitionKey, frozenset[int]], by_broker: Mapping[int, BrokerRead]
+) -> PartitionTable:
+    unknown = np.full(len(metadata.number), UNKNOWN)
+    table = PartitionTable(
+        PartitionNames(metadata.topics, metadata.topic, metadata.number), metadata.topic_ids, metadata.leader,
+        metadata.replicas_begin, metadata.replica_broker, {}, unknown, unknown,
+    )  # fmt: skip
+    moving = sorted(key for key, brokers in added.items() if brokers)
+    topics = {topic: place for place, topic in enumerate(sorted({topic for topic, _ in moving}))}
+    names = PartitionNames(tuple(topics), ints(topics[topic] for topic, _ in moving), ints(row for _, row in moving))
+    rows = zip(table.rows_of(names).tolist(), moving, strict=True)
+    return replace(
+        table,
+        adding={row: added[key] for row, key in rows if row != UNKNOWN},
+        start=_column(table, [row.starts for row in by_broker.values()]),
+        end=_column(table, [row.ends for row in by_broker.values()]),
+    )
+
+
+def _column(table: PartitionTable, answers: Iterable[TopicRows | None]) -> Ints:
+    """Offsets in the order of the table; UNKNOWN where no broker has sent one."""
+    column = np.full(len(table), UNKNOWN)
+    for answer in answers:
+        if answer is not None and len(answer.rows):
+            rows = table.rows_of(PartitionNames(answer.topics, answer.topic, answer.column("index")))
+            sent = (rows >= 0) & (answer.rows["error"] == 0)
+            column[rows[sent]] = answer.column("offset")[sent]
+    return column
+
+
+def _log_dirs(by_broker: Mapping[int, BrokerRead]) -> tuple[SizeTable, dict[int, LogDirs]]:
     """Sizes of the replicas in use; a future replica (a move between disks) is not one yet."""
-    return {
-        (topic["name"], row["partition_index"]): row["partition_size"]
-        for log_dir in log_dirs
-        for topic in log_dir["topics"]
-        for row in topic["partitions"]
-        if not row["is_future_key"]
-    }
+    place: dict[str, int] = {}
+    topics, numbers, sizes, brokers = [ints(())], [ints(())], [ints(())], [ints(())]
+    disks: dict[int, LogDirs] = {}
+    for broker, answer in sorted(by_broker.items()):
+        used_bytes = 0
+        for log_dir in answer.log_dirs or ():
+            rows = log_dir.replicas
+            own = ints(place.setdefault(topic, len(place)) for topic in rows.topics)
+            in_use = np.flatnonzero(rows.rows["is_future"] == 0)
+            topics.append(own[rows.topic[in_use]] if len(own) else ints(()))
+            numbers.append(rows.column("index")[in_use])
+            sizes.append(rows.column("size")[in_use])
+            brokers.append(np.full(len(in_use), broker))
+            used_bytes += int(sizes[-1].sum())
+        if answer.log_dirs:
+            usable = [row.usable_bytes for row in answer.log_dirs if row.usable_bytes is not None]
+            disks[broker] = LogDirs(used_bytes, sum(usable) if usable else None)
+    names = PartitionNames(tuple(place), np.concatenate(topics), np.concatenate(numbers))
+    return SizeTable(names, np.concatenate(brokers), np.concatenate(sizes)), disks
+
+
+def _or_none(column: Ints) -> list[int | None]:
+    return [None if value == UNKNOWN else value for value in column.tolist()]

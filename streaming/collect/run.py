@@ -13,8 +13,8 @@ import structlog
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from assignor_core.identity import cluster_mismatch
 from streaming.cluster.answers import kafka_cluster_id
+from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client, reaching
 from streaming.cluster.input_topics import create_input_topics
 from streaming.cluster.record_sender import RecordSender
@@ -66,7 +66,8 @@ class Collector:
         self._kafka = kafka
         self._topics = topics
         self._collect = collect
-        self._admin: KafkaAdminClient = admin_client(kafka)
+        self._admin = admin_client(kafka)
+        self._reads = BrokerReads(self._admin)
         self._sender = RecordSender(kafka)
         self._groups = GroupSampler()
         self._before: Observation | None = None
@@ -91,8 +92,9 @@ class Collector:
         0 where reading failed; the first look has no rates, as these need two.
         """
         try:
-            self._check_cluster()
-            after = observe(self._admin, self._groups, self._collect, now_ms=now_ms)
+            after = observe(
+                self._reads, self._groups, self._collect, now_ms=now_ms, kafka_cluster_id=self._kafka_cluster_id
+            )
             written = self._write(after)
         except (KafkaError, OSError, AnotherCluster, ClusterUnreachable) as error:
             self._failures += 1
@@ -103,12 +105,6 @@ class Collector:
         self._failures = 0
         self._before = after
         return written
-
-    def _check_cluster(self) -> None:
-        """Raises AnotherCluster where the address leads elsewhere by now: its samples are none of this cluster's."""
-        other = cluster_mismatch(self._kafka_cluster_id, kafka_cluster_id(self._admin))
-        if other is not None:
-            raise AnotherCluster(other)
 
     def _write(self, after: Observation) -> int:
         cluster, topics = self._kafka.cluster_name, self._topics
@@ -131,7 +127,7 @@ class Collector:
             log.warning("reconnect_failed", error=str(error))
             return
         self._admin.close()
-        self._admin = fresh
+        self._admin, self._reads = fresh, BrokerReads(fresh)
 
 
 def _meant_cluster_id(admin: KafkaAdminClient, kafka: KafkaSettings, root: str) -> str:

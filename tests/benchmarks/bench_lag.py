@@ -26,8 +26,10 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streaming import tables
+from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.collect.groups import BATCH, GroupSampler
+from streaming.collect.observe import observe
 from streaming.collect.run import Collector
 from streaming.contract import TABLES
 from streaming.demo.brokers import EmbeddedCluster
@@ -155,10 +157,10 @@ def _wait_for_coordinators(admin: KafkaAdminClient, names: list[str]) -> None:
 
 
 def _look(admin: KafkaAdminClient, settings: Settings, what: str) -> None:
-    sampler = GroupSampler()
+    reads, sampler = BrokerReads(admin), GroupSampler()
     for number in range(1, 4):
         with timed(f"{what}, look {number}"):
-            sample = sampler.read(admin, settings.collect).views
+            sample = observe(reads, sampler, settings.collect, now_ms=0).groups
         owned, committed = (sum(len(part) for part in parts) for parts in zip(
             *((view.owners, view.committed) for view in sample.values()), strict=True
         ))  # fmt: skip

@@ -7,6 +7,7 @@ from functools import partial
 
 import click
 
+from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observe import observe
@@ -78,7 +79,7 @@ def collect(size: FleetSize, *, repeats: int, trouble: bool = True, profile: boo
 def _reading(fleet: FleetProcess, settings: Settings) -> Figures:
     """A look of which nothing is made: no rates, no records."""
     admin = admin_client(settings.kafka)
-    _, cost = measured(fleet, lambda: observe(admin, GroupSampler(), settings.collect, now_ms=0))
+    _, cost = measured(fleet, lambda: observe(BrokerReads(admin), GroupSampler(), settings.collect, now_ms=0))
     admin.close()
     return {"read_s": cost.wall_s, "read_cpu_s": cost.cpu_s, "requests_to_read": cost.requests.total()}
 

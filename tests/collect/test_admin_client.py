@@ -7,9 +7,8 @@ from typing import Any, cast
 
 import pytest
 from kafka import KafkaAdminClient
-from kafka.admin import OffsetSpec
-from kafka.errors import NotControllerError, NotLeaderForPartitionError, RequestTimedOutError, UnknownBrokerIdError
-from kafka.structs import TopicPartition
+from kafka.errors import NotControllerError, RequestTimedOutError, UnknownBrokerIdError
+from kafka.protocol.admin import ListGroupsRequest
 
 from streaming.cluster.kafka_python_mends import MendedAdminClient
 
@@ -50,29 +49,6 @@ def client(wire: Wire) -> Any:
     return made
 
 
-def offsets_answer(request: Any) -> Any:
-    """The even partitions' offsets; the odd ones are led elsewhere by now."""
-    return SimpleNamespace(topics=[
-        SimpleNamespace(name=topic.name, partitions=[
-            SimpleNamespace(
-                partition_index=row.partition_index, offset=100 + row.partition_index,
-                error_code=NotLeaderForPartitionError.errno if row.partition_index % 2 else 0,
-            )
-            for row in topic.partitions
-        ])
-        for topic in request.topics
-    ])  # fmt: skip
-
-
-def test_a_partition_that_has_left_its_leader_costs_no_others_offsets() -> None:
-    wire = Wire(offsets_answer)
-    first, second, third = (TopicPartition("t", index) for index in range(3))
-    offsets, refused = client(wire).leader_offsets(2, [first, second, third], OffsetSpec.LATEST)
-    assert offsets == {first: 100, third: 102}
-    assert refused == {second: "NotLeaderForPartitionError"}
-    assert wire.sent == [("ListOffsetsRequest", 2)]  # of the leader alone, and no metadata
-
-
 def test_all_brokers_are_asked_for_their_log_dirs_and_one_without_an_answer_costs_only_its_own() -> None:
     class Hanging(Wire):
         async def send(self, request: Any, node_id: int | None = None) -> Any:
@@ -92,12 +68,12 @@ def test_all_brokers_are_asked_for_their_log_dirs_and_one_without_an_answer_cost
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda admin: admin.leader_offsets(3, [TopicPartition("t", 0)], OffsetSpec.LATEST),
+        lambda admin: admin.ask_broker(3, ListGroupsRequest()),
         lambda admin: admin.list_groups(broker_ids=[3]),
-        lambda admin: admin.describe_log_dirs(brokers=[3]),
+        lambda admin: admin._manager.run(admin._async_describe_log_dirs, None, [3]),
         lambda admin: admin.alter_replica_log_dirs({("t", 0, 3): "/d"}),
     ],
-    ids=["offsets", "groups", "log dirs", "movements within a broker"],
+    ids=["any request", "groups", "log dirs", "movements within a broker"],
 )
 def test_a_broker_it_does_not_know_makes_it_ask_for_metadata(ask: Callable[[Any], Any]) -> None:
     def unknown(_request: Any) -> Any:

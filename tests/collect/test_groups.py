@@ -7,23 +7,22 @@ from typing import Any, cast
 import pytest
 from kafka.errors import (
     CoordinatorLoadInProgressError,
-    GroupAuthorizationFailedError,
     KafkaError,
     RequestTimedOutError,
 )
-from kafka.structs import OffsetAndMetadata, TopicPartition
 
-from streaming.cluster.kafka_python_mends import MendedAdminClient
+from streaming.cluster.broker_reads import BrokerReads, Reads
+from streaming.cluster.described_groups import DescribedGroup, DescribedMember
 from streaming.collect.group_choice import TURN_LOOKS
 from streaming.collect.group_table import Owner
-from streaming.collect.groups import BATCH, IDLE_LOOKS, GroupSampler
+from streaming.collect.groups import BATCH, IDLE_LOOKS, GroupSampler, GroupsRead, listed_groups
 from streaming.collect.look import Look
 from streaming.settings import CollectSettings
 
 
 @dataclass
 class Brokers:
-    """As much of an admin client as is used; `offsets` by group, all on partition 0 of one topic.
+    """As much of what brokers are asked for as is used; `offsets` by group, all on partition 0 of one topic.
 
     Broker 1 coordinates all groups but those of `elsewhere`, which broker 2 does.
     """
@@ -36,13 +35,10 @@ class Brokers:
     """What a broker says when its groups are asked for, instead of an answer."""
     hung: bool = False
     """Whether broker 1 lists its groups and then answers nothing more."""
-    joined_with: Sequence[object] = (b"",)
-    """What each member's description has for its metadata."""
     described: list[list[str]] = field(default_factory=list)
     fetched: list[list[str]] = field(default_factory=list)
 
-    def list_groups(self, broker_ids: Sequence[int]) -> list[dict[str, Any]]:
-        (broker,) = broker_ids
+    def list_groups(self, broker: int) -> list[dict[str, Any]]:
         if broker in self.unlisted:
             raise self.unlisted[broker]
         other = [{"group_id": "workers", "protocol_type": "connect", "group_state": "Stable"}]
@@ -52,30 +48,33 @@ class Brokers:
             if (broker == 2) == (name in self.elsewhere)
         ]
 
-    def describe_groups(self, names: Sequence[str]) -> dict[str, Any]:
+    def describe_classic(self, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
         self.described.append(list(names))
-        self._hang(names)
-        assignment = {"assigned_partitions": [{"topic": "t", "partitions": [0]}]}
-        member = {"member_id": "m", "client_id": "c", "member_assignment": assignment}
-        members = [{**member, "member_metadata": metadata} for metadata in self.joined_with]
-        return {name: {"group_state": "Stable", "members": members} for name in names}
+        self._hang(broker)
+        return {name: DescribedGroup("Stable", (DescribedMember("m", "c", (("t", 0),)),)) for name in names}
 
-    def list_group_offsets(self, names: Sequence[str]) -> dict[str, Any]:
+    def committed_offsets(self, broker: int, names: Sequence[str]) -> Reads:
         self.fetched.append(list(names))
-        self._hang(names)
-        if self.refused & set(names):
-            raise GroupAuthorizationFailedError
-        row = {name: OffsetAndMetadata(self.offsets[name], "", -1) for name in names}
-        return {name: {TopicPartition("t", 0): row[name]} for name in names}
+        self._hang(broker)
+        assert {name in self.elsewhere for name in names} == {broker == 2}
+        refused = dict.fromkeys(self.refused & set(names), "GroupAuthorizationFailedError")
+        return {name: {("t", 0): self.offsets[name]} for name in names if name not in refused}, refused
 
-    def _hang(self, names: Sequence[str]) -> None:
-        if self.hung and not self.elsewhere.issuperset(names):
+    def _hang(self, broker: int) -> None:
+        if self.hung and broker == 1:
             raise RequestTimedOutError
 
 
+def read_now(sampler: GroupSampler, brokers: Brokers, look: Look, settings: CollectSettings, **more: Any) -> GroupsRead:
+    reads = cast(BrokerReads, brokers)
+    rows = {broker: listed_groups(reads, look, broker) for broker in look.racks}
+    listed = {broker: own for broker, own in rows.items() if own is not None}
+    return sampler.read(reads, settings, look, listed, **more)
+
+
 def read(sampler: GroupSampler, brokers: Brokers, **settings: Any) -> dict[str, Any]:
-    look = Look({1: None, 2: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
-    return sampler.read(cast(MendedAdminClient, brokers), CollectSettings(**settings), look).views
+    look = Look({1: None, 2: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0, brokers_at_a_time=1)
+    return read_now(sampler, brokers, look, CollectSettings(**settings)).views
 
 
 def test_groups_are_asked_about_in_batches() -> None:
@@ -90,7 +89,7 @@ def test_groups_are_asked_about_in_batches() -> None:
 def test_a_group_that_is_refused_is_missing_alone() -> None:
     brokers = Brokers({f"g{number}": 1 for number in range(20)}, refused=frozenset({"g13"}))
     assert read(GroupSampler(), brokers).keys() == brokers.offsets.keys() - {"g13"}
-    assert len(brokers.fetched) <= 2 * 5 + 1  # halved, not asked one by one
+    assert len(brokers.fetched) == 1
 
 
 def test_groups_without_members_are_not_described_and_once_still_rarely_fetched() -> None:
@@ -135,13 +134,13 @@ def test_what_is_left_out_is_counted_by_coordinator_and_lag_decides_who_stays() 
     for _ in range(12 * TURN_LOOKS):
         look = Look({1: None, 2: None, 3: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
         brokers.offsets["g5"] = 0
-        read_now = sampler.read(cast(MendedAdminClient, brokers), settings, look, log_ends={("t", 0): 1})
-        assert len(read_now.views) == 2
-        assert sum(read_now.left_out.values()) == 4
-        assert read_now.left_out.keys() == {1, 2, 3}, "of the others 0"
-        chosen |= read_now.views.keys()
+        seen = read_now(sampler, brokers, look, settings, log_ends={("t", 0): 1})
+        assert len(seen.views) == 2
+        assert sum(seen.left_out.values()) == 4
+        assert seen.left_out.keys() == {1, 2, 3}, "of the others 0"
+        chosen |= seen.views.keys()
     assert chosen == set(names)
-    assert "g5" in read_now.views, "the only one behind"
+    assert "g5" in seen.views, "the only one behind"
 
 
 @pytest.mark.parametrize("error", [RequestTimedOutError(), CoordinatorLoadInProgressError()])
@@ -156,20 +155,3 @@ def test_a_coordinator_that_hangs_is_waited_for_once_and_costs_no_others() -> No
     assert read(GroupSampler(), brokers).keys() == {"g0007"}
     assert [len(names) for names in brokers.described] == [BATCH, 1]  # not halved, and not asked the next batch
     assert brokers.fetched == [["g0007"]]
-
-
-@pytest.mark.parametrize(
-    ("joined_with", "generation_id"),
-    [
-        ([{"generation_id": 4}, {"generation_id": -1}, {"generation_id": 4}], 5),  # two were there, one is new
-        ([{"generation_id": 3}, {"generation_id": 4}], 5),  # one came back and was slow to
-        ([{"generation_id": -1}], None),  # all new
-        ([{"generation_id": None}], None),  # a client that doesn't say
-        ([b"", "not to be decoded"], None),
-    ],
-)
-def test_the_generation_is_told_by_what_members_joined_with(
-    joined_with: list[object], generation_id: int | None
-) -> None:
-    brokers = Brokers({"g": 1}, joined_with=joined_with)
-    assert read(GroupSampler(), brokers)["g"].generation_id == generation_id

@@ -6,10 +6,9 @@ from typing import Any, cast
 
 import pytest
 from kafka.errors import GroupIdNotFoundError, IncompatibleBrokerVersion
-from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streaming.cluster import group_messages as messages
-from streaming.cluster.kafka_python_mends import MendedAdminClient
+from streaming.cluster.broker_reads import BrokerReads, Reads
 from streaming.collect.group_table import GroupView, Owner
 from streaming.collect.groups import GroupSampler
 from streaming.collect.look import Look
@@ -34,8 +33,8 @@ class Broker:
     answers: dict[str, Any] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
-    def list_groups(self, broker_ids: Sequence[int]) -> list[dict[str, Any]]:
-        assert broker_ids == [1]
+    def list_groups(self, broker: int) -> list[dict[str, Any]]:
+        assert broker == 1
         protocol = "share" if self.kind == "share" else "consumer"
         return [{"group_id": "g", "protocol_type": protocol, "group_state": self.state, "group_type": self.kind}]
 
@@ -50,15 +49,16 @@ class Broker:
         response = getattr(messages, name.replace("Request", "Response"))
         return response.decode(bytes(answer.encode(version=response.max_version)), version=response.max_version)
 
-    def list_group_offsets(self, names: Sequence[str]) -> dict[str, Any]:
+    def committed_offsets(self, broker: int, names: Sequence[str]) -> Reads:
+        assert broker == 1
         self.asked.append("OffsetFetch")
-        return {name: {TopicPartition("t", 0): OffsetAndMetadata(7, "", -1)} for name in names}
+        return {name: {("t", 0): 7} for name in names}, {}
 
 
 def view(broker: Broker) -> GroupView | None:
     look = Look({1: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
-    admin = cast(MendedAdminClient, broker)
-    return GroupSampler().read(admin, CollectSettings(), look, log_ends=LOG_ENDS).views.get("g")
+    reads, listed = cast(BrokerReads, broker), {1: broker.list_groups(1)}
+    return GroupSampler().read(reads, CollectSettings(), look, listed, log_ends=LOG_ENDS).views.get("g")
 
 
 def assignment(of: Any, *partitions: int) -> Any:

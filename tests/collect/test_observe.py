@@ -1,27 +1,33 @@
 """A look at a cluster in which a broker hangs or refuses: only what that broker knows is unknown, and it waits once."""
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import httpx
+import numpy as np
 import pytest
-from kafka import KafkaAdminClient
-from kafka.admin import OffsetSpec
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     CoordinatorLoadInProgressError,
     KafkaError,
     RequestTimedOutError,
     UnknownBrokerIdError,
+    UnknownTopicOrPartitionError,
 )
-from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from streaming.cluster.answer_columns import LogDirRows, TopicRows
+from streaming.cluster.broker_reads import LATEST, BrokerReads, Reads
+from streaming.cluster.described_groups import DescribedGroup
+from streaming.cluster.metadata_columns import ClusterMetadata
 from streaming.collect.groups import GroupSampler
 from streaming.collect.jmx import FIELDS, PREFIX
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
+from streaming.collect.partition_table import PartitionKey
 from streaming.collect.rates import broker_rates, replica_rates
+from streaming.errors import AnotherCluster
 from streaming.settings import CollectSettings
 
 TIMEOUT_S = 15.0
@@ -31,7 +37,7 @@ RECORDS_PER_SECOND = 10
 
 @dataclass
 class Cluster:
-    """Brokers 1 to 3, each with topic `t<id>` of one partition and group `g<id>` that reads it; as an admin client.
+    """Brokers 1 to 3, each with topic `t<id>` of one partition and group `g<id>` that reads it, as they are asked.
 
     Each topic is written, and read, at 1,000 bytes/s by the clock `now_s`, which stands still but while a broker hangs.
     """
@@ -50,49 +56,39 @@ class Cluster:
     def records(self) -> int:
         return round(self.now_s * RECORDS_PER_SECOND)
 
-    def describe_cluster(self) -> dict[str, Any]:
-        return {"brokers": [{"broker_id": broker, "rack": "r"} for broker in (1, 2, 3)]}
+    def metadata(self) -> ClusterMetadata:
+        ids = np.array([1, 2, 3])
+        names = tuple(f"t{broker}" for broker in ids)
+        begins = np.arange(4)
+        return ClusterMetadata(
+            dict.fromkeys((1, 2, 3), "r"), "c", names, ("a", "b", "c"), ids - 1, ids * 0, ids, begins, ids
+        )
 
-    def list_partition_reassignments(self) -> dict[TopicPartition, Any]:
+    def replicas_added(self) -> dict[PartitionKey, frozenset[int]]:
         return {}
 
-    def describe_topics(self) -> list[dict[str, Any]]:
-        return [
-            {"name": f"t{broker}", "topic_id": broker, "partitions": [
-                {"partition_index": 0, "leader_id": broker, "replica_nodes": [broker]}
-            ]}
-            for broker in (1, 2, 3)
-        ]  # fmt: skip
-
-    def leader_offsets(
-        self, broker: int, partitions: Iterable[TopicPartition], spec: OffsetSpec
-    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+    def leader_offsets(self, broker: int, led: Mapping[str, Sequence[int]], timestamp: int) -> TopicRows:
         self._reach("offsets", broker)
-        offset = self.records if spec is OffsetSpec.LATEST else 0
-        kept = {tp: offset for tp in partitions if tp.topic not in self.deleted}
-        return kept, {tp: "UnknownTopicOrPartitionError" for tp in partitions if tp.topic in self.deleted}
+        offset = self.records if timestamp == LATEST else 0
+        rows = [(0, UnknownTopicOrPartitionError.errno if topic in self.deleted else 0, offset) for topic in led]
+        return rows_of(tuple(led), rows, ["index", "error", "offset"])
 
-    def describe_log_dirs(self, brokers: Sequence[int]) -> list[dict[str, Any]]:
-        (broker,) = brokers
+    def log_dirs(self, broker: int) -> list[LogDirRows]:
         self._reach("log dirs", broker)
-        replica = {"partition_index": 0, "partition_size": self.records * RECORD_BYTES, "is_future_key": False}
-        rows = [{"topics": [{"name": f"t{broker}", "partitions": [replica]}], "usable_bytes": 1}]
-        return [{"broker": broker, "log_dirs": rows}]
+        replicas = rows_of((f"t{broker}",), [(0, self.records * RECORD_BYTES, 0)], ["index", "size", "is_future"])
+        return [LogDirRows(0, "/d", replicas, 1, 1)]
 
-    def list_groups(self, broker_ids: Sequence[int]) -> list[dict[str, Any]]:
-        (broker,) = broker_ids
+    def list_groups(self, broker: int) -> list[dict[str, Any]]:
         self._reach("groups", broker)
         return [{"group_id": f"g{broker}", "protocol_type": "consumer", "group_state": "Stable"}]
 
-    def describe_groups(self, names: Sequence[str]) -> dict[str, Any]:
-        for name in names:
-            self._reach("members", int(name[1:]))
-        return {name: {"group_state": "Stable", "members": []} for name in names}
+    def describe_classic(self, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:
+        self._reach("members", broker)
+        return {name: DescribedGroup("Stable") for name in names}
 
-    def list_group_offsets(self, names: Sequence[str]) -> dict[str, Any]:
-        for name in names:
-            self._reach("commits", int(name[1:]))
-        return {name: {TopicPartition(f"t{name[1:]}", 0): OffsetAndMetadata(self.records, "", -1)} for name in names}
+    def committed_offsets(self, broker: int, names: Sequence[str]) -> Reads:
+        self._reach("commits", broker)
+        return {name: {(f"t{name[1:]}", 0): self.records} for name in names}, {}
 
     def scrape(self, request: httpx.Request) -> httpx.Response:
         """The JMX endpoint of broker `b<id>`: every counter has counted all bytes."""
@@ -110,12 +106,20 @@ class Cluster:
             raise self.failing[(what, broker)]
 
 
+def rows_of(topics: tuple[str, ...], rows: Sequence[tuple[int, ...]], names: list[str]) -> TopicRows:
+    return TopicRows(topics, np.arange(len(topics)), np.array(rows, dtype=[(name, "i8") for name in names]))
+
+
 def look(cluster: Cluster, *, jmx: bool = False) -> Observation:
     endpoints = {broker: f"http://b{broker}:7071/metrics" for broker in (1, 2, 3)}
     settings = CollectSettings(jmx_endpoints=endpoints if jmx else {})
-    admin, transport = cast(KafkaAdminClient, cluster), httpx.MockTransport(cluster.scrape)
+    reads, transport = cast(BrokerReads, cluster), httpx.MockTransport(cluster.scrape)
     now_ms = round(cluster.now_s * 1000)
-    return observe(admin, GroupSampler(), settings, now_ms=now_ms, monotonic=cluster.monotonic, transport=transport)
+    # One after the other: a broker that hangs makes those after it late.
+    return observe(
+        reads, GroupSampler(), settings, now_ms=now_ms, monotonic=cluster.monotonic, transport=transport,
+        brokers_at_a_time=1,
+    )  # fmt: skip
 
 
 def ends_known(seen: Observation) -> set[str]:
@@ -162,12 +166,29 @@ def test_a_request_that_is_refused_costs_its_own_answer(what: str) -> None:
     assert seen.groups.keys() == ({"g1", "g2", "g3"} if what == "log dirs" else {"g2", "g3"})
 
 
-def test_log_dirs_that_the_client_reports_as_none_are_unknown_and_not_empty() -> None:
+def test_log_dirs_that_an_old_broker_refuses_as_none_are_unknown_and_not_empty() -> None:
     class Refusing(Cluster):
-        def describe_log_dirs(self, brokers: Sequence[int]) -> list[dict[str, Any]]:
-            return [{"broker": brokers[0], "log_dirs": []}]
+        def log_dirs(self, broker: int) -> list[LogDirRows]:
+            return super().log_dirs(broker)[:0]
 
     assert look(Refusing()).log_dirs == {}
+
+
+def test_all_brokers_are_asked_at_the_same_time() -> None:
+    meeting = threading.Barrier(3, timeout=60)
+
+    class Meeting(Cluster):
+        def log_dirs(self, broker: int) -> list[LogDirRows]:
+            meeting.wait()  # until the other two are asked, too
+            return super().log_dirs(broker)
+
+    reads = cast(BrokerReads, Meeting())
+    assert observe(reads, GroupSampler(), CollectSettings(), now_ms=0).log_dirs.keys() == {1, 2, 3}
+
+
+def test_another_cluster_is_an_error() -> None:
+    with pytest.raises(AnotherCluster):
+        observe(cast(BrokerReads, Cluster()), GroupSampler(), CollectSettings(), now_ms=0, kafka_cluster_id="other")
 
 
 @pytest.mark.parametrize("jmx", [False, True])

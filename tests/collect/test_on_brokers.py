@@ -13,9 +13,16 @@ import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import OffsetSpec
-from kafka.errors import BrokerResponseError, InvalidReplicationAssignmentError, KafkaError, NoError
+from kafka.errors import (
+    BrokerResponseError,
+    InvalidReplicationAssignmentError,
+    KafkaError,
+    NoError,
+    NotLeaderForPartitionError,
+)
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from streaming.cluster.broker_reads import EARLIEST, LATEST, BrokerReads
 from streaming.cluster.clients import admin_client, librdkafka_options
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation, Part
@@ -96,14 +103,14 @@ def test_java_members_tell_the_generation(kafka_cluster: EmbeddedCluster, settin
     admin = admin_client(settings.kafka)
     admin.create_topics({group: {"num_partitions": 4, "replication_factor": 1}})
     admin.wait_for_topics([group])
-    sampler, events = GroupSampler(), list[MemberEvent]()
+    reads, sampler, events = BrokerReads(admin), GroupSampler(), list[MemberEvent]()
     members = JavaMembers(kafka_cluster.bootstrap_servers, events)
     deadline = time.monotonic() + 90
     try:
         for name in ("a", "b"):
             members.start(group, name, group, "range", None)
             while True:
-                view = sampler.read(admin, settings.collect).views.get(group)
+                view = observe(reads, sampler, settings.collect, now_ms=0).groups.get(group)
                 newest = max((one.generation_id for one in events), default=0)
                 clients = {owner.client_id for owner in view.owners.values()} if view else set()
                 if view and name in clients and view.generation_id == (newest if name == "b" else None):
@@ -129,11 +136,23 @@ def test_our_own_requests_give_what_kafka_pythons_give(kafka_cluster: EmbeddedCl
     producer.close()
     partitions = [TopicPartition(topic, index) for index in range(3)]
     stock = theirs.list_partition_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
-    offsets, refused = ours.leader_offsets(1, partitions, OffsetSpec.LATEST)
-    assert offsets == {tp: stock[tp].offset for tp in (partitions[0], partitions[2])}
-    assert refused == {partitions[1]: "NotLeaderForPartitionError"}
-    assert ours.leader_offsets(2, [partitions[1]], OffsetSpec.EARLIEST)[0] == {partitions[1]: 0}
-    assert sizes_of(ours, topic) == sizes_of(theirs, topic) != {}
+    reads = BrokerReads(ours)
+    rows = reads.leader_offsets(1, {topic: [0, 1, 2]}, LATEST).rows
+    assert sorted(rows[["index", "error", "offset"]].tolist()) == [
+        (0, 0, stock[partitions[0]].offset), (1, NotLeaderForPartitionError.errno, -1),
+        (2, 0, stock[partitions[2]].offset),
+    ]  # fmt: skip
+    assert reads.leader_offsets(2, {topic: [1]}, EARLIEST).rows[["index", "offset"]].tolist() == [(1, 0)]
+    sizes = {
+        (broker, index): size
+        for broker in (1, 2, 3)
+        for log_dir in reads.log_dirs(broker)
+        for place, index, size in zip(
+            log_dir.replicas.topic, log_dir.replicas.rows["index"], log_dir.replicas.rows["size"], strict=True
+        )
+        if log_dir.replicas.topics[place] == topic
+    }
+    assert sizes == sizes_of(theirs, topic) != {}
     for client in (ours, theirs):
         client.close()
 
@@ -179,7 +198,7 @@ def look_that(admin: Any, settings: Settings, condition: Callable[[Observation],
     seen = None
     while True:
         with suppress(KafkaError):
-            seen = observe(admin, GroupSampler(), settings.collect, now_ms=now_ms())
+            seen = observe(BrokerReads(admin), GroupSampler(), settings.collect, now_ms=now_ms())
             if condition(seen):
                 return seen
         assert time.monotonic() < deadline, f"never seen in 90 s; the newest: {seen}"

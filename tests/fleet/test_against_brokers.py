@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
-from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError
-from kafka.structs import TopicPartition
 
 from streaming.cluster.admin import Cluster
+from streaming.cluster.broker_reads import LATEST, BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.cluster.permissions import ROLES, missing_permissions
 from streaming.collect.groups import GroupSampler
@@ -46,7 +46,7 @@ class Side:
 
     def look(self) -> Observation:
         """What the collector sees, without the topics that only brokers have."""
-        seen = observe(self.admin, GroupSampler(), self.settings.collect, now_ms=0)
+        seen = observe(BrokerReads(self.admin), GroupSampler(), self.settings.collect, now_ms=0)
         sizes = {key: size for key, size in seen.sizes.items() if not key[1][0].startswith(INTERNAL)}
         used = {broker: sum(size for key, size in sizes.items() if key[0] == broker) for broker in seen.racks}
         return replace(
@@ -152,11 +152,19 @@ def test_the_same_is_refused_with_the_same_errors(sides: tuple[Side, Side, Obser
 
 def refusals(admin: Any) -> dict[str, Any]:
     """Answers to what can't be had."""
-    asked = [TopicPartition("hot", 0), TopicPartition("hot", 1), TopicPartition(NOT_OURS, 0)]
+    reads = BrokerReads(admin)
+    offsets = reads.leader_offsets(1, {"hot": [0, 1], NOT_OURS: [0]}, LATEST)
     described = admin.describe_groups([NOT_OURS])[NOT_OURS]
     return {
-        "offsets": admin.leader_offsets(1, asked, OffsetSpec.LATEST),
-        "offsets of a group": admin.list_group_offsets([NOT_OURS]),
+        "offsets": sorted(
+            zip(
+                (offsets.topics[place] for place in offsets.topic),
+                offsets.rows[["index", "error", "offset"]].tolist(),
+                strict=True,
+            )
+        ),
+        "offsets of a group": [reads.committed_offsets(broker, [NOT_OURS, GROUP]) for broker in (1, 2, 3)],
+        "groups described": [reads.describe_classic(broker, [NOT_OURS, GROUP]) for broker in (1, 2, 3)],
         "group": {name: described[name] for name in ("error", "group_state", "members")},
         "operations of a missing group": described["authorized_operations"],
         "operations of a group": set(admin.describe_groups([GROUP])[GROUP]["authorized_operations"]),

@@ -10,6 +10,7 @@ import pytest
 from kafka.errors import KafkaError
 
 from assignor_core.live import PartitionKey
+from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
@@ -64,7 +65,7 @@ def look(fleet: FleetProcess, timeout_ms: int = 30_000) -> Observation:
     settings = settings_of(fleet, timeout_ms)
     admin = admin_client(settings.kafka)
     try:
-        return observe(admin, GroupSampler(), settings.collect, now_ms=0)
+        return observe(BrokerReads(admin), GroupSampler(), settings.collect, now_ms=0)
     finally:
         admin.close()
 
@@ -139,7 +140,7 @@ def test_a_frozen_broker_costs_only_its_part(fleet: FleetProcess) -> None:
     def seen() -> Observation | None:
         # The client asks any broker for metadata and coordinators: it may be the frozen one.
         with suppress(KafkaError):
-            observation = observe(admin, GroupSampler(), settings.collect, now_ms=0)
+            observation = observe(BrokerReads(admin), GroupSampler(), settings.collect, now_ms=0)
             return observation if len(observation.groups) == SIZE.groups * 2 // 3 else None
         return None
 

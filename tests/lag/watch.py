@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from streaming import tables
+from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
@@ -31,6 +32,7 @@ class Watch:
         windows = settings.pipeline.model_copy(update={"window_ms": window_ms})
         self.settings = settings.model_copy(update={"collect": only, "pipeline": windows})
         self._admin = admin_client(settings.kafka)
+        self._reads = BrokerReads(self._admin)
         self._groups = GroupSampler()
         self._before: Observation | None = None
         self._lag, self._load = Windows(CLUSTER, window_ms), LoadWindows(window_ms)
@@ -39,7 +41,7 @@ class Watch:
 
     def look(self) -> dict[str, list[dict[str, Any]]]:
         """Partitions by group, judged now."""
-        seen = observe(self._admin, self._groups, self.settings.collect, now_ms=time.time_ns() // 1_000_000)
+        seen = observe(self._reads, self._groups, self.settings.collect, now_ms=time.time_ns() // 1_000_000)
         self._lag.add(value for _, value in consumer_lag_records(CLUSTER, seen))
         if self._before is not None:
             replicas = replica_rates(self._before, seen)

@@ -1,0 +1,191 @@
+"""Decodes the three answers that grow with the partitions of a cluster into columns: ListOffsets, DescribeLogDirs and
+OffsetFetch.
+
+kafka-python makes an object of each partition. Here the rows of a topic are cut out as bytes, and NumPy reads all of an
+answer's rows at once. docs/decisions has the figures; a test compares each version with kafka-python's classes. A
+broker may put tagged fields anywhere (KIP-482), and text into the metadata of commits: such rows are read one by one.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from streaming.cluster.wire_reader import Reader, decoded
+
+Ints = npt.NDArray[np.int64]
+
+OFFSETS_FLEXIBLE, OFFSETS_WITH_EPOCH, OFFSETS_THROTTLED = 6, 4, 2
+"""ListOffsets: the first version of each."""
+LOG_DIRS_FLEXIBLE, LOG_DIRS_WITH_ERROR, LOG_DIRS_WITH_VOLUME, LOG_DIRS_WITH_CORDON = 2, 3, 4, 5
+FETCH_FLEXIBLE, FETCH_WITH_EPOCH, FETCH_OF_MANY = 6, 5, 8
+FETCH_VERSION_MAX = 9
+"""Later ones name topics by their ids."""
+FETCH_THROTTLED, FETCH_WITH_ERROR = 3, 2
+NO_TEXT = (b"\x00\x01", b"\x00\xff")
+"""All bytes of an empty or absent text's length: flexible versions have one of them, older ones two."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRows:
+    """Rows of partitions: `topic` is the place of each row's topic in `topics`, `rows` a structured array."""
+
+    topics: tuple[str, ...]
+    topic: Ints
+    rows: npt.NDArray[np.void]
+
+    def column(self, name: str) -> Ints:
+        """One field as whole numbers."""
+        return self.rows[name].astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirRows:
+    """One log dir; volume figures are None on brokers before 3.3."""
+
+    error_code: int
+    path: str
+    replicas: TopicRows
+    total_bytes: int | None
+    usable_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedRows:
+    """What one group has committed, or the error of asking."""
+
+    error_code: int
+    partitions: TopicRows
+
+
+def decode_list_offsets(version: int, body: bytes) -> TopicRows:
+    """Rows of `index`, `error`, `offset`. Versions 1 to 11; raises KafkaProtocolError."""
+    layout = _Layout.of(
+        [("index", ">i4"), ("error", ">i2"), ("timestamp", ">i8"), ("offset", ">i8")]
+        + ([("epoch", ">i4")] if version >= OFFSETS_WITH_EPOCH else []),
+        flexible=version >= OFFSETS_FLEXIBLE,
+    )
+
+    def decode(reader: Reader) -> TopicRows:
+        reader.skip(4 if version >= OFFSETS_THROTTLED else 0)
+        return _topics(reader, layout)
+
+    return decoded(decode, body, flexible=version >= OFFSETS_FLEXIBLE)
+
+
+def decode_log_dirs(version: int, body: bytes) -> tuple[int, list[LogDirRows]]:
+    """(Error code, log dirs) with rows of `index`, `size`, `is_future`. Versions 0 to 5; raises KafkaProtocolError."""
+    layout = _Layout.of(
+        [("index", ">i4"), ("size", ">i8"), ("lag", ">i8"), ("is_future", "u1")],
+        flexible=version >= LOG_DIRS_FLEXIBLE,
+    )
+
+    def log_dir(reader: Reader) -> LogDirRows:
+        error_code, path, replicas = reader.int16(), reader.text(), _topics(reader, layout)
+        has_volume = version >= LOG_DIRS_WITH_VOLUME
+        volume = (reader.int64(), reader.int64()) if has_volume else (-1, -1)
+        reader.skip(1 if version >= LOG_DIRS_WITH_CORDON else 0)
+        reader.tags()
+        total_bytes, usable_bytes = (figure if figure >= 0 else None for figure in volume)
+        return LogDirRows(error_code, path, replicas, total_bytes, usable_bytes)
+
+    def decode(reader: Reader) -> tuple[int, list[LogDirRows]]:
+        reader.skip(4)
+        error_code = reader.int16() if version >= LOG_DIRS_WITH_ERROR else 0
+        return error_code, [log_dir(reader) for _ in range(reader.length())]
+
+    return decoded(decode, body, flexible=version >= LOG_DIRS_FLEXIBLE)
+
+
+def decode_offset_fetch(version: int, body: bytes) -> dict[str, CommittedRows]:
+    """Rows of `index`, `offset`, `error` by group; "" names the only group of versions below 8. Versions 1 to 9.
+
+    Raises KafkaProtocolError.
+    """
+    layout = _Layout.of(
+        [("index", ">i4"), ("offset", ">i8")] + ([("epoch", ">i4")] if version >= FETCH_WITH_EPOCH else []),
+        [("error", ">i2")],
+        flexible=version >= FETCH_FLEXIBLE,
+    )
+
+    def group(reader: Reader) -> CommittedRows:
+        partitions = _topics(reader, layout)
+        row = CommittedRows(reader.int16() if version >= FETCH_WITH_ERROR else 0, partitions)
+        reader.tags()
+        return row
+
+    def decode(reader: Reader) -> dict[str, CommittedRows]:
+        reader.skip(4 if version >= FETCH_THROTTLED else 0)
+        if version < FETCH_OF_MANY:
+            return {"": group(reader)}
+        return {reader.text(): group(reader) for _ in range(reader.length())}
+
+    return decoded(decode, body, flexible=version >= FETCH_FLEXIBLE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The bytes of one partition without text and tags: `text_at` is where a text stands, or None."""
+
+    dtype: np.dtype[np.void]
+    text_at: int | None
+    text_size: int
+    flexible: bool
+
+    @classmethod
+    def of(cls, before: list[Any], after: list[Any] | None = None, *, flexible: bool) -> "_Layout":
+        """Fields before and after the text; None where the row has no text."""
+        text_size = (1 if flexible else 2) if after is not None else 0
+        pad = [("text", f"V{text_size}")] if after is not None else []
+        tags = [("tags", "u1")] if flexible else []
+        text_at = np.dtype(before).itemsize if after is not None else None
+        return cls(np.dtype([*before, *pad, *(after or ()), *tags]), text_at, text_size, flexible)
+
+    def is_plain(self, rows: bytes) -> bool:
+        """Whether no row has a text or tags, so that all are of one size."""
+        size = self.dtype.itemsize
+        if self.flexible and rows[size - 1 :: size].strip(b"\x00"):
+            return False
+        if self.text_at is None:
+            return True
+        places = range(self.text_at, self.text_at + self.text_size)
+        return not any(rows[place::size].strip(NO_TEXT[self.text_size - 1]) for place in places)
+
+
+def _topics(reader: Reader, layout: _Layout) -> TopicRows:
+    """An array of topics, each with a name and rows."""
+    names: list[bytes] = []
+    counts: list[int] = []
+    parts: list[bytes] = []
+    for _ in range(reader.length()):
+        names.append(reader.text_bytes())
+        count = reader.length()
+        counts.append(count)
+        parts.append(_rows(reader, layout, count))
+        reader.tags()
+    rows = np.frombuffer(b"".join(parts), layout.dtype)
+    topic = np.repeat(np.arange(len(names)), np.array(counts, dtype=np.int64))
+    return TopicRows(tuple(name.decode() for name in names), topic, rows)
+
+
+def _rows(reader: Reader, layout: _Layout, count: int) -> bytes:
+    end = reader.place + count * layout.dtype.itemsize
+    rows = reader.body[reader.place : end]
+    if end <= len(reader.body) and layout.is_plain(rows):
+        reader.place = end
+        return rows
+    return b"".join(_row(reader, layout) for _ in range(count))
+
+
+def _row(reader: Reader, layout: _Layout) -> bytes:
+    """One row as it would be without its text and tags."""
+    size, tags_size = layout.dtype.itemsize, 1 if layout.flexible else 0
+    if layout.text_at is None:
+        row = reader.taken(size - tags_size)
+    else:
+        row = reader.taken(layout.text_at) + bytes(layout.text_size)
+        reader.text_bytes()
+        row += reader.taken(size - tags_size - len(row))
+    reader.tags()
+    return row + bytes(tags_size)

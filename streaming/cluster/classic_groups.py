@@ -1,0 +1,136 @@
+"""Decodes DescribeGroups: groups of the classic protocol with their members, and what each member was assigned.
+
+What a member joined with, and what it was assigned, are bytes that clients write (`ConsumerProtocolSubscription` and
+`ConsumerProtocolAssignment` of Kafka). They stay the same from one look to the next, so what was read of them is kept.
+"""
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from streaming.cluster.described_groups import DEAD, DescribedGroup, DescribedMember, PartitionKey
+from streaming.cluster.wire_reader import Reader, decoded
+
+THROTTLED, WITH_OPERATIONS, WITH_INSTANCE_ID, FLEXIBLE, WITH_MESSAGE = 1, 3, 4, 5, 6
+"""The first version of each."""
+VERSION_MAX = 6
+OWNED_FROM, GENERATION_FROM, RACK_FROM = 1, 2, 3
+"""The first version of a subscription that names each."""
+NO_GENERATION = -1
+KEPT_MAX = 400_000
+"""Byte strings whose meaning is kept: two for each member of a large fleet's groups."""
+
+Value = TypeVar("Value")
+Joined = tuple[int, str | None]
+"""(Generation before, or NO_GENERATION; rack)."""
+
+
+@dataclass(slots=True)
+class Kept(Generic[Value]):
+    """What was made of byte strings; all is forgotten where there are too many."""
+
+    make: Callable[[bytes], Value]
+    _made: dict[bytes, Value] = field(default_factory=dict)
+
+    def of(self, text: bytes) -> Value:
+        """Made once."""
+        made = self._made.get(text)
+        if made is None:
+            if len(self._made) >= KEPT_MAX:
+                self._made = {}
+            made = self._made[text] = self.make(text)
+        return made
+
+
+@dataclass(slots=True)
+class ClassicGroups:
+    """Reads answers; remembers what members joined with and were assigned. For many threads."""
+
+    _joined: Kept[Joined] = field(default_factory=lambda: Kept(_joined_with))
+    _assigned: Kept[tuple[PartitionKey, ...]] = field(default_factory=lambda: Kept(_assigned))
+
+    def decode(self, version: int, body: bytes) -> dict[str, DescribedGroup]:
+        """Groups by name, without those whose row has an error. Versions 0 to 6; raises KafkaProtocolError."""
+
+        def group(reader: Reader) -> tuple[str, DescribedGroup | None]:
+            error_code = reader.int16()
+            if version >= WITH_MESSAGE:
+                reader.text_bytes()
+            name, state = reader.text(), reader.text()
+            reader.text_bytes()
+            assignor = reader.text()
+            rows = [self._member(reader, version) for _ in range(reader.length())]
+            reader.skip(4 if version >= WITH_OPERATIONS else 0)
+            reader.tags()
+            # Only this request calls a group of another protocol Dead, as it calls one that is gone.
+            if error_code or state == DEAD:
+                return name, None
+            members = tuple(member for member, _ in rows)
+            generation = _generation(before for _, before in rows)
+            return name, DescribedGroup(state or None, members, generation, assignor or None)
+
+        def decode(reader: Reader) -> dict[str, DescribedGroup]:
+            reader.skip(4 if version >= THROTTLED else 0)
+            rows = [group(reader) for _ in range(reader.length())]
+            return {name: row for name, row in rows if row is not None}
+
+        return decoded(decode, body, flexible=version >= FLEXIBLE)
+
+    def _member(self, reader: Reader, version: int) -> tuple[DescribedMember, int]:
+        """(Member, generation that it named when it joined)."""
+        member_id = reader.text()
+        instance_id = reader.text() if version >= WITH_INSTANCE_ID else ""
+        client_id = reader.text()
+        reader.text_bytes()
+        joined, assigned = (reader.taken(reader.length()) for _ in range(2))
+        reader.tags()
+        before, rack_id = self._joined.of(joined)
+        owned = self._assigned.of(assigned)
+        return DescribedMember(member_id, client_id, owned, None, instance_id or None, rack_id), before
+
+
+def _generation(before: Iterable[int]) -> int | None:
+    """The group's generation. No answer holds it, but a member that rejoins sends the one before (KIP-792).
+
+    None if no member rejoined, or if their clients don't send it: Java's do, plain kafka-python and librdkafka don't.
+    """
+    newest = max(before, default=NO_GENERATION)
+    return None if newest == NO_GENERATION else newest + 1
+
+
+def _joined_with(metadata: bytes) -> Joined:
+    """Of a subscription; nothing where it can't be read: clients of other kinds send other bytes."""
+    reader = Reader(metadata, flexible=False)
+    try:
+        version = reader.int16()
+        for _ in range(reader.length()):
+            reader.text_bytes()
+        reader.taken(reader.length())
+        if version >= OWNED_FROM:
+            _partitions(reader)
+        generation = reader.int32() if version >= GENERATION_FROM else NO_GENERATION
+        rack = reader.text() if version >= RACK_FROM else ""
+    except (IndexError, ValueError, struct.error):
+        return NO_GENERATION, None
+    return generation, rack or None
+
+
+def _assigned(assignment: bytes) -> tuple[PartitionKey, ...]:
+    """Of an assignment; nothing where it can't be read."""
+    reader = Reader(assignment, flexible=False)
+    try:
+        reader.skip(2)
+        return tuple(sorted(_partitions(reader)))
+    except (IndexError, ValueError, struct.error):
+        return ()
+
+
+def _partitions(reader: Reader) -> list[PartitionKey]:
+    rows: list[PartitionKey] = []
+    for _ in range(reader.length()):
+        topic, count = reader.text(), reader.length()
+        numbers = struct.unpack_from(f">{count}i", reader.body, reader.place)
+        reader.place += 4 * count
+        rows += [(topic, number) for number in numbers]
+    return rows

@@ -1,0 +1,109 @@
+"""Decodes Metadata into columns: brokers with their racks, and every partition with its leader and replicas.
+
+kafka-python makes an object of each partition; docs/decisions has the figures, and a test compares each version.
+"""
+
+import struct
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+
+from streaming.cluster.wire_reader import Reader, decoded
+
+Ints = npt.NDArray[np.int64]
+
+WITH_CLUSTER_ID, THROTTLED, WITH_OFFLINE, WITH_EPOCH = 2, 3, 5, 7
+"""The first version of each."""
+WITH_OPERATIONS, FLEXIBLE, WITH_TOPIC_ID = 8, 9, 10
+VERSION_MIN, VERSION_MAX = 1, 13
+
+Partition = tuple[int, int, tuple[int, ...]]
+"""(number, leader, replicas)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """What one broker shows. Topics in order of their names, and partitions in order of topic and number.
+
+    `topic` is the place of each partition's topic. The replicas of partition i are
+    `replica_broker[replicas_begin[i] : replicas_begin[i + 1]]`, the preferred leader first.
+    """
+
+    racks: dict[int, str | None]
+    """Of brokers that are alive, lowest id first."""
+    cluster_id: str
+    topics: tuple[str, ...]
+    topic_ids: tuple[str, ...]
+    topic: Ints
+    number: Ints
+    leader: Ints
+    replicas_begin: Ints
+    replica_broker: Ints
+
+
+def decode_metadata(version: int, body: bytes) -> ClusterMetadata:
+    """Versions 1 to 13; raises KafkaProtocolError. Topics without a name (asked by id) are left out."""
+
+    def decode(reader: Reader) -> ClusterMetadata:
+        reader.skip(4 if version >= THROTTLED else 0)
+        racks = dict(_broker(reader) for _ in range(reader.length()))
+        cluster_id = reader.text() if version >= WITH_CLUSTER_ID else ""
+        reader.skip(4)  # the controller
+        topics = sorted(_topic(reader, version) for _ in range(reader.length()))
+        return _columns(racks, cluster_id, [row for row in topics if row[0]])
+
+    return decoded(decode, body, flexible=version >= FLEXIBLE)
+
+
+def _broker(reader: Reader) -> tuple[int, str | None]:
+    broker = reader.int32()
+    reader.text_bytes()
+    reader.skip(4)
+    rack = reader.text() or None
+    reader.tags()
+    return broker, rack
+
+
+def _topic(reader: Reader, version: int) -> tuple[str, str, list[Partition]]:
+    """(Name, id, partitions)."""
+    reader.skip(2)
+    name = reader.text()
+    topic_id = str(UUID(bytes=reader.taken(16))) if version >= WITH_TOPIC_ID else "None"
+    reader.skip(1)
+    partitions = sorted(_partition(reader, version) for _ in range(reader.length()))
+    reader.skip(4 if version >= WITH_OPERATIONS else 0)
+    reader.tags()
+    return name, topic_id, partitions
+
+
+def _partition(reader: Reader, version: int) -> Partition:
+    number, leader = struct.unpack_from(">ii", reader.body, reader.place + 2)
+    reader.skip(14 if version >= WITH_EPOCH else 10)
+    count = reader.length()
+    replicas = struct.unpack_from(f">{count}i", reader.body, reader.place)
+    reader.skip(4 * count)
+    reader.skip(4 * reader.length())  # in sync
+    if version >= WITH_OFFLINE:
+        reader.skip(4 * reader.length())
+    reader.tags()
+    return number, leader, replicas
+
+
+def _columns(
+    racks: dict[int, str | None], cluster_id: str, topics: list[tuple[str, str, list[Partition]]]
+) -> ClusterMetadata:
+    rows = [row for _, _, partitions in topics for row in partitions]
+    counts = [len(partitions) for _, _, partitions in topics]
+    return ClusterMetadata(
+        dict(sorted(racks.items())),
+        cluster_id,
+        tuple(name for name, _, _ in topics),
+        tuple(topic_id for _, topic_id, _ in topics),
+        np.repeat(np.arange(len(topics)), np.array(counts, dtype=np.int64)),
+        np.array([number for number, _, _ in rows], dtype=np.int64),
+        np.array([leader for _, leader, _ in rows], dtype=np.int64),
+        np.cumsum([0, *(len(replicas) for _, _, replicas in rows)], dtype=np.int64),
+        np.array([broker for _, _, replicas in rows for broker in replicas], dtype=np.int64),
+    )

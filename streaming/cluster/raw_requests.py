@@ -1,0 +1,126 @@
+"""Sends a request of kafka-python's and hands back the answer's bytes: whoever asked decodes them, in its own thread.
+
+Requests and bytes are counted by broker. It relies on what kafka-python's connections ask of a request (3.0.12,
+`kafka/net/connection.py`, `kafka/protocol/parser.py`): a version, a header, its bytes, and the class of its response.
+"""
+
+import struct
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SIZE = struct.Struct(">i")
+THROTTLE = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class RawAnswer:
+    """The bytes of a response without its header; kafka-python reads how long the broker wants us to wait."""
+
+    version: int
+    body: bytes
+    throttle_time_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Requests that one broker has answered, and bytes to it and from it."""
+
+    requests: int = 0
+    sent_bytes: int = 0
+    received_bytes: int = 0
+
+
+@dataclass(slots=True)
+class TrafficCounters:
+    """Traffic by broker since the last `taken`. For many threads."""
+
+    _counts: dict[int, Traffic] = field(default_factory=lambda: defaultdict(Traffic))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self, broker: int, sent_bytes: int, received_bytes: int) -> None:
+        """One request that was answered."""
+        with self._lock:
+            was = self._counts[broker]
+            self._counts[broker] = Traffic(
+                was.requests + 1, was.sent_bytes + sent_bytes, was.received_bytes + received_bytes
+            )
+
+    def taken(self) -> Mapping[int, Traffic]:
+        """What was counted; then it counts from 0 on."""
+        with self._lock:
+            counts, self._counts = self._counts, defaultdict(Traffic)
+        return counts
+
+
+class RawRequest:
+    """One of kafka-python's requests as its connection sends it; `body` makes its bytes in place of kafka-python."""
+
+    def __init__(self, request: Any, body: Callable[[int], bytes] | None = None) -> None:
+        self.request = request
+        self.header: _Header | None = None
+        self.sent_bytes = 0
+        self._body = body
+
+    def __getattr__(self, name: str) -> Any:
+        """Its key, and the versions that whoever made it allows."""
+        return getattr(self.request, name)
+
+    @property
+    def API_VERSION(self) -> int | None:  # noqa: N802  # kafka-python's name
+        """None until the connection has chosen one."""
+        version: int | None = self.request.API_VERSION
+        return version
+
+    @API_VERSION.setter
+    def API_VERSION(self, version: int) -> None:  # noqa: N802
+        self.request.API_VERSION = version
+
+    def with_header(self, correlation_id: int, client_id: str) -> None:
+        """Called before it is encoded."""
+        self.request.with_header(correlation_id=correlation_id, client_id=client_id)
+        self.header = _Header(correlation_id, self)
+
+    def encode(self, *, framed: bool, header: bool) -> bytes:
+        """The bytes on the wire."""
+        if self._body is None:
+            frame = bytes(self.request.encode(framed=framed, header=header))
+        else:
+            version = self.request.API_VERSION
+            head = self.request.encode_header(flexible=self.request.flexible_version_q(version))
+            payload = head + self._body(version)
+            frame = SIZE.pack(len(payload)) + payload
+        self.sent_bytes = len(frame)
+        return frame
+
+    def parse_header(self, buffer: Any) -> Any:
+        """The response's header, as kafka-python's class of it reads it."""
+        return self._response_class().parse_header(buffer)
+
+    def decode(self, buffer: Any) -> RawAnswer:
+        """The rest of the response, as it is."""
+        body, version = buffer.read(), self.request.API_VERSION
+        first = self._response_class().json["fields"][0]
+        is_first = first["name"] == "ThrottleTimeMs" and version >= int(first["versions"].partition("+")[0])
+        return RawAnswer(version, body, THROTTLE.unpack_from(body)[0] if is_first else 0)
+
+    def decoded(self, answer: RawAnswer) -> Any:
+        """The answer as kafka-python has it."""
+        return self._response_class().decode(answer.body)
+
+    def _response_class(self) -> Any:
+        return self.request.header.get_response_class()
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """What the connection keeps of a request until it is answered."""
+
+    correlation_id: int
+    request: RawRequest
+
+    def get_response_class(self) -> RawRequest:
+        """What decodes the response: only its two methods are used."""
+        return self.request

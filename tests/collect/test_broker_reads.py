@@ -1,0 +1,206 @@
+"""Metadata, groups and requests of the collector's own codec are those of kafka-python's classes, in all versions."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.errors import KafkaError, NotControllerError, RequestTimedOutError
+from kafka.protocol.admin import DescribeGroupsResponse
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from kafka.protocol.metadata import MetadataResponse
+
+from streaming.cluster.broker_reads import BrokerReads, list_offsets_body
+from streaming.cluster.classic_groups import ClassicGroups
+from streaming.cluster.metadata_columns import decode_metadata
+from streaming.cluster.raw_requests import RawAnswer, RawRequest, TrafficCounters
+
+NAME = st.text(min_size=1, max_size=3) | st.just("n" * 200)
+BROKER = st.integers(0, 2**31 - 1)
+Row = tuple[Any, ...]
+
+PARTITIONS = st.lists(
+    st.tuples(st.just(0), BROKER, st.integers(-1, 9), st.just(1), st.lists(BROKER), st.lists(BROKER), st.lists(BROKER)),
+    max_size=4, unique_by=lambda row: row[1],
+)  # fmt: skip
+BROKERS = st.lists(st.tuples(BROKER, NAME, st.just(9092), st.none() | NAME), max_size=3, unique_by=lambda row: row[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(BROKERS, st.dictionaries(NAME, PARTITIONS, max_size=4), NAME, st.integers(1, 13))
+def test_metadata(brokers: list[Row], topics: dict[str, list[Row]], cluster_id: str, version: int) -> None:
+    topic_of = MetadataResponse.MetadataResponseTopic
+    partition_of = topic_of.MetadataResponsePartition
+    fields = (
+        "error_code",
+        "partition_index",
+        "leader_id",
+        "leader_epoch",
+        "replica_nodes",
+        "isr_nodes",
+        "offline_replicas",
+    )
+    response = MetadataResponse(
+        throttle_time_ms=0, brokers=brokers, cluster_id=cluster_id, controller_id=1, error_code=0,
+        topics=[
+            topic_of(
+                error_code=0, name=name, topic_id=UUID(int=place), is_internal=False,
+                partitions=[partition_of(**dict(zip(fields, row, strict=True))) for row in rows],
+            )
+            for place, (name, rows) in enumerate(topics.items())
+        ],
+    )  # fmt: skip
+    made = decode_metadata(version, bytes(response.encode(version=version)))
+    assert made.racks == {broker: rack for broker, _, _, rack in brokers}
+    assert made.cluster_id == (cluster_id if version >= 2 else "")
+    assert made.topics == tuple(sorted(topics))
+    if version >= 10:
+        ids = {name: str(UUID(int=place)) for place, name in enumerate(topics)}
+        assert made.topic_ids == tuple(ids[name] for name in made.topics)
+    begins = made.replicas_begin.tolist()
+    shown = [
+        (made.topics[topic], number, leader, made.replica_broker[begins[row] : begins[row + 1]].tolist())
+        for row, (topic, number, leader) in enumerate(zip(made.topic, made.number, made.leader, strict=True))
+    ]
+    assert shown == sorted((name, row[1], row[2], row[4]) for name, rows in topics.items() for row in rows)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(NAME, st.lists(BROKER, max_size=3), max_size=3), st.integers(1, 11), st.sampled_from((-1, -2)))
+def test_the_request_for_offsets_is_the_bytes_that_kafka_python_writes(
+    led: dict[str, list[int]], version: int, timestamp: int
+) -> None:
+    topic_of = ListOffsetsRequest.ListOffsetsTopic
+    request = ListOffsetsRequest(
+        replica_id=-1, isolation_level=0, timeout_ms=10_000,
+        topics=[
+            topic_of(
+                name=name,
+                partitions=[
+                    topic_of.ListOffsetsPartition(
+                        partition_index=number, current_leader_epoch=-1, timestamp=timestamp
+                    )
+                    for number in numbers
+                ],
+            )
+            for name, numbers in led.items()
+        ],
+    )  # fmt: skip
+    assert list_offsets_body(version, led, timestamp) == bytes(request.encode(version=version))
+
+
+def subscription(generation_id: int, rack_id: str | None, version: int) -> bytes:
+    made = ConsumerProtocolSubscription(
+        version=version, topics=["t", "u"], user_data=b"x", owned_partitions=[("t", [1, 2])],
+        generation_id=generation_id, rack_id=rack_id,
+    )  # fmt: skip
+    return bytes(made.encode())
+
+
+def described(version: int, members: list[Row], *, state: str = "Stable", error_code: int = 0) -> bytes:
+    group = DescribeGroupsResponse.DescribedGroup
+    rows = [
+        group.DescribedGroupMember(
+            member_id=member_id, group_instance_id="i", client_id="c", client_host="/h", member_metadata=joined,
+            member_assignment=assigned,
+        )
+        for member_id, joined, assigned in members
+    ]  # fmt: skip
+    made = group(
+        error_code=error_code, error_message=None, group_id="g", group_state=state, protocol_type="consumer",
+        protocol_data="range", members=rows, authorized_operations=None,
+    )  # fmt: skip
+    return bytes(DescribeGroupsResponse(throttle_time_ms=0, groups=[made]).encode(version=version))
+
+
+ASSIGNED = bytes(
+    ConsumerProtocolAssignment(version=1, assigned_partitions=[("t", [3, 1]), ("a", [0])], user_data=None).encode()
+)
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_members_of_a_classic_group(version: int) -> None:
+    groups = ClassicGroups()
+    for _ in range(2):  # from bytes, and from what was kept of them
+        made = groups.decode(version, described(version, [("m", subscription(4, "r", 3), ASSIGNED)]))["g"]
+        (member,) = made.members
+        assert (made.state, made.assignor, made.generation_id) == ("Stable", "range", 5)
+        assert (member.member_id, member.client_id, member.rack_id) == ("m", "c", "r")
+        assert member.group_instance_id == ("i" if version >= 4 else None)
+        assert member.owned == (("a", 0), ("t", 1), ("t", 3))
+
+
+@pytest.mark.parametrize(
+    ("joined_with", "generation_id"),
+    [
+        (
+            [subscription(4, None, 3), subscription(-1, None, 2), subscription(4, None, 3)],
+            5,
+        ),  # two were there, one is new
+        ([subscription(3, None, 2), subscription(4, None, 2)], 5),  # one came back and was slow to
+        ([subscription(-1, None, 3)], None),  # all new
+        ([subscription(9, None, 1)], None),  # a client that doesn't send it
+        ([b"", b"not to be decoded", b"\x00\x03\x7f\xff\xff\xff"], None),
+    ],
+)
+def test_the_generation_is_read_off_what_members_joined_with(
+    joined_with: list[bytes], generation_id: int | None
+) -> None:
+    members = [(f"m{number}", joined, b"\x00") for number, joined in enumerate(joined_with)]
+    made = ClassicGroups().decode(6, described(6, members))["g"]
+    assert made.generation_id == generation_id
+    assert all(member.owned == () for member in made.members)
+
+
+def test_a_group_that_is_gone_or_refused_is_left_out() -> None:
+    assert ClassicGroups().decode(6, described(6, [], state="Dead")) == {}
+    assert ClassicGroups().decode(6, described(6, [], error_code=30)) == {}
+
+
+class Admin:
+    """As much of the client as is used for what any broker knows: `errors` by broker, the others answer."""
+
+    def __init__(self, errors: dict[int, KafkaError]) -> None:
+        self.errors, self.asked = errors, list[int]()
+
+    def broker_ids(self) -> list[int]:
+        return [1, 2, 3]
+
+    def ask_raw(self, broker: int, _request: RawRequest) -> RawAnswer:
+        self.asked.append(broker)
+        if broker in self.errors:
+            raise self.errors[broker]
+        empty = MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id="c", controller_id=1, topics=[])
+        return RawAnswer(9, bytes(empty.encode(version=9)))
+
+
+def test_metadata_is_asked_of_another_broker_where_one_hangs_and_of_that_one_last_from_then_on() -> None:
+    admin: Any = Admin({1: RequestTimedOutError(), 2: RequestTimedOutError()})
+    reads = BrokerReads(admin)
+    for _ in range(20):
+        assert reads.metadata().cluster_id == "c"
+    assert admin.asked.count(1) <= 1
+    assert admin.asked.count(2) <= 1
+    admin.errors = dict.fromkeys((1, 2, 3), RequestTimedOutError())
+    with pytest.raises(RequestTimedOutError):
+        reads.metadata()
+
+
+def test_a_refusal_is_no_reason_to_ask_another_broker() -> None:
+    admin: Any = Admin(dict.fromkeys((1, 2, 3), NotControllerError()))
+    with pytest.raises(NotControllerError):
+        BrokerReads(admin).metadata()
+    assert len(admin.asked) == 1
+
+
+def test_requests_and_bytes_are_counted_by_broker_until_they_are_taken() -> None:
+    traffic = TrafficCounters()
+    traffic.note(1, 10, 100)
+    traffic.note(1, 20, 200)
+    traffic.note(2, 1, 1)
+    counted = traffic.taken()
+    assert (counted[1].requests, counted[1].sent_bytes, counted[1].received_bytes) == (2, 30, 300)
+    assert counted.keys() == {1, 2}
+    assert traffic.taken() == {}
