@@ -71,6 +71,7 @@ def test_ends_the_second_process(number):
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """Three files of pure tests, and one that would start brokers."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[1]))  # it runs in a folder of its own
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # what other plugins import takes longer than the tests
     pytester.makeconftest(CONFTEST)
     pytester.makeini("[pytest]\nmarkers =\n    kafka: starts a broker\n    spark: starts Spark")
     pytester.makepyfile(test_a=PURE, test_b=PURE, test_c=PURE, test_d=WITH_JVM)

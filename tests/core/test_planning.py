@@ -28,7 +28,7 @@ def measured(
     `hung` do not show their log dirs.
     """
     partitions, rates = {}, {}
-    for number in range(draw(st.integers(8, 30))):
+    for number in range(draw(st.integers(8, 20))):
         key = (f"t{number % 3}", number)
         replicas = tuple(draw(st.permutations(BROKERS))[: draw(st.integers(1, 3))])
         partitions[key] = LivePartition(replicas, replicas[0], replicas)

@@ -1,11 +1,14 @@
 """A few small shapes of `make bench-planner ARGS="--shapes 200"`: work, balance, and the same plan each time."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
-from assignor_core.model import BrokerState
+from assignor_core.model import BrokerState, ClusterState
+from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.planner.effort import Effort
 from assignor_core.planner.proposal import propose_counted
 from tests.benchmarks.bench_shapes import OVER_MAX, over_band_or_bound
 from tests.benchmarks.models import Kind, generate
@@ -18,13 +21,20 @@ CANDIDATES_MIN = 100_000
 """Searches that score fewer candidates are not slow, whatever the plain shape needs."""
 
 
+@cache
+def planned(kind: Kind, seed: int) -> tuple[ClusterState, Plan, Effort]:
+    """A model, its plan by the default policy, and what the search tried: several tests ask about the same."""
+    state = generate(kind, seed)
+    return state, *propose_counted(state)
+
+
 @pytest.mark.parametrize(("name", "seed", "kind"), KINDS, ids=[f"{name} {seed}" for name, seed, _ in KINDS])
 def test_a_shape_and_its_variants_cost_about_the_same_and_end_within_their_band(
     name: str, seed: int, kind: Kind
 ) -> None:
-    state, policy = generate(kind, seed), PlannerPolicy()
-    plan, effort = propose_counted(state, policy)
-    _, plain = propose_counted(generate(shape(seed), seed), policy)
+    policy = PlannerPolicy()
+    state, plan, effort = planned(kind, seed)
+    _, _, plain = planned(shape(seed), seed)
     assert effort.candidates <= 3 * max(plain.candidates, CANDIDATES_MIN)
     after = check_plan(state, policy, plan)
     # With disks that differ and loads that go together, a few brokers may have no way into the band.
@@ -36,9 +46,9 @@ def test_a_shape_and_its_variants_cost_about_the_same_and_end_within_their_band(
 @pytest.mark.parametrize("seed", [2, 25, 29])
 def test_a_shape_in_another_order_gives_the_same_plan(seed: int) -> None:
     for kind in variants(seed).values():
-        state = generate(kind, seed)
+        state, plan, _ = planned(kind, seed)
         shuffled = replace(state, brokers=state.brokers[::-1], partitions=state.partitions[::-1])
-        assert propose(shuffled).plan_id == propose(state).plan_id
+        assert propose(shuffled).plan_id == plan.plan_id
 
 
 def test_shapes_differ_in_all_that_a_cluster_can_differ_in() -> None:
