@@ -294,11 +294,11 @@ def _content_hash(
     cluster_id: str, movements: tuple[Movement, ...], log_dir_movements: tuple[LogDirMovement, ...]
 ) -> str:
     """SHA-256 of what would be executed, hexadecimal; the order of movements is part of it."""
-    content: dict[str, Any] = {
+    within = [movement.content for movement in log_dir_movements]
+    content = {
         "cluster_id": cluster_id,
+        **({"log_dir_movements": within} if within else {}),  # without any the id is that of earlier versions
         "movements": [[m.topic, m.partition, list(m.old_replicas), list(m.new_replicas)] for m in movements],
     }
-    if log_dir_movements:  # else the id is that of earlier versions
-        content["log_dir_movements"] = [movement.content for movement in log_dir_movements]
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -155,6 +155,8 @@ def small_policy(reason: Reason, states: PlacementStates, base: PlannerPolicy, b
 
 def not_mended(reason: Reason, states: PlacementStates, plan: Plan) -> str | None:
     """Why `plan` mends nothing of `reason`, in words; None if it does."""
+    if plan.within_brokers:
+        return None
     moved = {movement.key for movement in plan.movements}
     taking = {
         broker for movement in plan.movements for broker in set(movement.new_replicas) - set(movement.old_replicas)

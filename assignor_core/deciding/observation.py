@@ -15,7 +15,9 @@ from assignor_core.deciding.lasting import LastingPolicy
 from assignor_core.deciding.maintenance import MaintenanceWindow
 from assignor_core.deciding.trigger import SkewWindow, TriggerPolicy
 from assignor_core.deciding.windows import ClosedWindow, skew_window
+from assignor_core.disks import LogDirs
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
+from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.model import Capacity
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
@@ -36,6 +38,8 @@ class DecisionPolicy:
 
     trigger: TriggerPolicy = field(default_factory=TriggerPolicy)
     lasting: LastingPolicy = field(default_factory=LastingPolicy)
+    fill: FillPolicy | None = field(default_factory=FillPolicy)
+    """When a log dir counts as full; None: never."""
     mode: Mode = Mode.PROPOSE
     maintenance: tuple[MaintenanceWindow, ...] = ()
     """Mode `apply` changes the cluster only in these hours; none means always."""
@@ -65,6 +69,8 @@ class Observation:
     """Brokers that must end empty and get nothing."""
     changed_ms: int = 0
     """End of the newest execution that changed the cluster; 0 where there was none."""
+    log_dirs: LogDirs = field(default_factory=dict)
+    """How full the log dirs of brokers are, without replicas; of brokers that show it."""
 
     @classmethod
     def of(
@@ -76,11 +82,12 @@ class Observation:
         drained: frozenset[int],
         changed_ms: int,
         now_ms: int,
+        log_dirs: LogDirs = MappingProxyType({}),
     ) -> "Observation":
         """The observation, with the skew of each window by `policy`."""
         counted = brokers_counted(live, drained)
         skews = tuple(skew_window(window, policy.resources, policy.capacities, counted) for window in windows)
-        return cls(now_ms, live, windows, skews, drained, changed_ms)
+        return cls(now_ms, live, windows, skews, drained, changed_ms, log_dirs)
 
     @property
     def counted(self) -> frozenset[int]:
@@ -102,6 +109,8 @@ class PlanRequest:
     drained: frozenset[int] = frozenset()
     elections: tuple[PartitionKey, ...] = ()
     """Partitions whose preferred replica is to lead; then the plan holds these elections alone."""
+    fill: FillPolicy | None = None
+    """If set, the plan relieves log dirs that are above its fill level, and does nothing else."""
 
 
 class Evidence(Protocol):

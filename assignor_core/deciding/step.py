@@ -15,11 +15,13 @@ from assignor_core.deciding.lasting import (
     small_policy,
     with_lasting,
 )
+from assignor_core.deciding.log_dirs import full_in_words
 from assignor_core.deciding.maintenance import may_act, next_opening, open_window
 from assignor_core.deciding.noise import load_noise
 from assignor_core.deciding.observation import DecisionPolicy, Evidence, Mode, Observation, PlanRequest
 from assignor_core.deciding.trigger import (
     LASTING_REASONS,
+    OWN_PLANS,
     Evaluation,
     Reason,
     SkewWindow,
@@ -34,9 +36,9 @@ from assignor_core.deciding.trigger import (
 )
 from assignor_core.deciding.trigger import step as trigger_step
 from assignor_core.deciding.windows import ClosedWindow, skew_window, without_catch_up
+from assignor_core.deciding.worth import not_worth_it
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import too_many_away
-from assignor_core.plan import SEARCH_ENDED, TAKE_NONE
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
 
@@ -68,7 +70,9 @@ def step(
 ) -> tuple[TriggerState, Decision]:
     """The new state and the decision on the newest window of `observation`."""
     made = _Deciding(state, observation, policy, evidence)
-    evaluation, proposed, may_act = made.due() or made.evaluated()
+    evaluation, proposed, may_act = made.due() or made.relieved() or made.evaluated()
+    if made.unrelieved is not None:
+        evaluation = replace(evaluation, detail=f"{evaluation.detail}; {made.unrelieved}")
     return made.state, Decision(evaluation, observation.skews[-1], proposed, may_act, tuple(made.dropped))
 
 
@@ -100,6 +104,8 @@ class _Deciding:
         self._missing_brokers = observation.missing_brokers  # a walk over all partitions
         self._waits_on: str | None = None
         """Why a waiting plan that is due waits on."""
+        self.unrelieved: str | None = None
+        """Full log dirs that no plan is made for, and why."""
 
     def due(self) -> Conclusion | None:
         """The plan that waited, if its hours have come and it still fits the cluster; None otherwise."""
@@ -135,6 +141,19 @@ class _Deciding:
         ratio = self._observation.skews[-1].max_over_mean(resource) if resource else None
         reason = Reason.BROKER_FAILED if failed else Reason.SKEWED
         return Evaluation(Verdict.PLAN, reason, detail, resource, ratio), kept.proposed, True
+
+    def relieved(self) -> Conclusion | None:
+        """The plan for log dirs that are too full; None where there is none. It comes before one for skew, which lasts
+        for hours, and after one for failed brokers.
+        """
+        words, now_ms = full_in_words(self._observation.log_dirs, self._policy.fill), self._observation.now_ms
+        waits = self._observation.live.reassigning() or now_ms < self.state.cooldown_end_ms
+        if words is None or waits or brokers_failed(self._policy.trigger, self.state, now_ms):
+            return None
+        conclusion = self._followed(Evaluation(Verdict.PLAN, Reason.LOG_DIR_FULL, words, None, None))
+        if conclusion[1] is None:
+            self.unrelieved = conclusion[0].detail
+        return None if conclusion[1] is None else conclusion
 
     def evaluated(self) -> Conclusion:
         """The trigger's verdict, and the plan that follows from it. That a waiting plan waits on comes first."""
@@ -200,7 +219,8 @@ class _Deciding:
         pause = self._evidence.given_up().reason(self._observation.now_ms) if is_automatic else None
         if pause is not None:
             return _held(evaluation, Reason.COOLDOWN, f"{pause}; {evaluation.detail}")
-        problem = self._obstacle(relieves=evaluation.reason is Reason.BROKER_FAILED)
+        relieves = evaluation.reason is Reason.BROKER_FAILED
+        problem = None if evaluation.reason is Reason.LOG_DIR_FULL else self._obstacle(relieves=relieves)
         if problem is not None and self._policy.mode is Mode.PROPOSE:
             evaluation = replace(evaluation, detail=f"{evaluation.detail}; it would have to wait: {problem}")
         elif problem is not None and self._hours_are_open():
@@ -246,6 +266,7 @@ class _Deciding:
         """Plan for skew, failed brokers or the placement; a plan that gains too little becomes a decision to hold."""
         now_ms = self._observation.now_ms
         failed = evaluation.reason is Reason.BROKER_FAILED
+        partial = failed or evaluation.reason is Reason.LOG_DIR_FULL
         lost = frozenset(brokers_failed(self._policy.trigger, self.state, now_ms)) if failed else frozenset()
         try:
             proposed = self._evidence.propose(self._request(evaluation.reason, lost))
@@ -253,15 +274,15 @@ class _Deciding:
             return _held(evaluation, Reason.LOADS_DISAGREE, str(error))
         except NothingToPlanOn as error:
             return _held(evaluation, Reason.INCOMPLETE, str(error))
-        if evaluation.reason in LASTING_REASONS:
+        if evaluation.reason in OWN_PLANS:
             useless = not_mended(evaluation.reason, self._placement, proposed.plan)
             useless = None if useless is None else f"{evaluation.detail}; {useless}"
         else:
-            useless = _not_worth_it(proposed, evaluation, self._policy.gain_min, self._gain_of_noise(evaluation))
+            useless = not_worth_it(proposed, evaluation, self._policy.gain_min, self._gain_of_noise(evaluation))
         if useless is not None:
-            no_place = failed and proposed.plan.problems
+            no_place = partial and proposed.plan.problems
             return _held(evaluation, Reason.NO_ROOM if no_place else Reason.MIN_GAIN, useless)
-        if failed and proposed.plan.problems:
+        if partial and proposed.plan.problems:
             # What is left out is a matter for people: the plan helps as far as it goes.
             evaluation = replace(evaluation, detail=f"{evaluation.detail}; {'; '.join(proposed.plan.problems)}")
         self.state = after_plan(self._policy.trigger, self.state, now_ms)
@@ -272,6 +293,8 @@ class _Deciding:
         base, observation = self._policy.planner, self._observation
         if lost:
             return PlanRequest(base.for_relief(lost), self._windows_to_plan_on(since_ms=0), observation.drained)
+        if reason is Reason.LOG_DIR_FULL:
+            return PlanRequest(base, observation.windows[-1:], fill=self._policy.fill)
         if reason not in LASTING_REASONS:
             windows = self._windows_to_plan_on(since_ms=self.state.breached_since_ms or 0)
             return PlanRequest(base, windows, observation.drained)
@@ -304,7 +327,7 @@ class _Deciding:
             waiting_plan_id=proposed.plan.plan_id,
             waiting_load=self._load(evaluation),
             waiting_failed=tuple(sorted(lost)),
-            waiting_reason=evaluation.reason.value if evaluation.reason in LASTING_REASONS else "",
+            waiting_reason=evaluation.reason.value if evaluation.reason in OWN_PLANS else "",
         )
         detail = f"{evaluation.detail}; the plan waits for {self._next_opening()}"
         return replace(evaluation, reason=Reason.MAINTENANCE_WINDOW, detail=detail), proposed, False
@@ -317,7 +340,7 @@ class _Deciding:
         waiting = self.state.waiting_plan_id
         if waiting is None or self._hours_are_open() or evaluation.reason is Reason.BROKER_FAILED:
             return None
-        if evaluation.reason in LASTING_REASONS:
+        if evaluation.reason in OWN_PLANS:
             detail = f"plan {waiting[:12]} waits for {self._next_opening()}; {evaluation.detail}"
             return _held(evaluation, Reason.MAINTENANCE_WINDOW, detail)
         if self.state.waiting_reason or self._load(evaluation) > self.state.waiting_load:
@@ -351,27 +374,6 @@ class _Deciding:
 def waiting_for_nothing(state: TriggerState) -> TriggerState:
     """`state` without a plan that waits."""
     return replace(state, waiting_plan_id=None, waiting_load=0.0, waiting_failed=(), waiting_reason="")
-
-
-def _not_worth_it(proposed: ProposedPlan, evaluation: Evaluation, gain_min: float, gain_of_noise: float) -> str | None:
-    """Why the plan is not worth carrying out, or None. A gain below `gain_of_noise` may be one on paper only."""
-    plan = proposed.plan
-    if evaluation.reason is Reason.BROKER_FAILED:
-        problems = "; ".join(plan.problems) or "they hold nothing that may move"
-        return None if plan.movements else f"nothing can be made anew: {problems}"
-    resource = evaluation.resource or Resource.BYTES_IN
-    before, after = (skew[resource]["max_over_mean"] for skew in (plan.skew_before, plan.skew_after))
-    if plan.movements and before - after >= max(gain_min, gain_of_noise):
-        return None
-    if plan.movements and before - after >= gain_min:
-        return (
-            f"a plan lowers max/mean of {resource} by {before - after:.2f}; brokers' loads change so much from window "
-            f"to window that less than {gain_of_noise:.2f} may be noise"
-        )
-    bound = plan.lower_bound.get(resource)
-    causes = [line for line in plan.diagnosis if line.startswith((TAKE_NONE, SEARCH_ENDED))]
-    useless = f"no plan lowers max/mean of {resource} by {gain_min} or more; its lower bound is {bound}"
-    return "; ".join((useless, *causes))
 
 
 def _held(evaluation: Evaluation, reason: Reason, detail: str) -> Conclusion:

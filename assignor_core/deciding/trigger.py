@@ -29,6 +29,7 @@ class Reason(StrEnum):
 
     SKEWED = "skewed"
     BROKER_FAILED = "broker_failed"
+    LOG_DIR_FULL = "log_dir_full"
     CROWDED_RACKS = "crowded_racks"
     EMPTY_BROKER = "empty_broker"
     UNPREFERRED_LEADERS = "unpreferred_leaders"
@@ -51,6 +52,8 @@ class Reason(StrEnum):
 
 LASTING_REASONS = (Reason.CROWDED_RACKS, Reason.EMPTY_BROKER, Reason.UNPREFERRED_LEADERS)
 """States of the placement that get a plan if they last, in the order in which they do; see `deciding.lasting`."""
+OWN_PLANS = (Reason.LOG_DIR_FULL, *LASTING_REASONS)
+"""Reasons whose small plans are judged by what they mend, not by skew."""
 
 
 @dataclass(frozen=True, slots=True)

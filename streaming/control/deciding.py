@@ -14,11 +14,13 @@ from assignor_core.deciding.observation import DecisionPolicy, Observation
 from assignor_core.deciding.step import Decision, step
 from assignor_core.deciding.trigger import TriggerPolicy
 from assignor_core.deciding.windows import skew_figures
+from assignor_core.disks import LogDirs
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.cluster.ports import ClusterReader
 from streaming.control.evidence import TableEvidence
 from streaming.control.journal import Journal, decision_id
 from streaming.control.windows import ClosedWindows, WindowTables
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import PlannerSettings
 from streaming.tables import TableReader
 from streaming.views.intents import drained_brokers
@@ -61,12 +63,21 @@ class Decider:
             drained=drained_brokers(TableReader(self._tables.root), self._tables.kafka_cluster),
             changed_ms=self._journal.changed_ms(now_ms=now_ms),
             now_ms=now_ms,
+            log_dirs=self._log_dirs(),
         )
         evidence = TableEvidence(self._cluster, live, self._journal, self._tables, policy, self._planner, now_ms)
         self._state, decision = step(self._state, observation, policy, evidence)
         self._write(decision, skew_figures(windows[-1], policy.capacities, observation.counted), policy.trigger, now_ms)
         self._evaluated_ms = windows[-1].end_ms
         return decision.proposed if decision.may_act else None
+
+    def _log_dirs(self) -> LogDirs:
+        """How full log dirs are, without what lies in them: a short answer of each broker."""
+        try:
+            return self._cluster.log_dirs(partitions=())
+        except (ClusterRequestFailed, ClusterUnreachable) as error:
+            log.warning("log_dirs_unread", error=str(error))
+            return {}
 
     def _write(self, decision: Decision, skew: Mapping[str, Any], trigger: TriggerPolicy, now_ms: int) -> None:
         """The plan first, so that a decision never names a plan that is not there."""

@@ -6,14 +6,17 @@ what `apply` checks all come from here.
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 
+from assignor_core.deciding.log_dirs import full_log_dirs, propose_within
 from assignor_core.deciding.observation import PlanRequest
 from assignor_core.deciding.planning import PartitionLoads, build_model, propose_elections, propose_on
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster
+from assignor_core.log_dirs.planning import FillPolicy, relieve
 from assignor_core.model import RATE_KEYS
 from assignor_core.planner import PlannerPolicy
 from assignor_core.proposed_plan import ProposedPlan
@@ -45,6 +48,9 @@ def propose_for(
         span_ms = request.windows[0].start_ms, request.windows[-1].end_ms
         name = window_tables.kafka_cluster
         return propose_elections(live, request.elections, cluster_name=name, span_ms=span_ms)
+    if request.fill is not None:
+        topics = request.policy.excluded_topics
+        return relief_of_log_dirs(live, cluster, request.fill, topics, window_tables.kafka_cluster)
     model = build_model(
         live,
         cluster.log_dirs(),
@@ -58,6 +64,16 @@ def propose_for(
         now_ms=now_ms,
     )
     return propose_on(model, live, request.policy, elapsed_s=time.perf_counter)
+
+
+def relief_of_log_dirs(
+    live: LiveCluster, cluster: ClusterReader, policy: FillPolicy, excluded_topics: Collection[str], cluster_name: str
+) -> ProposedPlan:
+    """The plan that relieves every log dir above its fill level; raises NothingToPlanOn."""
+    log_dirs = cluster.log_dirs()
+    brokers = {broker for broker, _ in full_log_dirs(log_dirs, policy.fill_max)}
+    make = partial(relieve, policy=policy)
+    return propose_within(live, log_dirs, brokers, make, cluster_name=cluster_name, excluded_topics=excluded_topics)
 
 
 def propose_live(

@@ -9,6 +9,7 @@ from assignor_core.deciding.maintenance import MaintenanceWindow, window_of
 from assignor_core.deciding.observation import DecisionPolicy, Mode
 from assignor_core.deciding.trigger import Reason, TriggerPolicy
 from assignor_core.execution.reconcile import Limits
+from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.statistic import Statistic
 from assignor_core.resources import Resource
@@ -41,6 +42,7 @@ def decision_policy(settings: Settings, topics: Iterable[str]) -> DecisionPolicy
     return DecisionPolicy(
         trigger=trigger_policy(settings.trigger, window_ms=settings.pipeline.window_ms),
         lasting=lasting_policy(settings.trigger),
+        fill=fill_policy(settings),
         mode=Mode(settings.control.mode),
         maintenance=maintenance_windows(settings.control),
         resources=tuple(Resource(name) for name in settings.trigger.resources),
@@ -58,6 +60,12 @@ def lasting_policy(trigger: TriggerSettings) -> LastingPolicy:
         grace_ms=trigger.placement_grace_ms,
         leaders_grace_ms=trigger.leaders_grace_ms,
     )
+
+
+def fill_policy(settings: Settings) -> FillPolicy | None:
+    """When a log dir is too full; None if that makes no plan."""
+    fill_max = settings.trigger.log_dir_fill_max
+    return None if fill_max is None else FillPolicy(fill_max=fill_max, reserve=settings.planner.disk_reserve)
 
 
 def maintenance_windows(control: ControlSettings) -> tuple[MaintenanceWindow, ...]:

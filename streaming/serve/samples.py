@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from assignor_core.deciding.trigger import LASTING_REASONS, Reason
+from assignor_core.deciding.trigger import OWN_PLANS, Reason
 from assignor_core.lag import LagStatus
 from assignor_core.resources import Resource
 from streaming.contract.rates import RATES
@@ -20,7 +20,7 @@ from streaming.views.streams import StreamQuery
 
 ACTIVE_MIN_MS = 60_000
 ACTIVE_INTERVALS = 3
-PLANNING = (Reason.SKEWED, Reason.BROKER_FAILED, *LASTING_REASONS)
+PLANNING = (Reason.SKEWED, Reason.BROKER_FAILED, *OWN_PLANS)
 OTHER_THAN_SKEW = tuple(reason.value for reason in PLANNING if reason is not Reason.SKEWED)
 SUPPRESSING = tuple(reason.value for reason in Reason if reason not in (*PLANNING, Reason.BALANCED))
 """Reasons not to plan that are no good news; `balanced` is."""

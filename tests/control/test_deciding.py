@@ -64,10 +64,14 @@ class DescribedCluster(Cluster):
     """What is free on the one log dir of each broker; None where brokers do not show it."""
 
     def log_dirs(
-        self, _brokers: Collection[int] | None = None, _partitions: Collection[PartitionKey] | None = None
+        self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
+        assert brokers is None
+        shown = self.live.partitions.items()
         held = {
-            broker: {key: 1_000 for key, row in self.live.partitions.items() if broker in row.replicas}
+            broker: {
+                key: 1_000 for key, row in shown if broker in row.replicas and (partitions is None or key in partitions)
+            }
             for broker in self.live.broker_racks
         }
         total_bytes = None if self.usable_bytes is None else TOTAL_BYTES

@@ -1,0 +1,27 @@
+"""Whether a plan for skew or failed brokers is worth carrying out."""
+
+from assignor_core.deciding.trigger import Evaluation, Reason
+from assignor_core.plan import SEARCH_ENDED, TAKE_NONE
+from assignor_core.proposed_plan import ProposedPlan
+from assignor_core.resources import Resource
+
+
+def not_worth_it(proposed: ProposedPlan, evaluation: Evaluation, gain_min: float, gain_of_noise: float) -> str | None:
+    """Why the plan is not worth carrying out, or None. A gain below `gain_of_noise` may be one on paper only."""
+    plan = proposed.plan
+    if evaluation.reason is Reason.BROKER_FAILED:
+        problems = "; ".join(plan.problems) or "they hold nothing that may move"
+        return None if plan.movements else f"nothing can be made anew: {problems}"
+    resource = evaluation.resource or Resource.BYTES_IN
+    before, after = (skew[resource]["max_over_mean"] for skew in (plan.skew_before, plan.skew_after))
+    if plan.movements and before - after >= max(gain_min, gain_of_noise):
+        return None
+    if plan.movements and before - after >= gain_min:
+        return (
+            f"a plan lowers max/mean of {resource} by {before - after:.2f}; brokers' loads change so much from window "
+            f"to window that less than {gain_of_noise:.2f} may be noise"
+        )
+    bound = plan.lower_bound.get(resource)
+    causes = [line for line in plan.diagnosis if line.startswith((TAKE_NONE, SEARCH_ENDED))]
+    useless = f"no plan lowers max/mean of {resource} by {gain_min} or more; its lower bound is {bound}"
+    return "; ".join((useless, *causes))

@@ -1,0 +1,142 @@
+"""A log dir above its fill level is a reason for a plan of its own: when it is made, and what it yields to."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from assignor_core.deciding.giving_up import GivenUp
+from assignor_core.deciding.log_dirs import broker_disks, full_log_dirs, propose_within
+from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
+from assignor_core.deciding.step import Decision, step
+from assignor_core.deciding.trigger import Reason, TriggerState, Verdict
+from assignor_core.deciding.windows import ClosedWindow
+from assignor_core.disks import FutureReplica, LogDirDescription, LogDirs
+from assignor_core.errors import NothingToPlanOn
+from assignor_core.live import LiveCluster, LivePartition, Reassignment
+from assignor_core.log_dirs.planning import FillPolicy, WithinBroker, relieve
+from assignor_core.proposed_plan import KeptPlan, ProposedPlan
+from assignor_core.resources import Resource
+
+NOW_MS = 6_000_000
+FULL = LogDirDescription("/a", 1_000, 50, {("t", 0): 200, ("t", 1): 300, ("_x", 0): 400})
+WIDE = LogDirDescription("/b", 1_000, 950)
+LOG_DIRS: LogDirs = {1: (FULL, WIDE), 2: (LogDirDescription("/a", 1_000, 900), WIDE)}
+LIVE = LiveCluster(
+    "c",
+    {1: None, 2: None},
+    {key: LivePartition((1, 2), 1, (1, 2)) for key in (("t", 0), ("t", 1), ("_x", 0))},
+)
+POLICY = DecisionPolicy(fill=FillPolicy())
+FRESH = TriggerState()
+
+
+@dataclass
+class Given:
+    """Evidence: plans for log dirs are made, others are none."""
+
+    log_dirs: LogDirs = field(default_factory=lambda: LOG_DIRS)
+    requests: list[PlanRequest] = field(default_factory=list)
+
+    def groups_behind(self, _brokers: frozenset[int]) -> dict[int, str]:
+        return {}
+
+    def catch_up_bytes_per_sec(self, _windows: tuple[ClosedWindow, ...]) -> dict[int, float]:
+        return {}
+
+    def kept_plan(self, _plan_id: str) -> KeptPlan | None:
+        return None
+
+    def given_up(self) -> GivenUp:
+        return GivenUp()
+
+    def propose(self, request: PlanRequest) -> ProposedPlan:
+        self.requests.append(request)
+        policy = request.fill
+        if policy is None:
+            raise NothingToPlanOn("no plan of another kind is asked for here")
+        brokers = {broker for broker, _ in full_log_dirs(self.log_dirs, policy.fill_max)}
+        return propose_within(LIVE, self.log_dirs, brokers, lambda disks: relieve(disks, policy), cluster_name="c")
+
+
+def decided(
+    policy: DecisionPolicy = POLICY,
+    *,
+    log_dirs: LogDirs = LOG_DIRS,
+    live: LiveCluster = LIVE,
+    state: TriggerState = FRESH,
+) -> tuple[TriggerState, Decision]:
+    loads: dict[str, dict[int, float]] = {Resource.BYTES_IN: {1: 1e6, 2: 1e6}}
+    window = ClosedWindow(NOW_MS - 60_000, NOW_MS, frozenset(LIVE.broker_racks), loads)
+    observation = Observation.of(
+        live, (window,), policy, drained=frozenset(), changed_ms=0, now_ms=NOW_MS, log_dirs=log_dirs
+    )
+    return step(state, observation, policy, Given(log_dirs))
+
+
+def test_a_full_log_dir_makes_a_plan_within_its_broker() -> None:
+    state, decision = decided()
+    evaluation, proposed = decision.evaluation, decision.proposed
+    assert (evaluation.verdict, evaluation.reason) == (Verdict.PLAN, Reason.LOG_DIR_FULL)
+    assert evaluation.detail == "log dirs above 85%: /a of broker 1 (95%)"
+    assert proposed is not None
+    assert [(row.broker, row.new_log_dir) for row in proposed.plan.log_dir_movements] == [(1, "/b")]
+    assert proposed.plan.diagnosis == ("broker 1: /a 95% -> 75%, /b 5% -> 25%",)
+    assert decision.may_act
+    assert state.cooldown_end_ms > NOW_MS
+
+
+def test_below_the_level_or_without_the_setting_nothing_is_planned() -> None:
+    policies = (replace(POLICY, fill=None), replace(POLICY, fill=FillPolicy(fill_max=0.96)))
+    for policy in policies:
+        _, decision = decided(policy)
+        assert decision.evaluation.reason is not Reason.LOG_DIR_FULL
+        assert "log dirs" not in decision.evaluation.detail
+
+
+def test_what_holds_plans_back_holds_this_one_back() -> None:
+    reassigning = replace(LIVE, partitions={("t", 0): LivePartition((1, 2), 1, (1, 2), adding_replicas=(2,))})
+    _, decision = decided(live=reassigning)
+    assert decision.proposed is None
+    _, decision = decided(state=TriggerState(cooldown_end_ms=NOW_MS + 1))
+    assert decision.proposed is None
+    _, decision = decided(replace(POLICY, mode=Mode.OBSERVE))
+    assert decision.proposed is None
+    assert decision.evaluation.detail.endswith("; mode is observe; log dirs above 85%: /a of broker 1 (95%)")
+
+
+def test_under_replicated_partitions_elsewhere_do_not_hold_it_back() -> None:
+    behind = replace(LIVE, partitions={**LIVE.partitions, ("t", 1): LivePartition((1, 2), 1, (1,))})
+    lasting = TriggerState(lagging_since_ms=(("t", 1, NOW_MS - 600_000),), evaluated_ms=NOW_MS - 60_000)
+    _, decision = decided(replace(POLICY, mode=Mode.APPLY), live=behind, state=lasting)
+    assert decision.evaluation.reason is Reason.LOG_DIR_FULL
+    assert decision.may_act
+
+
+def test_where_nothing_has_room_the_decision_names_the_log_dir() -> None:
+    narrow = {1: (FULL, LogDirDescription("/b", 1_000, 200))}
+    state, decision = decided(log_dirs=narrow)
+    assert decision.proposed is None
+    assert "; log dirs above 85%: /a of broker 1 (95%); " in decision.evaluation.detail
+    assert "log dir /a of broker 1 keeps 150 bytes above 80%" in decision.evaluation.detail
+    assert state.cooldown_end_ms == 0
+
+
+@pytest.mark.parametrize("rows", [(FULL,), (replace(FULL, usable_bytes=None), WIDE)], ids=["one log dir", "silent"])
+def test_brokers_that_can_not_relieve_themselves_are_left_alone(rows: tuple[LogDirDescription, ...]) -> None:
+    assert full_log_dirs({1: rows}, 0.85) == []
+
+
+def test_what_others_move_and_excluded_topics_stay() -> None:
+    live = replace(LIVE, listed={("t", 0): Reassignment((1, 2), (2,))})
+    moving = replace(WIDE, future_replicas={("t", 1): FutureReplica(5)})
+    disks = broker_disks(1, live, {1: (FULL, moving)}, excluded_topics={"_x"})
+    assert set(disks.fixed) == {("t", 0), ("t", 1), ("_x", 0)}
+    behind = replace(LIVE, partitions={("t", 0): LivePartition((2, 1), 2, (2,))})
+    elsewhere = {2: (LogDirDescription("/a", 1_000, 500, {("t", 0): 300}),)}
+    disks = broker_disks(1, behind, {1: (FULL, WIDE), **elsewhere})
+    assert (disks.full_bytes, set(disks.fixed)) == ({("t", 0): 300}, {("t", 0)})
+
+
+def test_a_broker_that_shows_no_log_dirs_has_no_plan() -> None:
+    with pytest.raises(NothingToPlanOn, match="broker 3 did not show its log dirs"):
+        propose_within(LIVE, LOG_DIRS, {3}, lambda _disks: WithinBroker(), cluster_name="c")
