@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from assignor_core.execution.caution import LatencyBound
 from streaming.cluster import jmx_endpoints
 from streaming.cluster.jmx_endpoints import Scrapes, scrape
-from streaming.collect.jmx import PREFIX, parse_counters, read_counters
+from streaming.collect.jmx import FIELDS, PREFIX, parse_counters, read_counters
 from streaming.collect.look import Look
 from streaming.collect.observation import BrokerCounters
 from streaming.config import load_effective
@@ -133,6 +133,24 @@ def test_a_line_that_does_not_concern_us_need_not_be_sound(line: str) -> None:
 @given(st.integers(0, len(FIGURES)), st.integers(0, 40), st.text('{}="\\, #\n\t1e_x', max_size=8))
 def test_no_answer_ends_the_look(start: int, length: int, text: str) -> None:
     parse_counters(FIGURES[:start] + text + FIGURES[start + length :])
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([*FIELDS, "other_total", "bytesout_total_extra"]),
+            st.sampled_from(
+                ["", '{topic="t"}', '{topic="a.b-c_1",}', '{topic="t",x="1"}', '{topic="a\\"b"}', "{}", '{topic=""}']
+            ),
+            st.sampled_from(["1", "1.5E7", "2e-3", "NaN", "+Inf", "-1", "1 1700000000000", "x", "1.2.3", "1e999", "٣"]),
+        ),
+        max_size=4,
+    )
+)
+def test_lines_of_the_usual_form_give_what_the_parser_of_any_form_gives(lines: list[tuple[str, str, str]]) -> None:
+    text = "".join(f"{PREFIX}{name}{labels} {value}\n" for name, labels, value in lines)
+    # A line of another kind of labels, not ours, sends all of them through the parser of any form.
+    assert parse_counters(text) == parse_counters(text + f'{PREFIX}ignored{{client="x"}} 1\n')
 
 
 def test_a_login_inside_a_url_is_not_logged() -> None:
