@@ -31,6 +31,7 @@ from streaming.views.identity import check_cluster_id
 log = structlog.get_logger()
 
 FAILURES_BEFORE_RECONNECT = 3
+REST_SHARE = 0.1
 
 
 def run_collect(settings: Settings) -> int:
@@ -50,10 +51,20 @@ def run_collect(settings: Settings) -> int:
         while not stopping.is_set():
             began = time.monotonic()
             collector.sample(now_ms=clocks.now_ms())
-            left = settings.collect.sample_interval_ms / 1000 - (time.monotonic() - began)
-            stopping.wait(max(0.0, left))
+            took_s, interval_s = time.monotonic() - began, settings.collect.sample_interval_ms / 1000
+            if took_s > interval_s:
+                log.warning("sample_interval_stretched", took_s=round(took_s, 1), sample_interval_s=interval_s)
+            stopping.wait(pause_s(took_s, interval_s))
     log.info("collect_stopped")
     return 0
+
+
+def pause_s(took_s: float, interval_s: float) -> float:
+    """Seconds from the end of a look to the beginning of the next one. Looks never overlap.
+
+    Where a look takes longer than the interval, the brokers rest for a tenth of its time: the interval is stretched.
+    """
+    return interval_s - took_s if took_s <= interval_s else took_s * REST_SHARE
 
 
 class Collector:
@@ -104,7 +115,22 @@ class Collector:
             return 0
         self._failures = 0
         self._before = after
+        self._log_traffic(written)
         return written
+
+    def _log_traffic(self, records: int) -> None:
+        """What the look has asked of the brokers: requests besides JMX and Produce."""
+        traffic = self._admin.traffic.taken().values()
+        log.debug(
+            "sampled",
+            records=records,
+            brokers=len(traffic),
+            requests=sum(row.requests for row in traffic),
+            requests_of_a_broker_max=max((row.requests for row in traffic), default=0),
+            sent_bytes=sum(row.sent_bytes for row in traffic),
+            received_bytes=sum(row.received_bytes for row in traffic),
+            received_bytes_of_a_broker_max=max((row.received_bytes for row in traffic), default=0),
+        )
 
     def _write(self, after: Observation) -> int:
         cluster, topics = self._kafka.cluster_name, self._topics

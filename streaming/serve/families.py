@@ -120,6 +120,8 @@ WINDOW = (
         "brokers_log_dirs_unknown",
         "Brokers of that window whose free disk space is unknown, for example as they hang: see docs/planner.md",
     ),
+    _gauge("sample_interval_seconds", "Time that a sample of that window covers, of the broker where it is longest"),
+    _gauge("sample_interval_set_seconds", "collect.sample_interval_ms here: looks that last longer stretch it"),
 )
 SKEW = (
     _gauge("cluster_load_max_per_mean_ratio", "Highest load of a broker per mean load: 1 is even", "resource"),

@@ -43,7 +43,7 @@ def samples(snapshot: Snapshot, settings: Settings, build: tuple[str, str, str])
     for part in PARTS:
         yield Sample("snapshot_part_up", (part,), part not in snapshot.failures)
     yield from _streams(snapshot)
-    yield from _window(snapshot)
+    yield from _window(snapshot, settings)
     yield from _skew(snapshot, settings)
     yield from _decisions(snapshot)
     yield from _execution(snapshot)
@@ -94,13 +94,15 @@ def _query(query: StreamQuery, now_ms: int) -> Iterator[Sample]:
         yield Sample("ingest_records_total", (name,), query.input_rows_total)
 
 
-def _window(snapshot: Snapshot) -> Iterator[Sample]:
+def _window(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
     yield Sample("window_seconds", (), snapshot.window_ms / 1000)
     yield from _some("window_end_timestamp_seconds", snapshot.load.window_end_ms, per=1000)
     yield from _some("window_completeness_ratio", snapshot.completeness)
     yield from _some("brokers_expected", snapshot.brokers_expected)
     yield from _some("brokers_reporting", snapshot.load.brokers_reporting)
     yield from _some("brokers_log_dirs_unknown", snapshot.load.brokers_log_dirs_unknown)
+    yield from _some("sample_interval_seconds", snapshot.load.sample_interval_ms, per=1000)
+    yield Sample("sample_interval_set_seconds", (), settings.collect.sample_interval_ms / 1000)
 
 
 def _skew(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:

@@ -25,7 +25,7 @@ from streaming.views.broker_windows import COLUMNS, Row, capacities, closed, loa
 
 HISTORY_WINDOWS = 60
 _STATES = (LOG_DIR_USED_BYTES.name, LOG_DIR_USABLE_BYTES.name, GROUPS_LEFT_OUT.name)
-_COLUMNS = tuple(dict.fromkeys((*COLUMNS, "rack", *RATE_NAMES, *_STATES)))
+_COLUMNS = tuple(dict.fromkeys((*COLUMNS, "rack", *RATE_NAMES, *_STATES, "covered_ms", "sample_count")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,9 @@ class LoadPart:
     leader_rates: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
     """Bytes written per second to each partition of a topic, in partition order; None where it is unknown."""
 
+    sample_interval_ms: float | None = field(default=None, metadata=LEFT_OUT_OF_STATUS)
+    """Time that one sample of the window covers, on average, of the broker where that is longest."""
+
     @property
     def brokers_log_dirs_unknown(self) -> int | None:
         """Brokers with samples in the window of which nobody knows what is free on their disks."""
@@ -116,6 +119,9 @@ def read_load(reader: TableReader, settings: Settings) -> LoadPart:
         hot_partitions=_hottest(led, settings.serve.hot_partitions),
         history=tuple(_history(windows.values(), settings)),
         leader_rates=_by_topic(led),
+        sample_interval_ms=max(
+            (row["covered_ms"] / row["sample_count"] for row in window if row["covered_ms"]), default=None
+        ),
     )
 
 

@@ -120,7 +120,14 @@ def test_a_failed_broker_is_a_trigger_and_every_reason_not_to_plan_is_counted(tm
     assert reasons == {reason.value for reason in Reason} - asking - {"balanced"}
 
 
-SETTINGS = {"build_info", "window_seconds", "rebalance_mode_info", "skew_threshold_ratio", "skew_exit_threshold_ratio"}
+SETTINGS = {
+    "sample_interval_set_seconds",
+    "build_info",
+    "window_seconds",
+    "rebalance_mode_info",
+    "skew_threshold_ratio",
+    "skew_exit_threshold_ratio",
+}
 ITSELF = {"snapshot_timestamp_seconds", "snapshot_read_seconds", "snapshot_part_up", "export_dropped_series"}
 """What the exporter knows without any table."""
 

@@ -118,6 +118,21 @@ def test_brokers_whose_free_disk_space_is_unknown_are_counted(folder: Path) -> N
     assert exported["brokers_log_dirs_unknown"] == 1
 
 
+def test_a_stretched_interval_between_samples_is_shown_beside_the_one_that_is_set(folder: Path) -> None:
+    settings = settings_for(folder)
+    synthetic = Synthetic(settings.storage.tables)
+    assert read_snapshot(settings, NOW_MS).load.sample_interval_ms is None
+    synthetic.broker_load(START_MS, {1: 10.0}, covered_ms=60_000, sample_count=6)
+    synthetic.broker_load(START_MS, {2: 10.0}, covered_ms=48_000, sample_count=2)
+    synthetic.broker_load(START_MS, {3: None}, covered_ms=0, sample_count=6)
+    snapshot = read_snapshot(settings, NOW_MS)
+    exported = {
+        sample.name: sample.value for sample in samples(snapshot, settings, ("0", "0", "0")) if not sample.labels
+    }
+    assert exported["sample_interval_seconds"] == 24.0
+    assert exported["sample_interval_set_seconds"] == 10.0
+
+
 def test_old_data_stays_visible_however_old_it_is(folder: Path) -> None:
     settings = settings_for(folder)
     Synthetic(settings.storage.tables).broker_load(START_MS, {1: 10.0})
