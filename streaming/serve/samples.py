@@ -5,7 +5,7 @@ What is unknown has no sample: an absent series shows more than a zero.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from assignor_core.deciding.trigger import OWN_PLANS, Reason
 from assignor_core.lag import LagStatus
@@ -24,10 +24,10 @@ PLANNING = (Reason.SKEWED, Reason.BROKER_FAILED, *OWN_PLANS)
 OTHER_THAN_SKEW = tuple(reason.value for reason in PLANNING if reason is not Reason.SKEWED)
 SUPPRESSING = tuple(reason.value for reason in Reason if reason not in (*PLANNING, Reason.BALANCED))
 """Reasons not to plan that are no good news; `balanced` is."""
+VERDICTS = tuple(status.label for status in LagStatus)
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """One series: metric without its prefix `rebalancer_`, label values in the family's order, value."""
 
     name: str
@@ -231,8 +231,8 @@ def _groups(snapshot: Snapshot) -> Iterator[Sample]:
 
 
 def _group(group: GroupVerdict, topics: Iterable[GroupTopic], membership: GroupMembership | None) -> Iterator[Sample]:
-    for status in LagStatus:
-        yield Sample("consumergroup_status", (group.group, status.label), group.status == status.label)
+    for status in VERDICTS:
+        yield Sample("consumergroup_status", (group.group, status), group.status == status)
     for row in topics:
         labels = (row.group, row.topic)
         yield from _some("consumergroup_lag_records", row.lag_records, *labels)

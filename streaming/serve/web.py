@@ -19,7 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from streaming.serve.hosts import AllowedHosts
-from streaming.serve.metrics import Exposition
+from streaming.serve.metrics import Exposition, Form
 from streaming.serve.snapshot import Snapshot
 from streaming.settings import Settings
 from streaming.views.as_json import to_json
@@ -45,11 +45,12 @@ def build_app(
     page = files("streaming.serve").joinpath("page.html").read_text(encoding="utf-8")
 
     async def metrics(request: Request) -> Response:
-        accept = request.headers.get("accept", "")
+        form = Form.of(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
         # Not through a thread where the bytes lie ready: each change of threads may wait for the one that reads tables.
-        ready = exposition.ready(accept)
-        body, content_type = ready if ready is not None else await run_in_threadpool(exposition.answer, accept)
-        return Response(body, media_type=content_type)
+        ready = exposition.ready(form)
+        body = ready if ready is not None else await run_in_threadpool(exposition.answer, form)
+        headers = {"Vary": "Accept, Accept-Encoding"} | ({"Content-Encoding": "gzip"} if form.packed else {})
+        return Response(body, media_type=form.content_type, headers=headers)
 
     def status(_request: Request) -> Response:
         return JSONResponse(to_json(snapshot()), headers={"Cache-Control": "no-store"})

@@ -61,7 +61,7 @@ COLUMNS = (*OFFSETS, *SHOWN)
 WHOLE = ("committed_offset", "log_end_offset", "last_event_time_ms")
 """Figures that are whole numbers."""
 
-BLOCK = 8_192
+BLOCK = 4_096
 """Partitions that are judged at a time: their points fit into the processor's cache."""
 
 
@@ -208,7 +208,7 @@ def _newest_samples(current: Sequence[LagWindow], shown: Mapping[int, pa.Table],
     for window in current:
         row[np.searchsorted(keys, window.keys)] = begin + np.arange(len(window.keys))
         begin += len(window.keys)
-    return pa.concat_tables([shown[window.start_ms] for window in current]).take(pa.array(row))
+    return pa.concat_tables([shown[window.start_ms] for window in current]).unify_dictionaries().take(pa.array(row))
 
 
 def _standing(samples: pa.Table, keys: Ints) -> Standing:

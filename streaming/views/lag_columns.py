@@ -19,6 +19,8 @@ PARTITION_BITS, TOPIC_BITS, GROUP_BITS = 24, 19, 20
 """Of the number of a partition as a group reads it: with the sign 64 in all."""
 NAMES_SPARE = 10_000
 """Names that are gone are kept up to so many and as many as are in use."""
+KNOWN_MAX = 3
+"""Arrays of keys that a window is compared with: partitions that come and go make new ones."""
 PARTITION_MAX = (1 << PARTITION_BITS) - 1
 _INT32 = np.iinfo(np.int32)
 UNKNOWN = _INT32.min
@@ -125,21 +127,26 @@ class _Offsets:
     """A column of offsets, NaN where unknown: as differences to another column where they fit, 4 bytes each."""
 
     values: Floats | NDArray[np.int32]
+    has_unknown: bool
 
     @classmethod
-    def packed(cls, values: Floats, base: Floats) -> "_Offsets":
-        differences = values - base
-        unknown = np.isnan(values)
-        fits = (np.abs(differences) <= _INT32.max) | unknown  # not where the base alone is unknown
-        if not fits.all():
-            return cls(values)
-        return cls(np.where(unknown, UNKNOWN, differences).astype(np.int32))
+    def packed(cls, values: pa.ChunkedArray, base: pa.ChunkedArray, places: Ints) -> "_Offsets":
+        """The rows at these places; columns of whole numbers."""
+        differences = pc.subtract(values, base)
+        span = pc.min_max(differences).as_py()
+        if differences.null_count > values.null_count or not _fits(span["min"]) or not _fits(span["max"]):
+            return cls(_floats(values)[places], has_unknown=values.null_count > 0)
+        packed = pc.fill_null(differences.cast(pa.int32()), UNKNOWN).to_numpy()[places]
+        return cls(packed, has_unknown=values.null_count > 0)
 
     def between(self, begin: int, end: int, base: Floats) -> Floats:
         values = self.values[begin:end]
         if values.dtype != np.int32:
             return values.astype(np.float64, copy=False)
-        return np.where(values == UNKNOWN, np.nan, values + base)
+        offsets: Floats = values + base
+        if self.has_unknown:
+            offsets[values == UNKNOWN] = np.nan
+        return offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +165,8 @@ class LagWindow:
     _committed_first: _Offsets
     _committed: _Offsets
 
-    def points(
-        self, begin: int, end: int
-    ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats], tuple[Floats, Floats]]:
-        """Times, committed offsets and log ends of these rows, each of the first and of the newest sample."""
+    def points(self, begin: int, end: int) -> tuple[Pair, Pair, Pair]:
+        """Times, committed offsets and log ends of these rows."""
         base = self._log_end_first[begin:end]
         times = (self.start_ms + column[begin:end].astype(np.float64) for column in (self._first_ms, self._last_ms))
         committed = (column.between(begin, end, base) for column in (self._committed_first, self._committed))
@@ -177,27 +182,53 @@ def windows_of(rows: pa.Table, keys: PartitionKeys, known: Iterable[Ints] = ()) 
     """
     if not rows.num_rows:
         return
-    numbers, starts = keys.of(rows), rows["window_start"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).to_numpy()
-    columns = {name: _floats(rows, name) for name in (
-        "committed_offset", "committed_offset_first", "log_end_offset", "log_end_offset_first"
-    )}  # fmt: skip
+    starts = rows["window_start"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+    numbers = keys.of(rows)
+    base = rows["log_end_offset_first"]
     times = [rows[name].to_numpy() for name in ("first_event_time_ms", "last_event_time_ms")]
     shared = list(known)
-    for start_ms in np.unique(starts).tolist():
-        places = np.flatnonzero(starts == start_ms)
-        places = places[np.argsort(numbers[places], kind="stable")]
-        sorted_keys = numbers[places]
-        same = next((one for one in shared if np.array_equal(one, sorted_keys)), None)
-        if same is None:
-            shared = [sorted_keys]
-        base = columns["log_end_offset_first"][places]
+    for start_ms in sorted(pc.unique(starts).to_pylist()):
+        sorted_keys, places = _in_order(numbers, np.flatnonzero(pc.equal(starts, start_ms).to_numpy()), shared)
+        shared = [sorted_keys, *shared[:KNOWN_MAX]]
         first_ms, last_ms = (_since(column[places], start_ms) for column in times)
         yield LagWindow(
-            start_ms, sorted_keys if same is None else same, start_ms + int(last_ms.max()), first_ms, last_ms, base,
-            *(_Offsets.packed(columns[name][places], base) for name in (
+            start_ms, sorted_keys, start_ms + int(last_ms.max()), first_ms, last_ms, _floats(base)[places],
+            *(_Offsets.packed(rows[name], base, places) for name in (
                 "log_end_offset", "committed_offset_first", "committed_offset"
             )),
         ), places  # fmt: skip
+
+
+def _in_order(numbers: Ints, rows: Ints, known: Iterable[Ints]) -> tuple[Ints, Ints]:
+    """The keys of these rows, sorted, and the rows in that order; the array of `known` that has the same keys."""
+    keys = numbers[rows]
+    for one in known:
+        places = _places(keys, one)
+        if places is not None:
+            return one, rows[places]
+    order = np.argsort(keys, kind="stable")
+    return keys[order], rows[order]
+
+
+def _places(keys: Ints, known: Ints) -> Ints | None:
+    """Places of the keys in the order of `known`; None if they are others. A third of the time of sorting them.
+
+    The partitions of a topic follow each other as a rule: then a key is as far from the first as its partition is.
+    """
+    if len(keys) != len(known):
+        return None
+    starts = starts_of(of_topic(known))
+    topics = of_topic(known[starts])
+    encoded = pa.array(of_topic(keys)).dictionary_encode()
+    run = np.minimum(np.searchsorted(topics, encoded.dictionary.to_numpy()), len(topics) - 1)
+    slots = np.clip(keys + (starts - known[starts])[run][encoded.indices.to_numpy()], 0, len(known) - 1)
+    places = np.full(len(known), -1)
+    places[slots] = np.arange(len(keys))
+    return places if np.array_equal(known[slots], keys) and places.min() >= 0 else None
+
+
+def _fits(value: int | None) -> bool:
+    return value is None or -_INT32.max <= value <= _INT32.max
 
 
 def _since(times_ms: Ints, start_ms: int) -> NDArray[np.int32]:
@@ -206,9 +237,9 @@ def _since(times_ms: Ints, start_ms: int) -> NDArray[np.int32]:
     return np.broadcast_to(since[0], since.shape) if (since == since[0]).all() else since
 
 
-def _floats(rows: pa.Table, name: str) -> Floats:
-    values: Floats = pc.cast(rows[name], pa.float64()).to_numpy()
-    return values
+def _floats(values: pa.ChunkedArray) -> Floats:
+    floats: Floats = pc.cast(values, pa.float64()).to_numpy()
+    return floats
 
 
 def history_of(windows: Iterable[LagWindow], keys: Ints) -> LagHistory:

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 
 import pyarrow as pa
 
-from assignor_core.lag.history import Ints
 from streaming.tables import ALL_ROWS, Condition, TableReader, at_least, at_most, below, of_cluster, to_ms, utc
 from streaming.views.group_lag import COLUMNS, OFFSETS, SHOWN, LagPicture, current_since, picture_of, since
 from streaming.views.lag_columns import PARTITION_MAX, LagWindow, PartitionKeys, windows_of
@@ -36,7 +35,8 @@ def judge(rows: pa.Table, *, window_ms: int) -> LagPicture | None:
     if not found:
         return None
     current_ms = to_ms(current_since(utc(found[-1][0].start_ms), window_ms=window_ms))
-    shown = {window.start_ms: _shown(rows, places) for window, places in found if window.start_ms >= current_ms}
+    texts = _texts_once(rows)
+    shown = {one.start_ms: texts.take(pa.array(places)) for one, places in found if one.start_ms >= current_ms}
     return picture_of([window for window, _ in found], shown, names, window_ms=window_ms)
 
 
@@ -138,16 +138,17 @@ class LagWindows:
         where = self._where & at_least(TIME, begin) & below(TIME, end)
         rows = self._reader.arrow(TABLE, columns=columns, where=where)
         known = list({id(window.keys): window.keys for window in self._windows.values()}.values())
+        shown = _texts_once(rows) if columns is COLUMNS else None
         for window, places in windows_of(rows, self.names, known):
             self._windows[window.start_ms] = window
-            if columns is COLUMNS:
-                self._shown[window.start_ms] = _shown(rows, places)
+            if shown is not None:
+                self._shown[window.start_ms] = shown.take(pa.array(places))
 
 
-def _shown(rows: pa.Table, places: Ints) -> pa.Table:
-    """Of these rows what is shown of newest samples; texts that recur are kept once."""
-    taken = rows.select(SHOWN).take(pa.array(places))
-    for number, field in enumerate(taken.schema):
-        if pa.types.is_string(field.type):
-            taken = taken.set_column(number, field.name, taken[field.name].dictionary_encode())
-    return taken.combine_chunks()
+def _texts_once(rows: pa.Table) -> pa.Table:
+    """What is shown of newest samples; texts that recur are kept once."""
+    columns = {name: rows[name].combine_chunks() for name in SHOWN}
+    return pa.table({
+        name: column.dictionary_encode() if pa.types.is_string(column.type) else column
+        for name, column in columns.items()
+    })  # fmt: skip

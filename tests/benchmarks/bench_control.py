@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -30,17 +30,20 @@ from assignor_core.planner import propose
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import decider_of, executor_of, journal_of
-from streaming.serve.metrics import Exposition
+from streaming.runtime import processes
+from streaming.serve.metrics import Exposition, Form
 from streaming.serve.snapshot import SnapshotReader
 from streaming.settings import Settings
 from tests.benchmarks import generated
 from tests.benchmarks.generated import CLUSTER, NOW_MS, WINDOW_MS, GeneratedCluster, Size
+from tests.benchmarks.scraping import scraped
 
 SMALLER = 10
 MOVEMENTS = 3_000
 LOAD_WINDOWS = 5
 LAG_WINDOWS = 31
 TICKS_MAX = 5_000
+SCRAPED_S, SCRAPED_CHANGES = 30.0, 2
 Figures = dict[str, float]
 
 
@@ -83,22 +86,28 @@ def plan_part(settings: Settings, size: Size) -> Figures:
     cluster, journal = GeneratedCluster(size), journal_of(settings)
     journal.make_tables()
     decider = decider_of(cluster, journal, settings)
-    planner_cpu_s = 0.0
+    planner_s = planner_cpu_s = 0.0
 
     def timed(*arguments: Any) -> Plan:
-        nonlocal planner_cpu_s
+        nonlocal planner_s, planner_cpu_s
         made: Plan
+        began_s = time.perf_counter()
         seconds, made = _cpu(lambda: propose(*arguments))
+        planner_s += time.perf_counter() - began_s
         planner_cpu_s += seconds
         return made
 
+    began_s = time.perf_counter()
     with mock.patch.object(planning, "propose", timed):
         cpu_s, proposed = _cpu(lambda: decider.tick(now_ms=NOW_MS + settings.pipeline.watermark_ms))
+    took_s = time.perf_counter() - began_s
     written = journal.last_decision()
     assert written is not None
     assert written["plan_id"], written["detail"]
     return {
+        "planner_s": planner_s,
         "planner_cpu_s": planner_cpu_s,
+        "window_to_plan_s": took_s - planner_s - cluster.own_cpu_s,
         "window_to_plan_cpu_s": cpu_s - planner_cpu_s - cluster.own_cpu_s,
         "movements": len(journal.plan(written["plan_id"]).plan.movements),
         "may_act": float(proposed is not None),
@@ -111,13 +120,16 @@ def serve_part(settings: Settings, size: Size) -> Figures:
     first_s, snapshot = _cpu(lambda: reader.read(NOW_MS))
     first_metrics_s, exposition = _cpu(lambda: Exposition(snapshot, settings))
     generated.write_next_window(settings.storage.tables, size)
+    began_s = time.perf_counter()
     changed_s, snapshot = _cpu(lambda: reader.read(NOW_MS + WINDOW_MS))
+    took_s = time.perf_counter() - began_s
     metrics_s, _ = _cpu(lambda: exposition.update(snapshot))
     unchanged_s, _ = _cpu(lambda: reader.read(NOW_MS + WINDOW_MS))
-    body = exposition.answer("text/plain;version=0.0.4")[0]
+    body = exposition.answer(Form.of("text/plain;version=0.0.4"))
     assert not snapshot.failures, snapshot.failures
     return {
         "first_snapshot_cpu_s": first_s + first_metrics_s,
+        "snapshot_s": took_s,
         "snapshot_cpu_s": changed_s,
         "metrics_cpu_s": metrics_s,
         "unchanged_snapshot_cpu_s": unchanged_s,
@@ -126,31 +138,51 @@ def serve_part(settings: Settings, size: Size) -> Figures:
     }
 
 
+def scrape_part(settings: Settings, size: Size) -> Figures:
+    """Four scrapers on a serve process of its own, while a window comes in the middle and one at the end."""
+    tables, port = settings.storage.tables, processes.free_port()
+
+    def write(number: int) -> None:
+        # Later windows than those of the part `serve`, in a process that takes no time of the scrapers.
+        command = f"from {generated.__name__} import *; write_next_window({tables!r}, {size!r}, {number + 1})"
+        subprocess.run([sys.executable, "-c", command], check=True)
+
+    config = _config(settings, serve={"port": port})
+    return scraped(config, port, seconds=SCRAPED_S, change=write, changes=SCRAPED_CHANGES)
+
+
 def commands_part(settings: Settings, _size: Size) -> Figures:
-    """Seconds by the clock of commands as people run them."""
-    config = Path(settings.storage.tables).parent / "rebalancer.yaml"
-    config.write_text(
-        yaml.safe_dump({"kafka": {"cluster_name": CLUSTER}, "storage": {"tables": settings.storage.tables}})
-    )
+    """Seconds of commands as people run them: by the clock, and of CPU."""
+    config = _config(settings)
     commands = {
-        "version_s": ["--version"],
-        "status_s": ["status", "--json"],
-        "lag_s": ["lag"],
-        "sql_s": ["sql", "SELECT broker, avg(bytes_in_per_sec) FROM broker_load GROUP BY broker"],
+        "version": ["--version"],
+        "status": ["status", "--json"],
+        "lag": ["lag"],
+        "sql": ["sql", "SELECT broker, avg(bytes_in_per_sec) FROM broker_load GROUP BY broker"],
     }
     figures = {}
     for name, arguments in commands.items():
-        configured = [] if name == "version_s" else ["--config", str(config)]
-        began_s = time.perf_counter()
+        configured = [] if name == "version" else ["--config", str(config)]
+        began_s, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
             [sys.executable, "-m", "streaming", *arguments, *configured], check=True, stdout=subprocess.DEVNULL
         )
-        figures[name] = time.perf_counter() - began_s
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        figures[f"{name}_s"] = time.perf_counter() - began_s
+        figures[f"{name}_cpu_s"] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return figures
 
 
+def _config(settings: Settings, **sections: Any) -> Path:
+    config = Path(settings.storage.tables).parent / "rebalancer.yaml"
+    known = {"kafka": {"cluster_name": CLUSTER}, "storage": {"tables": settings.storage.tables}}
+    config.write_text(yaml.safe_dump(known | sections))
+    return config
+
+
 PARTS: dict[str, Callable[[Settings, Size], Figures]] = {
-    "executor": executor_part, "plan": plan_part, "serve": serve_part, "commands": commands_part,
+    "executor": executor_part, "plan": plan_part, "serve": serve_part, "scrape": scrape_part,
+    "commands": commands_part,
 }  # fmt: skip
 
 
@@ -173,14 +205,14 @@ def run_part(name: str, tables: str, size: Size) -> Figures:
     return figures | {"peak_rss_mib": resource.getrusage(who).ru_maxrss / 1024}
 
 
-def measured(size: Size, parts: list[str], lag_windows: int) -> dict[str, Figures]:
+def measured(size: Size, parts: Sequence[str], lag_windows: int = LAG_WINDOWS) -> dict[str, Figures]:
     """Figures of each part at this size."""
     sizes = [f"--{name}={getattr(size, name)}" for name in ("brokers", "partitions", "groups")]
     figures = {}
     with tempfile.TemporaryDirectory() as folder:
         tables = f"{folder}/tables"
         if set(parts) - {"executor"}:
-            lag_windows = lag_windows if {"serve", "commands"} & set(parts) else 1
+            lag_windows = lag_windows if set(parts) - {"executor", "plan"} else 1
             generated.write_windows(
                 tables, size, GeneratedCluster(size), load_windows=LOAD_WINDOWS, lag_windows=lag_windows
             )

@@ -21,9 +21,11 @@ import structlog
 from tests.benchmarks.fleet_collecting import collect
 from tests.benchmarks.fleet_executing import execute
 from tests.benchmarks.fleet_measuring import Figures
+from tests.benchmarks.fleet_tables import read_tables
 from tests.fleet.synthetic import FleetSize
 
 PARTITIONS_PER_BROKER, GROUPS_PER_BROKER = 1_000, 100
+AT_MOST = frozenset({"control_rss_mib"})
 NOT_COMPARED = frozenset({"brokers", "partitions", "replicas", "groups", "group_partitions", "load_average"})
 
 
@@ -38,7 +40,9 @@ def measure(size: FleetSize, parts: tuple[str, ...], *, repeats: int, trouble: b
     }
     for part in parts:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_without_logs) as pool:
-            figures |= pool.submit(PARTS[part], size, repeats=repeats, trouble=trouble, profile=profile).result()
+            of_part = pool.submit(PARTS[part], size, repeats=repeats, trouble=trouble, profile=profile).result()
+        # Two parts measure control: what it takes is the greater.
+        figures |= of_part | {name: max(figures.get(name, 0.0), of_part[name]) for name in AT_MOST & of_part.keys()}
         click.echo(f"{part}: measured, load average {os.getloadavg()[0]:.1f}")
     return figures | {"load_average": round(os.getloadavg()[0], 1)}
 
@@ -48,7 +52,7 @@ def _without_logs() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
-PARTS = {"collect": collect, "execute": execute}
+PARTS = {"collect": collect, "execute": execute, "tables": read_tables}
 
 
 def _print(figures: Mapping[str, float], before: Mapping[str, float] | None) -> None:

@@ -312,7 +312,8 @@ def _group_lag(size: Size, start_ms: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write_next_window(root: str, size: Size) -> None:
-    """The window after those, of all but partitions' load."""
-    _append(root, "broker_load", _broker_load(size, NOW_MS))
-    _append(root, "group_lag", _group_lag(size, NOW_MS))
+def write_next_window(root: str, size: Size, number: int = 0) -> None:
+    """A window after those, of all but partitions' load; 0 is the next one."""
+    start_ms = NOW_MS + number * WINDOW_MS
+    _append(root, "broker_load", _broker_load(size, start_ms))
+    _append(root, "group_lag", _group_lag(size, start_ms))

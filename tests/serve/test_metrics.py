@@ -1,5 +1,6 @@
 """The metrics: values, names, the cap, and that the list, the docs and the answer agree."""
 
+import gzip
 import re
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from assignor_core.deciding.trigger import Reason
 from streaming.commands.status import read_status
 from streaming.serve.families import FAMILIES, GROUPS_ALERTED
-from streaming.serve.metrics import FORMS_MAX, Exposition, bounded, registry_of
+from streaming.serve.metrics import FORMS_MAX, USUAL_FORMS, Exposition, Form, bounded, registry_of
 from streaming.serve.metrics_doc import render
 from streaming.serve.samples import Sample, samples
 from streaming.serve.snapshot import PARTS, SnapshotReader, read_snapshot
@@ -142,7 +143,7 @@ def test_a_throttle_that_is_left_is_counted_while_its_broker_reports(skewed_fold
     for sequence, (event, owed) in enumerate(history):
         synthetic.event(NOW_MS + 60_000 + sequence, sequence, event, execution_id="e-9", throttled_brokers=owed)
         snapshot = reader.read(NOW_MS)
-        series = series_of(Exposition(snapshot, settings).answer("text/plain")[0].decode())
+        series = series_of(Exposition(snapshot, settings).answer(Form.of("text/plain")).decode())
         shown.append(
             (
                 value(series, "rebalance_throttle_left_brokers"),
@@ -236,12 +237,12 @@ def test_openmetrics_says_the_same(skewed: Settings) -> None:
 def test_an_answer_is_that_of_the_newest_snapshot_in_every_form(skewed: Settings) -> None:
     snapshot = read_snapshot(skewed, NOW_MS)
     exposition = Exposition(snapshot, skewed)
-    forms = ("text/plain", "application/openmetrics-text; version=1.0.0")
+    accepted = ("text/plain", "application/openmetrics-text; version=1.0.0")
+    forms = [Form.of(accept, encoding) for accept in accepted for encoding in ("", "br;q=1, gzip")]
     for now_ms in (NOW_MS, NOW_MS + 5_000):
         exposition.update(replace(snapshot, read_at_ms=now_ms))
         for form in forms:
-            body, content_type = exposition.answer(form)
-            assert content_type.startswith(form.partition(";")[0])
+            body = gzip.decompress(exposition.answer(form)) if form.packed else exposition.answer(form)
             stamp = re.search(rb"^rebalancer_snapshot_timestamp_seconds\S* (\S+)$", body, re.MULTILINE)
             assert stamp
             assert float(stamp.group(1)) == now_ms / 1000
@@ -250,9 +251,10 @@ def test_an_answer_is_that_of_the_newest_snapshot_in_every_form(skewed: Settings
 def test_usual_forms_lie_ready_before_anybody_asks_and_others_once_somebody_did(skewed: Settings) -> None:
     snapshot = read_snapshot(skewed, NOW_MS)
     exposition = Exposition(snapshot, skewed)
-    usual = ("", "text/plain", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
-    assert all(exposition.ready(accept) for accept in usual)
-    other = "text/plain;version=1.0.0;escaping=allow-utf-8"
+    accepted = ("", "text/plain", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
+    usual = [Form.of(accept, encoding) for accept in accepted for encoding in ("", "gzip")]
+    assert all(exposition.ready(form) for form in usual)
+    other = Form.of("text/plain;version=1.0.0;escaping=allow-utf-8")
     assert exposition.ready(other) is None
     assert exposition.answer(other) == exposition.ready(other)
     exposition.update(snapshot)
@@ -264,9 +266,10 @@ def test_usual_forms_lie_ready_before_anybody_asks_and_others_once_somebody_did(
 
 def test_whoever_names_versions_without_end_makes_no_more_work(skewed: Settings) -> None:
     exposition = Exposition(read_snapshot(skewed, NOW_MS), skewed)
-    names = [f"application/openmetrics-text;version=1.0.{number}" for number in range(10)]
-    assert all(exposition.answer(name)[0].endswith(b"# EOF\n") for name in names)
-    assert sum(exposition.ready(name) is not None for name in names) == FORMS_MAX - 1, "and the plain text"
+    forms = [Form.of(f"application/openmetrics-text;version=1.0.{number}") for number in range(10)]
+    assert all(exposition.answer(form).endswith(b"# EOF\n") for form in forms)
+    others = sum(exposition.ready(form) is not None for form in USUAL_FORMS if form not in forms)
+    assert sum(exposition.ready(form) is not None for form in forms) == FORMS_MAX - others
 
 
 def test_what_alerts_on_groups_rest_on_is_kept_before_details_of_any(tmp_path: Path) -> None:

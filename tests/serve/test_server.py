@@ -54,6 +54,22 @@ def test_metrics_come_in_the_form_that_is_asked_for(app: Starlette) -> None:
     assert openmetrics.text.endswith("# EOF\n")
 
 
+def test_metrics_are_packed_for_those_who_can_unpack_them(app: Starlette) -> None:
+    """Prometheus asks for gzip; what unpacks it is the client here, too."""
+
+    async def ask(encoding: str) -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:9464") as client:
+            return await client.get("/metrics", headers={"Accept-Encoding": encoding})
+
+    packed, plain = asyncio.run(ask("gzip")), asyncio.run(ask("identity"))
+    assert packed.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain.headers
+    assert packed.headers["vary"] == plain.headers["vary"] == "Accept, Accept-Encoding"
+    assert packed.text == plain.text
+    assert int(packed.headers["content-length"]) < int(plain.headers["content-length"]) / 4
+
+
 def test_the_api_shows_the_snapshot(app: Starlette) -> None:
     status = get(app, "/api/status").json()
     assert [broker["broker"] for broker in status["load"]["brokers"]] == [1, 2, 3]

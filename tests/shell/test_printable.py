@@ -18,7 +18,7 @@ from streaming.commands.plan_model import show
 from streaming.runtime import printable as module
 from streaming.runtime.logs import configure_logging
 from streaming.runtime.printable import printable, printable_lines
-from streaming.serve.metrics import Exposition
+from streaming.serve.metrics import Exposition, Form
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import LogSettings, Settings
 from streaming.views.as_json import to_json
@@ -127,7 +127,7 @@ def test_logs_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_metrics_and_the_api_keep_such_names_as_data(settings: Settings) -> None:
     snapshot = read_snapshot(settings, NOW_MS)
-    body, _ = Exposition(snapshot, settings).answer("text/plain")
+    body = Exposition(snapshot, settings).answer(Form.of("text/plain"))
     families = text_string_to_metric_families(body.decode())
     groups = {sample.labels.get("consumergroup") for family in families for sample in family.samples}
     assert {EVIL, TWO_LINES} <= groups
