@@ -1,9 +1,10 @@
-"""A pytest plugin: long runs use two processes, so that both cores work and pure tests run beside those with brokers.
+"""A pytest plugin: long runs use several processes, so that both cores work while tests wait for brokers.
 
-The second process is a fork of the first, made after collection: modules are imported once. Files of tests that use
-Spark run in the second process and share its session; files of other tests that start a JVM run in the first and share
-its brokers. Files of pure tests are taken by whichever process is free. The first process reports all results, so
-options, exit code and summary are those of any pytest run.
+All processes but the first are forks of it, made after collection: modules are imported once. Each begins with the
+files of its lane. `brokers` (first process) are those that share brokers, `spark` those that share a Spark session,
+`apart` those that start brokers of their own, or another JVM. Files without a lane are taken by whichever process is
+free: those of the whole product first, then pure ones. The first process reports all results, so options, exit code
+and summary are those of any pytest run.
 """
 
 import gc
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from itertools import chain, groupby, pairwise
 from typing import BinaryIO, NoReturn
 
@@ -21,10 +23,12 @@ import pytest
 from _pytest.capture import CaptureManager
 
 JVM_MARKERS = frozenset({"spark", "kafka", "java", "prometheus", "e2e"})
+APART = "apart"
+"""Files with this marker start brokers, and share them with no other file."""
 LONG = "long"
-"""Files of pure tests with this marker are begun first, or one process would run them while the other is done."""
+"""Files of pure tests with this marker are begun first, or one process would run them while the others are done."""
 WHOLE_PRODUCT = "e2e"
-"""Files with this marker come last: the product starts a Spark of its own, best when the tests' Spark has ended."""
+"""Files with this marker come last: the product starts brokers and Spark of its own, best when those of tests end."""
 TESTS_MIN = 300
 """Fewer tests than this run in one process: their output then comes in order."""
 INDEX_BYTES = 4
@@ -34,7 +38,7 @@ Files = list[list[pytest.Item]]
 
 
 class Pool:
-    """Indices of the files that no process has taken yet, in a pipe that both processes read."""
+    """Indices of the files that no process has taken yet, in a pipe that all processes read."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -48,7 +52,7 @@ class Pool:
 
 
 class Reports:
-    """Reports of the second process, one JSON line each, in an unlinked file: a slow reader blocks nobody."""
+    """Reports of another process, one JSON line each, in an unlinked file: a slow reader blocks nobody."""
 
     def __init__(self, config: pytest.Config, stream: BinaryIO) -> None:
         self.config = config
@@ -58,7 +62,7 @@ class Reports:
         self._rest = b""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """In the second process: write the report down."""
+        """In the other process: write the report down."""
         data = self.config.hook.pytest_report_to_serializable(config=self.config, report=report)
         os.write(self._stream.fileno(), json.dumps(data).encode() + b"\n")
 
@@ -77,73 +81,125 @@ class Reports:
             self.config.hook.pytest_runtest_logreport(report=report)
 
 
+class Other:
+    """A process beside the first, and its reports."""
+
+    def __init__(self, session: pytest.Session, own: Files, pools: list[Pool], stream: BinaryIO) -> None:
+        self._reports = Reports(session.config, stream)
+        self._exit_code: int | None = None
+        self._pid = os.fork()
+        if not self._pid:
+            _run_as_other(session, own, pools, self._reports)
+
+    def replay(self) -> None:
+        """Report what has come since the last call."""
+        self._reports.replay()
+
+    def has_ended(self) -> bool:
+        """Whether it has ended, by itself or not."""
+        if self._exit_code is None:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid:
+                self._exit_code = os.waitstatus_to_exitcode(status)
+        return self._exit_code is not None
+
+    def interrupt(self) -> None:
+        """As with Ctrl-C, and wait for its end."""
+        if not self.has_ended():
+            os.kill(self._pid, signal.SIGINT)
+            os.waitpid(self._pid, 0)
+
+    @property
+    def failure(self) -> str | None:
+        """Why its results are not whole, if they are not."""
+        return f"another test process ended with {self._exit_code}" if self._exit_code else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Run the tests in two processes; None leaves them to pytest, where one process serves better or is asked for."""
+    """Run the tests in several processes; None leaves them to pytest, where one serves better or is asked for."""
     option = session.config.option
     asked_for_one = option.collectonly or option.usepdb or option.capture == "no" or option.maxfail
     if session.testsfailed or asked_for_one or len(session.items) < TESTS_MIN or (os.cpu_count() or 1) < 2:
         return None
-    lanes: dict[str, Files] = {"brokers": [], "spark": [], "pure": []}
+    lanes: dict[str, Files] = {"brokers": [], "spark": [], APART: [], "product": [], "pure": []}
     for _, items in groupby(session.items, key=lambda item: item.path):
         file = list(items)
         lanes[_lane(file)].append(file)
-    lanes["brokers"].sort(key=lambda file: WHOLE_PRODUCT in _markers(file))
     lanes["pure"].sort(key=lambda file: LONG not in _markers(file))
-    _run_in_two(session, lanes["brokers"], lanes["spark"], Pool(lanes["pure"]))
+    pools = [Pool(lanes["product"]), Pool(lanes["pure"])]
+    others = [lanes["spark"]] + [lanes[APART]] * bool(lanes[APART])  # pure tests alone need no more than two processes
+    _run_in_several(session, lanes["brokers"], others, pools)
     return True
 
 
 def _lane(file: list[pytest.Item]) -> str:
-    """Where a file's tests run: brokers (first process), spark (second process) or pure (either)."""
+    """Where a file's tests run: brokers (first process), spark or apart (one each), product or pure (any)."""
     markers = _markers(file)
-    if "spark" in markers and WHOLE_PRODUCT not in markers:
+    if not markers & JVM_MARKERS:
+        return "pure"
+    if WHOLE_PRODUCT in markers:
+        return "product"
+    if "spark" in markers:
         return "spark"
-    return "brokers" if markers & JVM_MARKERS else "pure"
+    return "brokers" if "kafka" in markers and APART not in markers else APART
 
 
 def _markers(file: list[pytest.Item]) -> set[str]:
     return {mark.name for item in file for mark in item.iter_markers()}
 
 
-def _run_in_two(session: pytest.Session, of_first: Files, of_second: Files, pool: Pool) -> None:
-    """Fork, run what is this process's, and report what both have done; raises Failed if the other one broke."""
+def _run_in_several(session: pytest.Session, own: Files, of_others: list[Files], pools: list[Pool]) -> None:
+    """Fork, run what is this process's, and report what all have done; raises Failed if another one broke."""
     gc.freeze()  # what collection has made lives to the end: no later collection need look at it
     capture = session.config.pluginmanager.getplugin("capturemanager")
-    capture.stop_global_capturing()  # both would write to its files
+    capture.stop_global_capturing()  # all would write to its files
     sys.stdout.flush()
-    with tempfile.TemporaryFile() as stream:
-        reports = Reports(session.config, stream)
-        second = os.fork()
-        if not second:
-            _run_as_second(session, of_second, pool, reports)
+    others: list[Other] = []
+    with ExitStack() as streams:
         try:
+            for files in of_others:
+                stream = streams.enter_context(tempfile.TemporaryFile())
+                others.append(Other(session, files, pools, stream))
             _start_capturing(capture)
-            _run(session, chain(of_first, pool), reports.replay)
-            while not (ended := os.waitpid(second, os.WNOHANG))[0]:
-                reports.replay()
-                time.sleep(POLL_INTERVAL_S)
+
+            def replay() -> None:
+                for other in others:
+                    other.replay()
+
+            _run_own_and_pools(session, own, pools, replay)
+            for other in others:
+                while not other.has_ended():
+                    replay()
+                    time.sleep(POLL_INTERVAL_S)
         except BaseException:
-            os.kill(second, signal.SIGINT)
-            os.waitpid(second, 0)
+            for other in others:
+                other.interrupt()
             raise
-        reports.replay()
+        replay()
     gc.unfreeze()  # libraries report what is not collected at the end as leaked
-    if ended[1]:
-        session.shouldfail = f"the second test process ended with {os.waitstatus_to_exitcode(ended[1])}"
-        raise session.Failed(session.shouldfail)  # pytest's summary shows the reason and what has been reported
+    for other in others:
+        if other.failure:
+            session.shouldfail = other.failure
+            raise session.Failed(session.shouldfail)  # pytest's summary shows the reason and what has been reported
 
 
-def _run_as_second(session: pytest.Session, own: Files, pool: Pool, reports: Reports) -> NoReturn:
-    """Run its own files, then those of the pool, then end without any of the first process's farewells."""
+def _run_own_and_pools(session: pytest.Session, own: Files, pools: list[Pool], after_file: Callable[[], None]) -> None:
+    """What the files of each part started ends with it: the next ones need the memory, not the brokers."""
+    parts: list[Files | Pool] = [own, *pools]
+    for files in parts:
+        _run(session, files, after_file)
+
+
+def _run_as_other(session: pytest.Session, own: Files, pools: list[Pool], reports: Reports) -> NoReturn:
+    """Run its own files, then those of the pools, then end without any of the first process's farewells."""
     exit_code = 1
     try:
         for standard in (1, 2):  # only the first process speaks
             os.dup2(os.open(os.devnull, os.O_WRONLY), standard)
         _start_capturing(session.config.pluginmanager.getplugin("capturemanager"))
         session.config.pluginmanager.register(reports)
-        _run(session, own, lambda: None)  # what it started ends here: the pure tests need no Spark
-        _run(session, pool, lambda: None)
+        _run_own_and_pools(session, own, pools, lambda: None)
         exit_code = 0
     finally:
         os._exit(exit_code)

@@ -1,4 +1,4 @@
-"""A run in two processes reports what a run in one would."""
+"""A run in several processes reports what a run in one would."""
 
 from pathlib import Path
 
@@ -54,6 +54,26 @@ def test_runs_in_the_second_process():
     assert os.getpid() != int(open("first").read())
     assert not os.path.exists("pids_of_second"), "before the pure tests"
 """
+SIDE_BY_SIDE = """
+import os, pytest
+from tests.waiting import until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.{marker}]
+
+def test_is_begun_while_the_other_is():
+    assert os.getpid() != int(open("first").read())
+    open("{marker}", "w").close()
+    until("the other one has begun", lambda: os.path.exists("{other}"))
+"""
+PRODUCT = """
+import os, pytest
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.e2e
+def test_runs_once_a_process_has_done_its_own_files():
+    assert os.path.exists("apart") or os.path.exists("pids")
+"""
 DEADLY = """
 import os, pytest
 from tests.waiting import until
@@ -73,7 +93,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[1]))  # it runs in a folder of its own
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # what other plugins import takes longer than the tests
     pytester.makeconftest(CONFTEST)
-    pytester.makeini("[pytest]\nmarkers =\n    kafka: starts a broker\n    spark: starts Spark")
+    pytester.makeini("[pytest]\nmarkers =\n    kafka: brokers\n    spark: Spark\n    apart: its own\n    e2e: all")
     pytester.makepyfile(test_a=PURE, test_b=PURE, test_c=PURE, test_d=WITH_JVM)
     return pytester
 
@@ -87,6 +107,17 @@ def test_both_processes_run_tests_and_one_reports_them(suite: pytest.Pytester) -
     assert len(set((suite.path / "pids").read_text().split())) == 2
 
 
+def test_files_with_brokers_of_their_own_run_beside_those_with_spark_and_the_whole_product_after_them(
+    suite: pytest.Pytester,
+) -> None:
+    suite.makepyfile(
+        test_e=SIDE_BY_SIDE.format(marker="apart", other="spark"),
+        test_f=SIDE_BY_SIDE.format(marker="spark", other="apart"),
+        test_g=PRODUCT,
+    )
+    suite.runpytest_subprocess().assert_outcomes(passed=16, failed=3, skipped=3)
+
+
 def test_a_few_tests_and_those_that_stop_at_a_failure_run_in_one_process(suite: pytest.Pytester) -> None:
     suite.runpytest_subprocess("test_a.py").assert_outcomes(passed=4, failed=1, skipped=1)
     suite.runpytest_subprocess("--maxfail=9").assert_outcomes(passed=13, failed=3, skipped=3)
@@ -96,5 +127,5 @@ def test_a_few_tests_and_those_that_stop_at_a_failure_run_in_one_process(suite: 
 def test_a_second_process_that_dies_fails_the_run(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_c=DEADLY, test_d=DEADLY)
     result = suite.runpytest_subprocess()
-    result.stdout.fnmatch_lines(["*the second test process ended with 7*"])
+    result.stdout.fnmatch_lines(["*another test process ended with 7*"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED

@@ -41,7 +41,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
         embedded.tidy()
 
 
-@pytest.fixture(params=["simulated", pytest.param("embedded", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["simulated", pytest.param("embedded", marks=[pytest.mark.kafka, pytest.mark.apart])])
 def disks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disks]:
     """The same with two log dirs on broker 2; nothing is under way."""
     if request.param == "simulated":

@@ -27,7 +27,7 @@ from tests import waiting
 from tests.fleet.mirror import mirrored_fleet
 from tests.fleet.process import FleetProcess
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 
 TOPICS = {"hot": {0: [1, 2], 1: [2, 3]}, "cold": {0: [3]}, "empty": {0: [1, 2, 3], 1: [3, 2, 1]}}
 RECORDS = {("hot", 0): 7, ("hot", 1): 3, ("cold", 0): 2}

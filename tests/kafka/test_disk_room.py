@@ -20,7 +20,7 @@ from tests import waiting
 from tests.control.windows import write_windows
 from tests.kafka.volumes import MIB, fill, mounted, usable
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 
 DISK = 100 * MIB
 RESERVE = DISK // 10

@@ -24,7 +24,7 @@ from streaming.tables import TableReader
 from streaming.views.intents import drained_brokers
 from tests.control.windows import write_windows
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 
 DEADLINE_S = 90
 REPLICAS = {0: [1, 2], 1: [2, 3], 2: [3, 4], 3: [4, 1], 4: [1, 3], 5: [2, 4]}

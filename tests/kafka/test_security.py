@@ -37,7 +37,7 @@ from streaming.runtime.jars import PROJECT_ROOT, class_path, java_command
 from streaming.settings import Settings, TopicSettings
 from tests.kafka.secured import kafka_acls, make_certificates, secured_cluster
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 
 DEADLINE_S = 90
 PASSWORD = 's3cret \\ "quoted"'  # noqa: S105 - of a broker that lives for a test

@@ -250,6 +250,7 @@ def properties_of(service: Service) -> dict[str, str]:
 
 @pytest.mark.java
 @pytest.mark.kafka
+@pytest.mark.apart
 def test_kafka_accepts_the_brokers_settings_with_the_agent_beside_it(compose: Compose, tmp_path: Path) -> None:
     """Formatting the log folder is what the image does first, with the agent in the same JVM: it must end."""
     for name, service in brokers(compose).items():
