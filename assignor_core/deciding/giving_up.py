@@ -1,6 +1,7 @@
 """How long mode `apply` makes no plan after executions of its own that it gave up, at their deadline for example.
 
-What kept one from its end mostly keeps the next one, too: each plan would copy, and be cancelled, all over again.
+What kept one from its end mostly keeps the next one, too: each plan would copy, and be cancelled, all over again. Lost
+replicas are made anew without a pause.
 """
 
 from dataclasses import dataclass

@@ -215,8 +215,8 @@ class _Deciding:
         """The plan that `evaluation` asks for, unless the mode, the cluster or a plan that waits forbids one."""
         if self._policy.mode is Mode.OBSERVE:
             return _held(evaluation, Reason.DRY_RUN, f"mode is observe; {evaluation.detail}")
-        is_automatic = self._policy.mode is Mode.APPLY
-        pause = self._evidence.given_up().reason(self._observation.now_ms) if is_automatic else None
+        may_pause = self._policy.mode is Mode.APPLY and evaluation.reason is not Reason.BROKER_FAILED
+        pause = self._evidence.given_up().reason(self._observation.now_ms) if may_pause else None
         if pause is not None:
             return _held(evaluation, Reason.COOLDOWN, f"{pause}; {evaluation.detail}")
         relieves = evaluation.reason is Reason.BROKER_FAILED

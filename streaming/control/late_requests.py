@@ -5,7 +5,7 @@ after each end, while nothing is under way. What belongs to the plan is cancelle
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -172,14 +172,17 @@ class LateRequests:
         return parts + ([f"Kafka refuses to cancel {refusals_text(refused)}"] if refused else [])
 
     def _clear(self, watched: _Watched, kept: KeptPlan, others: Collection[PartitionKey]) -> list[str]:
-        """Remove a throttle that came late, where `others` move nothing. Its entries name the plan's replicas. A rate
-        alone could be another tool's that is about to begin: it goes if two looks in a row show it.
+        """Remove a throttle that came late. Its entries name the plan's replicas; those of a partition that `others`
+        move could be theirs. A rate alone could be another tool's that is about to begin: it goes if two looks in a row
+        show it.
         """
-        execution, scope = watched.record.execution, throttle_scope(kept.plan)
+        execution = watched.record.execution
+        movements = tuple(row for row in kept.plan.movements if row.key not in others)
+        scope = throttle_scope(replace(kept.plan, movements=movements))
         events = (event.figures.throttled_brokers or () for event in execution.events)
         ours = frozenset(broker for brokers in events for broker in brokers) - set(execution.throttled_brokers)
         rates = ours & self._cluster.throttle_rates(ours).keys()
-        listed = self._listed(scope) - {topic for topic, _ in others}
+        listed = self._listed(scope)
         at_rest = frozenset() if others else rates
         brokers = at_rest if listed else at_rest & watched.rates
         watched.rates = at_rest - brokers

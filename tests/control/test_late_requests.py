@@ -119,6 +119,16 @@ def test_what_others_do_after_the_end_is_left_alone(settings: Settings) -> None:
     assert last_detail(settings, record) == before
 
 
+def test_entries_of_the_plan_go_where_another_tool_moves_another_partition(settings: Settings) -> None:
+    cluster = NotedCluster()
+    aborted_while_late(settings, cluster, RequestKind.CHANGE_THROTTLES)
+    cluster.cluster.reassign({("t", 1): (3,)})
+    cluster.cluster.append_throttled_replicas("t", LEADER_REPLICAS, "1:1")
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000)
+    loop.tick(now_ms=NOON_MS + 1_000 + LOOKS_AFTER_MS[0])
+    assert cluster.throttled_replicas(["t"]) == {("t", LEADER_REPLICAS): "1:1"}
+
+
 def test_after_the_last_look_nothing_is_asked_any_more(settings: Settings) -> None:
     cluster = NotedCluster()
     record = aborted_while_late(settings, cluster, RequestKind.REASSIGN)

@@ -299,7 +299,7 @@ LONG_AWAY = "away for longer than 30 min: broker 4 (720 min)"
 
 
 def test_replicas_of_failed_brokers_are_planned_for_on_the_newest_windows() -> None:
-    given = Given(proposed(problems=("no room for t-2",)))
+    given = Given(proposed(problems=("no room for t-2",)), gave_up=GivenUp(9, NOON_MS))
     observation = observed(EVEN, EVEN, EVEN, live=AWAY)
     _, decision = decided(given, observation, GONE)
     assert summary(decision) == (Verdict.PLAN, Reason.BROKER_FAILED, f"{LONG_AWAY}; no room for t-2")
