@@ -120,12 +120,13 @@ def _progress(movement: Movement, cluster: LiveCluster, staged: bool, looks: Pas
         return Progress.MISSING if 0 < looks.missing.get(movement.key, 0) < MISSING_LOOKS_MIN else Progress.GONE
     if live.reassigning:
         return Progress.MOVING if _is_asked_for(movement, live, staged) else Progress.FOREIGN
+    if movement.key in looks.unshown:
+        return Progress.MOVING  # these may be the replicas of before its reassignment
     old, new = movement.old_replicas, movement.new_replicas
     if live.replicas == new:
         return Progress.DONE if live.leader == new[0] or _leader_stays_away(movement, cluster) else Progress.PLACED
     if live.replicas == old or (len(live.replicas) == len(new) and is_between(live.replicas, old, new)):
-        # Nothing of the way is made, or one step of several.
-        return Progress.MOVING if movement.key in looks.unshown else Progress.PENDING
+        return Progress.PENDING  # nothing of the way is made, or one step of several
     if _was_asked_for(movement, live, staged) and looks.unlisted.get(movement.key, 0) <= UNLISTED_LOOKS_MAX:
         return Progress.MOVING
     return Progress.FOREIGN

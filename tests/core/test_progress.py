@@ -113,6 +113,14 @@ def test_what_a_reassignment_has_left_is_waited_for_whoever_asked_for_it() -> No
     assert progress_of(made, at(4, 5), looks=looks.after(made, at(4, 5))) == {T0: Progress.FOREIGN}
 
 
+def test_what_was_made_counts_anew_once_a_late_request_has_changed_it() -> None:
+    """A wave that waits for it does not begin on metadata that still shows it made."""
+    made = plan((1, 2), (3, 2))
+    looks = NO_LOOKS.after(made, copying((3, 2), (1, 2))).after(made, at(3, 2))
+    assert progress_of(made, at(3, 2), looks=looks) == {T0: Progress.MOVING}
+    assert progress_of(made, at(1, 2), looks=looks.after(made, at(1, 2))) == {T0: Progress.PENDING}
+
+
 def test_a_staged_move_goes_on_once_metadata_shows_its_step() -> None:
     made = plan((1, 2, 3), (4, 5, 3))
     looks = NO_LOOKS.after(made, copying((1, 2, 3), (1, 4, 3)), staged=True)
