@@ -10,6 +10,9 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 
+import pyarrow as pa
+from pyarrow import compute as pc
+
 from assignor_core.deciding.log_dirs import full_log_dirs, propose_within
 from assignor_core.deciding.observation import PlanRequest
 from assignor_core.deciding.planning import PartitionLoads, build_model, propose_elections, propose_on
@@ -125,11 +128,16 @@ def _loads(
     """Loads in the newest windows, and by the hour of the last `days`."""
     root, kafka_cluster = window_tables.root, window_tables.kafka_cluster
     hourly = hourly_rates(root, kafka_cluster, live.partitions.keys(), days=days, now_ms=now_ms)
-    return replace(partition_loads(window_tables, windows), hourly=hourly)
+    return replace(partition_loads(window_tables, windows, {topic for topic, _ in live.partitions}), hourly=hourly)
 
 
-def partition_loads(window_tables: WindowTables, windows: tuple[ClosedWindow, ...]) -> PartitionLoads:
-    """Mean rates of each partition over `windows`, and what bytes in add up to, from the rows of leaders."""
+def partition_loads(
+    window_tables: WindowTables, windows: tuple[ClosedWindow, ...], topics: Collection[str]
+) -> PartitionLoads:
+    """Mean rates of each partition over `windows`, and what bytes in add up to, from the rows of leaders.
+
+    Sums are over the partitions of `topics`, which a plan knows: what brokers report besides makes them disagree.
+    """
     first, last = tables.utc(windows[0].start_ms), tables.utc(windows[-1].start_ms)
     where = (
         tables.of_cluster(window_tables.kafka_cluster)
@@ -139,6 +147,8 @@ def partition_loads(window_tables: WindowTables, windows: tuple[ClosedWindow, ..
     )
     columns = ["window_start", "broker", "topic", "partition", *RATE_KEYS]
     rows = tables.read_arrow(window_tables.root, "partition_load", columns=columns, where=where)
+    is_known = pc.is_in(rows["topic"], value_set=pa.array(sorted(topics), pa.string()))
+    rows = rows.append_column("is_known", is_known)
     # Names as numbers: of millions of rows they are more than Arrow sorts in one piece (2 GiB).
     rows = rows.set_column(rows.column_names.index("topic"), "topic", rows["topic"].dictionary_encode())
     # Rows come in any order: a sum that hung on it would give one load two plans.
@@ -146,7 +156,8 @@ def partition_loads(window_tables: WindowTables, windows: tuple[ClosedWindow, ..
     means = in_order.group_by(["topic", "partition"], use_threads=False).aggregate([(key, "mean") for key in RATE_KEYS])
     keys = zip(means["topic"].to_pylist(), means["partition"].to_pylist(), strict=True)
     rates = zip(*(means[f"{key}_mean"].to_pylist() for key in RATE_KEYS), strict=True)
-    sums = in_order.group_by(["window_start", "broker"], use_threads=False).aggregate([(BYTES_IN.name, "sum")])
+    known = in_order.filter(in_order["is_known"])
+    sums = known.group_by(["window_start", "broker"], use_threads=False).aggregate([(BYTES_IN.name, "sum")])
     led: dict[int, dict[int, float]] = defaultdict(dict)
     for row in sums.to_pylist():
         led[tables.to_ms(row["window_start"])][row["broker"]] = row[f"{BYTES_IN.name}_sum"] or 0.0

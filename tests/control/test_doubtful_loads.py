@@ -91,6 +91,18 @@ def test_loads_that_disagree_make_no_plan(settings: Settings) -> None:
     )
 
 
+def test_a_topic_that_metadata_hides_makes_loads_disagree(settings: Settings) -> None:
+    """Half of what broker 2 takes is this topic's. A plan that knows nothing of it would load broker 2 further."""
+    cluster = twenty()
+    shown = cluster.live
+    hidden = {("u", number): LivePartition((2, 3), 2, (2, 3)) for number in range(5)}
+    cluster.live = replace(shown, partitions={**shown.partitions, **hidden})
+    write_windows(settings, cluster.live, end_ms=NOON_MS)
+    cluster.live = shown
+    with pytest.raises(LoadsDisagree, match="broker 2"):
+        planned(cluster, settings)
+
+
 def test_the_bound_is_a_setting_and_drains_go_on(settings: Settings) -> None:
     cluster, key = twenty(), ("t", 30)
     write_windows(settings, cluster.live, end_ms=NOON_MS, forged={key: 6 * RATE})

@@ -32,6 +32,7 @@ ONCE_BROKEN = {
     ),
     8256: "a late request undid a part of a wave, and metadata did not show yet that it had",
     3348: "the first start bound the tables to another cluster that answered at the address",
+    5777: "a plan was made while metadata hid a topic, and promised what it could not know",
     5346: "mode apply planned again at once after each execution that it gave up at its deadline",
     8932: "late entries of a partition that another tool moves, maybe its own, were judged as left behind",
     5135: "a step of a staged move that was carried out after the end was named nowhere",
