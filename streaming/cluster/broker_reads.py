@@ -62,6 +62,7 @@ class BrokerReads:
         self._admin = admin
         self._classic = ClassicGroups()
         self._unanswering: set[int] = set()
+        self._silent: dict[int, KafkaError] = {}
 
     def metadata(self) -> ClusterMetadata:
         """Brokers that are alive and all partitions, as one broker knows them; raises KafkaError."""
@@ -72,6 +73,11 @@ class BrokerReads:
             )
         )
         return decode_metadata(answer.version, answer.body)
+
+    def silent_brokers(self) -> dict[int, KafkaError]:
+        """Brokers that gave no answer to what any of them knows since the last call: who asks again waits again."""
+        silent, self._silent = self._silent, {}
+        return silent
 
     def replicas_added(self) -> dict[PartitionKey, frozenset[int]]:
         """Replicas that reassignments add, by partition; raises KafkaError."""
@@ -175,7 +181,7 @@ class BrokerReads:
                 if not is_unanswered(failure):
                     raise
                 self._unanswering.add(broker)
-                error = failure
+                self._silent[broker] = error = failure
             else:
                 self._unanswering.discard(broker)
                 return answer

@@ -25,6 +25,8 @@ BATCH_BYTES = 1_000_000
 """Before compression. Kafka's default of `max.message.bytes` is 1,048,588, and there are few Produce requests."""
 LINGER_MS = 100
 ROOM_WAIT_S = 0.1
+NOTICED_S = 2.0
+"""librdkafka looks once a second for records whose time is over."""
 LOGGER = logging.getLogger("kafka.librdkafka")
 """Below kafka-python's logger: what either client logs is shown with `log.level: debug`."""
 
@@ -86,20 +88,22 @@ class RecordSender:
         return count
 
     def flush(self) -> int:
-        """Wait until all is acknowledged, at most one `kafka.request_timeout_ms`; the number of records that failed.
+        """Wait until each record is acknowledged or has failed, and return how many have failed; logs why.
 
-        Logs why. What is still on its way then is tried on for the rest of its time, and counted at the next call.
+        A record fails where it is not acknowledged within one `kafka.request_timeout_ms`.
         """
-        waiting = self._producer.flush(self._limit_s)
+        waiting = self._producer.flush(self._limit_s + NOTICED_S)
+        if waiting:
+            self._producer.purge()
+            self._producer.flush(NOTICED_S)
         failed, self._failed = self._failed, Counter()
-        if waiting or failed:
-            log.warning("records_not_delivered", waiting=waiting, **dict(failed))
-        return waiting + failed.total()
+        if failed:
+            log.warning("records_not_delivered", **dict(failed))
+        return failed.total()
 
     def close(self) -> None:
         """Wait for what is on its way, at most one `kafka.request_timeout_ms`, and give up the rest."""
-        self._producer.flush(self._limit_s)
-        self._producer.purge()
+        self.flush()
 
     def _note_failure(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:

@@ -31,7 +31,8 @@ class Look:
     monotonic: Clock
     brokers_at_a_time: int = BROKERS_AT_A_TIME
     read_ms: dict[tuple[Part, int], int] = field(default_factory=dict)
-    _silent: dict[int, KafkaError] = field(default_factory=dict)
+    silent: dict[int, KafkaError] = field(default_factory=dict)
+    """Brokers that gave no answer, with the error."""
 
     def now_ms(self) -> int:
         """The time by now, ms: a broker that hangs makes the brokers after it late."""
@@ -51,11 +52,11 @@ class Look:
 
     def ask(self, broker: int, request: Callable[[], Answer]) -> Answer:
         """The answer to a request that goes to one broker. Raises KafkaError: at once if it gave no answer before."""
-        if broker in self._silent:
-            raise self._silent[broker]
+        if broker in self.silent:
+            raise self.silent[broker]
         try:
             return request()
         except KafkaError as error:
             if is_unanswered(error):
-                self._silent[broker] = error
+                self.silent[broker] = error
             raise

@@ -75,8 +75,8 @@ def observe(
     other = cluster_mismatch(kafka_cluster_id, metadata.cluster_id)
     if other is not None:
         raise AnotherCluster(other)
-    look = Look(metadata.racks, now_ms, began_s, monotonic, brokers_at_a_time)
     added = reads.replicas_added()
+    look = Look(metadata.racks, now_ms, began_s, monotonic, brokers_at_a_time, silent=reads.silent_brokers())
     led = _led_by_broker(metadata)
     counters: dict[int, BrokerCounters] = {}
 

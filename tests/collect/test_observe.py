@@ -47,6 +47,8 @@ class Cluster:
     deleted: set[str] = field(default_factory=set)
     failing: dict[tuple[str, int], KafkaError] = field(default_factory=dict)
     """What a broker says to a request by name, instead of an answer."""
+    silent: dict[int, KafkaError] = field(default_factory=dict)
+    """Brokers that gave no answer when they were asked for metadata."""
     asked: list[tuple[str, int]] = field(default_factory=list)
 
     def monotonic(self) -> float:
@@ -55,6 +57,9 @@ class Cluster:
     @property
     def records(self) -> int:
         return round(self.now_s * RECORDS_PER_SECOND)
+
+    def silent_brokers(self) -> dict[int, KafkaError]:
+        return dict(self.silent)
 
     def metadata(self) -> ClusterMetadata:
         ids = np.array([1, 2, 3])
@@ -136,6 +141,14 @@ def test_a_broker_that_hangs_costs_what_it_knows_and_one_timeout() -> None:
     assert seen.racks.keys() == {1, 2, 3}
     assert [what for what, broker in cluster.asked if broker == 2] == ["offsets"]
     assert cluster.now_s - began_s == TIMEOUT_S
+
+
+def test_a_broker_that_gave_no_metadata_is_not_waited_for_again() -> None:
+    cluster = Cluster(hung={2}, silent={2: RequestTimedOutError()})
+    began_s = cluster.now_s
+    assert ends_known(look(cluster)) == {"t1", "t3"}
+    assert [what for what, broker in cluster.asked if broker == 2] == []
+    assert cluster.now_s == began_s
 
 
 def test_it_is_asked_again_at_the_next_look() -> None:

@@ -163,8 +163,10 @@ def refusals(admin: Any) -> dict[str, Any]:
                 strict=True,
             )
         ),
-        "offsets of a group": [reads.committed_offsets(broker, [NOT_OURS, GROUP]) for broker in (1, 2, 3)],
-        "groups described": [reads.describe_classic(broker, [NOT_OURS, GROUP]) for broker in (1, 2, 3)],
+        "offsets of a group": admin.list_group_offsets([NOT_OURS]),
+        # Only one broker coordinates it, on either side some one.
+        "offsets of a group, by broker": sorted(map(str, (reads.committed_offsets(row, [GROUP]) for row in (1, 2, 3)))),
+        "members, by broker": sorted(map(str, (reads.describe_classic(row, [NOT_OURS, GROUP]) for row in (1, 2, 3)))),
         "group": {name: described[name] for name in ("error", "group_state", "members")},
         "operations of a missing group": described["authorized_operations"],
         "operations of a group": set(admin.describe_groups([GROUP])[GROUP]["authorized_operations"]),

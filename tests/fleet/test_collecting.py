@@ -3,11 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 
 import pytest
-from kafka.errors import KafkaError
 
 from assignor_core.live import PartitionKey
 from streaming.cluster.broker_reads import BrokerReads
@@ -17,7 +15,6 @@ from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
 from streaming.collect.run import Collector
 from streaming.settings import Settings
-from tests import waiting
 from tests.fleet import process
 from tests.fleet.fleet import Fleet
 from tests.fleet.process import FleetProcess
@@ -131,24 +128,47 @@ def test_growth_of_logs_and_counters_is_what_producers_write(fleet: FleetProcess
         assert after.counters[broker].totals["bytes_in"] - before.counters[broker].totals["bytes_in"] == led
 
 
+@pytest.fixture(scope="module")
+def few_groups() -> Iterator[FleetProcess]:
+    """Broker 1 is the only one that clients begin with, 2 coordinates a group, 3 does neither."""
+    with FleetProcess(partial(synthetic_fleet, FleetSize(3, 30, 2, partitions_per_topic=10))) as fleet:
+        yield fleet
+
+
 @pytest.mark.long
-def test_a_frozen_broker_costs_only_its_part(fleet: FleetProcess) -> None:
-    settings = settings_of(fleet, timeout_ms=1_000)
+@pytest.mark.parametrize("frozen", [1, 2, 3], ids=["bootstrap", "coordinator", "neither"])
+def test_each_look_at_a_cluster_with_a_frozen_broker_has_what_the_others_know(
+    few_groups: FleetProcess, frozen: int
+) -> None:
+    kafka = {"bootstrap_servers": [f"127.0.0.1:{few_groups.ports[1]}"], "request_timeout_ms": 4_000}
+    endpoints = {"jmx_endpoints": few_groups.jmx_endpoints}
+    settings = Settings.model_validate({"kafka": kafka, "collect": endpoints})
     admin = admin_client(settings.kafka)
-    fleet.run(process.freeze_broker, 3)
+    reads, sampler = BrokerReads(admin), GroupSampler()
+    well = {1, 2, 3} - {frozen}
+    few_groups.run(process.freeze_broker, frozen)
+    try:
+        for number in range(3):
+            seen = observe(reads, sampler, settings.collect, now_ms=number)
+            assert seen.racks.keys() == {1, 2, 3}
+            assert seen.log_dirs.keys() == seen.counters.keys() == well
+            assert {row.leader for row in seen.partitions.values() if row.log_end_offset is None} == {frozen}
+            assert seen.groups.keys() == {f"group-{broker - 1:06}" for broker in well & {1, 2}}
+    finally:
+        few_groups.run(process.resume_broker, frozen)
+        admin.close()
 
-    def seen() -> Observation | None:
-        # The client asks any broker for metadata and coordinators: it may be the frozen one.
-        with suppress(KafkaError):
-            observation = observe(BrokerReads(admin), GroupSampler(), settings.collect, now_ms=0)
-            return observation if len(observation.groups) == SIZE.groups * 2 // 3 else None
-        return None
 
-    whole = waiting.until("a look that has the groups of the other brokers", seen)
-    admin.close()
-    assert 3 in whole.racks
-    assert whole.log_dirs.keys() == whole.counters.keys() == {1, 2}
-    assert {row.leader for row in whole.partitions.values() if row.log_end_offset is None} == {3}
+@pytest.mark.long
+def test_the_collector_writes_what_it_can_while_a_broker_is_frozen(fleet: FleetProcess) -> None:
+    settings = settings_of(fleet, timeout_ms=4_000)
+    with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
+        whole = collector.sample(now_ms=0)
+        fleet.run(process.freeze_broker, 3)
+        # Two thirds of the groups are read, and most of their records go to partitions of brokers that are well.
+        assert 0 < collector.sample(now_ms=SECOND_MS) < whole + 3 * (SIZE.partitions + INPUT_PARTITIONS)
+        assert collector.sample(now_ms=2 * SECOND_MS) > 0
+        fleet.run(process.resume_broker, 3)
 
 
 def test_a_slow_broker_is_waited_for(fleet: FleetProcess) -> None:
