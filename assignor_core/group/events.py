@@ -6,6 +6,7 @@ A look every window misses what came and went between two looks: counts are at l
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
@@ -13,7 +14,14 @@ from itertools import pairwise
 from assignor_core.assignors.contract import TopicPartition
 from assignor_core.group.states import GroupState
 
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
+"""Kafka's types of groups."""
+CLASSIC_REBALANCING = (GroupState.PREPARING_REBALANCE.value, GroupState.COMPLETING_REBALANCE.value)
+EPOCH_REBALANCING = ("NotReady", "Assigning", "Reconciling")
+"""States of the newer protocols (KIP-848, KIP-1071): here the epoch rises first, and members follow one by one."""
 UUID_CHARS = 36
+SESSION_TIMEOUTS = {CLASSIC: "session.timeout.ms", CONSUMER: "group.consumer.session.timeout.ms (of the brokers)"}
+"""The setting that decides, by type of the groups that have static members."""
 FLAPS_MIN = 3
 """So many comings and goings of one member in the look-back are called flapping."""
 
@@ -34,25 +42,43 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupLook:
-    """One look at a group. `owners`: member id by partition, None where nobody owns it."""
+    """One look at a group. `owners`: member id by partition, None where nobody owns it.
+
+    `names`: group instance id, else client id, by member id, as far as they are known. `member_count`: all members,
+    those that own nothing too; None where it is unknown.
+    """
 
     at_ms: int
     state: str | None
     owners: Mapping[TopicPartition, str | None]
     generation_id: int | None = None
+    group_type: str | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    member_count: int | None = None
 
     @property
     def members(self) -> frozenset[str]:
         """Members that own something: a monitor of partitions does not see idle ones."""
         return frozenset(owner for owner in self.owners.values() if owner is not None)
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether the group has members and none of them was seen: such a look shows of members nothing at all."""
+        may_own_nothing = (GroupState.EMPTY.value, GroupState.DEAD.value, *CLASSIC_REBALANCING)
+        return not self.members and self.member_count is None and self.state not in may_own_nothing
+
+    def name(self, member_id: str) -> str:
+        """What stays the same when the member's process is another one."""
+        return self.names.get(member_id) or identity(member_id)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupEvent:
     """A rebalance seen between two looks. Members are member ids; partitions are counts.
 
-    `restarted`: identities (member id without its random part) that are in both `members_in` and `members_out`.
-    `stopped_if_eager` is how many partitions an eager group had to stop, whatever moved.
+    `names_in` and `names_out` are their names (`GroupLook.name`), each once; `restarted`: those that are in both.
+    `rebalances` is 0 where one that was counted before goes on. `stopped_if_eager` is how many partitions an eager
+    group had to stop, whatever moved.
     """
 
     after_ms: int
@@ -61,6 +87,8 @@ class GroupEvent:
     rebalances: int
     members_in: tuple[str, ...] = ()
     members_out: tuple[str, ...] = ()
+    names_in: tuple[str, ...] = ()
+    names_out: tuple[str, ...] = ()
     restarted: tuple[str, ...] = ()
     partitions_moved: int = 0
     partitions_unowned: int = 0
@@ -108,15 +136,16 @@ def group_events(looks: Sequence[GroupLook]) -> tuple[GroupEvent, ...]:
     >>> [(event.cause.value, len(event.members_in), event.partitions_moved) for event in group_events([alone, both])]
     [('members joined', 1, 1)]
     """
-    return tuple(event for before, after in pairwise(looks) for event in _between(before, after))
+    seen = (look for look in looks if not look.is_blind)
+    return tuple(event for before, after in pairwise(seen) for event in _between(before, after))
 
 
-def advice(events: Iterable[GroupEvent]) -> GroupAdvice:
-    """What these events show of how the group is set up."""
+def advice(events: Iterable[GroupEvent], group_type: str | None = None) -> GroupAdvice:
+    """What these events show of how the group, which is of this type now, is set up."""
     events = tuple(events)
     flaps: Counter[str] = Counter()
     for event in events:
-        flaps.update({*map(identity, event.members_in), *map(identity, event.members_out)})
+        flaps.update({*event.names_in, *event.names_out})
     flapping = tuple(sorted((name, count) for name, count in flaps.items() if count >= FLAPS_MIN))
     restarts = sum(event.rebalances for event in events if event.cause is Cause.RESTARTED)
     counts = GroupAdvice(
@@ -132,7 +161,7 @@ def advice(events: Iterable[GroupEvent]) -> GroupAdvice:
         restarts,
         counts.partitions_moved,
         counts.stopped_if_eager,
-        tuple(_hints(counts)),
+        tuple(_hints(counts, group_type)),
     )
 
 
@@ -140,24 +169,30 @@ def _between(before: GroupLook, after: GroupLook) -> Iterator[GroupEvent]:
     generations = _generations(before, after)
     came = tuple(sorted(after.members - before.members))
     went = tuple(sorted(before.members - after.members))
-    shared = before.owners.keys() & after.owners.keys()
-    moved = [tp for tp in shared if before.owners[tp] is not None and _moved(before.owners[tp], after.owners[tp])]
-    rebalancing = after.state in (GroupState.PREPARING_REBALANCE.value, GroupState.COMPLETING_REBALANCE.value)
+    moved = _moved(before, after)
+    rebalancing = after.state in (*CLASSIC_REBALANCING, *EPOCH_REBALANCING)
     added = [tp for tp in after.owners.keys() - before.owners.keys() if after.owners[tp] is not None]
-    # At the same generation only a static member's process can have changed: nobody else noticed.
-    same_generation = generations == 0 and not rebalancing
-    if same_generation or not (came or went or moved or added or generations or rebalancing):
+    if generations == 0:
+        # Members follow an epoch that was counted before. In the classic protocol a generation comes last instead.
+        goes_on = before.state in EPOCH_REBALANCING
+        # At the same generation only a static member's process can have changed: nobody else noticed.
+        if not goes_on and after.state not in CLASSIC_REBALANCING:
+            return
+    elif not (came or went or moved or added or generations or rebalancing):
         return
-    restarted = tuple(sorted({identity(one) for one in came} & {identity(one) for one in went}))
+    names_in, names_out = {after.name(one) for one in came}, {before.name(one) for one in went}
+    restarted = tuple(sorted(names_in & names_out))
     yield GroupEvent(
         after_ms=before.at_ms,
         until_ms=after.at_ms,
         cause=_cause(before, after, came, went, restarted),
-        rebalances=max(1, generations or 0),
+        rebalances=0 if generations == 0 and before.state in EPOCH_REBALANCING else max(1, generations or 0),
         members_in=came,
         members_out=went,
+        names_in=tuple(sorted(names_in)),
+        names_out=tuple(sorted(names_out)),
         restarted=restarted,
-        partitions_moved=len(moved),
+        partitions_moved=moved,
         partitions_unowned=sum(owner is None for owner in after.owners.values()),
         stopped_if_eager=sum(owner is not None for owner in before.owners.values()),
     )
@@ -170,17 +205,32 @@ def _generations(before: GroupLook, after: GroupLook) -> int | None:
     return after.generation_id - before.generation_id
 
 
-def _moved(before: str | None, after: str | None) -> bool:
-    """Whether a partition went to another member, not to a new process of the same."""
-    return after is not None and before is not None and identity(before) != identity(after)
+def _moved(before: GroupLook, after: GroupLook) -> int:
+    """How many partitions went to another member, not to a new process of the same."""
+    stayed = before.members & after.members
+    return sum(
+        _is_another(before, owner, after, after.owners[tp], stayed)
+        for tp, owner in before.owners.items()
+        if owner is not None and tp in after.owners
+    )
+
+
+def _is_another(
+    before: GroupLook, owner: str, after: GroupLook, owner_after: str | None, stayed: AbstractSet[str]
+) -> bool:
+    if owner_after is None or owner_after == owner:
+        return False
+    return owner in stayed or owner_after in stayed or before.name(owner) != after.name(owner_after)
 
 
 def _cause(
     before: GroupLook, after: GroupLook, came: Sequence[str], went: Sequence[str], restarted: Sequence[str]
 ) -> Cause:
-    if not before.members and after.members:
+    if not before.members and not after.members:
+        return _cause_by_count(before.member_count, after.member_count)
+    if not before.members and not before.member_count:
         return Cause.FORMED
-    if before.members and not after.members:
+    if before.members and not after.members and not after.member_count:
         return Cause.EMPTIED if after.state in (GroupState.EMPTY.value, GroupState.DEAD.value) else Cause.UNKNOWN
     if restarted and len(restarted) == len(came) == len(went):
         return Cause.RESTARTED
@@ -188,19 +238,32 @@ def _cause(
         return Cause.CHANGED if came and went else Cause.JOINED if came else Cause.LEFT
     if any(after.owners[tp] is not None for tp in after.owners.keys() - before.owners.keys()):
         return Cause.PARTITIONS_ADDED
+    if before.member_count is not None and after.member_count is not None and before.member_count != after.member_count:
+        return _cause_by_count(before.member_count, after.member_count)
     return Cause.REASSIGNED if before.members else Cause.UNKNOWN
 
 
-def _hints(counts: GroupAdvice) -> Iterator[str]:
+def _cause_by_count(before: int | None, after: int | None) -> Cause:
+    """Where nobody owns a partition alone, as in share groups, or who came owns nothing."""
+    if before is None or after is None or before == after:
+        return Cause.UNKNOWN
+    if not before or not after:
+        return Cause.EMPTIED if before else Cause.FORMED
+    return Cause.JOINED if after > before else Cause.LEFT
+
+
+def _hints(counts: GroupAdvice, group_type: str | None) -> Iterator[str]:
     for name, count in counts.flapping:
         yield f"{name} came or went {count} times: find out why it does not stay"
-    if counts.restarts:
+    session = SESSION_TIMEOUTS.get(group_type or CLASSIC)
+    if counts.restarts and session is not None:
         yield (
             f"{counts.restarts} of {counts.rebalances} rebalances were members that came back: group.instance.id with "
-            "a session.timeout.ms longer than a restart would have spared them"
+            f"a {session} longer than a restart would have spared them"
         )
     ratio = counts.moved_ratio
-    if ratio is not None and counts.rebalances > 1 and ratio < 0.5:
+    is_classic = (group_type or CLASSIC) == CLASSIC
+    if is_classic and ratio is not None and counts.rebalances > 1 and ratio < 0.5:
         yield (
             f"{counts.partitions_moved} of {counts.stopped_if_eager} partitions changed hands: cooperative-sticky "
             "would have stopped only these, an eager strategy stops all"

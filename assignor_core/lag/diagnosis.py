@@ -64,6 +64,8 @@ class GroupReading:
     broker_load_ratio: Mapping[int, float] = field(default_factory=dict)
     """Broker: load over the mean of all."""
     rebalances_per_hour: float = 0.0
+    shared_by: int | None = None
+    """Members of a share group (KIP-932), which have all partitions together; None of other groups."""
 
     @property
     def lagging(self) -> tuple[Reading, ...]:
@@ -168,7 +170,10 @@ def find_too_few_partitions(group: GroupReading) -> Finding | None:
 
 
 def find_too_few_members(group: GroupReading) -> Finding | None:
-    """Everything lags, and more members would have something to do."""
+    """Everything lags, and more members would have something to do. Partitions do not limit those of a share group."""
+    if group.shared_by and _everywhere(group):
+        figure = f"{group.shared_by} members share {len(group.partitions)} partitions; {_flow(group)}"
+        return Finding(Cause.TOO_FEW_MEMBERS, group.group, figure, "more members: any number may share a partition")
     members, partitions = len(group.members), len(group.partitions)
     if not _everywhere(group) or not members or members >= partitions:
         return None

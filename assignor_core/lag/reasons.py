@@ -18,6 +18,10 @@ class PartitionFigures:
     client_id: str | None
     left_over: bool
     completeness: float
+    is_shared: bool = False
+    """Whether the group is a share group (KIP-932), whose members have every partition together."""
+    shared_by: int | None = None
+    """Members of the share group."""
 
     @property
     def catch_up_seconds(self) -> float | None:
@@ -44,9 +48,9 @@ def reason(status: LagStatus, at_once: LagStatus, figures: PartitionFigures) -> 
             rates = f"{_rate(figures.consumed_per_sec)} of {_rate(figures.produced_per_sec)}"
             return f"{_waiting(figures)} behind, reads {rates}"
         case LagStatus.STOP:
-            return f"{_stuck(figures)}, and no member owns it"
+            return f"{_stuck(figures)}, and {'the group has no member' if figures.is_shared else 'no member owns it'}"
         case LagStatus.STALL:
-            return f"{_stuck(figures)}, though {figures.client_id or 'a member'} owns it"
+            return f"{_stuck(figures)}, though {_owner(figures)}"
         case LagStatus.REWIND:
             return (
                 f"set back by {figures.rewound_records:,} records, {figures.lag_records or 0:,} to read again or anew"
@@ -82,12 +86,22 @@ def _unknown(figures: PartitionFigures) -> str:
     if figures.left_over:
         return "offsets of a topic that the group no longer subscribes"
     if figures.lag_records is None:
-        return "nothing committed yet"
+        return "nothing read yet, or the lag is not known" if figures.is_shared else "nothing committed yet"
     return f"{figures.lag_records:,} records wait; seen for {figures.completeness:.0%} of the look-back only"
 
 
 def _stuck(figures: PartitionFigures) -> str:
-    return f"{figures.lag_records or 0:,} records wait, no commit for {duration(figures.stuck_seconds)}"
+    since = duration(figures.stuck_seconds)
+    how_long = f"the start offset has not moved for {since}" if figures.is_shared else f"no commit for {since}"
+    return f"{figures.lag_records or 0:,} records wait, {how_long}"
+
+
+def _owner(figures: PartitionFigures) -> str:
+    if not figures.is_shared:
+        return f"{figures.client_id or 'a member'} owns it"
+    return (
+        "the group has members" if figures.shared_by is None else f"the group's members ({figures.shared_by}) share it"
+    )
 
 
 def _waiting(figures: PartitionFigures) -> str:

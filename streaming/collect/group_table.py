@@ -1,4 +1,4 @@
-"""Consumer groups, and as columns what each has of partitions: one row for each that it has committed or owns. Pure."""
+"""Consumer groups, and as columns what each has of partitions: a row for each that is committed, owned or wanted."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -56,7 +56,9 @@ class GroupTable(Mapping[str, GroupView]):
     @cached_property
     def keys_by_group(self) -> list[list[PartitionKey]]:
         """The partitions of each group's rows."""
-        return [sorted(view.committed.keys() | view.owners.keys()) for view in self._views.values()]
+        return [
+            sorted(view.committed.keys() | view.owners.keys() | view.targets.keys()) for view in self._views.values()
+        ]
 
     @cached_property
     def begin(self) -> Ints:

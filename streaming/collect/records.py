@@ -77,7 +77,10 @@ def _replica_records(common: Mapping[str, Any], replicas: ReplicaRateTable) -> I
 
 
 def consumer_lag_records(cluster: str, observation: Observation) -> Iterator[tuple[bytes, bytes]]:
-    """(key, value) of one record per group and partition that is committed or owned; the key is the group id."""
+    """(key, value) of one record per group and partition that is committed, owned or going to be; the key is the group.
+
+    Fields that only some groups or members have are left out where they are unknown.
+    """
     groups = observation.groups
     end, start = _log_offsets(observation, groups)
     committed = groups.committed
@@ -91,34 +94,49 @@ def consumer_lag_records(cluster: str, observation: Observation) -> Iterator[tup
         keys = groups.keys_by_group[place]
         key = name.encode()
         head = _text({"v": RECORD_VERSION, "kafka_cluster": cluster, "group": name})[:-1] + ',"topic":'
-        ends = _owner_texts(view)
+        ends, targets = _owner_texts(view), _target_texts(view)
         lags = _offset_texts(lag[part])
         if view.lags:
             lags = [_text(view.lags[row]) if row in view.lags else text for row, text in zip(keys, lags, strict=True)]
         columns = zip(
             groups.names.topic[part].tolist(), keys, _offset_texts(committed[part]), _offset_texts(end[part]),
             _offset_texts(start[part]), lags, [ends[view.owners.get(row)] for row in keys],
-            strict=True,
+            [targets[view.targets.get(row)] for row in keys], strict=True,
         )  # fmt: skip
-        for topic, row, offset, log_end, log_start, behind, tail in columns:
+        for topic, row, offset, log_end, log_start, behind, tail, target in columns:
             yield (
                 key,
                 (
                     f'{head}{topics[topic]},"partition":{row[1]}{when}{offset},"log_end_offset":{log_end}'
-                    f',"log_start_offset":{log_start},"lag_records":{behind}{tail}'
+                    f',"log_start_offset":{log_start},"lag_records":{behind}{tail}{target}}}'
                 ).encode(),
             )
 
 
 def _owner_texts(view: GroupView) -> dict[Owner | None, str]:
-    """How a record of a group ends, by the owner of its partition."""
-    tail = f',"group_state":{_text(view.state)},"generation_id":{_text(view.generation_id)}}}'
-    owners = {None, *view.owners.values()}
-    return {
-        owner: f',"member_id":{_text(owner.member_id if owner else None)}'
-        f',"client_id":{_text(owner.client_id if owner else None)}{tail}'
-        for owner in owners
-    }
+    """What a record of a group has of it and of the owner of its partition, by owner."""
+    of_group = f',"group_state":{_text(view.state)},"generation_id":{_text(view.generation_id)}' + _known_texts(
+        group_type=view.group_type, group_members=view.members, assignor=view.assignor,
+        topology_epoch=view.topology_epoch,
+    )  # fmt: skip
+    texts: dict[Owner | None, str] = {None: f',"member_id":null,"client_id":null{of_group}'}
+    for owner in set(view.owners.values()):
+        of_owner = _known_texts(
+            group_instance_id=owner.group_instance_id, rack_id=owner.rack_id,
+            subscribed_topic_regex=owner.subscribed_topic_regex,
+        )  # fmt: skip
+        ids = f',"member_id":{_text(owner.member_id)},"client_id":{_text(owner.client_id)}'
+        texts[owner] = f"{ids}{of_group}{of_owner}"
+    return texts
+
+
+def _target_texts(view: GroupView) -> dict[str | None, str]:
+    """What a record of a group has of who shall own its partition, by member id."""
+    return {None: "", **{target: _known_texts(target_member_id=target) for target in set(view.targets.values())}}
+
+
+def _known_texts(**fields: object) -> str:
+    return "".join(f',"{name}":{_text(value)}' for name, value in fields.items() if value is not None)
 
 
 def _log_offsets(observation: Observation, groups: GroupTable) -> tuple[Ints, Ints]:

@@ -17,8 +17,10 @@ from streaming.settings import Settings
 if TYPE_CHECKING:
     from assignor_core.lag import BurrowStatus
     from streaming.views.group_lag import LagPicture
+    from streaming.views.group_members import GroupFacts
 
 Row = Mapping[str, Any]
+GROUP_FACTS = ("group_type", "group_members", "generation_id", "assignor", "topology_epoch")
 
 
 @click.command()
@@ -62,6 +64,7 @@ def read_lag(
     from streaming.commands.lag_causes import advice_of, causes_of
     from streaming.tables import TableReader
     from streaming.views.as_json import to_json
+    from streaming.views.group_members import read_group_facts
     from streaming.views.lag_windows import read_picture
 
     reader = TableReader(settings.storage.tables)
@@ -76,13 +79,15 @@ def read_lag(
         if picture is None or not rows:
             raise _unknown_group(picture, group_id, settings)
         causes = causes_of(reader, settings, group_id, rows, newest_ms=picture.newest_event_ms)
+        facts = read_group_facts(reader, settings.kafka.cluster_name, group_id, window_ms=settings.pipeline.window_ms)
         return {
             **head,
             "group": group_id,
             "state": max(rows, key=lambda row: row["last_event_time_ms"])["group_state"],
+            **{name: getattr(facts, name) if facts else None for name in GROUP_FACTS},
             "causes": to_json(causes),
             "members": to_json(advice_of(rows, causes)),
-            "partitions": _partitions(picture, rows, burrow=burrow),
+            "partitions": _partitions(picture, rows, facts, burrow=burrow),
         }
     if picture is None:
         return {**head, "groups": [], "groups_seen": 0}
@@ -104,7 +109,9 @@ def _unknown_group(picture: "LagPicture | None", group_id: str, settings: Settin
     return UsageProblem(f"group {group_id!r} is not among the {len(known)} seen lately: {meant}")
 
 
-def _partitions(picture: "LagPicture", rows: list[dict[str, Any]], *, burrow: bool) -> list[dict[str, Any]]:
+def _partitions(
+    picture: "LagPicture", rows: list[dict[str, Any]], facts: "GroupFacts | None", *, burrow: bool
+) -> list[dict[str, Any]]:
     from assignor_core.lag import LagStatus
     from streaming.views.group_lag import figures_of, reason_of
 
@@ -126,6 +133,7 @@ def _partitions(picture: "LagPicture", rows: list[dict[str, Any]], *, burrow: bo
             "last_commit_ms": None if row["commit_ms"] is None else int(row["commit_ms"]),
             "member_id": row["member_id"],
             "client_id": row["client_id"],
+            **(facts.partitions.get((row["topic"], row["partition"]), {}) if facts else {}),
         }
         for row in order
     ]

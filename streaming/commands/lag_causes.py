@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from assignor_core.group.events import SHARE
 from assignor_core.lag import LagStatus
 from assignor_core.lag.diagnosis import Cause, Finding, GroupReading, Reading, diagnose
 from assignor_core.lag.members import MembersAdvice, advise_members
@@ -27,6 +28,7 @@ def causes_of(
         partitions=_readings(rows, read_leaders(reader, settings, load)),
         broker_load_ratio={broker: 1.0 + lean for broker, lean in skew.deviation.items()} if skew else {},
         rebalances_per_hour=rebalances * 3_600_000 / REBALANCES_OVER_MS,
+        shared_by=next((row["group_members"] for row in rows if row["group_type"] == SHARE), None),
     )
     return diagnose(reading)
 

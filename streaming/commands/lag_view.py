@@ -41,10 +41,12 @@ def _groups(report: dict[str, Any], age: str) -> RenderableType:
 
 def _group(report: dict[str, Any], age: str) -> RenderableType:
     rows = report["partitions"]
-    members = len({row["member_id"] for row in rows if row["member_id"] is not None})
+    members = report["group_members"]
     lag = sum(row["lag_records"] or 0 for row in rows)
-    parts = (report["state"] or "state unknown", _counted(members, "member"), _counted(len(rows), "partition"))
-    lines = [Text(printable(f"group {report['group']}: {', '.join(parts)}, {_counted(lag, 'record')} behind; {age}"))]
+    known = "members unknown" if members is None else _counted(members, "member")
+    parts = (report["state"] or "state unknown", known, _counted(len(rows), "partition"))
+    kind = f"{report['group_type']} group" if report["group_type"] else "group"
+    lines = [Text(printable(f"{kind} {report['group']}: {', '.join(parts)}, {_counted(lag, 'record')} behind; {age}"))]
     for one in report["causes"]:
         lines += [
             Text(printable(f"{one['cause']}: {one['subject']}, {one['figure']}")),
@@ -56,10 +58,15 @@ def _group(report: dict[str, Any], age: str) -> RenderableType:
     for row in rows:
         name = f"{row['topic']}-{row['partition']}"
         figures = (_count(row["lag_records"]), _time(row["lag_seconds"]))
-        table.add_row(
-            _verdict(row), printable(name), *figures, printable(row["client_id"] or ""), printable(row["why"])
-        )
+        table.add_row(_verdict(row), printable(name), *figures, printable(_member(row)), printable(row["why"]))
     return Group(*lines, table)
+
+
+def _member(row: dict[str, Any]) -> str:
+    """The owner; whether the partition is on its way to another one (KIP-848)."""
+    target = row.get("target_member_id")
+    going = " (moves)" if target is not None and target != row["member_id"] else ""
+    return f"{row['client_id'] or ''}{going}".strip()
 
 
 def _table(first: str, *more: str) -> Table:

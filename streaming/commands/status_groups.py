@@ -26,13 +26,14 @@ def drawn_groups(entries: list[dict[str, Any]]) -> "RenderableType":
 
     if not entries:
         return Text("no window of group_lag in the tables yet")
-    table = Table("group", "state", "members", "rebalances", "last", "why", box=None, pad_edge=False)
+    table = Table("group", "type", "state", "members", "rebalances", "last", "why", box=None, pad_edge=False)
     for entry in entries:
         last = entry["events"][-1] if entry["events"] else None
         when = f"{utc(last['until_ms']):%H:%M:%S}" if last else ""
         why = last["cause"] if last else ""
         counts = (_known(entry["members"]), str(entry["rebalances"]))
-        table.add_row(printable(entry["group"]), printable(entry["state"] or "unknown"), *counts, when, why)
+        kind = (printable(entry["group_type"] or ""), printable(entry["state"] or "unknown"))
+        table.add_row(printable(entry["group"]), *kind, *counts, when, why)
     hours = entries[0]["look_back_ms"] / 3_600_000
     lines = [Text(f"rebalances seen between windows of the last {hours:g} h; times UTC")]
     lines += [Text(printable(f"{entry['group']}: {hint}")) for entry in entries for hint in entry["hints"]]
@@ -48,6 +49,7 @@ def _entry(past: GroupPast, span_ms: int) -> dict[str, Any]:
     return {
         "group": past.group,
         "state": past.state,
+        "group_type": past.group_type,
         "members": past.members,
         "rebalances": advised.rebalances,
         "restarts": advised.restarts,

@@ -3,16 +3,24 @@
 from streaming.contract.columns import CLUSTER, Table, integer, long, number, text, timestamp
 from streaming.contract.periods import PERIOD, PERIOD_AUDIT, WINDOW, WINDOW_AUDIT
 from streaming.contract.records import (
+    ASSIGNOR,
     CLIENT_ID,
     COMMITTED_OFFSET,
     GENERATION_ID,
+    GROUP_INSTANCE_ID,
+    GROUP_MEMBERS,
     GROUP_STATE,
+    GROUP_TYPE,
     LAG_RECORDS,
     LOG_END_OFFSET,
     LOG_START_OFFSET,
     MEMBER_ID,
     PARTITION_READ,
+    RACK_ID,
+    SUBSCRIBED_TOPIC_REGEX,
+    TARGET_MEMBER_ID,
     TOPIC_READ,
+    TOPOLOGY_EPOCH,
 )
 
 PARTITION_OF_GROUP = (
@@ -41,7 +49,15 @@ GROUP_LAG = Table(
         MEMBER_ID.column("Member that owned the partition at the newest sample; null where none"),
         CLIENT_ID.column("Client id of that member"),
         GROUP_STATE.column("State of the group at the newest sample, Kafka's name"),
-        GENERATION_ID.column("Generation of the group at the newest sample; null where unknown"),
+        GENERATION_ID.column("Generation, or group epoch, at the newest sample; null where unknown"),
+        GROUP_TYPE.column("Type of the group at the newest sample: classic, consumer, share, streams"),
+        GROUP_MEMBERS.column("Members at the newest sample, with those that own nothing; null where unknown"),
+        ASSIGNOR.column("Assignor of the group at the newest sample"),
+        GROUP_INSTANCE_ID.column("Instance id of the member that owned the partition, if it is a static one"),
+        RACK_ID.column("Rack of that member"),
+        TARGET_MEMBER_ID.column("Member that should own the partition at the newest sample; null where unknown"),
+        SUBSCRIBED_TOPIC_REGEX.column("Pattern by which that member subscribes, if brokers resolve it"),
+        TOPOLOGY_EPOCH.column("Topology epoch of a streams group at the newest sample"),
         *WINDOW_AUDIT,
     ),
 )

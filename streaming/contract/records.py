@@ -133,7 +133,7 @@ def _offset(name: str, meaning: str) -> Field:
 GROUP = Field("group", _STRING, "", "Consumer group", required=True)
 TOPIC_READ = Field("topic", _STRING, "", "Topic that the group reads", required=True)
 PARTITION_READ = Field("partition", _INTEGER, "", "Partition number", required=True, not_negative=True)
-COMMITTED_OFFSET = _offset("committed_offset", "Committed offset; null where none was committed")
+COMMITTED_OFFSET = _offset("committed_offset", "Committed offset; of a share group its start offset; null where none")
 LOG_END_OFFSET = _offset("log_end_offset", "Log end offset")
 LOG_START_OFFSET = _offset("log_start_offset", "Log start offset")
 LAG_RECORDS = _offset("lag_records", "Records behind; null where unknown")
@@ -141,9 +141,23 @@ MEMBER_ID = Field("member_id", _STRING, "", "Member that owns the partition; nul
 CLIENT_ID = Field("client_id", _STRING, "", "Client id of that member")
 GROUP_STATE = Field("group_state", _STRING, "", "State of the group, Kafka's name")
 GENERATION_ID = Field("generation_id", _INTEGER, "", "Generation of the group; null where unknown")
+GROUP_TYPE = Field("group_type", _STRING, "", "Type of the group: `classic`, `consumer`, `share`, `streams`")
+GROUP_MEMBERS = Field(
+    "group_members", _INTEGER, "members", "All members of the group; null where unknown", not_negative=True
+)
+ASSIGNOR = Field("assignor", _STRING, "", "Assignor that the group uses")
+GROUP_INSTANCE_ID = Field("group_instance_id", _STRING, "", "Instance id of that member, if it is a static one")
+RACK_ID = Field("rack_id", _STRING, "", "Rack of that member (`client.rack`)")
+TARGET_MEMBER_ID = Field("target_member_id", _STRING, "", "Member that shall own the partition; null where unknown")
+SUBSCRIBED_TOPIC_REGEX = Field(
+    "subscribed_topic_regex", _STRING, "", "Pattern by which that member subscribes, if brokers resolve it"
+)
+TOPOLOGY_EPOCH = Field("topology_epoch", _INTEGER, "", "Topology epoch of a streams group")
 
 GROUP_STATES = (
     COMMITTED_OFFSET, LOG_END_OFFSET, LOG_START_OFFSET, LAG_RECORDS, MEMBER_ID, CLIENT_ID, GROUP_STATE, GENERATION_ID,
+    GROUP_TYPE, GROUP_MEMBERS, ASSIGNOR, GROUP_INSTANCE_ID, RACK_ID, TARGET_MEMBER_ID, SUBSCRIBED_TOPIC_REGEX,
+    TOPOLOGY_EPOCH,
 )  # fmt: skip
 """A window has them as its newest sample has them. The order is part of the checkpoints."""
 

@@ -20,16 +20,14 @@ from streaming.contract import GROUP_EVENT, GROUP_LAG
 from streaming.errors import TableUnavailable
 from streaming.pipeline.maintenance import Maintenance
 from streaming.settings import PipelineSettings
+from streaming.views.group_looks import LOOK_COLUMNS, look_of
 
 log = structlog.get_logger()
 
 LOOK_BACK_WINDOWS = 60
 """Windows read at most, after a start or a long silence; a group that was not seen for so long begins anew."""
 
-_COLUMNS = [
-    "group_id", "topic", "partition", "member_id", "group_state", "generation_id", "window_start",
-    "last_event_time_ms", "is_final",
-]  # fmt: skip
+_COLUMNS = [*LOOK_COLUMNS, "is_final"]
 
 Row = Mapping[str, Any]
 
@@ -101,7 +99,9 @@ class GroupEventKeeper:
     def _compare(self, looks: dict[str, GroupLook], window: Sequence[Row]) -> Iterator[Row]:
         """Events of one window; `looks` becomes what was seen in it."""
         for group, listed in groupby(window, key=lambda row: str(row["group_id"])):
-            look = _look(list(listed))
+            look = look_of(list(listed))
+            if look.is_blind:
+                continue
             before, looks[group] = looks.get(group), look
             for event in group_events([before, look]) if before is not None else ():
                 yield {
@@ -128,14 +128,6 @@ class GroupEventKeeper:
         kept = tables.read(self._root, GROUP_EVENT.name, columns=["window_start"], where=where)
         newest = max((row["window_start"] for row in kept), default=None)
         return [event for event in events if newest is None or event["window_start"] > newest]
-
-
-def _look(rows: Sequence[Row]) -> GroupLook:
-    """The newest sample of a group's window, of all partitions that it had."""
-    at_ms = max(row["last_event_time_ms"] for row in rows)
-    sample = [row for row in rows if row["last_event_time_ms"] == at_ms]
-    owners = {(row["topic"], row["partition"]): row["member_id"] for row in sample}
-    return GroupLook(at_ms, sample[0]["group_state"], owners, sample[0]["generation_id"])
 
 
 def _columns(event: GroupEvent, look: GroupLook) -> Row:

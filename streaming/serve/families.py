@@ -227,7 +227,7 @@ GROUPS_DETAILS = (
         "consumergroup",
         "topic",
     ),
-    _gauge("consumergroup_members", "Members that own partitions at the newest sample", "consumergroup"),
+    _gauge("consumergroup_members", "Members at the newest sample: see above", "consumergroup"),
     _gauge(
         "consumergroup_rebalance_duration_seconds",
         "How long the newest rebalance took at most: see above; absent where none was seen",

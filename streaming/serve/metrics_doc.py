@@ -58,7 +58,8 @@ Rebalances of consumer groups come from `group_event`, that is from comparing th
 - `rebalancer_consumergroup_rebalance_duration_seconds` is the time from the last sample before the newest rebalance of
   the week to the first sample that showed the group settled (or to the newest, while it isn't). The true duration is
   shorter, by two windows at most: one window means "less than that", only larger values show how long it lasted.
-- `rebalancer_consumergroup_members` does not see members that own nothing, and is 0 while an eager group rebalances.
+- `rebalancer_consumergroup_members` counts all members, those that own nothing too. Records of other producers have no
+  `group_members`: of their groups it counts members that own partitions, and is absent where none does.
 
 They come once the window is closed: a minute or two after the fact.
 

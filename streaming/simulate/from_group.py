@@ -9,17 +9,16 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from assignor_core.group.events import identity
 from streaming.errors import UsageProblem
 from streaming.tables import TableReader, at_least, equal, of_cluster
+from streaming.views.group_looks import LOOK_COLUMNS, look_of
 
 WINDOWS_BACK = 5
 """A group that has no sample in the newest windows is gone."""
 RESTART_AFTER_S, DOWN_S, APART_S = 60, 8, 30
 
 _COLUMNS = (
-    "topic", "partition", "member_id", "window_start", "log_end_offset", "log_end_offset_first",
-    "first_event_time_ms", "last_event_time_ms",
+    *LOOK_COLUMNS, "log_end_offset", "log_end_offset_first", "first_event_time_ms",
 )  # fmt: skip
 
 Row = Mapping[str, Any]
@@ -28,8 +27,9 @@ Row = Mapping[str, Any]
 def scenario_of_group(reader: TableReader, cluster_name: str, group: str, *, window_ms: int) -> dict[str, Any]:
     """The content of a scenario file; raises UsageProblem where the tables don't know the group or its members."""
     rows = _newest_window(reader, cluster_name, group, window_ms)
-    names = sorted({identity(row["member_id"]) for row in rows if row["member_id"] is not None})
-    members = len({row["member_id"] for row in rows if row["member_id"] is not None})
+    look = look_of(rows)
+    names = sorted({look.name(member_id) for member_id in look.members})
+    members = len(look.members)
     if not members:
         raise UsageProblem(f"--group {group}: nobody owned its partitions in the newest window, needs a running group")
     by_topic: dict[str, list[Row]] = defaultdict(list)

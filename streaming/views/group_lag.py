@@ -14,6 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute as pc
 
+from assignor_core.group.events import CLASSIC_REBALANCING, EPOCH_REBALANCING, SHARE
+from assignor_core.group.states import GroupState
 from assignor_core.lag import (
     BurrowStatus,
     BurrowWindow,
@@ -43,8 +45,8 @@ CURRENT_WINDOWS = 2
 """A partition without a sample in this many windows before the newest is no longer the group's."""
 HISTORY_MS = 1_800_000
 HISTORY_WINDOWS_MAX = 200
-POPULATED = ("Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
-"""States of a group that has members; the last two are those of the newer protocol (KIP-848)."""
+POPULATED = (GroupState.STABLE.value, *CLASSIC_REBALANCING, *EPOCH_REBALANCING)
+"""States of a group that has members."""
 BURROW_INTERVALS = 10
 """Length of Burrow's rings, its default."""
 
@@ -54,7 +56,9 @@ OFFSETS = (
     "first_event_time_ms", "last_event_time_ms",
 )  # fmt: skip
 """What verdicts need of windows before the current ones."""
-SHOWN = ("lag_records", "log_start_offset", "group_state", "member_id", "client_id")
+SHOWN = (
+    "lag_records", "log_start_offset", "group_state", "group_type", "group_members", "member_id", "client_id",
+)  # fmt: skip
 """What is needed of the newest samples besides."""
 COLUMNS = (*OFFSETS, *SHOWN)
 
@@ -109,6 +113,8 @@ def figures_of(row: Mapping[str, Any]) -> PartitionFigures:
         consumed_per_sec=row["consumed_per_sec"],
         produced_per_sec=row["produced_per_sec"],
         client_id=row["client_id"],
+        shared_by=row["group_members"] if row["group_type"] == SHARE else None,
+        is_shared=row["group_type"] == SHARE,
         left_over=row["left_over"],
         completeness=row["completeness"] or 0.0,
     )

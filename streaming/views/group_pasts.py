@@ -12,16 +12,11 @@ from typing import Any
 from assignor_core.group.events import GroupAdvice, GroupEvent, GroupLook, advice, group_events
 from streaming.settings import Settings
 from streaming.tables import TableReader, at_least, of_cluster
-from streaming.views.groups import known_members
+from streaming.views.group_looks import LOOK_COLUMNS, known_members, look_of
 
 LOOK_BACK_MS = 6 * 3_600_000
 WINDOWS_MAX = 720
 """Bounds what is read, however short the windows are."""
-
-_COLUMNS = (
-    "group_id", "topic", "partition", "member_id", "group_state", "generation_id", "window_start",
-    "last_event_time_ms",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +25,9 @@ class GroupPast:
 
     group: str
     state: str | None
+    group_type: str | None
     members: int | None
-    """Members that own partitions; None where the state is unknown."""
+    """All members, or where only partitions were seen those that own some; None where they are unknown."""
     advice: GroupAdvice
     events: tuple[GroupEvent, ...]
 
@@ -48,7 +44,7 @@ def read_group_pasts(reader: TableReader, settings: Settings) -> list[GroupPast]
     if newest is None:
         return []
     since = newest - timedelta(milliseconds=look_back_ms(settings))
-    rows = reader.rows("group_lag", columns=_COLUMNS, where=own & at_least("window_start", since))
+    rows = reader.rows("group_lag", columns=LOOK_COLUMNS, where=own & at_least("window_start", since))
     rows.sort(key=lambda row: (row["group_id"], row["window_start"]))
     pasts = [_past(group, list(_looks(windows))) for group, windows in groupby(rows, key=_group_of)]
     return sorted(pasts, key=lambda past: (-past.advice.rebalances, past.group))
@@ -61,15 +57,16 @@ def _group_of(row: Mapping[str, Any]) -> str:
 def _past(group: str, looks: list[GroupLook]) -> GroupPast:
     events, newest = group_events(looks), looks[-1]
     return GroupPast(
-        group, newest.state, known_members(newest.state, len(newest.members)), advice(events), tuple(events)
+        group,
+        newest.state,
+        newest.group_type,
+        known_members(newest.state, newest.member_count, len(newest.members)),
+        advice(events, newest.group_type),
+        tuple(events),
     )
 
 
 def _looks(rows: Iterator[Mapping[str, Any]]) -> Iterator[GroupLook]:
-    """One look a window: the newest sample, of all partitions that it had."""
+    """One look a window."""
     for _, window in groupby(rows, key=lambda row: row["window_start"]):
-        listed = list(window)
-        at_ms = max(row["last_event_time_ms"] for row in listed)
-        sample = [row for row in listed if row["last_event_time_ms"] == at_ms]
-        owners = {(row["topic"], row["partition"]): row["member_id"] for row in sample}
-        yield GroupLook(at_ms, sample[0]["group_state"], owners, sample[0]["generation_id"])
+        yield look_of(list(window))

@@ -18,10 +18,9 @@ from assignor_core.lag.history import Ints, last_true
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.group_lag import LagPicture, reason_of
+from streaming.views.group_looks import known_members
 from streaming.views.lag_windows import LagWindows
 from streaming.views.runs import Runs
-
-STATE_UNKNOWN = "Unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ class GroupReader:
         return self._part
 
     def members(self) -> Mapping[str, int | None]:
-        """Members of each group of the part that own partitions; None where its state is unknown. Raises as `read`."""
+        """Members of each group of the part, as `known_members`; None where they are unknown. Raises as `read`."""
         self._refresh()
         return self._members
 
@@ -149,14 +148,11 @@ def members_by_group(partitions: pa.Table) -> Iterator[tuple[str, int | None]]:
     owners = groups.spread(np.arange(len(groups.starts))) * (len(members.dictionary) + 1) + codes
     seen = np.unique(owners[is_newest & (codes >= 0)]) // (len(members.dictionary) + 1)
     counts = np.bincount(seen, minlength=len(groups.starts))
-    states = partitions["group_state"].take(pa.array(last_true(is_newest, groups.starts))).to_pylist()
-    for group, state, count in zip(groups.first(partitions["group_id"]), states, counts.tolist(), strict=True):
-        yield group, known_members(state, count)
-
-
-def known_members(state: str | None, owners: int) -> int | None:
-    """Members of a group of which so many own partitions; None where its state, and with it who owns, is unknown."""
-    return None if state in (None, STATE_UNKNOWN) else owners
+    newest = partitions.select(("group_state", "group_members")).take(pa.array(last_true(is_newest, groups.starts)))
+    for group, row, owning in zip(
+        groups.first(partitions["group_id"]), newest.to_pylist(), counts.tolist(), strict=True
+    ):
+        yield group, known_members(row["group_state"], row["group_members"], owning)
 
 
 def _states(rows: pa.Table, runs: Runs) -> list[str | None]:

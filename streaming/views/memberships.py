@@ -12,24 +12,23 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from assignor_core.group.states import GroupState
+from assignor_core.group.events import CLASSIC_REBALANCING, EPOCH_REBALANCING
 from streaming import tables
 from streaming.settings import Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster
 from streaming.views.groups import GroupReader
 from streaming.views.totals import WEEK_MS, counted_since
 
-REBALANCING = (
-    GroupState.PREPARING_REBALANCE.value, GroupState.COMPLETING_REBALANCE.value, "Assigning", "Reconciling",
-)  # fmt: skip
-"""States of a group that is not settled; the last two are those of the newer protocol (KIP-848)."""
+REBALANCING = (*CLASSIC_REBALANCING, *EPOCH_REBALANCING)
+"""States of a group that is not settled."""
 
 _EVENT = ("group_id", "window_start", "after_ms", "until_ms", "group_state", "rebalances")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMembership:
-    """One group. `members`: those that own partitions at its newest sample; None where its state is unknown.
+    """One group. `members` at its newest sample: all, or where only partitions were seen those that own some; None
+    where they are unknown.
 
     `rebalances_total`: those seen since `counted_since`, at least. `rebalance_ms`: from the last sample before the
     newest of them to the first after it, which is how long it took at most; None where none was seen.

@@ -44,11 +44,16 @@ def partition_views(draw: st.DrawFn, topic: str) -> PartitionView:
 
 @st.composite
 def group_views(draw: st.DrawFn) -> GroupView:
-    members = [Owner(f"m-{number}", "cliënt") for number in range(2)]
+    members = [Owner("m-0", "cliënt"), Owner("m-1", "cliënt", "i", 'r"', "t.*")]
     return GroupView(
         draw(st.sampled_from(("Stable", "Empty"))),
         draw(st.dictionaries(st.sampled_from((*KEYS, ("unknown", 1))), NEAR)),
         draw(st.dictionaries(st.sampled_from(KEYS), st.sampled_from(members))),
+        draw(st.one_of(st.none(), NEAR)),
+        draw(st.sampled_from((None, "classic", "consumer"))),
+        draw(st.one_of(st.none(), NEAR)),
+        draw(st.dictionaries(st.sampled_from(KEYS), st.sampled_from(("m-0", "m-1")), max_size=2)),
+        draw(st.sampled_from((None, "uniform"))),
         draw(st.one_of(st.none(), NEAR)),
         lags=draw(st.dictionaries(st.sampled_from(KEYS), OFFSET, max_size=1)),
         read_ms=draw(st.one_of(st.none(), st.integers(1, 20_000))),
@@ -135,7 +140,7 @@ def test_records_of_groups_have_what_was_read(seen: Observation) -> None:
     assert [key for key, _ in records] == [row["group"].encode() for row in rows]
     keys = [(row["group"], row["topic"], row["partition"]) for row in rows]
     assert sorted(keys) == sorted(
-        (name, *key) for name, view in seen.groups.items() for key in {*view.committed, *view.owners}
+        (name, *key) for name, view in seen.groups.items() for key in {*view.committed, *view.owners, *view.targets}
     )
     for row in rows:
         key, view = (row["topic"], row["partition"]), seen.groups[row["group"]]
@@ -143,6 +148,15 @@ def test_records_of_groups_have_what_was_read(seen: Observation) -> None:
         owner = view.owners.get(key)
         assert (row["member_id"], row["client_id"]) == ((owner.member_id, owner.client_id) if owner else (None, None))
         assert (row["group_state"], row["generation_id"]) == (view.state, view.generation_id)
+        optional = {
+            "group_type": view.group_type, "group_members": view.members, "assignor": view.assignor,
+            "topology_epoch": view.topology_epoch, "target_member_id": view.targets.get(key),
+            "group_instance_id": owner and owner.group_instance_id, "rack_id": owner and owner.rack_id,
+            "subscribed_topic_regex": owner and owner.subscribed_topic_regex,
+        }  # fmt: skip
+        assert {name: row[name] for name in optional.keys() & row.keys()} == {
+            name: value for name, value in optional.items() if value is not None
+        }
         partition = seen.partitions.get(key)
         assert row["log_end_offset"] == (partition.log_end_offset if partition else None)
         if key in view.lags:

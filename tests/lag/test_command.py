@@ -79,6 +79,62 @@ def test_one_group_by_partition(settings: Settings, capsys: pytest.CaptureFixtur
     assert drawn[-1].split() == ["ok", "t-1", "0", "0", "s", "c", "nothing", "to", "read"]
 
 
+CONSUMER_GROUP = {
+    "group_type": "consumer", "group_members": 3, "assignor": "uniform", "generation_id": 7, "group_instance_id": "i",
+    "rack_id": "r", "target_member_id": "m-2", "subscribed_topic_regex": "t.*", "group_state": "Reconciling",
+}  # fmt: skip
+
+
+def test_a_group_of_the_consumer_protocol_has_its_members_targets_and_epoch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_for(tmp_path)
+    Synthetic(settings.storage.tables).group_lag(NOW_MS, [("g", "t", 0, 5, 9)], **CONSUMER_GROUP)
+    assert command(settings, "--group", "g", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    of_group = ("group_type", "group_members", "assignor", "generation_id", "topology_epoch")
+    assert [report[name] for name in of_group] == ["consumer", 3, "uniform", 7, None]
+    (row,) = report["partitions"]
+    of_member = ("member_id", "group_instance_id", "rack_id", "target_member_id", "subscribed_topic_regex")
+    assert [row[name] for name in of_member] == ["m", "i", "r", "m-2", "t.*"]
+    assert command(settings, "--group", "g") == 0
+    drawn = capsys.readouterr().out.splitlines()
+    assert drawn[0].startswith("consumer group g: Reconciling, 3 members, 1 partition")
+    assert "c (moves)" in drawn[-1]
+
+
+def test_members_that_could_not_be_read_are_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = settings_for(tmp_path)
+    unread = {"member_id": None, "client_id": None, "group_type": "consumer"}
+    Synthetic(settings.storage.tables).group_lag(NOW_MS, [("g", "t", 0, 5, 9)], **unread)
+    assert command(settings, "--group", "g") == 0
+    assert "consumer group g: Stable, members unknown, 1 partition" in capsys.readouterr().out
+    snapshot = read_snapshot(settings, now_ms=NOW_MS)
+    assert [row.members for row in snapshot.memberships] == [None]
+
+
+def test_reasons_of_a_share_group_blame_no_owner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    queue = {"member_id": None, "client_id": None, "group_type": "share"}
+    with synthetic.together():
+        for index in range(WINDOWS):
+            start_ms, end = NOW_MS - (WINDOWS - index) * WINDOW_MS, 1_000 * (index + 1)
+            synthetic.group_lag(start_ms, [("stuck", "t", 0, 500, end)], **queue, group_members=2)
+            synthetic.group_lag(start_ms, [("left", "t", 0, 500, end)], **queue, group_members=0, group_state="Empty")
+            synthetic.group_lag(start_ms, [("slow", "t", 0, end // 2, end)], **queue, group_members=4)
+    assert command(settings, "--json") == 0
+    groups = {row["group"]: (row["status"], row["why"]) for row in json.loads(capsys.readouterr().out)["groups"]}
+    assert groups["stuck"][0] == "stall"
+    assert groups["stuck"][1].endswith("has not moved for 10 min, though the group's members (2) share it")
+    assert groups["left"][0] == "stop"
+    assert groups["left"][1].endswith("has not moved for 10 min, and the group has no member")
+    assert command(settings, "--group", "slow", "--json") == 0
+    (cause,) = json.loads(capsys.readouterr().out)["causes"]
+    assert cause["cause"] == "too few members"
+    assert cause["figure"].startswith("4 members share 1 partitions")
+
+
 def test_a_group_that_is_not_there_is_told_from_no_groups_at_all(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,11 @@ from typing import Any
 
 from streaming import tables
 
+GROUP_FACTS = (
+    "generation_id", "group_type", "group_members", "assignor", "group_instance_id", "rack_id", "target_member_id",
+    "subscribed_topic_regex", "topology_epoch",
+)  # fmt: skip
+
 
 class Windows:
     """First and newest sample of each window, group and partition."""
@@ -36,6 +41,7 @@ class Windows:
             "group_id": last["group"],
             **{name: last[name] for name in ("topic", "partition", "committed_offset", "log_end_offset", "lag_records",
                                              "log_start_offset", "member_id", "client_id", "group_state")},
+            **{name: last.get(name) for name in GROUP_FACTS},
             "committed_offset_first": first["committed_offset"],
             "log_end_offset_first": first["log_end_offset"],
             "first_event_time_ms": first["event_time_ms"],

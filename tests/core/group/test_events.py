@@ -95,3 +95,84 @@ def test_a_group_that_rests_gets_no_advice() -> None:
 def test_identities() -> None:
     assert identity(member("billing-1")) == "billing-1"
     assert identity("sarama-no-uuid") == "sarama-no-uuid"
+
+
+# Members of the newer protocols: ids are random alone, and the epoch rises before members follow.
+NAMES = {"m1": "a", "m2": "b", "m3": "c", "m4": "b"}
+
+
+def epoch_look(
+    minute: int, owners: Mapping[int, str | None], epoch: int, state: str = "Stable", count: int | None = 2
+) -> GroupLook:
+    listed = {("t", number): owner for number, owner in owners.items()}
+    return GroupLook(minute * 60_000, state, listed, epoch, "consumer", NAMES, count)
+
+
+def test_members_with_random_ids_are_known_by_client_or_instance_id() -> None:
+    event = only(epoch_look(0, {0: "m1", 1: "m2"}, 5), epoch_look(1, {0: "m1", 1: "m4"}, 7))
+    assert (event.cause, event.restarted, event.rebalances, event.partitions_moved) == (Cause.RESTARTED, ("b",), 2, 0)
+
+
+def test_a_reconciliation_over_several_looks_is_one_rebalance_and_counts_every_move() -> None:
+    looks = [
+        epoch_look(0, {0: "m1", 1: "m1", 2: "m2", 3: "m2"}, 5),
+        epoch_look(1, {0: "m1", 1: None, 2: "m2", 3: "m2"}, 6, "Reconciling", 3),
+        epoch_look(2, {0: "m1", 1: "m3", 2: "m2", 3: "m2"}, 6, "Reconciling", 3),
+        epoch_look(3, {0: "m1", 1: "m3", 2: "m2", 3: "m2"}, 6, "Stable", 3),
+        epoch_look(4, {0: "m1", 1: "m3", 2: "m2", 3: "m2"}, 6, "Stable", 3),
+    ]
+    events = group_events(looks)
+    assert [event.rebalances for event in events] == [1, 0, 0]
+    assert [event.cause for event in events] == [Cause.JOINED, Cause.JOINED, Cause.REASSIGNED]
+    assert events[-1].until_ms == 180_000, "until it had settled"
+
+
+def test_a_member_that_owns_nothing_joins_too() -> None:
+    pair = {0: "m1", 1: "m2"}
+    assert only(epoch_look(0, pair, 5, count=2), epoch_look(1, pair, 6, count=3)).cause is Cause.JOINED
+    assert only(epoch_look(0, pair, 5, count=3), epoch_look(1, pair, 6, count=2)).cause is Cause.LEFT
+
+
+def test_members_of_share_groups_come_and_go_though_nobody_owns_a_partition() -> None:
+    def shared(minute: int, count: int, state: str = "Stable") -> GroupLook:
+        return GroupLook(minute * 60_000, state, {("t", 0): None}, minute, "share", {}, count)
+
+    looks = [shared(0, 0, "Empty"), shared(1, 2), shared(2, 3), shared(3, 1), shared(4, 0, "Empty")]
+    assert [event.cause for event in group_events(looks)] == [Cause.FORMED, Cause.JOINED, Cause.LEFT, Cause.EMPTIED]
+
+
+def test_a_look_that_could_not_see_members_shows_no_rebalance() -> None:
+    unseen = GroupLook(60_000, "Stable", dict.fromkeys([("t", number) for number in range(4)]))
+    assert group_events([look(0, PAIR), unseen, look(2, PAIR)]) == ()
+    assert only(look(0, PAIR), unseen, look(2, {**PAIR, 1: C})).after_ms == 0
+
+
+def test_partitions_move_between_members_that_share_a_name_if_both_stay() -> None:
+    one, two, three = member("c", 1), member("c", 2), member("c", 3)
+    event = only(look(0, {0: one, 1: one, 2: two}), look(1, {0: one, 1: two, 2: two}))
+    assert event.partitions_moved == 1
+    event = only(look(0, {0: one, 1: one, 2: two}), look(1, {0: one, 1: three, 2: two}))
+    assert event.partitions_moved == 1, "of one that stayed"
+
+
+def test_a_group_that_changes_its_protocol_keeps_its_history() -> None:
+    """The group epoch goes on from the classic generation; members are restarted one by one with other ids."""
+    looks = [
+        GroupLook(0, "Stable", {("t", 0): A, ("t", 1): B}, 5, "classic", {A: "a", B: "b"}, 2),
+        GroupLook(60_000, "Stable", {("t", 0): "m1", ("t", 1): B}, 7, "consumer", {"m1": "a", B: "b"}, 2),
+        GroupLook(120_000, "Stable", {("t", 0): "m1", ("t", 1): "m2"}, 9, "consumer", NAMES, 2),
+        GroupLook(180_000, "Stable", {("t", 0): A, ("t", 1): B}, 12, "classic", {A: "a", B: "b"}, 2),
+    ]
+    events = group_events(looks)
+    assert [event.cause for event in events] == [Cause.RESTARTED] * 3
+    assert [event.rebalances for event in events] == [2, 2, 3]
+    assert [event.partitions_moved for event in events] == [0, 0, 0]
+
+
+def test_advice_fits_the_protocol() -> None:
+    looks = [epoch_look(minute, {0: "m1", 1: "m2" if minute % 2 else "m4"}, 5 + minute) for minute in range(4)]
+    hints = advice(group_events(looks), "consumer").hints
+    assert len(hints) == 2
+    assert "group.consumer.session.timeout.ms" in hints[1]
+    assert "session.timeout.ms longer" in advice(group_events(looks), "classic").hints[1]
+    assert len(advice(group_events(looks), "share").hints) == 1
