@@ -1,7 +1,7 @@
-"""`rebalancer drain BROKER` and `rebalancer add BROKER`: taking a broker out of use, and into it.
+"""`rebalancer drain BROKER`, `undrain` and `add`: taking a broker, or one of its log dirs, out of use and into it.
 
-Both make a plan and show it; `--apply` carries it out through `rebalancer apply`, and notes what the broker is for, so
-that a drained one stays empty until it is added again.
+`drain` and `add` make a plan and show it; `--apply` carries it out through `rebalancer apply`, and notes what the
+broker is for, so that a drained one stays empty until it is added again. A drained log dir is cordoned on its broker.
 """
 
 import sys
@@ -26,24 +26,53 @@ if TYPE_CHECKING:
 
 apply_option = click.option("--apply", "carry_out", is_flag=True, help="Carry the plan out, after asking.")
 yes_option = click.option("--yes", is_flag=True, help="Don't ask.")
+log_dir_option = click.option("--log-dir", metavar="PATH", help="Only this log dir of the broker.")
 
 
 @click.command()
 @click.argument("broker", type=int)
+@log_dir_option
 @apply_option
 @yes_option
 @json_option
 @settings_options
 @click.pass_context
-def drain(context: click.Context, /, broker: int, **options: Any) -> int:
+def drain(context: click.Context, /, broker: int, log_dir: str | None, **options: Any) -> int:
     """Empty BROKER: a plan that moves all it holds, internal topics too, and nothing else.
 
-    Of a broker that is gone, the replicas that it held are made anew elsewhere, where there is a copy of them.
+    Of a broker that is gone, the replicas that it held are made anew elsewhere, where there is a copy of them. With
+    --log-dir all in it goes to the broker's other log dirs, and the broker puts nothing new into it (Kafka 4.3).
     """
+    if log_dir is not None:
+        from streaming.commands.log_dirs import drain_log_dir
+
+        return drain_log_dir(context, broker, log_dir, **options)
     from streaming.control.policies import relief_policy
     from streaming.views.intents import Intent
 
     return _run(context, broker, Intent.DRAIN, relief_policy(frozenset({broker}), drain=True), **options)
+
+
+@click.command()
+@click.argument("broker", type=int)
+@log_dir_option
+@settings_options
+def undrain(broker: int, log_dir: str | None, config_file: Path | None, assignments: tuple[str, ...]) -> int:
+    """End the drain of BROKER, or of one of its log dirs, and move nothing: it may get replicas again."""
+    from streaming.tables import TableReader
+    from streaming.views.intents import Intent, drained_brokers
+
+    settings = settings_from(config_file, assignments)
+    if log_dir is not None:
+        from streaming.commands.log_dirs import undrain_log_dir
+
+        return undrain_log_dir(broker, log_dir, settings)
+    drained = drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name)
+    if broker not in drained:
+        named = ", ".join(map(str, sorted(drained))) or "none"
+        raise UsageProblem(f"broker {broker}: is not drained, drained are {named}")
+    _note(settings, broker, Intent.USE)
+    return 0
 
 
 @click.command()
@@ -85,16 +114,20 @@ def _run(
         raise RefusedForSafety(f"broker {broker} can't be emptied: {'; '.join(problems)}")
     if not yes and not click.confirm(f"Carry out these {moves} movements on the live cluster?", err=True):
         return 3
-    from streaming.control.intents import note_intent
-
-    note_intent(settings.storage.tables, settings.kafka.cluster_name, broker, intent, now_ms=clocks.now_ms())
-    _show(f"broker {broker} is noted for {intent.value}")
+    _note(settings, broker, intent)
     if not moves:
         return 0
     answer: int = context.invoke(
         apply, plan=proposed.plan.plan_id, config_file=config_file, assignments=assignments, yes=True, revalidate=False
     )
     return answer
+
+
+def _note(settings: Settings, broker: int, intent: "Intent") -> None:
+    from streaming.control.intents import note_intent
+
+    note_intent(settings.storage.tables, settings.kafka.cluster_name, broker, intent, now_ms=clocks.now_ms())
+    _show(f"broker {broker} is noted for {intent.value}")
 
 
 def _is_gone(broker: int, proposed: "ProposedPlan") -> bool:

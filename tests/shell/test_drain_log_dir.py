@@ -1,0 +1,126 @@
+"""`rebalancer drain BROKER --log-dir PATH` and `undrain`: the plan, the cordon, and what is refused."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from assignor_core.simulated_cluster import LogDir, SimulatedBroker, SimulatedClient, SimulatedCluster
+from streaming.commands import lifecycle, log_dirs
+from streaming.commands.log_dirs import cordon
+from streaming.commands.options import settings_from
+from streaming.errors import ClusterRequestFailed, RefusedForSafety, UsageProblem
+from streaming.views.intents import Intent
+from tests.control.test_movements_within_brokers import ERRORS, MB
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
+    """Broker 1 with one replica in each of its two log dirs."""
+    brokers = [SimulatedBroker(row, None, [LogDir(100 * MB), LogDir(100 * MB)], 100 * MB, 100 * MB) for row in (1, 2)]
+    made = SimulatedCluster("simulated", brokers)
+    made.create_topic("t", {0: (1,), 1: (1,)}, size_bytes=5 * MB)
+
+    @contextmanager
+    def _cluster(_settings: object) -> Iterator[SimulatedClient]:
+        yield SimulatedClient(made, errors=ERRORS)
+
+    monkeypatch.setattr(log_dirs, "_cluster", _cluster)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REBALANCER_STORAGE__TABLES", str(tmp_path / "tables"))
+
+
+def run(command: str, *arguments: str) -> Result:
+    result = CliRunner().invoke(getattr(lifecycle, command), arguments, standalone_mode=False)
+    if result.exception is not None:
+        raise result.exception
+    return result
+
+
+def test_the_plan_is_shown_and_nothing_is_changed(cluster: SimulatedCluster) -> None:
+    result = run("drain", "1", "--log-dir", "/disk-0", "--json")
+    shown = json.loads(result.stdout)
+    (movement,) = shown["log_dir_movements"]
+    assert (movement["partition"], movement["old_log_dir"], movement["new_log_dir"]) == (0, "/disk-0", "/disk-1")
+    assert "to carry it out: rebalancer drain 1 --log-dir /disk-0 --apply" in result.stderr
+    assert not cluster.contents.brokers[1].log_dirs[0].cordoned
+
+
+def test_before_it_is_emptied_it_is_cordoned(cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    applied: list[bool] = []
+
+    def apply(*_arguments: object, **_options: object) -> int:
+        applied.append(cluster.contents.brokers[1].log_dirs[0].cordoned)
+        return 0
+
+    monkeypatch.setattr("click.Context.invoke", apply)
+    with lifecycle.drain.make_context("drain", ["1", "--log-dir", "/disk-0", "--apply", "--yes"]) as context:
+        options = {key: value for key, value in context.params.items() if key not in ("broker", "log_dir")}
+        assert log_dirs.drain_log_dir(context, 1, "/disk-0", **options) == 0
+    assert applied == [True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("3", "--log-dir", "/disk-0"), "broker 3: is not alive, or does not show its log dirs"),
+        (("1", "--log-dir", "/nowhere"), "--log-dir /nowhere: broker 1 has no such log dir, it has /disk-0, /disk-1"),
+    ],
+)
+def test_what_is_not_there_is_named(cluster: SimulatedCluster, arguments: tuple[str, ...], message: str) -> None:
+    assert cluster.now_ms == 0
+    with pytest.raises(UsageProblem) as problem:
+        run("drain", *arguments)
+    assert str(problem.value) == message
+
+
+def test_without_room_nothing_is_begun(cluster: SimulatedCluster) -> None:
+    cluster.contents.brokers[1].log_dirs[1].other_bytes = 88 * MB
+    with pytest.raises(RefusedForSafety, match=r"log dir /disk-0 of broker 1 can't be emptied: .* no room"):
+        run("drain", "1", "--log-dir", "/disk-0", "--apply", "--yes")
+    assert not cluster.contents.brokers[1].log_dirs[0].cordoned
+
+
+def test_one_that_is_offline_can_not_be_emptied(cluster: SimulatedCluster) -> None:
+    cluster.fail_log_dir(1, 0)
+    with pytest.raises(RefusedForSafety, match="log dir /disk-0 of broker 1 is offline"):
+        run("drain", "1", "--log-dir", "/disk-0")
+
+
+def test_undrain_ends_the_cordon(cluster: SimulatedCluster) -> None:
+    cluster.contents.brokers[1].log_dirs[0].cordoned = True
+    assert "broker 1 may put new replicas into /disk-0 again" in run("undrain", "1", "--log-dir", "/disk-0").stderr
+    assert not cluster.contents.brokers[1].log_dirs[0].cordoned
+
+
+def test_undrain_of_a_broker_ends_its_drain_and_moves_nothing() -> None:
+    lifecycle._note(settings_from(None, ()), 1, Intent.DRAIN)
+    assert "broker 1 is noted for use" in run("undrain", "1").stderr
+    with pytest.raises(UsageProblem, match="broker 1: is not drained, drained are none"):
+        run("undrain", "1")
+
+
+class Before43(SimulatedClient):
+    """Brokers that know no cordon, and refuse or forget the setting."""
+
+    def __init__(self, cluster: SimulatedCluster, *, refuses: bool) -> None:
+        super().__init__(cluster, errors=ERRORS)
+        self._refuses = refuses
+
+    def cordon_log_dir(self, broker_id: int, path: str, *, cordoned: bool) -> None:
+        if self._refuses:
+            raise ClusterRequestFailed(f"cordoned.log.dirs of broker {broker_id} can't be changed: {path} {cordoned}")
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_cordon_that_the_broker_does_not_show_is_none(cluster: SimulatedCluster, refuses: bool) -> None:
+    client = Before43(cluster, refuses=refuses)
+    assert not cordon(client, 1, "/disk-0", cordoned=True, pause=lambda _seconds: None)
+    assert cordon(client, 1, "/disk-0", cordoned=False, pause=lambda _seconds: None), "it is not cordoned"
