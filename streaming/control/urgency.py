@@ -3,13 +3,18 @@
 Reads `group_lag` only of topics that those brokers lead, and only when asked; old samples count for nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+
+import pyarrow as pa
 
 from assignor_core.lag import LagStatus, PartitionVerdict, brokers_falling_behind
-from assignor_core.live import LiveCluster
+from assignor_core.live import LiveCluster, PartitionKey
 from streaming import tables
 from streaming.control.windows import WindowTables
 from streaming.views.lag_windows import read_picture
+
+COLUMNS = ["group_id", "topic", "partition", "status", "lag_records"]
+BATCH_ROWS = 10_000
 
 
 def groups_behind(
@@ -25,12 +30,23 @@ def groups_behind(
         window_tables.kafka_cluster,
         window_ms=window_tables.window_ms,
         where=tables.one_of("topic", sorted({topic for topic, _ in leaders})),
+        verdicts_only=True,
     )
     if picture is None or now_ms - picture.newest_event_ms > stale_after_ms:
         return {}
-    columns = picture.partitions.select(["group_id", "topic", "partition", "status", "lag_records"]).to_pylist()
-    verdicts = (
-        PartitionVerdict(row["group_id"], row["topic"], row["partition"], LagStatus(row["status"]), row["lag_records"])
-        for row in columns
-    )
-    return {broker: str(behind) for broker, behind in brokers_falling_behind(verdicts, leaders).items()}
+    rows = _led(picture.partitions, leaders)
+    return {broker: str(behind) for broker, behind in brokers_falling_behind(_verdicts(rows), leaders).items()}
+
+
+def _led(partitions: pa.Table, leaders: Mapping[PartitionKey, int]) -> pa.Table:
+    """Rows of partitions that have a leader among `leaders`: of a topic these may be few."""
+    topics, numbers = zip(*leaders, strict=True)
+    led = pa.table({"topic": pa.array(topics, pa.string()), "partition": pa.array(numbers, pa.int32())})
+    return partitions.select(COLUMNS).join(led, ["topic", "partition"], join_type="left semi").combine_chunks()
+
+
+def _verdicts(rows: pa.Table) -> Iterator[PartitionVerdict]:
+    """One after the other: thousands of groups may read from a broker."""
+    for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
+        for group, topic, partition, status, lag in zip(*(column.to_pylist() for column in batch), strict=True):
+            yield PartitionVerdict(group, topic, partition, LagStatus(status), lag)

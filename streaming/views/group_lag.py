@@ -45,6 +45,8 @@ CURRENT_WINDOWS = 2
 """A partition without a sample in this many windows before the newest is no longer the group's."""
 HISTORY_MS = 1_800_000
 HISTORY_WINDOWS_MAX = 200
+VERDICT_WINDOWS = LagPolicy().windows + 2
+"""So many windows before the newest a verdict looks at, the one before at one more; the age of a lag at far more."""
 POPULATED = (GroupState.STABLE.value, *CLASSIC_REBALANCING, *EPOCH_REBALANCING)
 """States of a group that has members."""
 BURROW_INTERVALS = 10
@@ -88,9 +90,11 @@ class LagPicture:
         return history_of(self._windows, self.keys)
 
 
-def since(newest_start: datetime, *, window_ms: int) -> datetime:
+def since(newest_start: datetime, *, window_ms: int, verdicts_only: bool = False) -> datetime:
     """Start of the oldest window that a picture at `newest_start` rests on."""
-    return newest_start - timedelta(milliseconds=min(HISTORY_MS, HISTORY_WINDOWS_MAX * window_ms))
+    windows_ms = HISTORY_WINDOWS_MAX * window_ms
+    verdicts_ms = VERDICT_WINDOWS * window_ms
+    return newest_start - timedelta(milliseconds=min(HISTORY_MS, verdicts_ms if verdicts_only else windows_ms))
 
 
 def current_since(newest_start: datetime, *, window_ms: int) -> datetime:
@@ -177,9 +181,8 @@ def _judged(
     windows: Sequence[LagWindow], keys: Ints, standing: Standing, policy: LagPolicy, *, now_ms: int
 ) -> dict[str, NDArray[Any]]:
     """Verdicts and figures of these partitions."""
-    # A verdict looks at far fewer windows than the age of a lag; the one before at one more.
-    looked_at_ms = windows[-1].start_ms - (policy.windows + 2) * policy.window_ms
-    history, recent = histories_of(windows, keys, recent=sum(window.start_ms > looked_at_ms for window in windows))
+    looked_at_ms = windows[-1].start_ms - VERDICT_WINDOWS * policy.window_ms
+    history, recent = histories_of(windows, keys, recent=sum(window.start_ms >= looked_at_ms for window in windows))
     evaluated = evaluate(recent, standing, policy, now_ms=now_ms)
     figures, newest = evaluated.figures, history.newest
     return {

@@ -18,12 +18,15 @@ READ_ROWS_MAX = 1_000_000
 
 
 def read_picture(
-    reader: TableReader, kafka_cluster: str, *, window_ms: int, where: Condition = ALL_ROWS
+    reader: TableReader, kafka_cluster: str, *, window_ms: int, where: Condition = ALL_ROWS, verdicts_only: bool = False
 ) -> LagPicture | None:
     """Partitions with a sample in the newest windows of the cluster that fulfil `where`, with their verdicts; None
     before there are any. Raises TableUnavailable.
+
+    With `verdicts_only` the age of a lag and of a commit is shown up to the look-back of a verdict, for a third of the
+    time.
     """
-    windows = LagWindows(reader, kafka_cluster, window_ms=window_ms, where=where)
+    windows = LagWindows(reader, kafka_cluster, window_ms=window_ms, where=where, verdicts_only=verdicts_only)
     windows.refresh()
     return windows.picture()
 
@@ -43,11 +46,21 @@ def judge(rows: pa.Table, *, window_ms: int) -> LagPicture | None:
 class LagWindows:
     """The windows of one cluster, as `reader` shows them. Not for two threads."""
 
-    def __init__(self, reader: TableReader, kafka_cluster: str, *, window_ms: int, where: Condition = ALL_ROWS) -> None:
+    def __init__(
+        self,
+        reader: TableReader,
+        kafka_cluster: str,
+        *,
+        window_ms: int,
+        where: Condition = ALL_ROWS,
+        verdicts_only: bool = False,
+    ) -> None:
+        """`where` and `verdicts_only`: see `read_picture`."""
         self._reader = reader
         self._cluster = kafka_cluster
         self._where = of_cluster(kafka_cluster) & at_most("partition", PARTITION_MAX) & where
         self._window_ms = window_ms
+        self._verdicts_only = verdicts_only
         self._forget()
 
     def _forget(self) -> None:
@@ -83,7 +96,7 @@ class LagWindows:
             self._forget()
         if newest is None:
             return True
-        oldest = since(newest, window_ms=self._window_ms)
+        oldest = since(newest, window_ms=self._window_ms, verdicts_only=self._verdicts_only)
         changed = self._changed_since(oldest, known_version if self._windows else None)
         self._drop(oldest, newest)
         if changed is not None:

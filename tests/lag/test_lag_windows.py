@@ -190,6 +190,24 @@ def test_a_new_window_costs_its_own_rows(tmp_path: Path) -> None:
     assert picture.history().counts.tolist() == [2 * 31] * 4
 
 
+def test_verdicts_alone_need_the_windows_of_their_look_back(tmp_path: Path) -> None:
+    """Of 41 windows 13 are read, and verdicts are the same; a lag is shown as old as those windows at most."""
+    synthetic, reader = Synthetic(str(tmp_path), CLUSTER), CountingReader(str(tmp_path))
+    with synthetic.together():
+        for window in range(41):
+            rows = [("stuck", "t", 0, 100, 100 + window), ("reads", "t", 0, 100 + window, 100 + window)]
+            synthetic.group_lag(NOW_MS + window * WINDOW_MS, rows)
+    verdicts, whole = (
+        read_picture(reader, CLUSTER, window_ms=WINDOW_MS, verdicts_only=alone) for alone in (True, False)
+    )
+    assert reader.rows_read == 2 * (13 + 31)
+    assert verdicts is not None
+    assert whole is not None
+    shown_by_all = ["group_id", "status", "at_once", "stuck_ms", "completeness"]
+    assert verdicts.partitions.select(shown_by_all).equals(whole.partitions.select(shown_by_all))
+    assert verdicts.partitions["lag_seconds"].to_pylist() == [0.0, 12 * 60 + 55]
+
+
 def test_upkeep_costs_nothing(tmp_path: Path) -> None:
     synthetic, reader = Synthetic(str(tmp_path), CLUSTER), CountingReader(str(tmp_path))
     for window in range(3):
