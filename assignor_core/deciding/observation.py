@@ -49,6 +49,10 @@ class DecisionPolicy:
     planner: PlannerPolicy = field(default_factory=PlannerPolicy)
     planner_windows: int = 5
     """A plan rests on at most so many of the newest windows."""
+    bytes_per_day_max: int | None = None
+    """Most bytes that mode `apply` copies in 24 hours. What replaces lost replicas or relieves a log dir counts,
+    and is not held back.
+    """
     gain_min: float = 0.01
     """A plan that improves the worst max/mean by less than this is not worth a movement."""
     gain_over_noise_min: float = 4.0
@@ -121,6 +125,9 @@ class Evidence(Protocol):
 
     def catch_up_bytes_per_sec(self, windows: tuple[ClosedWindow, ...]) -> Mapping[int, float]:
         """Bytes/s that consumers read from each broker beyond what is produced, to catch up; mean over `windows`."""
+
+    def copied_bytes_of_day(self) -> int:
+        """Bytes that plans carried out by mode `apply` have copied in the last 24 hours."""
 
     def kept_plan(self, plan_id: str) -> KeptPlan | None:
         """The plan with this id; None where the tables hold none."""

@@ -7,20 +7,20 @@ function. It carries nothing out and writes nothing; what a plan is made of come
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from assignor_core.deciding.budget import DayBudget
 from assignor_core.deciding.health import obstacle, with_lagging
 from assignor_core.deciding.lasting import (
     lasting_reasons,
     not_mended,
     placement_states,
-    small_policy,
     with_lasting,
 )
 from assignor_core.deciding.log_dirs import full_in_words
 from assignor_core.deciding.maintenance import may_act, next_opening, open_window
 from assignor_core.deciding.noise import load_noise
-from assignor_core.deciding.observation import DecisionPolicy, Evidence, Mode, Observation, PlanRequest
+from assignor_core.deciding.observation import DecisionPolicy, Evidence, Mode, Observation
+from assignor_core.deciding.plan_requests import plan_request
 from assignor_core.deciding.trigger import (
-    LASTING_REASONS,
     OWN_PLANS,
     Evaluation,
     Reason,
@@ -76,7 +76,7 @@ def step(
     return made.state, Decision(evaluation, observation.skews[-1], proposed, may_act, tuple(made.dropped))
 
 
-LEAVES_PLACEMENT = (Reason.BALANCED, Reason.LOW_LOAD, Reason.CATCHING_UP, Reason.MIN_GAIN)
+LEAVES_PLACEMENT = (Reason.BALANCED, Reason.LOW_LOAD, Reason.CATCHING_UP, Reason.MIN_GAIN, Reason.DAY_BUDGET)
 """Decisions to hold after which a plan for the placement may follow: data are sound, and there is no plan for load."""
 Conclusion = tuple[Evaluation, ProposedPlan | None, bool]
 """What was decided, the plan if there is one, and whether it may be carried out now."""
@@ -102,7 +102,7 @@ class _Deciding:
         self._policy = policy
         self._evidence = evidence
         self._missing_brokers = observation.missing_brokers  # a walk over all partitions
-        self._waits_on: str | None = None
+        self._waits_on: tuple[Reason, str] | None = None
         """Why a waiting plan that is due waits on."""
         self.unrelieved: str | None = None
         """Full log dirs that no plan is made for, and why."""
@@ -117,7 +117,7 @@ class _Deciding:
         if failed and self._too_many_away():
             return None
         if self._policy.mode is Mode.APPLY:
-            self._waits_on = self._obstacle(relieves=bool(failed))
+            self._waits_on = self._why_due_waits(waiting, relieves=bool(failed))
             if self._waits_on is not None:
                 return None
         lasting = self.state.waiting_reason
@@ -161,7 +161,25 @@ class _Deciding:
         evaluation, waiting = conclusion[0], (self.state.waiting_plan_id or "")[:12]
         if self._waits_on is None or evaluation.verdict is Verdict.PLAN or evaluation.reason is Reason.UNHEALTHY:
             return conclusion
-        return _held(evaluation, Reason.UNHEALTHY, f"plan {waiting} waits: {self._waits_on}; {evaluation.detail}")
+        reason, why = self._waits_on
+        return _held(evaluation, reason, f"plan {waiting} waits: {why}; {evaluation.detail}")
+
+    def _why_due_waits(self, plan_id: str, *, relieves: bool) -> tuple[Reason, str] | None:
+        """Why the waiting plan would have to wait for long, or copies more than is left of the day's budget."""
+        problem = self._obstacle(relieves=relieves)
+        if problem is not None:
+            return Reason.UNHEALTHY, problem
+        budget = None if relieves else self._day_budget()
+        kept = None if budget is None else self._evidence.kept_plan(plan_id)
+        is_over = budget is not None and kept is not None and kept.plan.bytes_to_move > budget.left_bytes
+        return (Reason.DAY_BUDGET, budget.in_words()) if budget is not None and is_over else None
+
+    def _day_budget(self) -> DayBudget | None:
+        """What plans may copy that nobody is asked about; None where that has no limit."""
+        bytes_max = self._policy.bytes_per_day_max
+        if bytes_max is None or self._policy.mode is not Mode.APPLY:
+            return None
+        return DayBudget(bytes_max, self._evidence.copied_bytes_of_day())
 
     def _evaluated(self) -> Conclusion:
         conclusion = self._of_load()
@@ -268,8 +286,13 @@ class _Deciding:
         failed = evaluation.reason is Reason.BROKER_FAILED
         partial = failed or evaluation.reason is Reason.LOG_DIR_FULL
         lost = frozenset(brokers_failed(self._policy.trigger, self.state, now_ms)) if failed else frozenset()
+        budget = None if partial else self._day_budget()
+        base = self._policy.planner if budget is None else budget.limited(self._policy.planner)
         try:
-            proposed = self._evidence.propose(self._request(evaluation.reason, lost))
+            asked = plan_request(
+                evaluation.reason, base, self.state, self._observation, self._policy, self._placement, lost
+            )
+            proposed = self._evidence.propose(asked)
         except LoadsDisagree as error:
             return _held(evaluation, Reason.LOADS_DISAGREE, str(error))
         except NothingToPlanOn as error:
@@ -280,6 +303,8 @@ class _Deciding:
         else:
             useless = not_worth_it(proposed, evaluation, self._policy.gain_min, self._gain_of_noise(evaluation))
         if useless is not None:
+            if budget is not None and budget.binds(self._policy.planner):
+                return _held(evaluation, Reason.DAY_BUDGET, f"{budget.in_words()}; {useless}")
             no_place = partial and proposed.plan.problems
             return _held(evaluation, Reason.NO_ROOM if no_place else Reason.MIN_GAIN, useless)
         if partial and proposed.plan.problems:
@@ -288,34 +313,11 @@ class _Deciding:
         self.state = after_plan(self._policy.trigger, self.state, now_ms)
         return self._now_or_later(evaluation, proposed, lost)
 
-    def _request(self, reason: Reason, lost: frozenset[int]) -> PlanRequest:
-        """What plan is asked for, with which limits; `lost` are the brokers that have failed."""
-        base, observation = self._policy.planner, self._observation
-        if lost:
-            return PlanRequest(base.for_relief(lost), self._windows_to_plan_on(since_ms=0), observation.drained)
-        if reason is Reason.LOG_DIR_FULL:
-            return PlanRequest(base, observation.windows[-1:], fill=self._policy.fill)
-        if reason not in LASTING_REASONS:
-            windows = self._windows_to_plan_on(since_ms=self.state.breached_since_ms or 0)
-            return PlanRequest(base, windows, observation.drained)
-        windows = self._windows_to_plan_on(since_ms=max(1, self.state.changed_ms))
-        if reason is Reason.UNPREFERRED_LEADERS:
-            elections = self._placement.unpreferred[: base.movements_max]
-            return PlanRequest(base, windows, observation.drained, elections)
-        policy = small_policy(reason, self._placement, base, len(observation.counted))
-        return PlanRequest(policy, windows, observation.drained)
-
     def _gain_of_noise(self, evaluation: Evaluation) -> float:
         """The gain that a plan could promise for noise alone, in max/mean."""
         policy, resource = self._policy, evaluation.resource or Resource.BYTES_IN
         newest = self._observation.skews[-max(policy.trigger.windows_considered, policy.planner_windows) :]
         return policy.gain_over_noise_min * load_noise(settled_windows(self.state, newest), resource)
-
-    def _windows_to_plan_on(self, *, since_ms: int) -> tuple[ClosedWindow, ...]:
-        """The newest windows since then. Older ones would make a plan mend half of a new skew, or mend it twice."""
-        since_change_ms = self.state.changed_ms if since_ms else 0
-        newest = self._observation.windows[-self._policy.planner_windows :]
-        return tuple(row for row in newest if row.end_ms >= since_ms and row.start_ms >= since_change_ms)
 
     def _now_or_later(self, evaluation: Evaluation, proposed: ProposedPlan, lost: frozenset[int]) -> Conclusion:
         """In mode apply a plan made outside the maintenance windows waits for the next one."""

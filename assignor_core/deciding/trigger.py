@@ -47,6 +47,7 @@ class Reason(StrEnum):
     TOO_MANY_AWAY = "too_many_away"
     NO_ROOM = "no_room"
     UNHEALTHY = "unhealthy"
+    DAY_BUDGET = "day_budget"
     DRY_RUN = "dry_run"
 
 

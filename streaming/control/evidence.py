@@ -23,7 +23,7 @@ from streaming.control.planning import propose_for
 from streaming.control.urgency import groups_behind
 from streaming.control.windows import WindowTables
 from streaming.errors import UsageProblem
-from streaming.settings import PlannerSettings
+from streaming.settings import DAY_MS, PlannerSettings
 
 LAG_COLUMNS = (
     "group_id", "topic", "partition", "window_start", "committed_offset_first", "log_end_offset_first", "lag_records",
@@ -52,6 +52,10 @@ class TableEvidence:
         """Bytes/s that consumers read from each broker to catch up, mean over `windows`."""
         leaders = {key: partition.leader for key, partition in self.live.partitions.items()}
         return catch_up_bytes_per_sec(self._lag_spans(windows), self._record_bytes(windows), leaders)
+
+    def copied_bytes_of_day(self) -> int:
+        """Bytes that plans carried out by mode `apply` have copied in the last 24 hours."""
+        return self.journal.automatic_bytes(since_ms=self.now_ms - DAY_MS, now_ms=self.now_ms)
 
     def kept_plan(self, plan_id: str) -> KeptPlan | None:
         """The plan with this id; None where the tables hold none."""

@@ -216,6 +216,18 @@ class Journal:
         """Executions with an event in the last 30 days, and older ones that are open or owe, oldest first."""
         return view.read_executions(self._reader(), self._cluster, now_ms=now_ms)
 
+    def automatic_bytes(self, *, since_ms: int, now_ms: int) -> int:
+        """Bytes copied by executions that nobody was asked about and that were at work since then; all of each counts.
+
+        One that is open counts with all that it is to copy.
+        """
+        counted = (row for row in self.executions(now_ms=now_ms) if row.in_windows_only and row.started_ms is not None)
+        return sum(
+            row.figures.bytes_moved if row.ended else row.figures.bytes_total
+            for row in counted
+            if row.ended_ms is None or row.ended_ms > since_ms
+        )
+
     def open_executions(self, *, now_ms: int) -> list[Execution]:
         """Those that have not ended, in their turn: what has started, then approvals, the oldest first."""
         return self._open_executions.read(now_ms=now_ms)

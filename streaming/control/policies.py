@@ -49,6 +49,7 @@ def decision_policy(settings: Settings, topics: Iterable[str]) -> DecisionPolicy
         capacities=capacities_of(settings.planner),
         planner=policy_of_plans(settings, topics),
         planner_windows=settings.planner.windows,
+        bytes_per_day_max=settings.control.bytes_per_day_max,
     )
 
 

@@ -236,6 +236,9 @@ class ControlSettings(Section):
     bad_plans_max: int = Field(
         2, ge=1, le=100, description="Mode apply stops after this many plans in a row that did not deliver"
     )
+    bytes_per_day_max: int | None = Field(
+        None, ge=0, description="Most bytes that plans of mode apply copy in 24 hours, but for lost replicas"
+    )
     movements_in_flight_max: int = Field(50, ge=1, le=10_000, description="Partitions reassigned at a time")
     movements_per_topic_max: int | None = Field(
         None, ge=1, le=10_000, description="Of those, of one topic; null: no limit of its own"

@@ -1,7 +1,6 @@
 """Plans on the worst hour: topics of the day and of the night, hours in tables, and what is read of them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
@@ -9,14 +8,13 @@ from assignor_core.deciding.hours import NO_HOURS
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import ProposedPlan
-from streaming import tables
 from streaming.control import hours
 from streaming.control.hours import hourly_rates
 from streaming.control.planning import propose_live
 from streaming.control.wiring import window_tables_of
-from streaming.settings import HOUR_MS, Settings
+from streaming.settings import Settings
 from tests.control.test_deciding import NOON_MS, DescribedCluster
-from tests.control.windows import write_windows
+from tests.control.windows import write_hours_before, write_windows
 
 PARTITIONS, RATE = 48, 1e6
 DAY_HOURS, NIGHT_HOURS = range(8, 20), (*range(8), *range(20, 24))
@@ -25,7 +23,7 @@ DAY_HOURS, NIGHT_HOURS = range(8, 20), (*range(8), *range(20, 24))
 def cluster() -> DescribedCluster:
     """Topic day lies on brokers 1 and 2 for the most part, night on 3 and 4: all four carry the same over 24 hours."""
     partitions = {}
-    for topic, brokers in (("day", (1, 1, 1, 2, 2, 3, 3, 4)), ("night", (3, 3, 4, 4, 4, 1, 2, 2))):
+    for topic, brokers in (("day", (1, 1, 1, 2, 2, 3, 3, 4)), ("night", (3, 3, 3, 4, 4, 4, 1, 2))):
         for number in range(PARTITIONS):
             broker = brokers[number % len(brokers)]
             partitions[topic, number] = LivePartition((broker,), broker, (broker,))
@@ -44,19 +42,7 @@ def rates(hour: int) -> dict[PartitionKey, float]:
 
 def write_hours(settings: Settings, by_hour: Mapping[int, Mapping[PartitionKey, float | None]]) -> None:
     """Rows of hours that began so many hours before noon."""
-    rows: list[dict[str, Any]] = [
-        {
-            "kafka_cluster": settings.kafka.cluster_name, "period_start": tables.utc(NOON_MS - before * HOUR_MS),
-            "period_end": tables.utc(NOON_MS - (before - 1) * HOUR_MS), "topic": key[0], "partition": key[1],
-            "bytes_in_per_sec": rate, "bytes_out_per_sec": 0.0, "messages_in_per_sec": None, "covered_ms": 1,
-            "window_count": 60, "updated_at": tables.utc(NOON_MS),
-        }
-        for before, given in by_hour.items()
-        for key, rate in given.items()
-    ]  # fmt: skip
-    tables.append(
-        settings.storage.tables, "partition_load_hourly", rows, transaction_id="test", transaction_version=len(by_hour)
-    )
+    write_hours_before(settings, NOON_MS, by_hour)
 
 
 @pytest.fixture

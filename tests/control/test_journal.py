@@ -89,6 +89,23 @@ def test_pauses_are_no_work_and_survive_a_restart(settings: Settings) -> None:
     )
 
 
+def test_bytes_of_the_last_day_are_those_of_automatic_plans_that_were_at_work_in_it(settings: Settings) -> None:
+    journal, day_ms = journal_of(settings), 86_400_000
+    carried_out(journal, approved(journal))  # by a person
+    done, aborted, waits = (approved(journal, in_windows_only=True) for _ in range(3))
+    journal.write_event(done, Event.STARTED, "", now_ms=1_500)
+    journal.write_event(done, Event.DONE, "", now_ms=2_000, bytes_moved=5)
+    journal.write_event(aborted, Event.STARTED, "", now_ms=1_500)
+    assert waits.execution.started_ms is None
+
+    def copied(now_ms: int) -> int:
+        return journal.automatic_bytes(since_ms=now_ms - day_ms, now_ms=now_ms)
+
+    assert copied(3_000) == 10, "all that the open one is to copy"
+    journal.write_event(aborted, Event.ABORTED, "", now_ms=4_000, bytes_moved=2)
+    assert (copied(5_000), copied(day_ms + 2_000), copied(day_ms + 4_000)) == (7, 2, 0)
+
+
 def test_what_was_promised_stands_beside_what_was_measured_and_judges_by_the_greatest_promise(
     settings: Settings,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from streaming import tables
-from streaming.settings import Settings
+from streaming.settings import HOUR_MS, Settings
 
 RATE = 1e6
 
@@ -51,6 +51,25 @@ def write_windows(
         ]  # fmt: skip
         for name, rows in (("partition_load", led), ("broker_load", totals)):
             tables.append(settings.storage.tables, name, rows, transaction_id="test", transaction_version=start_ms)
+
+
+def write_hours_before(
+    settings: Settings, now_ms: int, by_hour: Mapping[int, Mapping[PartitionKey, float | None]]
+) -> None:
+    """Loads of partitions by the hour: rates by how many hours before `now_ms` the hour began."""
+    rows: list[dict[str, Any]] = [
+        {
+            "kafka_cluster": settings.kafka.cluster_name, "period_start": tables.utc(now_ms - before * HOUR_MS),
+            "period_end": tables.utc(now_ms - (before - 1) * HOUR_MS), "topic": key[0], "partition": key[1],
+            "bytes_in_per_sec": rate, "bytes_out_per_sec": 0.0, "messages_in_per_sec": None, "covered_ms": 1,
+            "window_count": 60, "updated_at": tables.utc(now_ms),
+        }
+        for before, given in by_hour.items()
+        for key, rate in given.items()
+    ]  # fmt: skip
+    tables.append(
+        settings.storage.tables, "partition_load_hourly", rows, transaction_id="test", transaction_version=len(by_hour)
+    )
 
 
 def write_lag(

@@ -67,6 +67,7 @@ class Planner:
 
     live: LiveCluster
     requests: list[PlanRequest] = field(default_factory=list)
+    copied_bytes: int = 0
     kept: dict[str, KeptPlan] = field(default_factory=dict)
 
     def groups_behind(self, _brokers: frozenset[int]) -> dict[int, str]:
@@ -74,6 +75,9 @@ class Planner:
 
     def catch_up_bytes_per_sec(self, _windows: tuple[ClosedWindow, ...]) -> dict[int, float]:
         return {}
+
+    def copied_bytes_of_day(self) -> int:
+        return self.copied_bytes
 
     def kept_plan(self, plan_id: str) -> KeptPlan | None:
         return self.kept.get(plan_id)

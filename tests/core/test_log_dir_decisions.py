@@ -43,6 +43,9 @@ class Given:
     def catch_up_bytes_per_sec(self, _windows: tuple[ClosedWindow, ...]) -> dict[int, float]:
         return {}
 
+    def copied_bytes_of_day(self) -> int:
+        return 0
+
     def kept_plan(self, _plan_id: str) -> KeptPlan | None:
         return None
 

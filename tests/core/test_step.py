@@ -62,6 +62,7 @@ class Given:
     catch_up: dict[int, float] = field(default_factory=dict)
     gave_up: GivenUp = field(default_factory=GivenUp)
     requests: list[PlanRequest] = field(default_factory=list)
+    copied_bytes: int = 0
     asked_behind: list[frozenset[int]] = field(default_factory=list)
     asked_windows: list[int] = field(default_factory=list)
 
@@ -72,6 +73,9 @@ class Given:
     def catch_up_bytes_per_sec(self, windows: tuple[ClosedWindow, ...]) -> dict[int, float]:
         self.asked_windows.append(len(windows))
         return self.catch_up
+
+    def copied_bytes_of_day(self) -> int:
+        return self.copied_bytes
 
     def kept_plan(self, plan_id: str) -> KeptPlan | None:
         return self.kept.get(plan_id)
@@ -228,6 +232,50 @@ def test_the_plan_that_was_made_at_the_highest_load_waits() -> None:
     state, decision = decided(given, observed(HOT, HOT, HOT), waiting(load=1e6), own)
     assert decision.evaluation.verdict is Verdict.PLAN
     assert state.waiting_load == pytest.approx(5e6 / 3)
+
+
+def test_a_plan_stays_within_what_is_left_of_the_budget_of_the_day() -> None:
+    own = replace(POLICY, bytes_per_day_max=1_000)
+    given = Given(copied_bytes=400)
+    _, decision = decided(given, observed(HOT, HOT, HOT), policy=own)
+    assert (decision.evaluation.verdict, given.requests[0].policy.bytes_max) == (Verdict.PLAN, 600)
+    small = replace(own, planner=PlannerPolicy(bytes_max=500))
+    decided(given, observed(HOT, HOT, HOT), policy=small)
+    assert given.requests[1].policy.bytes_max == 500
+    decided(given, observed(HOT, HOT, HOT), policy=replace(own, mode=Mode.PROPOSE))
+    assert given.requests[2].policy.bytes_max is None, "a person decides"
+
+
+def test_a_day_whose_budget_is_spent_holds_and_the_decision_shows_it() -> None:
+    own = replace(POLICY, bytes_per_day_max=2_000_000_000)
+    given = Given(proposed(after=1.5), copied_bytes=2_500_000_000)
+    _, decision = decided(given, observed(HOT, HOT, HOT), policy=own)
+    assert given.requests[0].policy.bytes_max == 0, "leaders may still change"
+    assert decision.evaluation.reason is Reason.DAY_BUDGET
+    words = "automatic plans have copied 2.50 of 2.00 GB in the last 24 h; no plan lowers max/mean of bytes_in by 0.01"
+    assert decision.evaluation.detail.startswith(words)
+    given.copied_bytes = 0
+    _, decision = decided(given, observed(HOT, HOT, HOT), policy=own)
+    assert decision.evaluation.reason is Reason.MIN_GAIN
+
+
+def test_the_budget_of_the_day_holds_back_no_plan_that_replaces_lost_replicas() -> None:
+    own = replace(POLICY, bytes_per_day_max=0)
+    lost = waiting(missing_since_ms=((4, 0),), waiting_plan_id=None)
+    given = Given()
+    _, decision = decided(given, observed(EVEN, EVEN, live=AWAY), lost, own)
+    assert (decision.evaluation.reason, given.requests[0].policy.bytes_max) == (Reason.BROKER_FAILED, None)
+
+
+def test_a_plan_that_waited_waits_on_while_it_copies_more_than_is_left_of_the_day() -> None:
+    own = replace(POLICY, bytes_per_day_max=150)
+    given = Given(kept=kept(), copied_bytes=51)
+    state, decision = decided(given, observed(EVEN, EVEN, EVEN), waiting(), own)
+    assert (decision.evaluation.reason, state.waiting_plan_id) == (Reason.DAY_BUDGET, PLAN_ID)
+    assert decision.evaluation.detail.startswith(f"plan {PLAN_ID[:12]} waits: automatic plans have copied")
+    given.copied_bytes = 50
+    _, decision = decided(given, observed(EVEN, EVEN, EVEN), waiting(), own)
+    assert (decision.evaluation.verdict, decision.may_act) == (Verdict.PLAN, True)
 
 
 def test_a_plan_that_waited_is_due_once() -> None:

@@ -134,6 +134,10 @@ class _Plans:
         """None are known."""
         return {}
 
+    def copied_bytes_of_day(self) -> int:
+        """Windows hold no bytes of partitions."""
+        return 0
+
     def kept_plan(self, plan_id: str) -> KeptPlan | None:
         """A plan of this replay."""
         return self._kept.get(plan_id)
