@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from streaming.collect.due import DueRates, all_of
 from streaming.collect.group_table import GroupTable, GroupView, Owner
 from streaming.collect.observation import Observation
 from streaming.collect.partition_table import UNKNOWN, Ints
@@ -31,17 +32,19 @@ def byte_rate_records(
     brokers: Mapping[int, BrokerRates],
 ) -> Iterator[tuple[bytes, bytes]]:
     """(key, value) of one record per replica and one per broker; the key is the broker id."""
-    common = {
-        "v": RECORD_VERSION,
-        "kafka_cluster": cluster,
-        "event_time_ms": after.time_ms,
-        "interval_ms": after.time_ms - before.time_ms,
-    }
-    yield from _replica_records(common, replicas)
+    yield from replica_records(cluster, all_of(replicas, after.time_ms, after.time_ms - before.time_ms))
+    yield from broker_records(cluster, before, after, brokers)
+
+
+def broker_records(
+    cluster: str, before: Observation, after: Observation, brokers: Mapping[int, BrokerRates]
+) -> Iterator[tuple[bytes, bytes]]:
+    """(key, value) of the totals of each broker."""
     for broker, totals in sorted(brokers.items()):
         disks = after.log_dirs.get(broker)
         record = {
-            **common, "broker": broker, "topic": None, "partition": None, "role": None,
+            **_common(cluster, after.time_ms, after.time_ms - before.time_ms),
+            "broker": broker, "topic": None, "partition": None, "role": None,
             **totals, "size_bytes": disks.used_bytes if disks else None,
             "rack": after.racks[broker],
             "log_dir_used_bytes": disks.used_bytes if disks else None,
@@ -51,29 +54,39 @@ def byte_rate_records(
         yield str(broker).encode(), _text(record).encode()
 
 
-def _replica_records(common: Mapping[str, Any], replicas: ReplicaRateTable) -> Iterator[tuple[bytes, bytes]]:
-    head = _text(common)[:-1]
-    names = replicas.partitions.names
+def replica_records(cluster: str, due: DueRates) -> Iterator[tuple[bytes, bytes]]:
+    """(key, value) of the rates of each replica that is due."""
+    replicas, names = due.rates, due.rates.partitions.names
     topics = [_text(name) for name in names.topics]
     roles = {leads: f',"role":{_text(LEADER if leads else FOLLOWER)},"{BYTES_IN.name}":' for leads in (True, False)}
     bytes_out, messages_in = f',"{BYTES_OUT.name}":', f',"{MESSAGES_IN.name}":'
-    for first in range(0, len(replicas), AT_A_TIME):
-        part = slice(first, first + AT_A_TIME)
+    heads = {
+        interval_ms: _text(_common(cluster, due.time_ms, interval_ms))[:-1]
+        for interval_ms in np.unique(due.interval_ms).tolist()
+    }
+    for first in range(0, len(due.places), AT_A_TIME):
+        part = due.places[first : first + AT_A_TIME]
         row = replicas.row[part]
         columns = zip(
-            replicas.broker[part].tolist(), names.topic[row].tolist(), names.number[row].tolist(),
-            replicas.leads[part].tolist(), _rate_texts(replicas.bytes_in[part]), _rate_texts(replicas.bytes_out[part]),
+            due.interval_ms[first : first + AT_A_TIME].tolist(), replicas.broker[part].tolist(),
+            names.topic[row].tolist(), names.number[row].tolist(), replicas.leads[part].tolist(),
+            _rate_texts(replicas.bytes_in[part]), _rate_texts(replicas.bytes_out[part]),
             _rate_texts(replicas.messages_in[part]), replicas.size_bytes[part].tolist(),
             strict=True,
         )  # fmt: skip
-        for broker, topic, number, leads, written, read, messages, size in columns:
+        for interval_ms, broker, topic, number, leads, written, read, messages, size in columns:
             yield (
                 str(broker).encode(),
                 (
-                    f'{head},"broker":{broker},"topic":{topics[topic]},"partition":{number}{roles[leads]}{written}'
-                    f'{bytes_out}{read}{messages_in}{messages},"size_bytes":{size}}}'
+                    f'{heads[interval_ms]},"broker":{broker},"topic":{topics[topic]},"partition":{number}{roles[leads]}'
+                    f'{written}{bytes_out}{read}{messages_in}{messages},"size_bytes":{size}}}'
                 ).encode(),
             )
+
+
+def _common(cluster: str, time_ms: int, interval_ms: int) -> dict[str, Any]:
+    """How each record of byte rates begins."""
+    return {"v": RECORD_VERSION, "kafka_cluster": cluster, "event_time_ms": time_ms, "interval_ms": interval_ms}
 
 
 def consumer_lag_records(cluster: str, observation: Observation) -> Iterator[tuple[bytes, bytes]]:

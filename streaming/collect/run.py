@@ -18,11 +18,12 @@ from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client, reaching
 from streaming.cluster.input_topics import create_input_topics
 from streaming.cluster.record_sender import RecordSender
+from streaming.collect.due import DueRates, HeldRates, all_of, due_rates
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
-from streaming.collect.rates import broker_rates, replica_rates
-from streaming.collect.records import byte_rate_records, consumer_lag_records
+from streaming.collect.rates import ReplicaRateTable, broker_rates, replica_rates
+from streaming.collect.records import broker_records, consumer_lag_records, replica_records
 from streaming.errors import AnotherCluster, ClusterUnreachable, RebalancerError, TableUnavailable
 from streaming.runtime import clocks
 from streaming.settings import CollectSettings, KafkaSettings, Settings, TopicSettings
@@ -46,7 +47,10 @@ def run_collect(settings: Settings) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
+    with Collector(
+        settings.kafka, settings.topics, settings.collect, settings.storage.tables,
+        window_ms=settings.pipeline.window_ms,
+    ) as collector:  # fmt: skip
         log.info("collect_started", kafka_cluster=settings.kafka.cluster_name)
         while not stopping.is_set():
             began = time.monotonic()
@@ -70,10 +74,19 @@ def pause_s(took_s: float, interval_s: float) -> float:
 class Collector:
     """Clients and the last observation; a context manager that closes them.
 
-    The tables below `root` may know which Kafka cluster is meant; nothing else of them is read.
+    The tables below `root` may know which Kafka cluster is meant; nothing else of them is read. With `window_ms`,
+    the length of the pipeline's windows, replicas whose figures don't change are reported once a window (see `due`).
     """
 
-    def __init__(self, kafka: KafkaSettings, topics: TopicSettings, collect: CollectSettings, root: str) -> None:
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        topics: TopicSettings,
+        collect: CollectSettings,
+        root: str,
+        *,
+        window_ms: int | None = None,
+    ) -> None:
         self._kafka = kafka
         self._topics = topics
         self._collect = collect
@@ -82,6 +95,8 @@ class Collector:
         self._sender = RecordSender(kafka)
         self._groups = GroupSampler()
         self._before: Observation | None = None
+        self._window_ms = window_ms
+        self._held: HeldRates | None = None
         self._failures = 0
         try:
             self._kafka_cluster_id = _meant_cluster_id(self._admin, kafka, root)
@@ -138,12 +153,26 @@ class Collector:
         if self._before is not None:
             replicas = replica_rates(self._before, after)
             brokers = broker_rates(self._before, after, replicas)
-            records = byte_rate_records(cluster, self._before, after, replicas, brokers)
-            written += self._sender.send(topics.byte_rate, records)
+            due, held = self._due(replicas, after.time_ms, after.time_ms - self._before.time_ms)
+            for rates in due:
+                written += self._sender.send(topics.byte_rate, replica_records(cluster, rates))
+            written += self._sender.send(topics.byte_rate, broker_records(cluster, self._before, after, brokers))
+        else:
+            held = None
         delivered = written - self._sender.flush()
         if written and delivered <= 0:
             raise ClusterUnreachable("no broker has acknowledged a record of this sample")
+        self._held = held
         return delivered
+
+    def _due(
+        self, replicas: ReplicaRateTable, time_ms: int, interval_ms: int
+    ) -> tuple[list[DueRates], HeldRates | None]:
+        """What is reported of the replicas now, and what is held back."""
+        if self._window_ms is None:
+            return [all_of(replicas, time_ms, interval_ms)], None
+        next_ms = time_ms + max(interval_ms, self._collect.sample_interval_ms)
+        return due_rates(self._held, replicas, time_ms, interval_ms, window_ms=self._window_ms, next_ms=next_ms)
 
     def _reconnect(self) -> None:
         """A fresh client: the old one may hold on to brokers that are gone."""

@@ -81,7 +81,15 @@ def _reading(fleet: FleetProcess, settings: Settings) -> Figures:
     admin = admin_client(settings.kafka)
     _, cost = measured(fleet, lambda: observe(BrokerReads(admin), GroupSampler(), settings.collect, now_ms=0))
     admin.close()
-    return {"read_s": cost.wall_s, "read_cpu_s": cost.cpu_s, "requests_to_read": cost.requests.total()}
+    traffic = admin.traffic.taken().values()
+    return {
+        "read_s": cost.wall_s,
+        "read_cpu_s": cost.cpu_s,
+        "requests_to_read": cost.requests.total(),
+        "sent_kib_per_broker": sum(row.sent_bytes for row in traffic) / len(traffic) / 1024,
+        "received_kib_per_broker": sum(row.received_bytes for row in traffic) / len(traffic) / 1024,
+        "received_kib_per_broker_max": max(row.received_bytes for row in traffic) / 1024,
+    }
 
 
 def _in_trouble(fleet: FleetProcess, looks: Looks, frozen: int) -> Figures:

@@ -1,0 +1,92 @@
+"""Which replicas are reported at a look: those whose figures have changed, and all at the last look of a window. Pure.
+
+A replica that shows the same figures as at the look before is held back. Its next record covers the whole time, so each
+window has the same rates, the same time covered and the same newest figures as if every look had been reported
+(`tests/collect/test_due.py` compares them). What was held back is reported before figures change and before a window
+ends, at the time of the look that showed it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from streaming.collect.partition_table import UNKNOWN, Ints
+from streaming.collect.rates import ReplicaRateTable
+
+
+@dataclass(frozen=True, slots=True)
+class DueRates:
+    """Rows of a table that are reported: their places, and the time before `time_ms` that each covers."""
+
+    rates: ReplicaRateTable
+    places: Ints
+    time_ms: int
+    interval_ms: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRates:
+    """Rates of a look, and how much time of each row is not reported yet; 0 where all is."""
+
+    rates: ReplicaRateTable
+    time_ms: int
+    held_ms: Ints
+
+
+def all_of(rates: ReplicaRateTable, time_ms: int, interval_ms: int) -> DueRates:
+    """Every row of a look."""
+    return DueRates(rates, np.arange(len(rates)), time_ms, np.full(len(rates), interval_ms))
+
+
+def due_rates(
+    held: HeldRates | None, rates: ReplicaRateTable, time_ms: int, interval_ms: int, *, window_ms: int, next_ms: int
+) -> tuple[list[DueRates], HeldRates]:
+    """(What is reported at the look at `time_ms`, in this order; what is held back after it).
+
+    `interval_ms` is the time since the look of `held`; `next_ms` is when the next look is expected.
+    """
+    if held is None:
+        return [all_of(rates, time_ms, interval_ms)], HeldRates(rates, time_ms, np.zeros(len(rates), np.int64))
+    before = _places_before(held.rates, rates)
+    same = _same_figures(held.rates, rates, before)
+    if held.time_ms // window_ms != time_ms // window_ms:
+        late = held.held_ms > 0  # the look came later than expected
+        carried = np.zeros(len(rates), np.int64)
+    else:
+        late = held.held_ms > 0
+        late[before[same]] = False
+        carried = np.where(same, held.held_ms[np.maximum(before, 0)] if len(held.held_ms) else 0, 0)
+    covered_ms = carried + interval_ms
+    # A record weighs by two windows at most: a look that alone covers more than one is not added to others.
+    is_last = time_ms // window_ms != next_ms // window_ms or interval_ms > window_ms
+    reported = np.flatnonzero(~same | is_last)
+    due = [DueRates(rates, reported, time_ms, covered_ms[reported])]
+    if late.any():
+        rows = np.flatnonzero(late)
+        due.insert(0, DueRates(held.rates, rows, held.time_ms, held.held_ms[rows]))
+    left = covered_ms.copy()
+    left[reported] = 0
+    return due, HeldRates(rates, time_ms, left)
+
+
+def _places_before(held: ReplicaRateTable, rates: ReplicaRateTable) -> Ints:
+    """Where each replica stood at the look before; UNKNOWN where it is new."""
+    rows = held.partitions.rows_of(rates.partitions.names)[rates.row] if len(rates) else rates.row
+    return np.where(rows >= 0, held.place_of(np.maximum(rows, 0), rates.broker), UNKNOWN)
+
+
+def _same_figures(
+    held: ReplicaRateTable, rates: ReplicaRateTable, before: Ints
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Whether a record of each replica would have the same figures as at the look before."""
+    if not len(held):
+        return np.zeros(len(rates), bool)
+    was = np.maximum(before, 0)
+    same: npt.NDArray[np.bool_] = (
+        (before >= 0) & (held.leads[was] == rates.leads) & (held.size_bytes[was] == rates.size_bytes)
+    )
+    for name in ("bytes_in", "bytes_out", "messages_in"):
+        first, last = getattr(held, name)[was], getattr(rates, name)
+        same &= (first == last) | (np.isnan(first) & np.isnan(last))
+    return same

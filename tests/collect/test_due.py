@@ -1,0 +1,108 @@
+"""Replicas whose figures stay the same are reported once a window, and the windows are as if each look had been."""
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.collect.due import DueRates, HeldRates, all_of, due_rates
+from streaming.collect.partition_table import PartitionTable, PartitionView, ints
+from streaming.collect.rates import ReplicaRateTable
+from streaming.collect.records import replica_records
+from streaming.pipeline.sums import WEIGHT_WINDOWS, Sums, windows
+
+WINDOW_MS, LOOK_MS = 60, 10
+RATES = ("bytes_in_per_sec", "bytes_out_per_sec", "messages_in_per_sec")
+SUMS = Sums(
+    keys=("kafka_cluster", "broker", "topic", "partition"), weighted=RATES, maxima=RATES[:1],
+    newest=("role", "size_bytes"), oldest=(),
+)  # fmt: skip
+SCHEMA = pa.schema(
+    [("event_time_ms", pa.int64()), ("interval_ms", pa.int64()), ("kafka_cluster", pa.string())]
+    + [("broker", pa.int32()), ("topic", pa.string()), ("partition", pa.int32()), ("role", pa.string())]
+    + [(name, pa.float64()) for name in RATES]
+    + [("size_bytes", pa.int64())]
+)
+Figures = tuple[bool, float | None, int]
+"""(Leads, rate, size) of one replica."""
+
+
+def table(figures: dict[int, Figures]) -> ReplicaRateTable:
+    """One replica of a partition each, on broker 1 or 2 in turn, by the number of the partition."""
+    view = {("t", number): PartitionView("id", 1, (1 + number % 2,)) for number in figures}
+    rows = sorted((1 + number % 2, place, *figures[number]) for place, number in enumerate(sorted(figures)))
+    rate = np.array([np.nan if row[3] is None else row[3] for row in rows], dtype=np.float64)
+    return ReplicaRateTable(
+        PartitionTable.of(view), ints(row[0] for row in rows), ints(row[1] for row in rows),
+        np.array([row[2] for row in rows], dtype=bool), rate, rate, rate, ints(row[4] for row in rows),
+    )  # fmt: skip
+
+
+def values(due: Sequence[DueRates]) -> list[bytes]:
+    return [value for one in due for _, value in replica_records("c", one)]
+
+
+def rows_of_windows(records: list[bytes]) -> list[dict[str, object]]:
+    """What the pipeline makes of them, without what tells how many samples there were."""
+    samples = pa.Table.from_pylist([json.loads(record) for record in records], schema=SCHEMA)
+    rows = windows(samples, SUMS, WINDOW_MS).drop_columns(["sample_count", "first_event_time_ms"]).to_pylist()
+    return sorted(rows, key=lambda row: (row["last_event_time_ms"], row["partition"], row["broker"]))
+
+
+FIGURES = st.tuples(st.booleans(), st.sampled_from([None, 0.0, 0.0, 0.0, 5.0]), st.sampled_from([7, 7, 7, 8]))
+LOOKS = st.lists(
+    st.tuples(
+        # Mostly on time, at times so late that a window, or two, passed meanwhile.
+        st.sampled_from([LOOK_MS] * 6 + [LOOK_MS - 1, LOOK_MS + 3, 45, 130]),
+        st.dictionaries(st.integers(0, 2), FIGURES),
+    ),
+    max_size=25,
+)  # fmt: skip
+
+
+@settings(max_examples=80, deadline=None)
+@given(LOOKS)
+def test_windows_are_those_of_reporting_every_look(looks: list[tuple[int, dict[int, Figures]]]) -> None:
+    held: HeldRates | None = None
+    everything, reported = list[bytes](), list[bytes]()
+    time_ms = 1_000
+    steady: dict[int, Figures] = {}
+    for passed_ms, figures in looks:
+        steady = steady | figures  # those that are not drawn stay as they were
+        time_ms += passed_ms
+        rates = table(steady)
+        everything += values([all_of(rates, time_ms, passed_ms)])
+        due, held = due_rates(held, rates, time_ms, passed_ms, window_ms=WINDOW_MS, next_ms=time_ms + LOOK_MS)
+        reported += values(due)
+        assert all((one.interval_ms <= max(WEIGHT_WINDOWS * WINDOW_MS, passed_ms)).all() for one in due)
+    if held is not None:  # what a collector that goes on would report next
+        time_ms += 10 * WINDOW_MS
+        rates = table({number: (leads, 99.0, size) for number, (leads, _, size) in steady.items()})
+        everything += values([all_of(rates, time_ms, LOOK_MS)])
+        reported += values(due_rates(held, rates, time_ms, LOOK_MS, window_ms=WINDOW_MS, next_ms=time_ms)[0])
+    assert rows_of_windows(reported) == rows_of_windows(everything)
+    assert len(reported) <= len(everything)
+
+
+def test_an_idle_replica_is_reported_once_a_window_and_one_that_changes_at_each_look() -> None:
+    held: HeldRates | None = None
+    sent = []
+    for look in range(18):
+        time_ms = look * LOOK_MS
+        rates = table({0: (True, 0.0, 7), 1: (True, float(look), 7)})
+        due, held = due_rates(held, rates, time_ms, LOOK_MS, window_ms=WINDOW_MS, next_ms=time_ms + LOOK_MS)
+        sent += [(json.loads(value)["partition"], time_ms, json.loads(value)["interval_ms"]) for value in values(due)]
+    assert [row[1:] for row in sent if row[0] == 0] == [(0, 10), (50, 50), (110, 60), (170, 60)]
+    assert len([row for row in sent if row[0] == 1]) == 18
+
+
+def test_a_replica_that_goes_leaves_what_was_held_back() -> None:
+    _, held = due_rates(None, table({0: (True, 0.0, 7)}), 0, 10, window_ms=60, next_ms=10)
+    _, held = due_rates(held, table({0: (True, 0.0, 7)}), 10, 10, window_ms=60, next_ms=20)
+    due, _ = due_rates(held, table({}), 20, 10, window_ms=60, next_ms=30)
+    assert [(json.loads(value)["event_time_ms"], json.loads(value)["interval_ms"]) for value in values(due)] == [
+        (10, 10)
+    ]
