@@ -20,7 +20,7 @@ from streaming.control.carrier import Carrier
 from streaming.control.executor import ABORT_CONFIRMATIONS, Executor
 from streaming.control.records import ExecutionRecord
 from streaming.control.requests import CANCEL_TRIES_MAX
-from streaming.control.run import ControlLoop
+from streaming.control.run import ENDED_LOOK_INTERVAL_MS, ControlLoop
 from streaming.control.sweeping import LOOK_INTERVAL_MS, Sweeper
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, LeaseLost, TableUnavailable
@@ -283,6 +283,20 @@ def test_a_broker_that_is_away_is_looked_at_now_and_then_and_swept_once_it_is_ba
     cluster.cluster.advance(60_000)
     assert sweeper.sweep(record, now_ms=NOON_MS + LOOK_INTERVAL_MS)
     assert (record.execution.last_event, record.execution.owes) == ("swept", False)
+
+
+def test_a_throttle_that_another_process_has_left_is_swept_by_a_control_that_runs(settings: Settings) -> None:
+    """A former holder of the lease has written the end: it changed nothing, so it was not asked for its lease."""
+    cluster, journal = NotedCluster(), journal_of(settings)
+    loop = ControlLoop(cluster, settings, now_ms=NOON_MS)
+    record = on_cluster_c(settings, cluster)
+    journal.write_event(record, Event.ABORTED, "held on another cluster", now_ms=NOON_MS, throttled_brokers=(2,))
+    cluster.cluster.set_throttle_rate(2, LEADER_RATE, 5)
+    assert not loop.tick(now_ms=NOON_MS + 1_000)
+    assert cluster.throttle_rates() == {2: {LEADER_RATE: 5}}
+    loop.tick(now_ms=NOON_MS + ENDED_LOOK_INTERVAL_MS)
+    assert cluster.throttle_rates() == {}
+    assert not journal.execution(record.execution.execution_id).owes
 
 
 def test_a_throttle_is_swept_even_where_its_plan_is_not_kept(settings: Settings) -> None:

@@ -20,6 +20,7 @@ from streaming.control import planning as load_planning
 from streaming.control.lease import Lease
 from streaming.control.look_age import LookAge
 from streaming.pipeline import sums
+from streaming.views import identity
 from tests.simulation.folders import run_folder_story
 from tests.simulation.relief import run_relief_story
 from tests.simulation.samples import run_sample_story
@@ -155,6 +156,11 @@ def _of_other_partitions(partition_loads: Any) -> Any:
     return wrong
 
 
+def _with_hidden_topics(partition_loads: Any) -> Any:
+    """Loads of topics that the plan does not know count as if it did."""
+    return lambda tables, windows, _topics: partition_loads(tables, windows, {f"topic-{n}" for n in range(10)})
+
+
 def _copies_taken_for_ours(silent_max_ms: Any) -> Any:
     """As if only the id of the lease counted."""
     return lambda holder, marker: None if marker.lease_id == holder.lease_id else silent_max_ms(holder, marker)
@@ -221,6 +227,11 @@ PLANTED = (
     Planted(
         "mode apply plans at once after each execution that it gives up", "6", giving_up.GivenUp, "reason",
         lambda _: lambda _self, _now_ms: None, 5346,
+    ),
+    Planted("the first start binds the tables", "6", identity, "planned_cluster_id", lambda _: lambda *_: None, 3348),
+    Planted(
+        "loads of hidden topics count", "8 no broker is made worse than the plan said", load_planning,
+        "partition_loads", _with_hidden_topics, 5777,
     ),
     Planted("late requests are not looked for", "6", late_requests.LateRequests, "_look", _nothing_late, 160),
     Planted(

@@ -26,7 +26,6 @@ ONCE_BROKEN = {
         (3691, 4156, 5816, 8136), "others began moves between a look and a request that came long after it"
     ),
     **dict.fromkeys((5678, 7606, 9259), "a topic was made again between a look and a request that came long after it"),
-    220374: "throttles of an execution that a former holder of the lease ended were removed at the next start only",
     **dict.fromkeys(
         (5764, 7634), "a move that metadata did not show yet was asked for again, after another tool had changed it"
     ),
