@@ -126,6 +126,13 @@ def test_a_topic_that_would_be_passed_over_in_silence_is_refused(
     assert message in capsys.readouterr().err
 
 
+OUTPUTS = [
+    (["config"], ""), (["config", "--help"], ""),
+    (["config"], "1"), (["config", "--json"], "1"), (["config", "--help"], "1"),
+]  # fmt: skip
+"""A buffer is written when it is full, else at the end, whatever the command; without one each has its own way."""
+
+
 def process(*command: str, stdout: int | IO[str], unbuffered: str) -> "subprocess.Popen[str]":
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     command = (sys.executable, "-m", "streaming", *command)
@@ -134,8 +141,7 @@ def process(*command: str, stdout: int | IO[str], unbuffered: str) -> "subproces
     )
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("command", [["config"], ["config", "--json"], ["config", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(("command", "unbuffered"), OUTPUTS)
 def test_standard_output_that_takes_no_more_is_one_line(command: list[str], unbuffered: str) -> None:
     with open("/dev/full", "w") as full:
         ended = process(*command, stdout=full, unbuffered=unbuffered)
@@ -143,8 +149,7 @@ def test_standard_output_that_takes_no_more_is_one_line(command: list[str], unbu
     assert (ended.returncode, err) == (1, "error: output can't be written: No space left on device\n")
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("command", [["config"], ["config", "--json"], ["config", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(("command", "unbuffered"), OUTPUTS)
 def test_a_reader_that_has_gone_is_no_failure(command: list[str], unbuffered: str) -> None:
     read, write = os.pipe()
     os.close(read)
