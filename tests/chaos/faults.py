@@ -260,7 +260,8 @@ def _reassigned_by_kafkas_tool(run: "Run", partition: int) -> Expectation:
     file.write_text(json.dumps(wanted))
     classes = f"{jars.class_path('broker')}:{jars.class_path('tools')}"
     command = [
-        jars.java_command(), "-Xmx128m", "-cp", classes, "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+        jars.java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classes,
+        "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
         "--bootstrap-server", ",".join(run.cluster.bootstrap_servers), "--reassignment-json-file", str(file),
         "--execute", "--additional",
     ]  # fmt: skip

@@ -52,9 +52,8 @@ def kafka_acls(folder: Path) -> dict[str, str]:
     """Environment in which `kafka-acls.sh` is Kafka's own tool, run from the jars."""
     script = folder / "kafka-acls.sh"
     classes = os.pathsep.join((class_path("broker"), class_path("tools")))
-    script.write_text(
-        f'#!/bin/sh\nexec "{java_command()}" -Xmx128m -cp "{classes}" org.apache.kafka.tools.AclCommand "$@"\n'
-    )
+    java = f'"{java_command()}" -Xmx128m -XX:TieredStopAtLevel=1 -cp "{classes}"'
+    script.write_text(f'#!/bin/sh\nexec {java} org.apache.kafka.tools.AclCommand "$@"\n')
     script.chmod(0o755)
     return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 

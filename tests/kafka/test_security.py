@@ -273,7 +273,8 @@ def java_client_reads(settings: Settings, folder: Path) -> None:
     properties.write_text("\n".join(lines))
     classes = os.pathsep.join((class_path("broker"), class_path("tools")))
     command = [
-        java_command(), "-Xmx128m", "-cp", classes, "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classes,
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
         "--bootstrap-server", settings.kafka.bootstrap_servers[0], "--topic", INPUT_TOPICS[0], "--offset", "earliest",
         "--partition", "0", "--max-messages", "1", "--timeout-ms", "60000", "--command-config", str(properties),
     ]  # fmt: skip
