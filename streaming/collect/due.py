@@ -1,17 +1,22 @@
-"""Which replicas are reported at a look: those whose figures have changed, and all at the last look of a window. Pure.
+"""Which replicas and groups are reported at a look: those whose figures have changed, and all as windows end. Pure.
 
 A replica that shows the same figures as at the look before is held back. Its next record covers the whole time, so each
 window has the same rates, the same time covered and the same newest figures as if every look had been reported
 (`tests/collect/test_due.py` compares them). What was held back is reported before figures change and before a window
 ends, at the time of the look that showed it.
+
+Of groups a window keeps the first and the last look, so these two are reported of all; in between a group of which
+nothing has changed, neither in itself nor in the logs that it reads, is held back whole.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from streaming.collect.partition_table import UNKNOWN, Ints
+from streaming.collect.observation import Observation
+from streaming.collect.partition_table import UNKNOWN, Ints, column_at
 from streaming.collect.rates import ReplicaRateTable
 
 
@@ -32,6 +37,22 @@ class HeldRates:
     rates: ReplicaRateTable
     time_ms: int
     held_ms: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class DueGroups:
+    """Groups that are reported as a look has seen them."""
+
+    seen: Observation
+    names: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGroups:
+    """A look, and the groups of it that are not reported."""
+
+    seen: Observation
+    names: frozenset[str]
 
 
 def all_of(rates: ReplicaRateTable, time_ms: int, interval_ms: int) -> DueRates:
@@ -68,6 +89,43 @@ def due_rates(
     left = covered_ms.copy()
     left[reported] = 0
     return due, HeldRates(rates, time_ms, left)
+
+
+def due_groups(
+    held: HeldGroups | None, seen: Observation, *, window_ms: int, next_ms: int
+) -> tuple[list[DueGroups], HeldGroups]:
+    """(What is reported of groups at this look, in this order; what is held back after it)."""
+    everything = DueGroups(seen, seen.groups)
+    if held is None:
+        return [everything], HeldGroups(seen, frozenset())
+    is_first = held.seen.time_ms // window_ms != seen.time_ms // window_ms
+    is_last = seen.time_ms // window_ms != next_ms // window_ms
+    still = _unchanged_groups(held.seen, seen)
+    # The last look that showed what a group no longer has; at the first of a window, as the last came late.
+    late = set(held.names) if is_first else held.names - still
+    due = [DueGroups(held.seen, late)] if late else []
+    if is_first or is_last:
+        return [*due, everything], HeldGroups(seen, frozenset())
+    return [*due, DueGroups(seen, seen.groups.keys() - still)], HeldGroups(seen, still)
+
+
+def _unchanged_groups(before: Observation, after: Observation) -> frozenset[str]:
+    """Groups whose records would be the same but for the time."""
+    groups = after.groups
+    earlier, row, row_before = (
+        groups.rows_in(before.groups), after.partitions.rows_of(groups.names), before.partitions.rows_of(groups.names)
+    )  # fmt: skip
+    changed = earlier < 0
+    for name in ("start", "end"):
+        changed |= column_at(getattr(after.partitions, name), row) != column_at(
+            getattr(before.partitions, name), row_before
+        )
+    moved = set(groups.group[changed].tolist())
+    return frozenset(
+        name
+        for place, (name, view) in enumerate(groups.items())
+        if place not in moved and before.groups.get(name) == view
+    )
 
 
 def _places_before(held: ReplicaRateTable, rates: ReplicaRateTable) -> Ints:

@@ -206,6 +206,11 @@ def known_or_none(value: int | np.int64) -> int | None:
     return None if value == UNKNOWN else int(value)
 
 
+def column_at(column: Ints, rows: Ints) -> Ints:
+    """The column's value of each row; UNKNOWN where there is none."""
+    return np.where(rows >= 0, column[np.maximum(rows, 0)], UNKNOWN) if len(column) else np.full(len(rows), UNKNOWN)
+
+
 def positions(keys: Ints, wanted: Ints) -> Ints:
     """Where each of `wanted` stands in `keys`, which are in order; UNKNOWN where it doesn't.
 

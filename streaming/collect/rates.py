@@ -23,6 +23,7 @@ from streaming.collect.partition_table import (
     Ints,
     PartitionTable,
     ReplicaKey,
+    column_at,
     positions,
 )
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN, RATES, REPLICATION_BYTES_IN
@@ -122,9 +123,9 @@ def broker_rates(before: Observation, after: Observation, replicas: ReplicaRateT
 def _messages(before: Observation, after: Observation) -> Floats:
     """Records/s of each partition of `after`."""
     earlier, later = _same_topic(before, after), after.partitions
-    first, last = _at(before.partitions.end, earlier), later.end
+    first, last = column_at(before.partitions.end, earlier), later.end
     appended = np.where((first >= 0) & (last >= first), last - first, np.nan)
-    begun = _when(before, "offsets", _at(before.partitions.leader, earlier))
+    begun = _when(before, "offsets", column_at(before.partitions.leader, earlier))
     return per_second(appended, begun, _when(after, "offsets", later.leader))
 
 
@@ -134,8 +135,8 @@ def _written(before: Observation, after: Observation, messages: Floats) -> Float
     all_rows = np.arange(len(later))
     first = before.sizes.on(before.partitions, earlier, later.leader)
     last = after.sizes.on(later, all_rows, later.leader)
-    same_log = (_at(before.partitions.leader, earlier) == later.leader) & (later.start >= 0)
-    same_log &= _at(before.partitions.start, earlier) == later.start
+    same_log = (column_at(before.partitions.leader, earlier) == later.leader) & (later.start >= 0)
+    same_log &= column_at(before.partitions.start, earlier) == later.start
     # Log sizes and offsets are read a moment apart; nothing appended but bytes grown is still growth.
     grew = (earlier >= 0) & same_log & (first >= 0) & (last >= first)
     when = _when(before, "sizes", later.leader), _when(after, "sizes", later.leader)
@@ -154,11 +155,6 @@ def _same_topic(before: Observation, after: Observation) -> Ints:
     topics = zip(after.partitions.names.topics, after.partitions.topic_ids, strict=True)
     is_same = np.array([earlier.get(name) == topic_id for name, topic_id in topics], dtype=bool)
     return np.where(is_same[after.partitions.names.topic], rows, UNKNOWN) if len(is_same) else rows
-
-
-def _at(column: Ints, rows: Ints) -> Ints:
-    """The column's value of each row; UNKNOWN where there is none."""
-    return np.where(rows >= 0, column[np.maximum(rows, 0)], UNKNOWN) if len(column) else np.full(len(rows), UNKNOWN)
 
 
 def _when(observation: Observation, part: Part, brokers: Ints) -> Ints:

@@ -5,7 +5,7 @@ records is made once. `tests/collect/test_records.py` holds the texts to those o
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from streaming.collect.due import DueRates, all_of
 from streaming.collect.group_table import GroupTable, GroupView, Owner
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import UNKNOWN, Ints
+from streaming.collect.partition_table import UNKNOWN, Ints, column_at
 from streaming.collect.rates import FOLLOWER, LEADER, BrokerRates, ReplicaRateTable
 from streaming.contract import RECORD_VERSION
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN
@@ -89,10 +89,12 @@ def _common(cluster: str, time_ms: int, interval_ms: int) -> dict[str, Any]:
     return {"v": RECORD_VERSION, "kafka_cluster": cluster, "event_time_ms": time_ms, "interval_ms": interval_ms}
 
 
-def consumer_lag_records(cluster: str, observation: Observation) -> Iterator[tuple[bytes, bytes]]:
+def consumer_lag_records(
+    cluster: str, observation: Observation, names: Collection[str] | None = None
+) -> Iterator[tuple[bytes, bytes]]:
     """(key, value) of one record per group and partition that is committed, owned or going to be; the key is the group.
 
-    Fields that only some groups or members have are left out where they are unknown.
+    Of the groups `names`; None is all. Fields that only some groups or members have are left out where unknown.
     """
     groups = observation.groups
     end, start = _log_offsets(observation, groups)
@@ -103,6 +105,8 @@ def consumer_lag_records(cluster: str, observation: Observation) -> Iterator[tup
     when = f',"event_time_ms":{observation.time_ms},"committed_offset":'
     begins = groups.begin.tolist()
     for place, (name, view) in enumerate(groups.items()):
+        if names is not None and name not in names:
+            continue
         part = slice(begins[place], begins[place + 1])
         keys = groups.keys_by_group[place]
         key = name.encode()
@@ -155,12 +159,8 @@ def _known_texts(**fields: object) -> str:
 def _log_offsets(observation: Observation, groups: GroupTable) -> tuple[Ints, Ints]:
     """(Log end, log start) of the partition of each row of groups; UNKNOWN where it isn't known."""
     partitions = observation.partitions
-    if not len(partitions):
-        unknown = np.full(len(groups.group), UNKNOWN)
-        return unknown, unknown
     row = partitions.rows_of(groups.names)
-    known = np.maximum(row, 0)
-    return np.where(row >= 0, partitions.end[known], UNKNOWN), np.where(row >= 0, partitions.start[known], UNKNOWN)
+    return column_at(partitions.end, row), column_at(partitions.start, row)
 
 
 def _offset_texts(column: Ints) -> list[object]:

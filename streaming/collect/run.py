@@ -18,7 +18,7 @@ from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client, reaching
 from streaming.cluster.input_topics import create_input_topics
 from streaming.cluster.record_sender import RecordSender
-from streaming.collect.due import DueRates, HeldRates, all_of, due_rates
+from streaming.collect.due import DueGroups, DueRates, HeldGroups, HeldRates, all_of, due_groups, due_rates
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
@@ -75,7 +75,7 @@ class Collector:
     """Clients and the last observation; a context manager that closes them.
 
     The tables below `root` may know which Kafka cluster is meant; nothing else of them is read. With `window_ms`,
-    the length of the pipeline's windows, replicas whose figures don't change are reported once a window (see `due`).
+    the length of the pipeline's windows, what doesn't change is reported less often (see `due`).
     """
 
     def __init__(
@@ -97,6 +97,7 @@ class Collector:
         self._before: Observation | None = None
         self._window_ms = window_ms
         self._held: HeldRates | None = None
+        self._held_groups: HeldGroups | None = None
         self._failures = 0
         try:
             self._kafka_cluster_id = _meant_cluster_id(self._admin, kafka, root)
@@ -149,7 +150,10 @@ class Collector:
 
     def _write(self, after: Observation) -> int:
         cluster, topics = self._kafka.cluster_name, self._topics
-        written = self._sender.send(topics.consumer_lag, consumer_lag_records(cluster, after))
+        groups, held_groups = self._due_groups(after)
+        written = 0
+        for one in groups:
+            written += self._sender.send(topics.consumer_lag, consumer_lag_records(cluster, one.seen, one.names))
         if self._before is not None:
             replicas = replica_rates(self._before, after)
             brokers = broker_rates(self._before, after, replicas)
@@ -162,8 +166,16 @@ class Collector:
         delivered = written - self._sender.flush()
         if written and delivered <= 0:
             raise ClusterUnreachable("no broker has acknowledged a record of this sample")
-        self._held = held
+        self._held, self._held_groups = held, held_groups
         return delivered
+
+    def _due_groups(self, after: Observation) -> tuple[list[DueGroups], HeldGroups | None]:
+        """What is reported of groups now, and what is held back."""
+        if self._window_ms is None:
+            return [DueGroups(after, after.groups)], None
+        passed_ms = after.time_ms - self._before.time_ms if self._before else 0
+        next_ms = after.time_ms + max(passed_ms, self._collect.sample_interval_ms)
+        return due_groups(self._held_groups, after, window_ms=self._window_ms, next_ms=next_ms)
 
     def _due(
         self, replicas: ReplicaRateTable, time_ms: int, interval_ms: int

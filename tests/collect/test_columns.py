@@ -93,7 +93,7 @@ def values(view: PartitionView) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(observations(0), st.sampled_from((0, 2, 10_000)).flatmap(observations))
 def test_rates_are_those_of_one_object_a_partition(before: Observation, after: Observation) -> None:
     made, expected = replica_rates(before, after), rates_by_object.replica_rates(before, after)
@@ -116,7 +116,7 @@ def is_same(value: float | None, expected: float | None) -> bool:
     return math.isclose(value, expected, rel_tol=1e-12)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(observations(0), st.sampled_from((0, 2)).flatmap(observations))
 def test_records_are_the_text_that_json_makes_of_them(before: Observation, after: Observation) -> None:
     rates = replica_rates(before, after)
@@ -131,7 +131,7 @@ def test_records_are_the_text_that_json_makes_of_them(before: Observation, after
         assert (shown[key]["bytes_in_per_sec"], shown[key]["bytes_out_per_sec"]) == (rate.bytes_in, rate.bytes_out)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(observations(10))
 def test_records_of_groups_have_what_was_read(seen: Observation) -> None:
     records = list(consumer_lag_records("c", seen))

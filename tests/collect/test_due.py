@@ -1,4 +1,4 @@
-"""Replicas whose figures stay the same are reported once a window, and the windows are as if each look had been."""
+"""Replicas and groups that stay the same are reported less often, and the windows are as if each look had been."""
 
 import json
 from collections.abc import Sequence
@@ -8,10 +8,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.collect.due import DueRates, HeldRates, all_of, due_rates
-from streaming.collect.partition_table import PartitionTable, PartitionView, ints
+from streaming.collect.due import DueRates, HeldGroups, HeldRates, all_of, due_groups, due_rates
+from streaming.collect.group_table import GroupTable, GroupView, Owner
+from streaming.collect.observation import Observation
+from streaming.collect.partition_table import PartitionTable, PartitionView, SizeTable, ints
 from streaming.collect.rates import ReplicaRateTable
-from streaming.collect.records import replica_records
+from streaming.collect.records import consumer_lag_records, replica_records
 from streaming.pipeline.sums import WEIGHT_WINDOWS, Sums, windows
 
 WINDOW_MS, LOOK_MS = 60, 10
@@ -63,7 +65,7 @@ LOOKS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(LOOKS)
 def test_windows_are_those_of_reporting_every_look(looks: list[tuple[int, dict[int, Figures]]]) -> None:
     held: HeldRates | None = None
@@ -106,3 +108,77 @@ def test_a_replica_that_goes_leaves_what_was_held_back() -> None:
     assert [(json.loads(value)["event_time_ms"], json.loads(value)["interval_ms"]) for value in values(due)] == [
         (10, 10)
     ]
+
+
+LAG_SUMS = Sums(
+    keys=("kafka_cluster", "group", "topic", "partition"), weighted=(), maxima=("lag_records",),
+    newest=("committed_offset", "log_end_offset", "log_start_offset", "member_id", "group_state"),
+    oldest=("committed_offset", "log_end_offset"),
+)  # fmt: skip
+LAG_SCHEMA = pa.schema(
+    [(name, pa.int64()) for name in ("event_time_ms", "committed_offset", "log_end_offset", "log_start_offset")]
+    + [("lag_records", pa.int64()), ("partition", pa.int32())]
+    + [(name, pa.string()) for name in ("kafka_cluster", "group", "topic", "member_id", "group_state")]
+)
+SMALL = st.integers(0, 1)
+
+
+@st.composite
+def seen_groups(draw: st.DrawFn) -> tuple[PartitionTable, GroupTable]:
+    """Two partitions that two groups read, in few states, so that looks often show the same."""
+    views = {
+        ("t", number): PartitionView("id", 1, (1,), frozenset(), 0, 10 + draw(SMALL))
+        for number in range(1, 1 + draw(st.integers(1, 2)))
+    }
+    owner = Owner(f"m{draw(SMALL)}", "c")
+    groups = {
+        name: GroupView(
+            draw(st.sampled_from(("Stable", "Stable", "Empty"))), {("t", 1): draw(SMALL)},
+            {("t", 2): owner} if draw(st.booleans()) else {},
+        )
+        for name in draw(st.sets(st.sampled_from(("g", "h")), min_size=1))
+    }  # fmt: skip
+    return PartitionTable.of(views), GroupTable(groups)
+
+
+def rows_of_lag_windows(records: list[bytes]) -> list[dict[str, object]]:
+    """What the pipeline makes of them, the times of the first and the last sample too."""
+    samples = pa.Table.from_pylist([json.loads(record) for record in records], schema=LAG_SCHEMA)
+    rows = windows(samples, LAG_SUMS, WINDOW_MS).drop_columns(["sample_count"]).to_pylist()
+    return sorted(rows, key=lambda row: (row["last_event_time_ms"], row["group"], row["partition"]))
+
+
+PASSED = st.sampled_from([LOOK_MS] * 6 + [LOOK_MS - 1, LOOK_MS + 3, 45, 130])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(PASSED, st.none() | seen_groups()), max_size=20))
+def test_windows_of_groups_are_those_of_reporting_every_look(
+    looks: list[tuple[int, tuple[PartitionTable, GroupTable] | None]],
+) -> None:
+    held: HeldGroups | None = None
+    everything, reported = list[bytes](), list[bytes]()
+    time_ms, steady = 1_000, (PartitionTable.of({}), GroupTable({}))
+    for passed_ms, drawn in [*looks, (10 * WINDOW_MS, None)]:
+        steady, time_ms = drawn or steady, time_ms + passed_ms
+        seen = Observation(time_ms, {}, steady[0], SizeTable.of({}), {}, {}, steady[1])
+        everything += [value for _, value in consumer_lag_records("c", seen)]
+        due, held = due_groups(held, seen, window_ms=WINDOW_MS, next_ms=time_ms + LOOK_MS)
+        reported += [value for one in due for _, value in consumer_lag_records("c", one.seen, one.names)]
+    assert rows_of_lag_windows(reported) == rows_of_lag_windows(everything)
+
+
+def test_an_idle_group_is_reported_at_the_first_and_the_last_look_of_a_window() -> None:
+    partitions = PartitionTable.of({("t", 0): PartitionView("id", 1, (1,), frozenset(), 0, 10)})
+    held: HeldGroups | None = None
+    sent = []
+    for look in range(12):
+        views = {
+            "idle": GroupView("Empty", {("t", 0): 5}, {}, read_ms=look),
+            "busy": GroupView("Stable", {("t", 0): look}, {}),
+        }
+        seen = Observation(look * LOOK_MS, {}, partitions, SizeTable.of({}), {}, {}, GroupTable(views))
+        due, held = due_groups(held, seen, window_ms=WINDOW_MS, next_ms=(look + 1) * LOOK_MS)
+        sent += [(name, look) for one in due for name in sorted(one.names)]
+    assert [look for name, look in sent if name == "idle"] == [0, 5, 6, 11]
+    assert [look for name, look in sent if name == "busy"] == list(range(12))

@@ -117,17 +117,19 @@ def test_the_collector_writes_a_record_for_each_replica_broker_and_partition_of_
     assert {row["broker"] for row in records if row["topic"] is None} == {1, 2, 3}
 
 
-def test_replicas_that_nobody_writes_to_are_reported_once_a_window(fleet: FleetProcess) -> None:
+def test_replicas_and_groups_that_stand_still_are_reported_less_often(fleet: FleetProcess) -> None:
     settings = settings_of(fleet)
     root, idle_replicas = settings.storage.tables, 3 * SIZE.partitions
-    others = 3 * INPUT_PARTITIONS + SIZE.brokers + SIZE.group_partitions
+    others = 3 * INPUT_PARTITIONS + SIZE.brokers
     with Collector(settings.kafka, settings.topics, settings.collect, root, window_ms=60 * SECOND_MS) as collector:
         written = [collector.sample(now_ms=number * 10 * SECOND_MS) for number in range(8)]
     # Rates from the second look on. The input topics are written to, unless no record of a look went to one of theirs.
+    assert written[0] == SIZE.group_partitions
     assert written[1] == idle_replicas + others
     assert all(count <= others for count in written[2:5]), "held back"
-    assert idle_replicas <= written[5] <= idle_replicas + others, "the last look of the window"
-    assert all(count <= others for count in written[6:]), "held back"
+    assert written[5] >= idle_replicas + SIZE.group_partitions, "the last look of the window"
+    assert SIZE.group_partitions <= written[6] <= others + SIZE.group_partitions, "the first look of the next"
+    assert written[7] <= others
 
 
 def test_growth_of_logs_and_counters_is_what_producers_write(fleet: FleetProcess) -> None:
