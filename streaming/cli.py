@@ -16,6 +16,7 @@ import click
 
 from assignor_core.errors import CoreError, InputError
 from streaming.commands.console import echo
+from streaming.commands.imports import leave_out
 from streaming.errors import RebalancerError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -43,6 +44,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+WITHOUT_PANDAS = frozenset({"collect", "control", "serve", "status", "lag", "sql", "apply", "abort", "drain", "add"})
+"""Commands that end in no Spark, alone in their process."""
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What standard output answers where a file is behind it that takes no more."""
 
@@ -116,6 +119,8 @@ def main() -> None:
     way that aborts the process (134) after all was done. What asked to be called at exit is; a command that has ended
     has nothing else left, its brokers, JVM and child processes are ended by itself.
     """
+    if sys.argv[1:2] and sys.argv[1] in WITHOUT_PANDAS:
+        leave_out("pandas")
     # Whoever closes them (`>&-`) wants nothing printed; to Python and the libraries it would be an error.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - until the process ends
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115

@@ -3,7 +3,8 @@
 import difflib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +19,24 @@ if TYPE_CHECKING:
     from assignor_core.lag import BurrowStatus
     from streaming.views.group_lag import LagPicture
     from streaming.views.group_members import GroupFacts
+    from streaming.views.lag_windows import LagWindows
 
 Row = Mapping[str, Any]
 GROUP_FACTS = ("group_type", "group_members", "generation_id", "assignor", "topology_epoch")
+
+GROUPS_SHOWN = 200
 
 
 @click.command()
 @click.option("--group", "group_id", help="This group by partition, worst first.")
 @click.option("--match", "pattern", default="", help="Only groups that match this regular expression.")
+@click.option(
+    "--limit",
+    default=GROUPS_SHOWN,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Show so many groups, the worst; 0: all. JSON holds all.",
+)
 @click.option(
     "--compat", type=click.Choice(["burrow"]), help="Verdicts by Burrow's rules, its faults included: see docs/lag.md."
 )
@@ -37,6 +48,7 @@ def lag(
     *,
     group_id: str | None,
     pattern: str,
+    limit: int,
     compat: str | None,
     as_json: bool,
 ) -> int:
@@ -46,7 +58,8 @@ def lag(
     settings = settings_from(config_file, assignments)
     matches = _pattern(pattern)
     check_tables(settings)
-    report = read_lag(settings, group_id=group_id, matches=matches, burrow=compat is not None)
+    groups_max = 0 if as_json else limit
+    report = read_lag(settings, group_id=group_id, matches=matches, burrow=compat is not None, groups_max=groups_max)
     if as_json:
         click.echo(json.dumps(report, indent=2))
         return 0
@@ -58,26 +71,36 @@ def lag(
 
 
 def read_lag(
-    settings: Settings, *, group_id: str | None, matches: re.Pattern[str], burrow: bool = False
+    settings: Settings, *, group_id: str | None, matches: re.Pattern[str], burrow: bool = False, groups_max: int = 0
 ) -> dict[str, Any]:
-    """What is shown, as plain data: all groups, or the partitions of one; raises UsageProblem for one not there."""
+    """What is shown, as plain data: all groups, or the partitions of one; raises UsageProblem for one not there.
+
+    With `groups_max` above 0 so many of the groups that match, the worst; the others are counted.
+    """
     from streaming.commands.lag_causes import advice_of, causes_of
     from streaming.tables import TableReader
     from streaming.views.as_json import to_json
     from streaming.views.group_members import read_group_facts
-    from streaming.views.lag_windows import read_picture
+    from streaming.views.lag_windows import LagWindows
 
-    reader = TableReader(settings.storage.tables)
-    picture = read_picture(reader, settings.kafka.cluster_name, window_ms=settings.pipeline.window_ms)
+    reader, cluster = TableReader(settings.storage.tables), settings.kafka.cluster_name
+    # What verdicts need first: the age of a lag takes far more windows, and is shown of some groups.
+    windows = LagWindows(reader, cluster, window_ms=settings.pipeline.window_ms, verdicts_only=True)
+    windows.refresh()
+    if group_id is not None:
+        windows.complete([group_id])
+    elif burrow or groups_max == 0:
+        windows.complete()
+    picture = windows.picture(None if group_id is None else [group_id])
     head = {
         "kafka_cluster": settings.kafka.cluster_name,
         "rules": "burrow" if burrow else "default",
         "newest_event_ms": picture.newest_event_ms if picture else None,
     }
     if group_id is not None:
-        rows = _of_group(picture, group_id) if picture else []
-        if picture is None or not rows:
-            raise _unknown_group(picture, group_id, settings)
+        if picture is None:
+            raise _unknown_group(windows.picture(), group_id, settings)
+        rows: list[dict[str, Any]] = picture.partitions.to_pylist()
         causes = causes_of(reader, settings, group_id, rows, newest_ms=picture.newest_event_ms)
         facts = read_group_facts(reader, settings.kafka.cluster_name, group_id, window_ms=settings.pipeline.window_ms)
         return {
@@ -91,10 +114,36 @@ def read_lag(
         }
     if picture is None:
         return {**head, "groups": [], "groups_seen": 0}
+    if burrow:
+        groups = _burrow_groups(picture)
+        return head | _worst(groups, [row for row in groups if matches.search(row["group"])], groups_max)
+    return head | _verdicts(windows, picture, matches, groups_max)
+
+
+def _verdicts(
+    windows: "LagWindows", picture: "LagPicture", matches: re.Pattern[str], groups_max: int
+) -> dict[str, Any]:
+    """Groups that match; where not all are asked for, the age of a lag is read of those that are shown."""
+    from streaming.views.as_json import to_json
     from streaming.views.groups import verdicts_by_group
 
-    groups = _burrow_groups(picture) if burrow else to_json(verdicts_by_group(picture))
-    return {**head, "groups": [row for row in groups if matches.search(row["group"])], "groups_seen": len(groups)}
+    verdicts = verdicts_by_group(picture)
+    report = _worst(verdicts, [row for row in verdicts if matches.search(row.group)], groups_max)
+    if groups_max:
+        names = [row.group for row in report["groups"]]
+        windows.complete(names)
+        complete = windows.picture(names) if names else None
+        report["groups"] = verdicts_by_group(complete) if complete else ()
+    return report | {"groups": to_json(report["groups"])}
+
+
+def _worst(groups: Sequence[Any], matching: Sequence[Any], groups_max: int) -> dict[str, Any]:
+    """The first `groups_max` of those that match; all, where it is 0."""
+    report = {"groups": matching[: groups_max or None], "groups_seen": len(groups)}
+    if not 0 < groups_max < len(matching):
+        return report
+    statuses = Counter(row["status"] if isinstance(row, dict) else row.status for row in matching)
+    return report | {"groups_matching": len(matching), "statuses": statuses}
 
 
 def _unknown_group(picture: "LagPicture | None", group_id: str, settings: Settings) -> UsageProblem:
@@ -139,18 +188,8 @@ def _partitions(
     ]
 
 
-def _of_group(picture: "LagPicture", group_id: str) -> list[dict[str, Any]]:
-    from pyarrow import compute as pc
-
-    partitions = picture.partitions
-    rows: list[dict[str, Any]] = partitions.filter(pc.equal(partitions["group_id"], group_id)).to_pylist()
-    return rows
-
-
 def _burrow_groups(picture: "LagPicture") -> list[dict[str, Any]]:
     """One row a group; there is no word why, as Burrow gives none but the worst partition's verdict."""
-    from collections import Counter
-
     from assignor_core.lag import burrow_group_status
     from streaming.views.groups import states_by_group
 

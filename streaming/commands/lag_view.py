@@ -29,14 +29,19 @@ def drawn(report: dict[str, Any], *, now_ms: int) -> RenderableType:
 
 def _groups(report: dict[str, Any], age: str) -> RenderableType:
     rows = report["groups"]
-    counts = ", ".join(f"{count} {status}" for status, count in Counter(row["status"] for row in rows).items())
+    statuses = report.get("statuses") or Counter(row["status"] for row in rows)
+    matching = report.get("groups_matching", len(rows))
+    counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
     table = _table("group")
     for row in rows:
         figures = (_count(row["lag_records"]), _time(row["lag_seconds"]))
         table.add_row(_verdict(row), printable(row["group"]), *figures, printable(row["why"]))
-    shown = str(len(rows)) if len(rows) == report["groups_seen"] else f"{len(rows)} of {report['groups_seen']}"
+    shown = str(matching) if matching == report["groups_seen"] else f"{matching} of {report['groups_seen']}"
     noun = "group" if shown == "1" else "groups"
-    return Group(Text(f"cluster {report['kafka_cluster']}: {shown} {noun}, {counts}; {age}"), table)
+    head = Text(f"cluster {report['kafka_cluster']}: {shown} {noun}, {counts}; {age}")
+    if matching == len(rows):
+        return Group(head, table)
+    return Group(head, table, Text(f"the {len(rows)} worst of {matching}; all with --limit 0, some with --match"))
 
 
 def _group(report: dict[str, Any], age: str) -> RenderableType:

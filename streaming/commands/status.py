@@ -40,9 +40,11 @@ def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool
     check_tables(settings)
 
     def read() -> Any:
+        if not of_groups:
+            return read_status(settings, now_ms=clocks.now_ms())
         from streaming.commands.status_groups import read_groups_status
 
-        return read_groups_status(settings) if of_groups else read_status(settings, now_ms=clocks.now_ms())
+        return read_groups_status(settings)
 
     if as_json:
         click.echo(json.dumps(read(), indent=2, default=str))
@@ -50,9 +52,12 @@ def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool
     from rich.live import Live
 
     from streaming.commands.console import console
-    from streaming.commands.status_groups import drawn_groups
 
-    draw: Callable[[Any], RenderableType] = drawn_groups if of_groups else _drawn
+    draw: Callable[[Any], RenderableType] = _drawn
+    if of_groups:
+        from streaming.commands.status_groups import drawn_groups
+
+        draw = drawn_groups
     if not watch:
         console().print(draw(read()))
         return 0

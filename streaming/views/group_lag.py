@@ -148,17 +148,27 @@ def burrow_window(history: LagHistory, row: int) -> BurrowWindow:
 
 
 def picture_of(
-    windows: Sequence[LagWindow], shown: Mapping[int, pa.Table], names: PartitionKeys, *, window_ms: int
+    windows: Sequence[LagWindow],
+    shown: Mapping[int, pa.Table],
+    names: PartitionKeys,
+    *,
+    window_ms: int,
+    groups: Sequence[str] | None = None,
 ) -> LagPicture | None:
     """The picture of `windows`, oldest first, with `SHOWN` of each row of the current ones by their start, ms.
 
-    None where no window is current.
+    Of `groups` alone, if they are given. None where no window is current, or none of these groups is in it.
     """
     if not shown:
         return None
     current = [window for window in windows if window.start_ms in shown]
     keys = _union(window.keys for window in current)
     samples = _newest_samples(current, shown, keys)
+    if groups is not None:
+        wanted = names.are_of(keys, groups)
+        keys, samples = keys[wanted], samples.filter(pa.array(wanted))
+    if not len(keys):
+        return None
     standing = _standing(samples, keys)
     newest_ms = max(window.newest_ms for window in windows)
     policy = LagPolicy(window_ms=window_ms)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pyarrow import compute as pc
 
 from assignor_core.lag import LagHistory
-from assignor_core.lag.history import Floats, Ints
+from assignor_core.lag.history import Flags, Floats, Ints
 from streaming.errors import TableUnavailable
 
 PARTITION_BITS, TOPIC_BITS, GROUP_BITS = 24, 19, 20
@@ -50,6 +50,10 @@ class Names:
         codes: Ints = np.array(numbers, dtype=np.int64)[encoded.indices.to_numpy()]
         return codes
 
+    def known(self, names: Iterable[str]) -> Ints:
+        """Numbers of those of the names that have one."""
+        return np.array([self._codes[name] for name in names if name in self._codes], dtype=np.int64)
+
     def array(self) -> pa.Array:
         """All names, in the order of their numbers."""
         return pa.array(self._codes, pa.string())
@@ -79,6 +83,10 @@ class PartitionKeys:
         groups, topics, _ = _parts(keys[starts_of(of_topic(keys))])
         used = len(np.unique(groups)) + len(np.unique(topics))
         return len(self.groups) + len(self.topics) > NAMES_SPARE + 2 * used
+
+    def are_of(self, keys: Ints, groups: Iterable[str]) -> Flags:
+        """Which keys are of these groups."""
+        return np.isin(of_group(keys), self.groups.known(groups))
 
     def texts(self, keys: Ints) -> tuple[pa.Array, pa.Array, pa.Array]:
         """Group, topic and partition of each key."""

@@ -4,11 +4,12 @@ A verdict is a function of the windows of a fixed time (docs/decisions/0009): wh
 nothing else, so one who has just started shows what one shows who has read each window as it came.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import pyarrow as pa
 
-from streaming.tables import ALL_ROWS, Condition, TableReader, at_least, at_most, below, of_cluster, to_ms, utc
+from streaming.tables import ALL_ROWS, Condition, TableReader, at_least, at_most, below, of_cluster, one_of, to_ms, utc
 from streaming.views.group_lag import COLUMNS, OFFSETS, SHOWN, LagPicture, current_since, picture_of, since
 from streaming.views.lag_columns import PARTITION_MAX, LagWindow, PartitionKeys, windows_of
 
@@ -85,10 +86,21 @@ class LagWindows:
         self._version = version
         return has_changed
 
-    def picture(self) -> LagPicture | None:
-        """Verdicts as the table was at the last `refresh`; None before there are any."""
+    def complete(self, groups: Sequence[str] | None = None) -> None:
+        """Read, until the next `refresh`, the windows that `verdicts_only` leaves out: of these groups, or of all.
+
+        Raises TableUnavailable.
+        """
+        if not self._windows or not self._verdicts_only or groups == []:
+            return
+        newest = utc(max(self._windows))
+        begin, end = (since(newest, window_ms=self._window_ms, verdicts_only=known) for known in (False, True))
+        self._read_backwards(OFFSETS, begin, end, ALL_ROWS if groups is None else one_of("group_id", groups))
+
+    def picture(self, groups: Sequence[str] | None = None) -> LagPicture | None:
+        """Verdicts as the table was at the last `refresh`, of these groups or of all; None before there are any."""
         windows = [self._windows[start_ms] for start_ms in sorted(self._windows)]
-        return picture_of(windows, self._shown, self.names, window_ms=self._window_ms)
+        return picture_of(windows, self._shown, self.names, window_ms=self._window_ms, groups=groups)
 
     def _bring_up_to_date(self, known_version: int | None) -> bool:
         newest = self._reader.newest_of_cluster(TABLE, TIME, self._cluster)
@@ -135,21 +147,26 @@ class LagWindows:
         for start_ms in [start_ms for start_ms in self._windows if start_ms >= to_ms(changed)]:
             del self._windows[start_ms]
             self._shown.pop(start_ms, None)
-        window = timedelta(milliseconds=self._window_ms)
-        self._add(COLUMNS, newest, newest + window)
-        rows = max((len(one.keys) for one in self._windows.values()), default=0)
-        span = window * max(1, READ_ROWS_MAX // max(1, rows))
+        self._add(COLUMNS, newest, newest + timedelta(milliseconds=self._window_ms))
         current = max(changed, current_since(newest, window_ms=self._window_ms))
-        for columns, since_, until in ((COLUMNS, current, newest), (OFFSETS, changed, current)):
-            while until > since_:
-                begin = max(since_, until - span)
-                self._add(columns, begin, until)
-                until = begin
+        self._read_backwards(COLUMNS, current, newest)
+        self._read_backwards(OFFSETS, changed, current)
 
-    def _add(self, columns: tuple[str, ...], begin: datetime, end: datetime) -> None:
+    def _read_backwards(
+        self, columns: tuple[str, ...], begin: datetime, end: datetime, where: Condition = ALL_ROWS
+    ) -> None:
+        """Read windows from `begin` on and before `end`, some at a time."""
+        rows = max((len(window.keys) for window in self._windows.values()), default=0)
+        span = timedelta(milliseconds=self._window_ms * max(1, READ_ROWS_MAX // max(1, rows)))
+        while end > begin:
+            since_ = max(begin, end - span)
+            self._add(columns, since_, end, where)
+            end = since_
+
+    def _add(self, columns: tuple[str, ...], begin: datetime, end: datetime, where: Condition = ALL_ROWS) -> None:
         """Read windows that start from `begin` on and before `end`."""
-        where = self._where & at_least(TIME, begin) & below(TIME, end)
-        rows = self._reader.arrow(TABLE, columns=columns, where=where)
+        of_span = self._where & at_least(TIME, begin) & below(TIME, end) & where
+        rows = self._reader.arrow(TABLE, columns=columns, where=of_span)
         known = list({id(window.keys): window.keys for window in self._windows.values()}.values())
         shown = _texts_once(rows) if columns is COLUMNS else None
         for window, places in windows_of(rows, self.names, known):

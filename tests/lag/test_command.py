@@ -1,6 +1,7 @@
 """`rebalancer lag` and the group part of a snapshot, on tables that tell small stories."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from assignor_core.lag import LagStatus
 from assignor_core.lag.diagnosis import Cause, Finding
 from streaming import tables
 from streaming.cli import run
+from streaming.commands.lag import read_lag
 from streaming.commands.lag_causes import advice_of
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
@@ -63,6 +65,35 @@ def test_groups_worst_first_with_one_line_why(settings: Settings, capsys: pytest
     assert [line.split()[:2] for line in drawn[2:]] == [
         ["rewind", "back"], ["stall", "stuck"], ["warn", "slow"], ["unknown", "new"], ["ok", "well"],
     ]  # fmt: skip
+
+
+def test_the_worst_groups_are_shown_and_the_others_counted(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(settings, "--limit", "2") == 0
+    shown = capsys.readouterr().out
+    assert "5 groups, 1 rewind, 1 stall, 1 warn, 1 unknown, 1 ok" in shown
+    assert [name for name in ("back", "stuck", "slow", "new", "well") if f" {name} " in shown] == ["back", "stuck"]
+    assert "the 2 worst of 5" in shown
+    assert command(settings, "--limit", "5") == 0
+    assert "worst of" not in capsys.readouterr().out
+
+
+def test_the_age_of_a_lag_is_that_of_all_windows_however_few_groups_are_shown(tmp_path: Path) -> None:
+    """Verdicts look back twelve minutes, ages thirty."""
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    with synthetic.together():
+        for index in range(30):
+            rows: list[tuple[str, str, int, int | None, int]] = [
+                (group, "t", 0, 100 * (1 + index // 20), 100 + 10 * index) for group in ("a", "b", "c")
+            ]
+            synthetic.group_lag(NOW_MS - (30 - index) * WINDOW_MS, rows)
+    whole, some = (read_lag(settings, group_id=None, matches=re.compile("[ab]"), groups_max=most) for most in (0, 1))
+    assert some["groups"] == whole["groups"][:1]
+    assert whole["groups"][0]["lag_seconds"] > 12 * 60
+    one = read_lag(settings, group_id="a", matches=re.compile(""))
+    assert one["partitions"][0]["lag_seconds"] == whole["groups"][0]["lag_seconds"]
 
 
 def test_one_group_by_partition(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
