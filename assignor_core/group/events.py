@@ -172,21 +172,23 @@ def _between(before: GroupLook, after: GroupLook) -> Iterator[GroupEvent]:
     moved = _moved(before, after)
     rebalancing = after.state in (*CLASSIC_REBALANCING, *EPOCH_REBALANCING)
     added = [tp for tp in after.owners.keys() - before.owners.keys() if after.owners[tp] is not None]
+    names_in, names_out = {after.name(one) for one in came}, {before.name(one) for one in went}
+    # Members follow an epoch that was counted before. In the classic protocol a generation comes last instead.
+    goes_on = generations == 0 and before.state in EPOCH_REBALANCING
     if generations == 0:
-        # Members follow an epoch that was counted before. In the classic protocol a generation comes last instead.
-        goes_on = before.state in EPOCH_REBALANCING
-        # At the same generation only a static member's process can have changed: nobody else noticed.
-        if not goes_on and after.state not in CLASSIC_REBALANCING:
+        # A group of the consumer protocol is unsettled while a static member is away, though nobody else notices.
+        is_quiet = names_in == names_out and not moved and not added
+        # At the same generation only a static member's process can have changed.
+        if after.state not in CLASSIC_REBALANCING and (is_quiet or not goes_on):
             return
     elif not (came or went or moved or added or generations or rebalancing):
         return
-    names_in, names_out = {after.name(one) for one in came}, {before.name(one) for one in went}
     restarted = tuple(sorted(names_in & names_out))
     yield GroupEvent(
         after_ms=before.at_ms,
         until_ms=after.at_ms,
         cause=_cause(before, after, came, went, restarted),
-        rebalances=0 if generations == 0 and before.state in EPOCH_REBALANCING else max(1, generations or 0),
+        rebalances=0 if goes_on else max(1, generations or 0),
         members_in=came,
         members_out=went,
         names_in=tuple(sorted(names_in)),

@@ -92,7 +92,7 @@ def _unknown(figures: PartitionFigures) -> str:
 
 def _stuck(figures: PartitionFigures) -> str:
     since = duration(figures.stuck_seconds)
-    how_long = f"the start offset has not moved for {since}" if figures.is_shared else f"no commit for {since}"
+    how_long = f"none acknowledged for {since}" if figures.is_shared else f"no commit for {since}"
     return f"{figures.lag_records or 0:,} records wait, {how_long}"
 
 

@@ -53,13 +53,20 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True)
 class ShareOffsets:
-    """How far a share group has read: start offsets, and lags where the broker sends them (4.2 and newer).
+    """How far a group has read: start offsets, and lags where the broker sends them (share groups, 4.2 and newer).
 
-    `lags` has None where the broker does not know the lag; a partition that is absent was sent without one.
+    `lags` has None where the broker does not know the lag; a partition that is absent was sent without one. `unread`
+    are partitions of the group without a start offset.
     """
 
     starts: Mapping[PartitionKey, int]
     lags: Mapping[PartitionKey, int | None] = field(default_factory=dict)
+    unread: tuple[PartitionKey, ...] = ()
+
+    @property
+    def partitions(self) -> tuple[PartitionKey, ...]:
+        """All that the group has."""
+        return (*self.starts, *self.unread)
 
 
 class GroupReads(Protocol):
@@ -105,14 +112,11 @@ def _sound(rows: Iterable[Any]) -> Iterator[Any]:
 
 
 def _share_offsets(group: Any, *, has_lags: bool) -> ShareOffsets:
-    rows = {
-        (topic.topic_name, row.partition_index): row
-        for topic in group.topics
-        for row in _sound(topic.partitions)
-        if row.start_offset > UNKNOWN_OFFSET
-    }
+    every = {(topic.topic_name, row.partition_index): row for topic in group.topics for row in _sound(topic.partitions)}
+    rows = {key: row for key, row in every.items() if row.start_offset > UNKNOWN_OFFSET}
     lags = {key: row.lag if row.lag > UNKNOWN_OFFSET else None for key, row in rows.items()} if has_lags else {}
-    return ShareOffsets({key: row.start_offset for key, row in rows.items()}, lags)
+    starts = {key: row.start_offset for key, row in rows.items()}
+    return ShareOffsets(starts, lags, tuple(sorted(every.keys() - rows.keys())))
 
 
 def _consumer_groups(reads: GroupReads, broker: int, names: Sequence[str]) -> dict[str, DescribedGroup]:

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from streaming.cluster.described_groups import ShareOffsets
 from streaming.collect.partition_table import UNKNOWN, Ints, PartitionKey, PartitionNames, ints, positions
 
 NUMBER_BITS = 22
@@ -27,7 +28,7 @@ class Owner:
 class GroupView:
     """One group of any kind: state, owners and committed offsets by partition.
 
-    Of a share group `committed` has the start offsets, and nobody owns a partition alone.
+    Of a share group `committed` is log end less lag, and nobody owns a partition alone.
     """
 
     state: str
@@ -41,8 +42,8 @@ class GroupView:
     """Member id of who shall own a partition."""
     assignor: str | None = None
     topology_epoch: int | None = None
-    lags: Mapping[PartitionKey, int | None] = field(default_factory=dict)
-    """Lags that the coordinator sends itself, and None where it does not know one."""
+    share: ShareOffsets | None = None
+    """What the coordinator sent of a share group's offsets."""
     read_ms: int | None = field(default=None, compare=False)
     """When the offsets were fetched: of an idle group, some looks ago."""
 
@@ -57,7 +58,8 @@ class GroupTable(Mapping[str, GroupView]):
     def keys_by_group(self) -> list[list[PartitionKey]]:
         """The partitions of each group's rows."""
         return [
-            sorted(view.committed.keys() | view.owners.keys() | view.targets.keys()) for view in self._views.values()
+            sorted({*view.committed, *view.owners, *view.targets, *(view.share.partitions if view.share else ())})
+            for view in self._views.values()
         ]
 
     @cached_property

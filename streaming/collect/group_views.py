@@ -20,14 +20,18 @@ def view_of(
     partitions: Collection[PartitionKey],
     read_ms: int,
 ) -> GroupView:
-    """The view of one group; `state` and `kind` as the list has them, None where an old broker doesn't list them.
+    """The view of one group, of a share group without `committed`: that needs log ends.
 
-    `partitions` are those that exist: a task of a streams group reads only these. Empty where they are not known.
+    `state` and `kind` are as the list has them, None where an old broker doesn't list them. `partitions` are those that
+    exist: a task of a streams group reads only these. Empty where they are not known.
     """
     described_state = described.state if described else None
-    view = GroupView(described_state or state or UNKNOWN_STATE, offsets.starts, {}, group_type=kind, read_ms=read_ms)
+    view = GroupView(
+        described_state or state or UNKNOWN_STATE, {} if kind == SHARE else offsets.starts, {}, group_type=kind,
+        share=offsets if kind == SHARE else None, read_ms=read_ms,
+    )  # fmt: skip
     if described is None:
-        return replace(view, members=0 if state == EMPTY else None, lags=offsets.lags)
+        return replace(view, members=0 if state == EMPTY else None)
     owners: dict[PartitionKey, Owner] = {}
     targets: dict[PartitionKey, str] = {}
     for member in described.members if kind != SHARE else ():
@@ -41,5 +45,5 @@ def view_of(
         targets = {key: owner for key, owner in targets.items() if key in partitions}
     return replace(
         view, owners=owners, targets=targets, generation_id=described.generation_id, members=len(described.members),
-        assignor=described.assignor, topology_epoch=described.topology_epoch, lags=offsets.lags,
+        assignor=described.assignor, topology_epoch=described.topology_epoch,
     )  # fmt: skip

@@ -31,6 +31,7 @@ from streaming.collect.group_table import GroupView
 from streaming.collect.group_views import EMPTY, view_of
 from streaming.collect.look import Look
 from streaming.collect.partition_table import PartitionKey
+from streaming.collect.share_positions import SharePositions
 from streaming.settings import CollectSettings
 
 log = structlog.get_logger()
@@ -77,13 +78,14 @@ class Batch:
 
 @dataclass(slots=True)
 class GroupSampler:
-    """What it remembers only saves requests: a fresh one reads the same, with more of them. Not for two threads."""
+    """What it remembers saves requests, and keeps positions of share groups from going back. Not for two threads."""
 
     _idle: dict[str, tuple[int, GroupView]] = field(default_factory=dict)
     """Group without members: looks since its offsets were fetched, and what it was."""
     _seen_empty: dict[str, GroupView] = field(default_factory=dict)
     """Groups without members as they were at the look before."""
     _choice: GroupChoice = field(default_factory=GroupChoice)
+    _positions: SharePositions = field(default_factory=SharePositions)
 
     def read(
         self,
@@ -103,7 +105,7 @@ class GroupSampler:
         with_members = [name for name, state in eligible.items() if state != EMPTY]
         chosen = self._choice.choose(eligible.keys(), with_members, settings.groups_max)
         states = {name: state for name, state in eligible.items() if name in chosen}
-        views = self._views(reads, look, listed, states, log_ends.keys())
+        views = self._views(reads, look, listed, states, log_ends)
         for name, view in views.items():
             lag_records, committed = totals(view.committed, log_ends)
             self._choice.note(name, lag_records=lag_records, committed=committed)
@@ -116,7 +118,7 @@ class GroupSampler:
         look: Look,
         listed: Listed,
         states: Mapping[str, str | None],
-        partitions: Collection[PartitionKey],
+        log_ends: Mapping[PartitionKey, int | None],
     ) -> dict[str, GroupView]:
         """Views of these groups, by name; idle ones as they were last fetched."""
         kept = {name: self._idle[name] for name, state in states.items() if state == EMPTY and name in self._idle}
@@ -130,11 +132,13 @@ class GroupSampler:
         def of_broker(broker: int) -> dict[str, GroupView]:
             views: dict[str, GroupView] = {}
             for batch in batches[broker]:
-                views |= _views(reads, look, batch, partitions)
+                views |= _views(reads, look, batch, log_ends.keys())
             return views
 
         for views in look.of_each(batches, of_broker).values():
             fetched |= views
+        fetched = {name: self._positions.placed(name, view, log_ends) for name, view in fetched.items()}
+        self._positions.forget_others(states.keys())
         self._idle = {name: (kept[name][0] + 1, view) for name, view in known.items()}
         # A group is idle once two fetches returned the same; a reader that assigns its partitions itself is Empty too.
         before = self._seen_empty

@@ -5,7 +5,8 @@ records is made once. `tests/collect/test_records.py` holds the texts to those o
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from streaming.collect.due import DueRates, all_of
 from streaming.collect.group_table import GroupTable, GroupView, Owner
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import UNKNOWN, Ints, column_at
+from streaming.collect.partition_table import UNKNOWN, Ints, PartitionKey, column_at
 from streaming.collect.rates import FOLLOWER, LEADER, BrokerRates, ReplicaRateTable
 from streaming.contract import RECORD_VERSION
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN
@@ -113,19 +114,17 @@ def consumer_lag_records(
         head = _text({"v": RECORD_VERSION, "kafka_cluster": cluster, "group": name})[:-1] + ',"topic":'
         ends, targets = _owner_texts(view), _target_texts(view)
         lags = _offset_texts(lag[part])
-        if view.lags:
-            lags = [_text(view.lags[row]) if row in view.lags else text for row, text in zip(keys, lags, strict=True)]
         columns = zip(
             groups.names.topic[part].tolist(), keys, _offset_texts(committed[part]), _offset_texts(end[part]),
             _offset_texts(start[part]), lags, [ends[view.owners.get(row)] for row in keys],
-            [targets[view.targets.get(row)] for row in keys], strict=True,
+            [targets[view.targets.get(row)] for row in keys], _share_texts(view, keys), strict=True,
         )  # fmt: skip
-        for topic, row, offset, log_end, log_start, behind, tail, target in columns:
+        for topic, row, offset, log_end, log_start, behind, tail, target, share in columns:
             yield (
                 key,
                 (
                     f'{head}{topics[topic]},"partition":{row[1]}{when}{offset},"log_end_offset":{log_end}'
-                    f',"log_start_offset":{log_start},"lag_records":{behind}{tail}{target}}}'
+                    f',"log_start_offset":{log_start},"lag_records":{behind}{tail}{target}{share}}}'
                 ).encode(),
             )
 
@@ -150,6 +149,13 @@ def _owner_texts(view: GroupView) -> dict[Owner | None, str]:
 def _target_texts(view: GroupView) -> dict[str | None, str]:
     """What a record of a group has of who shall own its partition, by member id."""
     return {None: "", **{target: _known_texts(target_member_id=target) for target in set(view.targets.values())}}
+
+
+def _share_texts(view: GroupView, keys: Sequence[PartitionKey]) -> Iterable[str]:
+    """What a record of a share group has of its start offset."""
+    if view.share is None:
+        return repeat("", len(keys))
+    return [_known_texts(share_start_offset=view.share.starts.get(key)) for key in keys]
 
 
 def _known_texts(**fields: object) -> str:

@@ -17,6 +17,7 @@ from streaming.contract.records import (
     MEMBER_ID,
     PARTITION_READ,
     RACK_ID,
+    SHARE_START_OFFSET,
     SUBSCRIBED_TOPIC_REGEX,
     TARGET_MEMBER_ID,
     TOPIC_READ,
@@ -39,7 +40,9 @@ GROUP_LAG = Table(
         CLUSTER,
         *WINDOW,
         *PARTITION_OF_GROUP,
-        COMMITTED_OFFSET.column("Committed offset at the newest sample; null where none was committed"),
+        COMMITTED_OFFSET.column(
+            "Committed offset at the newest sample, of a share group log end less lag; null where none"
+        ),
         LOG_END_OFFSET.column("Log end offset at the newest sample"),
         LOG_START_OFFSET.column("Log start offset at the newest sample"),
         LAG_RECORDS.column("Records behind at the newest sample; null where unknown"),
@@ -58,6 +61,7 @@ GROUP_LAG = Table(
         TARGET_MEMBER_ID.column("Member that should own the partition at the newest sample; null where unknown"),
         SUBSCRIBED_TOPIC_REGEX.column("Pattern by which that member subscribes, if brokers resolve it"),
         TOPOLOGY_EPOCH.column("Topology epoch of a streams group at the newest sample"),
+        SHARE_START_OFFSET.column("Start offset of a share group at the newest sample"),
         *WINDOW_AUDIT,
     ),
 )

@@ -133,7 +133,7 @@ def _offset(name: str, meaning: str) -> Field:
 GROUP = Field("group", _STRING, "", "Consumer group", required=True)
 TOPIC_READ = Field("topic", _STRING, "", "Topic that the group reads", required=True)
 PARTITION_READ = Field("partition", _INTEGER, "", "Partition number", required=True, not_negative=True)
-COMMITTED_OFFSET = _offset("committed_offset", "Committed offset; of a share group its start offset; null where none")
+COMMITTED_OFFSET = _offset("committed_offset", "Committed offset; of a share group log end less lag; null where none")
 LOG_END_OFFSET = _offset("log_end_offset", "Log end offset")
 LOG_START_OFFSET = _offset("log_start_offset", "Log start offset")
 LAG_RECORDS = _offset("lag_records", "Records behind; null where unknown")
@@ -152,12 +152,13 @@ TARGET_MEMBER_ID = Field("target_member_id", _STRING, "", "Member that shall own
 SUBSCRIBED_TOPIC_REGEX = Field(
     "subscribed_topic_regex", _STRING, "", "Pattern by which that member subscribes, if brokers resolve it"
 )
+SHARE_START_OFFSET = _offset("share_start_offset", "Start offset of a share group; null where none or unknown")
 TOPOLOGY_EPOCH = Field("topology_epoch", _INTEGER, "", "Topology epoch of a streams group")
 
 GROUP_STATES = (
     COMMITTED_OFFSET, LOG_END_OFFSET, LOG_START_OFFSET, LAG_RECORDS, MEMBER_ID, CLIENT_ID, GROUP_STATE, GENERATION_ID,
     GROUP_TYPE, GROUP_MEMBERS, ASSIGNOR, GROUP_INSTANCE_ID, RACK_ID, TARGET_MEMBER_ID, SUBSCRIBED_TOPIC_REGEX,
-    TOPOLOGY_EPOCH,
+    TOPOLOGY_EPOCH, SHARE_START_OFFSET,
 )  # fmt: skip
 """A window has them as its newest sample has them. The order is part of the checkpoints."""
 

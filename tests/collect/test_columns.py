@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming.cluster.described_groups import ShareOffsets
 from streaming.collect.group_table import GroupTable, GroupView, Owner
 from streaming.collect.observation import BrokerCounters, LogDirs, Observation
 from streaming.collect.partition_table import (
@@ -43,6 +44,12 @@ def partition_views(draw: st.DrawFn, topic: str) -> PartitionView:
 
 
 @st.composite
+def share_offsets(draw: st.DrawFn) -> ShareOffsets:
+    starts = draw(st.dictionaries(st.sampled_from(KEYS), NEAR))
+    return ShareOffsets(starts, {}, tuple(key for key in KEYS if key not in starts)[:1])
+
+
+@st.composite
 def group_views(draw: st.DrawFn) -> GroupView:
     members = [Owner("m-0", "cliënt"), Owner("m-1", "cliënt", "i", 'r"', "t.*")]
     return GroupView(
@@ -55,7 +62,7 @@ def group_views(draw: st.DrawFn) -> GroupView:
         draw(st.dictionaries(st.sampled_from(KEYS), st.sampled_from(("m-0", "m-1")), max_size=2)),
         draw(st.sampled_from((None, "uniform"))),
         draw(st.one_of(st.none(), NEAR)),
-        lags=draw(st.dictionaries(st.sampled_from(KEYS), OFFSET, max_size=1)),
+        share=draw(st.one_of(st.none(), share_offsets())),
         read_ms=draw(st.one_of(st.none(), st.integers(1, 20_000))),
     )
 
@@ -131,6 +138,10 @@ def test_records_are_the_text_that_json_makes_of_them(before: Observation, after
         assert (shown[key]["bytes_in_per_sec"], shown[key]["bytes_out_per_sec"]) == (rate.bytes_in, rate.bytes_out)
 
 
+def keys_of(view: GroupView) -> set[PartitionKey]:
+    return {*view.committed, *view.owners, *view.targets, *(view.share.partitions if view.share else ())}
+
+
 @settings(max_examples=12, deadline=None)
 @given(observations(10))
 def test_records_of_groups_have_what_was_read(seen: Observation) -> None:
@@ -139,9 +150,7 @@ def test_records_of_groups_have_what_was_read(seen: Observation) -> None:
     assert [value for _, value in records] == [json.dumps(row, separators=(",", ":")).encode() for row in rows]
     assert [key for key, _ in records] == [row["group"].encode() for row in rows]
     keys = [(row["group"], row["topic"], row["partition"]) for row in rows]
-    assert sorted(keys) == sorted(
-        (name, *key) for name, view in seen.groups.items() for key in {*view.committed, *view.owners, *view.targets}
-    )
+    assert sorted(keys) == sorted((name, *key) for name, view in seen.groups.items() for key in keys_of(view))
     for row in rows:
         key, view = (row["topic"], row["partition"]), seen.groups[row["group"]]
         assert row["committed_offset"] == view.committed.get(key)
@@ -159,6 +168,6 @@ def test_records_of_groups_have_what_was_read(seen: Observation) -> None:
         }
         partition = seen.partitions.get(key)
         assert row["log_end_offset"] == (partition.log_end_offset if partition else None)
-        if key in view.lags:
-            assert row["lag_records"] == view.lags[key]
+        if view.share:
+            assert row.get("share_start_offset") == view.share.starts.get(key)
         assert row["log_start_offset"] == (partition.log_start_offset if partition else None)

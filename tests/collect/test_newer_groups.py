@@ -9,10 +9,12 @@ from kafka.errors import GroupIdNotFoundError, IncompatibleBrokerVersion
 
 from streaming.cluster import group_messages as messages
 from streaming.cluster.broker_reads import BrokerReads, Reads
+from streaming.cluster.described_groups import ShareOffsets
 from streaming.collect.group_table import GroupView, Owner
 from streaming.collect.groups import GroupSampler
 from streaming.collect.look import Look
 from streaming.collect.partition_table import PartitionKey
+from streaming.collect.share_positions import SharePositions
 from streaming.settings import CollectSettings
 
 CONSUMER_GROUP = messages.ConsumerGroupDescribeResponse.DescribedGroup
@@ -160,15 +162,37 @@ def test_a_share_group_has_start_offsets_members_and_no_owners() -> None:
     group = view(Broker("share", answers=answers))
     assert group is not None
     assert (group.group_type, group.members, group.generation_id, group.owners) == ("share", 3, 3, {})
-    assert group.committed == {("t", 0): 5}, "of the other partition nothing was read yet"
-    assert group.lags == {("t", 0): 12}, "three records past the start offset are acknowledged"
+    assert group.committed == {("t", 0): 8}, "12 of 20 are left: three past the start offset are done"
+    assert group.share == ShareOffsets({("t", 0): 5}, {("t", 0): 12}, (("t", 1),))
 
 
 def test_the_lag_of_a_share_group_is_unknown_where_the_broker_does_not_know_it() -> None:
     answers = {"ShareGroupDescribeRequest": share_group(), "DescribeShareGroupOffsetsRequest": share_offsets((5, -1))}
     group = view(Broker("share", answers=answers))
     assert group is not None
-    assert (group.committed, group.lags) == ({("t", 0): 5}, {("t", 0): None})
+    assert (group.committed, group.share) == ({}, ShareOffsets({("t", 0): 5}, {("t", 0): None}))
+
+
+def placed(positions: SharePositions, start: int, lag: int | None, log_end: int | None) -> int | None:
+    offsets = ShareOffsets({("t", 0): start}, {("t", 0): lag})
+    shared = GroupView("Stable", {}, {}, group_type="share", share=offsets)
+    return positions.placed("g", shared, {("t", 0): log_end}).committed.get(("t", 0))
+
+
+def test_the_position_of_a_share_group_goes_back_only_if_its_start_offset_does() -> None:
+    positions = SharePositions()
+    assert placed(positions, 73, 0, 100) == 100, "the start offset stays behind what is done"
+    assert placed(positions, 73, 8, 105) == 100, "three were written after the log end was read"
+    assert placed(positions, 73, None, 110) is None
+    assert placed(positions, 90, 2, 110) == 108
+    assert placed(positions, 10, 100, 110) == 10, "the group was reset"
+    positions.forget_others(())
+    assert placed(positions, 10, 102, 110) == 10
+
+
+def test_without_lags_from_the_broker_the_position_is_the_start_offset() -> None:
+    shared = GroupView("Stable", {}, {}, group_type="share", share=ShareOffsets({("t", 0): 5}))
+    assert SharePositions().placed("g", shared, {("t", 0): 20}).committed == {("t", 0): 5}
 
 
 def test_a_share_group_whose_offsets_cannot_be_had_is_left_out() -> None:

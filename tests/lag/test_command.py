@@ -157,9 +157,9 @@ def test_reasons_of_a_share_group_blame_no_owner(tmp_path: Path, capsys: pytest.
     assert command(settings, "--json") == 0
     groups = {row["group"]: (row["status"], row["why"]) for row in json.loads(capsys.readouterr().out)["groups"]}
     assert groups["stuck"][0] == "stall"
-    assert groups["stuck"][1].endswith("has not moved for 10 min, though the group's members (2) share it")
+    assert groups["stuck"][1].endswith("none acknowledged for 10 min, though the group's members (2) share it")
     assert groups["left"][0] == "stop"
-    assert groups["left"][1].endswith("has not moved for 10 min, and the group has no member")
+    assert groups["left"][1].endswith("none acknowledged for 10 min, and the group has no member")
     assert command(settings, "--group", "slow", "--json") == 0
     (cause,) = json.loads(capsys.readouterr().out)["causes"]
     assert cause["cause"] == "too few members"

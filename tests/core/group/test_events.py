@@ -122,9 +122,20 @@ def test_a_reconciliation_over_several_looks_is_one_rebalance_and_counts_every_m
         epoch_look(4, {0: "m1", 1: "m3", 2: "m2", 3: "m2"}, 6, "Stable", 3),
     ]
     events = group_events(looks)
-    assert [event.rebalances for event in events] == [1, 0, 0]
-    assert [event.cause for event in events] == [Cause.JOINED, Cause.JOINED, Cause.REASSIGNED]
-    assert events[-1].until_ms == 180_000, "until it had settled"
+    assert [event.rebalances for event in events] == [1, 0]
+    assert [event.cause for event in events] == [Cause.JOINED, Cause.JOINED]
+    assert events[-1].until_ms == 120_000, "until nothing changed any more"
+
+
+def test_a_static_member_that_is_away_for_some_looks_makes_no_rebalance() -> None:
+    pair = {0: "m1", 1: "m2"}
+    looks = [
+        epoch_look(0, pair, 5),
+        epoch_look(1, pair, 5, "Reconciling"),
+        epoch_look(2, pair, 5, "Reconciling"),
+        epoch_look(3, {0: "m1", 1: "m4"}, 5),
+    ]
+    assert group_events(looks) == ()
 
 
 def test_a_member_that_owns_nothing_joins_too() -> None:

@@ -1,0 +1,54 @@
+"""How far share groups are, as one offset a partition: log end less lag. Knows no request.
+
+The start offset of a share-partition stays behind what is done (brokers move it in steps), so it is no measure of
+progress. Log end and lag are read one after the other: records written in between would look like a step back.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from streaming.cluster.described_groups import ShareOffsets
+from streaming.collect.group_table import GroupView
+from streaming.collect.partition_table import PartitionKey
+
+
+@dataclass(slots=True)
+class SharePositions:
+    """Remembers start offset and position of each share group's partitions that were read last. Not for two threads.
+
+    Without a lag from the broker (before 4.2) the position is the start offset; with one that it does not know there
+    is none.
+    """
+
+    _seen: dict[str, dict[PartitionKey, tuple[int, int]]] = field(default_factory=dict)
+
+    def placed(self, group: str, view: GroupView, log_ends: Mapping[PartitionKey, int | None]) -> GroupView:
+        """The view of a share group with its positions; that of another group as it is.
+
+        A position goes back only if its start offset does, as when the group is reset.
+        """
+        return replace(view, committed=self._of(group, view.share, log_ends)) if view.share else view
+
+    def _of(
+        self, group: str, offsets: ShareOffsets, log_ends: Mapping[PartitionKey, int | None]
+    ) -> dict[PartitionKey, int]:
+        before = self._seen.get(group, {})
+        seen: dict[PartitionKey, tuple[int, int]] = {}
+        for key, start in offsets.starts.items():
+            position = _position(start, offsets.lags.get(key), log_ends.get(key)) if offsets.lags else start
+            if position is None:
+                continue
+            start_before, position_before = before.get(key, (start, position))
+            seen[key] = (start, max(position, position_before) if start >= start_before else position)
+        self._seen[group] = seen
+        return {key: position for key, (_, position) in seen.items()}
+
+    def forget_others(self, groups: Collection[str]) -> None:
+        """Only these groups are there."""
+        self._seen = {name: seen for name, seen in self._seen.items() if name in groups}
+
+
+def _position(start: int, lag: int | None, log_end: int | None) -> int | None:
+    if lag is None or log_end is None:
+        return None
+    return max(start, log_end - lag)
