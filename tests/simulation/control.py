@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from assignor_core.disks import LogDirDescription
-from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.live import LiveCluster, PartitionKey, ReplicaKey, replica_name
 from assignor_core.marker import Marker
 from assignor_core.simulated_cluster import RequestKind, SimulatedClient
 from assignor_core.throttles import ThrottledReplicas
@@ -134,6 +134,21 @@ class WatchedClient(SimulatedClient):
             Change(f"clear throttle of {sorted(brokers)}"),
             lambda: super(WatchedClient, self).clear_throttle(brokers, leaders, followers),
         )
+
+    def log_dir_rates(self, brokers: Collection[int] | None = None) -> dict[int, int]:
+        return self._ask(lambda: super(WatchedClient, self).log_dir_rates(brokers))
+
+    def move_to_log_dirs(self, targets: Mapping[ReplicaKey, str]) -> None:
+        named = ", ".join(f"{replica_name(replica)} to {path}" for replica, path in sorted(targets.items()))
+        self._change(Change(f"move {named}"), lambda: super(WatchedClient, self).move_to_log_dirs(targets))
+
+    def set_log_dir_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
+        change = Change(f"throttle within brokers {dict(sorted(rates_bytes_per_sec.items()))}")
+        self._change(change, lambda: super(WatchedClient, self).set_log_dir_rates(rates_bytes_per_sec))
+
+    def clear_log_dir_rates(self, brokers: Collection[int]) -> list[int]:
+        change = Change(f"clear throttle within {sorted(brokers)}")
+        return self._change(change, lambda: super(WatchedClient, self).clear_log_dir_rates(brokers))
 
     def _send(self, request: RequestKind, action: Callable[[], Answer], *, of_controller: bool = False) -> Answer:
         """Judged here, as the lease has just been asked."""

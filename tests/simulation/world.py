@@ -20,6 +20,7 @@ from streaming.errors import (
     ClusterRequestFailed,
     ClusterUnreachable,
     ElectionsRefused,
+    LogDirMovesRefused,
     ReassignmentsRefused,
 )
 from streaming.settings import Settings
@@ -29,7 +30,14 @@ from tests.control.windows import write_windows
 EPOCH_MS = int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1000
 """A Monday at noon: logical time 0 of every story."""
 HOT_BYTES_PER_SEC = 1e6
-ERRORS = ClientErrors(ClusterRequestFailed, ClusterUnreachable, ReassignmentsRefused, ElectionsRefused, AnotherCluster)
+ERRORS = ClientErrors(
+    ClusterRequestFailed,
+    ClusterUnreachable,
+    ReassignmentsRefused,
+    ElectionsRefused,
+    AnotherCluster,
+    LogDirMovesRefused,
+)
 
 
 class Killed(BaseException):
