@@ -78,6 +78,8 @@ def step(
 
 LEAVES_PLACEMENT = (Reason.BALANCED, Reason.LOW_LOAD, Reason.CATCHING_UP, Reason.MIN_GAIN, Reason.DAY_BUDGET)
 """Decisions to hold after which a plan for the placement may follow: data are sound, and there is no plan for load."""
+DELETED_AFTER_MS = 120_000
+"""Until then bytes that have left a log dir may fill it still: Kafka's `log.segment.delete.delay.ms` is a minute."""
 Conclusion = tuple[Evaluation, ProposedPlan | None, bool]
 """What was decided, the plan if there is one, and whether it may be carried out now."""
 
@@ -148,6 +150,7 @@ class _Deciding:
         """
         words, now_ms = full_in_words(self._observation.log_dirs, self._policy.fill), self._observation.now_ms
         waits = self._observation.live.reassigning() or now_ms < self.state.cooldown_end_ms
+        waits = waits or now_ms - self._observation.changed_ms < DELETED_AFTER_MS
         if words is None or waits or brokers_failed(self._policy.trigger, self.state, now_ms):
             return None
         conclusion = self._followed(Evaluation(Verdict.PLAN, Reason.LOG_DIR_FULL, words, None, None))

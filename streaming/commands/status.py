@@ -76,6 +76,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
     from streaming.views.broker_load import read_load
     from streaming.views.decisions import newest_decision
     from streaming.views.executions import brokers_owed, read_executions
+    from streaming.views.log_dirs import read_log_dirs
     from streaming.views.plans import waiting_plan
 
     reader, cluster = TableReader(settings.storage.tables), settings.kafka.cluster_name
@@ -97,6 +98,11 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "execution": execution and _event_shown(execution),
         "execution_max_over_mean": execution and _ratios(execution),
         "throttles_left": list(brokers_owed(executions)),
+        "log_dirs": [
+            {"broker": row.broker, "path": row.path, "state": row.state, "used_ratio": row.used_share}
+            for row in read_log_dirs(reader, cluster)
+        ],
+        "log_dir_fill_max": settings.trigger.log_dir_fill_max,
     }
 
 
@@ -139,6 +145,7 @@ def _drawn(status: dict[str, Any]) -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
+    from streaming.commands.status_log_dirs import log_dir_lines
     from streaming.commands.status_plan import plan_line
 
     table = Table("broker", "bytes in/s", "bytes out/s", "disk", "", box=None, pad_edge=False)
@@ -172,6 +179,7 @@ def _drawn(status: dict[str, Any]) -> "RenderableType":
         lines.append(f"promised max/mean: {', '.join(promises)}")
     if status["throttles_left"]:
         lines.append(f"brokers {status['throttles_left']} keep the throttle of an execution that has ended")
+    lines += log_dir_lines(status)
     if status["plan"]:
         lines.append(plan_line(status["plan"]))
     return Group(Text("\n".join(map(printable, lines))), Text(), table)

@@ -7,7 +7,7 @@ neither Spark nor Arrow nor Delta.
 """
 
 from streaming.contract.columns import Column, ColumnType, Table
-from streaming.contract.control_tables import BROKER_INTENT, DECISION, EXECUTION, LEASE, MOVEMENT, PLAN
+from streaming.contract.control_tables import BROKER_INTENT, DECISION, EXECUTION, LEASE, LOG_DIR, MOVEMENT, PLAN
 from streaming.contract.lag_tables import GROUP_EVENT, GROUP_LAG, GROUP_LAG_DAILY
 from streaming.contract.load_tables import (
     BROKER_LOAD,
@@ -40,6 +40,7 @@ TABLES: dict[str, Table] = {
         EXECUTION,
         LEASE,
         BROKER_INTENT,
+        LOG_DIR,
     )
 }
 """All of them by name."""
@@ -55,6 +56,7 @@ __all__ = [
     "GROUP_LAG",
     "GROUP_LAG_DAILY",
     "LEASE",
+    "LOG_DIR",
     "MOVEMENT",
     "PARTITION_LOAD",
     "PARTITION_LOAD_DAILY",

@@ -175,3 +175,24 @@ BROKER_INTENT = Table(
         text("by", "Process that wrote it: host and process id", nullable=False),
     ),
 )
+
+LOG_DIR = Table(
+    "log_dir",
+    "Log dirs of brokers as they were at the newest evaluation: one row each, replaced at each evaluation",
+    ("kafka_cluster", "broker", "path"),
+    "event_time",
+    (
+        CLUSTER,
+        integer("broker", "Broker id", nullable=False),
+        text("path", "Path of the log dir on the broker", nullable=False),
+        timestamp("event_time", "When control asked the broker, UTC", nullable=False),
+        text("state", "online, cordoned (gets no new replicas) or offline", nullable=False),
+        long("total_bytes", "Size of its volume, bytes; null where the broker does not show it"),
+        long("usable_bytes", "What is free on its volume, bytes; null where the broker does not show it"),
+    ),
+    # Replaced every minute: its history is of no use and must not grow.
+    {
+        "delta.logRetentionDuration": "interval 1 hours",
+        "delta.deletedFileRetentionDuration": "interval 1 hours",
+    },
+)

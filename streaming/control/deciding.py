@@ -63,7 +63,7 @@ class Decider:
             drained=drained_brokers(TableReader(self._tables.root), self._tables.kafka_cluster),
             changed_ms=self._journal.changed_ms(now_ms=now_ms),
             now_ms=now_ms,
-            log_dirs=self._log_dirs(),
+            log_dirs=self._log_dirs(now_ms),
         )
         evidence = TableEvidence(self._cluster, live, self._journal, self._tables, policy, self._planner, now_ms)
         self._state, decision = step(self._state, observation, policy, evidence)
@@ -71,13 +71,15 @@ class Decider:
         self._evaluated_ms = windows[-1].end_ms
         return decision.proposed if decision.may_act else None
 
-    def _log_dirs(self) -> LogDirs:
-        """How full log dirs are, without what lies in them: a short answer of each broker."""
+    def _log_dirs(self, now_ms: int) -> LogDirs:
+        """How full log dirs are, without what lies in them: a short answer of each broker, kept for who shows it."""
         try:
-            return self._cluster.log_dirs(partitions=())
+            log_dirs = self._cluster.log_dirs(partitions=())
         except (ClusterRequestFailed, ClusterUnreachable) as error:
             log.warning("log_dirs_unread", error=str(error))
             return {}
+        self._journal.write_log_dirs(log_dirs, now_ms=now_ms)
+        return log_dirs
 
     def _write(self, decision: Decision, skew: Mapping[str, Any], trigger: TriggerPolicy, now_ms: int) -> None:
         """The plan first, so that a decision never names a plan that is not there."""

@@ -18,6 +18,7 @@ import structlog
 from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.step import Decision
 from assignor_core.deciding.trigger import TriggerPolicy, TriggerState
+from assignor_core.disks import LogDirs
 from assignor_core.errors import CoreError
 from assignor_core.execution.caution import Outcome
 from assignor_core.execution.events import ABORT_SEQUENCE, Event, EventRecord, Figures
@@ -26,18 +27,19 @@ from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import REPORTED, Resource
 from streaming import tables
-from streaming.contract import PLAN
+from streaming.contract import LOG_DIR, PLAN
 from streaming.control.records import ExecutionRecord
 from streaming.errors import LeaseLost, TableUnavailable, UsageProblem
 from streaming.views import executions as view
 from streaming.views.decisions import newest_decision
+from streaming.views.log_dirs import log_dir_rows
 from streaming.views.movements import movement_rows, plan_of_movements
 from streaming.views.open_executions import OpenExecutions
 from streaming.views.plans import kept_plan, plan_ids
 
 log = structlog.get_logger()
 
-TABLES_WRITTEN = ("decision", "plan", "movement", "execution")
+TABLES_WRITTEN = ("decision", "plan", "movement", "execution", "log_dir")
 PLAN_ID_CHARACTERS_MIN = 6
 PLANS_NAMED = 5
 
@@ -113,6 +115,19 @@ class Journal:
             "state_json": json.dumps(asdict(state), sort_keys=True),
         }
         self._append("decision", [row], f"decision:{self._cluster}", window.window_end_ms)
+
+    def write_log_dirs(self, log_dirs: LogDirs, *, now_ms: int) -> None:
+        """How full log dirs are now, in the place of how full they were."""
+        rows = log_dir_rows(log_dirs, self._cluster, now_ms=now_ms)
+        transaction_id = f"log_dir:{self._cluster}"
+        tables.replace(
+            self._root,
+            LOG_DIR.name,
+            rows,
+            kafka_cluster=self._cluster,
+            transaction_id=transaction_id,
+            transaction_version=now_ms,
+        )
 
     def write_plan(self, proposed: ProposedPlan, *, decision: str | None, now_ms: int) -> None:
         """The plan and its movements; the same plan made again is not written again."""
@@ -251,6 +266,10 @@ class Journal:
         ]
         detail = f"max/mean measured (promised): {', '.join(compared)}" if compared else "load unknown"
         self.write_event(record, Event.MEASURED, detail, now_ms=now_ms, measured=measured)
+
+    def write_measured_levels(self, record: ExecutionRecord, levels: str, *, now_ms: int) -> None:
+        """The same of a plan within brokers: `levels` are how full log dirs are, in words."""
+        self.write_event(record, Event.MEASURED, f"log dirs: {levels}", now_ms=now_ms)
 
     def request_abort(self, execution: Execution, *, now_ms: int) -> None:
         """Ask whoever carries out `execution` to stop; a request that was written before stands."""

@@ -27,7 +27,6 @@ from assignor_core.execution.within_brokers import (
     cancellations,
     differences_within,
     lacking_within,
-    levels_text,
     made_within,
     next_step_within,
     standing_of,
@@ -71,8 +70,8 @@ class LookWithin:
 
     @property
     def result(self) -> str:
-        """What was made of the plan, and how full the log dirs are now, in words."""
-        return f"{made_within(self.standing, self.skipped)}; {levels_text(self.log_dirs)}"
+        """What was made of the plan, in words."""
+        return made_within(self.standing, self.skipped)
 
 
 class LogDirExecutor:

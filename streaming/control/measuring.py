@@ -1,4 +1,4 @@
-"""What a plan brought: how uneven the brokers are once it has settled, resource by resource.
+"""What a plan brought: how uneven the brokers are once it has settled, or how full their log dirs are.
 
 Loads are what the brokers measured, counts what the cluster's metadata shows; nothing here is computed from the plan.
 """
@@ -8,10 +8,13 @@ from collections.abc import Mapping
 
 from assignor_core.deciding.observation import brokers_counted
 from assignor_core.deciding.windows import ClosedWindow, resource_capacities
+from assignor_core.execution.within_brokers import levels_text
 from assignor_core.live import LiveCluster
 from assignor_core.model import Capacity
+from assignor_core.plan import Plan
 from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import skew_of
+from streaming.cluster.ports import ClusterReader
 
 
 def measured_skew(
@@ -32,6 +35,12 @@ def measured_skew(
         for resource, values in loads.items()
         if values
     }
+
+
+def measured_levels(cluster: ClusterReader, plan: Plan) -> str:
+    """How full the log dirs of a plan within brokers are, and what it promised, in words."""
+    planned = f" (planned: {'; '.join(plan.diagnosis)})" if plan.diagnosis else ""
+    return levels_text(cluster.log_dirs(plan.brokers, ())) + planned
 
 
 def _means(windows: tuple[ClosedWindow, ...], resource: Resource, brokers: frozenset[int]) -> dict[int, float]:

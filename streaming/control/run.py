@@ -9,6 +9,7 @@ from types import FrameType
 
 import structlog
 
+from assignor_core.deciding.step import DELETED_AFTER_MS
 from assignor_core.execution.caution import bad_plans_in_a_row
 from streaming.cluster.clients import admin_client
 from streaming.cluster.ports import ControlledCluster
@@ -18,7 +19,7 @@ from streaming.control.identity import lease_of, leased_cluster
 from streaming.control.late_requests import LateRequests
 from streaming.control.lease import Lease
 from streaming.control.look_age import LookAge
-from streaming.control.measuring import measured_skew
+from streaming.control.measuring import measured_levels, measured_skew
 from streaming.control.records import ExecutionRecord
 from streaming.control.sweeping import Sweeper
 from streaming.control.upkeep import Upkeep
@@ -192,6 +193,13 @@ class ControlLoop:
         ended_ms = record.execution.ended_ms
         assert ended_ms is not None
         wanted = self._settings.control.settle_windows
+        # One that promised nothing about skew may have moved replicas within brokers.
+        kept = None if record.execution.figures.predicted else self._journal.plan_of(record.execution)
+        if kept is not None and kept.plan.within_brokers:
+            if now_ms - ended_ms >= DELETED_AFTER_MS:
+                self._journal.write_measured_levels(record, measured_levels(self._cluster, kept.plan), now_ms=now_ms)
+                self._unmeasured = None
+            return
         closed = self._windows.newest(now_ms=now_ms)
         windows = tuple(window for window in closed if window.start_ms >= ended_ms)[:wanted]
         if len(windows) < wanted:

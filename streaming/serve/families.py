@@ -182,6 +182,11 @@ BROKERS = (
     _gauge("broker_load_deviation_ratio", "Load less mean load, per mean load: 0 is even", "broker", "resource"),
     _gauge("broker_info", "1; rack of the broker", "broker", "rack"),
 )
+LOG_DIRS = (
+    _gauge("log_dir_online", "0 where the log dir is offline: its replicas are, too", "broker", "log_dir"),
+    _gauge("log_dir_cordoned", "1 where the log dir gets no new replicas (KIP-1066)", "broker", "log_dir"),
+    _gauge("log_dir_used_ratio", "How full its volume is; absent when unknown", "broker", "log_dir"),
+)
 TABLES = (
     _gauge("delta_table_version", "Newest version of the table", "table"),
     _gauge("delta_table_files", "Data files of the newest version", "table"),
@@ -238,6 +243,6 @@ GROUPS = (*GROUPS_ALERTED, *GROUPS_DETAILS)
 EXPORT = (_gauge("export_dropped_series", "Series that were cut because there were too many", "family"),)
 
 FAMILIES: tuple[Family, ...] = (
-    *SNAPSHOT, *STREAMS, *WINDOW, *SKEW, *REBALANCE, *BROKERS, *TABLES, *HOT, *GROUPS, *EXPORT,
+    *SNAPSHOT, *STREAMS, *WINDOW, *SKEW, *REBALANCE, *BROKERS, *LOG_DIRS, *TABLES, *HOT, *GROUPS, *EXPORT,
 )  # fmt: skip
 """All, most important first."""

@@ -15,6 +15,7 @@ from streaming.serve.families import RESOURCE_LABELS, broker_rate_name
 from streaming.serve.snapshot import PARTS, Snapshot
 from streaming.settings import Settings
 from streaming.views.groups import GroupTopic, GroupVerdict
+from streaming.views.log_dirs import CORDONED, OFFLINE
 from streaming.views.memberships import GroupMembership
 from streaming.views.streams import StreamQuery
 
@@ -49,6 +50,7 @@ def samples(snapshot: Snapshot, settings: Settings, build: tuple[str, str, str])
     yield from _execution(snapshot)
     yield from _plan(snapshot)
     yield from _brokers(snapshot, settings)
+    yield from _log_dirs(snapshot)
     yield from _tables(snapshot)
     yield from _groups(snapshot)
 
@@ -103,6 +105,14 @@ def _window(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
     yield from _some("brokers_log_dirs_unknown", snapshot.load.brokers_log_dirs_unknown)
     yield from _some("sample_interval_seconds", snapshot.load.sample_interval_ms, per=1000)
     yield Sample("sample_interval_set_seconds", (), settings.collect.sample_interval_ms / 1000)
+
+
+def _log_dirs(snapshot: Snapshot) -> Iterator[Sample]:
+    for row in snapshot.log_dirs:
+        labels = (str(row.broker), row.path)
+        yield Sample("log_dir_online", labels, row.state != OFFLINE)
+        yield Sample("log_dir_cordoned", labels, row.state == CORDONED)
+        yield from _some("log_dir_used_ratio", row.used_share, *labels)
 
 
 def _skew(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:

@@ -17,12 +17,13 @@ from streaming.tables import TableReader, TableState
 from streaming.views.broker_load import LoadPart, read_load
 from streaming.views.control import ControlPart, ControlReader
 from streaming.views.groups import GroupPart, GroupReader
+from streaming.views.log_dirs import LogDirState, read_log_dirs
 from streaming.views.memberships import GroupMembership, MembershipReader
 from streaming.views.streams import StreamPart, StreamReader, read_table_states
 
 log = structlog.get_logger()
 
-PARTS = ("load", "groups", "memberships", "control", "streams", "tables")
+PARTS = ("load", "groups", "memberships", "control", "log_dirs", "streams", "tables")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Snapshot:
     groups: GroupPart
     memberships: tuple[GroupMembership, ...]
     control: ControlPart
+    log_dirs: tuple[LogDirState, ...]
     streams: StreamPart
     tables: tuple[TableState, ...]
     failures: Mapping[str, str]
@@ -84,6 +86,7 @@ class SnapshotReader:
             "groups": _Part(("group_lag",), groups.read, GroupPart()),
             "memberships": _Part(("group_lag", "group_event"), memberships.read, ()),
             "control": _Part(("decision", "plan", "execution"), control.read, ControlPart()),
+            "log_dirs": _Part(("log_dir",), lambda: read_log_dirs(self._reader, settings.kafka.cluster_name), ()),
             "streams": _Part(("pipeline_batch", "rejected_record"), streams.read, StreamPart()),
         }
 

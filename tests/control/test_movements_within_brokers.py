@@ -2,6 +2,7 @@
 
 import pytest
 
+from assignor_core.deciding.step import DELETED_AFTER_MS
 from assignor_core.execution.events import Event
 from assignor_core.live import PartitionKey
 from assignor_core.log_dir_movement import LogDirMovement
@@ -21,6 +22,7 @@ from streaming.control.carrier import RETRIED_ERRORS
 from streaming.control.late_requests import LateRequests
 from streaming.control.look_age import LookAge
 from streaming.control.records import ExecutionRecord
+from streaming.control.run import ControlLoop
 from streaming.control.sweeping import Sweeper
 from streaming.control.wiring import journal_of, log_dir_executor_of
 from streaming.errors import AnotherCluster, ClusterRequestFailed, ClusterUnreachable, LogDirMovesRefused
@@ -131,7 +133,7 @@ def test_movements_are_made_at_their_rate_and_leave_no_throttle(carried: Carried
     assert not carried.tick()
     assert carried.client.log_dir_rates() == {1: MB}
     assert carried.record.execution.throttled_brokers == (1,)
-    assert carried.to_the_end().startswith("every movement has been made; broker 1: /disk-0 ")
+    assert carried.to_the_end() == "every movement has been made"
     events = [row.event for row in carried.record.execution.events]
     assert (events[:3], events[-1]) == ([Event.APPROVED, Event.STARTED, Event.SUBMITTED], Event.DONE)
     figures = carried.record.execution.figures
@@ -347,3 +349,16 @@ def test_a_broker_that_was_down_at_the_end_loses_its_rate_later(carried: Carried
     carried.cluster.restart_broker(1)
     assert Sweeper(carried.client, carried.journal).sweep(carried.record, now_ms=carried.now_ms)
     assert carried.client.log_dir_rates() == {}
+
+
+def test_the_result_is_measured_once_kafka_has_deleted_what_left(carried: Carried) -> None:
+    carried.to_the_end()
+    loop = ControlLoop(carried.client, carried.settings, now_ms=carried.now_ms)
+    ended_ms = carried.record.execution.ended_ms
+    assert ended_ms is not None
+    loop.tick(now_ms=ended_ms + DELETED_AFTER_MS - 1)
+    assert carried.journal.execution(carried.record.execution.execution_id).to_be_measured
+    loop.tick(now_ms=ended_ms + DELETED_AFTER_MS)
+    measured = carried.journal.execution(carried.record.execution.execution_id).measured
+    assert measured is not None
+    assert measured.detail == "log dirs: broker 1: /disk-0 0%, /disk-1 15%"

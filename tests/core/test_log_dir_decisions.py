@@ -7,7 +7,7 @@ import pytest
 from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.log_dirs import broker_disks, full_log_dirs, propose_within
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
-from assignor_core.deciding.step import Decision, step
+from assignor_core.deciding.step import DELETED_AFTER_MS, Decision, step
 from assignor_core.deciding.trigger import Reason, TriggerState, Verdict
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import FutureReplica, LogDirDescription, LogDirs
@@ -67,11 +67,12 @@ def decided(
     log_dirs: LogDirs = LOG_DIRS,
     live: LiveCluster = LIVE,
     state: TriggerState = FRESH,
+    changed_ms: int = 0,
 ) -> tuple[TriggerState, Decision]:
     loads: dict[str, dict[int, float]] = {Resource.BYTES_IN: {1: 1e6, 2: 1e6}}
     window = ClosedWindow(NOW_MS - 60_000, NOW_MS, frozenset(LIVE.broker_racks), loads)
     observation = Observation.of(
-        live, (window,), policy, drained=frozenset(), changed_ms=0, now_ms=NOW_MS, log_dirs=log_dirs
+        live, (window,), policy, drained=frozenset(), changed_ms=changed_ms, now_ms=NOW_MS, log_dirs=log_dirs
     )
     return step(state, observation, policy, Given(log_dirs))
 
@@ -102,6 +103,9 @@ def test_what_holds_plans_back_holds_this_one_back() -> None:
     assert decision.proposed is None
     _, decision = decided(state=TriggerState(cooldown_end_ms=NOW_MS + 1))
     assert decision.proposed is None
+    _, decision = decided(changed_ms=NOW_MS - DELETED_AFTER_MS + 1)
+    assert decision.proposed is None, "what has left may not be deleted yet"
+    assert decided(changed_ms=NOW_MS - DELETED_AFTER_MS)[1].proposed is not None
     _, decision = decided(replace(POLICY, mode=Mode.OBSERVE))
     assert decision.proposed is None
     assert decision.evaluation.detail.endswith("; mode is observe; log dirs above 85%: /a of broker 1 (95%)")

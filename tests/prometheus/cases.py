@@ -273,6 +273,17 @@ CASES = (
                 **moving("broker_log_dir_used_bytes", "800000000+3000x600", BROKER)},
     ),
     Case(
+        "RebalancerLogDirOffline", 20,
+        {**moving("log_dir_online", "1x10 0x60", BROKER, 'log_dir="/d1"'),
+         **steady("log_dir_online", 1, BROKER, 'log_dir="/d2"')},
+        {**CLUSTER, "broker": "2", "log_dir": "/d1"},
+        "Log dir /d1 of broker 2 of cluster main is offline. Its replicas are, too; partitions with no other replica "
+        "in sync have no leader.",
+        # A cordoned one is online.
+        silent={**steady("log_dir_online", 1, BROKER, 'log_dir="/d1"'),
+                **steady("log_dir_cordoned", 1, BROKER, 'log_dir="/d1"')},
+    ),
+    Case(
         "RebalancerRebalanceStuck", 120,
         {**steady("rebalance_in_progress", 1), **steady("rebalance_moves_pending", 4),
          **steady("rebalance_moved_bytes", 1000)},
