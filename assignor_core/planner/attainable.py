@@ -44,15 +44,17 @@ def attainable(problem: Problem, placement: Placement) -> Problem:
 def _heaviest_above_limit(problem: Problem, placement: Placement) -> Floats:
     """B x C load of the heaviest replica that each broker holds, of those above every broker's limit; else 0.
 
-    Brokers of less than the largest share count none: what is too heavy for them belongs on one of the largest.
+    A replica counts where it belongs: each of its loads is within its broker's limit, or no broker has a larger share
+    of it. Elsewhere it is too heavy in a load that others can carry, and raised limits would keep it there.
     """
     heaviest = np.zeros_like(problem.limit)
     largest = problem.share.max(axis=0) * (1.0 - ROUNDING)
     highest = np.where(problem.share > 0, problem.limit, 0.0).max(axis=0)
-    for column in range(heaviest.shape[1]):
-        for slot in range(placement.replicas.shape[1]):
-            loads = (placement.leading if slot == 0 else placement.following)[:, column]
-            heavy = np.flatnonzero((loads > highest[column]) & (placement.replicas[:, slot] != NO_BROKER))
-            heavy = heavy[problem.share[placement.replicas[heavy, slot], column] >= largest[column]]
-            np.maximum.at(heaviest[:, column], placement.replicas[heavy, slot], loads[heavy])
+    for slot in range(placement.replicas.shape[1]):
+        loads = placement.leading if slot == 0 else placement.following
+        held = np.flatnonzero((loads > highest).any(axis=1) & (placement.replicas[:, slot] != NO_BROKER))
+        brokers, is_heavy = placement.replicas[held, slot], loads[held] > highest
+        fits = loads[held] <= problem.limit[brokers]
+        belongs = (fits | (is_heavy & (problem.share[brokers] >= largest))).all(axis=1)
+        np.maximum.at(heaviest, brokers[belongs], np.where(is_heavy, loads[held], 0.0)[belongs])
     return heaviest

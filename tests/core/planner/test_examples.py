@@ -370,3 +370,18 @@ def test_renumbered_brokers_give_a_plan_of_equal_quality() -> None:
     for name in BYTES:
         assert two.skew_after[name]["max_over_mean"] <= max(1.03, one.skew_after[name]["max_over_mean"] + 0.005)
     assert two.bytes_to_move == pytest.approx(one.bytes_to_move, rel=0.1)
+
+
+def test_a_partition_too_heavy_for_any_network_share_goes_to_a_broker_with_a_large_disk() -> None:
+    """Wherever it is, its broker is above its fair share of bytes in: that must not keep it on a small disk."""
+    brokers = tuple(
+        Broker(id_, None, BrokerState.ALIVE, Capacity(1e6, 1e6, disk))
+        for id_, disk in ((1, 2e6), (2, 1e6), (3, 1e6), (4, 1e6))
+    )
+    state = cluster(
+        (2,), *(((1,),) * 8), *(((3,),) * 8), *(((4,),) * 8), brokers=brokers, loads=(160.0, *((10.0,) * 24))
+    )
+    plan = propose(state)
+    (heavy,) = (movement for movement in plan.movements if movement.partition == 0)
+    assert heavy.new_replicas == (1,)
+    assert plan.skew_after["disk"]["max_over_mean"] == plan.lower_bound["disk"]
