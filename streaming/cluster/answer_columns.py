@@ -6,7 +6,7 @@ answer's rows at once. docs/decisions has the figures; a test compares each vers
 broker may put tagged fields anywhere (KIP-482), and text into the metadata of commits: such rows are read one by one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ FETCH_FLEXIBLE, FETCH_WITH_EPOCH, FETCH_OF_MANY = 6, 5, 8
 FETCH_VERSION_MAX = 9
 """Later ones name topics by their ids."""
 FETCH_THROTTLED, FETCH_WITH_ERROR = 3, 2
+SEVERAL_BYTES = 0x80
+"""From here on a length of flexible versions has more than one byte."""
 NO_TEXT = (b"\x00\x01", b"\x00\xff")
 """All bytes of an empty or absent text's length: flexible versions have one of them, older ones two."""
 
@@ -155,18 +157,54 @@ class _Layout:
 
 def _topics(reader: Reader, layout: _Layout) -> TopicRows:
     """An array of topics, each with a name and rows."""
-    names: list[bytes] = []
-    counts: list[int] = []
-    parts: list[bytes] = []
-    for _ in range(reader.length()):
-        names.append(reader.text_bytes())
-        count = reader.length()
-        counts.append(count)
-        parts.append(_rows(reader, layout, count))
-        reader.tags()
-    rows = np.frombuffer(b"".join(parts), layout.dtype)
-    topic = np.repeat(np.arange(len(names)), np.array(counts, dtype=np.int64))
-    return TopicRows(tuple(name.decode() for name in names), topic, rows)
+    start, cut = reader.place, _Cut()
+    try:
+        is_cut = reader.flexible and _cut_plain(reader, layout, cut)
+    except IndexError:
+        is_cut = False
+    # A row with a text or tags stands where it is looked for, as all before it are plain: so it is noticed here.
+    if not is_cut or not layout.is_plain(b"".join(cut.rows)):
+        reader.place, cut = start, _Cut()
+        for _ in range(reader.length()):
+            cut.names.append(reader.text_bytes())
+            cut.counts.append(reader.length())
+            cut.rows.append(_rows(reader, layout, cut.counts[-1]))
+            reader.tags()
+    rows = np.frombuffer(b"".join(cut.rows), layout.dtype)
+    topic = np.repeat(np.arange(len(cut.names)), np.array(cut.counts, dtype=np.int64))
+    return TopicRows(tuple(name.decode() for name in cut.names), topic, rows)
+
+
+@dataclass(slots=True)
+class _Cut:
+    """Names, numbers of rows and rows of topics."""
+
+    names: list[bytes] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    rows: list[bytes] = field(default_factory=list)
+
+
+def _cut_plain(reader: Reader, layout: _Layout, cut: _Cut) -> bool:
+    """Cut out topics of a flexible version as if no row had a text or tags; False where a length has several bytes.
+
+    One loop without calls, as brokers of a large cluster hold a row or two of each of thousands of topics.
+    """
+    body, size, topics = reader.body, layout.dtype.itemsize, reader.length()
+    place = reader.place
+    for _ in range(topics):
+        name_end = place + body[place]
+        count = body[name_end]
+        if not 0 < body[place] < SEVERAL_BYTES or not 0 < count < SEVERAL_BYTES:
+            return False
+        end = name_end + 1 + (count - 1) * size
+        if body[end]:
+            return False
+        cut.names.append(body[place + 1 : name_end])
+        cut.counts.append(count - 1)
+        cut.rows.append(body[name_end + 1 : end])
+        place = end + 1
+    reader.place = place
+    return True
 
 
 def _rows(reader: Reader, layout: _Layout, count: int) -> bytes:

@@ -17,6 +17,8 @@ Ints = npt.NDArray[np.int64]
 WITH_CLUSTER_ID, THROTTLED, WITH_OFFLINE, WITH_EPOCH = 2, 3, 5, 7
 """The first version of each."""
 WITH_OPERATIONS, FLEXIBLE, WITH_TOPIC_ID = 8, 9, 10
+SEVERAL_BYTES = 0x80
+"""From here on a length of flexible versions has more than one byte."""
 VERSION_MIN, VERSION_MAX = 1, 13
 
 Partition = tuple[int, int, tuple[int, ...]]
@@ -79,8 +81,13 @@ def _topic(reader: Reader, version: int) -> tuple[str, str, list[Partition]]:
 
 
 def _partition(reader: Reader, version: int) -> Partition:
-    number, leader = struct.unpack_from(">ii", reader.body, reader.place + 2)
+    place = reader.place
+    number, leader = struct.unpack_from(">ii", reader.body, place + 2)
     reader.skip(14 if version >= WITH_EPOCH else 10)
+    plain = _plain_replicas(reader.body, reader.place) if version >= FLEXIBLE else None
+    if plain is not None:
+        replicas, reader.place = plain
+        return number, leader, replicas
     count = reader.length()
     replicas = struct.unpack_from(f">{count}i", reader.body, reader.place)
     reader.skip(4 * count)
@@ -89,6 +96,16 @@ def _partition(reader: Reader, version: int) -> Partition:
         reader.skip(4 * reader.length())
     reader.tags()
     return number, leader, replicas
+
+
+def _plain_replicas(body: bytes, place: int) -> tuple[tuple[int, ...], int] | None:
+    """(Replicas, where the next partition begins) of a flexible version; None for long lists or tagged fields."""
+    in_sync = place + 4 * body[place] - 3
+    offline = in_sync + 4 * body[in_sync] - 3
+    end = offline + 4 * body[offline] - 3
+    if body[end] or not all(0 < body[at] < SEVERAL_BYTES for at in (place, in_sync, offline)):
+        return None
+    return struct.unpack_from(f">{body[place] - 1}i", body, place + 1), end + 1
 
 
 def _columns(

@@ -20,7 +20,7 @@ class RawAnswer:
     """The bytes of a response without its header; kafka-python reads how long the broker wants us to wait."""
 
     version: int
-    body: bytes
+    body: bytes = field(repr=False)
     throttle_time_ms: int = 0
 
 

@@ -115,6 +115,17 @@ def test_an_answer_that_is_torn_off_is_an_error_of_the_protocol(version: int) ->
             decode_list_offsets(version, body[:end])
 
 
+def test_topics_with_many_partitions_and_long_names_are_read_beside_others() -> None:
+    topics = [
+        ("a", [(1, 0, -1, 7, 1)]),
+        ("n" * 200, [(2, 0, -1, 8, 1)]),
+        ("b", [(row, 0, -1, 9, 1) for row in range(300)]),
+    ]
+    body = bytes(ListOffsetsResponse(throttle_time_ms=0, topics=topics).encode(version=11))
+    made = shown(decode_list_offsets(11, body), "index", "offset")
+    assert made == [(name, row[0], row[3]) for name, *row in rows_of(topics)]
+
+
 def test_a_length_beyond_the_answer_is_refused_before_anything_is_made_of_it() -> None:
     with pytest.raises(KafkaProtocolError, match="elements announced"):
         decode_offset_fetch(9, bytes(4) + b"\xff\xff\xff\xff\x0f" + bytes(20))
