@@ -54,30 +54,27 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class WaitsForRoom:
-    """Movements that did not fit when they were last looked at, with the reason and since when, ms."""
+    """Movements that did not fit when they were last looked at, and since when, ms; and those that were given up."""
 
-    reasons: Mapping[PartitionKey, str] = field(default_factory=dict)
     since_ms: Mapping[PartitionKey, int] = field(default_factory=dict)
+    given_up: Mapping[PartitionKey, str] = field(default_factory=dict)
+    """Movements that have not fitted for too long, with the reason; they stay so."""
 
     def after(self, lacking: Mapping[PartitionKey, str], now_ms: int) -> Self:
-        """What is known after a look; what was given up before stays so.
+        """What is known after a look. Only looks count: what was held back meanwhile may fit by now.
 
-        >>> waits = WaitsForRoom().after({("t", 0): "needs 60 bytes"}, 0)
-        >>> waits.given_up(PATIENCE_MS - 1), waits.given_up(PATIENCE_MS)
+        >>> lacking = {("t", 0): "needs 60 bytes"}
+        >>> waits = WaitsForRoom().after(lacking, 0)
+        >>> waits.after(lacking, PATIENCE_MS - 1).given_up, waits.after(lacking, PATIENCE_MS).given_up
         ({}, {('t', 0): 'needs 60 bytes'})
         """
-        kept = self.given_up(now_ms)
-        reasons = kept | {key: reason for key, reason in lacking.items() if key not in kept}
-        return type(self)(reasons, {key: self.since_ms.get(key, now_ms) for key in reasons})
+        since_ms = {key: self.since_ms.get(key, now_ms) for key in lacking}
+        too_long = {key: reason for key, reason in lacking.items() if now_ms - since_ms[key] >= PATIENCE_MS}
+        return type(self)(since_ms, {**too_long, **self.given_up})
 
     def without(self, keys: Collection[PartitionKey]) -> Self:
         """What is known after these were seen to fit."""
-        reasons = {key: reason for key, reason in self.reasons.items() if key not in keys}
-        return type(self)(reasons, {key: self.since_ms[key] for key in reasons})
-
-    def given_up(self, now_ms: int) -> dict[PartitionKey, str]:
-        """Movements that have not fitted for too long, with the reason."""
-        return {key: row for key, row in self.reasons.items() if now_ms - self.since_ms[key] >= PATIENCE_MS}
+        return type(self)({key: ms for key, ms in self.since_ms.items() if key not in keys}, self.given_up)
 
 
 def waiting_text(lacking: Mapping[PartitionKey, str]) -> str:

@@ -35,9 +35,10 @@ class DiskRoom:
         self._lacking: Mapping[PartitionKey, str] = {}
         self._next_look_ms = 0
 
-    def given_up(self, now_ms: int) -> dict[PartitionKey, str]:
+    @property
+    def given_up(self) -> Mapping[PartitionKey, str]:
         """Movements that have not fitted for too long, with the reason."""
-        return self._waits.given_up(now_ms)
+        return self._waits.given_up
 
     def held_back(self, now_ms: int) -> str | None:
         """Why nothing is submitted before the next look, or None."""

@@ -156,7 +156,7 @@ class Executor:
         return False
 
     def _judged(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> Look:
-        refused = self._disk_room.given_up(now_ms) | self._requests.moves.skipped
+        refused = {**self._disk_room.given_up, **self._requests.moves.skipped}
         not_elected = self._requests.elections.skipped
         return self._looks.judged(record, plan, live, now_ms, refused=refused, not_elected=not_elected)
 

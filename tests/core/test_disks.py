@@ -97,11 +97,19 @@ def test_a_broker_that_does_not_show_its_disks_is_named() -> None:
 def test_a_movement_is_given_up_after_it_has_not_fitted_for_long_enough() -> None:
     began_ms, lacking = 7_000, {T0: "needs 60 bytes"}
     waits = WaitsForRoom().after(lacking, began_ms).after(lacking | {("t", 1): "needs 5 bytes"}, began_ms + 1)
-    assert waits.given_up(began_ms + PATIENCE_MS - 1) == {}
-    assert waits.given_up(began_ms + PATIENCE_MS) == lacking
+    assert waits.after(lacking, began_ms + PATIENCE_MS - 1).given_up == {}
+    given_up = waits.after(lacking, began_ms + PATIENCE_MS)
+    assert given_up.given_up == lacking
     # Given up for good, even where it would fit now; one that has fitted meanwhile begins anew.
-    assert waits.after({}, began_ms + PATIENCE_MS).reasons == lacking
+    assert given_up.after({}, began_ms + PATIENCE_MS + 1).given_up == lacking
     assert waits.after({}, began_ms + 2) == WaitsForRoom()
+
+
+def test_a_movement_that_fits_after_a_long_time_without_a_look_is_not_given_up() -> None:
+    """The execution was held back for another reason, so nobody looked."""
+    waits = WaitsForRoom().after({T0: "broker 8 did not answer when asked for its log dirs"}, 0)
+    assert waits.given_up == {}
+    assert waits.after({}, 2 * PATIENCE_MS).given_up == {}
 
 
 def test_a_simulated_cluster_shows_its_log_dirs() -> None:

@@ -39,6 +39,10 @@ ONCE_BROKEN = {
 """Seeds of stories that broke an invariant, and what was mended."""
 SAMPLE_SEEDS = range(1, 11)
 RELIEF_SEEDS = range(1, 21)
+RELIEF_ONCE_BROKEN = {
+    201153: "a movement was skipped for want of room after one look: the execution was held back for ten minutes",
+}
+"""The same as ONCE_BROKEN, of stories of brokers that fail."""
 FOLDER_SEEDS = range(1, 31)
 FOLDERS_ONCE_BROKEN = {
     197: "what the control of a copy cleared up after an end was the move of the other folder",
@@ -78,7 +82,7 @@ def test_two_folders_never_change_the_cluster_together(seed: int) -> None:
 
 
 def test_brokers_that_fail_are_replaced_unless_they_return() -> None:
-    played = [run_relief_story(seed) for seed in RELIEF_SEEDS]
+    played = [run_relief_story(seed) for seed in (*RELIEF_SEEDS, *RELIEF_ONCE_BROKEN)]
     broken = [run.report(story, row) for story in played for row in story.broken]
     assert not broken, "\n".join(broken)
     trace = "\n".join(line for story in played for line in story.trace)
