@@ -8,7 +8,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from assignor_core.live import PartitionKey
 
 STABLE, EMPTY, DEAD = "Stable", "Empty", "Dead"
-CONSUMER = "consumer"
+CONSUMER, SHARE = "consumer", "share"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class FleetMember:
     assignment: bytes = b""
     group_instance_id: str | None = None
     client_host: str = "/127.0.0.1"
+    owned: Mapping[str, list[int]] = field(default_factory=dict)
+    """Partitions by topic, of members of the newer protocols."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class FleetGroup:
     reads: tuple[PartitionKey, ...] = ()
     read_share: float = 1.0
     """1 has read all; below that, the lag grows with the log."""
+    epoch: int = 1
+    """Of groups of the newer protocols."""
 
 
 def member_of(

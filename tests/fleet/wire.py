@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
-from tests.fleet import api_configs, api_groups, api_logs, api_metadata, api_placement, api_produce
+from tests.fleet import api_configs, api_groups, api_logs, api_metadata, api_newer_groups, api_placement, api_produce
 from tests.fleet.api import OK, Api
 from tests.fleet.fleet import HOST, Fleet
 
@@ -32,6 +32,7 @@ SERVED: dict[int, Api] = {
         *api_metadata.APIS,
         *api_logs.APIS,
         *api_groups.APIS,
+        *api_newer_groups.APIS,
         *api_placement.APIS,
         *api_configs.APIS,
         *api_produce.APIS,
