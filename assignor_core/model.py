@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from assignor_core.errors import InputError
+from assignor_core.log_dir_model import room_of_log_dirs
 
 Load = float | tuple[float, ...]
 """One figure, or one per window."""
@@ -170,6 +171,8 @@ def _broker(item: object, index: int) -> Broker:
     if room is not None and (isinstance(room, bool) or not isinstance(room, int | float)):
         raise _misfit(f"{name}: disk_room_bytes", room, "a number from 0, or null")
     room_bytes = None if room is None else _as_float(room)
+    if room is None and fields.get("log_dirs") is not None:
+        room_bytes = room_of_log_dirs(fields["log_dirs"], name)
     return Broker(broker_id, rack, BrokerState(state), Capacity(*figures), room_bytes)
 
 

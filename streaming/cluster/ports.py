@@ -81,7 +81,16 @@ class ThrottleChanger(Protocol):
         """Remove rates and entries; returns the brokers that are down and therefore keep their rates."""
 
 
-class LogDirChanger(Protocol):
+class LogDirRateReader(Protocol):
+    """Rates of movements within brokers that are set, by anybody."""
+
+    def log_dir_rates(self, brokers: Collection[int] | None = None) -> dict[int, int]:
+        """Rates of movements within a broker that are set, bytes/s, of these brokers that are alive (of all where
+        None). Raises ClusterUnreachable where one doesn't answer.
+        """
+
+
+class LogDirChanger(LogDirRateReader, Protocol):
     """Movements between the log dirs of one broker (KIP-113), their rate, and cordons (KIP-1066)."""
 
     def move_to_log_dirs(self, targets: Mapping[ReplicaKey, str]) -> None:
@@ -89,11 +98,6 @@ class LogDirChanger(Protocol):
         replica lies in, a broker gives up the movement under way. Replicas that are not refused move even if others
         are; then it raises LogDirMovesRefused with the errors by replica. Where a broker doesn't answer, the others
         are asked all the same, and it raises ClusterUnreachable.
-        """
-
-    def log_dir_rates(self, brokers: Collection[int] | None = None) -> dict[int, int]:
-        """Rates of movements within a broker that are set, bytes/s, of these brokers that are alive (of all where
-        None). Raises ClusterUnreachable where one doesn't answer.
         """
 
     def set_log_dir_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
@@ -122,7 +126,7 @@ class MarkerWriter(MarkerReader, Protocol):
         """Write it; markers that are `replaced` go."""
 
 
-class ReadableCluster(ClusterReader, ThrottleReader, MarkerReader, Protocol):
+class ReadableCluster(ClusterReader, ThrottleReader, LogDirRateReader, MarkerReader, Protocol):
     """All that can be asked."""
 
 

@@ -222,7 +222,7 @@ def _throttles(cluster: ReadableCluster, settings: Settings) -> tuple[bool, str]
     """Throttles found, and whether an execution of ours that is under way accounts for them."""
     from streaming.control.wiring import journal_of
 
-    rates = cluster.throttle_rates()
+    rates = cluster.throttle_rates().keys() | cluster.log_dir_rates().keys()
     replicas = cluster.throttled_replicas({topic for topic, _ in cluster.describe().partitions})
     if not rates and not replicas:
         return True, "none"

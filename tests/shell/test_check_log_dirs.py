@@ -1,10 +1,12 @@
 """`rebalancer check`: log dirs that are offline, and brokers that do not show what is free on their disks."""
 
+from pathlib import Path
+
 import pytest
 
 from assignor_core.disks import LogDirDescription
 from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
-from streaming.commands.check import _log_dirs
+from streaming.commands.check import _log_dirs, _throttles
 from streaming.settings import Settings
 
 BY_HAND = Settings.model_validate({"planner": {"capacities": {2: {"disk_bytes": 1e12}}}})
@@ -38,3 +40,12 @@ def test_a_broker_that_does_not_show_what_is_free_is_named(
     named = "brokers that do not show what is free get no replicas: 2"
     assert _log_dirs(client, Settings()) == (False, named)
     assert _log_dirs(client, BY_HAND)[0]
+
+
+def test_a_rate_of_movements_within_a_broker_that_is_left_is_named(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
+    client = SimulatedClient(SimulatedCluster.of({1: None, 2: None}))
+    assert _throttles(client, settings) == (True, "none")
+    client.set_log_dir_rates({2: 1_000})
+    left = "brokers [2] and topics [] are throttled, and no execution of ours is under way"
+    assert _throttles(client, settings) == (False, left)
