@@ -52,6 +52,8 @@ class LagPressure:
             raise UsageProblem(f"control.lag_groups: {groups!r} is no pattern: {error}") from None
         self._read_ms = 0
         self._reason: str | None = None
+        self._newest_of: tuple[int | None, int, int] | None = None
+        self._newest: pa.Table | None = None
         self._baseline_of_ms: int | None = None
         self._baseline: Mapping[str, _GroupLag] = {}
 
@@ -95,7 +97,11 @@ class LagPressure:
         # A sampler's clock may be ahead.
         newest_ms = min(int(newest.timestamp() * 1000), now_ms)
         since_ms = max(0, newest_ms - CURRENT_WINDOWS * self._tables.window_ms)
-        return self._rows(since_ms, tables.above("last_event_time_ms", started_ms))
+        shown = (self._reader.version("group_lag"), since_ms, started_ms)
+        if self._newest is None or shown != self._newest_of:
+            self._newest = self._rows(since_ms, tables.above("last_event_time_ms", started_ms))
+            self._newest_of = shown
+        return self._newest
 
     def _rows(self, since_ms: int, where: tables.Condition) -> pa.Table:
         """The newest row of each partition whose lag is known, of groups that count, in windows from `since_ms` on."""

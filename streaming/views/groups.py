@@ -17,10 +17,18 @@ from assignor_core.lag import LagStatus
 from assignor_core.lag.history import Ints, last_true
 from streaming.settings import Settings
 from streaming.tables import TableReader
-from streaming.views.group_lag import LagPicture, reason_of
+from streaming.views.group_lag import KEY, LagPicture, reason_of
 from streaming.views.group_looks import known_members
 from streaming.views.lag_windows import LagWindows
 from streaming.views.runs import Runs
+
+LABELS = tuple(status.label for status in LagStatus)
+"""Verdicts by their number."""
+REASON_COLUMNS = (
+    *KEY, "status", "at_once", "left_over", "lag_records", "lag_seconds", "stuck_ms", "rewound_records",
+    "consumed_per_sec", "produced_per_sec", "completeness", "client_id", "group_members", "group_type",
+)  # fmt: skip
+"""What `reason_of` looks at, and what it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +120,11 @@ def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
     status = rows["status"].to_numpy()
     lags, waits = runs.totals(rows["lag_records"]), runs.highest(rows["lag_seconds"])
     counts, states = runs.statuses(status), _states(rows, runs)
-    worst = rows.take(pa.array(_worst_partitions(rows, runs))).to_pylist()
+    worst = rows.select(REASON_COLUMNS).take(pa.array(_worst_partitions(rows, runs))).to_pylist()
     verdicts = [
         GroupVerdict(
             group=row["group_id"],
-            status=LagStatus(row["status"]).label,
+            status=LABELS[row["status"]],
             why=_why(row, statuses),
             state=state,
             partitions=sum(statuses.values()),
@@ -126,7 +134,7 @@ def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
         )
         for row, statuses, state, lag, wait in zip(worst, counts, states, lags, waits, strict=True)
     ]
-    return tuple(sorted(verdicts, key=lambda row: (-LagStatus[row.status.upper()], -(row.lag_records or 0), row.group)))
+    return tuple(sorted(verdicts, key=lambda row: (-LABELS.index(row.status), -(row.lag_records or 0), row.group)))
 
 
 def states_by_group(partitions: pa.Table) -> dict[str, str | None]:

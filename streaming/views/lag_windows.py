@@ -14,7 +14,7 @@ from streaming.views.group_lag import COLUMNS, OFFSETS, SHOWN, LagPicture, curre
 from streaming.views.lag_columns import PARTITION_MAX, LagWindow, PartitionKeys, windows_of
 
 TABLE, TIME = "group_lag", "window_start"
-READ_ROWS_MAX = 1_000_000
+READ_ROWS_MAX = 500_000
 """Rows that are read at a time, if one window has fewer."""
 
 
@@ -84,6 +84,7 @@ class LagWindows:
         before, self._version = self._version, None
         has_changed = self._bring_up_to_date(before)
         self._version = version
+        pa.default_memory_pool().release_unused()  # of rows that were read, and are numbers now
         return has_changed
 
     def complete(self, groups: Sequence[str] | None = None) -> None:

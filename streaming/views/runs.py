@@ -59,8 +59,5 @@ class Runs:
         """Rows by verdict, worst first; verdicts that none has are left out."""
         numbers = np.repeat(np.arange(len(self.starts)), self.counts) * len(LagStatus) + status
         table = np.bincount(numbers, minlength=len(self.starts) * len(LagStatus)).reshape(-1, len(LagStatus))
-        labels = [verdict.label for verdict in LagStatus]
-        return [
-            {labels[verdict]: row[verdict] for verdict in reversed(range(len(row))) if row[verdict]}
-            for row in table.tolist()
-        ]
+        worst_first = [(int(verdict), verdict.label) for verdict in reversed(LagStatus)]
+        return [{label: row[number] for number, label in worst_first if row[number]} for row in table.tolist()]

@@ -1,7 +1,9 @@
 """Which lag holds movements back: real tables as the pipeline writes them, without Spark; time is what a test says."""
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from assignor_core.execution.caution import LagBound
@@ -153,3 +155,26 @@ def test_newer_windows_of_another_cluster_in_the_same_tables_do_not_hide_ours(gr
     for window in range(1, 8):  # our own pipeline is behind
         groups.write(0, window, committed=200 + window, cluster="another")
     assert groups.reason(7) is not None
+
+
+def test_windows_that_have_not_changed_are_not_read_again(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks are taken every five seconds; windows change with the pipeline's batches."""
+    groups.write(1_000, -1)
+    groups.write(3_000, 0, committed=1)
+    read, arrow = [0], tables.TableReader.arrow
+
+    def counted(reader: tables.TableReader, name: str, **asked: Any) -> pa.Table:
+        rows = arrow(reader, name, **asked)
+        read[0] += rows.num_rows
+        return rows
+
+    monkeypatch.setattr(tables.TableReader, "arrow", counted)
+    behind = groups.reason(0)
+    assert behind is not None
+    assert read == [2], "what was before, and what is now"
+    assert groups.reason(1) == behind
+    assert groups.reason(2) == behind
+    assert read == [2]
+    groups.write(900, 1, committed=2)
+    assert groups.reason(3) is None
+    assert read == [4]
