@@ -11,18 +11,19 @@
       │  4 kicks       a way on where stuck    │ until nothing changes
       │    repair      what there is room for  ┘
       │    (undo 2 to 4 if the worst broker ended worse)
-      │  5 finish      exactly even, if that is a few movements away
+      │  5 prune       take back what is no longer needed
+      │  6 finish      exactly even, if that is a few movements away
       ▼
     changed partitions
-      │  6 waves       what may run together, and what fits into no wave
-      │  7 explain     order, reason and gain of each movement
-      │  8 bounds, diagnose, unmet_rules    how even it could be, and what stands in the way
+      │  7 waves       what may run together, and what fits into no wave
+      │  8 explain     order, reason and gain of each movement
+      │  9 bounds, diagnose, unmet_rules    how even it could be, and what stands in the way
       ▼
     Plan (assignor_core.plan)
 
 Words. A *candidate* is what the search tries: one or two *edits* of replica lists (hand a leadership over, move a
-replica, exchange two replicas), with its gain and score (`candidates`, `exchanges`). Applied candidates change the
-placement, and `spending` counts what that costs. What differs from the first placement in the end is planned: one
+replica, exchange two replicas), with its gain and score (`handovers`, `moves`, `exchanges`). Applied candidates change
+the placement, and `spending` counts what that costs. What differs from the first placement in the end is planned: one
 *movement* for each partition, however many edits led to it; until it has its wave it is a *pending* movement.
 
 Loads are fractions of the cluster's total, in columns by resource and window (`assignor_core.columns`). B are brokers,

@@ -140,6 +140,13 @@ class Placement:
         """Partitions whose replica list differs from the original one."""
         return np.flatnonzero((self.replicas != self.original).any(axis=1))
 
+    def copies(self, partitions: Indices) -> Indices:
+        """N: replicas of each partition on brokers that did not hold it at first."""
+        new, old = self.replicas[partitions], self.original[partitions]
+        is_new = (new != NO_BROKER) & (new[:, :, None] != old[:, None, :]).all(axis=2)
+        count: Indices = is_new.sum(axis=1)
+        return count
+
     def inflow(self) -> Floats:
         """B: bytes that are copied to each broker from where the replicas were at first."""
         inflow = np.zeros(len(self.arrays.broker_ids))

@@ -202,10 +202,10 @@ class Problem:
         sizes = np.bincount(self.arrays.racks[self.arrays.alive])
         replication = (placement.replicas != NO_BROKER).sum(axis=1)
         least = np.array([least_spread(factor, sizes.tolist()) for factor in range(placement.replicas.shape[1] + 1)])
-        crowded: Flags = (self._squares(placement.replicas) > least[replication]) & (replication <= sizes.sum())
+        crowded: Flags = (self.crowding(placement.replicas) > least[replication]) & (replication <= sizes.sum())
         return crowded
 
-    def _squares(self, replicas: Ints) -> NDArray[np.int64]:
+    def crowding(self, replicas: Ints) -> NDArray[np.int64]:
         """P: sum of squared replicas by rack. That is how many ordered pairs of replicas are in one rack, so counting
         pairs needs no column for each rack: without racks there are as many as brokers."""
         held, racks = replicas != NO_BROKER, self.arrays.racks[replicas]

@@ -23,6 +23,7 @@ from assignor_core.planner.kicks import kick
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import problem_of
+from assignor_core.planner.prune import prune
 from assignor_core.planner.repair import repair, unmet_rules
 from assignor_core.planner.search import Search
 from assignor_core.planner.statistic import by_statistic
@@ -49,7 +50,7 @@ def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) 
     problem = problem_of(arrays, policy, placement)
     crowded = problem.crowded(placement)
     search = Search(problem, placement)
-    _balance(search)
+    balance(search)
     movements, waves, left_out = ordered_movements(problem, placement, crowded)
     still_crowded = bool(problem.crowded(placement).any())
     plan = Plan(
@@ -65,7 +66,7 @@ def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) 
     return plan, search.effort
 
 
-def _balance(search: Search) -> None:
+def balance(search: Search) -> None:
     """Hard rules, relief of the overloaded, a way on where that is stuck, and exact evenness where it is near.
 
     The objective weighs all loads together; a plan that buys the rest by making the worst broker worse is dropped.
@@ -86,6 +87,7 @@ def _balance(search: Search) -> None:
             break
     if problem.worst_excess(placement.loads) > excess_before + ROUNDING:
         search.undo_to(mark)
+    prune(search)
     finish(search)
 
 

@@ -214,6 +214,13 @@ class Search:
         while len(self.journal) > mark:
             self._apply_edit(self.journal.pop())
 
+    def restore(self, partition: int) -> None:
+        """Put `partition` back to where it was at first; what was applied before can no longer be undone."""
+        self.spending.record(partition, -1)
+        self.placement.restore(partition)
+        self.spending.record(partition, +1)
+        self.journal.clear()
+
     def _apply_edit(self, edit: Edit) -> None:
         self.effort.edits += 1
         self.spending.record(edit.partition, -1)
