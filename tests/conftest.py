@@ -1,5 +1,6 @@
 """What tests of several folders share: brokers, started once for all of them and ended whatever happens."""
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,11 @@ pytest_plugins = ["tests.lanes"]
 # The same examples in every run, so that a failure can be repeated; no deadline, as machines are shared.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")
+
+
+# Spark of the tests and of the processes that they start, with the JVM's quick compiler alone: what the other one would
+# gain in a minute or two costs as much CPU time as the tests themselves.
+os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -XX:TieredStopAtLevel=1".strip()
 
 
 @pytest.fixture(scope="session")
