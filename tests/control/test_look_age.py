@@ -1,11 +1,21 @@
 """A request that rests on an old look is not sent."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import pytest
 
+from assignor_core.disks import LogDirDescription
+from assignor_core.live import PartitionKey
+from assignor_core.plan import Movement, Plan
+from assignor_core.proposed_plan import Observed, ProposedPlan
+from streaming.control.lease import Lease
 from streaming.control.look_age import LOOK_AGE_MAX_MS, LookAge
+from streaming.control.records import ExecutionRecord
+from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import LookTooOld
+from streaming.settings import Settings
+from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster
 
 
 @dataclass
@@ -69,3 +79,53 @@ def test_what_rests_on_no_look_is_not_judged(clocks: Clocks) -> None:
     clocks.age.begin()
     clocks.boot_ms = 10 * LOOK_AGE_MAX_MS
     clocks.age.check()
+
+
+class Frozen(NotedCluster):
+    """Control is frozen after it has read log dirs, for less time than its lease lasts; t is made again meanwhile."""
+
+    def __init__(self, clocks: Clocks) -> None:
+        super().__init__()
+        self.clocks = clocks
+        self._frozen = False
+
+    def log_dirs(
+        self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
+    ) -> dict[int, tuple[LogDirDescription, ...]]:
+        answer = super().log_dirs(brokers, partitions)
+        if not self._frozen:
+            self._frozen = True
+            self.clocks.boot_ms += LOOK_AGE_MAX_MS + 1
+            self.cluster.delete_topic("t")
+            self.cluster.create_topic("t", dict.fromkeys(range(3), (1,)))
+        return answer
+
+    def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
+        self.clocks.age.check()
+        super().reassign(targets)
+
+
+def test_a_topic_that_is_made_again_while_control_is_frozen_is_not_moved(tables_in_memory: str) -> None:
+    settings = Settings.model_validate({"storage": {"tables": tables_in_memory}})
+    cluster, journal = Frozen(Clocks()), journal_of(settings)
+    made = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), SKEW, SKEW)
+    journal.write_plan(ProposedPlan(made, Observed.of(made, cluster.describe())), decision=None, now_ms=NOON_MS)
+    kept = journal.plan(made.plan_id)
+    record = ExecutionRecord(journal.approve(kept, "a test", now_ms=NOON_MS))
+    executor = executor_of(cluster, journal, settings, cluster.clocks.age)
+    assert executor.begin(record, kept, now_ms=NOON_MS)
+    with pytest.raises(LookTooOld, match="is 10 s old"):
+        executor.tick(record, made, now_ms=NOON_MS + 1_000)
+    executor.tick(record, made, now_ms=NOON_MS + 2_000)
+    assert not [change for change in cluster.changes if change.startswith("move")]
+
+
+def test_the_lease_asks_for_the_age_last(tables_in_memory: str) -> None:
+    clocks = Clocks()
+    lease = Lease(tables_in_memory, "main", 60_000, clock=lambda: clocks.boot_ms, wall_clock=lambda: clocks.wall_ms)
+    assert lease.try_acquire()
+    lease.look_age.begin()
+    clocks.wall_ms = LOOK_AGE_MAX_MS + 1  # the machine was paused, and its clock has been set
+    lease.check()
+    with lease.look_age.limited(), pytest.raises(LookTooOld):
+        lease.check()
