@@ -139,31 +139,28 @@ class RoomWithin:
 
 @dataclass(frozen=True, slots=True)
 class Hindered:
-    """Movements that could not be begun when it was last tried, with the reason and since when, ms."""
+    """Movements that could not be begun when it was last tried, and since when, ms; and those that are skipped."""
 
-    reasons: Mapping[ReplicaKey, str] = field(default_factory=dict)
     since_ms: Mapping[ReplicaKey, int] = field(default_factory=dict)
+    given_up: Mapping[ReplicaKey, str] = field(default_factory=dict)
+    """Movements that were refused for good, or not possible for too long, with the reason; they stay so."""
 
     def after(self, tried: Collection[ReplicaKey], hindered: Mapping[ReplicaKey, str], now_ms: int) -> Self:
-        """What is known after some were tried; what was given up before stays so.
+        """What is known after some were tried. Only tries count: what was held back meanwhile may be possible by now.
 
-        >>> t0 = (1, ("t", 0))
-        >>> hindered = Hindered().after([t0], {t0: "KafkaStorageError"}, 0)
-        >>> hindered.given_up(PATIENCE_MS - 1), hindered.given_up(PATIENCE_MS)
+        >>> t0, why = (1, ("t", 0)), {(1, ("t", 0)): "KafkaStorageError"}
+        >>> hindered = Hindered().after([t0], why, 0)
+        >>> hindered.after([t0], why, PATIENCE_MS - 1).given_up, hindered.after([t0], why, PATIENCE_MS).given_up
         ({}, {(1, ('t', 0)): 'KafkaStorageError'})
         """
-        given_up = self.given_up(now_ms)
-        kept = {key: why for key, why in self.reasons.items() if key in given_up or key not in tried}
-        reasons = kept | {key: why for key, why in hindered.items() if key not in given_up}
-        return type(self)(reasons, {key: self.since_ms.get(key, now_ms) for key in reasons})
-
-    def given_up(self, now_ms: int) -> dict[ReplicaKey, str]:
-        """Movements that are skipped: refused for good, or not possible for too long."""
-        return {
+        since_ms = {key: ms for key, ms in self.since_ms.items() if key not in tried}
+        since_ms |= {key: self.since_ms.get(key, now_ms) for key in hindered}
+        given_up = {
             key: why
-            for key, why in self.reasons.items()
-            if why in PERMANENT or why == NOT_THERE or now_ms - self.since_ms[key] >= PATIENCE_MS
+            for key, why in hindered.items()
+            if why in PERMANENT or why == NOT_THERE or now_ms - since_ms[key] >= PATIENCE_MS
         }
+        return type(self)(since_ms, {**given_up, **self.given_up})
 
 
 def next_step_within(

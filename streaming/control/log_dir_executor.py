@@ -182,7 +182,7 @@ class LogDirExecutor:
     def _look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> LookWithin:
         log_dirs = self._log_dirs_of(plan)
         self._missed = self._missed.after(plan, log_dirs)
-        skipped = self._requests.given_up(now_ms)
+        skipped = self._requests.given_up
         standing = dict(standing_of(plan, log_dirs, self._missed, skipped))
         # Replicas of a topic that only bears the approved one's name are not the plan's.
         strangers = topics_made_again(self._topic_ids, live)

@@ -24,9 +24,10 @@ class LogDirRequests:
         self._cancel_tries = 0
         self.cancelled: frozenset[ReplicaKey] = frozenset()
 
-    def given_up(self, now_ms: int) -> dict[ReplicaKey, str]:
+    @property
+    def given_up(self) -> Mapping[ReplicaKey, str]:
         """Movements that are skipped, with the reason."""
-        return self._hindered.given_up(now_ms)
+        return self._hindered.given_up
 
     def hinder(self, tried: Collection[ReplicaKey], reasons: Mapping[ReplicaKey, str], now_ms: int) -> None:
         """Of the movements `tried`, some can't be begun now."""

@@ -3,6 +3,7 @@
 from assignor_core.disks import FutureReplica, LogDirDescription
 from assignor_core.execution.progress import MISSING_LOOKS_MIN, Progress
 from assignor_core.execution.reconcile import Abort, Done, Limits, Wait
+from assignor_core.execution.room import PATIENCE_MS
 from assignor_core.execution.within_brokers import (
     Hindered,
     Missed,
@@ -104,6 +105,7 @@ def test_what_is_given_up_goes_back_to_where_it_lies() -> None:
 def test_what_is_refused_for_good_is_given_up_at_once() -> None:
     replica: ReplicaKey = (1, ("t", 0))
     refused = Hindered().after([replica], {replica: "LogDirNotFoundError"}, 0)
-    assert refused.given_up(0) == {replica: "LogDirNotFoundError"}
+    assert refused.given_up == {replica: "LogDirNotFoundError"}
     passing = Hindered().after([replica], {replica: "KafkaStorageError"}, 0)
     assert passing.after([replica], {}, 1) == Hindered()
+    assert passing.after([replica], {}, 2 * PATIENCE_MS).given_up == {}, "nobody tried while it was held back"
