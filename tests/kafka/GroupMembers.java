@@ -8,14 +8,20 @@ import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.FencedInstanceIdException;
+import org.apache.kafka.common.errors.UnreleasedInstanceIdException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * Java members of classic groups, told what to do line by line, and telling what happens to their partitions:
- * "start GROUP NAME TOPIC INSTANCE|- ASSIGNOR SESSION_MS HEARTBEAT_MS", "stop GROUP NAME"; ends when its input ends.
+ * Java members of groups, told what to do line by line, and telling what happens to their partitions:
+ * "start GROUP NAME TOPIC INSTANCE|- ASSIGNOR SESSION_MS HEARTBEAT_MS [SETTING=VALUE ...]", "stop GROUP NAME"; ends when
+ * its input ends. With the assignor "consumer" a member joins by KIP-848; a topic that begins with ~ is a pattern then.
+ * Members that commit (setting commit=true) take "hang GROUP NAME" (poll, read nothing), "slow GROUP NAME" (a few
+ * records a second) and "rewind GROUP NAME" (back to the beginning, commit that, read nothing).
  * A line of output is "MS GROUP NAME assigned|revoked|lost|failed|closed GENERATION PARTITION ...".
  */
 public class GroupMembers {
@@ -30,8 +36,10 @@ public class GroupMembers {
                 Member member = new Member(arguments[0], key, words);
                 MEMBERS.put(key, member);
                 member.start();
-            } else {
+            } else if (words[0].equals("stop")) {
                 MEMBERS.remove(key).running = false;
+            } else {
+                MEMBERS.get(key).trouble = words[0];
             }
         }
         for (Member member : MEMBERS.values()) member.running = false;
@@ -43,7 +51,9 @@ public class GroupMembers {
         private final String topic;
         private final Properties settings = new Properties();
         private KafkaConsumer<byte[], byte[]> consumer;
+        private boolean commits;
         volatile boolean running = true;
+        volatile String trouble = "";
 
         Member(String servers, String key, String[] words) {
             this.key = key;
@@ -52,9 +62,23 @@ public class GroupMembers {
             settings.put("group.id", words[1]);
             settings.put("client.id", words[2]);
             if (!words[4].equals("-")) settings.put("group.instance.id", words[4]);
-            settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + words[5]);
-            settings.put("session.timeout.ms", words[6]);
-            settings.put("heartbeat.interval.ms", words[7]);
+            if (words[5].equals("consumer")) {
+                settings.put("group.protocol", "consumer");
+            } else {
+                settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + words[5]);
+                settings.put("session.timeout.ms", words[6]);
+                settings.put("heartbeat.interval.ms", words[7]);
+            }
+            for (int place = 8; place < words.length; place++) {
+                String[] pair = words[place].split("=", 2);
+                if (pair[0].equals("commit")) commits = true;
+                else settings.put(pair[0], pair[1]);
+            }
+            if (commits) {
+                settings.put("enable.auto.commit", "false");
+                settings.put("auto.offset.reset", "earliest");
+                settings.put("max.poll.records", "50");
+            }
             settings.put("key.deserializer", ByteArrayDeserializer.class.getName());
             settings.put("value.deserializer", ByteArrayDeserializer.class.getName());
         }
@@ -63,12 +87,28 @@ public class GroupMembers {
         public void run() {
             try (KafkaConsumer<byte[], byte[]> own = new KafkaConsumer<>(settings)) {
                 consumer = own;
-                consumer.subscribe(List.of(topic), this);
-                while (running) consumer.poll(Duration.ofMillis(50));
-            } catch (FencedInstanceIdException fenced) {
+                if (topic.startsWith("~")) consumer.subscribe(new SubscriptionPattern(topic.substring(1)), this);
+                else consumer.subscribe(List.of(topic), this);
+                while (running) turn(consumer.poll(Duration.ofMillis(50)));
+            } catch (FencedInstanceIdException | UnreleasedInstanceIdException refused) {
                 tell("failed", List.of());
+            } catch (InterruptedException never) {
+                throw new IllegalStateException(never);
             }
             tell("closed", List.of());
+        }
+
+        private void turn(ConsumerRecords<byte[], byte[]> records) throws InterruptedException {
+            if (!commits) return;
+            if (trouble.equals("rewind")) {
+                consumer.seekToBeginning(consumer.assignment());
+                consumer.assignment().forEach(consumer::position);
+                consumer.commitSync();
+                trouble = "hang";
+            }
+            if (trouble.equals("hang")) consumer.pause(consumer.assignment());
+            else if (!records.isEmpty()) consumer.commitSync();
+            if (trouble.equals("slow")) Thread.sleep(1000);
         }
 
         @Override

@@ -18,7 +18,8 @@ DEADLINE_S = 90.0
 SESSION_MS, HEARTBEAT_MS = 6_000, 1_000
 LOGGER = "root"
 """The coordinator's own logger exists only once a group does, which is too late to see the group's beginning."""
-ASSIGNORS = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeStickyAssignor"}
+ASSIGNORS = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeStickyAssignor", "consumer": "consumer"}
+"""Words of `GroupMembers.java`; `consumer` is the protocol of KIP-848, in which brokers assign."""
 
 GroupMove = tuple[str, int]
 """State and generation, as the trace of a simulation has them."""
@@ -49,9 +50,14 @@ class JavaMembers:
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
-    def start(self, group: str, name: str, topic: str, strategy: str, instance: str | None) -> None:
-        words = (group, name, topic, instance or "-", ASSIGNORS[strategy], SESSION_MS, HEARTBEAT_MS)
+    def start(self, group: str, name: str, topic: str, strategy: str, instance: str | None, *settings: str) -> None:
+        """`settings`: NAME=VALUE of the consumer, or commit=true."""
+        words = (group, name, topic, instance or "-", ASSIGNORS[strategy], SESSION_MS, HEARTBEAT_MS, *settings)
         self._send("start", *map(str, words))
+
+    def trouble(self, kind: str, group: str, name: str) -> None:
+        """Of a member that commits: `hang`, `slow` or `rewind`."""
+        self._send(kind, group, name)
 
     def stop(self, group: str, name: str) -> None:
         self._send("stop", group, name)

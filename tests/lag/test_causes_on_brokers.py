@@ -43,6 +43,14 @@ FETCH_BYTES = 4_096
 """A few records of each partition at a time: long bursts would look like recoveries in windows as short as these."""
 
 
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "classic": {
+        "partition.assignment.strategy": "range", "heartbeat.interval.ms": 500, "session.timeout.ms": 20_000,
+    },
+    "consumer": {"group.protocol": "consumer", "group.remote.assignor": "range"},
+}  # fmt: skip
+
+
 class NearBroker(Range):
     """Each partition to a member in its leader's rack, in turn, as some do to save traffic between racks."""
 
@@ -88,6 +96,8 @@ class Scene:
 
     settings: Settings
     mark: str
+    protocol: str
+    """Of the groups that librdkafka reads; kafka-python knows the classic one alone."""
     topics: dict[str, dict[str, Any]] = field(default_factory=dict)
     flows: list[Flow] = field(default_factory=list)
     groups: dict[str, tuple[list[str], list[Member]]] = field(default_factory=dict)
@@ -136,8 +146,8 @@ class Scene:
         """The same with librdkafka and its own assignor: a thread of Python's for each member would slow them all."""
         reader = Consumer({
             "bootstrap.servers": ",".join(self.settings.kafka.bootstrap_servers), "group.id": group,
-            "client.id": member.name, "partition.assignment.strategy": "range", "auto.offset.reset": "earliest",
-            "auto.commit.interval.ms": 300, "heartbeat.interval.ms": 500, "session.timeout.ms": 20_000,
+            "client.id": member.name, "auto.offset.reset": "earliest", "auto.commit.interval.ms": 300,
+            **PROTOCOLS[self.protocol],
         })  # fmt: skip
         reader.subscribe(topics)
         while not self.ending.is_set():
@@ -145,9 +155,9 @@ class Scene:
         reader.close()
 
 
-def played(settings: Settings) -> Scene:
+def played(settings: Settings, protocol: str) -> Scene:
     """The founding example's skew, a key that most records have, a member that is slow, and a group that is well."""
-    scene = Scene(settings, uuid.uuid4().hex[:8])
+    scene = Scene(settings, uuid.uuid4().hex[:8], protocol)
     heavy, light = scene.topic("topic-A", A_PER_BROKER), scene.topic("topic-B", B_PER_BROKER)
     scene.flows += [Flow(heavy, 18.0, 1_000, partition) for partition in range(30)]
     scene.flows += [Flow(light, 0.05, 1_000, partition) for partition in range(30)]
@@ -204,8 +214,9 @@ class NamedCauses:
             self.ever.setdefault(group, set()).update(self.now[group])
 
 
-def test_each_group_is_told_its_own_cause_and_no_other(settings: Settings, tmp_path: Path) -> None:
-    scene = played(settings)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_each_group_is_told_its_own_cause_and_no_other(settings: Settings, tmp_path: Path, protocol: str) -> None:
+    scene = played(settings, protocol)
     with closing(Watch(settings, f"-{scene.mark}$", window_ms=WINDOW_MS)) as watch, playing(scene):
         deadline = time.monotonic() + DEADLINE_S
         while not _complete(watch.look(), scene):

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as NativePartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition
 
@@ -39,6 +41,7 @@ class Scene:
 
     settings: Settings
     topic: str
+    protocol: str
     ending: threading.Event = field(default_factory=threading.Event)
     turn: threading.Event = field(default_factory=threading.Event)
 
@@ -52,6 +55,31 @@ class Scene:
                 producer.flush()
 
     def read(self, group: str) -> None:
+        """As a member of this group, by the scene's protocol: kafka-python knows the classic one alone."""
+        if self.protocol == "consumer":
+            self._read_natively(group)
+        else:
+            self._read(group)
+
+    def _read_natively(self, group: str) -> None:
+        reader = Consumer({
+            "bootstrap.servers": ",".join(self.settings.kafka.bootstrap_servers), "group.id": group,
+            "group.protocol": "consumer", "auto.offset.reset": "earliest", "enable.auto.commit": False,
+        })  # fmt: skip
+        reader.subscribe([self.topic])
+        turned = False
+        while not self.ending.is_set() and not (turned and group.startswith("stopped")):
+            if self.turn.is_set() and not turned:
+                turned = True
+                _turn_natively(reader, group)
+            records = reader.consume(BATCH // 8 if group.startswith("slow") else 500, timeout=POLL_MS / 1000)
+            if records and not (turned and group.startswith("stuck")):
+                reader.commit(asynchronous=False)
+            if group.startswith("slow"):
+                self.ending.wait(BATCH_S / 2)
+        reader.close()
+
+    def _read(self, group: str) -> None:
         reader = consumer(
             self.settings.kafka, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False,
             max_poll_records=BATCH // 8 if group.startswith("slow") else 500,
@@ -83,15 +111,24 @@ def _turn(reader: KafkaConsumer, group: str) -> None:
         reader.pause(*reader.assignment())
 
 
+def _turn_natively(reader: Consumer, group: str) -> None:
+    """The same with librdkafka."""
+    if group.startswith("back"):
+        beginning = [NativePartition(tp.topic, tp.partition, 0) for tp in reader.assignment()]
+        reader.commit(offsets=beginning, asynchronous=False)
+    if group.startswith(("stuck", "back")):
+        reader.pause(reader.assignment())
+
+
 @contextmanager
-def scene(settings: Settings) -> Iterator[Scene]:
+def scene(settings: Settings, protocol: str) -> Iterator[Scene]:
     """Everything runs inside, and is ended."""
     name = f"lag-{uuid.uuid4().hex[:8]}"
     admin = admin_client(settings.kafka)
     admin.create_topics({name: {"num_partitions": PARTITIONS, "replication_factor": 1}})
     admin.wait_for_topics([name])
     admin.close()
-    played = Scene(settings, name)
+    played = Scene(settings, name, protocol)
     threads = [threading.Thread(target=played.write)]
     threads += [threading.Thread(target=played.read, args=(f"{group}-{name}",)) for group in GROUPS]
     for thread in threads:
@@ -141,8 +178,9 @@ def record_time_ms(settings: Settings, topic: str, partition: int, offset: int) 
     return timestamp_ms
 
 
-def test_each_consumer_is_called_what_it_is(settings: Settings) -> None:
-    with scene(settings) as played:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_each_consumer_is_called_what_it_is(settings: Settings, protocol: str) -> None:
+    with scene(settings, protocol) as played:
         watch = Watch(settings, f"-{played.topic}$", window_ms=WINDOW_MS)
         deadline = time.monotonic() + DEADLINE_S
         picture = look(watch)
