@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,13 @@ from assignor_core.planner import PlannerPolicy
 from streaming.commands.options import flags_of, settings_from, settings_options
 from streaming.commands.plan_model import plan_from_model, policy_from, policy_options, read_model, show
 from streaming.config import load_effective
+from streaming.errors import UsageProblem
 from streaming.runtime import clocks
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from assignor_core.live import LiveCluster
     from assignor_core.proposed_plan import ProposedPlan
     from streaming.cluster.ports import ClusterReader
@@ -26,10 +30,14 @@ if TYPE_CHECKING:
 )
 @click.option("--out", "out_file", type=click.Path(path_type=Path), help="Write the result there as well.")
 @click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text for people.")
+@click.option(
+    "--log-dirs", is_flag=True, help="Even out the log dirs within brokers (of --only-broker, or all); nothing else."
+)
 @settings_options
 @policy_options
 def plan(
     model_file: str | None,
+    log_dirs: bool,
     out_file: Path | None,
     as_json: bool,
     config_file: Path | None,
@@ -41,7 +49,11 @@ def plan(
     A plan from the live cluster is kept in the tables: `rebalancer apply PLAN_ID` carries it out.
     """
     policy_from(knobs)  # a wrong option is refused before anything is read
-    if model_file is not None:
+    if log_dirs and model_file is not None:
+        raise UsageProblem("--log-dirs: brokers are asked how full their log dirs are, so it can't go with --model")
+    if log_dirs:
+        result = _plan_log_dirs(config_file, assignments, knobs)
+    elif model_file is not None:
         result = _plan_model(model_file, config_file, assignments, knobs)
     else:
         result = _plan_live(config_file, assignments, knobs)
@@ -66,14 +78,55 @@ def _plan_model(
     return plan_from_model(read_model(model_file), policy_for)
 
 
+def _plan_log_dirs(config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]) -> "ProposedPlan":
+    settings = settings_from(config_file, assignments)
+    with _cluster_of(settings) as cluster:
+        return plan_log_dirs_on(cluster, settings, frozenset(knobs["only_brokers"]), now_ms=clocks.now_ms())
+
+
+def plan_log_dirs_on(
+    cluster: "ClusterReader", settings: Settings, only_brokers: frozenset[int], *, now_ms: int
+) -> "ProposedPlan":
+    """The plan that evens out log dirs of these brokers (of all where there are none), kept in the tables.
+
+    Raises UsageProblem for a broker that does not show several log dirs.
+    """
+    from functools import partial
+
+    from assignor_core.deciding.log_dirs import propose_within
+    from assignor_core.log_dirs.planning import FillPolicy, even_out
+    from streaming.control.policies import policy_of_plans
+    from streaming.control.wiring import journal_of
+
+    live, shown = cluster.describe(), cluster.log_dirs()
+    several = {broker for broker, rows in shown.items() if len(rows) > 1}
+    unfit = sorted(only_brokers - several)
+    if unfit:
+        named = ", ".join(map(str, sorted(several))) or "none"
+        raise UsageProblem(f"--only-broker {unfit[0]}: shows no two log dirs, allowed are {named}")
+    excluded = policy_of_plans(settings, {topic for topic, _ in live.partitions}).excluded_topics
+    make = partial(even_out, policy=FillPolicy(reserve=settings.planner.disk_reserve))
+    name, brokers = settings.kafka.cluster_name, only_brokers or several
+    proposed = propose_within(live, shown, brokers, make, cluster_name=name, excluded_topics=excluded)
+    if proposed.plan.movement_count:
+        journal_of(settings).write_plan(proposed, decision=None, now_ms=now_ms)
+    return proposed
+
+
 def _plan_live(config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]) -> "ProposedPlan":
+    settings = settings_from(config_file, assignments)
+    with _cluster_of(settings) as cluster:
+        return plan_on(cluster, settings, knobs, now_ms=clocks.now_ms())
+
+
+@contextmanager
+def _cluster_of(settings: Settings) -> "Iterator[ClusterReader]":
     from streaming.cluster.clients import admin_client
     from streaming.control.identity import cluster_of
 
-    settings = settings_from(config_file, assignments)
     admin = admin_client(settings.kafka)
     try:
-        return plan_on(cluster_of(admin, settings), settings, knobs, now_ms=clocks.now_ms())
+        yield cluster_of(admin, settings)
     finally:
         admin.close()
 

@@ -12,6 +12,8 @@ from assignor_core.simulated_cluster import LogDir, SimulatedBroker, SimulatedCl
 from streaming.commands import lifecycle, log_dirs
 from streaming.commands.log_dirs import cordon
 from streaming.commands.options import settings_from
+from streaming.commands.plan import plan, plan_log_dirs_on
+from streaming.control.wiring import journal_of
 from streaming.errors import ClusterRequestFailed, RefusedForSafety, UsageProblem
 from streaming.views.intents import Intent
 from tests.control.test_movements_within_brokers import ERRORS, MB
@@ -124,3 +126,20 @@ def test_a_cordon_that_the_broker_does_not_show_is_none(cluster: SimulatedCluste
     client = Before43(cluster, refuses=refuses)
     assert not cordon(client, 1, "/disk-0", cordoned=True, pause=lambda _seconds: None)
     assert cordon(client, 1, "/disk-0", cordoned=False, pause=lambda _seconds: None), "it is not cordoned"
+
+
+def test_a_plan_evens_out_the_log_dirs_within_brokers(cluster: SimulatedCluster) -> None:
+    """All that broker 1 holds lies in the first of its log dirs; broker 2 holds nothing."""
+    cluster.create_topic("u", dict.fromkeys(range(6), (1,)), size_bytes=10 * MB)
+    for _, row in cluster.contents.partitions():
+        row.copies[1].log_dir = 0
+    settings, client = settings_from(None, ()), SimulatedClient(cluster, errors=ERRORS)
+    proposed = plan_log_dirs_on(client, settings, frozenset(), now_ms=1_000)
+    assert proposed.plan.diagnosis[0] == "broker 1: /disk-0 70% -> 35%, /disk-1 0% -> 35%"
+    assert {row.broker for row in proposed.plan.log_dir_movements} == {1}
+    assert journal_of(settings).plan(proposed.plan.plan_id).plan == proposed.plan
+    assert plan_log_dirs_on(client, settings, frozenset({2}), now_ms=1_000).plan.movement_count == 0
+    with pytest.raises(UsageProblem, match="--only-broker 9: shows no two log dirs, allowed are 1, 2"):
+        plan_log_dirs_on(client, settings, frozenset({9}), now_ms=1_000)
+    result = CliRunner().invoke(plan, ["--log-dirs", "--model", "-"], standalone_mode=False)
+    assert "can't go with --model" in str(result.exception)
