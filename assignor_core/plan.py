@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -64,6 +64,15 @@ class Wave:
 
 
 @dataclass(frozen=True, slots=True)
+class CheaperPlan:
+    """The beginning of a plan, as a plan of its own: what part of the gain it brings, and what it copies."""
+
+    gain_share: float
+    movements: int
+    bytes_to_move: float
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Movements in the order to carry them out, and what was true and will be true."""
 
@@ -80,6 +89,8 @@ class Plan:
     waves: tuple[Wave, ...] = ()
     log_dir_movements: tuple[LogDirMovement, ...] = ()
     """Movements within brokers. A plan has these or `movements`, never both."""
+    cheaper: tuple[CheaperPlan, ...] = ()
+    """What would bring most of its gain for fewer bytes; none where a hard rule asks for movements."""
     plan_id: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -242,6 +253,7 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
             {"movements": wave.movements, "bytes_to_move": wave.bytes_to_move, "duration_ms": wave.duration_ms}
             for wave in plan.waves
         ],
+        "cheaper": [asdict(row) for row in plan.cheaper],
         "reassignment": reassignment_json(plan),
     }
 
@@ -261,6 +273,7 @@ def plan_from_json(obj: object) -> Plan:
             tuple(obj["problems"]),
             tuple(Wave(entry["movements"], entry["bytes_to_move"], entry["duration_ms"]) for entry in obj["waves"]),
             tuple(LogDirMovement.from_json(entry) for entry in obj.get("log_dir_movements", ())),
+            tuple(CheaperPlan(**entry) for entry in obj.get("cheaper", ())),
         )
         claimed, reassignment = obj["plan_id"], obj["reassignment"]
     except (KeyError, TypeError, ValueError) as error:

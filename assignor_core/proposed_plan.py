@@ -14,6 +14,7 @@ from assignor_core.execution.reconcile import differences
 from assignor_core.identity import another_cluster, topics_made_again
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Figures, Plan, plan_from_json, plan_to_json
+from assignor_core.price import plan_duration_ms, schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ class ProposedPlan:
         """The contract's "Result of plan"."""
         observed = {} if self.observed is None else {"observed": self.observed.to_json()}
         hours = {} if self.worst_hour is None else {"worst_hour": _plain(self.worst_hour)}
-        return {**plan_to_json(self.plan), **observed, **hours, "elapsed_ms": self.elapsed_ms}
+        price = {"duration_ms": plan_duration_ms(self.plan), "schedule": schedule(self.plan)}
+        return {**plan_to_json(self.plan), **price, **observed, **hours, "elapsed_ms": self.elapsed_ms}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:

@@ -18,6 +18,7 @@ from assignor_core.plan import Movement, Wave
 from assignor_core.planner.placement import Flags, Placement
 from assignor_core.planner.problem import Problem
 from assignor_core.planner.waves import PendingMovement, cut_waves, pending_movement
+from assignor_core.price import copied_by_broker, duration_ms
 
 COPIED_MIN = 1e-9
 """Fraction of the cluster's disk that a relief is divided by at least: leadership copies nothing."""
@@ -144,14 +145,8 @@ def _relief_per_byte(problem: Problem, start: Floats, pending: PendingMovement) 
 
 
 def _wave_of(problem: Problem, movements: list[Movement]) -> Wave:
-    """Size of one wave; its time is that of the broker that receives most, at the policy's throttle."""
+    """Size of one wave; its time is that of the broker that receives or sends most, at the policy's throttle."""
     throttle = problem.policy.throttle_bytes_per_sec
     copied = sum(movement.bytes_to_move for movement in movements)
-    if throttle is None:
-        return Wave(len(movements), copied)
-    inflow: dict[int, float] = {}
-    for movement in movements:
-        new = sorted(set(movement.new_replicas) - set(movement.old_replicas))
-        for broker in new:
-            inflow[broker] = inflow.get(broker, 0.0) + movement.bytes_to_move / len(new)
-    return Wave(len(movements), copied, max(inflow.values(), default=0.0) / throttle * 1000)
+    duration = None if throttle is None else duration_ms(copied_by_broker(movements), throttle)
+    return Wave(len(movements), copied, duration)

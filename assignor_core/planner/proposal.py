@@ -27,6 +27,7 @@ from assignor_core.planner.prune import prune
 from assignor_core.planner.repair import repair, unmet_rules
 from assignor_core.planner.search import Search
 from assignor_core.planner.statistic import by_statistic
+from assignor_core.price import cheaper_plans
 from assignor_core.skew import Skew, skew_of_arrays
 
 ROUNDING = 1e-9
@@ -62,6 +63,7 @@ def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) 
         diagnosis=(*left_out, *diagnose(problem, placement, search.effort)),
         problems=unmet_rules(problem, placement),
         waves=waves,
+        cheaper=() if len(problem.leaving) or crowded.any() else cheaper_plans(movements),
     )
     return plan, search.effort
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,10 @@ from assignor_core.errors import InputError
 from assignor_core.model import cluster_from_json
 from assignor_core.planner import PlannerPolicy, Statistic, propose
 from assignor_core.proposed_plan import ProposedPlan
+from streaming.commands.plan_price import duration_text, price_texts
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 STANDARD_INPUT = "-"
 ROWS_SHOWN = 20
@@ -211,5 +215,27 @@ def _print_text(proposed: ProposedPlan) -> None:
         f"{plan.movement_count} movements, {plan.bytes_to_move / 1e9:.2f} GB to copy, "
         f"{len(plan.waves)} waves, planned in {proposed.elapsed_ms / 1000:.2f} s"
     )
+    _print_price(proposed, to)
     for line in (*plan.problems, *plan.diagnosis):
         to.print(f"- {line}")
+
+
+def _print_price(proposed: ProposedPlan, to: "Console") -> None:
+    """What each broker copies and when, how long it takes, and what would bring most of it."""
+    from rich.table import Table
+
+    price, rows = proposed.to_json(), 0
+    table = Table("wave", "starts after", "takes", "broker", "receives MB", "sends MB")
+    for number, wave in enumerate(price["schedule"], start=1):
+        times = ["" if wave[key] is None else duration_text(wave[key]) for key in ("starts_after_ms", "duration_ms")]
+        for row in wave["brokers"]:
+            rows += 1
+            if rows <= ROWS_SHOWN:
+                figures = (f"{row[key] / 1e6:.1f}" for key in ("received_bytes", "sent_bytes"))
+                table.add_row(str(number), *times, str(row["broker"]), *figures)
+    if rows:
+        to.print(table)
+    if rows > ROWS_SHOWN:
+        to.print(f"... and {rows - ROWS_SHOWN} more (--json shows all)")
+    for line in price_texts(price, whole_bytes=proposed.plan.bytes_to_move):
+        to.print(line)

@@ -77,7 +77,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
     from streaming.views.decisions import newest_decision
     from streaming.views.executions import brokers_owed, read_executions
     from streaming.views.log_dirs import read_log_dirs
-    from streaming.views.plans import waiting_plan
+    from streaming.views.plans import plan_price, waiting_plan
 
     reader, cluster = TableReader(settings.storage.tables), settings.kafka.cluster_name
     load = read_load(reader, settings)
@@ -94,7 +94,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "bytes_in_max_over_mean": skew.max_over_mean if skew else None,
         "threshold_enter": settings.trigger.enter_ratio,
         "decision": newest_decision(reader, cluster, columns=DECISION_SHOWN),
-        "plan": plan and shown_plan(plan, now_ms=now_ms),
+        "plan": plan and shown_plan(plan, plan_price(reader, cluster, plan["plan_id"]), now_ms=now_ms),
         "execution": execution and _event_shown(execution),
         "execution_max_over_mean": execution and _ratios(execution),
         "throttles_left": list(brokers_owed(executions)),

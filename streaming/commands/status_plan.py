@@ -5,11 +5,12 @@ from typing import Any
 
 from assignor_core.resources import REPORTED, Resource
 from streaming.commands.options import in_use
+from streaming.commands.plan_price import price_texts
 from streaming.tables import Row, to_ms
 
 
-def shown_plan(plan: Row, *, now_ms: int) -> dict[str, Any]:
-    """A plan that waits, as plain data."""
+def shown_plan(plan: Row, price: Mapping[str, Any], *, now_ms: int) -> dict[str, Any]:
+    """A plan that waits, with what it costs, as plain data."""
     return {
         "plan_id": plan["plan_id"],
         "created_at": plan["created_at"],
@@ -18,6 +19,7 @@ def shown_plan(plan: Row, *, now_ms: int) -> dict[str, Any]:
         "movements": plan["movement_count"],
         "leader_movements": plan["leader_movement_count"],
         "bytes_to_move": plan["bytes_to_move"],
+        **price,
         "max_over_mean": {
             resource.value: {when: plan[f"{resource}_max_over_mean_{when}"] for when in ("before", "after")}
             for resource in REPORTED
@@ -34,6 +36,7 @@ def plan_line(plan: Mapping[str, Any]) -> str:
         (
             f"plan {short}: {plan['movements']} movements",
             f"{plan['bytes_to_move'] / 1e9:,.2f} GB",
+            *price_texts(plan, whole_bytes=plan["bytes_to_move"]),
             *([f"bytes in max/mean {ratios['before']:.2f} -> {ratios['after']:.2f}"] if known else ()),
             f"expires in {max(0, round(plan['expires_in_s'] / 60))} min: rebalancer apply {short}{in_use()}",
         )

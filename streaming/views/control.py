@@ -17,6 +17,7 @@ from streaming import tables
 from streaming.settings import Settings
 from streaming.tables import TableReader, above, at_least, equal, of_cluster, one_of
 from streaming.views.executions import KnownExecutions, event_columns
+from streaming.views.plans import plan_price
 from streaming.views.totals import counted_since
 
 RECENT_EVENTS = 20
@@ -54,6 +55,7 @@ class ControlPart:
 
     decision: Figures | None = None
     plan: Figures | None = None
+    """The newest, with `duration_ms` and `cheaper` besides, see `plan_price`."""
     execution: Figures | None = None
     """Newest event of the execution that is under way, else of the newest, with `started_ms`, `ended_ms` and
     `under_way` besides."""
@@ -143,7 +145,8 @@ class ControlReader:
         self._planning += [row["planning_ms"] / 1000 for row in rows]
         newest = tables.newest(rows, "created_at")
         if newest is not None:
-            self._planned_at, self._plan = newest["created_at"], _figures(newest)
+            price = plan_price(self._reader, self._cluster, newest["plan_id"])
+            self._planned_at, self._plan = newest["created_at"], {**_figures(newest), **price}
 
     def _read_events(self) -> None:
         # Several events may bear one time, and clocks of machines differ: events of the last minutes are read again,

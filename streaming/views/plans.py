@@ -69,6 +69,18 @@ def planned_cluster_id(reader: TableReader, kafka_cluster: str) -> str | None:
     return None
 
 
+def plan_price(reader: TableReader, kafka_cluster: str, plan_id: str) -> dict[str, Any]:
+    """What a plan costs, as its newest row shows it: `duration_ms` (None where no throttle was known) and `cheaper`,
+    plans that bring most of it for fewer bytes. Raises TableUnavailable.
+    """
+    where = of_cluster(kafka_cluster) & equal("plan_id", plan_id)
+    row = reader.newest_row(TABLE, "created_at", columns=("created_at", "plan_json"), where=where)
+    content = {} if row is None else json.loads(row["plan_json"])
+    durations = [wave.get("duration_ms") for wave in content.get("waves", ())]
+    known = bool(durations) and None not in durations
+    return {"duration_ms": sum(durations) if known else None, "cheaper": list(content.get("cheaper", ()))}
+
+
 def plans_made_before(reader: TableReader, kafka_cluster: str, before: datetime, *, now_ms: int) -> list[str]:
     """Ids of plans made before then, and not again since, that have expired; the oldest first.
 

@@ -10,6 +10,7 @@ from streaming import tables
 from streaming.cli import run
 from streaming.commands.status import read_status
 from streaming.commands.status_groups import read_groups_status
+from streaming.commands.status_plan import plan_line
 from streaming.serve.snapshot import read_snapshot
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
@@ -56,6 +57,20 @@ def test_the_plan_that_waits_is_shown_with_the_command_that_carries_it_out(
     assert (status["plan"]["plan_id"], status["plan"]["movements"]) == (PLAN, 6)
     assert status["plan"]["max_over_mean"]["bytes_in"] == {"before": 1.45, "after": 1.02}
     assert status["decision"]["plan_id"] is None, "what the newest evaluation has made"
+
+
+def test_the_price_of_the_plan_that_waits_is_shown_beside_it(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    cheaper = [{"gain_share": 0.81, "movements": 2, "bytes_to_move": 24_600_000.0}]
+    content = {"waves": [{"duration_ms": 60_000.0}, {"duration_ms": 90_000.0}], "cheaper": cheaper}
+    Synthetic(settings.storage.tables).plan(NOW_MS - 60_000, plan_json=json.dumps(content))
+    shown = read_status(settings, now_ms=NOW_MS)["plan"]
+    assert (shown["duration_ms"], shown["cheaper"]) == (150_000.0, cheaper)
+    line = "about 2.5 min at its throttle, at least 81% of the gain for 20% of the bytes with --max-bytes 24600000"
+    assert line in plan_line(shown)
+    plan = read_snapshot(settings, NOW_MS).control.plan
+    assert plan is not None
+    assert (plan["duration_ms"], plan["cheaper"]) == (150_000.0, cheaper)
 
 
 def test_a_plan_waits_until_it_expires_or_an_execution_takes_it(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""What a plan costs: how long each wave takes, what each broker copies in it, and which part of it brings most.
+
+Kafka throttles what a broker receives as a follower and what it sends as a leader, each by itself, so a wave takes as
+long as the broker that receives or sends most. Leaders send; a plan takes the first of the old replicas for the leader.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from assignor_core.plan import CheaperPlan, Movement, Plan
+
+GAIN_SHARES = (0.5, 0.8, 0.95)
+"""Parts of a plan's gain that cheaper plans are named for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Bytes that one broker copies."""
+
+    received_bytes: float = 0.0
+    sent_bytes: float = 0.0
+
+
+def copied_by_broker(movements: Iterable[Movement]) -> dict[int, Copied]:
+    """What each broker receives and sends, by id; brokers that copy nothing are left out.
+
+    >>> copied_by_broker([Movement("t", 0, (1, 2), (1, 3), 500.0)])
+    {1: Copied(received_bytes=0.0, sent_bytes=500.0), 3: Copied(received_bytes=500.0, sent_bytes=0.0)}
+    """
+    received: dict[int, float] = {}
+    sent: dict[int, float] = {}
+    for movement in movements:
+        new = set(movement.new_replicas) - set(movement.old_replicas)
+        for broker in new:
+            received[broker] = received.get(broker, 0.0) + movement.bytes_to_move / len(new)
+        if new and movement.bytes_to_move:
+            sent[movement.old_replicas[0]] = sent.get(movement.old_replicas[0], 0.0) + movement.bytes_to_move
+    return {
+        broker: Copied(received.get(broker, 0.0), sent.get(broker, 0.0)) for broker in sorted(received.keys() | sent)
+    }
+
+
+def duration_ms(copied: Mapping[int, Copied], throttle_bytes_per_sec: float) -> float:
+    """How long copying takes where each broker receives and sends at most so fast.
+
+    >>> duration_ms({1: Copied(0.0, 500.0), 3: Copied(300.0)}, 100.0)
+    5000.0
+    """
+    most = max((max(row.received_bytes, row.sent_bytes) for row in copied.values()), default=0.0)
+    return most / throttle_bytes_per_sec * 1000
+
+
+def plan_duration_ms(plan: Plan) -> float | None:
+    """How long its waves take one after the other; None without a throttle, and of movements within brokers."""
+    durations = [wave.duration_ms for wave in plan.waves if wave.duration_ms is not None]
+    return sum(durations) if plan.waves and len(durations) == len(plan.waves) else None
+
+
+def schedule(plan: Plan) -> list[dict[str, Any]]:
+    """By wave: when it begins after the start of the plan, how long it takes, and what each broker copies.
+
+    Times are None where no throttle was given.
+    """
+    starts: list[float | None] = [0.0]
+    for wave in plan.waves:
+        before = starts[-1]
+        starts.append(None if before is None or wave.duration_ms is None else before + wave.duration_ms)
+    rows = []
+    for number, wave in enumerate(plan.waves):
+        copied = copied_by_broker(movement for movement in plan.movements if movement.wave == number)
+        rows.append(
+            {
+                "starts_after_ms": starts[number] if wave.duration_ms is not None else None,
+                "duration_ms": wave.duration_ms,
+                "brokers": [
+                    {"broker": broker, "received_bytes": row.received_bytes, "sent_bytes": row.sent_bytes}
+                    for broker, row in copied.items()
+                ],
+            }
+        )
+    return rows
+
+
+def cheaper_plans(movements: Sequence[Movement]) -> tuple[CheaperPlan, ...]:
+    """For each of `GAIN_SHARES` the beginning of the plan that brings as much of its gain, where it copies less.
+
+    Movements are in the order to carry them out, those with most gain per byte first in each wave.
+
+    >>> first, second = (Movement("t", number, (1,), (2,), 100.0, gain=gain) for number, gain in enumerate((0.9, 0.1)))
+    >>> cheaper_plans([first, second])
+    (CheaperPlan(gain_share=0.9, movements=1, bytes_to_move=100.0),)
+    """
+    gains = list(accumulate(movement.gain for movement in movements))
+    copied = list(accumulate(movement.bytes_to_move for movement in movements))
+    if not gains or gains[-1] <= 0 or copied[-1] <= 0:
+        return ()
+    plans: dict[int, CheaperPlan] = {}
+    for share in GAIN_SHARES:
+        count = next(number for number, gain in enumerate(gains, start=1) if gain >= share * gains[-1])
+        if copied[count - 1] < copied[-1]:
+            plans[count] = CheaperPlan(gains[count - 1] / gains[-1], count, copied[count - 1])
+    return tuple(plans.values())

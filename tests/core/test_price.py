@@ -1,0 +1,78 @@
+"""What plans cost: time at a throttle, bytes by broker and wave, and the part of a plan that brings most of it."""
+
+import pytest
+
+from assignor_core.plan import Movement, Plan, Wave, plan_from_json, plan_to_json
+from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.price import GAIN_SHARES, cheaper_plans, copied_by_broker, plan_duration_ms, schedule
+from assignor_core.proposed_plan import ProposedPlan
+from tests.benchmarks.models import Kind, generate
+from tests.core.planner.cases import founding
+
+THROTTLE = 10.0
+
+
+def test_a_wave_takes_as_long_as_the_broker_that_receives_or_sends_most() -> None:
+    plan = propose(founding(), PlannerPolicy(throttle_bytes_per_sec=THROTTLE))
+    copied = copied_by_broker(plan.movements)
+    sent, received = (max(getattr(row, name) for row in copied.values()) for name in ("sent_bytes", "received_bytes"))
+    assert sent > received, "broker 1 sheds to both others"
+    (wave,) = plan.waves
+    assert wave.duration_ms == pytest.approx(sent / THROTTLE * 1000)
+    assert plan_duration_ms(plan) == wave.duration_ms
+    assert sum(row.received_bytes for row in copied.values()) == pytest.approx(plan.bytes_to_move)
+    assert sum(row.sent_bytes for row in copied.values()) == pytest.approx(plan.bytes_to_move)
+
+
+def test_waves_begin_one_after_the_other_and_show_what_each_broker_copies() -> None:
+    movements = (
+        Movement("t", 0, (1,), (2,), 100.0),
+        Movement("t", 1, (1, 2), (3, 4), 60.0, wave=1),
+        Movement("t", 2, (2, 1), (1, 2), 0.0, wave=1),
+    )
+    plan = Plan("c", movements, waves=(Wave(1, 100.0, 10_000.0), Wave(2, 60.0, 6_000.0)))
+    first, second = schedule(plan)
+    assert (first["starts_after_ms"], second["starts_after_ms"], second["duration_ms"]) == (0.0, 10_000.0, 6_000.0)
+    assert first["brokers"] == [
+        {"broker": 1, "received_bytes": 0.0, "sent_bytes": 100.0},
+        {"broker": 2, "received_bytes": 100.0, "sent_bytes": 0.0},
+    ]
+    assert [row["broker"] for row in second["brokers"]] == [1, 3, 4], "a change of leader copies nothing"
+    assert plan_duration_ms(plan) == 16_000.0
+
+
+def test_without_a_throttle_no_time_is_known() -> None:
+    plan = propose(founding())
+    assert plan_duration_ms(plan) is None
+    assert [(row["starts_after_ms"], row["duration_ms"]) for row in schedule(plan)] == [(None, None)]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_budget_of_what_a_cheaper_plan_copies_brings_at_least_its_gain(seed: int) -> None:
+    state = generate(Kind(12, 600, broken_share=0.0), seed)
+    plan = propose(state)
+    gain = sum(movement.gain for movement in plan.movements)
+    assert len(plan.cheaper) == len(GAIN_SHARES)
+    for cheaper, share in zip(plan.cheaper, GAIN_SHARES, strict=True):
+        assert cheaper.gain_share >= share
+        assert cheaper.bytes_to_move < plan.bytes_to_move
+        again = propose(state, PlannerPolicy(bytes_max=cheaper.bytes_to_move))
+        assert sum(movement.gain for movement in again.movements) >= cheaper.gain_share * gain
+
+
+def test_what_a_hard_rule_asks_for_has_no_cheaper_part() -> None:
+    state = generate(Kind(12, 600, broken_share=0.0), 1)
+    assert propose(state, PlannerPolicy(drain=frozenset({state.brokers[0].broker_id}))).cheaper == ()
+    assert cheaper_plans([]) == ()
+    assert cheaper_plans([Movement("t", 0, (1, 2), (2, 1), 0.0, gain=1.0)]) == (), "it copies nothing"
+
+
+def test_the_price_stands_in_the_plan_and_comes_back() -> None:
+    plan = propose(generate(Kind(12, 600, broken_share=0.0), 1), PlannerPolicy(throttle_bytes_per_sec=1e6))
+    content = ProposedPlan(plan).to_json()
+    assert content["duration_ms"] == plan_duration_ms(plan)
+    assert content["schedule"] == schedule(plan)
+    assert plan_from_json(plan_to_json(plan)) == plan
+    old = plan_to_json(plan)
+    del old["cheaper"]
+    assert plan_from_json(old).cheaper == ()
