@@ -50,7 +50,8 @@ Rebalances of consumer groups come from `group_event`, that is from comparing th
 (`pipeline.window_ms`, a minute) with that of the window before:
 
 - `rebalancer_consumergroup_rebalances_total` counts what that shows, at least: all rebalances between two samples where
-  members tell the group's generation, as Java's do from the second rebalance on; else one, and one that is still going
+  the group's generation is known: of the newer protocols always, as brokers send their epochs, of the classic one from
+  the second rebalance on if members are Java's; else one, and one that is still going
   on at a sample counts there and again at the next. It counts the events of the running week (from Thursday 00:00 UTC
   on; of half of `pipeline.retention_ms` where that is less) and begins at 0 with the next. Events of a week are younger
   than those that expire, so neither a restart of this process nor expiry makes it fall; the end of the week does, and
