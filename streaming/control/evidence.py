@@ -74,6 +74,8 @@ class TableEvidence:
 
     def _lag_spans(self, windows: tuple[ClosedWindow, ...]) -> list[LagSpan]:
         rows = tables.read_arrow(self.window_tables.root, "group_lag", columns=LAG_COLUMNS, where=self._within(windows))
+        for name in ("group_id", "topic"):  # as numbers: of millions of rows names take most of the memory
+            rows = rows.set_column(rows.column_names.index(name), name, rows[name].dictionary_encode())
         by_time = rows.sort_by("window_start")
         ends = by_time.group_by(["group_id", "topic", "partition"], use_threads=False).aggregate(
             [

@@ -15,7 +15,7 @@ from streaming.runtime import processes
 ACCEPT = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 """What Prometheus asks for; it asks for gzip, too."""
 SCRAPERS = 4
-SCRAPE_INTERVAL_S = 0.2
+SCRAPE_INTERVAL_S = 0.5
 HEALTHY_S = 300
 Figures = dict[str, float]
 
