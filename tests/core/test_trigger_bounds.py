@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from assignor_core.deciding.trigger import (
+    LASTING_REASONS,
     Evaluation,
     Reason,
     SkewWindow,
@@ -49,7 +50,8 @@ def evaluated(
 def test_reasons_are_those_of_the_metrics() -> None:
     line = next(row for row in METRICS.read_text().splitlines() if "rebalance_suppressed_total`: " in row)
     named = re.findall("`([a-z_]+)`", line.partition("`: ")[2])
-    assert {str(reason) for reason in Reason} == {*named, "skewed", "broker_failed", "balanced"}
+    reasons_to_plan = {"skewed", "broker_failed", "log_dir_full", *map(str, LASTING_REASONS)}
+    assert {str(reason) for reason in Reason} == {*named, *reasons_to_plan, "balanced"}
     assert [str(verdict) for verdict in Verdict] == ["plan", "hold"]
 
 
