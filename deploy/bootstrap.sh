@@ -47,6 +47,7 @@ java_found || { apt_install "Java" openjdk-17-jre-headless && java_found; } \
   || fail "Java 17 or newer is needed: install openjdk-17-jre-headless"
 
 .venv/bin/python -m streaming.runtime.jars
+.venv/bin/python -m streaming.pipeline.class_archive 2>/dev/null # what Spark logs; a failure is a line of its output
 
 if [ "${1:-}" = tests ] && ! { command -v promtool >/dev/null && command -v amtool >/dev/null; }; then
   tried=.venv/prometheus-tried  # where packages can't be reached, apt takes a minute to fail: once a day will do

@@ -8,11 +8,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 import structlog
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.cluster.clients import admin_client, reaching
@@ -32,8 +32,9 @@ from streaming.pipeline.guards import (
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.offsets import Offsets
 from streaming.pipeline.queries import start_queries
-from streaming.pipeline.session import JVM_FAILED, build_session, check_file_systems, reason
+from streaming.pipeline.session import JVM_FAILED, check_file_systems, reason
 from streaming.pipeline.sources import InputTopics
+from streaming.pipeline.starting import StartingSession
 from streaming.runtime import clocks
 from streaming.settings import KafkaSettings, Settings
 
@@ -59,28 +60,28 @@ def run_pipeline(settings: Settings) -> int:
         signal.signal(number, stop)
     storage = settings.storage
     with only_pipeline(storage.checkpoints):
-        ids = _wait_for_topics(settings.kafka, topics_read(settings.topics), stopping)
-        if ids is None:
-            return 0
         check_tables_are_there(storage)
         check_window_lengths(storage.tables, window_ms=settings.pipeline.window_ms)  # before the next notes the length
-        check_fingerprint(storage.checkpoints, fingerprint(settings.topics, settings.pipeline), ids)
-        session = build_session(settings.pipeline)
-        try:
-            check_file_systems(session, storage)
-            counted = CountedSamples()
-            source = InputTopics(session, settings.kafka, settings.topics, settings.pipeline)
-            queries = start_queries(source, storage, now_ms=clocks.now_ms, counted=counted)
-            log.info("pipeline_started", queries=[query.name for query in queries])
-            return _watch(
-                queries, BatchReporter(queries, storage.tables, settings.pipeline, counted), settings, stopping
-            )
-        except JVM_FAILED as error:  # a checkpoint that Spark won't begin with, or a JVM that was killed
-            log.error("query_failed", error=reason(error))
-            return EXIT_QUERY_FAILED
-        finally:
-            with suppress(*JVM_FAILED):  # of a JVM that is gone
-                session.stop()
+        with StartingSession(settings.pipeline) as spark:
+            ids = _wait_for_topics(settings.kafka, topics_read(settings.topics), stopping, spark.start)
+            if ids is None:
+                return 0
+            check_fingerprint(storage.checkpoints, fingerprint(settings.topics, settings.pipeline), ids)
+            return _run_queries(spark.session(), settings, stopping)
+
+
+def _run_queries(session: SparkSession, settings: Settings, stopping: threading.Event) -> int:
+    storage = settings.storage
+    try:
+        check_file_systems(session, storage)
+        counted = CountedSamples()
+        source = InputTopics(session, settings.kafka, settings.topics, settings.pipeline)
+        queries = start_queries(source, storage, now_ms=clocks.now_ms, counted=counted)
+        log.info("pipeline_started", queries=[query.name for query in queries])
+        return _watch(queries, BatchReporter(queries, storage.tables, settings.pipeline, counted), settings, stopping)
+    except JVM_FAILED as error:  # a checkpoint that Spark won't begin with, or a JVM that was killed
+        log.error("query_failed", error=reason(error))
+        return EXIT_QUERY_FAILED
 
 
 def stop_queries(queries: list[StreamingQuery]) -> None:
@@ -92,14 +93,18 @@ def stop_queries(queries: list[StreamingQuery]) -> None:
         query.stop()
 
 
-def _wait_for_topics(kafka: KafkaSettings, names: Sequence[str], stopping: threading.Event) -> dict[str, str] | None:
+def _wait_for_topics(
+    kafka: KafkaSettings, names: Sequence[str], stopping: threading.Event, meanwhile: Callable[[], None]
+) -> dict[str, str] | None:
     """Ids of all topics, once all are there (the collector makes our two); None if `stopping` is set first.
 
-    A topic just made may be listed before it can be described: without its id it isn't there yet.
+    `meanwhile` is called once brokers have answered, and while topics are waited for. A topic just made may be listed
+    before it can be described: without its id it isn't there yet.
     """
     ids = _topic_ids(kafka, names)  # a cluster that was never reached isn't waited for: the address may be wrong
     logged: list[str] = []
     while not stopping.is_set():
+        meanwhile()
         missing = sorted(set(names) - ids.keys())
         if not missing:
             return ids

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streaming.errors import SetUpIncomplete, UsageProblem
+from streaming.pipeline.class_archive import driver_options
 from streaming.runtime.files import current_umask
 from streaming.runtime.jars import jar_paths, java_command
 from streaming.settings import PipelineSettings, StorageSettings
@@ -84,9 +85,14 @@ def _started(settings: PipelineSettings) -> SparkSession:
     return session
 
 
+def _jars(master: str) -> dict[str, str]:
+    on_class_path = {} if "SPARK_ENV_LOADED" in os.environ else driver_options(master)
+    return on_class_path or {"spark.jars": ",".join(str(path) for path in jar_paths("spark"))}
+
+
 def _options(settings: PipelineSettings) -> dict[str, str]:
     return {
-        "spark.jars": ",".join(str(path) for path in jar_paths("spark")),
+        **_jars(settings.master),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",

@@ -56,29 +56,44 @@ BOTH: Answer = dict.fromkeys(NAMES, 0)
 IDS = {name: f"id of {name}" for name in NAMES}
 
 
+def nothing() -> None:
+    """What to do meanwhile."""
+
+
 def test_a_topic_that_can_not_be_described_yet_is_waited_for(reach: Reach) -> None:
     """Else it would be noted without its id, and nobody would see when it is made again."""
     brokers = reach({}, {NAMES[0]: 0, NAMES[1]: LEADER_NOT_AVAILABLE}, BOTH)
-    assert run._wait_for_topics(KafkaSettings(), NAMES, threading.Event()) == IDS
+    assert run._wait_for_topics(KafkaSettings(), NAMES, threading.Event(), nothing) == IDS
     assert brokers.requests == 3
 
 
 def test_brokers_that_are_away_while_topics_are_waited_for_are_waited_for_too(reach: Reach) -> None:
     reach({}, KafkaConnectionError("away"), ConnectionResetError("away"), BOTH)
-    assert run._wait_for_topics(KafkaSettings(), NAMES, threading.Event()) == IDS
+    assert run._wait_for_topics(KafkaSettings(), NAMES, threading.Event(), nothing) == IDS
 
 
 def test_brokers_that_were_never_reached_are_not_waited_for(reach: Reach) -> None:
     reach(KafkaConnectionError("nobody there"))
     with pytest.raises(ClusterUnreachable):
-        run._wait_for_topics(KafkaSettings(), NAMES, threading.Event())
+        run._wait_for_topics(KafkaSettings(), NAMES, threading.Event(), nothing)
+
+
+def test_what_fails_while_topics_are_waited_for_is_not_waited_for(reach: Reach) -> None:
+    brokers = reach({})
+
+    def fail_at_the_third() -> None:
+        if brokers.requests == 3:
+            raise UsageProblem("Spark doesn't start")
+
+    with pytest.raises(UsageProblem, match="Spark doesn't start"):
+        run._wait_for_topics(KafkaSettings(), NAMES, threading.Event(), fail_at_the_third)
 
 
 def test_told_to_stop_it_waits_no_longer(reach: Reach) -> None:
     reach({})
     stopping = threading.Event()
     stopping.set()
-    assert run._wait_for_topics(KafkaSettings(), NAMES, stopping) is None
+    assert run._wait_for_topics(KafkaSettings(), NAMES, stopping, nothing) is None
 
 
 @pytest.mark.parametrize("error", [KafkaConnectionError("away"), ConnectionResetError("away")])

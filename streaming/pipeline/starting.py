@@ -1,0 +1,46 @@
+"""Spark starts while its pipeline still waits for the topics: that takes seconds, and needs nothing of them."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from types import TracebackType
+
+from pyspark.sql import SparkSession
+
+from streaming.pipeline.session import JVM_FAILED, build_session
+from streaming.settings import PipelineSettings
+
+
+class StartingSession:
+    """A session that starts in a thread of its own; leaving the context stops it.
+
+    PySpark takes over SIGINT where the main thread starts a session; from another thread it leaves our handler alone.
+    """
+
+    def __init__(self, settings: PipelineSettings) -> None:
+        self._settings = settings
+        self._pool = ThreadPoolExecutor(1, "spark-start")
+        self._session: Future[SparkSession] | None = None
+
+    def start(self) -> None:
+        """Begin, if it hasn't begun yet; raises what `build_session` raises, if it has failed by now."""
+        if self._session is None:
+            self._session = self._pool.submit(build_session, self._settings)
+        elif self._session.done():
+            self._session.result()
+
+    def session(self) -> SparkSession:
+        """The session, once it has started; raises what `build_session` raises."""
+        self.start()
+        assert self._session is not None
+        return self._session.result()
+
+    def __enter__(self) -> "StartingSession":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown()
+        if self._session is not None and self._session.exception() is None:
+            with suppress(*JVM_FAILED):  # of a JVM that is gone
+                self._session.result().stop()

@@ -1,0 +1,67 @@
+"""Spark starts with the classes that were archived before, where its driver is this machine's."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streaming.pipeline import class_archive
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(class_archive, "FOLDER", tmp_path)
+    monkeypatch.setattr(class_archive, "class_path", lambda _configuration: "our.jar")
+    return class_archive.archive_path()
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]"])
+def test_a_local_driver_uses_the_archive_where_there_is_one(archive: Path, master: str) -> None:
+    assert class_archive.driver_options(master) == {"spark.driver.extraClassPath": "our.jar"}
+    archive.touch()
+    options = class_archive.driver_options(master)
+    assert options["spark.driver.extraClassPath"] == "our.jar"
+    assert f"-XX:SharedArchiveFile={archive}" in options["spark.driver.extraJavaOptions"]
+
+
+@pytest.mark.parametrize("master", ["local-cluster[2,1,1024]", "spark://host:7077", "yarn"])
+def test_executors_elsewhere_get_the_jars_from_the_driver(archive: Path, master: str) -> None:
+    archive.touch()
+    assert class_archive.driver_options(master) == {}
+
+
+def test_an_archive_of_other_jars_is_not_used(archive: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    archive.touch()
+    changed = tmp_path / "jars.sha256"
+    changed.write_text("0000 spark/other.jar\n")
+    monkeypatch.setattr(class_archive, "CHECKSUMS", changed)
+    assert "spark.driver.extraJavaOptions" not in class_archive.driver_options("local[2]")
+
+
+def test_a_folder_that_can_not_be_written_is_a_line_and_no_failure(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(class_archive, "FOLDER", tmp_path / "file" / "below")
+    assert class_archive.main() == 0
+    assert "not archived" in capsys.readouterr().out
+
+
+@pytest.mark.spark
+def test_java_takes_sparks_classes_from_the_archive(tmp_path: Path) -> None:
+    if not class_archive.archive_path().is_file():
+        pytest.skip("the set-up has made no archive here")
+    loaded = tmp_path / "classes"
+    script = "from streaming.pipeline.session import build_session as b; from streaming.settings import Settings as S\n"
+    script += "b(S().pipeline).stop()"
+    subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "JAVA_TOOL_OPTIONS": f"-Xlog:class+load:file={loaded}"},
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
+    spark = [line for line in loaded.read_text().splitlines() if " org.apache.spark." in line]
+    assert sum("shared objects file" in line for line in spark) > len(spark) / 2
