@@ -2,10 +2,11 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from types import MappingProxyType
 from typing import TypeVar
 
 from assignor_core.live import PartitionKey
@@ -44,6 +45,8 @@ TEMPORARY_ERROR = "UnknownError"
 MOVEMENTS_MAX = 8
 MOVEMENTS_OF_WAVE = 3
 CLUSTER = "simulated"
+Alterations = Mapping[str, dict[str, object]]
+NONE_ALTERED: Alterations = MappingProxyType({})
 Refused = TypeVar("Refused", PartitionKey, int)
 
 
@@ -66,9 +69,9 @@ class PlayedStory:
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
 
-def run_story(seed: int, *, unfaithful: bool = False) -> PlayedStory:
-    """Tell the story of a seed from beginning to end; `unfaithful` as in `Story`."""
-    story = Story(seed, unfaithful=unfaithful)
+def run_story(seed: int, *, unfaithful: bool = False, altered: Alterations = NONE_ALTERED) -> PlayedStory:
+    """Tell the story of a seed from beginning to end; `unfaithful` and `altered` as in `Story`."""
+    story = Story(seed, unfaithful=unfaithful, altered=altered)
     try:
         return story.run()
     finally:
@@ -78,13 +81,16 @@ def run_story(seed: int, *, unfaithful: bool = False) -> PlayedStory:
 class Story:
     """Everything that follows from one seed."""
 
-    def __init__(self, seed: int, *, unfaithful: bool = False) -> None:
-        """With `unfaithful` automatic mode makes plans, and the load doesn't follow them: few seeds have that."""
+    def __init__(self, seed: int, *, unfaithful: bool = False, altered: Alterations = NONE_ALTERED) -> None:
+        """With `unfaithful` automatic mode makes plans, and the load doesn't follow them: few seeds have that.
+
+        `altered` are settings by section that differ from those that are drawn.
+        """
         self.seed = seed
         self._unfaithful = unfaithful
         self._random = Random(seed)
         cluster = random_cluster(self._random)
-        settings = _settings(self._random, f"memory:story-{seed}")
+        settings = _altered(_settings(self._random, f"memory:story-{seed}"), **altered)
         # Drawn apart, so that the rest of the story is what it would be on other disks.
         self._tight_disks = tighten(Random(f"disks of {seed}"), cluster, settings.planner.disk_reserve)
         self._disk_random = Random(f"disk room of {seed}")
