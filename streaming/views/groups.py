@@ -65,6 +65,7 @@ class GroupVerdict:
     statuses: Mapping[str, int]
     lag_records: int | None
     lag_seconds: float | None
+    group_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,7 @@ def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
             statuses=statuses,
             lag_records=lag,
             lag_seconds=wait,
+            group_type=row["group_type"],
         )
         for row, statuses, state, lag, wait in zip(worst, counts, states, lags, waits, strict=True)
     ]

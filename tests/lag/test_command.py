@@ -155,7 +155,9 @@ def test_reasons_of_a_share_group_blame_no_owner(tmp_path: Path, capsys: pytest.
             synthetic.group_lag(start_ms, [("left", "t", 0, 500, end)], **queue, group_members=0, group_state="Empty")
             synthetic.group_lag(start_ms, [("slow", "t", 0, end // 2, end)], **queue, group_members=4)
     assert command(settings, "--json") == 0
-    groups = {row["group"]: (row["status"], row["why"]) for row in json.loads(capsys.readouterr().out)["groups"]}
+    rows = json.loads(capsys.readouterr().out)["groups"]
+    assert {row["group_type"] for row in rows} == {"share"}
+    groups = {row["group"]: (row["status"], row["why"]) for row in rows}
     assert groups["stuck"][0] == "stall"
     assert groups["stuck"][1].endswith("none acknowledged for 10 min, though the group's members (2) share it")
     assert groups["left"][0] == "stop"
