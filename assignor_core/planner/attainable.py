@@ -19,8 +19,11 @@ from assignor_core.planner.problem import Problem
 ROUNDING = 1e-9
 
 
-def attainable(problem: Problem, placement: Placement) -> Problem:
+def attainable(problem: Problem, placement: Placement, *, everywhere: bool = False) -> Problem:
     """`problem` with limits and goals raised to the heaviest replica that each broker holds, and the band on top.
+
+    `everywhere` also where a heavy partition does not belong: if it has no way to a broker that can hold it, its own is
+    asked for what can be done.
 
     Of two brokers, broker 1 holds a partition that is 9 tenths of the load:
 
@@ -31,7 +34,7 @@ def attainable(problem: Problem, placement: Placement) -> Problem:
     >>> attainable(state.problem, state.placement).limit[:, disk].round(2).tolist()
     [[0.91], [0.51]]
     """
-    heaviest = _heaviest_above_limit(problem, placement)
+    heaviest = _heaviest_above_limit(problem, placement, everywhere=everywhere)
 
     def raised(line: Floats) -> Floats:
         band = np.maximum(line - problem.share, 0.0)
@@ -41,11 +44,12 @@ def attainable(problem: Problem, placement: Placement) -> Problem:
     return replace(problem, goal=raised(problem.goal), limit=raised(problem.limit))
 
 
-def _heaviest_above_limit(problem: Problem, placement: Placement) -> Floats:
+def _heaviest_above_limit(problem: Problem, placement: Placement, *, everywhere: bool) -> Floats:
     """B x C load of the heaviest replica that each broker holds, of those above every broker's limit; else 0.
 
     A replica counts where it belongs: each of its loads is within its broker's limit, or no broker has a larger share
-    of it. Elsewhere it is too heavy in a load that others can carry, and raised limits would keep it there.
+    of it. Elsewhere it is too heavy in a load that others can carry, and raised limits would keep it there. With
+    `everywhere` it counts by load: in each one that no broker has a larger share of than its own.
     """
     heaviest = np.zeros_like(problem.limit)
     largest = problem.share.max(axis=0) * (1.0 - ROUNDING)
@@ -54,7 +58,8 @@ def _heaviest_above_limit(problem: Problem, placement: Placement) -> Floats:
         loads = placement.leading if slot == 0 else placement.following
         held = np.flatnonzero((loads > highest).any(axis=1) & (placement.replicas[:, slot] != NO_BROKER))
         brokers, is_heavy = placement.replicas[held, slot], loads[held] > highest
-        fits = loads[held] <= problem.limit[brokers]
-        belongs = (fits | (is_heavy & (problem.share[brokers] >= largest))).all(axis=1)
-        np.maximum.at(heaviest, brokers[belongs], np.where(is_heavy, loads[held], 0.0)[belongs])
+        is_heavy &= problem.share[brokers] >= largest
+        if not everywhere:
+            is_heavy &= (is_heavy | (loads[held] <= problem.limit[brokers])).all(axis=1)[:, None]
+        np.maximum.at(heaviest, brokers, np.where(is_heavy, loads[held], 0.0))
     return heaviest

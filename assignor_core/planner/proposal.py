@@ -79,13 +79,14 @@ def balance(search: Search) -> None:
         return
     # What repair had to do stays, whatever it costs: only balance is judged, and dropped from here on.
     excess_before, mark = problem.worst_excess(placement.loads), len(search.journal)
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         edits_before = len(search.journal)
-        within = search.under(attainable(problem, placement))
+        # At first heavy partitions are driven to brokers that can hold them.
+        within = search.under(attainable(problem, placement, everywhere=number > 0))
         within.relieve()
         kick(within)
         repair(search)
-        if len(search.journal) == edits_before:
+        if number > 0 and len(search.journal) == edits_before:
             break
     if problem.worst_excess(placement.loads) > excess_before + ROUNDING:
         search.undo_to(mark)

@@ -12,9 +12,11 @@ from assignor_core.errors import InputError
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.planner.attainable import attainable
 from assignor_core.planner.candidates import target_brokers
 from assignor_core.planner.proposal import balance
 from assignor_core.planner.waves import pending_movement
+from assignor_core.resources import Resource
 from assignor_core.skew import measure_skew
 from tests.benchmarks.bench_planner import least_bytes
 from tests.benchmarks.models import FURTHER, REFERENCE, Kind, generate
@@ -405,3 +407,15 @@ def test_no_movement_can_be_left_out_without_a_broker_above_its_limit(kind: Kind
             continue
         here = placement.loads[movement.brokers]
         assert (here - movement.change > np.maximum(limit[movement.brokers], here)).any()
+
+
+def test_limits_follow_a_heavy_partition_to_a_small_disk_only_if_it_has_no_way_out() -> None:
+    """Raised at once they would keep it there; never raised, its broker would be asked for what no placement gives."""
+    disks = ((1, 2e6), (2, 1e6), (3, 1e6), (4, 1e6))
+    brokers = tuple(Broker(id_, None, BrokerState.ALIVE, Capacity(1e6, 1e6, disk)) for id_, disk in disks)
+    problem, placement, *_ = search_of(cluster((2,), (1,), (3,), (4,), brokers=brokers, loads=(70, 10, 10, 10))).state
+    bytes_in, disk = (problem.arrays.columns.of(resource)[0] for resource in (Resource.BYTES_IN, Resource.DISK))
+    first, later = (attainable(problem, placement, everywhere=everywhere) for everywhere in (False, True))
+    assert (first.limit == problem.limit).all()
+    assert later.limit[1, bytes_in] > 0.7 > problem.limit[1, bytes_in]
+    assert later.limit[1, disk] == problem.limit[1, disk]
