@@ -28,6 +28,7 @@ class RackSpread:
     def __init__(self, racks: Mapping[int, str | None], in_use: Collection[int]) -> None:
         self._rack_of: dict[int, object] = {broker: broker if rack is None else rack for broker, rack in racks.items()}
         self._sizes = list(Counter(self._rack_of[broker] for broker in sorted(in_use)).values())
+        self._count = sum(self._sizes)
         self._least: dict[int, int] = {}
 
     @property
@@ -37,10 +38,12 @@ class RackSpread:
 
     def is_crowded(self, replicas: Sequence[int]) -> bool:
         """Whether brokers in use would allow a more even spread. With fewer of them than replicas none is possible."""
-        factor = len(replicas)
-        if factor > sum(self._sizes):
+        racks = [self._rack_of.get(broker, broker) for broker in replicas]
+        factor = len(racks)
+        # Of millions of partitions nearly all have a rack for each replica: nothing is more even.
+        if len(set(racks)) == factor or factor > self._count:
             return False
         if factor not in self._least:
             self._least[factor] = least_spread(factor, self._sizes)
-        counts = Counter(self._rack_of.get(broker, broker) for broker in replicas)
+        counts = Counter(racks)
         return sum(count * count for count in counts.values()) > self._least[factor]

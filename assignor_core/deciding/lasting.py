@@ -98,8 +98,8 @@ def placement_states(
     crowded: list[PartitionKey] = []
     spread = RackSpread(live.broker_racks, counted)
     if Reason.CROWDED_RACKS in policy.reasons and spread.shares_racks:
-        in_use = [(key, row.target_replicas) for key, row in rows if counted.issuperset(row.target_replicas)]
-        crowded = sorted(key for key, replicas in in_use if spread.is_crowded(replicas))
+        resting = ((key, row.replicas) for key, row in rows if not row.reassigning)
+        crowded = sorted(key for key, held in resting if spread.is_crowded(held) and counted.issuperset(held))
     unpreferred: list[PartitionKey] = []
     if Reason.UNPREFERRED_LEADERS in policy.reasons:
         unpreferred = sorted(key for key, row in rows if _could_lead(row, counted))
@@ -119,7 +119,7 @@ def _could_lead(row: LivePartition, counted: frozenset[int]) -> bool:
 
 def _empty_brokers(live: LiveCluster, window: ClosedWindow, share: float, counted: frozenset[int]) -> tuple[int, ...]:
     """Brokers of `counted` below `share` of the mean of replicas and of every load that is known."""
-    replicas = Counter(broker for row in live.partitions.values() for broker in row.target_replicas)
+    replicas = Counter(broker for row in live.partitions.values() for broker in row.replicas)
     figures = [{broker: float(replicas[broker]) for broker in counted}]
     figures += [{broker: values.get(broker, 0.0) for broker in counted} for values in window.loads.values() if values]
     measured = [(row, sum(row.values()) / len(counted)) for row in figures if any(row.values())]
