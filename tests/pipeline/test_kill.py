@@ -66,7 +66,7 @@ def kill_and_compare(own: Settings, folder: Path, *, samples: int, kills: int, c
     settings = own.model_copy(
         update={
             "pipeline": own.pipeline.model_copy(
-                update={"records_per_batch_max": max(250, samples // (8 * kills)), "driver_memory": "1g"}
+                update={"records_per_batch_max": max(250, samples // (4 * kills)), "driver_memory": "1g"}
             )
         }
     )
