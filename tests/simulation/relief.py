@@ -5,7 +5,8 @@ they return before, during or after the execution that replaces them, or not at 
 meanwhile: all their replicas are on brokers that failed. Control may be killed.
 
 4. Once a control has seen that a broker is back, it begins no movement of a plan from before that empties it.
-8. If a broker stays away, every partition that has a leader ends with all replicas on brokers that are alive.
+8. If a broker stays away, every partition that has a leader ends with all replicas on brokers that are alive, or is on
+   its way there.
 """
 
 from functools import partial
@@ -138,7 +139,9 @@ class ReliefStory:
         contents = self.world.cluster.contents
         away = set(self._failing) - self._monitor.back_ms.keys()
         left = [
-            key for key, row in contents.partitions() if row.leader != NO_LEADER and away.intersection(row.replicas)
+            key
+            for key, row in contents.partitions()
+            if row.leader != NO_LEADER and away.intersection(row.live().target_replicas)
         ]
         if left:
             self._monitor.breaks("8 lost replicas are made anew", f"{left} have replicas on {sorted(away)}")
