@@ -187,11 +187,11 @@ PLANTED = (
     Planted("the lease is not asked", "5", Lease, "check", lambda _: lambda _self: None, 15),
     Planted("the throttle is not cleared at the end", "6", throttle.Throttle, "clear", _nothing_left, 3),
     Planted(
-        "brokers that were down are not swept", "6", sweeping.Sweeper, "sweep", lambda _: lambda *_, **__: True, 101
+        "brokers that were down are not swept", "6", sweeping.Sweeper, "sweep", lambda _: lambda *_, **__: True, 197
     ),
     Planted("waves are no barriers", "1", executor, "next_step", _no_waves, 5),
-    Planted("the ceiling of disks is ignored by plans", "1", planning, "rooms", _no_bound, 21),
-    Planted("the ceiling of disks is ignored before a submit", "1", room.Room, "lacking", _fits_always, 9),
+    Planted("the ceiling of disks is ignored by plans", "1", planning, "rooms", _no_bound, 23),
+    Planted("the ceiling of disks is ignored before a submit", "1", room.Room, "lacking", _fits_always, 30),
     Planted("caps are not kept", "7", executor, "limits", _uncapped, 3),
     Planted("replicas are asked for in another order", "4", reconcile, "_target", _reversed_target, 3),
     Planted("a foreign reassignment is taken for ours", "3", progress, "_progress", _foreign_as_ours, 45),
