@@ -1,7 +1,8 @@
 """What control does unasked in mode `apply`, on five real brokers of three racks, while a producer writes.
 
-A fifth broker that is empty is filled, racks that Kafka's own tool has crowded are spread, and preferred leaders are
-elected. Windows are written by the tests, on times of their own; placement and records are the brokers'.
+A fifth broker that is empty is filled, racks that Kafka's own tool has crowded are spread, preferred leaders are
+elected, and topics of the day and of the night are even in every hour. Windows are written by the tests, on times of
+their own; placement, bytes and records are the brokers'.
 """
 
 import json
@@ -9,23 +10,24 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
-from assignor_core.live import LiveCluster
+from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.racks import RackSpread
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
+from streaming.control.planning import propose_live
 from streaming.control.run import ControlLoop
-from streaming.control.wiring import journal_of
+from streaming.control.wiring import journal_of, window_tables_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.runtime import jars
 from streaming.settings import KafkaSettings, Settings
-from tests.control.windows import write_windows
+from tests.control.windows import write_hours_before, write_windows
 from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
@@ -33,7 +35,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 DEADLINE_S = 120
 WINDOW_MS = 10_000
 PARTITIONS = 16
-VALUE = b"x" * 1_000
+HOURLY_PARTITIONS = 32
+VALUE, SMALL_VALUE = b"x" * 1_000, b"x" * 100
+ARCHIVED = [b"x" * 100_000] * 50
+"""Of each partition of a topic without traffic: nearly all that lies on disks, so these stay even by themselves."""
 
 
 @pytest.fixture(scope="module")
@@ -119,16 +124,18 @@ def own(brokers: EmbeddedCluster, tmp_path: Path) -> Settings:
     )
 
 
-def carry_out(own: Settings, admin: KafkaAdminClient) -> tuple[dict[str, Any], LiveCluster]:
-    """Control over even windows until a plan is carried out; the decision, and the cluster after it."""
+def carry_out(
+    own: Settings, admin: KafkaAdminClient, rates: Mapping[PartitionKey, float] | None = None
+) -> tuple[dict[str, Any], LiveCluster]:
+    """Control over windows with these rates until a plan is carried out; the decision, and the cluster after it."""
     cluster, journal = Cluster(admin), journal_of(own)
     now_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
-    write_windows(own, cluster.describe(), end_ms=now_ms)
+    write_windows(own, cluster.describe(), end_ms=now_ms, rates=rates)
     loop = ControlLoop(cluster, own, now_ms=now_ms)
     deadline = time.monotonic() + DEADLINE_S
     while not loop.tick(now_ms=now_ms):
         now_ms += WINDOW_MS
-        write_windows(own, cluster.describe(), end_ms=now_ms, windows=1)
+        write_windows(own, cluster.describe(), end_ms=now_ms, windows=1, rates=rates)
         assert time.monotonic() < deadline, journal.last_decision()
     decision = journal.last_decision()
     assert decision is not None
@@ -197,3 +204,75 @@ def test_preferred_leaders_are_elected(own: Settings, admin: KafkaAdminClient, t
     assert (decision["verdict"], decision["reason"]) == ("plan", "unpreferred_leaders")
     assert after.partitions[topic, 5].leader == row.replicas[1]
     assert after.partitions[topic, 5].replicas == (row.replicas[1], row.replicas[0])
+
+
+def test_topics_of_the_day_and_of_the_night_are_even_in_every_hour(
+    own: Settings, admin: KafkaAdminClient, brokers: EmbeddedCluster, topic: str
+) -> None:
+    """What each partition really gains on disk by day and by night is its load in windows and hours."""
+    placed = {"day": (1, 1, 1, 2, 2, 3, 4, 5), "night": (3, 3, 4, 4, 4, 5, 1, 2)}
+    for name, row in {**placed, "archive": (1, 2, 3, 4, 5)}.items():
+        assignments = {number: [row[number % len(row)]] for number in range(HOURLY_PARTITIONS // 8 * len(row))}
+        admin.create_topics({name: {"assignments": assignments}})
+    admin.wait_for_topics([*placed, "archive"])
+    _send(brokers, ((("archive", number), ARCHIVED) for number in range(20)))
+    settings = own.model_copy(update={"planner": own.planner.model_copy(update={"excluded_topics": f"^(__|{topic}$)"})})
+    by_day, by_night = (_written(brokers, admin, busy) for busy in placed)
+    now_ms = time.time_ns() // 1_000_000
+    write_hours_before(settings, now_ms, {before: by_day if before < 13 else by_night for before in range(1, 25)})
+    cluster = Cluster(admin)
+    live = cluster.describe()
+    quiet = dict.fromkeys(live.partitions, 0.0)
+    write_windows(settings, live, end_ms=now_ms // WINDOW_MS * WINDOW_MS - WINDOW_MS, rates=quiet | by_day)
+    alone = settings.planner.model_copy(update={"days": 0})
+    tables_of_windows = window_tables_of(settings)
+    on_windows = propose_live(cluster, live, tables_of_windows, alone, now_ms=now_ms)
+    moved = {row.key: row.new_replicas[0] for row in on_windows.plan.movements}
+    leaders = {key: row.leader for key, row in live.partitions.items()}
+    assert _max_over_mean(by_day, leaders | moved) <= 1.05
+    assert _max_over_mean(by_night, leaders | moved) >= 1.2
+
+    decision, after = carry_out(settings, admin, quiet | by_day)
+    assert (decision["verdict"], decision["reason"]) == ("plan", "skewed")
+    leaders = {key: row.leader for key, row in after.partitions.items()}
+    for busy in placed:
+        assert _max_over_mean(_written(brokers, admin, busy), leaders) <= 1.05
+
+
+def _written(brokers: EmbeddedCluster, admin: KafkaAdminClient, busy: str) -> dict[PartitionKey, float]:
+    """Bytes that each partition gains while topic `busy` takes ten times what the other takes."""
+    cluster = Cluster(admin)
+    before = _sizes(cluster)
+    _send(
+        brokers,
+        (
+            ((name, number), [SMALL_VALUE] * ((40 + number) * (10 if name == busy else 1)))
+            for name in ("day", "night")
+            for number in range(HOURLY_PARTITIONS)
+        ),
+    )
+    return {key: float(size - before.get(key, 0)) for key, size in _sizes(cluster).items()}
+
+
+def _send(brokers: EmbeddedCluster, values: Iterable[tuple[PartitionKey, Sequence[bytes]]]) -> None:
+    """Whole batches, so that the same records take the same bytes again."""
+    producer = KafkaProducer(
+        bootstrap_servers=brokers.bootstrap_servers, acks="all", batch_size=200_000, linger_ms=1_000
+    )
+    for key, row in values:
+        for value in row:
+            producer.send(key[0], value, partition=key[1])
+    producer.flush()
+    producer.close()
+
+
+def _sizes(cluster: Cluster) -> dict[PartitionKey, int]:
+    """Log size of each partition of both topics, whose replicas are alone."""
+    return {key: size for (_, key), size in cluster.replica_sizes().items() if key[0] in ("day", "night")}
+
+
+def _max_over_mean(rates: Mapping[PartitionKey, float], leaders: Mapping[PartitionKey, int]) -> float:
+    loads = dict.fromkeys((1, 2, 3, 4, 5), 0.0)
+    for key, rate in rates.items():
+        loads[leaders[key]] += rate
+    return max(loads.values()) / (sum(loads.values()) / len(loads))
