@@ -1,10 +1,11 @@
-"""A pytest plugin: long runs use several processes, so that both cores work while tests wait for brokers.
+"""A pytest plugin: long runs use two processes, so that both cores work while tests wait for brokers.
 
-All processes but the first are forks of it, made after collection: modules are imported once. Each begins with the
-files of its lane. `brokers` (first process) are those that share brokers, `spark` those that share a Spark session,
-`apart` those that start brokers of their own, or another JVM. Files without a lane are taken by whichever process is
-free: those of the whole product first, then pure ones. The first process reports all results, so options, exit code
-and summary are those of any pytest run.
+The second process is a fork of the first, made after collection: modules are imported once. Each begins with the files
+of its lane. `brokers` (first process) are those that share brokers, `spark` those that share a Spark session. All other
+files are taken by whichever process is free: first `apart`, those that start brokers of their own or another JVM, then
+those of the whole product, then pure ones. A third process would be quicker where all goes well; its brokers beside
+those of two others kept two cores so busy that tests gave up waiting. The first process reports all results, so
+options, exit code and summary are those of any pytest run.
 """
 
 import gc
@@ -127,14 +128,13 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         file = list(items)
         lanes[_lane(file)].append(file)
     lanes["pure"].sort(key=lambda file: LONG not in _markers(file))
-    pools = [Pool(lanes["product"]), Pool(lanes["pure"])]
-    others = [lanes["spark"]] + [lanes[APART]] * bool(lanes[APART])  # pure tests alone need no more than two processes
-    _run_in_several(session, lanes["brokers"], others, pools)
+    pools = [Pool(lanes[APART]), Pool(lanes["product"]), Pool(lanes["pure"])]
+    _run_in_several(session, lanes["brokers"], [lanes["spark"]], pools)
     return True
 
 
 def _lane(file: list[pytest.Item]) -> str:
-    """Where a file's tests run: brokers (first process), spark or apart (one each), product or pure (any)."""
+    """Where a file's tests run: brokers (first process), spark (second), apart, product or pure (either)."""
     markers = _markers(file)
     if not markers & JVM_MARKERS:
         return "pure"

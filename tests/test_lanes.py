@@ -54,16 +54,14 @@ def test_runs_in_the_second_process():
     assert os.getpid() != int(open("first").read())
     assert not os.path.exists("pids_of_second"), "before the pure tests"
 """
-SIDE_BY_SIDE = """
+OWN_BROKERS = """
 import os, pytest
-from tests.waiting import until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.{marker}]
-
-def test_is_begun_while_the_other_is():
-    assert os.getpid() != int(open("first").read())
-    open("{marker}", "w").close()
-    until("the other one has begun", lambda: os.path.exists("{other}"))
+@pytest.mark.kafka
+@pytest.mark.apart
+def test_runs_before_the_whole_product_and_pure_tests():
+    assert not os.path.exists("pids")
+    open("apart", "w").close()
 """
 PRODUCT = """
 import os, pytest
@@ -72,7 +70,8 @@ import os, pytest
 @pytest.mark.spark
 @pytest.mark.e2e
 def test_runs_once_a_process_has_done_its_own_files():
-    assert os.path.exists("apart") or os.path.exists("pids")
+    assert os.path.exists("apart")
+    assert not os.path.exists("pids")
 """
 DEADLY = """
 import os, pytest
@@ -107,14 +106,10 @@ def test_both_processes_run_tests_and_one_reports_them(suite: pytest.Pytester) -
     assert len(set((suite.path / "pids").read_text().split())) == 2
 
 
-def test_files_with_brokers_of_their_own_run_beside_those_with_spark_and_the_whole_product_after_them(
+def test_files_with_brokers_of_their_own_are_taken_first_then_the_whole_product_then_pure_tests(
     suite: pytest.Pytester,
 ) -> None:
-    suite.makepyfile(
-        test_e=SIDE_BY_SIDE.format(marker="apart", other="spark"),
-        test_f=SIDE_BY_SIDE.format(marker="spark", other="apart"),
-        test_g=PRODUCT,
-    )
+    suite.makepyfile(test_e=OWN_BROKERS, test_f=WITH_SPARK, test_g=PRODUCT)
     suite.runpytest_subprocess().assert_outcomes(passed=16, failed=3, skipped=3)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
+from assignor_core.live import LiveCluster
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from streaming.cluster.admin import Cluster
@@ -55,9 +56,15 @@ def make_topic(admin: KafkaAdminClient, topic: str) -> None:
 
 def approve(settings: Settings, cluster: Cluster, *topics: str) -> ExecutionRecord:
     """A plan that moves partition 0 of these topics from broker 1 to 2, made on the live cluster."""
+
+    def shown() -> LiveCluster | None:
+        live = cluster.describe()  # a broker may not know a topic that was just made
+        return live if all((topic, 0) in live.partitions for topic in topics) else None
+
+    live = until("every topic is shown", shown)
     plan = Plan("test", tuple(Movement(topic, 0, (1,), (2,), 1.0) for topic in topics), SKEW, SKEW)
     journal = journal_of(settings)
-    proposed = ProposedPlan(plan, Observed.of(plan, cluster.describe()), elapsed_ms=1.0)
+    proposed = ProposedPlan(plan, Observed.of(plan, live), elapsed_ms=1.0)
     journal.write_plan(proposed, decision=None, now_ms=now_ms())
     return ExecutionRecord(journal.approve(journal.plan(plan.plan_id), "a test", now_ms=now_ms()))
 

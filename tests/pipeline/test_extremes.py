@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from streaming.contract.records import COUNTER_MAX, FOREIGN_BYTE_RATE
+from streaming.contract.records import CONSUMER_LAG, COUNTER_MAX, FOREIGN_BYTE_RATE
 from streaming.errors import UsageProblem
 from streaming.pipeline.mixed_windows import mixed_lag_windows, mixed_load_windows
 from streaming.pipeline.session import check_file_systems
@@ -18,17 +18,13 @@ pytestmark = pytest.mark.spark
 
 __all__ = ["session"]  # the fixture
 
-LAG_COLUMNS = (
-    "kafka_cluster string, group string, topic string, partition int, event_time_ms long, committed_offset long, "
-    "log_end_offset long, log_start_offset long, lag_records long, member_id string, client_id string, "
-    "group_state string, generation_id int"
-)
-
 
 def test_an_offset_and_a_lag_whose_sum_overflows_give_no_log_end(session: SparkSession) -> None:
     """Such a pair may lie in the state of a checkpoint, from before such offsets were rejected."""
     record = lag_record(0, 1_000, 1, 7) | {"log_end_offset": None, "committed_offset": 2**63 - 1, "lag_records": 5}
-    rows = session.createDataFrame([record], LAG_COLUMNS).withColumn("event_time", f.timestamp_millis("event_time_ms"))
+    fields = record_schema(CONSUMER_LAG)
+    whole = {name: record.get(name) for name in fields.names}
+    rows = session.createDataFrame([whole], fields).withColumn("event_time", f.timestamp_millis("event_time_ms"))
     (row,) = mixed_lag_windows(rows, PipelineSettings()).collect()
     assert (row["log_end_offset"], row["committed_offset"], row["lag_records"]) == (None, 2**63 - 1, 5)
 

@@ -89,13 +89,14 @@ def odd_values(shape: RecordShape, plain: Record, chance: random.Random) -> Iter
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("side", "cases", "plain"),
-    [(BYTE_RATES, LOADS, load_record(1, 0, 0, rack="r")), (LAGS, LAG_CASES, lag_record(0, 0, 1, 7))],
+    ("side", "cases", "plain", "share"),
+    [(BYTE_RATES, LOADS, load_record(1, 0, 0, rack="r"), 0.59), (LAGS, LAG_CASES, lag_record(0, 0, 1, 7), 0.45)],
     ids=["loads", "lags"],
 )
 def test_what_is_sure_fits_in_spark_too_and_reads_the_same(
-    session: SparkSession, side: Side, cases: list[Any], plain: Record
+    session: SparkSession, side: Side, cases: list[Any], plain: Record, share: float
 ) -> None:
+    """Odd text is often read by Spark and never sure: a shape with many fields of text has a smaller share."""
     values = [case[0] for case in cases] + list(odd_values(side.shape, plain, random.Random(5)))
     rows = [("in", 0, offset, KAFKA_TIME, b"k", one) for offset, one in enumerate(values)]
     judged_rows = judged(session.createDataFrame(rows, KAFKA_SCHEMA), side.shape, clock_skew_max_ms=SKEW_MS)
@@ -111,7 +112,7 @@ def test_what_is_sure_fits_in_spark_too_and_reads_the_same(
             assert by_spark[offset]["reason"] is None, one
             assert sample == {name: by_spark[offset]["record"][name] for name in side.shape.field_names()}, one
     fit_in_spark = sum(row["reason"] is None for row in by_spark.values())
-    assert fit_in_spark * 0.59 < sure <= fit_in_spark
+    assert fit_in_spark * share < sure <= fit_in_spark
 
 
 samples = st.builds(
