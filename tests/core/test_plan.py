@@ -129,6 +129,7 @@ def test_the_form_of_a_plan_is_that_of_the_contract() -> None:
         "problems": ["full"],
         "diagnosis": ["hot"],
         "waves": [{"movements": 1, "bytes_to_move": 1000.0, "duration_ms": 5.0}],
+        "cheaper": [],
         "reassignment": {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3, 2]}]},
     }
     assert plan_from_json(plan_to_json(plan)) == plan

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.kafka
 
 BROKERS, RACKS = (1, 2, 3), ("rack-1", "rack-2", "rack-3")
 WINDOW_MS = 2_000
-DEADLINE_S = 150
+DEADLINE_S = 400
 LOOK_S = 0.4
 AFTERWARDS_S = 2 * WINDOW_MS / 1000
 RECORD_S = 0.01
@@ -239,7 +239,8 @@ def test_each_group_is_told_its_own_cause_and_no_other(settings: Settings, tmp_p
             named.read(watch.write(tmp_path / f"look-{number}"))
             if until is None and named.now == expected:
                 until = time.monotonic() + AFTERWARDS_S
-            if until is not None and time.monotonic() > until:
+            # On a busy machine producers starve for a moment: then nothing is named, and nothing wrong.
+            if until is not None and time.monotonic() > until and named.now == expected:
                 break
     assert named.now == expected
     assert named.ever == expected, "a wrong cause was named on the way"
