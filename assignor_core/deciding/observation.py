@@ -75,6 +75,8 @@ class Observation:
     """End of the newest execution that changed the cluster; 0 where there was none."""
     log_dirs: LogDirs = field(default_factory=dict)
     """How full the log dirs of brokers are, without replicas; of brokers that show it."""
+    away_since_ms: Mapping[int, int] = field(default_factory=dict)
+    """Since when brokers have been away without a break, as an execution has seen that was under way until now."""
 
     @classmethod
     def of(
@@ -87,11 +89,12 @@ class Observation:
         changed_ms: int,
         now_ms: int,
         log_dirs: LogDirs = MappingProxyType({}),
+        away_since_ms: Mapping[int, int] = MappingProxyType({}),
     ) -> "Observation":
         """The observation, with the skew of each window by `policy`."""
         counted = brokers_counted(live, drained)
         skews = tuple(skew_window(window, policy.resources, policy.capacities, counted) for window in windows)
-        return cls(now_ms, live, windows, skews, drained, changed_ms, log_dirs)
+        return cls(now_ms, live, windows, skews, drained, changed_ms, log_dirs, away_since_ms)
 
     @property
     def counted(self) -> frozenset[int]:

@@ -199,6 +199,7 @@ class _Deciding:
             alive_count=len(observation.live.broker_racks),
             behind=self._groups_behind(),
             changed_ms=observation.changed_ms,
+            away_since_ms=observation.away_since_ms,
         )
         self.state, evaluation = trigger_step(
             self._policy.trigger, self.state, observation.skews, around, now_ms=observation.now_ms

@@ -178,6 +178,8 @@ class Surroundings:
     """Brokers that are alive."""
     behind: Mapping[int, str] = field(default_factory=dict)
     """broker: the groups that read from it and fall behind, in words."""
+    away_since_ms: Mapping[int, int] = field(default_factory=dict)
+    """Since when brokers have been away without a break, where an execution has watched them: no step is taken then."""
 
 
 NOTHING_ELSE = Surroundings()
@@ -280,7 +282,9 @@ def _with_surroundings(policy: TriggerPolicy, state: TriggerState, around: Surro
 
     After a gap without evaluations nobody knows whether a broker was away all the time: its time starts again.
     """
-    since = dict(state.missing_since_ms) if is_continuous(policy, state, now_ms) else {}
+    since = dict(around.away_since_ms)
+    if is_continuous(policy, state, now_ms):
+        since |= dict(state.missing_since_ms)
     missing = tuple((broker, since.get(broker, now_ms)) for broker in sorted(around.missing_brokers))
     changed_ms = now_ms if around.reassigning_count else max(state.changed_ms, around.changed_ms)
     return replace(state, missing_since_ms=missing, changed_ms=changed_ms, evaluated_ms=now_ms)

@@ -17,6 +17,7 @@ from assignor_core.deciding.windows import skew_figures
 from assignor_core.disks import LogDirs
 from assignor_core.proposed_plan import ProposedPlan
 from streaming.cluster.ports import ClusterReader
+from streaming.control.absences import Absences
 from streaming.control.evidence import TableEvidence
 from streaming.control.journal import Journal, decision_id
 from streaming.control.windows import ClosedWindows, WindowTables
@@ -38,8 +39,10 @@ class Decider:
         window_tables: WindowTables,
         planner: PlannerSettings,
         policy_for: Callable[[frozenset[str]], DecisionPolicy],
+        absences: Absences,
     ) -> None:
         """`policy_for` gives the policy for a cluster with these topics."""
+        self._absences = absences
         self._cluster = cluster
         self._journal = journal
         self._tables = window_tables
@@ -55,6 +58,7 @@ class Decider:
         if not windows or windows[-1].end_ms <= self._evaluated_ms:
             return None
         live = self._cluster.describe()
+        self._absences.note(live, now_ms)
         policy = self._policy_for(frozenset(topic for topic, _ in live.partitions))
         observation = Observation.of(
             live,
@@ -64,6 +68,7 @@ class Decider:
             changed_ms=self._journal.changed_ms(now_ms=now_ms),
             now_ms=now_ms,
             log_dirs=self._log_dirs(now_ms),
+            away_since_ms=self._absences.since_ms(now_ms),
         )
         evidence = TableEvidence(self._cluster, live, self._journal, self._tables, policy, self._planner, now_ms)
         self._state, decision = step(self._state, observation, policy, evidence)

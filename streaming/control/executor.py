@@ -18,10 +18,11 @@ from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Limits,
 from assignor_core.execution.refusals import refusals_text
 from assignor_core.execution.room import Room
 from assignor_core.identity import another_cluster
-from assignor_core.live import LiveCluster, PartitionKey, partition_name
+from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from streaming.cluster.ports import ControlledCluster
+from streaming.control.absences import Absences
 from streaming.control.copied_bytes import CopiedBytes
 from streaming.control.disk_room import DiskRoom
 from streaming.control.journal import Journal
@@ -64,6 +65,7 @@ class Executor:
         disk_room: DiskRoom,
         control: ControlSettings,
         look_age: LookAge,
+        absences: Absences,
         *,
         relief_max_away_share: float,
     ) -> None:
@@ -79,6 +81,7 @@ class Executor:
         self._relief_max_away_share = relief_max_away_share
         self._abort_looks = 0
         self._look_age = look_age
+        self._absences = absences
         self._requests = Requests(cluster, look_age)
         self._kafka_cluster_id: str | None = None
         self._replaced: frozenset[int] = frozenset()
@@ -145,6 +148,7 @@ class Executor:
         other = another_cluster(self._kafka_cluster_id, live)
         if other is not None:
             return self._hold(record, other, given_up, now_ms)
+        self._absences.note(live, now_ms)
         look = self._judged(record, plan, live, now_ms)
         back = replaced_broker_back(plan, look.live, look.progress, self._replaced)
         given_up = given_up or (back if execution.paused else None)
@@ -237,7 +241,7 @@ class Executor:
         return replace(limits(self._control), relief_max_away_share=self._relief_max_away_share)
 
     def _next_step(self, look: Look, held_back: str | None, room: Room | None = None) -> Step:
-        return next_step(
+        step = next_step(
             look.plan,
             look.live,
             self._limits,
@@ -249,6 +253,9 @@ class Executor:
             not_elected=look.not_elected,
             room=room,
         )
+        copies = [look.live.partitions[key].adding_replicas for key in look.moving]
+        vain = self._absences.in_vain(look.live, copies, self._replaced) if isinstance(step, Wait) else None
+        return step if vain is None else Abort(vain, tuple(sorted(look.moving)))
 
     def _take(self, step: Step, look: Look) -> bool:
         """Carry out one step and write it down; True once the execution has ended."""
@@ -311,7 +318,7 @@ class Executor:
         if refused and self._requests.may_cancel:
             return False
         detail = (
-            f"{reason}; {len(self._requests.cancelled)} moves in flight cancelled{_unknown_moves(look)}{look.strangers}"
+            f"{reason}; {len(self._requests.cancelled)} moves in flight cancelled{look.unknown_moves}{look.strangers}"
         )
         if refused:
             detail += f", {len(refused)} go on without a throttle, as Kafka refuses to cancel: {refusals_text(refused)}"
@@ -368,12 +375,3 @@ def _figures(look: Look, sizes: Mapping[tuple[int, PartitionKey], int]) -> dict[
         "movements_done": movements_done(look.progress),
         "bytes_moved": bytes_moved(look.plan, look.progress, sizes),
     }
-
-
-def _unknown_moves(look: Look) -> str:
-    """What may be left in flight of an execution whose movements nobody knows any more."""
-    if look.plan.movements:
-        return ""
-    moving = sorted(look.live.reassigning())
-    named = f", first {partition_name(moving[0])}" if moving else ""
-    return f"; its movements are not known: {len(moving)} partitions are being reassigned{named}"

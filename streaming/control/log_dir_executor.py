@@ -37,6 +37,7 @@ from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from assignor_core.wording import first_named
 from streaming.cluster.ports import ControlledCluster
+from streaming.control.absences import Absences
 from streaming.control.cluster_view import ClusterView
 from streaming.control.disk_room import LOOK_INTERVAL_MS
 from streaming.control.executor import PROGRESS_INTERVAL_MS
@@ -89,6 +90,7 @@ class LogDirExecutor:
         latency: LatencyPressure,
         control: ControlSettings,
         look_age: LookAge,
+        absences: Absences,
         *,
         disk_reserve: float,
     ) -> None:
@@ -100,6 +102,7 @@ class LogDirExecutor:
         self._latency = latency
         self._control = control
         self._look_age = look_age
+        self._absences = absences
         self._requests = LogDirRequests(cluster, look_age)
         self._disk_reserve = disk_reserve
         self._kafka_cluster_id: str | None = None
@@ -166,6 +169,7 @@ class LogDirExecutor:
         other = another_cluster(self._kafka_cluster_id, live)
         if other is not None:
             return self._hold(record, other, given_up, now_ms)
+        self._absences.note(live, now_ms)
         look = self._look(record, plan, live, now_ms)
         if given_up is not None:
             return self._abort(look, given_up)
@@ -232,9 +236,12 @@ class LogDirExecutor:
 
     def _next_step(self, look: LookWithin, held_back: str | None, room: RoomWithin | None = None) -> StepWithin:
         worked_ms, skipped = look.record.execution.worked_ms(look.now_ms), look.skipped
-        return next_step_within(
+        step = next_step_within(
             look.plan, look.standing, self._limits, worked_ms=worked_ms, held_back=held_back, skipped=skipped, room=room
         )
+        copies = [(broker,) for broker, _ in _moving(look)]
+        vain = self._absences.in_vain(look.live, copies) if isinstance(step, Wait) else None
+        return step if vain is None else Abort(vain, ())
 
     @property
     def _limits(self) -> Limits:
@@ -318,9 +325,9 @@ class LogDirExecutor:
         )
 
 
-def _moving(look: LookWithin) -> bool:
-    """Whether something may be copying."""
-    return any(state in (Progress.MOVING, Progress.MISSING) for state in look.standing.values())
+def _moving(look: LookWithin) -> list[ReplicaKey]:
+    """What may be copying."""
+    return [replica for replica, state in look.standing.items() if state in (Progress.MOVING, Progress.MISSING)]
 
 
 def _refusals_text(refused: Mapping[ReplicaKey, str]) -> str:

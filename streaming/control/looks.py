@@ -13,7 +13,7 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import NO_LOOKS, PastLooks, Progress, progress_of
 from assignor_core.execution.refusals import NAMED_MAX
 from assignor_core.identity import topics_made_again, without_topics
-from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.live import LiveCluster, LivePartition, PartitionKey, partition_name
 from assignor_core.plan import Plan
 from streaming.cluster.ports import ClusterReader
 from streaming.control.cluster_view import ClusterView
@@ -58,6 +58,15 @@ class Look:
         """Names the topics that only bear the name of an approved one; empty where there are none."""
         named = ", ".join(self.made_again[:NAMED_MAX])
         return f"; deleted and made again, so no topics of this plan any more: {named}" if named else ""
+
+    @property
+    def unknown_moves(self) -> str:
+        """What may be left in flight of an execution whose movements nobody knows any more."""
+        if self.plan.movements:
+            return ""
+        moving = sorted(self.live.reassigning())
+        named = f", first {partition_name(moving[0])}" if moving else ""
+        return f"; its movements are not known: {len(moving)} partitions are being reassigned{named}"
 
 
 class Looks:

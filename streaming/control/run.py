@@ -24,7 +24,7 @@ from streaming.control.records import ExecutionRecord
 from streaming.control.sweeping import Sweeper
 from streaming.control.upkeep import Upkeep
 from streaming.control.windows import ClosedWindows
-from streaming.control.wiring import decider_of, executors_of, journal_of, window_tables_of
+from streaming.control.wiring import absences_of, decider_of, executors_of, journal_of, window_tables_of
 from streaming.errors import LeaseLost
 from streaming.runtime import clocks
 from streaming.settings import Settings
@@ -118,12 +118,14 @@ class ControlLoop:
         self._journal = journal_of(settings)
         self._journal.make_tables()
         self._windows = ClosedWindows(self._window_tables)
-        self._decider = decider_of(cluster, self._journal, settings)
+        absences = absences_of(settings)
+        self._decider = decider_of(cluster, self._journal, settings, absences)
         self._sweeper = Sweeper(cluster, self._journal)
         look_age = LookAge() if lease is None else lease.look_age
         self._late_requests = LateRequests(cluster, self._journal, look_age, staged=settings.control.staged_moves)
         marker = None if lease is None else ClusterMarker(cluster, lease)
-        self._carrier = Carrier(executors_of(cluster, self._journal, settings, look_age), self._journal, marker)
+        executors = executors_of(cluster, self._journal, settings, look_age, absences)
+        self._carrier = Carrier(executors, self._journal, marker)
         self._unmeasured: ExecutionRecord | None = None
         self._owing: list[ExecutionRecord] = []
         self._ended: set[str] = set()

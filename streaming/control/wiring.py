@@ -8,6 +8,7 @@ from functools import partial
 from assignor_core.execution.adaptive_rates import RatePolicy
 from assignor_core.execution.caution import LagBound, LatencyBound
 from streaming.cluster.ports import ClusterReader, ControlledCluster
+from streaming.control.absences import Absences
 from streaming.control.deciding import Decider
 from streaming.control.disk_room import DiskRoom
 from streaming.control.executor import Executor
@@ -46,9 +47,19 @@ def window_tables_of(settings: Settings) -> WindowTables:
     )
 
 
-def decider_of(cluster: ClusterReader, journal: Journal, settings: Settings) -> Decider:
-    """What decides on `cluster`."""
-    return Decider(cluster, journal, window_tables_of(settings), settings.planner, partial(decision_policy, settings))
+def decider_of(
+    cluster: ClusterReader, journal: Journal, settings: Settings, absences: Absences | None = None
+) -> Decider:
+    """What decides on `cluster`; `absences` are those of the executors beside it."""
+    policy_for = partial(decision_policy, settings)
+    return Decider(cluster, journal, window_tables_of(settings), settings.planner, policy_for, absences or Absences())
+
+
+def absences_of(settings: Settings) -> Absences:
+    """For executions and decisions of a control: it makes lost replicas anew in mode `apply` only."""
+    trigger = settings.trigger
+    grace_ms = trigger.broker_failure_grace_ms if settings.control.mode == "apply" else None
+    return Absences(grace_ms, trigger.relief_max_away_share)
 
 
 def rates_of(settings: Settings) -> AdaptiveRates:
@@ -59,10 +70,15 @@ def rates_of(settings: Settings) -> AdaptiveRates:
 
 
 def executor_of(
-    cluster: ControlledCluster, journal: Journal, settings: Settings, look_age: LookAge | None = None
+    cluster: ControlledCluster,
+    journal: Journal,
+    settings: Settings,
+    look_age: LookAge | None = None,
+    absences: Absences | None = None,
 ) -> Executor:
     """An executor of plans on `cluster`, of movements between brokers; `look_age` is that of the lease which `cluster`
-    asks, if it asks one. Raises UsageProblem for a pattern of groups that is none.
+    asks, if it asks one. Without `absences` nothing ends for a broker that fails. Raises UsageProblem for a pattern of
+    groups that is none.
     """
     return Executor(
         cluster,
@@ -73,12 +89,17 @@ def executor_of(
         DiskRoom(cluster, settings.planner),
         settings.control,
         look_age or LookAge(),
+        absences or Absences(),
         relief_max_away_share=settings.trigger.relief_max_away_share,
     )
 
 
 def log_dir_executor_of(
-    cluster: ControlledCluster, journal: Journal, settings: Settings, look_age: LookAge | None = None
+    cluster: ControlledCluster,
+    journal: Journal,
+    settings: Settings,
+    look_age: LookAge | None = None,
+    absences: Absences | None = None,
 ) -> LogDirExecutor:
     """The same of movements within brokers."""
     control = settings.control
@@ -93,14 +114,21 @@ def log_dir_executor_of(
         _latency_pressure(settings),
         control,
         look_age or LookAge(),
+        absences or Absences(),
         disk_reserve=settings.planner.disk_reserve,
     )
 
 
-def executors_of(cluster: ControlledCluster, journal: Journal, settings: Settings, look_age: LookAge) -> Executors:
+def executors_of(
+    cluster: ControlledCluster,
+    journal: Journal,
+    settings: Settings,
+    look_age: LookAge,
+    absences: Absences | None = None,
+) -> Executors:
     """Executors of plans of either kind."""
-    between = executor_of(cluster, journal, settings, look_age)
-    return Executors(between, log_dir_executor_of(cluster, journal, settings, look_age))
+    between = executor_of(cluster, journal, settings, look_age, absences)
+    return Executors(between, log_dir_executor_of(cluster, journal, settings, look_age, absences))
 
 
 def _lag_pressure(settings: Settings) -> LagPressure:

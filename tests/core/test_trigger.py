@@ -201,6 +201,15 @@ def test_a_broker_that_is_away_for_too_long_has_failed_and_comes_first() -> None
     assert (state.missing_since_ms, evaluation.reason) == ((), Reason.BALANCED)
 
 
+def test_time_that_an_execution_has_watched_counts_as_time_away() -> None:
+    policy = TriggerPolicy(broker_failure_grace_ms=100)
+    gone = Surroundings(missing_brokers=frozenset({4}), alive_count=3, away_since_ms={4: 900, 5: 1})
+    state, evaluation = step(policy, TriggerState(), windows(1.0), gone, now_ms=1_000)
+    assert (state.missing_since_ms, evaluation.reason) == (((4, 900),), Reason.BROKER_FAILED)
+    known = TriggerState(missing_since_ms=((4, 950),), evaluated_ms=990)
+    assert step(policy, known, windows(1.0), gone, now_ms=1_000)[0].missing_since_ms == ((4, 950),)
+
+
 def test_a_broker_that_comes_back_in_time_starts_anew() -> None:
     policy = TriggerPolicy(broker_failure_grace_ms=100)
     gone = Surroundings(missing_brokers=frozenset({4}), alive_count=3)

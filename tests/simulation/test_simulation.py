@@ -41,6 +41,7 @@ SAMPLE_SEEDS = range(1, 11)
 RELIEF_SEEDS = range(1, 21)
 RELIEF_ONCE_BROKEN = {
     1483: "with one movement in flight the last one was under way when the story was judged",
+    2353: "a plan for skew waited for brokers that had failed, and what replaces their replicas waited behind it",
     201153: "a movement was skipped for want of room after one look: the execution was held back for ten minutes",
 }
 """The same as ONCE_BROKEN, of stories of brokers that fail."""

@@ -1,0 +1,61 @@
+"""Since when brokers that hold replicas have been away, by the looks of an execution: what it waits for in vain.
+
+While a broker is away, partitions are under-replicated, so an execution submits nothing. In mode `apply` only a plan of
+its own makes what a failed broker held anew, and that plan waits until the execution under way has ended.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from assignor_core.live import LiveCluster, too_many_away
+
+GAP_MAX_MS = 300_000
+"""After a longer time without a look nobody knows whether a broker was away all the time."""
+
+
+class Absences:
+    """Those that the looks of this process have shown; a process that starts knows none."""
+
+    def __init__(self, grace_ms: int | None = None, max_away_share: float = 0.0) -> None:
+        """A broker has failed after `grace_ms`; with None nobody makes its replicas anew, so nothing ends for that. The
+        same where a larger share than `max_away_share` is away.
+        """
+        self._grace_ms = grace_ms
+        self._max_away_share = max_away_share
+        self._since_ms: dict[int, int] = {}
+        self._looked_ms = 0
+
+    def note(self, live: LiveCluster, now_ms: int) -> None:
+        """One more look. It may show a part of the partitions: a broker noted before stays away until it is back."""
+        known = self.since_ms(now_ms)
+        away = live.hosts_away() | (known.keys() - live.broker_racks.keys())
+        self._since_ms = {broker: known.get(broker, now_ms) for broker in away}
+        self._looked_ms = now_ms
+
+    def since_ms(self, now_ms: int) -> Mapping[int, int]:
+        """When each broker that was away at the newest look was first seen so; none where that look is long ago."""
+        return {} if now_ms - self._looked_ms > GAP_MAX_MS else self._since_ms
+
+    def in_vain(
+        self, live: LiveCluster, copies: Iterable[Collection[int]], replaced: Collection[int] = ()
+    ) -> str | None:
+        """Why an execution that waits would do so in vain, in words; None where it goes on, or may.
+
+        A broker with replicas has failed that the plan has not `replaced`, and all `copies` under way go to such ones:
+        of each the brokers that receive.
+        """
+        failed = self._failed(live, replaced)
+        if not failed or any(set(failed).isdisjoint(receiving) for receiving in copies):
+            return None
+        minutes = (self._looked_ms - self._since_ms[failed[0]]) / 60_000
+        return f"broker {failed[0]} has been away for {minutes:.0f} min: its replicas are made anew first"
+
+    def _failed(self, live: LiveCluster, replaced: Collection[int]) -> tuple[int, ...]:
+        if self._grace_ms is None or not self._since_ms:
+            return ()
+        away = live.hosts_away()
+        if too_many_away(len(away), len(live.broker_racks), self._max_away_share) is not None:
+            return ()
+        since_ms = self._looked_ms - self._grace_ms
+        return tuple(
+            sorted(row for row in away.difference(replaced) if self._since_ms.get(row, since_ms + 1) <= since_ms)
+        )
