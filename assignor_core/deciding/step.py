@@ -240,7 +240,7 @@ class _Deciding:
         may_pause = self._policy.mode is Mode.APPLY and evaluation.reason is not Reason.BROKER_FAILED
         pause = self._evidence.given_up().reason(self._observation.now_ms) if may_pause else None
         if pause is not None:
-            return _held(evaluation, Reason.COOLDOWN, f"{pause}; {evaluation.detail}")
+            return _held(evaluation, Reason.GIVEN_UP, f"{pause}; {evaluation.detail}")
         relieves = evaluation.reason is Reason.BROKER_FAILED
         problem = None if evaluation.reason is Reason.LOG_DIR_FULL else self._obstacle(relieves=relieves)
         if problem is not None and self._policy.mode is Mode.PROPOSE:

@@ -40,6 +40,7 @@ class Reason(StrEnum):
     LOW_LOAD = "low_load"
     IN_PROGRESS = "in_progress"
     COOLDOWN = "cooldown"
+    GIVEN_UP = "given_up"
     MAINTENANCE_WINDOW = "maintenance_window"
     CATCHING_UP = "catching_up"
     LOADS_DISAGREE = "loads_disagree"

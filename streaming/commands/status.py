@@ -53,7 +53,7 @@ def status(config_file: Path | None, assignments: tuple[str, ...], as_json: bool
 
     from streaming.commands.console import console
 
-    draw: Callable[[Any], RenderableType] = _drawn
+    draw: Callable[[Any], RenderableType] = drawn
     if of_groups:
         from streaming.commands.status_groups import drawn_groups
 
@@ -75,7 +75,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
     from streaming.tables import TableReader
     from streaming.views.broker_load import read_load
     from streaming.views.decisions import newest_decision
-    from streaming.views.executions import brokers_owed, read_executions
+    from streaming.views.executions import brokers_owed, given_up, read_executions
     from streaming.views.log_dirs import read_log_dirs
     from streaming.views.plans import plan_price, waiting_plan
 
@@ -95,6 +95,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "threshold_enter": settings.trigger.enter_ratio,
         "decision": newest_decision(reader, cluster, columns=DECISION_SHOWN),
         "plan": plan and shown_plan(plan, plan_price(reader, cluster, plan["plan_id"]), now_ms=now_ms),
+        "pause": given_up(reader, cluster, now_ms=now_ms).reason(now_ms) if settings.control.mode == "apply" else None,
         "execution": execution and _event_shown(execution),
         "execution_max_over_mean": execution and _ratios(execution),
         "throttles_left": list(brokers_owed(executions)),
@@ -140,7 +141,8 @@ def _ratios(execution: "Execution") -> dict[str, dict[str, float | None]]:
     return {resource.value: {when: row.get(resource) for when, row in ratios.items()} for resource in REPORTED}
 
 
-def _drawn(status: dict[str, Any]) -> "RenderableType":
+def drawn(status: dict[str, Any]) -> "RenderableType":
+    """What `read_status` has read, for people."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -165,6 +167,7 @@ def _drawn(status: dict[str, Any]) -> "RenderableType":
         lines.append(
             f"bytes in max/mean {ratio:.3f} (skew above {status['threshold_enter']}), window ended {age:.0f} s ago"
         )
+    lines += [status["pause"]] if status["pause"] else []
     for name in ("decision", "execution"):
         row = status[name]
         if row:

@@ -187,7 +187,7 @@ def test_after_executions_that_it_gave_up_mode_apply_makes_no_plan_for_a_while()
     given = Given(gave_up=GivenUp(1, NOON_MS - PAUSE_MIN_MS + 1_000))
     _, decision = decided(given, observed(HOT, HOT, HOT))
     pause = "mode apply gave up the last execution and makes no plan for 1 s more"
-    assert summary(decision) == (Verdict.HOLD, Reason.COOLDOWN, f"{pause}; {SKEWED}")
+    assert summary(decision) == (Verdict.HOLD, Reason.GIVEN_UP, f"{pause}; {SKEWED}")
     assert (decision.proposed, given.requests) == (None, [])
     _, decision = decided(Given(gave_up=GivenUp(1, NOON_MS - PAUSE_MIN_MS)), observed(HOT, HOT, HOT))
     assert decision.may_act

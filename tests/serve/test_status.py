@@ -2,13 +2,15 @@
 
 import json
 import time
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from streaming import tables
 from streaming.cli import run
-from streaming.commands.status import read_status
+from streaming.commands.status import drawn, read_status
 from streaming.commands.status_groups import read_groups_status
 from streaming.commands.status_plan import plan_line
 from streaming.serve.snapshot import read_snapshot
@@ -71,6 +73,21 @@ def test_the_price_of_the_plan_that_waits_is_shown_beside_it(tmp_path: Path) -> 
     plan = read_snapshot(settings, NOW_MS).control.plan
     assert plan is not None
     assert (plan["duration_ms"], plan["cheaper"]) == (150_000.0, cheaper)
+
+
+@pytest.mark.parametrize("mode", ["apply", "propose"])
+def test_a_pause_after_executions_that_were_given_up_is_shown(tmp_path: Path, mode: str) -> None:
+    settings = settings_for(tmp_path, control={"mode": mode})
+    synthetic = Synthetic(settings.storage.tables)
+    for sequence, event in enumerate(("approved", "started", "aborted")):
+        synthetic.event(NOW_MS, sequence, event, in_windows_only=True)
+    shown = read_status(settings, now_ms=NOW_MS + 600_000)
+    line = "mode apply gave up the last execution and makes no plan for 300 s more"
+    assert shown["pause"] == (line if mode == "apply" else None)
+    page = StringIO()
+    Console(width=200, file=page).print(drawn(shown))
+    assert (line in page.getvalue()) == (mode == "apply")
+    assert read_status(settings, now_ms=NOW_MS + 900_000)["pause"] is None
 
 
 def test_a_plan_waits_until_it_expires_or_an_execution_takes_it(tmp_path: Path) -> None:
