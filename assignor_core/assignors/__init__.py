@@ -11,9 +11,13 @@ from assignor_core.assignors.load_aware import assign_cooperative_load_aware, as
 from assignor_core.assignors.range import assign_range
 from assignor_core.assignors.roundrobin import assign_round_robin
 from assignor_core.assignors.sticky import assign_sticky
+from assignor_core.assignors.uniform import assign_uniform
 from assignor_core.errors import UnknownStrategy
 
-__all__ = ["STRATEGIES", "GroupAssignment", "GroupSpec", "MemberSpec", "TopicPartition", "assign", "balance_score"]
+__all__ = [
+    "SERVER_ASSIGNORS", "STRATEGIES", "GroupAssignment", "GroupSpec", "MemberSpec", "TopicPartition", "assign",
+    "balance_score",
+]  # fmt: skip
 
 STRATEGIES: Mapping[str, Callable[[GroupSpec], GroupAssignment]] = {
     "range": assign_range,
@@ -24,6 +28,15 @@ STRATEGIES: Mapping[str, Callable[[GroupSpec], GroupAssignment]] = {
     "cooperative-load-aware": assign_cooperative_load_aware,
 }
 """Strategies by the name they have in Kafka's protocol."""
+
+SERVER_ASSIGNORS: Mapping[str, Callable[[GroupSpec], GroupAssignment]] = {
+    "uniform": assign_uniform,
+    "range": assign_range,
+}
+"""What brokers assign with in the consumer protocol (KIP-848), by `group.consumer.assignors`; the first is the default.
+
+Members bring the last target as `owned_partitions`. Like Kafka's they know no racks: hand in none.
+"""
 
 
 def assign(strategy: str, spec: GroupSpec) -> GroupAssignment:

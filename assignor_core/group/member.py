@@ -23,6 +23,9 @@ EAGER_ONLY = frozenset({"range", "roundrobin", "sticky", "load-aware"})
 STICKY_BY_USER_DATA = frozenset({"sticky", "load-aware"})
 """Strategies whose members send in their user data what they had last, though they have given it up."""
 
+CLASSIC_PROTOCOL, CONSUMER_PROTOCOL = "classic", "consumer"
+"""Values of `group.protocol`."""
+
 Assign = Callable[[str, Protocols], GroupAssignment]
 """Strategy and subscriptions of all members to an assignment; what the leader calls."""
 
@@ -38,13 +41,19 @@ def is_cooperative(strategies: Sequence[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """What the protocol needs of a consumer's configuration, by Kafka's names; `strategies` most wanted first."""
+    """What the protocols need of a consumer's configuration, by Kafka's names; `strategies` most wanted first.
+
+    With `group_protocol` "consumer" (KIP-848) brokers assign, with `server_assignor` (group.remote.assignor) if it is
+    given. They also set the session timeout and the heartbeat interval; strategies don't matter.
+    """
 
     strategies: tuple[str, ...]
     group_instance_id: str | None = None
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
+    group_protocol: str = CLASSIC_PROTOCOL
+    server_assignor: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
