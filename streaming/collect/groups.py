@@ -31,6 +31,7 @@ from streaming.collect.group_table import GroupView
 from streaming.collect.group_views import EMPTY, view_of
 from streaming.collect.look import Look
 from streaming.collect.partition_table import PartitionKey
+from streaming.collect.shards import WHOLE, Shard
 from streaming.collect.share_positions import SharePositions
 from streaming.settings import CollectSettings
 
@@ -67,19 +68,24 @@ class Batch:
     states: Mapping[str, str | None]
     kinds: Mapping[str, str]
 
-    def with_members(self) -> dict[str, list[str]]:
-        """By type: one request describes groups of one type. Those without members need no description."""
+    def described(self, shard: Shard) -> dict[str, list[str]]:
+        """Groups of the shard that have members, by type: one request describes groups of one type."""
         names: dict[str, list[str]] = defaultdict(list)
         for name, state in self.states.items():
-            if state != EMPTY:
+            if state != EMPTY and shard.takes_group(name):
                 names[self.kinds.get(name, CLASSIC)].append(name)
         return names
 
 
 @dataclass(slots=True)
 class GroupSampler:
-    """What it remembers saves requests, and keeps positions of share groups from going back. Not for two threads."""
+    """What it remembers saves requests, and keeps positions of share groups from going back. Not for two threads.
 
+    Of groups of other shards it reads no members, but what they have committed: bytes that are read of a partition are
+    those of all groups.
+    """
+
+    _shard: Shard = WHOLE
     _idle: dict[str, tuple[int, GroupView]] = field(default_factory=dict)
     """Group without members: looks since its offsets were fetched, and what it was."""
     _seen_empty: dict[str, GroupView] = field(default_factory=dict)
@@ -132,7 +138,7 @@ class GroupSampler:
         def of_broker(broker: int) -> dict[str, GroupView]:
             views: dict[str, GroupView] = {}
             for batch in batches[broker]:
-                views |= _views(reads, look, batch, log_ends.keys())
+                views |= _views(reads, look, batch, log_ends.keys(), self._shard)
             return views
 
         for views in look.of_each(batches, of_broker).values():
@@ -202,10 +208,12 @@ def _batches(listed: Listed, names: Sequence[str]) -> Iterator[tuple[int, Sequen
             yield broker, own[start : start + BATCH]
 
 
-def _views(reads: BrokerReads, look: Look, batch: Batch, partitions: Collection[PartitionKey]) -> dict[str, GroupView]:
+def _views(
+    reads: BrokerReads, look: Look, batch: Batch, partitions: Collection[PartitionKey], shard: Shard
+) -> dict[str, GroupView]:
     """Of one batch of groups; those whose offsets can't be had are left out, and logged."""
     described: dict[str, DescribedGroup] = {}
-    for kind, names in batch.with_members().items():
+    for kind, names in batch.described(shard).items():
         described |= _asked(look, batch.broker, partial(describe, reads, batch.broker, kind), names)
     offsets = _offsets(reads, look, batch)
     now_ms = look.now_ms()

@@ -34,6 +34,7 @@ from streaming.collect.partition_table import (
     SizeTable,
     ints,
 )
+from streaming.collect.shards import WHOLE, Shard
 from streaming.errors import AnotherCluster
 from streaming.settings import CollectSettings
 
@@ -63,12 +64,14 @@ def observe(
     transport: httpx.AsyncBaseTransport | None = None,
     brokers_at_a_time: int = BROKERS_AT_A_TIME,
     kafka_cluster_id: str | None = None,
+    shard: Shard = WHOLE,
 ) -> Observation:
     """Read everything; a part that can't be read is left out (and logged). Raises KafkaError without any metadata, and
     AnotherCluster where the brokers name another id than `kafka_cluster_id`.
 
     `now_ms` is the time at the start; `monotonic`, in seconds, measures how much later each part is read.
-    `transport` is the way to the JMX endpoints; None is the network.
+    `transport` is the way to the JMX endpoints; None is the network. Of brokers and groups that are not of the `shard`
+    only what the others' rates need is read: no counters, no members.
     """
     began_s = monotonic()
     metadata = reads.metadata()
@@ -78,15 +81,16 @@ def observe(
     added = reads.replicas_added()
     look = Look(metadata.racks, now_ms, began_s, monotonic, brokers_at_a_time, silent=reads.silent_brokers())
     led = _led_by_broker(metadata)
+    endpoints = {broker: url for broker, url in settings.jmx_endpoints.items() if shard.takes_broker(broker)}
     counters: dict[int, BrokerCounters] = {}
 
     def read(broker: int) -> BrokerRead | None:
         if broker != JMX:
             return _read_broker(reads, look, broker, led.get(broker, {}))
-        counters.update(read_counters(settings.jmx_endpoints, look, transport=transport))
+        counters.update(read_counters(endpoints, look, transport=transport))
         return None
 
-    asked = sorted({*look.racks, *led, *([JMX] if settings.jmx_endpoints else [])})
+    asked = sorted({*look.racks, *led, *([JMX] if endpoints else [])})
     by_broker = {broker: row for broker, row in look.of_each(asked, read).items() if row is not None}
     partitions = _partitions(metadata, added, by_broker)
     sizes, log_dirs = _log_dirs(by_broker)

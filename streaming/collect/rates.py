@@ -26,6 +26,7 @@ from streaming.collect.partition_table import (
     column_at,
     positions,
 )
+from streaming.collect.shards import WHOLE, Shard
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN, RATES, REPLICATION_BYTES_IN
 
 Floats = npt.NDArray[np.float64]
@@ -89,11 +90,13 @@ and is in no other figure.
 """
 
 
-def replica_rates(before: Observation, after: Observation) -> ReplicaRateTable:
-    """Rates of every replica of a known partition that `after` shows; none without time between the looks."""
+def replica_rates(before: Observation, after: Observation, shard: Shard = WHOLE) -> ReplicaRateTable:
+    """Rates of every replica of a known partition that `after` shows on brokers of the shard; none without time between
+    the looks.
+    """
     partitions, sizes = after.partitions, after.sizes
     row = partitions.rows_of(sizes.names)
-    shown = np.flatnonzero((row >= 0) & (after.time_ms > before.time_ms))
+    shown = np.flatnonzero((row >= 0) & (after.time_ms > before.time_ms) & shard.takes_brokers(sizes.broker))
     shown = shown[np.lexsort((row[shown], sizes.broker[shown]))]
     row, broker = row[shown], sizes.broker[shown]
     messages = _messages(before, after)
@@ -113,9 +116,13 @@ def replica_rates(before: Observation, after: Observation) -> ReplicaRateTable:
     )
 
 
-def broker_rates(before: Observation, after: Observation, replicas: ReplicaRateTable) -> dict[int, BrokerRates]:
-    """Totals of every broker alive: from its own counters where both looks have them, else summed from its replicas."""
-    counted = {broker: _counted(broker, before, after) for broker in after.racks}
+def broker_rates(
+    before: Observation, after: Observation, replicas: ReplicaRateTable, shard: Shard = WHOLE
+) -> dict[int, BrokerRates]:
+    """Totals of every broker of the shard that is alive: from its own counters where both looks have them, else summed
+    from its replicas.
+    """
+    counted = {broker: _counted(broker, before, after) for broker in after.racks if shard.takes_broker(broker)}
     summed = _summed(after, replicas) if None in counted.values() else {}
     return {broker: rates or summed[broker] for broker, rates in counted.items()}
 

@@ -18,12 +18,11 @@ from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client, reaching
 from streaming.cluster.input_topics import create_input_topics
 from streaming.cluster.record_sender import RecordSender
-from streaming.collect.due import DueGroups, DueRates, HeldGroups, HeldRates, all_of, due_groups, due_rates
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
-from streaming.collect.rates import ReplicaRateTable, broker_rates, replica_rates
-from streaming.collect.records import broker_records, consumer_lag_records, replica_records
+from streaming.collect.reports import Reports
+from streaming.collect.shards import Shard
 from streaming.errors import AnotherCluster, ClusterUnreachable, RebalancerError, TableUnavailable
 from streaming.runtime import clocks
 from streaming.settings import CollectSettings, KafkaSettings, Settings, TopicSettings
@@ -51,7 +50,7 @@ def run_collect(settings: Settings) -> int:
         settings.kafka, settings.topics, settings.collect, settings.storage.tables,
         window_ms=settings.pipeline.window_ms,
     ) as collector:  # fmt: skip
-        log.info("collect_started", kafka_cluster=settings.kafka.cluster_name)
+        log.info("collect_started", kafka_cluster=settings.kafka.cluster_name, shard=settings.collect.shard)
         while not stopping.is_set():
             began = time.monotonic()
             collector.sample(now_ms=clocks.now_ms())
@@ -88,16 +87,15 @@ class Collector:
         window_ms: int | None = None,
     ) -> None:
         self._kafka = kafka
-        self._topics = topics
         self._collect = collect
         self._admin = admin_client(kafka)
         self._reads = BrokerReads(self._admin)
         self._sender = RecordSender(kafka)
-        self._groups = GroupSampler()
-        self._before: Observation | None = None
-        self._window_ms = window_ms
-        self._held: HeldRates | None = None
-        self._held_groups: HeldGroups | None = None
+        self._shard = Shard.of(collect.shard)
+        self._groups = GroupSampler(self._shard)
+        self._reports = Reports(
+            kafka.cluster_name, topics, interval_ms=collect.sample_interval_ms, window_ms=window_ms, shard=self._shard
+        )
         self._failures = 0
         try:
             self._kafka_cluster_id = _meant_cluster_id(self._admin, kafka, root)
@@ -120,8 +118,9 @@ class Collector:
         """
         try:
             after = observe(
-                self._reads, self._groups, self._collect, now_ms=now_ms, kafka_cluster_id=self._kafka_cluster_id
-            )
+                self._reads, self._groups, self._collect, now_ms=now_ms, kafka_cluster_id=self._kafka_cluster_id,
+                shard=self._shard,
+            )  # fmt: skip
             written = self._write(after)
         except (KafkaError, OSError, AnotherCluster, ClusterUnreachable) as error:
             self._failures += 1
@@ -130,7 +129,6 @@ class Collector:
                 self._reconnect()
             return 0
         self._failures = 0
-        self._before = after
         self._log_traffic(written)
         return written
 
@@ -149,42 +147,14 @@ class Collector:
         )
 
     def _write(self, after: Observation) -> int:
-        cluster, topics = self._kafka.cluster_name, self._topics
-        groups, held_groups = self._due_groups(after)
         written = 0
-        for one in groups:
-            written += self._sender.send(topics.consumer_lag, consumer_lag_records(cluster, one.seen, one.names))
-        if self._before is not None:
-            replicas = replica_rates(self._before, after)
-            brokers = broker_rates(self._before, after, replicas)
-            due, held = self._due(replicas, after.time_ms, after.time_ms - self._before.time_ms)
-            for rates in due:
-                written += self._sender.send(topics.byte_rate, replica_records(cluster, rates))
-            written += self._sender.send(topics.byte_rate, broker_records(cluster, self._before, after, brokers))
-        else:
-            held = None
+        for topic, records in self._reports.of(after):
+            written += self._sender.send(topic, records)
         delivered = written - self._sender.flush()
         if written and delivered <= 0:
             raise ClusterUnreachable("no broker has acknowledged a record of this sample")
-        self._held, self._held_groups = held, held_groups
+        self._reports.arrived()
         return delivered
-
-    def _due_groups(self, after: Observation) -> tuple[list[DueGroups], HeldGroups | None]:
-        """What is reported of groups now, and what is held back."""
-        if self._window_ms is None:
-            return [DueGroups(after, after.groups)], None
-        passed_ms = after.time_ms - self._before.time_ms if self._before else 0
-        next_ms = after.time_ms + max(passed_ms, self._collect.sample_interval_ms)
-        return due_groups(self._held_groups, after, window_ms=self._window_ms, next_ms=next_ms)
-
-    def _due(
-        self, replicas: ReplicaRateTable, time_ms: int, interval_ms: int
-    ) -> tuple[list[DueRates], HeldRates | None]:
-        """What is reported of the replicas now, and what is held back."""
-        if self._window_ms is None:
-            return [all_of(replicas, time_ms, interval_ms)], None
-        next_ms = time_ms + max(interval_ms, self._collect.sample_interval_ms)
-        return due_rates(self._held, replicas, time_ms, interval_ms, window_ms=self._window_ms, next_ms=next_ms)
 
     def _reconnect(self) -> None:
         """A fresh client: the old one may hold on to brokers that are gone."""

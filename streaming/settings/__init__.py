@@ -23,6 +23,7 @@ from streaming.settings.fields import (
     Port,
     RegularExpression,
     Section,
+    ShardText,
 )
 
 __all__ = [
@@ -155,6 +156,9 @@ class CollectSettings(Section):
     groups_include: RegularExpression = Field(".*", description="Regular expression: groups sampled")
     groups_exclude: RegularExpression = Field("^$", description="Regular expression: groups left out")
     groups_max: int = Field(1_000, ge=1, le=100_000, description="Most groups sampled at a time; the rest is counted")
+    shard: ShardText = Field(
+        "1/1", description="Part of the brokers and groups that this collector reports: 1/2 and 2/2 are two collectors"
+    )
 
 
 class PipelineSettings(Section):

@@ -34,6 +34,24 @@ def _no_home(path: PathOrText) -> PathOrText:
     return path
 
 
+SHARDS_MAX = 64
+
+
+def shard_numbers(text: str) -> tuple[int, int]:
+    """(Number, count) of a text like `2/3`; raises ValueError."""
+    match = re.fullmatch(r"([1-9]\d{0,3})/([1-9]\d{0,3})", text, re.ASCII)
+    number, count = map(int, match.groups()) if match else (0, 0)
+    if not 1 <= number <= count <= SHARDS_MAX:
+        raise ValueError(f"{text!r} is no part like 1/2 or 2/2, of at most {SHARDS_MAX} parts")
+    return number, count
+
+
+def _shard(text: str) -> str:
+    shard_numbers(text)
+    return text
+
+
+ShardText = Annotated[str, AfterValidator(_shard)]
 Location = Annotated[str, AfterValidator(_no_home)]
 File = Annotated[Path, AfterValidator(_no_home)]
 

@@ -50,14 +50,14 @@ def test_partition_rates_sum_to_the_brokers_own_counters(settings: Settings) -> 
     producer = KafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers, acks="all", linger_ms=5)
     with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
         collector.sample(now_ms=now_ms())
-        before = collector._before
+        before = collector._reports._before
         for partition, count in ((0, 700), (1, 100), (2, 200)):
             for _ in range(count):
                 producer.send(topic, b"x" * 500, partition=partition)
         producer.flush()
         producer.close()
         assert collector.sample(now_ms=now_ms()) > 0
-        after = collector._before
+        after = collector._reports._before
     assert before is not None
     assert after is not None
     replicas = replica_rates(before, after)
@@ -277,5 +277,5 @@ def committed(admin: Any, group: str) -> bool:
 
 def seen(collector: Collector) -> Observation:
     """The newest observation."""
-    assert collector._before is not None
-    return collector._before
+    assert collector._reports._before is not None
+    return collector._reports._before
