@@ -24,6 +24,7 @@ def admin_client(settings: KafkaSettings) -> KafkaAdminClient:
     except (KafkaError, OSError, ValueError) as error:
         raise _unreachable(settings, error) from None
     try:
+        client.connect_to_any()
         client.describe_cluster()
     except (KafkaError, OSError) as error:
         with suppress(KafkaError, OSError):

@@ -13,7 +13,9 @@ from typing import Any
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError, NoError, NotControllerError, UnknownBrokerIdError, for_code
 from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from kafka.protocol.metadata import MetadataRequest
 
+from streaming.cluster.first_contact import SharingNetClient, first_answer
 from streaming.cluster.raw_requests import RawAnswer, RawRequest, TrafficCounters
 
 CLIENT_ID = "client-id"
@@ -22,7 +24,17 @@ ANY_NAME = 2
 
 
 class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python has no types
-    """An admin client that doesn't keep what has changed: the controller, the brokers, the coordinators of groups."""
+    """An admin client that doesn't keep what has changed: the controller, the brokers, the coordinators of groups.
+
+    One bootstrap server or broker that hangs does not keep it from reaching the others (`first_contact`).
+    """
+
+    def __init__(self, **configs: Any) -> None:
+        super().__init__(**{"kafka_client": SharingNetClient, **configs})
+
+    def connect_to_any(self) -> None:
+        """Wait until a broker has answered: requests to any broker go to one that is connected. Raises KafkaError."""
+        self._manager.run(self._async_first_answer)
 
     def log_dirs_by_broker(
         self, brokers: Iterable[int], partitions: Iterable[tuple[str, int]] | None = None
@@ -95,6 +107,12 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
     def broker_ids(self) -> list[int]:
         """Brokers that the client knows."""
         return [broker.node_id for broker in self._manager.cluster.brokers()]
+
+    async def _async_first_answer(self) -> None:
+        def ask(broker: int) -> Awaitable[Any]:
+            return self._sent(MetadataRequest(topics=[], allow_auto_topic_creation=False), broker)
+
+        await first_answer(self._manager, self.broker_ids(), ask, self.config["request_timeout_ms"])
 
     async def _async_ask_broker(self, broker: int, request: Any) -> Any:
         answer = self._manager.call_soon(self._sent, request, broker)

@@ -1,7 +1,8 @@
 """Sends records to topics through librdkafka: bytes in, and a count of what the brokers have acknowledged.
 
 It knows nothing of what the records hold. Nothing here waits longer than one `kafka.request_timeout_ms`: a partition
-whose leader hangs costs its own records, which are counted, and that time.
+whose leader hangs costs its own records, which are counted, and that time. Where a broker is known to hang, records are
+given up once no other is acknowledged any more.
 """
 
 import logging
@@ -28,6 +29,8 @@ large batches are few Produce requests.
 LINGER_MS = 1_000
 """Batches fill meanwhile; `flush` sends at once what is left."""
 ROOM_WAIT_S = 0.1
+STALLED_SHARE = 0.2
+"""Of the limit: if nothing is acknowledged for so long while a broker hangs, what is left is for that broker."""
 NOTICED_S = 2.0
 """librdkafka looks once a second for records whose time is over."""
 LOGGER = logging.getLogger("kafka.librdkafka")
@@ -91,12 +94,15 @@ class RecordSender:
                     break
         return count
 
-    def flush(self) -> int:
+    def flush(self, *, broker_hangs: bool = False) -> int:
         """Wait until each record is acknowledged or has failed, and return how many have failed; logs why.
 
-        A record fails where it is not acknowledged within one `kafka.request_timeout_ms`.
+        A record fails where it is not acknowledged within one `kafka.request_timeout_ms`. Where a broker is known to
+        hang, as it has just cost a limit, all fail that are left once none is acknowledged for a fifth of that time.
         """
-        waiting = self._producer.flush(self._limit_s + NOTICED_S)
+        whole_s = self._limit_s + NOTICED_S
+        stalled_s = max(NOTICED_S, self._limit_s * STALLED_SHARE) if broker_hangs else whole_s
+        waiting = self._flush_while_acknowledged(stalled_s)
         if waiting:
             self._producer.purge()
             self._producer.flush(NOTICED_S)
@@ -104,6 +110,16 @@ class RecordSender:
         if failed:
             log.warning("records_not_delivered", **dict(failed))
         return failed.total()
+
+    def _flush_while_acknowledged(self, stalled_s: float) -> int:
+        """Wait until all is acknowledged, or nothing has been for so long; returns what is left."""
+        changed_s = time.monotonic()
+        deadline_s, waiting = changed_s + self._limit_s + NOTICED_S, len(self._producer)
+        while waiting and time.monotonic() < min(deadline_s, changed_s + stalled_s):
+            left = self._producer.flush(ROOM_WAIT_S)
+            if left != waiting:
+                waiting, changed_s = left, time.monotonic()
+        return waiting
 
     def close(self) -> None:
         """Wait for what is on its way, at most one `kafka.request_timeout_ms`, and give up the rest."""

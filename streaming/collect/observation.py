@@ -46,6 +46,8 @@ class Observation:
     """Groups that were not read since there are more than `collect.groups_max`, by the broker that coordinates them."""
     read_ms: Mapping[tuple[Part, int], int] = field(default_factory=dict)
     """When a part was read from a broker."""
+    unanswering: frozenset[int] = frozenset()
+    """Brokers that gave no answer."""
 
     def when_ms(self, part: Part, broker: int) -> int:
         """When this part was read from the broker; when the sample began, where that isn't known."""

@@ -81,7 +81,11 @@ def observe(
     added = reads.replicas_added()
     look = Look(metadata.racks, now_ms, began_s, monotonic, brokers_at_a_time, silent=reads.silent_brokers())
     led = _led_by_broker(metadata)
-    endpoints = {broker: url for broker, url in settings.jmx_endpoints.items() if shard.takes_broker(broker)}
+    endpoints = {
+        broker: url
+        for broker, url in settings.jmx_endpoints.items()
+        if shard.takes_broker(broker) and broker not in look.silent
+    }
     counters: dict[int, BrokerCounters] = {}
 
     def read(broker: int) -> BrokerRead | None:
@@ -99,7 +103,7 @@ def observe(
     of_groups = groups.read(reads, settings, look, listed, log_ends=ends)
     return Observation(
         now_ms, look.racks, partitions, sizes, log_dirs, counters, GroupTable(of_groups.views), of_groups.left_out,
-        look.read_ms,
+        look.read_ms, frozenset(look.silent),
     )  # fmt: skip
 
 

@@ -150,7 +150,7 @@ class Collector:
         written = 0
         for topic, records in self._reports.of(after):
             written += self._sender.send(topic, records)
-        delivered = written - self._sender.flush()
+        delivered = written - self._sender.flush(broker_hangs=bool(after.unanswering))
         if written and delivered <= 0:
             raise ClusterUnreachable("no broker has acknowledged a record of this sample")
         self._reports.arrived()

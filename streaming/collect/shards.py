@@ -45,7 +45,8 @@ class Shard:
 
     def takes_brokers(self, brokers: Ints) -> npt.NDArray[np.bool_]:
         """The same of each broker of a column."""
-        return (brokers - self.number) % self.count == 0
+        taken: npt.NDArray[np.bool_] = (brokers - self.number) % self.count == 0
+        return taken
 
     def takes_group(self, name: str) -> bool:
         """Whether a consumer group is of this shard: by a digest of its id, whichever broker coordinates it."""

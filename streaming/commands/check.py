@@ -16,6 +16,7 @@ from streaming.cluster.clients import admin_client
 from streaming.cluster.input_topics import BROKERS_TIME, TIMESTAMP_TYPE, stamped_by_producers
 from streaming.cluster.permissions import ROLES, missing_permissions
 from streaming.cluster.ports import ClusterReader, MarkerReader, ReadableCluster
+from streaming.commands.check_samples import reports
 from streaming.commands.console import echo
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.contract import TABLES
@@ -84,6 +85,7 @@ def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
         yield _guarded("input topics", lambda: _input_topics(cluster, settings))
         yield _guarded("no reassignment", lambda: _reassignments(cluster))
         yield _guarded("log dirs readable", lambda: _log_dirs(cluster, settings))
+        yield _guarded("brokers reported", lambda: _reports(cluster, settings))
         if "control" in roles:
             yield _guarded("no throttle left", lambda: _throttles(cluster, settings))
             yield _guarded("broker's time", lambda: _brokers_time(admin, cluster, settings))
@@ -191,6 +193,10 @@ def _brokers_time(admin: Any, cluster: ClusterReader, settings: Settings) -> tup
 def _reassignments(cluster: ClusterReader) -> tuple[bool, str]:
     moving = cluster.describe().reassigning()
     return not moving, f"{len(moving)} partitions are being reassigned" if moving else "none runs"
+
+
+def _reports(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
+    return reports(cluster.describe().broker_racks, settings, now_ms=clocks.now_ms())
 
 
 def _cluster_id(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:

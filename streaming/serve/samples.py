@@ -105,6 +105,8 @@ def _window(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
     yield from _some("brokers_log_dirs_unknown", snapshot.load.brokers_log_dirs_unknown)
     yield from _some("sample_interval_seconds", snapshot.load.sample_interval_ms, per=1000)
     yield Sample("sample_interval_set_seconds", (), settings.collect.sample_interval_ms / 1000)
+    if snapshot.load.window_end_ms is not None:
+        yield Sample("brokers_reported_twice", (), len(snapshot.load.brokers_reported_twice))
 
 
 def _log_dirs(snapshot: Snapshot) -> Iterator[Sample]:

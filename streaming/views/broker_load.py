@@ -24,6 +24,7 @@ from streaming.views.as_json import LEFT_OUT_OF_STATUS, SHOWN_AMONG_ITS_FIELDS
 from streaming.views.broker_windows import COLUMNS, Row, capacities, closed, loads
 
 HISTORY_WINDOWS = 60
+FIRST_SAMPLE_INTERVALS = 1.5
 _STATES = (LOG_DIR_USED_BYTES.name, LOG_DIR_USABLE_BYTES.name, GROUPS_LEFT_OUT.name)
 _COLUMNS = tuple(dict.fromkeys((*COLUMNS, "rack", *RATE_NAMES, *_STATES, "covered_ms", "sample_count")))
 
@@ -83,6 +84,8 @@ class LoadPart:
 
     sample_interval_ms: float | None = field(default=None, metadata=LEFT_OUT_OF_STATUS)
     """Time that one sample of the window covers, on average, of the broker where that is longest."""
+    brokers_reported_twice: tuple[int, ...] = field(default=(), metadata=LEFT_OUT_OF_STATUS)
+    """Brokers whose samples cover more than the window: more than one collector reports them."""
 
     @property
     def brokers_log_dirs_unknown(self) -> int | None:
@@ -122,6 +125,7 @@ def read_load(reader: TableReader, settings: Settings) -> LoadPart:
         sample_interval_ms=max(
             (row["covered_ms"] / row["sample_count"] for row in window if row["covered_ms"]), default=None
         ),
+        brokers_reported_twice=tuple(row["broker"] for row in window if _is_reported_twice(row)),
     )
 
 
@@ -136,6 +140,13 @@ def read_leaders(reader: TableReader, settings: Settings, load: LoadPart) -> dic
     )
     rows = reader.rows("partition_load", columns=("broker", "topic", "partition"), where=where)
     return {(row["topic"], row["partition"]): row["broker"] for row in rows}
+
+
+def _is_reported_twice(row: Row) -> bool:
+    """The first sample of a window covers time before it, too: at most its own interval, unless it came late."""
+    window_ms = tables.to_ms(row["window_end"]) - tables.to_ms(row["window_start"])
+    interval_ms = row["covered_ms"] / row["sample_count"]
+    return bool(row["covered_ms"] > window_ms + FIRST_SAMPLE_INTERVALS * interval_ms)
 
 
 def _brokers(

@@ -3,6 +3,8 @@
 make bench-fleet
 make bench-fleet ARGS="--brokers 10 --partitions 10000 --groups 1000"
 make bench-fleet ARGS="--brokers 10 --profile"
+make bench-fleet ARGS="--brokers 300 --part collect --no-trouble --shards 3"
+make bench-fleet ARGS="--brokers 6 --partitions 1200 --groups 60 --soak 20"
 
 Brokers run in a process of their own (`tests/fleet`): CPU and memory are those of the product's process alone. The
 input topics are on the fleet too. Each size prints one JSON object; the last line is that of the last size.
@@ -13,6 +15,7 @@ import logging
 import os
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 
 import click
@@ -21,6 +24,7 @@ import structlog
 from tests.benchmarks.fleet_collecting import collect
 from tests.benchmarks.fleet_executing import execute
 from tests.benchmarks.fleet_measuring import Figures
+from tests.benchmarks.fleet_soak import has_grown, soak
 from tests.benchmarks.fleet_tables import read_tables
 from tests.fleet.synthetic import FleetSize
 
@@ -29,7 +33,9 @@ AT_MOST = frozenset({"control_rss_mib"})
 NOT_COMPARED = frozenset({"brokers", "partitions", "replicas", "groups", "group_partitions", "load_average"})
 
 
-def measure(size: FleetSize, parts: tuple[str, ...], *, repeats: int, trouble: bool, profile: bool) -> Figures:
+def measure(
+    size: FleetSize, parts: tuple[str, ...], *, repeats: int, trouble: bool, profile: bool, shards: int
+) -> Figures:
     """All figures of one size; each part in a fresh process, so that its memory is its own."""
     figures: Figures = {
         "brokers": size.brokers,
@@ -40,7 +46,8 @@ def measure(size: FleetSize, parts: tuple[str, ...], *, repeats: int, trouble: b
     }
     for part in parts:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_without_logs) as pool:
-            of_part = pool.submit(PARTS[part], size, repeats=repeats, trouble=trouble, profile=profile).result()
+            run = partial(collect, shards=shards) if part == "collect" else PARTS[part]
+            of_part = pool.submit(run, size, repeats=repeats, trouble=trouble, profile=profile).result()
         # Two parts measure control: what it takes is the greater.
         figures |= of_part | {name: max(figures.get(name, 0.0), of_part[name]) for name in AT_MOST & of_part.keys()}
         click.echo(f"{part}: measured, load average {os.getloadavg()[0]:.1f}")
@@ -71,13 +78,17 @@ def _print(figures: Mapping[str, float], before: Mapping[str, float] | None) -> 
 @click.option("--part", "parts", multiple=True, type=click.Choice(tuple(PARTS)), default=tuple(PARTS))
 @click.option("--repeats", default=3, show_default=True, help="Looks to take the mean of; twenty ticks for each.")
 @click.option("--trouble/--no-trouble", default=True, help="Look at refused requests and a hung broker, too.")
+@click.option("--shards", default=1, show_default=True, help="Collectors that share the cluster; one is measured.")
+@click.option("--soak", "soak_minutes", type=float, help="Instead: so many minutes on a fleet that changes, by memory.")
 @click.option("--profile", is_flag=True, help="Print what the CPU of one look, or of some ticks, went to.")
 def main(
     brokers: tuple[int, ...], partitions: int | None, groups: int | None, parts: tuple[str, ...], *, repeats: int,
     trouble: bool,
     profile: bool,
+    shards: int,
+    soak_minutes: float | None,
 ) -> None:  # fmt: skip
-    """Print figures of each size, and their growth from one size to the next."""
+    """Print figures of each size, and their growth from one size to the next. A soak ends with 1 if memory grows."""
     before: Figures | None = None
     for count in brokers:
         size = FleetSize(
@@ -86,7 +97,13 @@ def main(
             count * GROUPS_PER_BROKER if groups is None else groups,
         )
         click.echo(f"\n{size.brokers} brokers")
-        figures = measure(size, parts, repeats=repeats, trouble=trouble, profile=profile)
+        if soak_minutes is not None:
+            figures = soak(size, soak_minutes)
+            click.echo(json.dumps(figures))
+            if has_grown(figures):
+                raise SystemExit(1)
+            continue
+        figures = measure(size, parts, repeats=repeats, trouble=trouble, profile=profile, shards=shards)
         _print(figures, before)
         click.echo(json.dumps(figures))
         before = figures

@@ -12,6 +12,7 @@ from streaming.cluster.clients import admin_client
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observe import observe
 from streaming.collect.run import Collector
+from streaming.collect.shards import Shard
 from streaming.settings import Settings
 from tests.benchmarks.fleet_measuring import Figures, measured
 from tests.fleet.fleet import Fleet
@@ -50,13 +51,20 @@ class Looks:
         return figures
 
 
-def collect(size: FleetSize, *, repeats: int, trouble: bool = True, profile: bool = False) -> Figures:
-    """The collector's figures: means of `repeats` looks, after one that connects and has no rates yet."""
+def collect(size: FleetSize, *, repeats: int, trouble: bool = True, profile: bool = False, shards: int = 1) -> Figures:
+    """The collector's figures: means of `repeats` looks, after one that connects and has no rates yet.
+
+    With `shards`, those of the first of so many collectors; the others do not run.
+    """
     with FleetProcess(partial(synthetic_fleet, size)) as fleet:
         settings = Settings.model_validate(
             {
                 "kafka": {"cluster_name": "fleet", "bootstrap_servers": fleet.bootstrap_servers},
-                "collect": {"jmx_endpoints": fleet.jmx_endpoints, "groups_max": max(1, size.groups)},
+                "collect": {
+                    "jmx_endpoints": fleet.jmx_endpoints,
+                    "groups_max": max(1, size.groups),
+                    "shard": f"1/{shards}",
+                },
                 "storage": {"tables": "memory:fleet"},
             }
         )
@@ -79,7 +87,10 @@ def collect(size: FleetSize, *, repeats: int, trouble: bool = True, profile: boo
 def _reading(fleet: FleetProcess, settings: Settings) -> Figures:
     """A look of which nothing is made: no rates, no records."""
     admin = admin_client(settings.kafka)
-    _, cost = measured(fleet, lambda: observe(BrokerReads(admin), GroupSampler(), settings.collect, now_ms=0))
+    shard = Shard.of(settings.collect.shard)
+    _, cost = measured(
+        fleet, lambda: observe(BrokerReads(admin), GroupSampler(shard), settings.collect, now_ms=0, shard=shard)
+    )
     admin.close()
     traffic = admin.traffic.taken().values()
     return {

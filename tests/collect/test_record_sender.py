@@ -1,6 +1,7 @@
 """Records on a fleet: all arrive as they were sent, those of a leader that hangs cost their number and one limit."""
 
 import json
+import time
 from collections.abc import Iterator
 from functools import partial
 
@@ -17,6 +18,7 @@ from tests.fleet.synthetic import FleetSize, synthetic_fleet
 
 TOPIC = "rebalancer.byte-rate"
 TIMEOUT_MS = 2_000
+HOPELESS_MS = 60_000
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +66,32 @@ def test_records_of_a_leader_that_hangs_are_counted_and_hold_up_no_others(fleet:
     finally:
         fleet.run(process.resume_broker, 2)
         sender.close()
+
+
+@pytest.mark.long
+def test_records_for_a_broker_that_hangs_are_given_up_before_their_time_and_later_ones_arrive(
+    fleet: FleetProcess,
+) -> None:
+    sender, sent = RecordSender(settings_of(fleet, HOPELESS_MS)), records(5_000)
+    sender.send(TOPIC, sent[:100])
+    assert sender.flush() == 0
+    fleet.run(kept)
+    fleet.run(process.freeze_broker, 2)
+    try:
+        sender.send(TOPIC, sent)
+        began_s = time.monotonic()
+        lost = sender.flush(broker_hangs=True)
+        assert time.monotonic() - began_s < HOPELESS_MS / 1000, "it did not wait until their time was over"
+        assert len(fleet.run(kept)) == len(sent) - lost
+        assert 0 < lost < len(sent)
+    finally:
+        fleet.run(process.resume_broker, 2)
+    fleet.run(kept)
+    sender.send(TOPIC, sent)
+    assert sender.flush() == 0
+    sender.close()
+    # What was given up may have been on its way.
+    assert {json.loads(value)["number"] for value in fleet.run(kept)} == set(range(5_000))
 
 
 def test_settings_that_librdkafka_refuses_are_one_error_without_their_values(

@@ -1,6 +1,7 @@
 """The product's collector on a fleet: it reads and writes all there is, and a broker that misbehaves costs its part."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -184,6 +185,18 @@ def test_the_collector_writes_what_it_can_while_a_broker_is_frozen(fleet: FleetP
         assert 0 < collector.sample(now_ms=SECOND_MS) < whole + 3 * (SIZE.partitions + INPUT_PARTITIONS)
         assert collector.sample(now_ms=2 * SECOND_MS) > 0
         fleet.run(process.resume_broker, 3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("frozen", [1, 2, 3])
+def test_the_first_contact_to_a_cluster_with_a_frozen_broker_takes_one_limit_at_most(
+    fleet: FleetProcess, frozen: int
+) -> None:
+    settings = settings_of(fleet, timeout_ms=60_000)
+    fleet.run(process.freeze_broker, frozen)
+    began_s = time.monotonic()
+    with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables):
+        assert time.monotonic() - began_s < 60
 
 
 def test_a_slow_broker_is_waited_for(fleet: FleetProcess) -> None:

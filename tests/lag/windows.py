@@ -67,7 +67,10 @@ class LoadWindows:
     def partition_rows(self) -> list[dict[str, Any]]:
         """Rows of `partition_load` that the diagnosis reads, of windows that are over."""
         return [
-            {**self._row(key[0], records), **{name: records[-1][name] for name in ("topic", "partition", "role")}}
+            {
+                **self._row(key[0], records),
+                **{name: records[-1][name] for name in ("topic", "partition", "role", "size_bytes")},
+            }
             for key, records in self._over()
             if key[2] is not None
         ]

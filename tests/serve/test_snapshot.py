@@ -133,6 +133,26 @@ def test_a_stretched_interval_between_samples_is_shown_beside_the_one_that_is_se
     assert exported["sample_interval_set_seconds"] == 10.0
 
 
+@pytest.mark.parametrize(
+    ("covered_ms", "samples_taken", "twice"),
+    [(60_000, 6, 0), (70_000, 7, 0), (120_000, 12, 1), (80_000, 4, 0), (120_000, 6, 1), (0, 6, 0)],
+    ids=["one", "one, the first began before", "two", "one, stretched", "two, stretched", "unknown"],
+)
+def test_brokers_that_two_collectors_report_are_counted(
+    folder: Path, covered_ms: int, samples_taken: int, twice: int
+) -> None:
+    settings = settings_for(folder)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(START_MS, {1: 10.0}, covered_ms=60_000, sample_count=6)
+    synthetic.broker_load(START_MS, {2: 10.0}, covered_ms=covered_ms, sample_count=samples_taken)
+    snapshot = read_snapshot(settings, NOW_MS)
+    assert snapshot.load.brokers_reported_twice == (2,) * twice
+    exported = {
+        sample.name: sample.value for sample in samples(snapshot, settings, ("0", "0", "0")) if not sample.labels
+    }
+    assert exported["brokers_reported_twice"] == twice
+
+
 def test_old_data_stays_visible_however_old_it_is(folder: Path) -> None:
     settings = settings_for(folder)
     Synthetic(settings.storage.tables).broker_load(START_MS, {1: 10.0})

@@ -1,0 +1,75 @@
+"""The first contact to a cluster of which a broker hangs: one time limit in all, and the others are reached.
+
+kafka-python 3.0.12 takes one bootstrap server at random and waits for it until the whole time is over; for its first
+request it takes any broker at random (`kafka/net/manager.py`, `kafka/net/compat.py`).
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from kafka.errors import NodeNotReadyError
+from kafka.future import Future
+from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+
+ASKED_AT_FIRST = 3
+"""So many brokers are asked at the same time, and the first answer counts."""
+
+
+class SharingManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
+    """Each bootstrap server gets its share of the time, and all are tried before one is tried again."""
+
+    def __init__(self, net: Any, **configs: Any) -> None:
+        super().__init__(net, **configs)
+        self._tried: set[str] = set()
+        for name in ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"):
+            self.config[name] = min(self.config[name], self.config["request_timeout_ms"])
+
+    def get_connection(self, node_id: Any, timeout_ms: float | None = None, **options: Any) -> Any:
+        """As upstream; raises NodeNotReadyError for a bootstrap server whose turn is over."""
+        if self.cluster.is_bootstrap(node_id) and timeout_ms is not None:
+            servers = {server.node_id for server in self.cluster.bootstrap_brokers()}
+            if self._tried >= servers:
+                self._tried = set()
+            if node_id in self._tried:
+                raise NodeNotReadyError(node_id)
+            self._tried.add(node_id)
+            timeout_ms = min(timeout_ms, self.config["request_timeout_ms"] / len(servers))
+        return super().get_connection(node_id, timeout_ms=timeout_ms, **options)
+
+
+class SharingNetClient(KafkaNetClient):  # type: ignore[misc]
+    """What kafka-python's clients take as `kafka_client`."""
+
+    def __init__(self, **configs: Any) -> None:
+        net = NetworkSelector(**configs)
+        super().__init__(net=net, manager=SharingManager(net, **configs))
+
+
+async def first_answer(
+    manager: Any, brokers: Iterable[int], ask: Callable[[int], Awaitable[Any]], limit_ms: float
+) -> Any:
+    """What the first of a few brokers, drawn at random, answers. Raises the last error if none does."""
+    drawn = list(brokers)
+    random.shuffle(drawn)
+    asked = drawn[:ASKED_AT_FIRST]
+    if not asked:
+        raise NodeNotReadyError("no broker is known")
+    first, errors = Future(), list[BaseException]()
+
+    def answered(answer: Any) -> None:
+        if not first.is_done:
+            first.success(answer)
+
+    def failed(error: BaseException) -> None:
+        errors.append(error)
+        if len(errors) == len(asked) and not first.is_done:
+            first.failure(error)
+
+    for broker in asked:
+        answer = manager.call_soon(ask, broker)
+        answer.add_callback(answered)
+        answer.add_errback(failed)
+    return await manager.wait_for(first, limit_ms)

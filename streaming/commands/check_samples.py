@@ -1,0 +1,46 @@
+"""The check whether each broker is reported by one collector: shards that nobody takes, and shards taken twice."""
+
+from collections.abc import Collection
+
+from streaming.collect.shards import Shard
+from streaming.settings import Settings
+from streaming.tables import TableReader
+from streaming.views.broker_load import LoadPart, read_load
+
+OLD_WINDOWS = 5
+"""A window that ended longer ago shows how it was: no collector or pipeline runs."""
+
+
+def reports(brokers: Collection[int], settings: Settings, *, now_ms: int) -> tuple[bool, str]:
+    """Whether the newest closed window has each of the brokers that are alive, and each from one collector."""
+    load = read_load(TableReader(settings.storage.tables), settings)
+    if load.window_start_ms is None or load.window_end_ms is None:
+        return True, "no window of load has closed yet"
+    age_ms = now_ms - load.window_end_ms
+    if age_ms > OLD_WINDOWS * settings.pipeline.window_ms + settings.pipeline.watermark_ms:
+        return True, f"nothing to compare: the newest window ended {age_ms / 1000:,.0f} s ago"
+    twice = load.brokers_reported_twice
+    if twice:
+        return False, f"more than one collector reports brokers {_list(twice)}: collect.shard must differ"
+    silent = sorted(set(brokers) - _reported(load))
+    if silent:
+        return False, f"no collector reports brokers {_list(silent)}{_shards_not_taken(brokers, silent, settings)}"
+    return True, f"one collector reports each of {len(brokers)} brokers"
+
+
+def _reported(load: LoadPart) -> set[int]:
+    assert load.window_start_ms is not None
+    return {row.broker for row in load.brokers if row.last_sample_ms >= load.window_start_ms}
+
+
+def _shards_not_taken(brokers: Collection[int], silent: Collection[int], settings: Settings) -> str:
+    """Shards all of whose brokers are silent, in words; nothing where one collector is to report all."""
+    count = Shard.of(settings.collect.shard).count
+    shards = [Shard(number, count) for number in range(1, count + 1)]
+    members = {shard: {broker for broker in brokers if shard.takes_broker(broker)} for shard in shards}
+    idle = [str(shard) for shard, own in members.items() if own and own <= set(silent)]
+    return f": does a collector run with collect.shard {' and '.join(idle)}?" if count > 1 and idle else ""
+
+
+def _list(brokers: Collection[int]) -> str:
+    return ", ".join(map(str, brokers))

@@ -1,0 +1,183 @@
+"""The soak of `bench_fleet`: collector, control and serve for minutes or hours on a fleet that never stands still.
+
+Each minute of the brokers' time a topic with two groups comes and the oldest of them goes; every third minute a broker
+dies, and comes back a minute later. Control is in mode `apply` and carries its plans out. Windows are made of the
+collector's records in plain Python, as fleets serve no Fetch for Spark. The brokers' time runs as fast as the roles do.
+"""
+
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import click
+
+from assignor_core.placement import PlacementBroker, PlacementStart, place_replicas
+from assignor_core.simulated_cluster.state import BrokerStatus
+from streaming.settings import Settings
+from streaming.tables import to_ms
+from tests.benchmarks.fleet_measuring import Figures
+from tests.benchmarks.soak_roles import Collecting, Controlling, Role, RoleProcess, Serving
+from tests.fleet.fleet import Fleet
+from tests.fleet.groups import STABLE, FleetGroup, member_of
+from tests.fleet.process import FleetProcess
+from tests.fleet.synthetic import FleetSize, synthetic_fleet
+from tests.lag.windows import LoadWindows, Windows
+from tests.serve.synthetic import Synthetic
+
+START_MS = 1_795_236_000_000
+LOOK_MS, TICK_MS, WINDOW_MS = 10_000, 5_000, 60_000
+BYTE_RATE, CONSUMER_LAG = "rebalancer.byte-rate", "rebalancer.consumer-lag"
+LIVES_MINUTES = 5
+"""So long a topic of the soak lives."""
+TOPIC_PARTITIONS = 20
+DEATH_EVERY_MINUTES = 3
+GROWTH_MAX = 0.1
+"""Most growth of a role's memory from the second quarter of the soak to the last, of what it was."""
+
+
+@dataclass(slots=True)
+class Feed:
+    """Makes closed windows of the collector's records, as rows of the tables."""
+
+    synthetic: Synthetic
+    rates: list[bytes] = field(default_factory=list)
+    lags: list[bytes] = field(default_factory=list)
+
+    def write(self, fleet: FleetProcess, window_start_ms: int) -> None:
+        """The window that began then, of what has been sent since; the rest is kept for the next one."""
+        rates, lags = fleet.run(taken_records)
+        self.rates += rates
+        self.lags += lags
+        load, lag = LoadWindows(WINDOW_MS), Windows("fleet", WINDOW_MS)
+        load.add(self.rates)
+        lag.add(self.lags)
+        rows: dict[str, list[dict[str, Any]]] = {
+            "broker_load": load.broker_rows(),
+            "partition_load": load.partition_rows(),
+            "group_lag": lag.rows(),
+        }
+        with self.synthetic.together():
+            for name, made in rows.items():
+                own = [row for row in made if to_ms(row["window_start"]) == window_start_ms]
+                self.synthetic.append(name, [{**self.synthetic.window(window_start_ms), **row} for row in own])
+        self.rates, self.lags = (
+            [
+                value
+                for value in values
+                if int(value.split(b'"event_time_ms":')[1].split(b",")[0]) >= window_start_ms + WINDOW_MS
+            ]
+            for values in (self.rates, self.lags)
+        )
+
+
+def taken_records(fleet: Fleet) -> tuple[list[bytes], list[bytes]]:
+    """Records that the collector has sent since the last call, of both topics."""
+    taken = fleet.kept[BYTE_RATE], fleet.kept[CONSUMER_LAG]
+    fleet.kept[BYTE_RATE], fleet.kept[CONSUMER_LAG] = [], []
+    return taken
+
+
+def let_a_minute_happen(fleet: Fleet, minute: int) -> Counter[str]:
+    """What comes and goes in this minute; returns what there is."""
+    brokers = sorted(fleet.contents.brokers)
+    for broker, row in fleet.contents.brokers.items():
+        if row.status is BrokerStatus.DEAD:
+            fleet.cluster.restart_broker(broker)
+    if minute % DEATH_EVERY_MINUTES == 0:
+        fleet.cluster.kill_broker(brokers[minute // DEATH_EVERY_MINUTES % len(brokers)])
+    _add_topic(fleet, minute)
+    gone = f"soak-{minute - LIVES_MINUTES}"
+    if gone in fleet.contents.topics:
+        fleet.cluster.delete_topic(gone)
+        fleet.groups = {name: group for name, group in fleet.groups.items() if not name.startswith(f"{gone}-")}
+    return Counter(topics=len(fleet.contents.topics), groups=len(fleet.groups))
+
+
+def _add_topic(fleet: Fleet, minute: int) -> None:
+    name = f"soak-{minute}"
+    usable = [
+        PlacementBroker(broker, row.rack)
+        for broker, row in sorted(fleet.contents.brokers.items())
+        if row.status is BrokerStatus.RUNNING and not row.fenced
+    ]
+    placed = place_replicas(usable, TOPIC_PARTITIONS, min(3, len(usable)), PlacementStart.fixed(minute % len(usable)))
+    fleet.cluster.create_topic(name, placed, size_bytes=10_000_000, bytes_in_per_sec=5_000)
+    keys = tuple((name, number) for number in range(TOPIC_PARTITIONS))
+    for number in range(2):
+        member = member_of(f"{name}-member-{number}", "soak", {name: list(range(TOPIC_PARTITIONS))}, generation_id=1)
+        group = FleetGroup(
+            f"{name}-group-{number}", usable[number].broker_id, STABLE, protocol="range", members=(member,), reads=keys
+        )
+        fleet.groups[group.group_id] = group
+
+
+def soak(size: FleetSize, minutes: float) -> Figures:
+    """Memory of each role by the minute, printed; figures of the whole."""
+    with ExitStack() as stack:
+        home = stack.enter_context(tempfile.TemporaryDirectory())
+        fleet = stack.enter_context(FleetProcess(partial(synthetic_fleet, size, (BYTE_RATE, CONSUMER_LAG))))
+        settings = Settings.model_validate(
+            {
+                "kafka": {"cluster_name": "fleet", "bootstrap_servers": fleet.bootstrap_servers},
+                "collect": {"jmx_endpoints": fleet.jmx_endpoints, "groups_max": size.groups + 100},
+                "control": {"mode": "apply"},
+                "storage": {"tables": f"{home}/tables"},
+            }
+        )
+        makers: dict[str, Callable[[Settings], Role]] = {
+            "collect": Collecting,
+            "control": Controlling,
+            "serve": Serving,
+        }
+        roles = {name: stack.enter_context(RoleProcess(make, settings)) for name, make in makers.items()}
+        return _soaked(fleet, roles, Feed(Synthetic(settings.storage.tables, "fleet")), minutes)
+
+
+def _soaked(fleet: FleetProcess, roles: dict[str, RoleProcess], feed: Feed, minutes: float) -> Figures:
+    began_s = printed_s = time.monotonic()
+    memory: dict[str, list[float]] = {name: [] for name in roles}
+    done: Counter[str] = Counter()
+    now_ms, minute = START_MS, 0
+    while time.monotonic() < began_s + minutes * 60:
+        there = fleet.run(let_a_minute_happen, minute)
+        for _ in range(WINDOW_MS // LOOK_MS):
+            done["records"] += roles["collect"].step(now_ms)
+            done["looks"] += 1
+            if now_ms % WINDOW_MS == START_MS % WINDOW_MS and minute:
+                feed.write(fleet, now_ms - WINDOW_MS)
+            for _ in range(LOOK_MS // TICK_MS):
+                done["ticks of executions"] += roles["control"].step(now_ms)
+                fleet.run(Fleet.advance, TICK_MS)
+                now_ms += TICK_MS
+            roles["serve"].step(now_ms)
+        minute += 1
+        if time.monotonic() - printed_s >= 60 or minute == 1:
+            printed_s = time.monotonic()
+            for name, role in roles.items():
+                memory[name].append(role.rss_mib())
+            shown = ", ".join(f"{name} {values[-1]:.0f} MiB" for name, values in memory.items())
+            passed = f"minute {(printed_s - began_s) / 60:.0f} ({minute} of the brokers')"
+            click.echo(f"{passed}: {shown}; {dict(there)}; {dict(done)}; load average {os.getloadavg()[0]:.1f}")
+    return _figures(memory, done, minute)
+
+
+def _figures(memory: dict[str, list[float]], done: Counter[str], minutes: int) -> Figures:
+    """Growth of each role's memory from the second quarter to the last, as a share; the start takes what it takes."""
+    figures: Figures = {"brokers_minutes": minutes, "looks": done["looks"], "records": done["records"]}
+    for name, values in memory.items():
+        quarter = max(1, len(values) // 4)
+        early = values[quarter : 2 * quarter] or values
+        figures[f"{name}_rss_mib"] = values[-1]
+        figures[f"{name}_growth"] = sum(values[-quarter:]) / quarter / (sum(early) / len(early)) - 1
+    return figures
+
+
+def has_grown(figures: Figures) -> bool:
+    """Whether a role's memory grows."""
+    return any(value > GROWTH_MAX for name, value in figures.items() if name.endswith("_growth"))

@@ -1,0 +1,53 @@
+"""`rebalancer check`: brokers that no collector reports, and brokers that two report."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from streaming.commands.check_samples import reports
+from streaming.settings import Settings
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
+
+START_MS = NOW_MS - WINDOW_MS
+WINDOWS_LATER = 60
+
+
+def windows(tmp_path: Path, brokers: Mapping[int, int], shard: str = "1/1") -> Settings:
+    """Settings of tables with one closed window: samples of each broker, each of 10 s."""
+    settings = settings_for(tmp_path, collect={"shard": shard})
+    synthetic = Synthetic(settings.storage.tables)
+    with synthetic.together():
+        for broker, count in brokers.items():
+            synthetic.broker_load(START_MS, {broker: 10.0}, covered_ms=count * 10_000, sample_count=count)
+    return settings
+
+
+def test_each_broker_is_reported_once(tmp_path: Path) -> None:
+    settings = windows(tmp_path, {1: 6, 2: 7})
+    assert reports((1, 2), settings, now_ms=NOW_MS) == (True, "one collector reports each of 2 brokers")
+
+
+def test_before_the_first_window_and_long_after_the_last_there_is_nothing_to_compare(tmp_path: Path) -> None:
+    assert reports((1,), settings_for(tmp_path), now_ms=NOW_MS) == (True, "no window of load has closed yet")
+    settings = windows(tmp_path, {1: 6})
+    passed, detail = reports((1, 2), settings, now_ms=NOW_MS + WINDOWS_LATER * WINDOW_MS)
+    assert passed
+    assert detail == "nothing to compare: the newest window ended 3,600 s ago"
+
+
+def test_brokers_of_a_shard_that_nobody_takes_are_named_with_the_shard(tmp_path: Path) -> None:
+    settings = windows(tmp_path, {1: 6, 3: 6}, shard="1/2")
+    assert reports((1, 2, 3, 4), settings, now_ms=NOW_MS) == (
+        False, "no collector reports brokers 2, 4: does a collector run with collect.shard 2/2?",
+    )  # fmt: skip
+
+
+def test_a_single_silent_broker_is_no_shard(tmp_path: Path) -> None:
+    settings = windows(tmp_path, {1: 6, 2: 6, 3: 6}, shard="1/2")
+    assert reports((1, 2, 3, 4), settings, now_ms=NOW_MS) == (False, "no collector reports brokers 4")
+
+
+def test_brokers_that_two_collectors_report_are_named(tmp_path: Path) -> None:
+    settings = windows(tmp_path, {1: 12, 2: 6, 3: 12}, shard="1/2")
+    passed, detail = reports((1, 2, 3), settings, now_ms=NOW_MS)
+    assert not passed
+    assert detail == "more than one collector reports brokers 1, 3: collect.shard must differ"
