@@ -46,7 +46,7 @@ java_found() { .venv/bin/python -c 'from streaming.runtime.jars import java_comm
 java_found || { apt_install "Java" openjdk-17-jre-headless && java_found; } \
   || fail "Java 17 or newer is needed: install openjdk-17-jre-headless"
 
-.venv/bin/python -m streaming.runtime.jars
+.venv/bin/python -m streaming.runtime.jars ${1:+"$1"}
 .venv/bin/python -m streaming.pipeline.class_archive 2>/dev/null # what Spark logs; a failure is a line of its output
 
 if [ "${1:-}" = tests ] && ! { command -v promtool >/dev/null && command -v amtool >/dev/null; }; then

@@ -16,6 +16,7 @@ from streaming.cluster.clients import admin_client
 from streaming.cluster.input_topics import BROKERS_TIME, TIMESTAMP_TYPE, stamped_by_producers
 from streaming.cluster.permissions import ROLES, missing_permissions
 from streaming.cluster.ports import ClusterReader, MarkerReader, ReadableCluster
+from streaming.cluster.releases import broker_releases, missing_features, release_finding
 from streaming.commands.check_samples import reports
 from streaming.commands.console import echo
 from streaming.commands.options import json_option, settings_from, settings_options
@@ -80,6 +81,7 @@ def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
         if roles == ("pipeline",):
             return  # it reads two topics, and may not ask for more
         yield _guarded("cluster reached", lambda: _reached(cluster))
+        yield from _release(admin)
         yield _guarded("cluster id", lambda: _cluster_id(cluster, settings))
         yield _guarded("partitions healthy", lambda: _healthy(cluster))
         yield _guarded("input topics", lambda: _input_topics(cluster, settings))
@@ -139,6 +141,18 @@ def _reached(cluster: ClusterReader) -> tuple[bool, str]:
     live = cluster.describe()
     racks = {rack for rack in live.broker_racks.values() if rack}
     return True, f"{len(live.broker_racks)} brokers, {len(racks)} racks, {len(live.partitions)} partitions"
+
+
+def _release(admin: Any) -> Iterator[Finding]:
+    """The release of Kafka that brokers run, and what they can't show for it; a feature that is missing is no fault."""
+    try:
+        releases = broker_releases(admin)
+    except RebalancerError as error:
+        yield Finding("Kafka release", False, str(error)[:DETAIL_CHARACTERS_MAX])
+        return
+    yield Finding("Kafka release", *release_finding(releases))
+    missing = [f"{feature.name} (Kafka {feature.since})" for feature in missing_features(releases.values())]
+    yield Finding("Kafka features", True, f"not shown: {', '.join(missing)}" if missing else "all are there")
 
 
 def _healthy(cluster: ClusterReader) -> tuple[bool, str]:

@@ -79,6 +79,8 @@ class EmbeddedCluster:
     """Log dirs by broker id, where these are not one folder below `home`."""
     ports: Mapping[int, int] = field(default_factory=dict)
     """Ports of clients by broker id, where these are not any that are free."""
+    jars_of: str = "broker"
+    """The configuration of `conf/ivy.xml` whose release of Kafka the brokers run."""
     brokers: tuple[EmbeddedBroker, ...] = ()
     _running: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     _cluster_id: str = ""
@@ -195,7 +197,7 @@ class EmbeddedCluster:
             settings = broker.folder / "server.properties"
             settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings_of(broker).items()))
             command = [
-                jars.java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", jars.class_path("broker"),
+                jars.java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", jars.class_path(self.jars_of),
                 f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Dbroker.log={broker.folder / 'format.log'}",
                 "kafka.tools.StorageTool", "format", f"--cluster-id={self._cluster_id}", "--config", str(settings),
             ]  # fmt: skip
@@ -239,7 +241,7 @@ class EmbeddedCluster:
     def _launch(self, broker: EmbeddedBroker) -> None:
         agent = jars.jar_paths("agent")[0]
         command = [
-            jars.java_command(), *JVM_OPTIONS, "-cp", jars.class_path("broker"),
+            jars.java_command(), *JVM_OPTIONS, "-cp", jars.class_path(self.jars_of),
             f"-javaagent:{agent}={HOST}:{broker.jmx_port}:{JMX_RULES}",
             f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Dbroker.log={broker.folder / 'broker.log'}",
             "kafka.Kafka", str(broker.folder / "server.properties"),

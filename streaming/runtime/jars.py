@@ -4,7 +4,8 @@ One manifest (`conf/ivy.xml`) pins every version; `conf/jars.sha256` lists the j
 each (of what Ivy resolves for Spark only Delta's and Kafka's: Spark ships the rest itself, in other versions). Ivy
 ships inside pyspark, so Java alone fetches them. The cache lies in the user's cache folder and is shared by all
 clones; a jar that is missing, cut short or changed is fetched again.
-`python -m streaming.runtime.jars` is the set-up step of the Makefile.
+`python -m streaming.runtime.jars` is the set-up step of the Makefile; with the argument `tests` it fetches those of the
+tests as well.
 """
 
 import fcntl
@@ -16,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from streaming.errors import SetUpIncomplete
@@ -25,7 +26,9 @@ PROJECT_ROOT = Path(__file__).resolve().parent.parent.parent
 IVY_MANIFEST = PROJECT_ROOT / "conf" / "ivy.xml"
 CHECKSUMS = PROJECT_ROOT / "conf" / "jars.sha256"
 JAVA_VERSION_MIN = 17
-CONFIGURATIONS = ("spark", "broker", "agent", "tools", "oracle")
+PRODUCT = ("spark", "broker", "agent")
+TESTS = ("tools", "oracle", "broker-oldest")
+"""Configurations that tests need besides."""
 FETCH_TIMEOUT_S = 1_800
 FETCH_ATTEMPTS_MAX = 3
 
@@ -33,7 +36,7 @@ FETCH_ATTEMPTS_MAX = 3
 def jar_paths(configuration: str) -> list[Path]:
     """Jars of one configuration of the manifest, sorted; raises SetUpIncomplete where one is missing."""
     folder = cache_folder()
-    paths = [folder / name for name in _checksums() if name.startswith(f"{configuration}/")]
+    paths = [folder / name for name in _checksums([configuration])]
     missing = [path.name for path in paths if not path.is_file()]
     if missing or not paths:
         raise SetUpIncomplete(f"jars of {configuration!r} are missing ({', '.join(missing[:3])}): run `make setup`")
@@ -68,38 +71,39 @@ def java_command() -> str:
     return java
 
 
-def ensure_jars(report: Callable[[str], None]) -> None:
+def ensure_jars(report: Callable[[str], None], configurations: Sequence[str] = PRODUCT) -> None:
     """Fetch what is missing or broken; does nothing where all is whole. Safe to run twice at a time."""
+    count = len(_checksums(configurations))
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for attempt in range(1, FETCH_ATTEMPTS_MAX + 1):
-            broken = broken_jars(folder)
+            broken = broken_jars(folder, configurations)
             if not broken:
-                report(f"jars: {len(_checksums())} whole")
+                report(f"jars: {count} whole")
                 return
-            report(f"jars: fetching {len(broken)} of {len(_checksums())} (attempt {attempt})")
-            _fetch(folder, report)
-    broken = broken_jars(folder)
+            report(f"jars: fetching {len(broken)} of {count} (attempt {attempt})")
+            _fetch(folder, report, configurations)
+    broken = broken_jars(folder, configurations)
     if broken:
         raise SetUpIncomplete(
             f"{len(broken)} jars can't be fetched whole, first {broken[0]}: is Maven Central reached?"
         )
-    report(f"jars: {len(_checksums())} whole")
+    report(f"jars: {count} whole")
 
 
-def broken_jars(folder: Path) -> list[str]:
+def broken_jars(folder: Path, configurations: Sequence[str] = PRODUCT) -> list[str]:
     """Names of jars that are missing from `folder` or whose bytes differ from the pinned ones."""
-    return [name for name, digest in _checksums().items() if _digest(folder / name) != digest]
+    return [name for name, digest in _checksums(configurations).items() if _digest(folder / name) != digest]
 
 
-def _fetch(folder: Path, report: Callable[[str], None]) -> None:
+def _fetch(folder: Path, report: Callable[[str], None], configurations: Sequence[str]) -> None:
     """Resolve the manifest into a fresh folder, then put each whole jar in place by rename."""
     with tempfile.TemporaryDirectory(prefix="fetch-", dir=folder) as fresh:
         command = [
             java_command(), "-jar", str(_ivy_jar()), "-ivy", str(IVY_MANIFEST), "-cache", f"{fresh}/ivy",
-            "-confs", *CONFIGURATIONS, "-types", "jar", "bundle",
+            "-confs", *configurations, "-types", "jar", "bundle",
             "-retrieve", f"{fresh}/[conf]/[artifact]-[revision].[ext]",
         ]  # fmt: skip
         downloaded = 0
@@ -112,12 +116,12 @@ def _fetch(folder: Path, report: Callable[[str], None]) -> None:
                     downloaded += 1
                     report(f"jars: {downloaded} downloaded ({line.split('!')[-1].strip()})")
             process.wait(timeout=FETCH_TIMEOUT_S)
-        pinned = _checksums()
+        pinned = _checksums(configurations)
         for name, digest in pinned.items():
             if _digest(Path(fresh) / name) == digest:
                 (folder / name).parent.mkdir(exist_ok=True)
                 os.replace(Path(fresh) / name, folder / name)
-        if process.returncode != 0 and broken_jars(folder):
+        if process.returncode != 0 and broken_jars(folder, configurations):
             report("jars: Ivy ended with an error: " + " | ".join(last_lines))
 
 
@@ -129,10 +133,11 @@ def _ivy_jar() -> Path:
     return jars[-1]
 
 
-def _checksums() -> dict[str, str]:
+def _checksums(configurations: Sequence[str]) -> dict[str, str]:
     """Pinned digests by `configuration/file`."""
     lines = CHECKSUMS.read_text().splitlines()
-    return {name: digest for digest, name in (line.split(maxsplit=1) for line in lines if line.strip())}
+    pinned = {name: digest for digest, name in (line.split(maxsplit=1) for line in lines if line.strip())}
+    return {name: digest for name, digest in pinned.items() if name.split("/")[0] in configurations}
 
 
 def _digest(path: Path) -> str | None:
@@ -146,7 +151,8 @@ def main() -> int:
     """Set-up step: checks Java, fetches missing jars, prints the progress. Returns the exit code."""
     try:
         java_command()
-        ensure_jars(lambda line: print(line, flush=True))
+        configurations = (*PRODUCT, *TESTS) if sys.argv[1:] == ["tests"] else PRODUCT
+        ensure_jars(lambda line: print(line, flush=True), configurations)
     except SetUpIncomplete as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
