@@ -23,14 +23,13 @@ from streaming.errors import RebalancerError
 from streaming.runtime import jars
 from streaming.settings import KafkaSettings
 from tests.kafka import volumes
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
 if TYPE_CHECKING:
     from tests.chaos.harness import Run
 
 FROZEN_S = 20.0
 """Longer than the brokers' session, so that it runs out."""
-TAKE_OVER_MAX_S = 120.0
 NOTICED_MAX_S = 20.0
 """So long a fault waits for what it may bring: an execution that has ended by then notices nothing."""
 
@@ -225,7 +224,7 @@ FAULTS: dict[str, Callable[["Run"], Expectation]] = {
 
 def _lease_holder(run: "Run", *, other_than: str | None) -> str:
     """Who holds the lease, once somebody does who is not `other_than`."""
-    deadline = time.monotonic() + TAKE_OVER_MAX_S
+    deadline = time.monotonic() + DEADLINE_S
     while True:
         rows = tables.read(run.settings.storage.tables, "lease")
         if rows and rows[0]["owner"] != other_than:
@@ -265,7 +264,7 @@ def _reassigned_by_kafkas_tool(run: "Run", partition: int) -> Expectation:
         "--bootstrap-server", ",".join(run.cluster.bootstrap_servers), "--reassignment-json-file", str(file),
         "--execute", "--additional",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     # The tool refuses a partition that is being moved already: then nothing foreign has happened.
     started = "Successfully started" in done.stdout
     return Expectation(placed_by_others=((partition, new),) if started else ())

@@ -29,6 +29,7 @@ from streaming.collect.partition_table import PartitionKey
 from streaming.collect.rates import broker_rates, replica_rates
 from streaming.errors import AnotherCluster
 from streaming.settings import CollectSettings
+from tests.waiting import DEADLINE_S
 
 TIMEOUT_S = 15.0
 RECORD_BYTES = 100
@@ -188,7 +189,7 @@ def test_log_dirs_that_an_old_broker_refuses_as_none_are_unknown_and_not_empty()
 
 
 def test_all_brokers_are_asked_at_the_same_time() -> None:
-    meeting = threading.Barrier(3, timeout=60)
+    meeting = threading.Barrier(3, timeout=DEADLINE_S)
 
     class Meeting(Cluster):
         def log_dirs(self, broker: int) -> list[LogDirRows]:

@@ -24,6 +24,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from streaming.cluster.broker_reads import EARLIEST, LATEST, BrokerReads
 from streaming.cluster.clients import admin_client, librdkafka_options
+from streaming.collect.group_table import GroupView
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation, Part
 from streaming.collect.observe import observe
@@ -32,7 +33,7 @@ from streaming.collect.run import Collector
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
 from tests.kafka.real_groups import JavaMembers, MemberEvent
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.kafka
 
@@ -88,7 +89,7 @@ def test_the_topics_are_made_and_carry_the_contracts_records(settings: Settings)
         collector.sample(now_ms=now_ms())
     reader = Consumer(librdkafka_options(settings.kafka) | {"group.id": "reads-once", "auto.offset.reset": "earliest"})
     reader.subscribe([settings.topics.byte_rate])
-    read = reader.poll(30)
+    read = reader.poll(DEADLINE_S)
     assert read is not None
     reader.close()
     assert read.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME  # a collector whose clock is ahead is told by the broker's
@@ -104,20 +105,26 @@ def test_java_members_tell_the_generation(kafka_cluster: EmbeddedCluster, settin
     admin.create_topics({group: {"num_partitions": 4, "replication_factor": 1}})
     admin.wait_for_topics([group])
     reads, sampler, events = BrokerReads(admin), GroupSampler(), list[MemberEvent]()
+    views: list[GroupView | None] = []
     members = JavaMembers(kafka_cluster.bootstrap_servers, events)
-    deadline = time.monotonic() + 90
+
+    def newest() -> int:
+        return max((one.generation_id for one in events), default=0)
+
+    def is_shown(name: str) -> bool:
+        view = observe(reads, sampler, settings.collect, now_ms=0).groups.get(group)
+        views.append(view)
+        clients = {owner.client_id for owner in view.owners.values()} if view else set()
+        return view is not None and name in clients and view.generation_id == (newest() if name == "b" else None)
+
+    def state() -> str:
+        return f"read {views[-1:]}, members told {events}"
+
     try:
         for name in ("a", "b"):
             members.start(group, name, group, "range", None)
-            while True:
-                view = observe(reads, sampler, settings.collect, now_ms=0).groups.get(group)
-                newest = max((one.generation_id for one in events), default=0)
-                clients = {owner.client_id for owner in view.owners.values()} if view else set()
-                if view and name in clients and view.generation_id == (newest if name == "b" else None):
-                    break
-                assert time.monotonic() < deadline, f"read {view}, members told {events}"
-                time.sleep(0.3)
-        assert newest > 1
+            until(f"{name} is shown", lambda name=name: is_shown(name), state=state)  # type: ignore[misc]
+        assert newest() > 1
     finally:
         members.close()
         admin.close()
@@ -194,14 +201,16 @@ def led_by_each(admin: Any) -> bool:
 
 def look_that(admin: Any, settings: Settings, condition: Callable[[Observation], bool]) -> Observation:
     """The first look that fulfils it; one may fail, as metadata may be asked of a broker that doesn't answer."""
-    deadline = time.monotonic() + 90
-    seen = None
-    while True:
+    seen: list[Observation] = []
+
+    def fulfils() -> bool:
         with suppress(KafkaError):
-            seen = observe(BrokerReads(admin), GroupSampler(), settings.collect, now_ms=now_ms())
-            if condition(seen):
-                return seen
-        assert time.monotonic() < deadline, f"never seen in 90 s; the newest: {seen}"
+            seen.append(observe(BrokerReads(admin), GroupSampler(), settings.collect, now_ms=now_ms()))
+            return condition(seen[-1])
+        return False
+
+    until("a look that fulfils it", fulfils, pause_s=0, state=lambda: str(seen[-1:]))
+    return seen[-1]
 
 
 @contextmanager
@@ -245,10 +254,11 @@ def test_a_broker_that_is_down_is_survived(kafka_cluster: EmbeddedCluster) -> No
 
 def look_until(collector: Collector, condition: Callable[[Observation], bool]) -> None:
     """Look again and again, until a look that gave records fulfils it."""
-    deadline = time.monotonic() + 60
-    while collector.sample(now_ms=now_ms()) == 0 or not condition(seen(collector)):
-        assert time.monotonic() < deadline, f"never seen in 60 s; the newest: {seen(collector)}"
-        time.sleep(0.5)
+    until(
+        "a look that fulfils it",
+        lambda: collector.sample(now_ms=now_ms()) > 0 and condition(seen(collector)),
+        state=lambda: str(seen(collector)),
+    )
 
 
 def groups_on_all_brokers(settings: Settings) -> set[str]:
@@ -257,11 +267,9 @@ def groups_on_all_brokers(settings: Settings) -> set[str]:
     admin = admin_client(settings.kafka)
     admin.create_topics({"read": {"num_partitions": 1, "replication_factor": 3}})
     admin.wait_for_topics(["read"])
-    deadline = time.monotonic() + 60
     for group in sorted(groups):
-        while not committed(admin, group):  # the topic of offsets is being made, or its coordinator is loading
-            assert time.monotonic() < deadline, "no coordinator came up"
-            time.sleep(0.2)
+        # The topic of offsets is being made, or its coordinator is loading.
+        until("a coordinator comes up", lambda group=group: committed(admin, group))  # type: ignore[misc]
     admin.close()
     return groups
 

@@ -46,7 +46,6 @@ RECORD_BYTES = 50_000
 SIMULATED_STEP_MS = 250
 SIMULATED_LIMIT_MS = 300_000
 SHORT_TIMEOUT_MS = 2_000
-PRODUCE_TIMEOUT_S = 60
 
 Assignments = Mapping[int, tuple[int, ...]]
 
@@ -303,7 +302,7 @@ class EmbeddedStage:
             bootstrap_servers=self._brokers.bootstrap_servers, acks="all", retries=0, enable_idempotence=False
         )
         try:
-            producer.send(topic, b"x", partition=0).get(timeout=PRODUCE_TIMEOUT_S)
+            producer.send(topic, b"x", partition=0).get(timeout=waiting.DEADLINE_S)
         except (NotEnoughReplicasError, NotEnoughReplicasAfterAppendError):
             return False
         finally:

@@ -21,6 +21,7 @@ from streaming.control.wiring import journal_of, window_tables_of
 from streaming.settings import Settings
 from streaming.views.executions import row_of
 from tests.control.windows import window_columns
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -61,14 +62,12 @@ def write_window(settings: Settings, live: LiveCluster, topic: str, start_ms: in
 
 
 def run_until(loop: ControlLoop, settings: Settings, event: str) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    def events() -> list[dict[str, Any]] | None:
         loop.tick(now_ms=NOW_MS)
-        events = sorted(tables.read(settings.storage.tables, "execution"), key=lambda row: row["sequence"])
-        if any(row["event"] == event for row in events):
-            return events
-        time.sleep(0.1)
-    raise AssertionError(f"{event} never came")
+        rows = sorted(tables.read(settings.storage.tables, "execution"), key=lambda row: row["sequence"])
+        return rows if any(row["event"] == event for row in rows) else None
+
+    return until(event, events, pause_s=0.1)
 
 
 def decisions(settings: Settings) -> list[Mapping[str, Any]]:

@@ -11,10 +11,11 @@ import psutil
 import pytest
 
 from streaming import tables
+from tests.waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
-DEADLINE_S = 540.0
+STORY_DEADLINE_S = 540.0
 
 
 def start_demo(home: Path, *options: str) -> subprocess.Popen[bytes]:
@@ -28,7 +29,7 @@ def descendants(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 
 def wait_for_role(process: subprocess.Popen[bytes], role: str) -> psutil.Process:
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + STORY_DEADLINE_S
     while time.monotonic() < deadline and process.poll() is None:
         for child in descendants(process):
             with suppress(psutil.NoSuchProcess):  # one that has just ended
@@ -39,31 +40,30 @@ def wait_for_role(process: subprocess.Popen[bytes], role: str) -> psutil.Process
 
 
 def assert_gone(processes: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=20)
+    _, alive = psutil.wait_procs(processes, timeout=DEADLINE_S)
     assert not alive, f"left running: {alive}"
 
 
-@pytest.mark.timeout(900)
 def test_from_skew_to_balance_with_spark_killed_once(tmp_path: Path) -> None:
     home = tmp_path / "home"
     demo = start_demo(home, "--rate", "4000", "--topics", "orders,returns")
     seen: list[psutil.Process] = []
     try:
         pipeline = wait_for_role(demo, "pipeline")
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + STORY_DEADLINE_S
         while not tables.read(str(home / "tables"), "broker_load") and time.monotonic() < deadline:
             assert demo.poll() is None, (tmp_path / "demo.log").read_text()
             time.sleep(0.5)
         seen = descendants(demo)
         for process in [pipeline, *pipeline.children(recursive=True)]:
             process.kill()  # Spark's Python and its JVM, in the middle of a batch or not
-        code = demo.wait(timeout=DEADLINE_S)
+        code = demo.wait(timeout=STORY_DEADLINE_S)
         text = (tmp_path / "demo.log").read_text()
         assert code == 0, text
     finally:
         if demo.poll() is None:
             demo.send_signal(signal.SIGTERM)
-            demo.wait(timeout=60)
+            demo.wait(timeout=DEADLINE_S)
     assert "verdict  balanced, nothing lost" in text
     assert "exit_code=-9" in text  # the kill did happen, and the role was started again
     events = [row["event"] for row in tables.read(str(home / "tables"), "execution")]
@@ -75,7 +75,6 @@ def test_from_skew_to_balance_with_spark_killed_once(tmp_path: Path) -> None:
     assert_gone(seen)
 
 
-@pytest.mark.timeout(180)
 def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
     demo = start_demo(tmp_path / "home")
     control = wait_for_role(demo, "control")
@@ -83,14 +82,13 @@ def test_ctrl_c_ends_everything(tmp_path: Path) -> None:
     seen = descendants(demo)
     assert len(seen) >= 6  # three brokers and the roles
     demo.send_signal(signal.SIGINT)
-    assert demo.wait(timeout=60) == 130
+    assert demo.wait(timeout=DEADLINE_S) == 130
     assert_gone(seen)
     text = (tmp_path / "demo.log").read_text()
     assert "error: interrupted" in text
     assert "Traceback" not in text
 
 
-@pytest.mark.timeout(180)
 def test_a_killed_demo_leaves_no_orphan_and_its_home_is_taken_over(tmp_path: Path) -> None:
     home = tmp_path / "home"
     demo = start_demo(home)
@@ -104,4 +102,4 @@ def test_a_killed_demo_leaves_no_orphan_and_its_home_is_taken_over(tmp_path: Pat
         wait_for_role(again, "control")
     finally:
         again.send_signal(signal.SIGTERM)
-        assert again.wait(timeout=60) == 130
+        assert again.wait(timeout=DEADLINE_S) == 130

@@ -26,6 +26,7 @@ from streaming.settings import Settings
 from tests import waiting
 from tests.fleet.mirror import mirrored_fleet
 from tests.fleet.process import FleetProcess
+from tests.waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 
@@ -103,7 +104,7 @@ def write(bootstrap_servers: list[str]) -> None:
     producer = KafkaProducer(bootstrap_servers=bootstrap_servers, acks="all", linger_ms=0)
     for (topic, number), count in RECORDS.items():
         for _ in range(count):
-            producer.send(topic, VALUE, partition=number).get(timeout=30)
+            producer.send(topic, VALUE, partition=number).get(timeout=DEADLINE_S)
     producer.close()
 
 
@@ -114,7 +115,7 @@ def until_read(bootstrap_servers: list[str]) -> KafkaConsumer:
         enable_auto_commit=False, session_timeout_ms=45_000,
     )  # fmt: skip
     wanted, read = sum(count for key, count in RECORDS.items() if key[0] == "hot"), 0
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + DEADLINE_S
     while read < wanted:
         assert time.monotonic() < deadline, f"{read} of {wanted} records read"
         read += sum(map(len, reader.poll(timeout_ms=500).values()))

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from streaming.errors import SetUpIncomplete
 from streaming.runtime.jars import jar_paths, java_command
+from tests.waiting import DEADLINE_S
 
 SOURCE = Path(__file__).with_name("KafkaOracle.java")
 
@@ -43,7 +44,7 @@ class KafkaOracle:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=DEADLINE_S)
         self._process.stdout.close()
 
     def ask(self, line: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from streaming.demo.brokers import EmbeddedCluster
 from streaming.runtime.jars import class_path, java_command
 from streaming.settings import Settings
 from tests.kafka.real_groups import HEARTBEAT_MS, SESSION_MS
+from tests.waiting import DEADLINE_S
 
 KINDS = ("consumer", "share", "streams")
 END = "---"
-DEADLINE_S = 90.0
 Table = list[dict[str, str]]
 Row = dict[str, Any]
 

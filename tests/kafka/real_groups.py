@@ -13,8 +13,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.runtime.jars import class_path, java_command
+from tests.waiting import DEADLINE_S
 
-DEADLINE_S = 90.0
 SESSION_MS, HEARTBEAT_MS = 6_000, 1_000
 LOGGER = "root"
 """The coordinator's own logger exists only once a group does, which is too late to see the group's beginning."""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.runtime.jars import class_path, java_command
+from tests.waiting import DEADLINE_S
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-TIMEOUT_S = 120
 
 
 def secured_cluster(home: Path, certificates: Path) -> EmbeddedCluster:
@@ -59,4 +59,4 @@ def kafka_acls(folder: Path) -> dict[str, str]:
 
 
 def _openssl(folder: Path, arguments: str) -> None:
-    subprocess.run(["openssl", *arguments.split()], cwd=folder, check=True, capture_output=True, timeout=TIMEOUT_S)
+    subprocess.run(["openssl", *arguments.split()], cwd=folder, check=True, capture_output=True, timeout=DEADLINE_S)

@@ -19,7 +19,7 @@ from streaming.control.journal import Journal
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.control.noted_cluster import SKEW
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.kafka
 
@@ -28,7 +28,6 @@ VALUE = b"x" * 2_000
 """3 MB a topic: Kafka's first fetch, of up to 1 MB, is not slowed by any throttle."""
 SLOWLY = 20_000
 """Bytes/s at which the rest takes longer than a test."""
-DEADLINE_S = 90.0
 
 
 @pytest.fixture
@@ -79,14 +78,12 @@ def begun(
     def executions() -> list[Execution]:
         return [row for row in journal.open_executions(now_ms=now_ms()) if row.last_event in ("submitted", "progress")]
 
-    until("under way", executions, DEADLINE_S)
+    until("under way", executions)
     return process, executions()[0]
 
 
 def assert_left_nothing(cluster: Cluster, *topics: str) -> None:
-    until(
-        "no throttle", lambda: cluster.throttle_rates() == {} and cluster.throttled_replicas(topics) == {}, DEADLINE_S
-    )
+    until("no throttle", lambda: cluster.throttle_rates() == {} and cluster.throttled_replicas(topics) == {})
     assert not cluster.describe().reassigning()
 
 
@@ -99,11 +96,11 @@ def test_a_killed_apply_is_gone_on_with_by_the_next(settings: Settings, admin: K
     first, record = begun(journal, file, topic)
     first.kill()
     first.communicate()
-    until("throttled", lambda: cluster.throttle_rates().keys() == {1, 2}, DEADLINE_S)
+    until("throttled", lambda: cluster.throttle_rates().keys() == {1, 2})
     code, out, _ = finish(start(file, "apply", record.plan_id, "--yes"))
     assert (code, f"Execution {record.execution_id} is open (submitted:" in out) == (0, True)
     assert [row.execution_id for row in journal.executions(now_ms=now_ms())] == [record.execution_id]
-    until("moved", lambda: replicas(cluster, topic) == (2,), DEADLINE_S)
+    until("moved", lambda: replicas(cluster, topic) == (2,))
     assert_left_nothing(cluster, topic)
 
 
@@ -118,7 +115,7 @@ def test_a_second_ctrl_c_leaves_and_says_what_stays(settings: Settings, admin: K
     assert (message in err, err.endswith("error: interrupted\n")) == (True, True)
     code, out, _ = finish(start(file, "abort"))
     assert (code, f"{record.execution_id}: aborted: a person asked to stop; 1 moves" in out) == (0, True)
-    until("moved", lambda: replicas(cluster, topic) == (1,), DEADLINE_S)
+    until("moved", lambda: replicas(cluster, topic) == (1,))
     assert_left_nothing(cluster, topic)
 
 
@@ -129,7 +126,7 @@ def test_one_ctrl_c_stops_and_restores(settings: Settings, admin: KafkaAdminClie
     code, out, err = finish(process)
     assert (code, "aborted: a person asked to stop; 1 moves in flight cancelled" in out) == (1, True)
     assert "stays open" not in err
-    until("moved", lambda: replicas(cluster, topic) == (1,), DEADLINE_S)
+    until("moved", lambda: replicas(cluster, topic) == (1,))
     assert_left_nothing(cluster, topic)
 
 
@@ -150,7 +147,7 @@ def test_abort_ends_what_has_begun_and_what_waits_though_a_topic_is_gone(
     )
     assert ends[record.execution_id].startswith("aborted: a person asked to stop; ")
     assert ends[waiting.execution_id] == "aborted: a person asked to stop before it began"
-    until("moved", lambda: replicas(cluster, topic) == (1,), DEADLINE_S)
+    until("moved", lambda: replicas(cluster, topic) == (1,))
     assert_left_nothing(cluster, topic, other)
 
 

@@ -13,6 +13,7 @@ from streaming.cluster.clients import admin_client
 from streaming.cluster.input_topics import create_input_topics, stamped_by_producers
 from streaming.errors import ClusterRequestFailed
 from streaming.settings import Settings
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.kafka
 
@@ -38,7 +39,7 @@ def check(settings: Settings, folder: Path) -> dict[str, dict[str, object]]:
     content = settings.model_dump_json(include={"kafka", "topics", "storage"}, exclude_none=True, exclude_defaults=True)
     file.write_text(content)
     command = [sys.executable, "-m", "streaming", "check", "--json", "--config", str(file)]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     return {row["name"]: row for row in json.loads(answer.stdout)}
 
 

@@ -19,12 +19,11 @@ from streaming.consumer import CooperativeLoadAware, CooperativeSticky, LoadAwar
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.runtime.jars import class_path, java_command
 from streaming.weights import WeightSource
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 
 PARTITIONS = 7
-DEADLINE_S = 60.0
 POLL_MS = 100
 """Shorter than a rebalance, so that polls time out while their member joins."""
 
@@ -147,14 +146,10 @@ def members_of_a_group() -> Iterator[list[Member]]:
 
 
 def wait_for_shares(members: list[Member], wanted: Callable[[list[set[int]]], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    shares: list[set[int]] = []
-    while time.monotonic() < deadline:
-        shares = [set(member.owned) for member in members]
-        if wanted(shares):
-            return
-        time.sleep(0.05)
-    pytest.fail(f"after {DEADLINE_S:.0f} s the members own {shares}")
+    def shares() -> list[set[int]]:
+        return [set(member.owned) for member in members]
+
+    until("the shares", lambda: wanted(shares()), pause_s=0.05, state=lambda: f"the members own {shares()}")
 
 
 def even(shares: list[set[int]]) -> bool:

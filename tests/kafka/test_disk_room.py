@@ -19,6 +19,7 @@ from streaming.settings import KafkaSettings, Settings
 from tests import waiting
 from tests.control.windows import write_windows
 from tests.kafka.volumes import MIB, fill, mounted, usable
+from tests.waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 
@@ -27,7 +28,6 @@ RESERVE = DISK // 10
 REPLICA = 8 * MIB
 REPLICAS = {number: [1 + number % 3, 4] for number in range(6)}
 RECORD = b"x" * 65_536
-DEADLINE_S = 90
 WINDOW_MS = 10_000
 
 

@@ -30,6 +30,7 @@ from streaming.control.wiring import executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
 from tests.control.noted_cluster import SKEW
+from tests.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.kafka
 
@@ -72,7 +73,7 @@ def carry_out(
     executor: Executor, record: ExecutionRecord, plan: Plan, *, now_ms: int | None = None, until: str | None = None
 ) -> None:
     """Tick until it has ended, or until its last event is `until`; at the clock's time, or always at `now_ms`."""
-    deadline = time.monotonic() + 90.0
+    deadline = time.monotonic() + DEADLINE_S
     while not executor.tick(record, plan, now_ms=now_ms or time.time_ns() // 1_000_000):
         if record.execution.last_event == until:
             return
@@ -86,13 +87,9 @@ def ask_to_abort(journal: Journal, record: ExecutionRecord) -> None:
     record.execution = journal.execution(record.execution.execution_id)
 
 
-def eventually(condition: Callable[[], bool], *, timeout_s: float = 20.0) -> bool:
+def eventually(condition: Callable[[], bool]) -> bool:
     """Brokers hear of a change from the controller a moment later: poll instead of one look."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
+    until("it", condition, pause_s=0.1)
     return True
 
 
@@ -105,7 +102,7 @@ def no_throttle_left(cluster: Cluster, topic: str) -> bool:
 
 
 def count_records(settings: Settings, topic: str) -> int:
-    reader = consumer(settings.kafka, auto_offset_reset="earliest", consumer_timeout_ms=5_000)
+    reader = consumer(settings.kafka, auto_offset_reset="earliest", consumer_timeout_ms=int(DEADLINE_S * 1000))
     reader.assign([_partition(topic)])
     try:
         return sum(1 for _ in zip(range(RECORDS), reader, strict=False))
@@ -263,7 +260,7 @@ def test_a_topic_that_is_gone_takes_no_throttle_and_stops_nothing(settings: Sett
     assert eventually(lambda: (gone, 0) not in cluster.describe().partitions)
     loop = ControlLoop(cluster, settings, now_ms=time.time_ns() // 1_000_000)  # as after a kill
     execution = journal.execution(record.execution.execution_id)
-    deadline = time.monotonic() + 60.0
+    deadline = time.monotonic() + DEADLINE_S
     while not execution.ended:
         assert time.monotonic() < deadline, execution.last
         loop.tick(now_ms=time.time_ns() // 1_000_000)
@@ -398,7 +395,7 @@ def test_movements_wait_while_a_broker_answers_producers_slowly(settings: Settin
 def test_the_brokers_tell_how_fast_they_answer_producers(settings: Settings, admin: KafkaAdminClient) -> None:
     make_topic(admin, settings, {0: [1]})
     pressure = LatencyPressure(settings.collect.jmx_endpoints, LatencyBound(2.0, 100.0))
-    assert eventually(lambda: (pressure.highest_ms() or 0.0) > 0.0, timeout_s=60.0)
+    assert eventually(lambda: (pressure.highest_ms() or 0.0) > 0.0)
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from assignor_core.group.simulation import simulate
 from assignor_core.group.trace import What
 from streaming.demo.brokers import EmbeddedCluster
 from tests.kafka.real_groups import (
-    DEADLINE_S,
     HEARTBEAT_MS,
     SESSION_MS,
     GroupMove,
@@ -233,7 +232,7 @@ class RealGroup:
             quiet = time.time() * 1000 - events[-1].at_ms >= QUIET_S * 1000
             return quiet and not silent and (not running or sorted(read) == list(range(PARTITIONS)))
 
-        until(f"{self._group} with {sorted(running)}", settled, DEADLINE_S, pause_s=0.05)
+        until(f"{self._group} with {sorted(running)}", settled, pause_s=0.05)
 
     def _note(self, name: str, what: str) -> None:
         self._own_events.append(MemberEvent(time.time_ns() // 1_000_000, self._group, name, what, 0, ()))

@@ -23,7 +23,7 @@ from streaming.settings import KafkaSettings, Settings
 from tests.control.windows import write_windows
 from tests.waiting import until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.apart, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 
 WINDOW_MS = 10_000
 REPLICAS = {number: [1] for number in range(12)} | {12: [2], 13: [3]}

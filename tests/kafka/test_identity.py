@@ -26,7 +26,7 @@ from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import AnotherCluster, AnotherControl
 from streaming.settings import Settings
 from tests.control.noted_cluster import SKEW
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.kafka
 
@@ -90,7 +90,7 @@ def test_another_cluster_behind_the_address_is_refused_by_every_role_and_command
     ):  # fmt: skip
         refused = subprocess.run(
             [sys.executable, "-m", "streaming", *command, "--config", str(file)],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=DEADLINE_S, check=False,
         )  # fmt: skip
         message = refused.stderr
         assert refused.returncode == 3, (command, message)

@@ -23,10 +23,10 @@ from streaming.settings import KafkaSettings, Settings
 from streaming.tables import TableReader
 from streaming.views.intents import drained_brokers
 from tests.control.windows import write_windows
+from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 
-DEADLINE_S = 90
 REPLICAS = {0: [1, 2], 1: [2, 3], 2: [3, 4], 3: [4, 1], 4: [1, 3], 5: [2, 4]}
 
 
@@ -70,26 +70,25 @@ def held_by(live: LiveCluster, broker: int) -> set[tuple[str, int]]:
 
 
 def wait_for(admin: KafkaAdminClient, broker: int, *, holds: bool) -> LiveCluster:
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
+    def settled() -> LiveCluster | None:
         live = Cluster(admin).describe()
-        if bool(held_by(live, broker)) == holds and not live.reassigning():
-            return live
-        time.sleep(0.2)
-    raise AssertionError(f"broker {broker} still holds {sorted(held_by(live, broker))}")
+        return live if bool(held_by(live, broker)) == holds and not live.reassigning() else None
+
+    return until(f"broker {broker} holds {'some' if holds else 'nothing'}", settled)
 
 
 def wait_until_gone(admin: KafkaAdminClient, broker: int) -> LiveCluster:
     cluster = Cluster(admin)
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
+
+    def without_it() -> LiveCluster | None:
         with suppress(ClusterUnreachable):  # the client has yet to find out which connections are gone
             cluster.replica_sizes()
             live = cluster.describe()
             if broker not in live.broker_racks and all(row.leader != broker for row in live.partitions.values()):
                 return live
-        time.sleep(0.2)
-    raise AssertionError(f"broker {broker} is still there")
+        return None
+
+    return until(f"broker {broker} is gone", without_it)
 
 
 def windows_now(own: Settings, admin: KafkaAdminClient) -> int:

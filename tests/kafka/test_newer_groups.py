@@ -24,7 +24,6 @@ from streaming.errors import UsageProblem
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
 from tests.kafka.newer_groups import (
-    DEADLINE_S,
     GroupTools,
     JavaProcess,
     Row,
@@ -163,7 +162,7 @@ class Compared:
         }
 
     def until_same(self, what: str, expect: Callable[[Row], bool]) -> Row:
-        until(what, lambda: self.is_same(expect), DEADLINE_S, state=lambda: str(self.compared or self.report))
+        until(what, lambda: self.is_same(expect), state=lambda: str(self.compared or self.report))
         return self.report
 
 
@@ -343,7 +342,7 @@ def test_a_group_that_changes_its_protocol_and_goes_back_keeps_its_history(
             else:
                 members.start(topic, name, topic, done, None, "commit=true")
             settled = partial(is_settled, owners, group_type)
-            until(f"{name}: {done}", settled, DEADLINE_S, state=lambda: str(seen[-3:]))
+            until(f"{name}: {done}", settled, state=lambda: str(seen[-3:]))
     finally:
         members.close()
         admin.close()

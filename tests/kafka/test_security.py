@@ -36,10 +36,10 @@ from streaming.errors import ClusterUnreachable
 from streaming.runtime.jars import PROJECT_ROOT, class_path, java_command
 from streaming.settings import Settings, TopicSettings
 from tests.kafka.secured import kafka_acls, make_certificates, secured_cluster
+from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 
-DEADLINE_S = 90
 PASSWORD = 's3cret \\ "quoted"'  # noqa: S105 - of a broker that lives for a test
 INPUT_TOPICS = ("rebalancer.byte-rate", "rebalancer.consumer-lag")
 FOREIGN = "__CruiseControlMetrics"
@@ -138,10 +138,7 @@ def revoke_all(superuser: KafkaAdminClient, who: str) -> None:
 
 def eventually(probe: Callable[[], Any], expected: Any) -> None:
     """ACLs reach the broker through the metadata log, a moment later."""
-    deadline = time.monotonic() + DEADLINE_S
-    while (seen := probe()) != expected:
-        assert time.monotonic() < deadline, f"found {seen}, expected {expected}"
-        time.sleep(0.1)
+    until(f"{expected}", lambda: probe() == expected, pause_s=0.1, state=lambda: f"but {probe()}")
 
 
 def lacking(admin: KafkaAdminClient, settings: Settings, role: str) -> set[tuple[Resource, str]]:
@@ -204,7 +201,7 @@ def test_the_script_grants_what_is_needed_and_takes_it_back(
     who = "User:somebody"
     script = [str(PROJECT_ROOT / "deploy" / "acls" / "grant.sh"), "all", who, brokers.bootstrap_servers[0]]
     environment = {**kafka_acls(folder), "FOREIGN_TOPICS": FOREIGN}
-    subprocess.run(script, env=environment, check=True, capture_output=True, timeout=5 * DEADLINE_S)
+    subprocess.run(script, env=environment, check=True, capture_output=True, timeout=2 * DEADLINE_S)
     granted = superuser.describe_acls(everything_of(who))[0]
     wanted = [row for need in NEEDS for row in acls_of(need, who)]
     assert {operation_of(row) for row in granted} == {operation_of(row) for row in wanted}
@@ -244,10 +241,7 @@ def control_works(cluster: Cluster) -> None:
     entries = {"t": frozenset({(0, 1)})}
     cluster.set_throttled_replicas(entries, entries)
     cluster.set_throttle_rates({1: 1_000_000})
-    deadline = time.monotonic() + DEADLINE_S
-    while not cluster.throttle_rates() or not cluster.throttled_replicas(["t"]):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until("the throttle is shown", lambda: cluster.throttle_rates() and cluster.throttled_replicas(["t"]), pause_s=0.1)
     cluster.clear_throttle([1], entries, entries)
     cluster.reassign({("t", 0): live.partitions[("t", 0)].replicas})
     cluster.elect_preferred([("t", 0)])

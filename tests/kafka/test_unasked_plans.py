@@ -28,11 +28,10 @@ from streaming.demo.brokers import EmbeddedCluster
 from streaming.runtime import jars
 from streaming.settings import KafkaSettings, Settings
 from tests.control.windows import write_hours_before, write_windows
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
 
-DEADLINE_S = 120
 WINDOW_MS = 10_000
 PARTITIONS = 16
 HOURLY_PARTITIONS = 32

@@ -18,11 +18,11 @@ from assignor_core.lag import LagStatus
 from streaming.cluster.clients import admin_client, consumer
 from streaming.settings import Settings
 from tests.lag.watch import Watch
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.kafka
 
 WINDOW_MS = 2_000
-DEADLINE_S = 120
 PARTITIONS = 2
 BATCH, BATCH_S = 40, 0.1
 # kafka-python 3.0 forgets a join that a poll gave up waiting for, if what began it were new partitions: such a consumer
@@ -170,7 +170,7 @@ class Delays:
 
 def record_time_ms(settings: Settings, topic: str, partition: int, offset: int) -> int:
     """Timestamp of the record at an offset."""
-    reader = consumer(settings.kafka, consumer_timeout_ms=DEADLINE_S * 1000)
+    reader = consumer(settings.kafka, consumer_timeout_ms=int(DEADLINE_S * 1000))
     reader.assign([TopicPartition(topic, partition)])
     reader.seek(TopicPartition(topic, partition), offset)
     timestamp_ms: int = next(reader).timestamp

@@ -14,6 +14,7 @@ from streaming import tables
 from streaming.runtime import processes
 from streaming.settings import Settings
 from tests.pipeline.test_windows import Record, load_record, recount
+from tests.waiting import DEADLINE_S
 
 
 def start_pipeline(settings: Settings, folder: Path) -> subprocess.Popen[bytes]:
@@ -33,8 +34,8 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     for child in children:
         with suppress(psutil.NoSuchProcess):  # some end with their parent
             child.kill()
-    psutil.wait_procs(children, timeout=30)
-    process.wait(timeout=30)
+    psutil.wait_procs(children, timeout=DEADLINE_S)
+    process.wait(timeout=DEADLINE_S)
 
 
 def numbered_records(count: int) -> list[Record]:

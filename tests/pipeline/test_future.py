@@ -14,6 +14,7 @@ from streaming.pipeline.records import judged, rejected
 from streaming.settings import Settings
 from tests.pipeline.test_records import KAFKA_SCHEMA, SKEW_MS
 from tests.pipeline.test_windows import BASE_MS, drain, load_record, own, session, start, stop
+from tests.waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -38,7 +39,7 @@ def send_at(settings: Settings, offset_ms: int) -> None:
     time_ms = BASE_MS + offset_ms
     producer = KafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers, acks="all")
     value = json.dumps(load_record(1, 0, offset_ms)).encode()
-    producer.send(settings.topics.byte_rate, value=value, timestamp_ms=time_ms).get(timeout=30)
+    producer.send(settings.topics.byte_rate, value=value, timestamp_ms=time_ms).get(timeout=DEADLINE_S)
     producer.close()
 
 

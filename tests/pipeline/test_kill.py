@@ -20,7 +20,7 @@ from tests.pipeline.running import (
 )
 from tests.pipeline.test_windows import make_topics, own
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 __all__ = ["own"]  # the fixture
 
@@ -46,7 +46,7 @@ def test_when_its_jvm_is_killed_the_process_ends_as_with_a_dead_query(own: Setti
         wait_for_more(own, process, than=0, enough=100)
         (java,) = psutil.Process(process.pid).children()
         java.kill()
-        assert process.wait(timeout=120) == EXIT_QUERY_FAILED
+        assert process.wait(timeout=DEADLINE_S) == EXIT_QUERY_FAILED
     finally:
         kill(process)
     assert "query_failed" in (tmp_path / "pipeline.log").read_text()
@@ -87,7 +87,7 @@ def kill_and_compare(own: Settings, folder: Path, *, samples: int, kills: int, c
         while samples_counted(settings) < samples:
             wait_for_more(settings, process, than=samples_counted(settings), enough=samples)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=120) == 0  # the batch under way is finished
+        assert process.wait(timeout=DEADLINE_S) == 0  # the batch under way is finished
     finally:
         kill(process)
     assert_recounted(settings, records, folder)

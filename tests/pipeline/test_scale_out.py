@@ -42,7 +42,7 @@ def test_two_executors_give_the_same_windows_and_end_in_order(own: Settings, tmp
         while not complete(settings, len(records)) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.5)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=120) == 0, (tmp_path / "pipeline.log").read_text()[-20_000:]
+        assert process.wait(timeout=DEADLINE_S) == 0, (tmp_path / "pipeline.log").read_text()[-20_000:]
     finally:
         kill(process)
     stored = {

@@ -13,9 +13,8 @@ import psutil
 
 from streaming.config import load_settings
 from tests.prometheus.live import Watch, watching
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
-START_DEADLINE_S = 180.0
 STORY_DEADLINE_S = 540.0
 CLUSTER = "demo"
 
@@ -45,7 +44,7 @@ class WatchedDemo:
     def end(self) -> int:
         """Ctrl-C; the exit code."""
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(timeout=90)
+        return self.process.wait(timeout=DEADLINE_S)
 
 
 @contextmanager
@@ -57,13 +56,13 @@ def watched_demo(folder: Path, *options: str, stalled_after_s: int) -> Iterator[
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        settings = until("the demo's settings", lambda: _file(home / "rebalancer.yaml", process, log), START_DEADLINE_S)
+        settings = until("the demo's settings", lambda: _file(home / "rebalancer.yaml", process, log))
         with watching(folder, load_settings(settings).serve.port, stalled_after_s=stalled_after_s) as watch:
             yield WatchedDemo(process, home, log, watch)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-            process.wait(timeout=90)
+            process.wait(timeout=DEADLINE_S)
 
 
 def _file(file: Path, process: subprocess.Popen[bytes], log: Path) -> Path | None:

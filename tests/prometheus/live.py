@@ -25,8 +25,8 @@ import yaml
 from streaming.runtime import processes
 from tests.prometheus.test_rules import ALERTMANAGER, RULES
 from tests.serve.synthetic import WINDOW_MS, Synthetic, skewed_cluster
+from tests.waiting import DEADLINE_S
 
-DEADLINE_S = 60.0
 STALLED_AFTER_S = 8
 """Instead of 300 s: after this long without a heartbeat a stream counts as stalled."""
 REPORT_MS = 1_000
@@ -51,7 +51,7 @@ class Watch:
 
     def query(self, expr: str) -> list[dict[str, Any]]:
         """Series of an instant query; fails on what Prometheus refuses."""
-        answer = httpx.post(f"{self.prometheus_url}/api/v1/query", data={"query": expr}, timeout=10.0).json()
+        answer = httpx.post(f"{self.prometheus_url}/api/v1/query", data={"query": expr}, timeout=DEADLINE_S).json()
         assert answer["status"] == "success", f"{expr}: {answer.get('error')}"
         series: list[dict[str, Any]] = answer["data"]["result"]
         return series
@@ -59,7 +59,7 @@ class Watch:
     def alerts(self) -> dict[str, list[dict[str, Any]]]:
         """Alerts that Alertmanager holds, by name."""
         alerts: dict[str, list[dict[str, Any]]] = {}
-        for alert in httpx.get(f"{self.alertmanager_url}/api/v2/alerts", timeout=10.0).json():
+        for alert in httpx.get(f"{self.alertmanager_url}/api/v2/alerts", timeout=DEADLINE_S).json():
             alerts.setdefault(alert["labels"]["alertname"], []).append(alert)
         return alerts
 

@@ -29,7 +29,6 @@ STALLED_AFTER_S = 45
 pytestmark = [pytest.mark.prometheus, pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, needs_servers]
 
 
-@pytest.mark.timeout(1_200)
 def test_skew_a_dead_spark_and_balance_as_those_on_call_are_told(tmp_path: Path) -> None:
     with watched_demo(tmp_path, "--rate", "4000", stalled_after_s=STALLED_AFTER_S) as demo:
         page = until("skew told to the webhook", lambda: demo.watch.notification(SKEWED, "firing"), STORY_DEADLINE_S)
@@ -60,22 +59,21 @@ def _spark_dies(demo: WatchedDemo) -> None:
     until(
         "a heartbeat",
         lambda: demo.watch.query(f"rebalancer_stream_last_progress_timestamp_seconds{{{OF_LOAD}}}"),
-        120.0,
     )
     dead = demo.role("pipeline")
     assert dead is not None
     for process in [dead, *dead.children(recursive=True)]:
         process.kill()
-    follower = until("a new pipeline", lambda: _other_than(dead, demo), 120.0)
+    follower = until("a new pipeline", lambda: _other_than(dead, demo))
     follower.suspend()
     try:
-        stall = until("the stall told to the webhook", lambda: _stall_notification(demo), 180.0)
+        stall = until("the stall told to the webhook", lambda: _stall_notification(demo))
         assert stall["path"] == "/page"
         held = until("skew held back", lambda: [row for row in demo.watch.alerts().get(SKEWED, ()) if _inhibited(row)])
         assert held[0]["labels"]["kafka_cluster"] == CLUSTER
     finally:
         follower.resume()
-    until("the end of the stall told", lambda: demo.watch.notification(STALLED, "resolved"), 240.0)
+    until("the end of the stall told", lambda: demo.watch.notification(STALLED, "resolved"), STORY_DEADLINE_S)
 
 
 def _stall_notification(demo: WatchedDemo) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.prometheus.boards import BOARDS, GRAFANA, load, panels, without_numbers
 from tests.prometheus.live import Live, live, needs_servers
-from tests.waiting import until
+from tests.waiting import DEADLINE_S, until
 
 ROOT = Path(__file__).parents[2]
 SKEWED = "RebalancerBrokerLoadSkewed"
@@ -37,7 +37,7 @@ def test_no_panel_is_empty_and_no_query_fails(running: Live, file: Path) -> None
 
 def test_every_alert_expression_is_evaluated_without_error(running: Live) -> None:
     until("an evaluation", lambda: running.watch.query("ALERTS"))
-    groups = httpx.get(f"{running.watch.prometheus_url}/api/v1/rules").json()["data"]["groups"]
+    groups = httpx.get(f"{running.watch.prometheus_url}/api/v1/rules", timeout=DEADLINE_S).json()["data"]["groups"]
     for rule in (rule for group in groups for rule in group["rules"]):
         assert rule["health"] == "ok", rule
 

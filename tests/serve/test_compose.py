@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from streaming.cli import run
 from streaming.config import load_settings
 from streaming.runtime import jars, processes
+from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -262,7 +263,7 @@ def test_kafka_accepts_the_brokers_settings_with_the_agent_beside_it(compose: Co
             "kafka.tools.StorageTool", "format", "--cluster-id", str(service.environment["CLUSTER_ID"]),
             "--config", str(file),
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
         assert done.returncode == 0, done.stdout + done.stderr
         assert (tmp_path / name / "meta.properties").is_file()
 

@@ -22,8 +22,7 @@ from streaming.serve.snapshot import Snapshot, read_snapshot
 from streaming.serve.web import build_app
 from streaming.settings import Settings
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for, skewed_cluster
-
-DEADLINE_S = 30.0
+from tests.waiting import DEADLINE_S, until
 
 
 def get(app: Starlette, path: str, accept: str = "*/*") -> httpx.Response:
@@ -127,15 +126,14 @@ def test_it_starts_without_tables_sees_them_come_and_ends_on_a_signal(
     serving: tuple[subprocess.Popen[str], str], tmp_path: Path, number: signal.Signals
 ) -> None:
     process, url = serving
-    assert httpx.get(f"{url}/api/status").json()["load"]["brokers"] == []
-    assert httpx.get(f"{url}/readyz").status_code == 503
+    client = httpx.Client(base_url=url, timeout=DEADLINE_S)
+    assert client.get("/api/status").json()["load"]["brokers"] == []
+    assert client.get("/readyz").status_code == 503
     now_ms = time.time_ns() // 1_000_000
     skewed_cluster(Synthetic(str(tmp_path / "tables")), now_ms)
-    deadline = time.monotonic() + DEADLINE_S
-    while not httpx.get(f"{url}/api/status").json()["control"]["execution"]:
-        assert time.monotonic() < deadline, "the tables were never seen"
-        time.sleep(0.1)
-    assert httpx.get(f"{url}/readyz").status_code == 200
+    until("the tables are seen", lambda: client.get("/api/status").json()["control"]["execution"], pause_s=0.1)
+    assert client.get("/readyz").status_code == 200
+    client.close()
     process.send_signal(number)
     assert process.wait(DEADLINE_S) == 0
     assert process.stderr is not None

@@ -10,6 +10,7 @@ from typing import IO
 import pytest
 
 from streaming.cli import COMMANDS, run
+from tests.waiting import DEADLINE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = ROOT / "conf" / "scenarios" / "rolling-restart.yaml"
@@ -165,7 +166,7 @@ def test_a_command_that_has_ended_waits_for_no_thread_and_keeps_its_exit_code() 
         "threading.Thread(target=time.sleep, args=(600,)).start(); atexit.register(print, 'at exit');"
         "sys.stdout.reconfigure(line_buffering=False); sys.argv = ['rebalancer', 'sql']; cli.main()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=DEADLINE_S)
     assert (done.returncode, done.stdout) == (2, "at exit\n")
     assert done.stderr.startswith("error: sql: no query given")
 

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.waiting import DEADLINE_S
+
 SCRIPT = """
 import os, signal, sys
 from pathlib import Path
@@ -23,6 +25,10 @@ except KeyboardInterrupt:
 
 def test_an_interrupt_while_python_forks_arrives(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path / "log")], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "log")],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
     )
     assert (done.stdout, done.stderr) == ("interrupted True\n", "")
