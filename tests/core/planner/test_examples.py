@@ -1,7 +1,7 @@
 """What plans must be on clusters that can be checked by head, and on seeded models of the reference's kinds."""
 
-import time
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from assignor_core.errors import InputError
+from assignor_core.load import cluster_arrays
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
 from assignor_core.plan import Plan
 from assignor_core.planner import PlannerPolicy, propose
@@ -22,6 +23,7 @@ from tests.benchmarks.bench_planner import least_bytes
 from tests.benchmarks.models import FURTHER, REFERENCE, Kind, generate
 from tests.core.planner.cases import cluster, founding, search_of
 from tests.core.planner.invariants import check_plan
+from tests.costs import grows_at_most
 
 BYTES = ("bytes_in", "bytes_out", "disk")
 
@@ -124,9 +126,9 @@ def test_a_leadership_change_beside_a_dead_broker_is_not_said_to_empty_it() -> N
 def test_what_can_not_be_mended_is_not_tried_partition_by_partition() -> None:
     """8,000 partitions on three brokers, one of them dead, took 5 s to find that nothing can be done; now 0.03 s."""
     state = cluster(*[((1, 2, 3), (2, 3, 1))[number % 2] for number in range(8000)], brokers=THREE_ONE_DEAD)
-    started = time.process_time()
     assert propose(state).movements == ()
-    assert time.process_time() - started < 1.0
+    computations: list[Callable[[ClusterState], object]] = [cluster_arrays, propose]
+    assert grows_at_most(30, lambda number: computations[number](state), 0, 1)
 
 
 def test_nothing_is_claimed_to_be_the_best_where_a_dead_broker_keeps_what_is_heaviest() -> None:
