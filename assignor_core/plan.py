@@ -65,7 +65,7 @@ class Wave:
 
 @dataclass(frozen=True, slots=True)
 class CheaperPlan:
-    """The beginning of a plan, as a plan of its own: what part of the gain it brings, and what it copies."""
+    """A plan with a smaller budget of bytes: what part of the gain it brings, and what it copies."""
 
     gain_share: float
     movements: int

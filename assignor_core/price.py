@@ -4,15 +4,11 @@ Kafka throttles what a broker receives as a follower and what it sends as a lead
 long as the broker that receives or sends most. Leaders send; a plan takes the first of the old replicas for the leader.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
-from assignor_core.plan import CheaperPlan, Movement, Plan
-
-GAIN_SHARES = (0.5, 0.8, 0.95)
-"""Parts of a plan's gain that cheaper plans are named for."""
+from assignor_core.plan import Movement, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +77,3 @@ def schedule(plan: Plan) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def cheaper_plans(movements: Sequence[Movement]) -> tuple[CheaperPlan, ...]:
-    """For each of `GAIN_SHARES` the beginning of the plan that brings as much of its gain, where it copies less.
-
-    Movements are in the order to carry them out, those with most gain per byte first in each wave.
-
-    >>> first, second = (Movement("t", number, (1,), (2,), 100.0, gain=gain) for number, gain in enumerate((0.9, 0.1)))
-    >>> cheaper_plans([first, second])
-    (CheaperPlan(gain_share=0.9, movements=1, bytes_to_move=100.0),)
-    """
-    gains = list(accumulate(movement.gain for movement in movements))
-    copied = list(accumulate(movement.bytes_to_move for movement in movements))
-    if not gains or gains[-1] <= 0 or copied[-1] <= 0:
-        return ()
-    plans: dict[int, CheaperPlan] = {}
-    for share in GAIN_SHARES:
-        count = next(number for number, gain in enumerate(gains, start=1) if gain >= share * gains[-1])
-        if copied[count - 1] < copied[-1]:
-            plans[count] = CheaperPlan(gains[count - 1] / gains[-1], count, copied[count - 1])
-    return tuple(plans.values())

@@ -17,7 +17,8 @@
     changed partitions
       │  7 waves       what may run together, and what fits into no wave
       │  8 explain     order, reason and gain of each movement
-      │  9 bounds, diagnose, unmet_rules    how even it could be, and what stands in the way
+      │  9 bounds, proportions, diagnose, unmet_rules    how even it could be, and what stands in the way
+      │  10 frontier   cheaper plans with most of the gain
       ▼
     Plan (assignor_core.plan)
 

@@ -14,7 +14,8 @@ from assignor_core.planner.bounds import FOLLOWED, forced_share, leaves_replicas
 from assignor_core.planner.effort import Effort
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import Problem
-from assignor_core.resources import LOADS
+from assignor_core.planner.proportions import TOGETHER
+from assignor_core.resources import LOADS, Resource
 from assignor_core.wording import first_named
 
 EVEN = 1e-6
@@ -39,7 +40,25 @@ def diagnose(problem: Problem, placement: Placement, effort: Effort) -> tuple[st
     if leaves_replicas_behind(problem.arrays, placement):
         return tuple(lines)
     small_racks = [] if problem.crowded(placement).any() else _small_racks(problem, placement)
-    return (*_heavy_partitions(problem, placement), *small_racks, *lines)
+    return (*_heavy_partitions(problem, placement), *small_racks, *_proportions(problem), *lines)
+
+
+def _proportions(problem: Problem) -> list[str]:
+    """That brokers have more disk than network for their part, where that keeps both from being even."""
+    columns = problem.arrays.columns
+    network = max(TOGETHER, key=lambda resource: float(problem.level[:, columns.of(resource)].max()))
+    forced = problem.level[:, columns.of(network)].max(axis=1)
+    level = float(forced.max())
+    if level <= 1 + EVEN:
+        return []
+    brokers = np.flatnonzero(forced >= level - EVEN)
+    names = first_named(brokers.tolist(), FULL_MAX, lambda broker: str(problem.arrays.broker_ids[broker]))
+    disk_part, network_part = (
+        float(problem.share[brokers][:, columns.of(resource)[0]].sum()) for resource in (Resource.DISK, network)
+    )
+    have = f"{len(brokers)} brokers ({names}) have {disk_part:.0%} of the disk and {network_part:.0%} of the network"
+    least = f"no placement has both {network.words} and disk below {level:.3f} fair shares"
+    return [f"{have}: {least}; add disk to the others, or network to these"]
 
 
 def _heavy_partitions(problem: Problem, placement: Placement) -> list[str]:

@@ -25,6 +25,7 @@ from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, shares
 from assignor_core.planner.bounds import forced_share
 from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
 from assignor_core.planner.policy import PlannerPolicy
+from assignor_core.planner.proportions import levels_of_proportions
 from assignor_core.racks import least_spread
 from assignor_core.resources import MEASURED
 
@@ -71,6 +72,8 @@ class Problem:
     """B x C load that a broker must not exceed: its capacity; infinite where none is given."""
     weight: Floats
     """C weights of the objective."""
+    level: Floats
+    """B x C what brokers of unequal proportions force, in fair shares (`proportions`); 1 where they force nothing."""
 
     def worst_excess(self, loads: Floats) -> float:
         """How far the worst broker is above its limit in the worst load, in fair shares; counts are not looked at."""
@@ -274,10 +277,11 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
     ceiling = _ceiling(arrays, policy, placement)
     band = np.array([policy.band_of(resource) for resource in arrays.columns.resources])
     forced = forced_share(arrays, placement, share)
+    level = levels_of_proportions(arrays, placement, share)
 
     def within(part: float) -> Floats:
         """B x C load at this part of the band."""
-        aim = np.maximum(share * (1.0 + band * part), forced * (1.0 + band * part * FORCED_BAND))
+        aim = np.maximum(share * level * (1.0 + band * part), forced * (1.0 + band * part * FORCED_BAND))
         return np.minimum(aim, ceiling)
 
     movable = _movable(arrays, policy)
@@ -294,6 +298,7 @@ def problem_of(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placemen
         limit=within(1.0 - EDGE),
         ceiling=ceiling,
         weight=np.where(arrays.columns.counts, COUNT_WEIGHT, 1.0),
+        level=level,
     )
 
 

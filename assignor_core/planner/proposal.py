@@ -14,20 +14,22 @@ from assignor_core.load import cluster_arrays
 from assignor_core.model import BrokerState, ClusterState
 from assignor_core.plan import Plan
 from assignor_core.planner.attainable import attainable
-from assignor_core.planner.bounds import lower_bounds
+from assignor_core.planner.bounds import leaves_replicas_behind, lower_bounds
 from assignor_core.planner.diagnose import diagnose
 from assignor_core.planner.effort import Effort
 from assignor_core.planner.explain import ordered_movements
 from assignor_core.planner.finish import finish
+from assignor_core.planner.frontier import cheaper_plans
 from assignor_core.planner.kicks import kick
-from assignor_core.planner.placement import Placement
+from assignor_core.planner.placement import Edit, Placement
 from assignor_core.planner.policy import PlannerPolicy
-from assignor_core.planner.problem import problem_of
+from assignor_core.planner.problem import Problem, problem_of
+from assignor_core.planner.proportions import TOGETHER
 from assignor_core.planner.prune import prune
 from assignor_core.planner.repair import repair, unmet_rules
 from assignor_core.planner.search import Search
 from assignor_core.planner.statistic import by_statistic
-from assignor_core.price import cheaper_plans
+from assignor_core.resources import Resource
 from assignor_core.skew import Skew, skew_of_arrays
 
 ROUNDING = 1e-9
@@ -51,32 +53,47 @@ def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) 
     problem = problem_of(arrays, policy, placement)
     crowded = problem.crowded(placement)
     search = Search(problem, placement)
-    balance(search)
+    way = balance(search)
     movements, waves, left_out = ordered_movements(problem, placement, crowded)
+    after = skew_of_arrays(arrays, placement.replicas)
     still_crowded = bool(problem.crowded(placement).any())
     plan = Plan(
         cluster_id=cluster.cluster_id,
         movements=movements,
         skew_before=figures_of_skew(skew_of_arrays(arrays)),
-        skew_after=figures_of_skew(skew_of_arrays(arrays, placement.replicas)),
-        lower_bound=MappingProxyType(lower_bounds(arrays, placement, problem.share, crowded=still_crowded)),
+        skew_after=figures_of_skew(after),
+        lower_bound=MappingProxyType(_bounds(problem, placement, after, crowded=still_crowded)),
         diagnosis=(*left_out, *diagnose(problem, placement, search.effort)),
         problems=unmet_rules(problem, placement),
         waves=waves,
-        cheaper=() if len(problem.leaving) or crowded.any() else cheaper_plans(movements),
     )
+    # Last, as it needs the placement for itself. What a hard rule asks for has no cheaper part.
+    if not len(problem.leaving) and not crowded.any():
+        plan = replace(plan, cheaper=cheaper_plans(search, way, movements))
     return plan, search.effort
 
 
-def balance(search: Search) -> None:
+def _bounds(problem: Problem, placement: Placement, after: Mapping[str, Skew], *, crowded: bool) -> dict[str, float]:
+    """Resource: what no placement goes below; where proportions force a level, not in network and disk at once."""
+    bounds = lower_bounds(problem.arrays, placement, problem.share, crowded=crowded)
+    if crowded or leaves_replicas_behind(problem.arrays, placement):
+        return bounds
+    for resource in (*TOGETHER, Resource.DISK):
+        level = float(problem.level[:, problem.arrays.columns.of(resource)].max())
+        bounds[resource] = max(bounds[resource], min(level, after[resource].max_over_mean))
+    return bounds
+
+
+def balance(search: Search) -> list[Edit]:
     """Hard rules, relief of the overloaded, a way on where that is stuck, and exact evenness where it is near.
 
+    Returns the edits that led there, but for the last two phases: prune and finish correct what is there.
     The objective weighs all loads together; a plan that buys the rest by making the worst broker worse is dropped.
     """
     problem, placement = search.problem, search.placement
     repair(search)
     if problem.policy.rules_only:
-        return
+        return []
     # What repair had to do stays, whatever it costs: only balance is judged, and dropped from here on.
     excess_before, mark = problem.worst_excess(placement.loads), len(search.journal)
     for number in range(ROUNDS):
@@ -90,8 +107,10 @@ def balance(search: Search) -> None:
             break
     if problem.worst_excess(placement.loads) > excess_before + ROUNDING:
         search.undo_to(mark)
+    way = [applied.edit for applied in search.journal]
     prune(search)
     finish(search)
+    return way
 
 
 def with_drained(cluster: ClusterState, policy: PlannerPolicy) -> ClusterState:

@@ -12,6 +12,7 @@ the objective by at least a part of the broker's violation; their number and the
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -82,6 +83,14 @@ class Pace:
         return stalled
 
 
+class Applied(NamedTuple):
+    """An edit that was applied."""
+
+    edit: Edit
+    reverse: Edit
+    """The edit that takes it back."""
+
+
 class Search:
     """One search over one placement; mutable.
 
@@ -108,8 +117,8 @@ class Search:
         self.placement = placement
         self.spending = spending or Spending(problem.policy, placement)
         self.effort = effort or _effort_for(placement)
-        self.journal: list[Edit] = []
-        """For each edit so far the edit that reverses it."""
+        self.journal: list[Applied] = []
+        """Each edit so far, in order."""
         self.state = SearchState(problem, placement, self.spending, self.effort)
 
     def under(self, problem: Problem) -> "Search":
@@ -129,14 +138,19 @@ class Search:
         return np.where(self.problem.may_give, self.problem.violation(self.placement.loads), 0.0)
 
     def relieve(
-        self, candidates_max: int | None = None, *, exchanges: bool = True, ignored: frozenset[int] = frozenset()
+        self,
+        candidates_max: int | None = None,
+        *,
+        exchanges: bool = True,
+        ignored: frozenset[int] = frozenset(),
+        retries: int = RETRIES_MAX,
     ) -> None:
         """Until no broker that may give is above its limit, none can be relieved, or `candidates_max` are applied.
 
         Ends also where the search no longer gets on, and when its effort is spent. Brokers `ignored` are not relieved.
         """
         stuck = set(ignored)
-        applied, has_progress, retries = 0, False, RETRIES_MAX
+        applied, has_progress = 0, False
         applied_max = CANDIDATES_PER_REPLICA_MAX * self.placement.replicas.size
         if candidates_max is not None:
             applied_max = candidates_max
@@ -200,19 +214,24 @@ class Search:
         """Apply the edits of `candidate`; returns the brokers whose load they change."""
         brokers: set[int] = set()
         for edit in candidate.edits:
-            partition, slot, target = edit
-            row = self.placement.replicas[partition]
-            source = int(row[slot])
-            brokers |= {source, int(row[0]) if target == NO_BROKER else target}
-            self._apply_edit(edit)
-            # A hand-over swaps two slots, so the same hand-over once more reverses it.
-            self.journal.append(Edit(partition, slot, NO_BROKER if target == NO_BROKER else source))
+            brokers |= self.apply_edit(edit)
+        return brokers
+
+    def apply_edit(self, edit: Edit) -> set[int]:
+        """Apply one edit; returns the brokers whose load it changes."""
+        partition, slot, target = edit
+        row = self.placement.replicas[partition]
+        source = int(row[slot])
+        brokers = {source, int(row[0]) if target == NO_BROKER else target}
+        self._edit(edit)
+        # A hand-over swaps two slots, so the same hand-over once more reverses it.
+        self.journal.append(Applied(edit, Edit(partition, slot, NO_BROKER if target == NO_BROKER else source)))
         return brokers
 
     def undo_to(self, mark: int) -> None:
         """Reverse what was applied since the journal had `mark` entries."""
         while len(self.journal) > mark:
-            self._apply_edit(self.journal.pop())
+            self._edit(self.journal.pop().reverse)
 
     def restore(self, partition: int) -> None:
         """Put `partition` back to where it was at first; what was applied before can no longer be undone."""
@@ -221,7 +240,7 @@ class Search:
         self.spending.record(partition, +1)
         self.journal.clear()
 
-    def _apply_edit(self, edit: Edit) -> None:
+    def _edit(self, edit: Edit) -> None:
         self.effort.edits += 1
         self.spending.record(edit.partition, -1)
         if edit.target == NO_BROKER:

@@ -1,6 +1,7 @@
-"""What a plan costs, in words: how long it takes, and which part of it brings most."""
+"""What a plan costs, in words: how long it takes, and what brings most of it."""
 
 from collections.abc import Iterable, Mapping
+from math import ceil
 from typing import Any
 
 MOST_OF_IT = 0.8
@@ -19,7 +20,7 @@ def duration_text(duration_ms: float) -> str:
 
 
 def price_texts(price: Mapping[str, Any], *, whole_bytes: float) -> Iterable[str]:
-    """The time that a plan takes at its throttle, and the cheapest part that brings most of it, where they are known.
+    """The time that a plan takes at its throttle, and the cheapest plan that brings most of it, where they are known.
 
     `price` holds `duration_ms` and `cheaper`, as in the plan's JSON; `whole_bytes` is what the whole plan copies.
     """
@@ -29,5 +30,5 @@ def price_texts(price: Mapping[str, Any], *, whole_bytes: float) -> Iterable[str
     if most is not None:
         yield (
             f"at least {most['gain_share']:.0%} of the gain for {most['bytes_to_move'] / whole_bytes:.0%} of the bytes "
-            f"with --max-bytes {most['bytes_to_move']:.0f}"
+            f"with --max-bytes {ceil(most['bytes_to_move'])}"
         )

@@ -3,12 +3,16 @@
     python -m tests.benchmarks.bench_planner --shapes 200 [--seed N] [--band B]
 
 For each plan: how far it ends above its band or its bound, its bytes over the least, and its processor seconds over
-those of the plain shape. Prints the rows that are worst in each and how many break a promise.
+those of the plain shape. Prints a line for each variant, the rows that are worst in each figure and how many break a
+promise. Rows go to build/.
 """
 
 import gc
+import json
+import statistics
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +26,7 @@ from assignor_core.resources import Resource
 from tests.benchmarks.models import Kind, generate
 from tests.benchmarks.shapes import shape, variants
 
+BUILD = Path("build")
 BALANCED = (Resource.BYTES_IN, Resource.BYTES_OUT, Resource.DISK, Resource.LEADER_BYTES_IN)
 SECONDS_MIN = 1.0
 """Plans that take less are not slow, whatever the plain one takes."""
@@ -44,8 +49,10 @@ def run(first: int, count: int, band: float) -> list[dict[str, Any]]:
             rows.append(row)
             if broken(row):
                 print("broken", LINE.format(**row), flush=True)
+    BUILD.mkdir(exist_ok=True)
+    (BUILD / f"bench_shapes_{first}_{count}.json").write_text(json.dumps(rows, indent=1) + "\n")
     if rows:
-        _summary(rows)
+        show(rows)
     return rows
 
 
@@ -75,6 +82,7 @@ def measure(seed: int, variant: str, kind: Kind, band: float) -> dict[str, Any]:
         "partitions": kind.partitions,
         "replication": kind.replication_factor,
         "over": over_band_or_bound(plan, policy),
+        "is_within_band": is_within_band(plan, policy),
         "bytes_over_least": plan.bytes_to_move / least if least else 1.0,
         "moved": plan.bytes_to_move / total,
         "least": least / total,
@@ -96,8 +104,15 @@ def broken(row: dict[str, Any]) -> bool:
 def over_band_or_bound(plan: Plan, policy: PlannerPolicy) -> float:
     """How far max over mean ends above the band, which begins at the proven bound; the worst load."""
     return max(
-        float(plan.skew_after[resource]["max_over_mean"] - plan.lower_bound[resource] - policy.band_of(resource))
+        float(plan.skew_after[resource]["max_over_mean"] - plan.lower_bound[resource] * (1 + policy.band_of(resource)))
         for resource in BALANCED
+    )
+
+
+def is_within_band(plan: Plan, policy: PlannerPolicy) -> bool:
+    """Whether every load ends within its band, bounds or not."""
+    return all(
+        plan.skew_after[resource]["max_over_mean"] <= 1 + policy.band_of(resource) + OVER_MAX for resource in BALANCED
     )
 
 
@@ -131,7 +146,21 @@ def _disk(cluster: ClusterState) -> float:
     return float((arrays.follower_load[:, arrays.columns.of(Resource.DISK)[0]] * held).sum())
 
 
-def _summary(rows: list[dict[str, Any]]) -> None:
+def show(rows: list[dict[str, Any]]) -> None:
+    """A line for each variant, the rows that are worst, and sums."""
+    print(
+        "variant        plans  in band  at bound  neither  most over  x least: median   most  over 1.25  x plain: most"
+    )
+    for variant in dict.fromkeys(row["variant"] for row in rows):
+        some = [row for row in rows if row["variant"] == variant]
+        over = [row["over"] > OVER_MAX for row in some]
+        within = [row["is_within_band"] and not above for row, above in zip(some, over, strict=True)]
+        least = [row["bytes_over_least"] for row in some]
+        print(
+            f"{variant:<13} {len(some):>6} {sum(within):>8} {len(some) - sum(within) - sum(over):>9} {sum(over):>8} "
+            f"{max(row['over'] for row in some):>10.4f} {statistics.median(least):>17.2f} {max(least):>5.2f} "
+            f"{sum(times > LEAST_MAX for times in least):>11} {max(row['ratio'] for row in some):>15.2f}"
+        )
     for name in ("over", "bytes_over_least", "ratio", "seconds", "spent"):
         print(f"worst by {name}:")
         for row in sorted(rows, key=lambda row: -row[name])[:WORST]:

@@ -1,10 +1,10 @@
-"""What plans cost: time at a throttle, bytes by broker and wave, and the part of a plan that brings most of it."""
+"""What plans cost: time at a throttle, and bytes by broker and wave."""
 
 import pytest
 
 from assignor_core.plan import Movement, Plan, Wave, plan_from_json, plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
-from assignor_core.price import GAIN_SHARES, cheaper_plans, copied_by_broker, plan_duration_ms, schedule
+from assignor_core.price import copied_by_broker, plan_duration_ms, schedule
 from assignor_core.proposed_plan import ProposedPlan
 from tests.benchmarks.models import Kind, generate
 from tests.core.planner.cases import founding
@@ -45,26 +45,6 @@ def test_without_a_throttle_no_time_is_known() -> None:
     plan = propose(founding())
     assert plan_duration_ms(plan) is None
     assert [(row["starts_after_ms"], row["duration_ms"]) for row in schedule(plan)] == [(None, None)]
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_budget_of_what_a_cheaper_plan_copies_brings_at_least_its_gain(seed: int) -> None:
-    state = generate(Kind(12, 600, broken_share=0.0), seed)
-    plan = propose(state)
-    gain = sum(movement.gain for movement in plan.movements)
-    assert len(plan.cheaper) == len(GAIN_SHARES)
-    for cheaper, share in zip(plan.cheaper, GAIN_SHARES, strict=True):
-        assert cheaper.gain_share >= share
-        assert cheaper.bytes_to_move < plan.bytes_to_move
-        again = propose(state, PlannerPolicy(bytes_max=cheaper.bytes_to_move))
-        assert sum(movement.gain for movement in again.movements) >= cheaper.gain_share * gain
-
-
-def test_what_a_hard_rule_asks_for_has_no_cheaper_part() -> None:
-    state = generate(Kind(12, 600, broken_share=0.0), 1)
-    assert propose(state, PlannerPolicy(drain=frozenset({state.brokers[0].broker_id}))).cheaper == ()
-    assert cheaper_plans([]) == ()
-    assert cheaper_plans([Movement("t", 0, (1, 2), (2, 1), 0.0, gain=1.0)]) == (), "it copies nothing"
 
 
 def test_the_price_stands_in_the_plan_and_comes_back() -> None:

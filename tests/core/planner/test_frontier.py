@@ -1,0 +1,77 @@
+"""Cheaper plans: most of the gain for far fewer bytes, as a plan with that budget brings it."""
+
+from dataclasses import replace
+from functools import cache
+from itertools import accumulate
+
+import pytest
+
+from assignor_core.model import ClusterState
+from assignor_core.plan import Plan
+from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.planner.frontier import GAIN_SHARES
+from tests.benchmarks.models import HEAVY, Kind, generate
+from tests.core.planner.cases import founding
+from tests.core.planner.invariants import check_plan
+
+PLAIN = Kind(12, 600, broken_share=0.0)
+KINDS = {
+    "plain": (PLAIN, 1),
+    "another seed": (PLAIN, 2),
+    "new broker": (replace(PLAIN, brokers_new=3), 1),
+    "unequal": (replace(PLAIN, twice_every=3), 3),
+    "heavy": (replace(HEAVY, brokers=12, partitions=600, broken_share=0.0), 1),
+}
+ROUNDING = 1e-3
+"""What a plan made anew may bring less: it takes back movements that it does not need within the band."""
+
+
+@cache
+def planned(name: str) -> tuple[ClusterState, Plan]:
+    """A model and its plan: several tests ask about the same."""
+    kind, seed = KINDS[name]
+    state = generate(kind, seed)
+    return state, propose(state)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_cheaper_plans_are_ever_dearer_and_bring_ever_more(name: str) -> None:
+    _, plan = planned(name)
+    gains, copied = ([getattr(row, key) for row in plan.cheaper] for key in ("gain_share", "bytes_to_move"))
+    assert sorted(set(gains)) == gains
+    assert sorted(set(copied)) == copied
+    assert copied[-1] < plan.bytes_to_move
+    assert gains[-1] >= GAIN_SHARES[-1]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_four_fifths_of_the_gain_take_far_fewer_bytes_than_the_beginning_of_the_plan(name: str) -> None:
+    _, plan = planned(name)
+    gain = sum(movement.gain for movement in plan.movements)
+    gains = accumulate(movement.gain for movement in plan.movements)
+    copied = accumulate(movement.bytes_to_move for movement in plan.movements)
+    by_beginning = next(sent for share, sent in zip(gains, copied, strict=True) if share >= 0.8 * gain)
+    cheaper = next(row for row in plan.cheaper if row.gain_share >= 0.8)
+    assert cheaper.bytes_to_move <= 0.9 * by_beginning
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_plan_with_that_budget_is_sound_and_brings_as_much(name: str) -> None:
+    state, plan = planned(name)
+    gain = sum(movement.gain for movement in plan.movements)
+    for cheaper in plan.cheaper:
+        policy = PlannerPolicy(bytes_max=cheaper.bytes_to_move)
+        again = propose(state, policy)
+        check_plan(state, policy, again)
+        assert sum(movement.gain for movement in again.movements) >= (cheaper.gain_share - ROUNDING) * gain
+
+
+def test_what_a_hard_rule_asks_for_has_no_cheaper_part() -> None:
+    state, _ = planned("plain")
+    assert propose(state, PlannerPolicy(drain=frozenset({state.brokers[0].broker_id}))).cheaper == ()
+
+
+def test_a_plan_that_copies_nothing_has_no_cheaper_part() -> None:
+    assert propose(founding(), PlannerPolicy(movements_max=0)).cheaper == ()
+    state, _ = planned("plain")
+    assert propose(state, PlannerPolicy(leaders_only=True)).cheaper == ()

@@ -1,0 +1,84 @@
+"""Brokers with more disk than network: the level that both loads can have at once, and plans that meet it."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from assignor_core.load import cluster_arrays
+from assignor_core.model import Broker, Capacity, ClusterState, Partition, PartitionLoad
+from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.planner.placement import Placement
+from assignor_core.planner.problem import problem_of
+from assignor_core.planner.proportions import NOTICEABLE, levels_of_proportions
+from assignor_core.resources import Resource
+from assignor_core.skew import skew_of_arrays
+from tests.core.planner.invariants import check_plan
+
+NETWORK = 1e6
+BOTH = (Resource.BYTES_IN, Resource.DISK)
+
+
+def unequal_disks(disks: tuple[float, ...], loads: list[tuple[float, float]], *, racks: int = 0) -> ClusterState:
+    """Brokers with equal networks and these disks; partitions with (bytes in, disk), all on the first broker."""
+    brokers = tuple(
+        Broker(number, f"r{number % racks}" if racks else None, capacity=Capacity(NETWORK, NETWORK, disk))
+        for number, disk in enumerate(disks)
+    )
+    partitions = tuple(
+        Partition("t", number, (number % len(disks),), PartitionLoad(rate, rate, size))
+        for number, (rate, size) in enumerate(loads)
+    )
+    return ClusterState("unequal", 0, brokers, partitions)
+
+
+def level_of(state: ClusterState) -> float:
+    arrays = cluster_arrays(state)
+    placement = Placement(arrays)
+    share = problem_of(arrays, PlannerPolicy(), placement).share
+    return float(levels_of_proportions(arrays, placement, share).max())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_placement_at_all_is_below_the_level_in_both_loads(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    rates = random.integers(1, 20, size=7)
+    loads = [(float(rate), float(rate * random.uniform(5, 15))) for rate in rates]
+    state = unequal_disks((4e6, 2e6, 1e6), loads)
+    arrays, level = cluster_arrays(state), level_of(state)
+    least = min(
+        max(skew_of_arrays(arrays, np.array(placed, dtype=np.int32)[:, None])[name].max_over_mean for name in BOTH)
+        for placed in product(range(3), repeat=len(loads))
+    )
+    assert 1.05 < level <= least + NOTICEABLE
+
+
+def test_partitions_that_keep_alike_end_within_the_band_of_the_level() -> None:
+    """All keep ten seconds: 3 of 9 brokers with twice the disk get a third of the network and half of the disk."""
+    random = np.random.default_rng(1)
+    loads = [(float(rate), 10.0 * float(rate)) for rate in random.uniform(1, 3, size=900)]
+    state = unequal_disks((2e6, 1e6, 1e6) * 3, loads)
+    plan = propose(state)
+    assert level_of(state) == pytest.approx(1.2, abs=1e-6)
+    for name in BOTH:
+        assert plan.skew_after[name]["max_over_mean"] <= 1.2 * 1.03
+        assert plan.lower_bound[name] <= 1.2
+    assert any("(0, 3, 6) have 50% of the disk and 33% of the network" in line for line in plan.diagnosis)
+    assert not any("stay above" in line for line in plan.diagnosis)
+    assert propose(check_plan(state, PlannerPolicy(), plan)).movements == ()
+
+
+def test_brokers_of_equal_proportions_have_no_level() -> None:
+    brokers = tuple(Broker(number, capacity=Capacity(size, size, size)) for number, size in enumerate((4e6, 2e6, 1e6)))
+    partitions = tuple(Partition("t", number, (0,), PartitionLoad(1.0, 1.0, float(number))) for number in range(9))
+    assert level_of(ClusterState("equal", 0, brokers, partitions)) == 1.0
+
+
+def test_one_rack_that_holds_a_replica_of_all_holds_no_more_than_that() -> None:
+    """Each rack holds one of two replicas, whatever its disks: half of the disk where there is room for two thirds."""
+    brokers = tuple(Broker(n, f"r{n % 2}", capacity=Capacity(NETWORK, NETWORK, 2e6 - 1e6 * (n % 2))) for n in range(4))
+    partitions = tuple(
+        Partition("t", number, (number % 2 * 2, number % 2 * 2 + 1), PartitionLoad(1.0, 1.0, float(number + 1)))
+        for number in range(40)
+    )
+    assert level_of(ClusterState("racks", 0, brokers, partitions)) == pytest.approx(1.5)
