@@ -4,13 +4,17 @@ Knows processes and partitions; no messages and no rule of the protocol.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from assignor_core.assignors.contract import TopicPartition
+from assignor_core.group.consumer_protocol.messages import ConsumerGroupMember, GroupChange, GroupStep
 from assignor_core.group.figures import Ledger
 from assignor_core.group.messages import StateChange
 from assignor_core.group.process import Process
 from assignor_core.group.states import GroupState
 from assignor_core.group.trace import Entry, What
+
+AnyProcess = Process[Any]
 
 
 class Accounts:
@@ -37,23 +41,39 @@ class Accounts:
         elif not self.ledger.rebalancing:
             self.ledger.rebalance_begins(now_ms, cause, change.generation_id)
 
-    def reads_no_more(self, now_ms: int, process: Process) -> None:
+    def epoch_moves(self, now_ms: int, change: GroupChange, cause: str) -> None:
+        """A group of the consumer protocol moved on; a rebalance begins with its new epoch."""
+        self.trace.append(
+            Entry(now_ms, What.GROUP, "group", cause, state=change.state, generation_id=change.group_epoch)
+        )
+        if change.step is GroupStep.TARGET_COMPUTED:
+            self.ledger.round_begins()
+        elif change.step is GroupStep.EPOCH_BUMPED and not self.ledger.rebalancing:
+            self.ledger.rebalance_begins(now_ms, cause, change.group_epoch - 1)
+
+    def reconciled(self, now_ms: int, process: AnyProcess, member: ConsumerGroupMember) -> None:
+        """The coordinator counts other partitions, or another epoch, as a member's."""
+        where = f"epoch {member.member_epoch}, {member.state.value}"
+        assigned = tuple(sorted(member.assigned))
+        self.trace.append(Entry(now_ms, What.EPOCH, process.name, where, assigned, generation_id=member.member_epoch))
+
+    def reads_no_more(self, now_ms: int, process: AnyProcess) -> None:
         """The process has paused or ended; the group does not know yet."""
         self.ledger.stops(now_ms, self._read_by(process))
 
-    def ends(self, now_ms: int, process: Process) -> None:
+    def ends(self, now_ms: int, process: AnyProcess) -> None:
         """The process is no more."""
         self.reads_no_more(now_ms, process)
         self.ledger.overlap_ends(now_ms, process.client)
 
-    def resumes(self, now_ms: int, process: Process) -> None:
+    def resumes(self, now_ms: int, process: AnyProcess) -> None:
         """A pause is over: it reads what it owns, or believes to own."""
         if process.is_put_out:
             self.ledger.overlap_begins(now_ms, process.client, len(process.member.owned))
         else:
             self.ledger.takes(now_ms, process.name, process.member.owned)
 
-    def put_out(self, now_ms: int, process: Process, reason: str, *, runs: bool) -> None:
+    def put_out(self, now_ms: int, process: AnyProcess, reason: str, *, runs: bool) -> None:
         """The group does not count on the process any more; if it `runs`, it goes on reading until it notices."""
         owned = self._read_by(process)
         # A process that has ended goes by its address: another one may have its name by now.
@@ -62,7 +82,7 @@ class Accounts:
         if runs:
             self.ledger.overlap_begins(now_ms, process.client, len(owned))
 
-    def gives_up(self, now_ms: int, process: Process, what: What, partitions: Sequence[TopicPartition]) -> None:
+    def gives_up(self, now_ms: int, process: AnyProcess, what: What, partitions: Sequence[TopicPartition]) -> None:
         """Partitions were revoked or lost (`what`), and the process knows."""
         if partitions:
             self.ledger.gives_up(now_ms, process.name, partitions)
@@ -70,7 +90,7 @@ class Accounts:
         if not process.member.owned:
             self.ledger.overlap_ends(now_ms, process.client)
 
-    def takes_over(self, now_ms: int, process: Process, partitions: Sequence[TopicPartition]) -> None:
+    def takes_over(self, now_ms: int, process: AnyProcess, partitions: Sequence[TopicPartition]) -> None:
         """An assignment has arrived; one that was put out meanwhile reads what is not its own.
 
         A static member that missed a generation stays in the group: what it has kept all the time is its own again.
@@ -88,7 +108,7 @@ class Accounts:
         else:
             self.ledger.takes(now_ms, process.name, partitions)
 
-    def _read_by(self, process: Process) -> list[TopicPartition]:
+    def _read_by(self, process: AnyProcess) -> list[TopicPartition]:
         """What the process reads now, as the group sees it; its name may live on in another process."""
         reader = self.ledger.reader if process.alive else {}
         return [tp for tp in process.member.owned if reader.get(tp) == process.name]

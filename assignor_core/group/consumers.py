@@ -7,7 +7,6 @@ Heartbeats that would be answered NONE are not simulated: they change nothing bu
 which is caught up when it falls silent. So a group that is stable for an hour costs nothing.
 """
 
-import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from assignor_core.assignors import GroupAssignment, GroupSpec, assign
 from assignor_core.group.accounts import Accounts
 from assignor_core.group.coordinator import Coordinator
 from assignor_core.group.event_queue import EventQueue
+from assignor_core.group.member import Member
 from assignor_core.group.messages import (
     Answer,
     CoordinatorResult,
@@ -26,8 +26,9 @@ from assignor_core.group.messages import (
     StateChange,
     SyncAnswer,
 )
+from assignor_core.group.network import Network
 from assignor_core.group.process import Process
-from assignor_core.group.scenario import Scenario
+from assignor_core.group.scenario import ProcessSpec, Scenario
 from assignor_core.group.states import ErrorCode, GroupState, MemberState
 from assignor_core.group.trace import What
 
@@ -44,37 +45,52 @@ class Consumers:
         self, scenario: Scenario, queue: EventQueue, accounts: Accounts, partitions: Mapping[str, int]
     ) -> None:
         self.group = Coordinator(initial_rebalance_delay_ms=scenario.initial_rebalance_delay_ms)
-        self._network_ms, self._jitter_ms = scenario.network_ms, scenario.network_jitter_ms
         self._queue = queue
         self._accounts = accounts
         self._partitions = partitions
-        self._draws = random.Random(scenario.seed)  # noqa: S311 - no secret
-        self._by_client: dict[str, Process] = {}
+        self._network = Network(scenario, queue)
+        self._by_client: dict[str, Process[Member]] = {}
         self._unsettled: set[str] = set()
 
-    def start(self, process: Process) -> None:
-        """A process begins, and joins."""
+    @property
+    def generation_id(self) -> int:
+        """The group's generation."""
+        return self.group.generation_id
+
+    def start(self, name: str, number: int, spec: ProcessSpec) -> Process[Member]:
+        """A process begins, and joins: the `number`-th of its name."""
+        process = Process(name, number, spec, dict(self._partitions), self._queue.now_ms, Member)
         self._by_client[process.client] = process
         self._join(process, "starts")
+        return process
 
-    def leave(self, process: Process, reason: str) -> bool:
+    def topics_changed(self) -> None:
+        """Here the members see that by themselves, with their metadata."""
+
+    def leave(self, process: Process[Member], reason: str) -> bool:
         """Send LeaveGroup; False for a static member, which sends none."""
         leaving = process.member.leaving(reason)
         if leaving is not None:
             self._ask(self.group.leave, leaving)
         return leaving is not None
 
-    def rejoin(self, process: Process, reason: str) -> None:
+    def poll_too_late(self, process: Process[Member]) -> None:
+        """Past max.poll.interval.ms a dynamic member leaves by itself; a static one falls silent."""
+        if not self.leave(process, "did not poll in time"):
+            self.fall_silent(process)
+            process.silent = True
+
+    def rejoin(self, process: Process[Member], reason: str) -> None:
         """Join at the next poll, once; a member that is joining anyway takes the news along or joins after it."""
         if process.member.state in JOINING:
             process.rejoin_reason = process.rejoin_reason or reason
         elif not process.rejoin_planned and process.member.state is not MemberState.FAILED:
             process.rejoin_planned = True
             self._unsettled.add(process.client)
-            wait_ms = self._up_to(process.spec.poll_interval_ms)
+            wait_ms = self._network.up_to(process.spec.poll_interval_ms)
             self._queue.add(self._queue.now_ms + wait_ms, self._poll, process, reason)
 
-    def _poll(self, process: Process, reason: str) -> None:
+    def _poll(self, process: Process[Member], reason: str) -> None:
         """The consumer polls and finds that it has to join: it gives up what it must, and joins."""
         if not process.alive:
             return
@@ -92,7 +108,7 @@ class Consumers:
         else:
             self._join(process, reason)
 
-    def _join(self, process: Process, reason: str) -> None:
+    def _join(self, process: Process[Member], reason: str) -> None:
         if process.alive and process.polls_at_ms(self._queue.now_ms) > self._queue.now_ms:
             self._queue.add(process.polls_at_ms(self._queue.now_ms), self._join, process, reason)
             return
@@ -104,7 +120,7 @@ class Consumers:
         process.join_reason = reason
         self._ask(self.group.join, process.member.join(f"{process.name} {reason}"))
 
-    def _deliver(self, process: Process, answer: Answer) -> None:
+    def _deliver(self, process: Process[Member], answer: Answer) -> None:
         """An answer arrives; a process that is away takes it when it is back."""
         if not process.alive:
             return
@@ -119,7 +135,7 @@ class Consumers:
             self._take_heartbeat_answer(process, answer)
         self._maybe_end_rebalance()
 
-    def _take_join_answer(self, process: Process, answer: JoinAnswer) -> None:
+    def _take_join_answer(self, process: Process[Member], answer: JoinAnswer) -> None:
         if process.member.state is not MemberState.PREPARING_REBALANCE:
             return
         if answer.subscriptions is not None:
@@ -127,13 +143,13 @@ class Consumers:
             process.leads_with(topics, self._partitions)
         sync = process.member.joined(answer, lambda strategy, protocols: self._assign(process, strategy, protocols))
         if sync is not None:
-            process.heartbeats_from(self._queue.now_ms, self._up_to(process.spec.heartbeat_late_max_ms))
+            process.heartbeats_from(self._queue.now_ms, self._network.up_to(process.spec.heartbeat_late_max_ms))
             process.is_put_out = self._beat_answer(process) in PUT_OUT
             self._ask(self.group.sync, sync)
         else:
             self._join_after_refusal(process, answer.error)
 
-    def _take_sync_answer(self, process: Process, answer: SyncAnswer) -> None:
+    def _take_sync_answer(self, process: Process[Member], answer: SyncAnswer) -> None:
         if process.member.state is not MemberState.COMPLETING_REBALANCE:
             return
         synced = process.member.synced(answer)
@@ -152,7 +168,7 @@ class Consumers:
             self.rejoin(process, reason)
         self.beat_if_it_matters(process)
 
-    def _take_heartbeat_answer(self, process: Process, answer: HeartbeatAnswer) -> None:
+    def _take_heartbeat_answer(self, process: Process[Member], answer: HeartbeatAnswer) -> None:
         if process.member.state is not MemberState.STABLE:
             return
         if answer.error is ErrorCode.REBALANCE_IN_PROGRESS:
@@ -163,14 +179,14 @@ class Consumers:
         elif answer.error is not ErrorCode.NONE:
             self._fail(process, answer.error)
 
-    def _rejoin_as_new(self, process: Process, error: ErrorCode) -> None:
+    def _rejoin_as_new(self, process: Process[Member], error: ErrorCode) -> None:
         if process.polls_at_ms(self._queue.now_ms) > self._queue.now_ms:
             self._queue.add(process.polls_at_ms(self._queue.now_ms), self._rejoin_as_new, process, error)
         elif process.alive and process.member.state is MemberState.STABLE:
             self._accounts.gives_up(self._queue.now_ms, process, What.LOST, process.member.put_out(error))
             self.rejoin(process, "was put out")
 
-    def _join_after_refusal(self, process: Process, error: ErrorCode) -> None:
+    def _join_after_refusal(self, process: Process[Member], error: ErrorCode) -> None:
         if process.member.state is MemberState.FAILED:
             self._fail(process, error)
             return
@@ -178,14 +194,14 @@ class Consumers:
             self._accounts.gives_up(self._queue.now_ms, process, What.LOST, process.member.put_out(error))
         self._join(process, process.join_reason if error is ErrorCode.MEMBER_ID_REQUIRED else f"after {error.value}")
 
-    def _fail(self, process: Process, error: ErrorCode) -> None:
+    def _fail(self, process: Process[Member], error: ErrorCode) -> None:
         """The consumer throws; the process reads nothing from now on."""
         self._accounts.gives_up(self._queue.now_ms, process, What.LOST, process.member.failed())
         self._accounts.note(self._queue.now_ms, What.FAILED, process.name, error.value)
         self._accounts.ledger.failed += 1
         self._unsettled.discard(process.client)
 
-    def end(self, process: Process) -> None:
+    def end(self, process: Process[Member]) -> None:
         """The process is no more; what it has sent is still on its way."""
         self.fall_silent(process)
         self._accounts.ends(self._queue.now_ms, process)
@@ -198,7 +214,7 @@ class Consumers:
 
     def _ask(self, step: Callable[[int, Any], CoordinatorResult], request: Request) -> None:
         """Send a request to the coordinator; `step` is what it does when the request arrives."""
-        self._send(self._reach, step, request)
+        self._network.send(self._reach, step, request)
 
     def _reach(self, step: Callable[[int, Any], CoordinatorResult], request: Request) -> None:
         self._follow(step(self._queue.now_ms, request))
@@ -216,7 +232,7 @@ class Consumers:
         for client, answer in result.answers:
             process = self._by_client[client]
             if process.alive:
-                self._send(self._deliver, process, answer)
+                self._network.send(self._deliver, process, answer)
             if not process.alive or process.silent or process.paused_until_ms > self._queue.now_ms:
                 known_id = answer.member_id if isinstance(answer, JoinAnswer) else process.member.member_id
                 self._await_session_end(process, known_id)
@@ -244,58 +260,47 @@ class Consumers:
 
     # Heartbeats and sessions
 
-    def beat_if_it_matters(self, process: Process) -> None:
+    def beat_if_it_matters(self, process: Process[Member]) -> None:
         """Let the process send its next heartbeat if its answer would be news to it."""
         if process.member.state is MemberState.STABLE and self._beat_answer(process) is not ErrorCode.NONE:
             self._plan_beat(process)
 
-    def _plan_beat(self, process: Process) -> None:
+    def _plan_beat(self, process: Process[Member]) -> None:
         if not (process.beat_planned or process.silent) and process.member.state is MemberState.STABLE:
             process.beat_planned = True
             self._queue.add(process.next_beat_ms(self._queue.now_ms), self._beat, process)
 
-    def _beat_answer(self, process: Process) -> ErrorCode:
+    def _beat_answer(self, process: Process[Member]) -> ErrorCode:
         """What a heartbeat of the process would be answered if it arrived now."""
         member = process.member
         return self.group.heartbeat_answer(member.member_id, member.config.group_instance_id, member.generation_id)
 
-    def _beat(self, process: Process) -> None:
+    def _beat(self, process: Process[Member]) -> None:
         process.beat_planned = False
         if not process.alive or process.silent or process.member.state is not MemberState.STABLE:
             return
         if process.paused_until_ms <= self._queue.now_ms:
             self._ask(self.group.heartbeat, process.member.heartbeat())
 
-    def fall_silent(self, process: Process) -> None:
+    def fall_silent(self, process: Process[Member]) -> None:
         """Its last heartbeat was the one before now; its session ends if it does not come back."""
         if process.member.state in (MemberState.STABLE, MemberState.COMPLETING_REBALANCE):
             self.group.heard(process.last_beat_ms(self._queue.now_ms), process.member.member_id)
         self._await_session_end(process, process.member.member_id)
 
-    def _await_session_end(self, process: Process, member_id: str) -> None:
+    def _await_session_end(self, process: Process[Member], member_id: str) -> None:
         """While an answer is owed the session does not run; the answer starts it."""
         end_ms = self.group.session_end_ms(member_id)
         if end_ms is not None:
             self._queue.add(end_ms, self._session_end, process, member_id)
 
-    def _session_end(self, process: Process, member_id: str) -> None:
+    def _session_end(self, process: Process[Member], member_id: str) -> None:
         """A process that is back by now has been heard of since."""
         if process.alive and not process.silent and process.paused_until_ms <= self._queue.now_ms:
             return
         self._follow(self.group.session_elapsed(self._queue.now_ms, member_id))
         self._await_session_end(process, member_id)
 
-    def _assign(self, process: Process, strategy: str, protocols: Protocols) -> GroupAssignment:
+    def _assign(self, process: Process[Member], strategy: str, protocols: Protocols) -> GroupAssignment:
         """The leader assigns what it knows of."""
         return assign(strategy, GroupSpec(process.known_partitions, protocols))
-
-    def _send(self, call: Callable[..., None], *arguments: object) -> None:
-        """Over the network: a message takes its time."""
-        delay_ms = self._network_ms
-        if self._jitter_ms:
-            delay_ms += int(self._draws.random() * (self._jitter_ms + 1))
-        self._queue.add(self._queue.now_ms + delay_ms, call, *arguments)
-
-    def _up_to(self, most_ms: int) -> int:
-        """A whole number from 0 to `most_ms`, all as likely; `randint` would take five times as long."""
-        return int(self._draws.random() * (most_ms + 1)) if most_ms else 0

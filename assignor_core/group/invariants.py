@@ -14,7 +14,7 @@ _ENDS = frozenset({What.STOPPED, What.CRASHED, What.PUT_OUT, What.FAILED})
 
 def violations(trace: Sequence[Entry]) -> list[str]:
     """What is wrong with a trace, one sentence each; empty if it is sound."""
-    return [*_two_owners(trace), *_time_goes_back(trace), *_generations_fall(trace)]
+    return [*_two_owners(trace), *_time_goes_back(trace), *_generations_fall(trace), *_member_epochs_fall(trace)]
 
 
 def owners_at_end(trace: Iterable[Entry]) -> Mapping[TopicPartition, str]:
@@ -69,3 +69,16 @@ def _generations_fall(trace: Sequence[Entry]) -> list[str]:
         for earlier, later in pairwise(generations)
         if not earlier <= later <= earlier + 1
     ]
+
+
+def _member_epochs_fall(trace: Iterable[Entry]) -> Iterable[str]:
+    """Of members of the consumer protocol; whoever joins begins anew."""
+    epochs: dict[str, int] = {}
+    for entry in trace:
+        if entry.what is What.JOINS:
+            epochs.pop(entry.who, None)
+        elif entry.what is What.EPOCH:
+            before = epochs.get(entry.who, 0)
+            if entry.generation_id < before:
+                yield f"{entry.who} comes from epoch {before} to {entry.generation_id}"
+            epochs[entry.who] = entry.generation_id

@@ -3,17 +3,36 @@
 Owns the arithmetic of its schedules; does nothing by itself.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
 
-from assignor_core.group.member import Member
+from assignor_core.assignors.contract import TopicPartition
+from assignor_core.group.member import ConsumerConfig
 from assignor_core.group.scenario import ProcessSpec, is_pattern, matches
 
 
-class Process:
-    """One incarnation: from a start to an end."""
+class AnyMember(Protocol):
+    """What a process needs to know of its member, whatever the protocol."""
+
+    topics: tuple[str, ...]
+    owned: Sequence[TopicPartition]
+    leads: bool
+
+
+M = TypeVar("M", bound=AnyMember)
+
+
+class Process(Generic[M]):
+    """One incarnation: from a start to an end. `member_of` makes its member of client, configuration and topics."""
 
     def __init__(
-        self, name: str, number: int, spec: ProcessSpec, known_partitions: dict[str, int], now_ms: int
+        self,
+        name: str,
+        number: int,
+        spec: ProcessSpec,
+        known_partitions: dict[str, int],
+        now_ms: int,
+        member_of: Callable[[str, ConsumerConfig, Sequence[str]], M],
     ) -> None:
         self.name = name
         self.number = number
@@ -34,7 +53,7 @@ class Process:
         self.is_put_out = False
         self._group_topics: frozenset[str] = frozenset()
         self._assigned_with: Mapping[str, int] = {}
-        self.member = Member(self.client, spec.config, self._topics_read())
+        self.member: M = member_of(self.client, spec.config, self._topics_read())
 
     def polls_at_ms(self, now_ms: int) -> int:
         """The next time that the consumer can poll."""
@@ -44,9 +63,10 @@ class Process:
         """When it takes what arrives now: heartbeats have a thread of their own, all else waits for a poll."""
         return self.polls_at_ms(now_ms) if polling else max(now_ms, self.paused_until_ms)
 
-    def heartbeats_from(self, now_ms: int, late_ms: int) -> None:
-        """Heartbeats start with the answer to JoinGroup; each comes `late_ms` after it is due."""
-        self._beats_from_ms, self._beat_interval_ms = now_ms, self.spec.config.heartbeat_interval_ms + late_ms
+    def heartbeats_from(self, now_ms: int, late_ms: int, interval_ms: int | None = None) -> None:
+        """Heartbeats start now; each comes `late_ms` after it is due, by the consumer's interval or the brokers'."""
+        interval_ms = interval_ms or self.spec.config.heartbeat_interval_ms
+        self._beats_from_ms, self._beat_interval_ms = now_ms, interval_ms + late_ms
 
     def next_beat_ms(self, now_ms: int) -> int:
         """The first heartbeat after now, or after the pause it is in."""

@@ -7,9 +7,10 @@ import fnmatch
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from assignor_core.assignors import STRATEGIES
+from assignor_core.assignors import SERVER_ASSIGNORS, STRATEGIES
 from assignor_core.errors import InputError
-from assignor_core.group.member import ConsumerConfig
+from assignor_core.group.consumer_protocol.messages import ConsumerGroupConfig
+from assignor_core.group.member import CLASSIC_PROTOCOL, CONSUMER_PROTOCOL, ConsumerConfig
 
 MEMBERS_MAX = 10_000
 PARTITIONS_MAX = 1_000_000
@@ -120,16 +121,23 @@ class Scenario:
     seed: int = 0
     end_ms: int = field(default=0)
     """The run lasts at least until then, and in any case until nothing more happens."""
+    consumer_group: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
+    """What the brokers set for groups of the consumer protocol."""
 
     def __post_init__(self) -> None:
         self._validate_sizes()
         for name, spec in self.processes.items():
-            _validate_process(name, spec)
+            self._validate_process(name, spec)
         before_ms = 0
         for at_ms, event in self.events:
             _within("at_ms of an event", at_ms, before_ms, TIME_MAX_MS)
             before_ms = at_ms
             self._validate_event(event)
+
+    @property
+    def group_protocol(self) -> str:
+        """That of all members."""
+        return next(iter(self.processes.values())).config.group_protocol
 
     def patterns(self) -> set[str]:
         """Topics and patterns that any process reads at any time; other topics are nobody's loss."""
@@ -144,12 +152,24 @@ class Scenario:
         _within("network_jitter_ms", self.network_jitter_ms, 0, 60_000)
         _within("initial_rebalance_delay_ms", self.initial_rebalance_delay_ms, 0, 600_000)
         _within("end_ms", self.end_ms, 0, TIME_MAX_MS)
+        consumer = self.consumer_group
+        _within("consumer_session_timeout_ms", consumer.session_timeout_ms, 1, 1_800_000)
+        _within("consumer_heartbeat_interval_ms", consumer.heartbeat_interval_ms, 1, consumer.session_timeout_ms)
+        _within("consumer_assignment_interval_ms", consumer.assignment_interval_ms, 0, 600_000)
         for topic, spec in self.topics.items():
             _within(f"partitions of topic {topic!r}", spec.partitions, 0, PARTITIONS_MAX)
             _within(f"records_per_sec of topic {topic!r}", spec.records_per_sec, 0, 1e9)
         grown = {event.topic: event.partitions for _, event in self.events if isinstance(event, GrowTopic)}
         total = sum(max(spec.partitions, grown.get(topic, 0)) for topic, spec in self.topics.items())
         _within("partitions of all topics", total, 1, PARTITIONS_MAX)
+
+    def _validate_process(self, name: str, spec: ProcessSpec) -> None:
+        _validate_process(name, spec)
+        if spec.config.group_protocol != self.group_protocol:
+            raise InvalidScenario(
+                f"group_protocol of {name!r} is {spec.config.group_protocol!r}, must be {self.group_protocol!r} as for "
+                "all members: an upgrade from one protocol to the other is not simulated"
+            )
 
     def _validate_event(self, event: Happening) -> None:
         if isinstance(event, GrowTopic):
@@ -164,7 +184,7 @@ class Scenario:
         elif isinstance(event, Stall):
             _within("stall_ms", event.stall_ms, 1, TIME_MAX_MS)
         elif isinstance(event, Start) and event.spec is not None:
-            _validate_process(event.name, event.spec)
+            self._validate_process(event.name, event.spec)
 
 
 def is_pattern(topic: str) -> bool:
@@ -183,7 +203,13 @@ def matches(patterns: Iterable[str], topic: str) -> bool:
 
 def _validate_process(name: str, spec: ProcessSpec) -> None:
     config = spec.config
-    if not config.strategies:
+    if config.group_protocol not in (CLASSIC_PROTOCOL, CONSUMER_PROTOCOL):
+        known = f"{CLASSIC_PROTOCOL} or {CONSUMER_PROTOCOL}"
+        raise InvalidScenario(f"group_protocol of {name!r} is {config.group_protocol!r}, must be {known}")
+    if config.server_assignor is not None and config.server_assignor not in SERVER_ASSIGNORS:
+        known = ", ".join(SERVER_ASSIGNORS)
+        raise InvalidScenario(f"server_assignor of {name!r} is {config.server_assignor!r}, must be one of {known}")
+    if not config.strategies and config.group_protocol == CLASSIC_PROTOCOL:
         raise InvalidScenario(f"strategies of {name!r} are none, must be at least one of {', '.join(STRATEGIES)}")
     for strategy in config.strategies:
         if strategy not in STRATEGIES:

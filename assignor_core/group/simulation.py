@@ -5,17 +5,20 @@ Owns the order of events. What consumers and coordinator make of it is theirs; t
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
-from assignor_core.group.accounts import Accounts
+from assignor_core.group.accounts import Accounts, AnyProcess
+from assignor_core.group.consumer_protocol.delivery import ConsumerProtocolConsumers
 from assignor_core.group.consumers import Consumers
 from assignor_core.group.event_queue import EventQueue
 from assignor_core.group.figures import Ledger, Rebalance, Totals
-from assignor_core.group.process import Process
+from assignor_core.group.member import CONSUMER_PROTOCOL
 from assignor_core.group.scenario import (
     Crash,
     GrowTopic,
     Happening,
     Pause,
+    ProcessSpec,
     Scenario,
     Stall,
     Start,
@@ -31,7 +34,10 @@ SETTLE_MAX_MS = 48 * 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a scenario led to. `settled` is False if it was ended before it came to rest."""
+    """What a scenario led to. `settled` is False if it was ended before it came to rest.
+
+    `generation_id` is the group epoch in the consumer protocol.
+    """
 
     scenario: Scenario
     trace: Sequence[Entry]
@@ -40,6 +46,21 @@ class Run:
     end_ms: int
     generation_id: int
     settled: bool
+
+
+class ProtocolSide(Protocol):
+    """What the scenario's events do to the consumers of a protocol; processes come from `start`."""
+
+    @property
+    def generation_id(self) -> int: ...
+    def start(self, name: str, number: int, spec: ProcessSpec) -> AnyProcess: ...
+    def leave(self, process: Any, reason: str) -> bool: ...
+    def poll_too_late(self, process: Any) -> None: ...
+    def rejoin(self, process: Any, reason: str) -> None: ...
+    def end(self, process: Any) -> None: ...
+    def beat_if_it_matters(self, process: Any) -> None: ...
+    def fall_silent(self, process: Any) -> None: ...
+    def topics_changed(self) -> None: ...
 
 
 def simulate(scenario: Scenario) -> Run:
@@ -63,9 +84,10 @@ class _Simulation:
         self._queue = EventQueue()
         self._specs = dict(scenario.processes)
         self._partitions = {topic: spec.partitions for topic, spec in scenario.topics.items() if spec.partitions}
-        self._by_name: dict[str, Process] = {}
+        self._by_name: dict[str, AnyProcess] = {}
         self._accounts = Accounts(Ledger({topic: spec.records_per_sec for topic, spec in scenario.topics.items()}))
-        self._consumers = Consumers(scenario, self._queue, self._accounts, self._partitions)
+        side = ConsumerProtocolConsumers if scenario.group_protocol == CONSUMER_PROTOCOL else Consumers
+        self._consumers: ProtocolSide = side(scenario, self._queue, self._accounts, self._partitions)
         self._happens: dict[type, Callable[..., None]] = {
             Start: self._start, Stop: self._stop, Crash: self._crash, Pause: self._pause, Stall: self._stall,
             Subscribe: self._subscribe, GrowTopic: self._grow_topic,
@@ -90,7 +112,7 @@ class _Simulation:
             ledger.rebalances,
             totals,
             end_ms,
-            self._consumers.group.generation_id,
+            self._consumers.generation_id,
             settled,
         )
 
@@ -106,10 +128,8 @@ class _Simulation:
         if event.spec is not None:
             self._specs[event.name] = event.spec
         number = old.number + 1 if old else 1
-        process = Process(event.name, number, self._specs[event.name], dict(self._partitions), self._queue.now_ms)
-        self._by_name[event.name] = process
         self._note(What.STARTED, event.name)
-        self._consumers.start(process)
+        self._by_name[event.name] = self._consumers.start(event.name, number, self._specs[event.name])
 
     def _stop(self, event: Stop) -> None:
         process = self._running(event.name)
@@ -136,7 +156,7 @@ class _Simulation:
         self._accounts.reads_no_more(self._queue.now_ms, process)
         self._queue.add(process.paused_until_ms, self._resume, process)
 
-    def _resume(self, process: Process) -> None:
+    def _resume(self, process: AnyProcess) -> None:
         if not process.alive or process.paused_until_ms > self._queue.now_ms:
             return
         self._note(What.RESUMED, process.name)
@@ -144,7 +164,7 @@ class _Simulation:
         self._consumers.beat_if_it_matters(process)
 
     def _stall(self, event: Stall) -> None:
-        """Past max.poll.interval.ms a dynamic member leaves by itself; a static one falls silent."""
+        """Past max.poll.interval.ms the member leaves, or falls silent, by itself."""
         process = self._running(event.name)
         if process is None:
             return
@@ -154,14 +174,11 @@ class _Simulation:
             self._queue.add(self._queue.now_ms + limit_ms, self._poll_too_late, process)
             self._queue.add(process.busy_until_ms, self._poll_again, process)
 
-    def _poll_too_late(self, process: Process) -> None:
-        if not process.alive or process.busy_until_ms <= self._queue.now_ms:
-            return
-        if not self._consumers.leave(process, "did not poll in time"):
-            self._consumers.fall_silent(process)
-            process.silent = True
+    def _poll_too_late(self, process: AnyProcess) -> None:
+        if process.alive and process.busy_until_ms > self._queue.now_ms:
+            self._consumers.poll_too_late(process)
 
-    def _poll_again(self, process: Process) -> None:
+    def _poll_again(self, process: AnyProcess) -> None:
         if process.alive and process.busy_until_ms <= self._queue.now_ms:
             process.silent = False
             self._consumers.beat_if_it_matters(process)
@@ -178,11 +195,12 @@ class _Simulation:
         self._partitions[event.topic] = event.partitions
         self._note(What.TOPIC, event.topic, f"{before} to {event.partitions} partitions")
         self._exist(event.topic, before, event.partitions)
+        self._consumers.topics_changed()
         for process in self._by_name.values():
             if process.alive:
                 self._queue.add(process.next_refresh_ms(self._queue.now_ms), self._refresh, process)
 
-    def _refresh(self, process: Process) -> None:
+    def _refresh(self, process: AnyProcess) -> None:
         """A consumer looks at its metadata; it may have to ask for a rebalance."""
         if process.alive and process.paused_until_ms > self._queue.now_ms:
             self._queue.add(process.next_refresh_ms(process.paused_until_ms), self._refresh, process)
@@ -195,7 +213,7 @@ class _Simulation:
         if matches(self._scenario.patterns(), topic):
             self._accounts.ledger.exists(self._queue.now_ms, [(topic, number) for number in range(before, partitions)])
 
-    def _running(self, name: str) -> Process | None:
+    def _running(self, name: str) -> AnyProcess | None:
         process = self._by_name.get(name)
         return process if process is not None and process.alive else None
 

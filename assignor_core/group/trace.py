@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from assignor_core.assignors.contract import TopicPartition
+from assignor_core.group.consumer_protocol.messages import ConsumerGroupState
 from assignor_core.group.states import GroupState
 
 
@@ -25,24 +26,29 @@ class What(Enum):
     ASSIGNED = "assigned"
     LOST = "lost"
     PUT_OUT = "put out"
+    EPOCH = "is at"
     FAILED = "failed"
     TOPIC = "topic"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line: who is a member, the group or a topic. Entries of the group have its state and generation."""
+    """One line: who is a member, the group or a topic. Entries of the group have its state and generation.
+
+    In the consumer protocol `generation_id` is the group epoch, or the member epoch of an entry EPOCH.
+    """
 
     at_ms: int
     what: What
     who: str
     detail: str = ""
     partitions: Sequence[TopicPartition] = ()
-    state: GroupState | None = None
+    state: GroupState | ConsumerGroupState | None = None
     generation_id: int = -1
 
     def __str__(self) -> str:
-        group = f"{self.state.value}, generation {self.generation_id}:" if self.state else ""
+        number = "epoch" if isinstance(self.state, ConsumerGroupState) else "generation"
+        group = f"{self.state.value}, {number} {self.generation_id}:" if self.state else ""
         listed = " ".join(f"{topic}-{partition}" for topic, partition in self.partitions)
         parts = (f"{self.at_ms:>9}", self.who, self.what.value, group, self.detail, listed)
         return " ".join(part for part in parts if part)

@@ -2,8 +2,11 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
-from assignor_core.group.member import ConsumerConfig
+from assignor_core.assignors import SERVER_ASSIGNORS
+from assignor_core.group.consumer_protocol.messages import ConsumerGroupConfig
+from assignor_core.group.member import CONSUMER_PROTOCOL, ConsumerConfig
 from assignor_core.group.scenario import (
     Crash,
     GrowTopic,
@@ -44,6 +47,25 @@ def group_of(
     specs = {name: spec_of(name, (strategy,), static=static) for name in names}
     starts = tuple((0, Start(name)) for name in names)
     return Scenario(strategy, {"t": TopicSpec(partitions, 10.0)}, specs, (*starts, *events))
+
+
+def by_consumer_protocol(scenario: Scenario, config: ConsumerGroupConfig, assignor: str | None = None) -> Scenario:
+    """The same with `group.protocol=consumer`."""
+    specs = {
+        name: replace(
+            spec,
+            config=replace(spec.config, strategies=(), group_protocol=CONSUMER_PROTOCOL, server_assignor=assignor),
+        )
+        for name, spec in scenario.processes.items()
+    }
+    return replace(scenario, processes=specs, consumer_group=config)
+
+
+def random_consumer_scenario(seed: int) -> Scenario:
+    """Anything that can happen to a group of the consumer protocol, drawn from a seed."""
+    draws = random.Random(seed)
+    config = ConsumerGroupConfig(draws.choice([4_000, 10_000]), draws.choice([1_000, 3_000]), draws.choice([0, 1_000]))
+    return by_consumer_protocol(random_scenario(seed), config, draws.choice([None, *SERVER_ASSIGNORS]))
 
 
 def random_scenario(seed: int, *, static_may_miss_growth: bool = True) -> Scenario:
