@@ -6,7 +6,8 @@
 from assignor_core.lag.brokers import BehindOnBroker, PartitionVerdict, brokers_falling_behind
 from assignor_core.lag.burrow import BurrowStatus, BurrowWindow, Commit, burrow_group_status, burrow_status
 from assignor_core.lag.figures import LagFigures, LagPolicy, measure
-from assignor_core.lag.history import LagHistory, lag_seconds, last_commit_ms
+from assignor_core.lag.history import LagHistory, lag_age, lag_seconds, last_commit_ms, newest_commit
+from assignor_core.lag.keeping_up import keeps_up
 from assignor_core.lag.verdicts import Evaluated, LagStatus, Standing, evaluate, worst_of
 
 __all__ = [
@@ -25,8 +26,11 @@ __all__ = [
     "burrow_group_status",
     "burrow_status",
     "evaluate",
+    "keeps_up",
+    "lag_age",
     "lag_seconds",
     "last_commit_ms",
     "measure",
+    "newest_commit",
     "worst_of",
 ]

@@ -60,6 +60,14 @@ class LagHistory:
         return np.repeat(values, self.counts)
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """P answers, NaN where unknown, and which of them no older point would change: the others are bounds."""
+
+    values: Floats
+    is_final: Flags
+
+
 def lag_seconds(history: LagHistory) -> Floats:
     """P ages of the next record to be read, seconds; 0 without lag, NaN where nothing is committed.
 
@@ -70,6 +78,11 @@ def lag_seconds(history: LagHistory) -> Floats:
     >>> lag_seconds(LagHistory(np.array([0]), row(0, 60e3, 60e3, 120e3), row(0, 0, 0, 150), ends))
     array([30.])
     """
+    return lag_age(history).values
+
+
+def lag_age(history: LagHistory) -> Answers:
+    """The same, and for which partitions the points go back far enough."""
     times, ends, starts = history.time_ms, history.log_end, history.starts
     newest = history.newest
     committed = history.committed[newest]
@@ -80,14 +93,21 @@ def lag_seconds(history: LagHistory) -> Floats:
     share = np.where(grown > 0, (committed - ends[before]) / np.where(grown > 0, grown, 1.0), 0.0)
     passed_ms = times[before] + np.clip(share, 0.0, 1.0) * (times[after] - times[before])
     age: Floats = np.where(reached == newest, 0.0, (times[newest] - passed_ms) / 1000)
-    return np.where(np.isnan(committed), np.nan, age)
+    unknown = np.isnan(committed)
+    return Answers(np.where(unknown, np.nan, age), unknown | (reached >= 0))
 
 
 def last_commit_ms(history: LagHistory) -> Floats:
     """P times of the newest commit seen, or of the oldest point where none was seen; NaN as in `lag_seconds`."""
-    newest_commit = last_true(commits_seen(history), history.starts)
+    return newest_commit(history).values
+
+
+def newest_commit(history: LagHistory) -> Answers:
+    """The same, and for which partitions a commit was seen, or nothing is committed."""
+    seen = last_true(commits_seen(history), history.starts)
     unknown = np.isnan(history.committed[history.newest])
-    return np.where(unknown, np.nan, history.time_ms[np.where(newest_commit < 0, history.starts, newest_commit)])
+    times_ms = history.time_ms[np.where(seen < 0, history.starts, seen)]
+    return Answers(np.where(unknown, np.nan, times_ms), unknown | (seen >= 0))
 
 
 def commits_seen(history: LagHistory) -> Flags:

@@ -100,7 +100,7 @@ def read_lag(
     if group_id is not None:
         if picture is None:
             raise _unknown_group(windows.picture(), group_id, settings)
-        rows: list[dict[str, Any]] = picture.partitions.to_pylist()
+        rows: list[dict[str, Any]] = picture.with_figures().to_pylist()
         causes = causes_of(reader, settings, group_id, rows, newest_ms=picture.newest_event_ms)
         facts = read_group_facts(reader, settings.kafka.cluster_name, group_id, window_ms=settings.pipeline.window_ms)
         return {

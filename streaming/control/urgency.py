@@ -42,7 +42,9 @@ def _led(partitions: pa.Table, leaders: Mapping[PartitionKey, int]) -> pa.Table:
     """Rows of partitions that have a leader among `leaders`: of a topic these may be few."""
     topics, numbers = zip(*leaders, strict=True)
     led = pa.table({"topic": pa.array(topics, pa.string()), "partition": pa.array(numbers, pa.int32())})
-    return partitions.select(COLUMNS).join(led, ["topic", "partition"], join_type="left semi").combine_chunks()
+    rows = partitions.select(COLUMNS)
+    rows = rows.set_column(COLUMNS.index("topic"), "topic", rows["topic"].cast(pa.string()))
+    return rows.join(led, ["topic", "partition"], join_type="left semi").combine_chunks()
 
 
 def _verdicts(rows: pa.Table) -> Iterator[PartitionVerdict]:

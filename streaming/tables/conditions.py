@@ -1,46 +1,84 @@
 """Conditions on rows, as data-reading SQL: what a reader of tables may ask for, and how each value is written.
 
 Every condition lets the log's statistics leave out files: it compares one column with a value, and conditions are only
-joined by `and`. Rows in memory are asked the same by `holds`.
+joined by `and`. Rows in memory are asked the same by `holds`, columns by the expressions of its terms.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from operator import eq, ge, gt, le, lt
 from typing import Any
+
+from pyarrow import compute as pc
 
 from streaming.tables.times import instant
 
 Value = str | int | datetime
 
 
+class Sign(StrEnum):
+    """How a column is compared with one value."""
+
+    EQUAL = "="
+    AT_LEAST = ">="
+    ABOVE = ">"
+    AT_MOST = "<="
+    BELOW = "<"
+
+
+_OPERATORS: Mapping[Sign, Callable[[Any, Any], Any]] = {
+    Sign.EQUAL: eq, Sign.AT_LEAST: ge, Sign.ABOVE: gt, Sign.AT_MOST: le, Sign.BELOW: lt,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One comparison of one column; a null never fulfils it."""
+
+    sql: str
+    column: str
+    holds: Callable[[Mapping[str, Any]], bool] = field(compare=False, repr=False)
+    """The same, asked of one row in memory."""
+    expression: pc.Expression | None = field(compare=False, repr=False)
+    """The same, asked of columns whose texts are dictionaries; None where Arrow can't."""
+    compared: tuple[Sign, Value] | None = None
+    """What the column is compared with; None where it is not one value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Rows for which `sql` holds; a null fulfils none.
+    """Rows for which all terms hold.
 
     >>> str(equal("kafka_cluster", "it's") & at_least("sequence", 3))
     "kafka_cluster = 'it''s' and sequence >= 3"
     """
 
-    sql: str
-    holds: Callable[[Mapping[str, Any]], bool] = field(compare=False, repr=False)
-    """The same, asked of one row in memory."""
+    terms: tuple[Term, ...]
 
     def __and__(self, other: "Condition") -> "Condition":
-        first, second = self.holds, other.holds
-        return Condition(f"{self.sql} and {other.sql}", lambda row: first(row) and second(row))
+        return Condition((*self.terms, *other.terms))
 
     def __str__(self) -> str:
-        return self.sql
+        return " and ".join(term.sql for term in self.terms) or "true"
+
+    def holds(self, row: Mapping[str, Any]) -> bool:
+        """Whether it holds for a row in memory."""
+        return all(term.holds(row) for term in self.terms)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that are compared."""
+        return tuple(dict.fromkeys(term.column for term in self.terms))
 
 
-ALL_ROWS = Condition("true", lambda _row: True)
+ALL_ROWS = Condition(())
 
 
 def equal(column: str, value: Value) -> Condition:
     """Rows with this value."""
-    return _compared(column, "=", eq, value)
+    return _compared(column, Sign.EQUAL, value)
 
 
 def of_cluster(kafka_cluster: str) -> Condition:
@@ -50,46 +88,70 @@ def of_cluster(kafka_cluster: str) -> Condition:
 
 def at_least(column: str, value: Value) -> Condition:
     """Rows with this value or a greater one."""
-    return _compared(column, ">=", ge, value)
+    return _compared(column, Sign.AT_LEAST, value)
 
 
 def above(column: str, value: Value) -> Condition:
     """Rows with a greater value."""
-    return _compared(column, ">", gt, value)
+    return _compared(column, Sign.ABOVE, value)
 
 
 def at_most(column: str, value: Value) -> Condition:
     """Rows with this value or a smaller one."""
-    return _compared(column, "<=", le, value)
+    return _compared(column, Sign.AT_MOST, value)
 
 
 def below(column: str, value: Value) -> Condition:
     """Rows with a smaller value."""
-    return _compared(column, "<", lt, value)
+    return _compared(column, Sign.BELOW, value)
 
 
 def one_of(column: str, values: Iterable[Value]) -> Condition:
     """Rows with one of these values, of which there is at least one."""
     members = tuple(values)
-    return Condition(f"{column} in ({', '.join(map(_literal, members))})", lambda row: row[column] in members)
+    known = frozenset(members)
+    return _term(
+        f"{column} in ({', '.join(map(_literal, members))})",
+        column,
+        lambda row: row[column] in known,
+        pc.field(column).isin(list(members)),
+    )
 
 
 def starts_with(column: str, beginning: str) -> Condition:
     """Rows whose text begins so."""
-    return Condition(
-        f"starts_with({column}, {_literal(beginning)})", lambda row: (row[column] or "").startswith(beginning)
+    return _term(
+        f"starts_with({column}, {_literal(beginning)})",
+        column,
+        lambda row: (row[column] or "").startswith(beginning),
+        None,
     )
 
 
 def is_known(column: str) -> Condition:
     """Rows in which the column is not null."""
-    return Condition(f"{column} is not null", lambda row: row[column] is not None)
+    return _term(f"{column} is not null", column, lambda row: row[column] is not None, pc.field(column).is_valid())
 
 
-def _compared(column: str, sign: str, operator: Callable[[Any, Any], bool], value: Value) -> Condition:
-    return Condition(
-        f"{column} {sign} {_literal(value)}", lambda row: row[column] is not None and operator(row[column], value)
+def _compared(column: str, sign: Sign, value: Value) -> Condition:
+    operator = _OPERATORS[sign]
+    return _term(
+        f"{column} {sign} {_literal(value)}",
+        column,
+        lambda row: row[column] is not None and operator(row[column], value),
+        operator(pc.field(column), value),
+        (sign, value),
     )
+
+
+def _term(
+    sql: str,
+    column: str,
+    holds: Callable[[Mapping[str, Any]], bool],
+    expression: pc.Expression | None,
+    compared: tuple[Sign, Value] | None = None,
+) -> Condition:
+    return Condition((Term(sql, column, holds, expression, compared),))
 
 
 def _literal(value: Value) -> str:

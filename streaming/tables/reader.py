@@ -20,6 +20,7 @@ from streaming.contract import TABLES
 from streaming.errors import TableUnavailable
 from streaming.tables.arrow import arrow_schema
 from streaming.tables.conditions import ALL_ROWS, Condition, at_least, equal, is_known, of_cluster
+from streaming.tables.data_files import rows_of, with_texts_once
 from streaming.tables.memory import MemoryReader, memory_store
 from streaming.tables.opening import file_statistics, first_line, newest_in_files, open_table, table_uri
 from streaming.tables.places import local_folder
@@ -188,6 +189,18 @@ class TableReader:
             query = f"select {selected} from rows_of_table where {where}"  # noqa: S608 - literals are quoted
             answer = pa.table(QueryBuilder().register("rows_of_table", delta).execute(query))
             return answer.cast(_schema(name, names))
+
+    def encoded(self, name: str, *, columns: Sequence[str], where: Condition = ALL_ROWS) -> pa.Table:
+        """The same for hundreds of thousands of rows: texts as dictionaries, each column in one piece."""
+        delta = None if self._memory else self._newest(name)
+        folder = None if self._memory else local_folder(table_uri(self.root, name))
+        if delta is not None and folder is not None:
+            with self._as_unavailable(name):
+                rows = rows_of(delta, folder, arrow_schema(TABLES[name]), columns, where)
+            if rows is not None:
+                return rows
+        rows = self.arrow(name, columns=columns, where=where)
+        return rows.cast(with_texts_once(rows.schema)).unify_dictionaries().combine_chunks()
 
     def rows(
         self, name: str, *, columns: Sequence[str] | None = None, where: Condition = ALL_ROWS

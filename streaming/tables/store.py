@@ -116,7 +116,7 @@ def delete(root: str, name: str, where: Condition) -> int:
     if delta is None:
         return 0
     try:
-        return int(delta.delete(where.sql)["num_deleted_rows"])
+        return int(delta.delete(str(where))["num_deleted_rows"])
     except (DeltaError, OSError) as error:
         raise TableUnavailable(f"rows of table {name} can't be deleted: {first_line(error)}") from None
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
@@ -184,7 +185,7 @@ def _partitions(reader: TableReader, settings: Settings, start_ms: int) -> tuple
     """Leaders and replicas by broker, and the rows of leaders, of one window."""
     where = of_cluster(settings.kafka.cluster_name) & equal("window_start", tables.utc(start_ms))
     columns = ("broker", "topic", "partition", "role", "bytes_in_per_sec")
-    rows = reader.arrow("partition_load", columns=columns, where=where)
+    rows = reader.encoded("partition_load", columns=columns, where=where)
     led = rows.filter(pc.equal(rows["role"], "leader"))
     replicas = {entry["values"]: entry["counts"] for entry in pc.value_counts(rows["broker"]).to_pylist()}
     leaders = {entry["values"]: entry["counts"] for entry in pc.value_counts(led["broker"]).to_pylist()}
@@ -201,9 +202,12 @@ def _disagreement(window: Sequence[Row], led: pa.Table) -> dict[int, float]:
 
 
 def _hottest(led: pa.Table, count: int) -> tuple[HotPartition, ...]:
-    hottest = led.filter(pc.is_valid(led["bytes_in_per_sec"])).sort_by(
-        [("bytes_in_per_sec", "descending"), ("topic", "ascending"), ("partition", "ascending")]
-    )
+    known = led.filter(pc.is_valid(led["bytes_in_per_sec"]))
+    rates = known["bytes_in_per_sec"]
+    if known.num_rows > count > 0:  # only what may be among them is put in order
+        known = known.filter(pc.greater_equal(rates, rates[pc.top_k_unstable(rates, count)[-1].as_py()]))
+    known = known.set_column(known.column_names.index("topic"), "topic", known["topic"].cast(pa.string()))
+    hottest = known.sort_by([("bytes_in_per_sec", "descending"), ("topic", "ascending"), ("partition", "ascending")])
     return tuple(
         HotPartition(row["broker"], row["topic"], row["partition"], row["bytes_in_per_sec"])
         for row in hottest.slice(0, count).to_pylist()
@@ -211,11 +215,19 @@ def _hottest(led: pa.Table, count: int) -> tuple[HotPartition, ...]:
 
 
 def _by_topic(led: pa.Table) -> dict[str, tuple[float | None, ...]]:
-    rates: dict[str, dict[int, float | None]] = defaultdict(dict)
-    columns = (led[name].to_pylist() for name in ("topic", "partition", "bytes_in_per_sec"))
-    for topic, partition, rate in zip(*columns, strict=True):
-        rates[topic][partition] = rate
-    return {topic: tuple(known.get(p) for p in range(max(known) + 1)) for topic, known in sorted(rates.items())}
+    """Rates in partition order; partitions between others that no row shows are unknown."""
+    if not led.num_rows:
+        return {}
+    topics = led["topic"].combine_chunks().dictionary_encode()
+    topic, partition = topics.indices.to_numpy(), led["partition"].to_numpy()
+    lengths = np.zeros(len(topics.dictionary), dtype=np.int64)
+    np.maximum.at(lengths, topic, partition + 1)
+    starts = np.cumsum(lengths) - lengths
+    rates = np.full(int(lengths.sum()), np.nan)
+    rates[starts[topic] + partition] = led["bytes_in_per_sec"].to_numpy()
+    shown = pa.array(rates, from_pandas=True).to_pylist()
+    ranges = zip(topics.dictionary.to_pylist(), starts.tolist(), lengths.tolist(), strict=True)
+    return {name: tuple(shown[start : start + length]) for name, start, length in sorted(ranges) if length}
 
 
 def _history(windows: Iterable[Sequence[Row]], settings: Settings) -> Iterator[WindowSkew]:

@@ -26,18 +26,20 @@ from assignor_core.lag import (
     Standing,
     burrow_status,
     evaluate,
-    lag_seconds,
-    last_commit_ms,
+    keeps_up,
+    lag_age,
+    measure,
+    newest_commit,
 )
 from assignor_core.lag.history import Flags, Floats, Ints
 from assignor_core.lag.reasons import PartitionFigures, reason
 from streaming.views.lag_columns import (
     LagWindow,
     PartitionKeys,
-    histories_of,
     history_of,
     of_group,
     of_topic,
+    points_of,
     starts_of,
 )
 
@@ -64,6 +66,8 @@ SHOWN = (
 """What is needed of the newest samples besides."""
 COLUMNS = (*OFFSETS, *SHOWN)
 
+FIGURES = ("completeness", "stuck_ms", "rewound_records", "consumed_per_sec", "produced_per_sec")
+"""Those of `LagFigures` that a reason rests on."""
 WHOLE = ("committed_offset", "log_end_offset", "last_event_time_ms")
 """Figures that are whole numbers."""
 
@@ -76,7 +80,7 @@ class LagPicture:
     """One row per group and partition, sorted by both, with figures and verdict; and the windows it rests on.
 
     Columns: `KEY`, `SHOWN`, committed_offset, log_end_offset and last_event_time_ms of the newest sample, status and
-    at_once (`LagStatus`), lag_seconds, commit_ms, left_over, and those of `LagFigures`; null where unknown.
+    at_once (`LagStatus`), lag_seconds, commit_ms, left_over; null where unknown. Texts are dictionaries.
     """
 
     partitions: pa.Table
@@ -84,6 +88,17 @@ class LagPicture:
     keys: Ints
     """Sorted; the column `row` numbers them."""
     _windows: tuple[LagWindow, ...]
+    _policy: LagPolicy
+
+    def with_figures(self, rows: Ints | None = None) -> pa.Table:
+        """These rows of `partitions`, or all, with `FIGURES`, which take more time than a verdict does as a rule."""
+        shown = self.partitions if rows is None else self.partitions.take(pa.array(rows))
+        places, of_row = np.unique(shown["row"].to_numpy(), return_inverse=True)
+        recent = _looked_at(self._windows, self._policy)
+        figures = measure(history_of(recent, self.keys[places]), self._policy, until_ms=self.newest_event_ms)
+        for name in FIGURES:
+            shown = shown.append_column(name, pa.array(getattr(figures, name)[of_row], from_pandas=True))
+        return shown
 
     def history(self) -> LagHistory:
         """Points of all partitions, in the order of `keys`."""
@@ -103,12 +118,12 @@ def current_since(newest_start: datetime, *, window_ms: int) -> datetime:
 
 
 def reason_of(row: Mapping[str, Any]) -> str:
-    """Why a partition of a picture has its verdict, in one line."""
+    """Why a partition of a picture, with its figures, has its verdict, in one line."""
     return reason(LagStatus(row["status"]), LagStatus(row["at_once"]), figures_of(row))
 
 
 def figures_of(row: Mapping[str, Any]) -> PartitionFigures:
-    """Figures of one partition of a picture."""
+    """Figures of one partition of a picture, which has them."""
     return PartitionFigures(
         lag_records=row["lag_records"],
         lag_seconds=row["lag_seconds"],
@@ -157,7 +172,8 @@ def picture_of(
 ) -> LagPicture | None:
     """The picture of `windows`, oldest first, with `SHOWN` of each row of the current ones by their start, ms.
 
-    Of `groups` alone, if they are given. None where no window is current, or none of these groups is in it.
+    Of `groups` alone, if they are given. None where no window is current, or none of these groups is in it. Windows
+    whose partitions are in newer ones too need not be in `shown`.
     """
     if not shown:
         return None
@@ -184,31 +200,44 @@ def picture_of(
     for name, values in figures.items():
         column = pa.array(values[order], from_pandas=True)
         columns[name] = column.cast(pa.int64()) if name in WHOLE else column
-    return LagPicture(pa.table(columns), newest_ms, keys, tuple(windows))
+    return LagPicture(pa.table(columns), newest_ms, keys, tuple(windows), policy)
 
 
 def _judged(
     windows: Sequence[LagWindow], keys: Ints, standing: Standing, policy: LagPolicy, *, now_ms: int
 ) -> dict[str, NDArray[Any]]:
-    """Verdicts and figures of these partitions."""
-    looked_at_ms = windows[-1].start_ms - VERDICT_WINDOWS * policy.window_ms
-    history, recent = histories_of(windows, keys, recent=sum(window.start_ms >= looked_at_ms for window in windows))
-    evaluated = evaluate(recent, standing, policy, now_ms=now_ms)
-    figures, newest = evaluated.figures, history.newest
+    """Verdicts of these partitions, and what is shown of all. Most are OK at a glance; the others are evaluated."""
+    points = points_of(_looked_at(windows, policy), keys)
+    current_ms = windows[-1].start_ms - CURRENT_WINDOWS * policy.window_ms
+    lately = points.history(sum(window.start_ms >= current_ms for window in windows))
+    age, commit = lag_age(lately), newest_commit(lately)
+    recent = points.history()
+    doubtful = ~keeps_up(recent, age, commit, standing.left_over, policy, now_ms=now_ms)
+    status = np.full(len(keys), int(LagStatus.OK))
+    at_once = status.copy()
+    if doubtful.any():
+        evaluated = evaluate(recent.of(doubtful), standing.of(doubtful), policy, now_ms=now_ms)
+        status[doubtful], at_once[doubtful] = evaluated.status, evaluated.at_once
+    longer = ~(age.is_final & commit.is_final)
+    if longer.any():
+        whole = history_of(windows, keys[longer])
+        age.values[longer], commit.values[longer] = lag_age(whole).values, newest_commit(whole).values
+    newest = lately.newest
     return {
-        "committed_offset": history.committed[newest],
-        "log_end_offset": history.log_end[newest],
-        "last_event_time_ms": history.time_ms[newest],
-        "status": evaluated.status,
-        "at_once": evaluated.at_once,
-        "lag_seconds": lag_seconds(history),
-        "commit_ms": last_commit_ms(history),
-        "completeness": figures.completeness,
-        "stuck_ms": figures.stuck_ms,
-        "rewound_records": figures.rewound_records,
-        "consumed_per_sec": figures.consumed_per_sec,
-        "produced_per_sec": figures.produced_per_sec,
+        "committed_offset": lately.committed[newest],
+        "log_end_offset": lately.log_end[newest],
+        "last_event_time_ms": lately.time_ms[newest],
+        "status": status,
+        "at_once": at_once,
+        "lag_seconds": age.values,
+        "commit_ms": commit.values,
     }
+
+
+def _looked_at(windows: Sequence[LagWindow], policy: LagPolicy) -> list[LagWindow]:
+    """Those that a verdict rests on."""
+    since_ms = windows[-1].start_ms - VERDICT_WINDOWS * policy.window_ms
+    return [window for window in windows if window.start_ms >= since_ms]
 
 
 def _union(keys: Iterable[Ints]) -> Ints:

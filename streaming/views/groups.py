@@ -121,7 +121,7 @@ def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
     status = rows["status"].to_numpy()
     lags, waits = runs.totals(rows["lag_records"]), runs.highest(rows["lag_seconds"])
     counts, states = runs.statuses(status), _states(rows, runs)
-    worst = rows.select(REASON_COLUMNS).take(pa.array(_worst_partitions(rows, runs))).to_pylist()
+    worst = picture.with_figures(_worst_partitions(rows, runs)).select(REASON_COLUMNS).to_pylist()
     verdicts = [
         GroupVerdict(
             group=row["group_id"],

@@ -24,6 +24,8 @@ KNOWN_MAX = 3
 PARTITION_MAX = (1 << PARTITION_BITS) - 1
 _INT32 = np.iinfo(np.int32)
 UNKNOWN = _INT32.min
+OFFSETS = ("log_end_offset", "committed_offset_first", "committed_offset")
+"""Kept as differences to the first sample's log end."""
 
 Pair = tuple[Floats, Floats]
 """Values of first and newest sample."""
@@ -43,11 +45,17 @@ class Names:
     def codes(self, names: pa.ChunkedArray) -> Ints:
         """The number of each name; raises TableUnavailable where there are too many of them."""
         encoded = names.combine_chunks().dictionary_encode()
+        places = encoded.indices.to_numpy()
+        # The dictionary may be that of the file, with names that no row has here.
+        used = np.flatnonzero(np.bincount(places, minlength=len(encoded.dictionary)))
         known = self._codes
-        numbers = [known.setdefault(name, len(known)) for name in encoded.dictionary.to_pylist()]
+        numbers = np.zeros(len(encoded.dictionary), dtype=np.int64)
+        numbers[used] = [
+            known.setdefault(name, len(known)) for name in encoded.dictionary.take(pa.array(used)).to_pylist()
+        ]
         if len(known) > self._most:
             raise TableUnavailable(f"table group_lag holds more than {self._most:,} {self._what} at a time")
-        codes: Ints = np.array(numbers, dtype=np.int64)[encoded.indices.to_numpy()]
+        codes: Ints = numbers[places]
         return codes
 
     def known(self, names: Iterable[str]) -> Ints:
@@ -89,13 +97,9 @@ class PartitionKeys:
         return np.isin(of_group(keys), self.groups.known(groups))
 
     def texts(self, keys: Ints) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """Group, topic and partition of each key."""
+        """Group, topic and partition of each key, the names as dictionaries."""
         groups, topics, partitions = _parts(keys)
-        return (
-            self.groups.array().take(pa.array(groups)),
-            self.topics.array().take(pa.array(topics)),
-            pa.array(partitions.astype(np.int32)),
-        )
+        return (_named(groups, self.groups), _named(topics, self.topics), pa.array(partitions.astype(np.int32)))
 
     def by_name(self, keys: Ints) -> Ints:
         """Places of the keys by group, topic and partition."""
@@ -124,6 +128,10 @@ def _parts(keys: Ints) -> tuple[Ints, Ints, Ints]:
     return of_group(keys), topics, keys & PARTITION_MAX
 
 
+def _named(codes: Ints, names: Names) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), names.array())
+
+
 def _ranks(names: pa.Array) -> Ints:
     ranks = np.empty(len(names), dtype=np.int64)
     ranks[pc.array_sort_indices(names).to_numpy()] = np.arange(len(names))
@@ -138,17 +146,22 @@ class _Offsets:
     has_unknown: bool
 
     @classmethod
-    def packed(cls, values: pa.ChunkedArray, base: pa.ChunkedArray, places: Ints) -> "_Offsets":
-        """The rows at these places; columns of whole numbers."""
+    def packed(cls, values: pa.ChunkedArray, base: pa.ChunkedArray) -> "_Offsets":
+        """Columns of whole numbers."""
         differences = pc.subtract(values, base)
         span = pc.min_max(differences).as_py()
         if differences.null_count > values.null_count or not _fits(span["min"]) or not _fits(span["max"]):
-            return cls(_floats(values)[places], has_unknown=values.null_count > 0)
-        packed = pc.fill_null(differences.cast(pa.int32()), UNKNOWN).to_numpy()[places]
+            return cls(_floats(values), has_unknown=values.null_count > 0)
+        packed = pc.fill_null(differences.cast(pa.int32()), UNKNOWN).to_numpy()
         return cls(packed, has_unknown=values.null_count > 0)
 
-    def between(self, begin: int, end: int, base: Floats) -> Floats:
-        values = self.values[begin:end]
+    def at(self, places: Ints) -> "_Offsets":
+        """The rows at these places."""
+        return _Offsets(self.values[places], self.has_unknown)
+
+    def shown(self, rows: slice | Ints, base: Floats) -> Floats:
+        """Offsets of these rows; `base` is theirs."""
+        values = self.values[rows]
         if values.dtype != np.int32:
             return values.astype(np.float64, copy=False)
         offsets: Floats = values + base
@@ -173,14 +186,14 @@ class LagWindow:
     _committed_first: _Offsets
     _committed: _Offsets
 
-    def points(self, begin: int, end: int) -> tuple[Pair, Pair, Pair]:
+    def points(self, rows: slice | Ints) -> tuple[Pair, Pair, Pair]:
         """Times, committed offsets and log ends of these rows."""
-        base = self._log_end_first[begin:end]
-        times = (self.start_ms + column[begin:end].astype(np.float64) for column in (self._first_ms, self._last_ms))
-        committed = (column.between(begin, end, base) for column in (self._committed_first, self._committed))
+        base = self._log_end_first[rows]
+        times = (self.start_ms + column[rows].astype(np.float64) for column in (self._first_ms, self._last_ms))
+        committed = (column.shown(rows, base) for column in (self._committed_first, self._committed))
         first_ms, last_ms = times
         committed_first, committed_last = committed
-        return (first_ms, last_ms), (committed_first, committed_last), (base, self._log_end.between(begin, end, base))
+        return (first_ms, last_ms), (committed_first, committed_last), (base, self._log_end.shown(rows, base))
 
 
 def windows_of(rows: pa.Table, keys: PartitionKeys, known: Iterable[Ints] = ()) -> Iterator[tuple[LagWindow, Ints]]:
@@ -193,6 +206,8 @@ def windows_of(rows: pa.Table, keys: PartitionKeys, known: Iterable[Ints] = ()) 
     starts = rows["window_start"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
     numbers = keys.of(rows)
     base = rows["log_end_offset_first"]
+    ends = _floats(base)
+    offsets = [_Offsets.packed(rows[name], base) for name in OFFSETS]
     times = [rows[name].to_numpy() for name in ("first_event_time_ms", "last_event_time_ms")]
     shared = list(known)
     for start_ms in sorted(pc.unique(starts).to_pylist()):
@@ -200,10 +215,8 @@ def windows_of(rows: pa.Table, keys: PartitionKeys, known: Iterable[Ints] = ()) 
         shared = [sorted_keys, *shared[:KNOWN_MAX]]
         first_ms, last_ms = (_since(column[places], start_ms) for column in times)
         yield LagWindow(
-            start_ms, sorted_keys, start_ms + int(last_ms.max()), first_ms, last_ms, _floats(base)[places],
-            *(_Offsets.packed(rows[name], base, places) for name in (
-                "log_end_offset", "committed_offset_first", "committed_offset"
-            )),
+            start_ms, sorted_keys, start_ms + int(last_ms.max()), first_ms, last_ms, ends[places],
+            *(column.at(places) for column in offsets),
         ), places  # fmt: skip
 
 
@@ -255,18 +268,11 @@ def history_of(windows: Iterable[LagWindow], keys: Ints) -> LagHistory:
 
     `keys` are sorted, and a part of all.
     """
-    points = _points_of(list(windows), keys)
-    return points.history(0)
-
-
-def histories_of(windows: Sequence[LagWindow], keys: Ints, *, recent: int) -> tuple[LagHistory, LagHistory]:
-    """The same, and that of the newest `recent` windows alone, of which each key is in one."""
-    points = _points_of(windows, keys)
-    return points.history(0), points.history(max(0, len(windows) - recent))
+    return points_of(list(windows), keys).history()
 
 
 @dataclass(frozen=True, slots=True)
-class _Points:
+class Points:
     """By key, window, and first or newest sample."""
 
     time_ms: Floats
@@ -275,8 +281,9 @@ class _Points:
     present: NDArray[np.bool_]
     """By key and window."""
 
-    def history(self, begin: int) -> LagHistory:
-        """From the window of this number on."""
+    def history(self, newest: int | None = None) -> LagHistory:
+        """Those of the `newest` windows, of which each key is in one; of all of them if it is None."""
+        begin = 0 if newest is None else max(0, self.present.shape[1] - newest)
         present = self.present[:, begin:]
         counts = 2 * present.sum(axis=1)
         columns = (column[:, begin:] for column in (self.time_ms, self.committed, self.log_end))
@@ -284,22 +291,21 @@ class _Points:
         return LagHistory(np.cumsum(counts) - counts, *kept)
 
 
-def _points_of(windows: Sequence[LagWindow], keys: Ints) -> _Points:
+def points_of(windows: Sequence[LagWindow], keys: Ints) -> Points:
+    """Points of sorted keys, a part of all, in these windows."""
     shape = (len(keys), len(windows), 2)
-    points = _Points(np.empty(shape), np.empty(shape), np.empty(shape), np.ones(shape[:2], dtype=bool))
+    points = Points(np.empty(shape), np.empty(shape), np.empty(shape), np.ones(shape[:2], dtype=bool))
     for place, window in enumerate(windows):
         begin, end = (int(at) for at in np.searchsorted(window.keys, (keys[0], keys[-1] + 1)))
-        there = window.keys[begin:end]
-        at: slice | Ints = slice(None)
+        rows: slice | Ints = slice(begin, end)
         wanted: slice | NDArray[np.bool_] = slice(None)
-        if not np.array_equal(there, keys):
-            at = np.searchsorted(keys, there)
-            wanted = keys[at] == there
-            at = at[wanted]
-            points.present[:, place] = False
-            points.present[at, place] = True
+        if not np.array_equal(window.keys[rows], keys):
+            rows = np.minimum(np.searchsorted(window.keys, keys), len(window.keys) - 1)
+            wanted = window.keys[rows] == keys
+            rows = rows[wanted]
+            points.present[:, place] = wanted
         columns = (points.time_ms, points.committed, points.log_end)
-        for column, pair in zip(columns, window.points(begin, end), strict=True):
-            column[at, place, 0] = pair[0][wanted]
-            column[at, place, 1] = pair[1][wanted]
+        for column, (first, newest) in zip(columns, window.points(rows), strict=True):
+            column[wanted, place, 0] = first
+            column[wanted, place, 1] = newest
     return points

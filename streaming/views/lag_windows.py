@@ -7,8 +7,10 @@ nothing else, so one who has just started shows what one shows who has read each
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
 
+from assignor_core.lag.history import Ints
 from streaming.tables import ALL_ROWS, Condition, TableReader, at_least, at_most, below, of_cluster, one_of, to_ms, utc
 from streaming.views.group_lag import COLUMNS, OFFSETS, SHOWN, LagPicture, current_since, picture_of, since
 from streaming.views.lag_columns import PARTITION_MAX, LagWindow, PartitionKeys, windows_of
@@ -149,9 +151,19 @@ class LagWindows:
             del self._windows[start_ms]
             self._shown.pop(start_ms, None)
         self._add(COLUMNS, newest, newest + timedelta(milliseconds=self._window_ms))
-        current = max(changed, current_since(newest, window_ms=self._window_ms))
-        self._read_backwards(COLUMNS, current, newest)
-        self._read_backwards(OFFSETS, changed, current)
+        self._read_backwards(OFFSETS, changed, newest)
+        self._show_partitions_of_older_windows(newest)
+
+    def _show_partitions_of_older_windows(self, newest: datetime) -> None:
+        """Read what is shown of partitions that the newest window lacks, as a rule of none: texts cost most."""
+        current_ms = to_ms(current_since(newest, window_ms=self._window_ms))
+        shown: list[Ints] = []
+        for start_ms in sorted((start_ms for start_ms in self._windows if start_ms >= current_ms), reverse=True):
+            keys = self._windows[start_ms].keys
+            if start_ms not in self._shown and not any(keys is known or _is_part(keys, known) for known in shown):
+                self._add(COLUMNS, utc(start_ms), utc(start_ms) + timedelta(milliseconds=self._window_ms))
+                keys = self._windows[start_ms].keys
+            shown.append(keys)
 
     def _read_backwards(
         self, columns: tuple[str, ...], begin: datetime, end: datetime, where: Condition = ALL_ROWS
@@ -167,13 +179,19 @@ class LagWindows:
     def _add(self, columns: tuple[str, ...], begin: datetime, end: datetime, where: Condition = ALL_ROWS) -> None:
         """Read windows that start from `begin` on and before `end`."""
         of_span = self._where & at_least(TIME, begin) & below(TIME, end) & where
-        rows = self._reader.arrow(TABLE, columns=columns, where=of_span)
+        rows = self._reader.encoded(TABLE, columns=columns, where=of_span)
         known = list({id(window.keys): window.keys for window in self._windows.values()}.values())
         shown = _texts_once(rows) if columns is COLUMNS else None
         for window, places in windows_of(rows, self.names, known):
             self._windows[window.start_ms] = window
             if shown is not None:
                 self._shown[window.start_ms] = shown.take(pa.array(places))
+
+
+def _is_part(keys: Ints, known: Ints) -> bool:
+    """Whether all of the sorted keys are among the sorted `known`."""
+    places = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    return np.array_equal(known[places], keys)
 
 
 def _texts_once(rows: pa.Table) -> pa.Table:

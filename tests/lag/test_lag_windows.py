@@ -14,7 +14,7 @@ from pyarrow import compute as pc
 
 from assignor_core.lag import LagHistory, LagPolicy, Standing, evaluate, lag_seconds, last_commit_ms
 from streaming.contract import TABLES
-from streaming.tables import Condition, TableReader, create_table, instant, row_schema, utc
+from streaming.tables import ALL_ROWS, Condition, TableReader, create_table, instant, row_schema, utc
 from streaming.views.group_lag import POPULATED
 from streaming.views.lag_windows import LagWindows, read_picture
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
@@ -37,8 +37,8 @@ class CountingReader(TableReader):
 
     rows_read = 0
 
-    def arrow(self, name: str, *, columns: Sequence[str] | None = None, where: Condition) -> pa.Table:  # type: ignore[override]
-        rows = super().arrow(name, columns=columns, where=where)
+    def encoded(self, name: str, *, columns: Sequence[str], where: Condition = ALL_ROWS) -> pa.Table:
+        rows = super().encoded(name, columns=columns, where=where)
         self.rows_read += rows.num_rows
         return rows
 
@@ -51,7 +51,7 @@ def shown(windows: LagWindows) -> dict[Key, Row]:
     """Rows of the picture by partition."""
     windows.refresh()
     picture = windows.picture()
-    rows = picture.partitions.to_pylist() if picture else []
+    rows = picture.with_figures().to_pylist() if picture else []
     return {(row["group_id"], row["topic"], row["partition"]): row for row in rows}
 
 
@@ -204,7 +204,7 @@ def test_verdicts_alone_need_the_windows_of_their_look_back(tmp_path: Path) -> N
     assert verdicts is not None
     assert whole is not None
     shown_by_all = ["group_id", "status", "at_once", "stuck_ms", "completeness"]
-    assert verdicts.partitions.select(shown_by_all).equals(whole.partitions.select(shown_by_all))
+    assert verdicts.with_figures().select(shown_by_all).equals(whole.with_figures().select(shown_by_all))
     assert verdicts.partitions["lag_seconds"].to_pylist() == [0.0, 12 * 60 + 55]
 
 

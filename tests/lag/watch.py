@@ -52,7 +52,7 @@ class Watch:
             pa.Table.from_pylist(self._lag.rows(), schema=self._schema), window_ms=self.settings.pipeline.window_ms
         )
         picture_by_group: dict[str, list[dict[str, Any]]] = {}
-        for row in picture.partitions.to_pylist() if picture else []:
+        for row in picture.with_figures().to_pylist() if picture else []:
             picture_by_group.setdefault(row["group_id"], []).append(row)
         return picture_by_group
 

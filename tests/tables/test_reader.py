@@ -1,17 +1,22 @@
 """The reader of tables: one version of each in a look, the newest one in the next."""
 
 from datetime import datetime
+from functools import reduce
+from operator import and_
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from assignor_core.deciding.trigger import TriggerState
 from streaming import tables
 from streaming.contract import TABLES
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
-from streaming.tables import TableReader
+from streaming.tables import Condition, TableReader
 from streaming.views.executions import read_executions
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
 
@@ -123,3 +128,68 @@ def test_columns_that_an_earlier_version_did_not_write_are_null(tmp_path: Path) 
     ]
     executions = read_executions(TableReader(str(tmp_path / "old")), "test", now_ms=NOW_MS)
     assert [execution.throttled_brokers for execution in executions] == [()]
+
+
+def condition_on_lag() -> st.SearchStrategy[Condition]:
+    times = st.integers(-1, 4).map(lambda window: tables.utc(START_MS + window * WINDOW_MS))
+    group, number = st.sampled_from(["a", "b", "it's", "none"]), st.integers(-1, 4)
+    return st.one_of(
+        st.builds(tables.equal, st.just("group_id"), group), st.builds(tables.at_least, st.just("window_start"), times),
+        st.builds(tables.below, st.just("window_start"), times),
+        st.builds(tables.at_most, st.just("window_start"), times),
+        st.builds(tables.above, st.just("committed_offset"), number),
+        st.builds(tables.at_most, st.just("partition"), number), st.just(tables.is_known("committed_offset")),
+        st.builds(tables.one_of, st.just("group_id"), st.lists(group, min_size=1, max_size=3)),
+        st.just(tables.starts_with("topic", "u")),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lag_of_two_clusters(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Files of one cluster and of two, with unknown offsets."""
+    root = str(tmp_path_factory.mktemp("lag"))
+    for number, cluster in enumerate(("test", "other")):
+        synthetic = Synthetic(root, cluster=cluster, _commits=100 * number)
+        for window in range(2):
+            rows = [(group, "tu"[part % 2], part, part if group == "a" else None, 9) for group in ("a", "it's")
+                    for part in range(3)]  # fmt: skip
+            synthetic.group_lag(START_MS + window * WINDOW_MS, rows)
+    table = tables.open_table(root, "group_lag")
+    assert table is not None
+    table.optimize.compact()
+    Synthetic(root, _commits=500).group_lag(START_MS + 2 * WINDOW_MS, [("b", "u", 1, 3, 4)])
+    return root
+
+
+COLUMNS = ("group_id", "topic", "partition", "committed_offset", "window_start", "member_id")
+
+
+@given(conditions=st.lists(condition_on_lag(), max_size=3), columns=st.sampled_from([COLUMNS, COLUMNS[:1]]))
+@settings(deadline=None, max_examples=60)
+def test_many_rows_are_read_from_files_as_a_query_reads_them(
+    lag_of_two_clusters: str, conditions: list[Condition], columns: tuple[str, ...]
+) -> None:
+    where = reduce(and_, conditions, tables.ALL_ROWS)
+    reader = TableReader(lag_of_two_clusters)
+    asked = reader.arrow("group_lag", columns=columns, where=where)
+    read = reader.encoded("group_lag", columns=columns, where=where)
+    assert all(not pa.types.is_string(field.type) for field in read.schema)
+    assert all(column.num_chunks <= 1 for column in read.columns)
+    assert sorted(map(str, read.to_pylist())) == sorted(map(str, asked.to_pylist()))
+
+
+def test_columns_that_files_lack_are_null_in_many_rows(tmp_path: Path) -> None:
+    synthetic = Synthetic(str(tmp_path))
+    synthetic.group_lag(START_MS, [("g", "t", 0, 1, 2)])
+    schema = pa.schema(
+        field for field in tables.row_schema(TABLES["group_lag"]) if field.name not in ("group_type", "group_members")
+    )
+    rows = TableReader(str(tmp_path)).arrow("group_lag", columns=schema.names)
+    write_deltalake(str(tmp_path / "old" / "group_lag"), rows.cast(schema))
+    columns = ("group_id", "group_type", "group_members")
+    read = TableReader(str(tmp_path / "old")).encoded("group_lag", columns=columns)
+    assert read.to_pylist() == [{"group_id": "g", "group_type": None, "group_members": None}]
+
+
+def test_many_rows_of_a_table_that_is_not_there_are_none(tmp_path: Path) -> None:
+    assert TableReader(str(tmp_path)).encoded("group_lag", columns=("topic", "partition")).num_rows == 0
