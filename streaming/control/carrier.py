@@ -14,9 +14,9 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from streaming.control.cluster_marker import ClusterMarker
-from streaming.control.executor import PROGRESS_INTERVAL_MS
 from streaming.control.journal import Journal
 from streaming.control.records import ExecutionRecord
+from streaming.control.reports import PROGRESS_INTERVAL_MS
 from streaming.errors import (
     AnotherCluster,
     AnotherControl,

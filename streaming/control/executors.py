@@ -3,14 +3,15 @@
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from streaming.control.executor import Executor
-from streaming.control.log_dir_executor import LogDirExecutor
+from streaming.control.log_dir_moves import LookWithin
+from streaming.control.looks import Look
 from streaming.control.records import ExecutionRecord
 
 
 class Executors:
     """Behaves as the executor of the plan's kind: see there for each method."""
 
-    def __init__(self, between: Executor, within: LogDirExecutor) -> None:
+    def __init__(self, between: Executor[Look], within: Executor[LookWithin]) -> None:
         self._between = between
         self._within = within
 
@@ -27,5 +28,5 @@ class Executors:
         """Take the one next step; True once the execution has ended and nothing of it is left on the cluster."""
         return self._of(plan).tick(record, plan, now_ms=now_ms)
 
-    def _of(self, plan: Plan) -> Executor | LogDirExecutor:
+    def _of(self, plan: Plan) -> Executor[Look] | Executor[LookWithin]:
         return self._within if plan.within_brokers else self._between

@@ -15,8 +15,10 @@ from assignor_core.execution.refusals import NAMED_MAX
 from assignor_core.identity import topics_made_again, without_topics
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, partition_name
 from assignor_core.plan import Plan
+from assignor_core.proposed_plan import KeptPlan
 from streaming.cluster.ports import ClusterReader
 from streaming.control.cluster_view import ClusterView
+from streaming.control.obstacles import replaced_broker_back
 from streaming.control.records import ExecutionRecord
 
 
@@ -37,6 +39,8 @@ class Look:
     looks: PastLooks = NO_LOOKS
     made_again: tuple[str, ...] = ()
     """Topics of the plan that were deleted and made again: `live` leaves them out."""
+    obsolete: str | None = None
+    """Why the rest of the plan is not to be carried out; None if it is."""
 
     @property
     def execution(self) -> Execution:
@@ -75,11 +79,13 @@ class Looks:
     def __init__(self, cluster: ClusterReader, *, staged: bool) -> None:
         self._view = ClusterView(cluster)
         self._staged = staged
-        self.forget({})
+        self.forget(None)
 
-    def forget(self, topic_ids: Mapping[str, str]) -> None:
-        """From now on they are of another execution, whose plan was made on topics with these ids."""
-        self._topic_ids = topic_ids
+    def forget(self, kept: KeptPlan | None) -> None:
+        """From now on they are of another execution, of this plan if it is known."""
+        self._topic_ids = {} if kept is None else kept.topic_ids
+        observed = None if kept is None else kept.proposed.observed
+        self.replaced: frozenset[int] = frozenset() if observed is None else observed.brokers_missing
         self._view.forget()
         self._in_play: frozenset[str] = frozenset()
         self._before = self._looks = NO_LOOKS
@@ -118,7 +124,8 @@ class Looks:
             plan, live, staged=self._staged, looks=self._looks, refused=refused, not_elected=not_elected
         )
         self._in_play = topics_in_play(progress, live)
-        return Look(record, plan, live, now_ms, refused, not_elected, progress, self._looks, made_again)
+        back = replaced_broker_back(plan, live, progress, self.replaced)
+        return Look(record, plan, live, now_ms, refused, not_elected, progress, self._looks, made_again, back)
 
     def closer(self, look: Look, keys: Iterable[PartitionKey], *, whole: bool) -> LiveCluster | None:
         """The same after a question about these partitions, or about everything; None if all that was asked about."""

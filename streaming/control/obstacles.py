@@ -3,11 +3,12 @@
 Judged on what the caller holds: nothing here asks the cluster or a table.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from assignor_core.deciding.maintenance import may_act, next_opening
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import Progress
+from assignor_core.execution.refusals import NAMED_MAX
 from assignor_core.live import LiveCluster, PartitionKey, partition_name
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
@@ -30,12 +31,17 @@ def misfit(approved: KeptPlan, live: LiveCluster) -> str | None:
     """What of the live cluster speaks against carrying out this plan; None if nothing does."""
     misfits = approved.misfits(live)
     if misfits:
-        return f"the cluster has changed since the plan was made: {'; '.join(misfits[:5])}"
+        return changed_since_text(misfits)
     ours = {(movement.topic, movement.partition) for movement in approved.plan.movements}
     foreign = sorted(live.reassigning() - ours)
     if foreign:
         return f"{len(foreign)} other partitions are being reassigned, first {partition_name(foreign[0])}"
     return None
+
+
+def changed_since_text(misfits: Sequence[str]) -> str:
+    """What differs from the cluster that the plan was made on, in words; the first of many."""
+    return f"the cluster has changed since the plan was made: {'; '.join(misfits[:NAMED_MAX])}"
 
 
 def replaced_broker_back(

@@ -11,15 +11,18 @@ from streaming.cluster.ports import ClusterReader, ControlledCluster
 from streaming.control.absences import Absences
 from streaming.control.deciding import Decider
 from streaming.control.disk_room import DiskRoom
-from streaming.control.executor import Executor
+from streaming.control.executor import Executor, Moves
 from streaming.control.executors import Executors
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
-from streaming.control.log_dir_executor import LogDirExecutor
+from streaming.control.log_dir_moves import LogDirMoves, LookWithin
 from streaming.control.log_dir_throttle import LogDirThrottle
 from streaming.control.look_age import LookAge
+from streaming.control.looks import Look
 from streaming.control.policies import decision_policy
 from streaming.control.pressure import LagPressure
+from streaming.control.replica_moves import ReplicaMoves
+from streaming.control.reports import LookT
 from streaming.control.throttle import AdaptiveRates, Throttle
 from streaming.control.windows import WindowTables
 from streaming.settings import Settings
@@ -75,23 +78,23 @@ def executor_of(
     settings: Settings,
     look_age: LookAge | None = None,
     absences: Absences | None = None,
-) -> Executor:
+) -> Executor[Look]:
     """An executor of plans on `cluster`, of movements between brokers; `look_age` is that of the lease which `cluster`
     asks, if it asks one. Without `absences` nothing ends for a broker that fails. Raises UsageProblem for a pattern of
     groups that is none.
     """
-    return Executor(
+    look_age, absences = look_age or LookAge(), absences or Absences()
+    moves = ReplicaMoves(
         cluster,
         journal,
         Throttle(cluster, rates_of(settings)),
-        _lag_pressure(settings),
-        _latency_pressure(settings),
         DiskRoom(cluster, settings.planner),
         settings.control,
-        look_age or LookAge(),
-        absences or Absences(),
+        look_age,
+        absences,
         relief_max_away_share=settings.trigger.relief_max_away_share,
     )
+    return _executor(cluster, moves, journal, settings, look_age, absences)
 
 
 def log_dir_executor_of(
@@ -100,23 +103,35 @@ def log_dir_executor_of(
     settings: Settings,
     look_age: LookAge | None = None,
     absences: Absences | None = None,
-) -> LogDirExecutor:
+) -> Executor[LookWithin]:
     """The same of movements within brokers."""
     control = settings.control
     rate_max = control.log_dir_throttle_bytes_per_sec
     policy = RatePolicy(rate_max, control.throttle_min_bytes_per_sec, control.throttle_adaptive)
-    return LogDirExecutor(
+    look_age, absences = look_age or LookAge(), absences or Absences()
+    moves = LogDirMoves(
         cluster,
         journal,
         # What copies within a broker takes none of its network's headroom.
         LogDirThrottle(cluster, AdaptiveRates(policy, window_tables_of(settings), {})),
-        _lag_pressure(settings),
-        _latency_pressure(settings),
         control,
-        look_age or LookAge(),
-        absences or Absences(),
+        look_age,
+        absences,
         disk_reserve=settings.planner.disk_reserve,
     )
+    return _executor(cluster, moves, journal, settings, look_age, absences)
+
+
+def _executor(
+    cluster: ControlledCluster,
+    moves: Moves[LookT],
+    journal: Journal,
+    settings: Settings,
+    look_age: LookAge,
+    absences: Absences,
+) -> Executor[LookT]:
+    lag, latency = _lag_pressure(settings), _latency_pressure(settings)
+    return Executor(cluster, moves, journal, lag, latency, settings.control, look_age, absences)
 
 
 def executors_of(

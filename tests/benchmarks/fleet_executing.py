@@ -13,6 +13,7 @@ from assignor_core.proposed_plan import Observed, ProposedPlan
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.control.executor import Executor
+from streaming.control.looks import Look
 from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
 from streaming.settings import Settings
@@ -85,7 +86,7 @@ def _ticks(
 
 
 def _until_ended(
-    fleet: FleetProcess, executor: Executor, record: Any, plan: Plan, ticks_max: int, *, profile: bool
+    fleet: FleetProcess, executor: Executor[Look], record: Any, plan: Plan, ticks_max: int, *, profile: bool
 ) -> list[Cost]:
     costs: list[Cost] = []
     profiler = cProfile.Profile()

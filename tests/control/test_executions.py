@@ -17,8 +17,10 @@ from assignor_core.throttles import LEADER_RATE
 from streaming import tables
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.carrier import Carrier
-from streaming.control.executor import ABORT_CONFIRMATIONS, Executor
+from streaming.control.executor import Executor
+from streaming.control.looks import Look
 from streaming.control.records import ExecutionRecord
+from streaming.control.replica_moves import ABORT_CONFIRMATIONS
 from streaming.control.requests import CANCEL_TRIES_MAX
 from streaming.control.run import ENDED_LOOK_INTERVAL_MS, ControlLoop
 from streaming.control.sweeping import LOOK_INTERVAL_MS, Sweeper
@@ -57,7 +59,7 @@ def events(settings: Settings, record: ExecutionRecord) -> list[str]:
     return [event.event for event in journal_of(settings).execution(record.execution.execution_id).events]
 
 
-def begun_in_a_window(settings: Settings) -> tuple[NotedCluster, Executor, ExecutionRecord, Plan]:
+def begun_in_a_window(settings: Settings) -> tuple[NotedCluster, Executor[Look], ExecutionRecord, Plan]:
     """One that runs from 12 to 13 and from 14 to 15 only, begun at noon."""
     control = {"maintenance_windows": ["12:00-13:00", "14:00-15:00"]}
     own = Settings.model_validate({**settings.model_dump(), "control": control})

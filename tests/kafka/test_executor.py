@@ -23,6 +23,7 @@ from streaming.cluster.clients import consumer
 from streaming.control.executor import Executor
 from streaming.control.journal import Journal
 from streaming.control.latency import LatencyPressure
+from streaming.control.looks import Look
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.throttle import throttle_scope
@@ -70,7 +71,12 @@ def approve(
 
 
 def carry_out(
-    executor: Executor, record: ExecutionRecord, plan: Plan, *, now_ms: int | None = None, until: str | None = None
+    executor: Executor[Look],
+    record: ExecutionRecord,
+    plan: Plan,
+    *,
+    now_ms: int | None = None,
+    until: str | None = None,
 ) -> None:
     """Tick until it has ended, or until its last event is `until`; at the clock's time, or always at `now_ms`."""
     deadline = time.monotonic() + DEADLINE_S

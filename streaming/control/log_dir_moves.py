@@ -1,0 +1,250 @@
+"""Movements within brokers: the next step of an execution (see `executor`), read off the brokers' log dirs.
+
+Only replicas of the plan are ever asked to move.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from assignor_core.disks import LogDirs
+from assignor_core.execution.events import Event
+from assignor_core.execution.life_cycle import Execution
+from assignor_core.execution.progress import Progress
+from assignor_core.execution.reconcile import Abort, Done, Wait
+from assignor_core.execution.refusals import NAMED_MAX
+from assignor_core.execution.within_brokers import (
+    Missed,
+    MoveWithin,
+    RoomWithin,
+    Standing,
+    StepWithin,
+    bytes_within,
+    cancellations,
+    differences_within,
+    lacking_within,
+    made_within,
+    next_step_within,
+    standing_of,
+)
+from assignor_core.identity import topics_made_again
+from assignor_core.live import LiveCluster, LivePartition, PartitionKey, ReplicaKey, replica_name
+from assignor_core.plan import Plan
+from assignor_core.proposed_plan import KeptPlan
+from assignor_core.wording import first_named
+from streaming.cluster.ports import ControlledCluster
+from streaming.control.absences import Absences
+from streaming.control.cluster_view import ClusterView
+from streaming.control.disk_room import LOOK_INTERVAL_MS
+from streaming.control.journal import Journal
+from streaming.control.log_dir_requests import LogDirRequests
+from streaming.control.log_dir_throttle import LogDirThrottle
+from streaming.control.look_age import LookAge
+from streaming.control.obstacles import changed_since_text
+from streaming.control.policies import limits
+from streaming.control.records import ExecutionRecord
+from streaming.control.reports import Reports
+from streaming.settings import ControlSettings
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class LookWithin:
+    """One execution and the brokers of its plan as one tick sees them."""
+
+    record: ExecutionRecord
+    plan: Plan
+    live: LiveCluster
+    log_dirs: LogDirs
+    """Of the plan's brokers that answer, with the plan's replicas."""
+    now_ms: int
+    standing: Standing
+    skipped: Mapping[ReplicaKey, str]
+
+    @property
+    def execution(self) -> Execution:
+        """The one that is carried out."""
+        return self.record.execution
+
+    @property
+    def obsolete(self) -> None:
+        """Such a plan replaces no broker that could come back."""
+        return None
+
+    @property
+    def result(self) -> str:
+        """What was made of the plan, in words."""
+        return made_within(self.standing, self.skipped)
+
+
+class LogDirMoves:
+    """Those of one execution. `disk_reserve` is the share of each volume that stays free."""
+
+    noun = "movements within brokers"
+
+    def __init__(
+        self,
+        cluster: ControlledCluster,
+        journal: Journal,
+        throttle: LogDirThrottle,
+        control: ControlSettings,
+        look_age: LookAge,
+        absences: Absences,
+        *,
+        disk_reserve: float,
+    ) -> None:
+        self._cluster = cluster
+        self._view = ClusterView(cluster)
+        self.reports = Reports(journal, self._progress_figures)
+        self.rate_bytes_per_sec = control.log_dir_throttle_bytes_per_sec
+        self._throttle = throttle
+        self._limits = limits(control)
+        self._absences = absences
+        self._requests = LogDirRequests(cluster, look_age)
+        self._disk_reserve = disk_reserve
+        self.forget(None)
+
+    def forget(self, kept: KeptPlan | None) -> None:
+        """From now on all is about another execution, of this plan if it is known."""
+        self._topic_ids = {} if kept is None else kept.topic_ids
+        self._missed = Missed()
+        self._in_play: frozenset[str] | None = None
+        """Topics of what is not finished; None before the first look."""
+        self._next_try_ms = 0
+        self._waits_for: str | None = None
+        self._view.forget()
+        self._requests.forget()
+        self._throttle.forget()
+
+    def misfit(self, approved: KeptPlan, live: LiveCluster) -> str | None:
+        """What of the cluster and the brokers' log dirs speaks against carrying out this plan; None if nothing does."""
+        misfits = approved.misfits(live) or differences_within(approved.plan, live, self._log_dirs_of(approved.plan))
+        return changed_since_text(misfits) if misfits else None
+
+    def throttled_brokers(self, execution: Execution, plan: Plan, live: LiveCluster) -> tuple[int, ...]:
+        """Brokers to throttle, to be recorded before `step` throttles them."""
+        return self._throttle.brokers(execution, plan, live)
+
+    def live(self, plan: Plan, *, whole: bool, now_ms: int) -> LiveCluster:
+        """The topics of what is not finished, or (with `whole`) all of the plan; raises what `describe` does."""
+        self._view.look(plan.topics if whole or self._in_play is None else self._in_play, now_ms=now_ms)
+        return self._view.of(row.key for row in plan.log_dir_movements)
+
+    @property
+    def partitions(self) -> Mapping[PartitionKey, LivePartition]:
+        """All of the cluster, as they were when they were last asked about."""
+        return self._view.partitions
+
+    def _log_dirs_of(self, plan: Plan) -> LogDirs:
+        return self._cluster.log_dirs(plan.brokers, [row.key for row in plan.log_dir_movements])
+
+    def look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> LookWithin:
+        """What the log dirs show of the plan."""
+        log_dirs = self._log_dirs_of(plan)
+        self._missed = self._missed.after(plan, log_dirs)
+        skipped = self._requests.given_up
+        standing = dict(standing_of(plan, log_dirs, self._missed, skipped))
+        # Replicas of a topic that only bears the approved one's name are not the plan's.
+        strangers = topics_made_again(self._topic_ids, live)
+        standing |= {row.replica: Progress.GONE for row in plan.log_dir_movements if row.topic in strangers}
+        left = (Progress.PENDING, Progress.MOVING, Progress.MISSING)
+        self._in_play = frozenset(topic for (_, (topic, _)), state in standing.items() if state in left)
+        return LookWithin(record, plan, live, log_dirs, now_ms, standing, skipped)
+
+    def step(self, look: LookWithin, *, closed: str | None, pressure: str | None) -> bool:
+        """Decide on the next step, keep the throttle, take the step; True once the execution has ended.
+
+        `closed` is why the hour forbids anything new, `pressure` why clients suffer.
+        """
+        held_back = closed or (f"held back: {pressure}" if pressure else None)
+        if held_back is None and look.now_ms < self._next_try_ms:
+            held_back = self._waits_for
+        step = self._next_step(look, held_back)
+        if isinstance(step, MoveWithin):
+            step = self._with_room(look, step)
+        if closed is not None and isinstance(step, Wait) and not _moving(look):
+            self._clear_and_write(look, Event.PAUSED, step.reason)
+            return False
+        if isinstance(step, Done):
+            self._clear_and_write(look, Event.DONE, look.result)
+            return True
+        if isinstance(step, Abort):
+            return self.abort(look, step.reason)
+        self._throttle.keep(look.execution, pressed=pressure is not None, now_ms=look.now_ms)
+        if isinstance(step, MoveWithin):
+            self._move(look, step.targets)
+        else:
+            self.reports.waits(look, step.reason)
+        return False
+
+    def _next_step(self, look: LookWithin, held_back: str | None, room: RoomWithin | None = None) -> StepWithin:
+        worked_ms, skipped = look.execution.worked_ms(look.now_ms), look.skipped
+        step = next_step_within(
+            look.plan, look.standing, self._limits, worked_ms=worked_ms, held_back=held_back, skipped=skipped, room=room
+        )
+        copies = [(broker,) for broker, _ in _moving(look)]
+        vain = self._absences.in_vain(look.live, copies) if isinstance(step, Wait) else None
+        return step if vain is None else Abort(vain, ())
+
+    def _with_room(self, look: LookWithin, wanted: MoveWithin) -> StepWithin:
+        """What of the rest has room, by a look at all that lies on the brokers which would copy."""
+        pending = [row for row in look.plan.log_dir_movements if look.standing[row.replica] is Progress.PENDING]
+        brokers = {row.broker for row in pending}
+        room = RoomWithin.of(look.live, self._cluster.log_dirs(brokers), brokers, reserve=self._disk_reserve)
+        step = self._next_step(look, None, room)
+        lacking = lacking_within(pending, room)
+        self._requests.hinder({row.replica for row in pending}, lacking, look.now_ms)
+        if not isinstance(step, MoveWithin):
+            self._next_try_ms = look.now_ms + LOOK_INTERVAL_MS
+            self._waits_for = step.reason if isinstance(step, Wait) else None
+            log.info("movements_within_brokers_wait", wanted=len(wanted.targets), reason=self._waits_for)
+        return step
+
+    def _move(self, look: LookWithin, targets: Mapping[ReplicaKey, str]) -> None:
+        """Ask for movements. What a broker refuses is tried again some seconds later, for some minutes."""
+        refused = self._requests.move(targets, look.now_ms)
+        accepted = len(targets) - len(refused)
+        detail = f"{accepted} movements within brokers"
+        if refused:
+            self._next_try_ms = look.now_ms + LOOK_INTERVAL_MS
+            self._waits_for = f"{len(refused)} refused by brokers: {_refusals_text(refused)}"
+            detail += f", {self._waits_for}"
+        if accepted:
+            self.reports.write(look, Event.SUBMITTED, detail)
+        else:
+            self.reports.waits(look, detail)
+
+    def abort(self, look: LookWithin, reason: str) -> bool:
+        """Let brokers give up what is in flight and end; False where one doesn't, and the next tick tries again."""
+        hidden = [replica for replica, state in look.standing.items() if state is Progress.MISSING]
+        places = cancellations(look.plan, look.standing, look.log_dirs)
+        left = self._requests.cancel(places, hidden)
+        if left and self._requests.may_cancel:
+            return False
+        detail = f"{reason}; {len(self._requests.cancelled)} movements in flight given up"
+        if left:
+            detail += f", {len(left)} may go on without a throttle: {_refusals_text(left)}"
+        self._clear_and_write(look, Event.ABORTED, detail)
+        return True
+
+    def _clear_and_write(self, look: LookWithin, event: Event, detail: str) -> None:
+        """Remove the throttle, then write the event."""
+        self.reports.write_cleared(look, event, detail, self._throttle.clear(look.execution))
+
+    def _progress_figures(self, look: LookWithin) -> Mapping[str, int]:
+        """How far the look shows it to be."""
+        return {
+            "movements_done": sum(state is Progress.DONE for state in look.standing.values()),
+            "bytes_moved": bytes_within(look.plan, look.standing, look.log_dirs),
+        }
+
+
+def _moving(look: LookWithin) -> list[ReplicaKey]:
+    """What may be copying."""
+    return [replica for replica, state in look.standing.items() if state in (Progress.MOVING, Progress.MISSING)]
+
+
+def _refusals_text(refused: Mapping[ReplicaKey, str]) -> str:
+    return first_named(sorted(refused), NAMED_MAX, lambda replica: f"{replica_name(replica)} ({refused[replica]})")

@@ -1,0 +1,250 @@
+"""Movements between brokers: the next step of an execution (see `executor`), and how it is taken.
+
+Nothing is submitted before this process has set the throttle. Only partitions of the plan are ever reassigned, elected
+or cancelled.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import structlog
+
+from assignor_core.execution.accounting import bytes_moved, movements_done
+from assignor_core.execution.events import Event
+from assignor_core.execution.life_cycle import Execution
+from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Step, Submit, Wait, next_step
+from assignor_core.execution.refusals import refusals_text
+from assignor_core.execution.room import Room
+from assignor_core.identity import another_cluster
+from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.plan import Plan
+from assignor_core.proposed_plan import KeptPlan
+from streaming.cluster.ports import ControlledCluster
+from streaming.control.absences import Absences
+from streaming.control.copied_bytes import CopiedBytes
+from streaming.control.disk_room import DiskRoom
+from streaming.control.journal import Journal
+from streaming.control.look_age import LookAge
+from streaming.control.looks import Look, Looks
+from streaming.control.obstacles import misfit
+from streaming.control.policies import limits
+from streaming.control.records import ExecutionRecord
+from streaming.control.reports import Reports
+from streaming.control.requests import Requests
+from streaming.control.throttle import Throttle
+from streaming.errors import AnotherCluster
+from streaming.settings import ControlSettings
+
+log = structlog.get_logger()
+
+PROGRESS_INTERVAL_MS = 10_000
+ABORT_CONFIRMATIONS = 3
+"""A broker's metadata may be a moment behind the controller's: an alarming look must be repeated this often."""
+QUESTIONS_MAX = 3
+"""So often in one tick what was about to be submitted is asked about, and turns out to be something else."""
+
+
+class ReplicaMoves:
+    """Those of one execution. `disk_room` judges what fits on disks; `control` holds the limits. With a larger share of
+    the brokers away than `relief_max_away_share` no lost replica is made anew.
+    """
+
+    noun = "movements"
+
+    def __init__(
+        self,
+        cluster: ControlledCluster,
+        journal: Journal,
+        throttle: Throttle,
+        disk_room: DiskRoom,
+        control: ControlSettings,
+        look_age: LookAge,
+        absences: Absences,
+        *,
+        relief_max_away_share: float,
+    ) -> None:
+        self._looks = Looks(cluster, staged=control.staged_moves)
+        self._copied = CopiedBytes(cluster)
+        self.reports = Reports(journal, self._progress_figures)
+        self.rate_bytes_per_sec = control.throttle_bytes_per_sec
+        self._throttle = throttle
+        self._disk_room = disk_room
+        self._limits = replace(limits(control), relief_max_away_share=relief_max_away_share)
+        self._abort_looks = 0
+        self._absences = absences
+        self._requests = Requests(cluster, look_age)
+
+    def forget(self, kept: KeptPlan | None) -> None:
+        """From now on all is about another execution, of this plan if it is known."""
+        self._abort_looks = 0
+        self._looks.forget(kept)
+        self._copied.forget()
+        self._requests.forget()
+        self._disk_room.forget()
+        self._throttle.forget()
+
+    def misfit(self, approved: KeptPlan, live: LiveCluster) -> str | None:
+        """What of the live cluster speaks against carrying out this plan; None if nothing does."""
+        return misfit(approved, live)
+
+    def throttled_brokers(self, execution: Execution, plan: Plan, live: LiveCluster) -> tuple[int, ...]:
+        """Brokers to throttle, to be recorded before `step` throttles them."""
+        return self._throttle.brokers(execution, plan, live)
+
+    def live(self, plan: Plan, *, whole: bool, now_ms: int) -> LiveCluster:
+        """What decides on the next step, or (with `whole`) everything; raises what `describe` does."""
+        return self._looks.live(plan, whole=whole, now_ms=now_ms)
+
+    @property
+    def partitions(self) -> Mapping[PartitionKey, LivePartition]:
+        """All of the cluster, as they were when they were last asked about."""
+        return self._looks.partitions
+
+    def look(self, record: ExecutionRecord, plan: Plan, live: LiveCluster, now_ms: int) -> Look:
+        """What `live` shows of the plan, judged with the looks before it."""
+        refused = {**self._disk_room.given_up, **self._requests.moves.skipped}
+        not_elected = self._requests.elections.skipped
+        return self._looks.judged(record, plan, live, now_ms, refused=refused, not_elected=not_elected)
+
+    def step(self, look: Look, *, closed: str | None, pressure: str | None) -> bool:
+        """Decide on the next step, keep the throttle, take the step; True once the execution has ended.
+
+        `closed` is why the hour forbids anything new, `pressure` why clients suffer.
+        """
+        obsolete = look.obsolete
+        held_back = closed or (f"held back: {pressure}" if pressure else None)
+        look, step = self._confirmed_step(look, held_back)
+        if isinstance(step, Submit) and not self._disk_room.all_fit(look.plan, look.live, step.reassignments):
+            room = self._disk_room.look(look.plan, look.live, look.progress, self._limits, look.now_ms)
+            step = self._asked_about(self._next_step(look, held_back, room))
+            if not isinstance(step, Submit):
+                self._disk_room.wait(look.now_ms)
+        if obsolete is not None and not isinstance(step, Abort):
+            step = Abort(obsolete, tuple(sorted(look.moving)))
+        self._abort_looks = self._abort_looks + 1 if isinstance(step, Abort) else 0
+        if closed is not None and isinstance(step, Wait) and not look.moving:
+            # A throttle would slow replicas that come back meanwhile.
+            self._clear_and_write(look, Event.PAUSED, step.reason)
+            return False
+        if not isinstance(step, Abort | Done):  # those must not wait for a throttle that can't be set
+            pressed = pressure is not None
+            self._throttle.keep(look.execution, look.plan, pressed=pressed, now_ms=look.now_ms, without=look.made_again)
+        return self._take(step, look)
+
+    def _confirmed_step(self, look: Look, held_back: str | None) -> tuple[Look, Step]:
+        """The next step, and the look that it rests on. What is submitted was asked about in this tick, and what ends
+        the execution follows from a look at the whole cluster.
+        """
+        held_back = held_back or self._disk_room.held_back(look.now_ms)
+        step = self._next_step(look, held_back)
+        for _ in range(QUESTIONS_MAX):
+            ends = isinstance(step, Done) or (isinstance(step, Abort) and self._abort_looks + 1 >= ABORT_CONFIRMATIONS)
+            live = self._looks.closer(look, step.reassignments if isinstance(step, Submit) else (), whole=ends)
+            if live is None:
+                break
+            other = another_cluster(look.live.cluster_id, live)
+            if other is not None:
+                raise AnotherCluster(other)
+            look = self.look(look.record, look.plan, live, look.now_ms)
+            step = self._next_step(look, held_back)
+        return look, self._asked_about(step)
+
+    def _asked_about(self, step: Step) -> Step:
+        """Of what would be submitted, that which was asked about in this tick: the rest comes at the next one."""
+        if not isinstance(step, Submit):
+            return step
+        asked = self._looks.asked_about(step.reassignments)
+        return Submit(asked) if asked else Wait("looks again at what is to be moved next")
+
+    def _next_step(self, look: Look, held_back: str | None, room: Room | None = None) -> Step:
+        step = next_step(
+            look.plan,
+            look.live,
+            self._limits,
+            progress=look.progress,
+            worked_ms=look.execution.worked_ms(look.now_ms),
+            held_back=held_back,
+            looks=look.looks,
+            refused=look.refused,
+            not_elected=look.not_elected,
+            room=room,
+        )
+        copies = [look.live.partitions[key].adding_replicas for key in look.moving]
+        vain = self._absences.in_vain(look.live, copies, self._looks.replaced) if isinstance(step, Wait) else None
+        return step if vain is None else Abort(vain, tuple(sorted(look.moving)))
+
+    def _take(self, step: Step, look: Look) -> bool:
+        """Carry out one step and write it down; True once the execution has ended."""
+        match step:
+            case Submit(reassignments):
+                self._submit(look, reassignments)
+            case ElectLeaders(partitions):
+                self._elect(look, partitions)
+            case Wait(reason):
+                self.reports.waits(look, reason)
+            case Abort(reason, _):
+                return self._abort_looks >= ABORT_CONFIRMATIONS and self.abort(look, reason)
+            case Done():
+                self._clear_and_write(look, Event.DONE, look.result)
+                return True
+        return False
+
+    def _submit(self, look: Look, reassignments: Mapping[PartitionKey, tuple[int, ...]]) -> None:
+        """Ask for reassignments. What Kafka refuses for good is skipped from the next look on."""
+        refused = self._requests.reassign(reassignments)
+        taken = {key: target for key, target in reassignments.items() if key not in refused}
+        self._looks.submitted(taken)
+        detail = f"{len(taken)} reassignments"
+        if refused:
+            detail += f", {len(refused)} refused by Kafka: {refusals_text(refused)}"
+            log.warning("reassignments_refused", execution_id=look.execution.execution_id, refused=detail)
+        if taken or refused.keys() & self._requests.moves.skipped.keys():
+            self.reports.write(look, Event.SUBMITTED, detail)
+        else:
+            self.reports.waits(look, detail)
+
+    def _elect(self, look: Look, partitions: tuple[PartitionKey, ...]) -> None:
+        """Ask for elections. What Kafka refuses for good keeps its leader, and nothing waits for it any more."""
+        if not self._requests.elections.tries.keys() >= set(partitions):  # else it is all asked for again
+            self.reports.write(look, Event.ELECTING, f"preferred leaders of {len(partitions)} partitions")
+        refused = self._requests.elect(partitions)
+        if not refused:
+            return
+        detail = f"Kafka refuses to elect the preferred leaders of {len(refused)} partitions: {refusals_text(refused)}"
+        log.warning("elections_refused", execution_id=look.execution.execution_id, refused=detail)
+        if refused.keys() & self._requests.elections.skipped.keys():
+            self.reports.write(look, Event.PROGRESS, f"{detail}; those that it refuses for good keep their leader")
+        else:
+            self.reports.waits(look, detail)
+
+    def abort(self, look: Look, reason: str) -> bool:
+        """Cancel what is in flight and end; False where the cluster refused, and the next tick tries again.
+
+        What it refuses too often goes on to the replicas of the plan: the last event names it.
+        """
+        refused = self._requests.cancel(look.moving)
+        if refused:
+            log.warning("cancel_refused", execution_id=look.execution.execution_id, refused=refusals_text(refused))
+        if refused and self._requests.may_cancel:
+            return False
+        detail = (
+            f"{reason}; {len(self._requests.cancelled)} moves in flight cancelled{look.unknown_moves}{look.strangers}"
+        )
+        if refused:
+            detail += f", {len(refused)} go on without a throttle, as Kafka refuses to cancel: {refusals_text(refused)}"
+        self._clear_and_write(look, Event.ABORTED, detail)
+        return True
+
+    def _clear_and_write(self, look: Look, event: Event, detail: str) -> None:
+        """Remove the throttle, then write the event."""
+        self.reports.write_cleared(look, event, detail, self._throttle.clear(look.execution, look.plan))
+
+    def _progress_figures(self, look: Look) -> Mapping[str, int]:
+        """How far the look shows it to be; nothing of an execution whose movements nobody knows any more."""
+        sizes = self._copied.read(look.plan, look.live, look.progress, now_ms=look.now_ms)
+        if not look.plan.movements:
+            return {}
+        return {
+            "movements_done": movements_done(look.progress),
+            "bytes_moved": bytes_moved(look.plan, look.progress, sizes),
+        }

@@ -1,0 +1,98 @@
+"""What an execution writes down while it goes on: its events, each with the progress that one look shows."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import structlog
+
+from assignor_core.execution.accounting import remaining
+from assignor_core.execution.events import Event
+from assignor_core.execution.life_cycle import Execution
+from assignor_core.live import LiveCluster
+from assignor_core.plan import Plan
+from streaming.control.journal import Journal
+from streaming.control.records import ExecutionRecord
+from streaming.control.throttle import Remains
+
+log = structlog.get_logger()
+
+PROGRESS_INTERVAL_MS = 10_000
+
+
+class TickLook(Protocol):
+    """One execution and the cluster as one tick sees them."""
+
+    @property
+    def record(self) -> ExecutionRecord:
+        """The execution, as this process knows it."""
+
+    @property
+    def execution(self) -> Execution:
+        """The same with the events so far."""
+
+    @property
+    def plan(self) -> Plan:
+        """What is carried out."""
+
+    @property
+    def live(self) -> LiveCluster:
+        """The cluster, as far as it decides on the next step."""
+
+    @property
+    def obsolete(self) -> str | None:
+        """Why the rest of the plan is not to be carried out; None if it is."""
+
+    @property
+    def now_ms(self) -> int:
+        """When the tick began."""
+
+
+LookT = TypeVar("LookT", bound=TickLook)
+
+
+class Reports(Generic[LookT]):
+    """The events of one execution; `forget` before those of another."""
+
+    def __init__(self, journal: Journal, progress_figures: Callable[[LookT], Mapping[str, int]]) -> None:
+        """`progress_figures` are the figures of an event that show how far the execution is."""
+        self._journal = journal
+        self._progress_figures = progress_figures
+        self.forget()
+
+    def forget(self) -> None:
+        """From now on they are of another execution."""
+        self._last_progress_ms = 0
+
+    def write(self, look: LookT, event: Event, detail: str, **figures: Any) -> None:
+        """One event with the progress that this look shows."""
+        progress = self._progress_figures(look)
+        self._last_progress_ms = look.now_ms
+        self._journal.write_event(look.record, event, detail, now_ms=look.now_ms, **progress, **figures)
+        log.info(
+            "execution",
+            execution_id=look.execution.execution_id,
+            plan_id=look.plan.plan_id[:12],
+            event_name=event.value,
+            detail=detail,
+        )
+
+    def write_cleared(self, look: LookT, event: Event, detail: str, remains: Remains) -> None:
+        """The event after the throttle was removed. It names what Kafka refuses to remove."""
+        if remains.refused is not None:
+            detail += f"; Kafka refuses to remove the throttle: {remains.refused}"
+        self.write(look, event, detail, throttled_brokers=remains.brokers)
+
+    def waits(self, look: LookT, reason: str) -> None:
+        """What the execution waits for, every few seconds."""
+        if self._is_due(look.now_ms):
+            parts = (reason, remaining(look.execution, look.now_ms))
+            self.write(look, Event.PROGRESS, "; ".join(part for part in parts if part))
+
+    def held(self, record: ExecutionRecord, reason: str, *, now_ms: int) -> None:
+        """Why nothing can be seen of its cluster, every few seconds."""
+        if not record.execution.paused and self._is_due(now_ms):
+            self._last_progress_ms = now_ms
+            self._journal.write_event(record, Event.PROGRESS, f"held: {reason}", now_ms=now_ms)
+
+    def _is_due(self, now_ms: int) -> bool:
+        return now_ms - self._last_progress_ms >= PROGRESS_INTERVAL_MS
