@@ -4,17 +4,17 @@
 broker is for, so that a drained one stays empty until it is added again. A drained log dir is cordoned on its broker.
 """
 
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming.commands.apply import apply
+from streaming.commands.carrying_out import show_and_carry_out
 from streaming.commands.console import echo
-from streaming.commands.options import in_use, json_option, settings_from, settings_options
-from streaming.commands.plan_model import show
-from streaming.errors import RefusedForSafety, UsageProblem
+from streaming.commands.live_cluster import live_cluster
+from streaming.commands.options import json_option, settings_from, settings_options
+from streaming.errors import UsageProblem
 from streaming.runtime import clocks
 from streaming.settings import Settings
 
@@ -95,39 +95,30 @@ def _run(
     intent: "Intent",
     policy: "PlannerPolicy | None",
     *,
-    carry_out: bool,
-    yes: bool,
-    as_json: bool,
     config_file: Path | None,
     assignments: tuple[str, ...],
+    **how: Any,
 ) -> int:
-    """Plan, show and, where asked to, carry out; `policy` None stands for that of `add`."""
+    """Plan, show and, where asked to, carry out; `policy` None stands for that of `add`, `how` goes to
+    `show_and_carry_out`.
+    """
     settings = settings_from(config_file, assignments)
     proposed = _plan(settings, broker, policy)
-    show(proposed, out_file=None, as_json=as_json or not sys.stdout.isatty())
-    moves, problems = len(proposed.plan.movements), proposed.plan.problems
-    if not carry_out:
-        _show(f"nothing has been changed; to carry it out: rebalancer {context.info_name} {broker} --apply{in_use()}")
-        return 0
+    problems, unfit = proposed.plan.problems, None
     # Of a broker that is gone a part is worth making anew: the plan takes the most endangered partitions first.
     if problems and policy is not None and not _is_gone(broker, proposed):
-        raise RefusedForSafety(f"broker {broker} can't be emptied: {'; '.join(problems)}")
-    if not yes and not click.confirm(f"Carry out these {moves} movements on the live cluster?", err=True):
-        return 3
-    _note(settings, broker, intent)
-    if not moves:
-        return 0
-    answer: int = context.invoke(
-        apply, plan=proposed.plan.plan_id, config_file=config_file, assignments=assignments, yes=True, revalidate=False
+        unfit = f"broker {broker} can't be emptied: {'; '.join(problems)}"
+    prepare = partial(_note, settings, broker, intent)
+    return show_and_carry_out(
+        context, proposed, str(broker), unfit, prepare, config_file=config_file, assignments=assignments, **how
     )
-    return answer
 
 
 def _note(settings: Settings, broker: int, intent: "Intent") -> None:
     from streaming.control.intents import note_intent
 
     note_intent(settings.storage.tables, settings.kafka.cluster_name, broker, intent, now_ms=clocks.now_ms())
-    _show(f"broker {broker} is noted for {intent.value}")
+    echo(f"broker {broker} is noted for {intent.value}", err=True)
 
 
 def _is_gone(broker: int, proposed: "ProposedPlan") -> bool:
@@ -137,8 +128,6 @@ def _is_gone(broker: int, proposed: "ProposedPlan") -> bool:
 
 def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> "ProposedPlan":
     """The plan, kept in the tables; raises UsageProblem for a broker that is not there."""
-    from streaming.cluster.clients import admin_client
-    from streaming.control.identity import cluster_of
     from streaming.control.planning import propose_and_keep
     from streaming.control.policies import policy_of_plans, relief_policy
     from streaming.control.wiring import journal_of, window_tables_of
@@ -153,10 +142,9 @@ def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> "P
         return by_settings.to_fill(frozenset({broker}), len(live.broker_racks.keys() - drained))
 
     drained = drained_brokers(TableReader(settings.storage.tables), settings.kafka.cluster_name) - {broker}
-    admin = admin_client(settings.kafka)
-    try:
+    with live_cluster(settings) as cluster:
         return propose_and_keep(
-            cluster_of(admin, settings),
+            cluster,
             journal_of(settings),
             window_tables_of(settings),
             settings.planner,
@@ -164,8 +152,6 @@ def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> "P
             policy_for=policy_for,
             drained=drained,
         )
-    finally:
-        admin.close()
 
 
 def _check_known(broker: int, live: "LiveCluster", *, alive: bool) -> None:
@@ -174,8 +160,3 @@ def _check_known(broker: int, live: "LiveCluster", *, alive: bool) -> None:
     if broker not in known:
         state = "alive" if alive else "there"
         raise UsageProblem(f"broker {broker}: is not {state}, allowed are {', '.join(map(str, sorted(known)))}")
-
-
-def _show(text: str) -> None:
-    """For people; standard output may be read by a program."""
-    echo(text, err=True)

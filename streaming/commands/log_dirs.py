@@ -1,26 +1,25 @@
 """What `rebalancer drain` and `undrain` do with one log dir: the plan that empties it, and its cordon on the broker."""
 
 import time
-from collections.abc import Callable
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from streaming.commands.apply import apply
+from streaming.commands.carrying_out import show_and_carry_out
 from streaming.commands.console import echo
-from streaming.commands.options import in_use, settings_from
-from streaming.commands.plan_model import show
+from streaming.commands.live_cluster import live_cluster
+from streaming.commands.options import settings_from
 from streaming.errors import ClusterRequestFailed, RefusedForSafety, UsageProblem
 from streaming.runtime import clocks
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from assignor_core.disks import LogDirDescription
+    from assignor_core.disks import LogDirDescription, LogDirs
+    from assignor_core.live import LiveCluster
+    from assignor_core.log_dirs.planning import BrokerDisks, WithinBroker
     from assignor_core.proposed_plan import ProposedPlan
     from streaming.cluster.ports import ControlledCluster
 
@@ -34,41 +33,37 @@ def drain_log_dir(
     broker: int,
     path: str,
     *,
-    carry_out: bool,
-    yes: bool,
-    as_json: bool,
     config_file: Path | None,
     assignments: tuple[str, ...],
+    **how: Any,
 ) -> int:
-    """Plan, show and, where asked to, cordon the log dir and move all that it holds to the broker's others."""
+    """Plan, show and, where asked to, cordon the log dir and move all that it holds to the broker's others.
+
+    `how` goes to `show_and_carry_out`.
+    """
     settings = settings_from(config_file, assignments)
-    with _cluster(settings) as cluster:
+    with live_cluster(settings) as cluster:
         proposed = _proposed(cluster, settings, broker, path)
-        show(proposed, out_file=None, as_json=as_json)
-        moves, problems = proposed.plan.movement_count, proposed.plan.problems
-        if not carry_out:
-            command = f"rebalancer {context.info_name} {broker} --log-dir {path} --apply{in_use()}"
-            echo(f"nothing has been changed; to carry it out: {command}", err=True)
-            return 0
-        if problems:
-            raise RefusedForSafety(f"log dir {path} of broker {broker} can't be emptied: {'; '.join(problems)}")
-        if not yes and not click.confirm(f"Carry out these {moves} movements on the live cluster?", err=True):
-            return 3
-        if cordon(cluster, broker, path, cordoned=True):
-            echo(f"broker {broker} puts no new replicas into {path} any more", err=True)
-        else:
-            echo(f"broker {broker} does not show a cordon: it may still put new replicas into {path}", err=True)
-    if not moves:
-        return 0
-    answer: int = context.invoke(
-        apply, plan=proposed.plan.plan_id, config_file=config_file, assignments=assignments, yes=True, revalidate=False
+    problems = proposed.plan.problems
+    unfit = f"log dir {path} of broker {broker} can't be emptied: {'; '.join(problems)}" if problems else None
+    arguments, prepare = f"{broker} --log-dir {path}", partial(_cordon_first, settings, broker, path)
+    return show_and_carry_out(
+        context, proposed, arguments, unfit, prepare, config_file=config_file, assignments=assignments, **how
     )
-    return answer
+
+
+def _cordon_first(settings: Settings, broker: int, path: str) -> None:
+    with live_cluster(settings) as cluster:
+        is_cordoned = cordon(cluster, broker, path, cordoned=True)
+    if is_cordoned:
+        echo(f"broker {broker} puts no new replicas into {path} any more", err=True)
+    else:
+        echo(f"broker {broker} does not show a cordon: it may still put new replicas into {path}", err=True)
 
 
 def undrain_log_dir(broker: int, path: str, settings: Settings) -> int:
     """Let the broker put new replicas into the log dir again; raises RefusedForSafety where it does not."""
-    with _cluster(settings) as cluster:
+    with live_cluster(settings) as cluster:
         _row_of(cluster, broker, path)
         if not cordon(cluster, broker, path, cordoned=False):
             raise RefusedForSafety(f"log dir {path} of broker {broker} is still cordoned: see its cordoned.log.dirs")
@@ -101,19 +96,34 @@ def cordon(
 
 def _proposed(cluster: "ControlledCluster", settings: Settings, broker: int, path: str) -> "ProposedPlan":
     """The plan, kept in the tables; raises UsageProblem, RefusedForSafety, NothingToPlanOn."""
-    from assignor_core.deciding.log_dirs import propose_within
     from assignor_core.log_dirs.planning import FillPolicy, empty
-    from streaming.control.wiring import journal_of
 
     live = cluster.describe()
     row = _row_of(cluster, broker, path)
     if row.is_offline:
         raise RefusedForSafety(f"log dir {path} of broker {broker} is offline: nothing can be copied from there")
     make = partial(empty, path=path, policy=FillPolicy(reserve=settings.planner.disk_reserve))
+    return keep_within(settings, live, cluster.log_dirs(), {broker}, make, now_ms=clocks.now_ms())
+
+
+def keep_within(
+    settings: Settings,
+    live: "LiveCluster",
+    log_dirs: "LogDirs",
+    brokers: Collection[int],
+    make: "Callable[[BrokerDisks], WithinBroker]",
+    *,
+    excluded_topics: Collection[str] = (),
+    now_ms: int,
+) -> "ProposedPlan":
+    """What `make` plans for each of these brokers, as one plan, kept in the tables if it moves anything."""
+    from assignor_core.deciding.log_dirs import propose_within
+    from streaming.control.wiring import journal_of
+
     name = settings.kafka.cluster_name
-    proposed = propose_within(live, cluster.log_dirs(), {broker}, make, cluster_name=name)
+    proposed = propose_within(live, log_dirs, brokers, make, cluster_name=name, excluded_topics=excluded_topics)
     if proposed.plan.movement_count:
-        journal_of(settings).write_plan(proposed, decision=None, now_ms=clocks.now_ms())
+        journal_of(settings).write_plan(proposed, decision=None, now_ms=now_ms)
     return proposed
 
 
@@ -125,15 +135,3 @@ def _row_of(cluster: "ControlledCluster", broker: int, path: str) -> "LogDirDesc
     if path not in known:
         raise UsageProblem(f"--log-dir {path}: broker {broker} has no such log dir, it has {', '.join(sorted(known))}")
     return known[path]
-
-
-@contextmanager
-def _cluster(settings: Settings) -> "Iterator[ControlledCluster]":
-    from streaming.cluster.clients import admin_client
-    from streaming.control.identity import cluster_of
-
-    admin = admin_client(settings.kafka)
-    try:
-        yield cluster_of(admin, settings)
-    finally:
-        admin.close()

@@ -2,13 +2,13 @@
 
 import os
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from assignor_core.planner import PlannerPolicy
+from streaming.commands.live_cluster import live_cluster
 from streaming.commands.options import flags_of, settings_from, settings_options
 from streaming.commands.plan_model import plan_from_model, policy_from, policy_options, read_model, show
 from streaming.config import load_effective
@@ -17,8 +17,6 @@ from streaming.runtime import clocks
 from streaming.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from assignor_core.live import LiveCluster
     from assignor_core.proposed_plan import ProposedPlan
     from streaming.cluster.ports import ClusterReader
@@ -80,7 +78,7 @@ def _plan_model(
 
 def _plan_log_dirs(config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]) -> "ProposedPlan":
     settings = settings_from(config_file, assignments)
-    with _cluster_of(settings) as cluster:
+    with live_cluster(settings) as cluster:
         return plan_log_dirs_on(cluster, settings, frozenset(knobs["only_brokers"]), now_ms=clocks.now_ms())
 
 
@@ -93,10 +91,9 @@ def plan_log_dirs_on(
     """
     from functools import partial
 
-    from assignor_core.deciding.log_dirs import propose_within
     from assignor_core.log_dirs.planning import FillPolicy, even_out
+    from streaming.commands.log_dirs import keep_within
     from streaming.control.policies import policy_of_plans
-    from streaming.control.wiring import journal_of
 
     live, shown = cluster.describe(), cluster.log_dirs()
     several = {broker for broker, rows in shown.items() if len(rows) > 1}
@@ -106,29 +103,13 @@ def plan_log_dirs_on(
         raise UsageProblem(f"--only-broker {unfit[0]}: shows no two log dirs, allowed are {named}")
     excluded = policy_of_plans(settings, {topic for topic, _ in live.partitions}).excluded_topics
     make = partial(even_out, policy=FillPolicy(reserve=settings.planner.disk_reserve))
-    name, brokers = settings.kafka.cluster_name, only_brokers or several
-    proposed = propose_within(live, shown, brokers, make, cluster_name=name, excluded_topics=excluded)
-    if proposed.plan.movement_count:
-        journal_of(settings).write_plan(proposed, decision=None, now_ms=now_ms)
-    return proposed
+    return keep_within(settings, live, shown, only_brokers or several, make, excluded_topics=excluded, now_ms=now_ms)
 
 
 def _plan_live(config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]) -> "ProposedPlan":
     settings = settings_from(config_file, assignments)
-    with _cluster_of(settings) as cluster:
+    with live_cluster(settings) as cluster:
         return plan_on(cluster, settings, knobs, now_ms=clocks.now_ms())
-
-
-@contextmanager
-def _cluster_of(settings: Settings) -> "Iterator[ClusterReader]":
-    from streaming.cluster.clients import admin_client
-    from streaming.control.identity import cluster_of
-
-    admin = admin_client(settings.kafka)
-    try:
-        yield cluster_of(admin, settings)
-    finally:
-        admin.close()
 
 
 def plan_on(cluster: "ClusterReader", settings: Settings, knobs: dict[str, Any], *, now_ms: int) -> "ProposedPlan":

@@ -30,7 +30,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> SimulatedCluster:
     def _cluster(_settings: object) -> Iterator[SimulatedClient]:
         yield SimulatedClient(made, errors=ERRORS)
 
-    monkeypatch.setattr(log_dirs, "_cluster", _cluster)
+    monkeypatch.setattr(log_dirs, "live_cluster", _cluster)
     return made
 
 

@@ -1,0 +1,53 @@
+"""The way from a plan that a command shows to one that is carried out."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from streaming.commands.apply import apply
+from streaming.commands.console import echo
+from streaming.commands.options import in_use
+from streaming.commands.plan_model import show
+from streaming.errors import RefusedForSafety
+
+if TYPE_CHECKING:
+    from assignor_core.proposed_plan import ProposedPlan
+
+
+def show_and_carry_out(
+    context: click.Context,
+    proposed: "ProposedPlan",
+    arguments: str,
+    unfit: str | None,
+    prepare: Callable[[], None],
+    *,
+    carry_out: bool,
+    yes: bool,
+    as_json: bool,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+) -> int:
+    """Show a plan that is kept in the tables; where asked to, `prepare` and carry it out. Returns the exit code.
+
+    `arguments` are those that the command was called with, `unfit` is why the plan is not to be carried out.
+    """
+    show(proposed, out_file=None, as_json=as_json or not sys.stdout.isatty())
+    if not carry_out:
+        command = f"rebalancer {context.info_name} {arguments} --apply{in_use()}"
+        echo(f"nothing has been changed; to carry it out: {command}", err=True)
+        return 0
+    if unfit is not None:
+        raise RefusedForSafety(unfit)
+    moves = proposed.plan.movement_count
+    if not yes and not click.confirm(f"Carry out these {moves} movements on the live cluster?", err=True):
+        return 3
+    prepare()
+    if not moves:
+        return 0
+    answer: int = context.invoke(
+        apply, plan=proposed.plan.plan_id, config_file=config_file, assignments=assignments, yes=True, revalidate=False
+    )
+    return answer
