@@ -13,7 +13,7 @@ taken; of a replica that has no log dir yet, in every log dir. What future repli
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assignor_core.live import LiveCluster, PartitionKey
+from assignor_core.live import LiveCluster, PartitionKey, ReplicaKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,16 @@ LogDirs = Mapping[int, Sequence[LogDirDescription]]
 """Log dirs by broker: none of a broker that does not show them; a broker that did not answer is left out."""
 
 
+def replica_sizes(log_dirs: LogDirs) -> dict[ReplicaKey, int]:
+    """Log size in bytes by (broker, partition)."""
+    return {
+        (broker, key): size
+        for broker, rows in log_dirs.items()
+        for row in rows
+        for key, size in row.replica_bytes.items()
+    }
+
+
 def largest_replicas(log_dirs: LogDirs) -> dict[PartitionKey, int]:
     """Log size in bytes of the largest replica of each partition: what a new replica will hold."""
     largest: dict[PartitionKey, int] = {}
@@ -82,6 +92,17 @@ def catching_up(live: LiveCluster, brokers: Collection[int]) -> dict[int, list[P
             for broker in partition.replicas:
                 if broker in behind and broker not in partition.isr:
                     behind[broker].append(key)
+    return behind
+
+
+def behind_within(live: LiveCluster, log_dirs: LogDirs, brokers: Collection[int]) -> dict[int, list[PartitionKey]]:
+    """Partitions that catch up on these brokers, by broker: replicas that a log dir shows, and those that are being
+    added. A replica in a log dir that is offline is left out: it can't catch up.
+    """
+    behind = catching_up(live, log_dirs.keys() & set(brokers))
+    for broker, keys in behind.items():
+        held = {key for row in log_dirs[broker] for key in row.replica_bytes}
+        behind[broker] = [key for key in keys if key in held or broker in live.partitions[key].adding_replicas]
     return behind
 
 

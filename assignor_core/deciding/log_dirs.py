@@ -3,9 +3,9 @@
 They rest on what brokers show of their log dirs just now, and on no window: how full a volume is needs no mean.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
-from assignor_core.disks import LogDirDescription, LogDirs, catching_up, largest_replicas
+from assignor_core.disks import LogDirDescription, LogDirs, behind_within, largest_replicas
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster
 from assignor_core.log_dir_movement import LogDirMovement
@@ -59,10 +59,10 @@ def propose_within(
     movements: list[LogDirMovement] = []
     problems: list[str] = []
     levels: list[str] = []
-    for broker in sorted(brokers):
-        if not log_dirs.get(broker):
-            raise NothingToPlanOn(f"broker {broker} did not show its log dirs")
-        disks = broker_disks(broker, live, log_dirs, excluded_topics)
+    silent = [broker for broker in sorted(brokers) if not log_dirs.get(broker)]
+    if silent:
+        raise NothingToPlanOn(f"broker {silent[0]} did not show its log dirs")
+    for disks in disks_of_brokers(live, log_dirs, brokers, excluded_topics):
         made = make(disks)
         movements += made.movements
         problems += made.problems
@@ -71,24 +71,20 @@ def propose_within(
     return ProposedPlan(plan, Observed.of(plan, live))
 
 
-def broker_disks(
-    broker: int, live: LiveCluster, log_dirs: LogDirs, excluded_topics: Collection[str] = ()
-) -> BrokerDisks:
-    """The log dirs of one broker as plans need them.
+def disks_of_brokers(
+    live: LiveCluster, log_dirs: LogDirs, brokers: Collection[int], excluded_topics: Collection[str] = ()
+) -> Iterator[BrokerDisks]:
+    """The log dirs of each of these brokers, as plans need them, in order of their ids.
 
     Fixed are replicas that somebody moves already, that are not in sync, and those of `excluded_topics`.
     """
-    rows = log_dirs[broker]
-    held = {key for row in rows for key in row.replica_bytes}
-    behind = [
-        key
-        for key in catching_up(live, (broker,))[broker]
-        if key in held or broker in live.partitions[key].adding_replicas
-    ]
-    largest = largest_replicas(log_dirs)
-    moving = {key for row in rows for key in row.future_replicas} | {key for key in held if key in live.listed}
-    excluded = {key for key in held if key[0] in excluded_topics}
-    return BrokerDisks(broker, rows, {key: largest.get(key, 0) for key in behind}, moving | set(behind) | excluded)
+    largest, behind = largest_replicas(log_dirs), behind_within(live, log_dirs, brokers)
+    for broker in sorted(behind):
+        rows, late = log_dirs[broker], behind[broker]
+        held = {key for row in rows for key in row.replica_bytes}
+        moving = {key for row in rows for key in row.future_replicas} | {key for key in held if key in live.listed}
+        excluded = {key for key in held if key[0] in excluded_topics}
+        yield BrokerDisks(broker, rows, {key: largest.get(key, 0) for key in late}, moving | set(late) | excluded)
 
 
 def _levels(disks: BrokerDisks, made: WithinBroker) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from assignor_core.disks import LogDirDescription, LogDirs, catching_up, log_dir_rooms
+from assignor_core.disks import LogDirDescription, LogDirs, behind_within, log_dir_rooms, replica_sizes
 from assignor_core.execution.progress import FINISHED, MISSING_LOOKS_MIN, Progress
 from assignor_core.execution.reconcile import Abort, Done, Limits, Wait
 from assignor_core.execution.refusals import NAMED_MAX, PERMANENT
@@ -98,22 +98,14 @@ class RoomWithin:
         Within a broker that catches up or receives replicas nothing more is copied: its disks are at work, and what
         still arrives is not known.
         """
-        behind = catching_up(live, brokers)
         obstacles = {broker: f"broker {broker} did not answer when asked for its log dirs" for broker in brokers}
-        for broker in sorted(log_dirs.keys() & set(brokers)):
+        for broker, behind in behind_within(live, log_dirs, brokers).items():
             del obstacles[broker]
-            held = {key for row in log_dirs[broker] for key in row.replica_bytes}
-            late = [key for key in behind[broker] if key in held or broker in live.partitions[key].adding_replicas]
-            if late:
-                obstacles[broker] = f"broker {broker} catches up with {len(late)} partitions"
+            if behind:
+                obstacles[broker] = f"broker {broker} catches up with {len(behind)} partitions"
         return cls(
             {broker: log_dir_rooms(log_dirs[broker], {}, reserve=reserve) for broker in log_dirs},
-            {
-                (broker, key): size
-                for broker, rows in log_dirs.items()
-                for row in rows
-                for key, size in row.replica_bytes.items()
-            },
+            replica_sizes(log_dirs),
             obstacles,
         )
 

@@ -53,17 +53,13 @@ class SimulatedClient(LogDirClient):
         """
         return self._send(RequestKind.DESCRIBE, lambda: self._described(topics), of_controller=True)
 
-    def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
-        """Log size in bytes by (broker, partition), of brokers that answer and log dirs that are online."""
-        return self._send(RequestKind.REPLICA_SIZES, self._sizes)
-
     def log_dirs(
         self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
         """Log dirs of these brokers in metadata (of all where None), with the replicas of these partitions; those that
         don't answer are left out.
         """
-        return self._send(RequestKind.REPLICA_SIZES, lambda: self._log_dirs(brokers, partitions))
+        return self._send(RequestKind.LOG_DIRS, lambda: self._log_dirs(brokers, partitions))
 
     def reassign(self, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> None:
         """Start reassignments, or (None) cancel them; raises after the partitions that are not refused were done."""
@@ -185,15 +181,6 @@ class SimulatedClient(LogDirClient):
         if brokers is None and alive and not answering:
             raise self._errors.unanswered("no broker answers")
         return answering
-
-    def _sizes(self) -> dict[tuple[int, PartitionKey], int]:
-        contents, answering = self.cluster.contents, set(self._answering(None))
-        return {
-            (broker_id, key): partition.size_bytes(broker_id)
-            for key, partition in contents.partitions()
-            for broker_id in sorted(partition.copies.keys() & answering)
-            if contents.holds_online(broker_id, partition)
-        }
 
     def _log_dirs(
         self, brokers: Collection[int] | None, partitions: Collection[PartitionKey] | None

@@ -14,7 +14,7 @@ class RequestKind(Enum):
     """The requests that a fault can be planned for."""
 
     DESCRIBE = "describe"
-    REPLICA_SIZES = "replica_sizes"
+    LOG_DIRS = "log_dirs"
     REASSIGN = "reassign"
     ELECT = "elect"
     READ_THROTTLES = "read_throttles"

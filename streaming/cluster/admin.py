@@ -73,15 +73,6 @@ class Cluster(LogDirRequests):
         rows: list[dict[str, Any]] = self._admin.describe_topics(None if topics is None else sorted(topics))
         return [row for row in rows if row.get("error_code", 0) not in TOPIC_NOT_SHOWN]
 
-    def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
-        """Log size in bytes by (broker, partition); copies under way inside a broker (future replicas) left out."""
-        return {
-            (broker, key): size
-            for broker, log_dirs in self.log_dirs().items()
-            for log_dir in log_dirs
-            for key, size in log_dir.replica_bytes.items()
-        }
-
     def log_dirs(
         self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:

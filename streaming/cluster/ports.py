@@ -23,9 +23,6 @@ class ClusterReader(Protocol):
         for. Topics that are not there are left out.
         """
 
-    def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
-        """Log size in bytes by (broker, partition) on brokers that answer."""
-
     def log_dirs(
         self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:

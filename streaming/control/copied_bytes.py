@@ -6,6 +6,7 @@ events may come at each tick.
 
 from collections.abc import Mapping
 
+from assignor_core.disks import replica_sizes
 from assignor_core.execution.progress import Progress
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Movement, Plan
@@ -39,12 +40,7 @@ class CopiedBytes:
         if self._read_ms is None or not 0 <= now_ms - self._read_ms < READ_INTERVAL_MS:
             receiving = {broker for row in copying for broker in set(row.new_replicas) - set(row.old_replicas)}
             log_dirs = self._cluster.log_dirs(receiving, [row.key for row in copying]) if receiving else {}
-            self._sizes = {
-                (broker, key): size
-                for broker, rows in log_dirs.items()
-                for row in rows
-                for key, size in row.replica_bytes.items()
-            }
+            self._sizes = replica_sizes(log_dirs)
             self._read_ms = now_ms
         return self._sizes
 

@@ -120,14 +120,6 @@ class GeneratedCluster:
         return LiveCluster("generated", self.racks, {key: self.partitions[key] for key in asked}, self.ids, listed)
 
     @_asked
-    def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
-        """Of every replica."""
-        self.brokers_asked_for_log_dirs += len(self.racks)
-        sizes = {(b, key): self._held(key, b) for key, row in self.partitions.items() for b in row.replicas}
-        self.replicas_shown += len(sizes)
-        return sizes
-
-    @_asked
     def log_dirs(
         self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:

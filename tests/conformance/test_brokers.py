@@ -1,5 +1,6 @@
 """Brokers that die and return: leaders, in-sync replicas, throttles, and reassignments that need them."""
 
+from assignor_core.disks import replica_sizes
 from assignor_core.live import NO_LEADER
 from assignor_core.throttles import LEADER_RATE
 from tests.conformance.stages import Stage
@@ -27,7 +28,7 @@ def test_a_dead_brokers_partitions_are_led_by_others_and_it_comes_back_in_sync(s
     offline = until_live(stage, lone, lambda row: row.leader == NO_LEADER, "is offline")
     assert (offline.replicas, offline.isr) == ((3,), ())
     assert live(stage, led).replicas == (3, 1)
-    assert {broker for broker, _ in stage.client.replica_sizes()} == {1, 2}
+    assert {broker for broker, _ in replica_sizes(stage.client.log_dirs())} == {1, 2}
     stage.restart_broker(3)
     until_alive(stage, 1, 2, 3)
     assert until_settled(stage, led, (3, 1)).leader == 1

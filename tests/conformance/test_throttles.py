@@ -1,5 +1,6 @@
 """Throttles and sizes: entries one by one, those of others kept; the copy follows the rate."""
 
+from assignor_core.disks import replica_sizes
 from assignor_core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from tests.conformance.stages import Stage
 from tests.conformance.views import SLOW_BYTES, live, slow_down, speed_up, until_settled
@@ -66,17 +67,17 @@ def test_rates_are_set_changed_and_cleared_by_broker(stage: Stage) -> None:
 def test_sizes_follow_the_copy_and_a_throttle_slows_it(stage: Stage) -> None:
     topic = stage.make_topic({0: (1,)}, size_bytes=SLOW_BYTES)
     key = (topic, 0)
-    size = stage.client.replica_sizes()[1, key]
+    size = replica_sizes(stage.client.log_dirs())[1, key]
     assert SLOW_BYTES <= size <= 1.05 * SLOW_BYTES  # with the heads of batches
     slow_down(stage, topic, leaders=(1,), followers=(2,))
     stage.client.reassign({key: (2,)})
-    stage.until("a part is copied", lambda: stage.client.replica_sizes().get((2, key), 0) > 0)
-    assert stage.client.replica_sizes()[2, key] < size
+    stage.until("a part is copied", lambda: replica_sizes(stage.client.log_dirs()).get((2, key), 0) > 0)
+    assert replica_sizes(stage.client.log_dirs())[2, key] < size
     assert live(stage, key).reassigning
     speed_up(stage, topic)
     until_settled(stage, key, (2,))
     stage.until(
         "only the new copy is left",
-        lambda: {row for row in stage.client.replica_sizes() if row[1] == key} == {(2, key)},
+        lambda: {row for row in replica_sizes(stage.client.log_dirs()) if row[1] == key} == {(2, key)},
     )
-    assert stage.client.replica_sizes()[2, key] == size
+    assert replica_sizes(stage.client.log_dirs())[2, key] == size

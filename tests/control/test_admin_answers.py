@@ -91,7 +91,6 @@ def test_a_broker_that_hangs_costs_its_own_log_dirs() -> None:
     admin.hung = {2: RequestTimedOutError()}
     assert cluster(admin).log_dirs() == {1: ()}
     assert cluster(admin).log_dirs([2]) == {}
-    assert cluster(admin).replica_sizes() == {}
     admin.hung = {1: KafkaConnectionError(), 2: RequestTimedOutError()}
     with pytest.raises(ClusterUnreachable, match="no answer when asked to read log dirs"):
         cluster(admin).log_dirs()

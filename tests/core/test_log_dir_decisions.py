@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from assignor_core.deciding.giving_up import GivenUp
-from assignor_core.deciding.log_dirs import broker_disks, full_log_dirs, propose_within
+from assignor_core.deciding.log_dirs import disks_of_brokers, full_log_dirs, propose_within
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
 from assignor_core.deciding.step import DELETED_AFTER_MS, Decision, step
 from assignor_core.deciding.trigger import Reason, TriggerState, Verdict
@@ -136,11 +136,11 @@ def test_brokers_that_can_not_relieve_themselves_are_left_alone(rows: tuple[LogD
 def test_what_others_move_and_excluded_topics_stay() -> None:
     live = replace(LIVE, listed={("t", 0): Reassignment((1, 2), (2,))})
     moving = replace(WIDE, future_replicas={("t", 1): FutureReplica(5)})
-    disks = broker_disks(1, live, {1: (FULL, moving)}, excluded_topics={"_x"})
+    (disks,) = disks_of_brokers(live, {1: (FULL, moving)}, {1}, excluded_topics={"_x"})
     assert set(disks.fixed) == {("t", 0), ("t", 1), ("_x", 0)}
     behind = replace(LIVE, partitions={("t", 0): LivePartition((2, 1), 2, (2,))})
     elsewhere = {2: (LogDirDescription("/a", 1_000, 500, {("t", 0): 300}),)}
-    disks = broker_disks(1, behind, {1: (FULL, WIDE), **elsewhere})
+    (disks,) = disks_of_brokers(behind, {1: (FULL, WIDE), **elsewhere}, {1})
     assert (disks.full_bytes, set(disks.fixed)) == ({("t", 0): 300}, {("t", 0)})
 
 

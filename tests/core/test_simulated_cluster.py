@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from assignor_core.disks import replica_sizes
 from assignor_core.errors import InputError, SimulatedRefusal, SimulatedSilence
 from assignor_core.live import NO_LEADER
 from assignor_core.simulated_cluster import (
@@ -84,7 +85,7 @@ def test_a_partition_that_grows_faster_than_it_is_copied_never_gets_there() -> N
 def test_retention_bounds_what_is_held_and_copied() -> None:
     made = cluster(size_bytes=0, bytes_in_per_sec=100_000, retention_bytes=500_000)
     made.advance(60_000)
-    assert SimulatedClient(made).replica_sizes() == {(1, T0): 500_000}
+    assert replica_sizes(SimulatedClient(made).log_dirs()) == {(1, T0): 500_000}
     made.reassign({T0: (2,)})
     made.advance(2_000)
     assert made.live_partition(T0).replicas == (2,)

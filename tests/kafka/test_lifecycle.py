@@ -82,7 +82,7 @@ def wait_until_gone(admin: KafkaAdminClient, broker: int) -> LiveCluster:
 
     def without_it() -> LiveCluster | None:
         with suppress(ClusterUnreachable):  # the client has yet to find out which connections are gone
-            cluster.replica_sizes()
+            cluster.log_dirs()
             live = cluster.describe()
             if broker not in live.broker_racks and all(row.leader != broker for row in live.partitions.values()):
                 return live

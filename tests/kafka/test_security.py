@@ -25,6 +25,7 @@ from kafka.admin import (
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
+from assignor_core.disks import replica_sizes
 from assignor_core.marker import Marker
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client, spark_options
@@ -237,7 +238,7 @@ def test_with_that_much_and_no_more_every_role_does_its_work(
 def control_works(cluster: Cluster) -> None:
     """Every request that control makes of a cluster, on one broker."""
     live = cluster.describe()
-    assert cluster.replica_sizes()
+    assert replica_sizes(cluster.log_dirs())
     entries = {"t": frozenset({(0, 1)})}
     cluster.set_throttled_replicas(entries, entries)
     cluster.set_throttle_rates({1: 1_000_000})

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
+from assignor_core.disks import replica_sizes
 from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.racks import RackSpread
 from streaming.cluster.admin import Cluster
@@ -267,7 +268,7 @@ def _send(brokers: EmbeddedCluster, values: Iterable[tuple[PartitionKey, Sequenc
 
 def _sizes(cluster: Cluster) -> dict[PartitionKey, int]:
     """Log size of each partition of both topics, whose replicas are alone."""
-    return {key: size for (_, key), size in cluster.replica_sizes().items() if key[0] in ("day", "night")}
+    return {key: size for (_, key), size in replica_sizes(cluster.log_dirs()).items() if key[0] in ("day", "night")}
 
 
 def _max_over_mean(rates: Mapping[PartitionKey, float], leaders: Mapping[PartitionKey, int]) -> float:

@@ -85,9 +85,6 @@ class WatchedClient(SimulatedClient):
         what = f"mark the cluster{' as released' if marker.is_released else ''}"
         self._change(Change(what), lambda: super(WatchedClient, self).write_marker(marker, replaced))
 
-    def replica_sizes(self) -> dict[tuple[int, PartitionKey], int]:
-        return self._ask(super().replica_sizes)
-
     def log_dirs(
         self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
     ) -> dict[int, tuple[LogDirDescription, ...]]:
