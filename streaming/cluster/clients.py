@@ -3,7 +3,7 @@
 Secrets come from the settings' environment variables or from a file, and go nowhere but to these clients.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from kafka import KafkaAdminClient, KafkaConsumer
@@ -74,45 +74,60 @@ def spark_options(settings: KafkaSettings) -> dict[str, str]:
 
 def librdkafka_options(settings: KafkaSettings) -> dict[str, object]:
     """The same connection as options of librdkafka. It holds the password: hand it to a client, and to nothing else."""
-    options: dict[str, object] = {
-        "bootstrap.servers": ",".join(settings.bootstrap_servers),
-        "client.id": CLIENT_ID,
-        "security.protocol": settings.security_protocol,
-    }
-    if settings.sasl_mechanism:
-        options |= {
-            "sasl.mechanism": settings.sasl_mechanism,
-            "sasl.username": settings.sasl_username,
-            "sasl.password": sasl_password(settings),
-        }
-    files = {
-        "ssl.ca.location": settings.ssl_ca_file,
-        "ssl.certificate.location": settings.ssl_certificate_file,
-        "ssl.key.location": settings.ssl_key_file,
-    }
-    return options | {name: str(path) for name, path in files.items() if path}
+    options = _connection(settings, _LIBRDKAFKA_NAMES)
+    return options | {"bootstrap.servers": ",".join(settings.bootstrap_servers)}
 
 
 def _common(settings: KafkaSettings) -> dict[str, object]:
-    options: dict[str, object] = {
-        "bootstrap_servers": settings.bootstrap_servers,
+    options = _connection(settings, _KAFKA_PYTHON_NAMES)
+    timeout_ms = settings.request_timeout_ms
+    return options | {"request_timeout_ms": timeout_ms, "bootstrap_timeout_ms": timeout_ms}
+
+
+_KAFKA_PYTHON_NAMES = {
+    "client_id": "client_id",
+    "bootstrap_servers": "bootstrap_servers",
+    "security_protocol": "security_protocol",
+    "sasl_mechanism": "sasl_mechanism",
+    "sasl_username": "sasl_plain_username",
+    "sasl_password": "sasl_plain_password",
+    "ssl_ca_file": "ssl_cafile",
+    "ssl_certificate_file": "ssl_certfile",
+    "ssl_key_file": "ssl_keyfile",
+}
+_LIBRDKAFKA_NAMES = {
+    "client_id": "client.id",
+    "bootstrap_servers": "bootstrap.servers",
+    "security_protocol": "security.protocol",
+    "sasl_mechanism": "sasl.mechanism",
+    "sasl_username": "sasl.username",
+    "sasl_password": "sasl.password",
+    "ssl_ca_file": "ssl.ca.location",
+    "ssl_certificate_file": "ssl.certificate.location",
+    "ssl_key_file": "ssl.key.location",
+}
+
+
+def _connection(settings: KafkaSettings, names: Mapping[str, str]) -> dict[str, object]:
+    """What the settings hold of a connection, by a client's `names` of it."""
+    values: dict[str, object] = {
         "client_id": CLIENT_ID,
-        "request_timeout_ms": settings.request_timeout_ms,
-        "bootstrap_timeout_ms": settings.request_timeout_ms,
+        "bootstrap_servers": settings.bootstrap_servers,
         "security_protocol": settings.security_protocol,
     }
     if settings.sasl_mechanism:
-        options |= {
+        values |= {
             "sasl_mechanism": settings.sasl_mechanism,
-            "sasl_plain_username": settings.sasl_username,
-            "sasl_plain_password": sasl_password(settings),
+            "sasl_username": settings.sasl_username,
+            "sasl_password": sasl_password(settings),
         }
     files = {
-        "ssl_cafile": settings.ssl_ca_file,
-        "ssl_certfile": settings.ssl_certificate_file,
-        "ssl_keyfile": settings.ssl_key_file,
+        "ssl_ca_file": settings.ssl_ca_file,
+        "ssl_certificate_file": settings.ssl_certificate_file,
+        "ssl_key_file": settings.ssl_key_file,
     }
-    return options | {name: str(path) for name, path in files.items() if path}
+    values |= {name: str(path) for name, path in files.items() if path}
+    return {names[name]: value for name, value in values.items()}
 
 
 def _quote(text: str) -> str:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from streaming.cluster.described_groups import ShareOffsets
-from streaming.collect.partition_table import UNKNOWN, Ints, PartitionKey, PartitionNames, ints, positions
+from streaming.collect.partition_table import UNKNOWN, Ints, PartitionKey, PartitionNames, column_at, ints, positions
 
 NUMBER_BITS = 22
 """Of a row's key: groups x topics x 4 million partitions of a topic."""
@@ -104,8 +104,7 @@ class GroupTable(Mapping[str, GroupView]):
         topic = ints(topic_places.get(name, UNKNOWN) for name in self.names.topics)[self.names.topic]
         order = np.argsort(other._keys, kind="stable")
         place = positions(other._keys[order], _key(group, topic, self.names.number, len(topic_places)))
-        found = (place >= 0) & (group >= 0) & (topic >= 0)
-        return np.where(found, order[np.where(found, place, 0)], UNKNOWN) if len(order) else place
+        return column_at(order, np.where((group >= 0) & (topic >= 0), place, UNKNOWN))
 
     def __getitem__(self, name: str) -> GroupView:
         return self._views[name]

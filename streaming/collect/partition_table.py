@@ -169,8 +169,7 @@ class SizeTable(Mapping[ReplicaKey, int]):
         """Size of the replica of each of these partitions on the broker beside it; UNKNOWN where it isn't shown."""
         keys, sizes = self._in_order_of(partitions)
         place = positions(keys, rows << BROKER_BITS | brokers)
-        found = (place >= 0) & (rows >= 0) & (brokers >= 0)
-        return np.where(found, sizes[np.where(found, place, 0)], UNKNOWN) if len(sizes) else np.full(len(rows), UNKNOWN)
+        return column_at(sizes, np.where((rows >= 0) & (brokers >= 0), place, UNKNOWN))
 
     def _in_order_of(self, partitions: PartitionTable) -> tuple[Ints, Ints]:
         """(Keys of row and broker in order, sizes beside them), kept for the table that was asked about last."""

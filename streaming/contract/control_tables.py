@@ -3,6 +3,12 @@
 from assignor_core.resources import REPORTED
 from streaming.contract.columns import CLUSTER, Column, ColumnType, Table, flag, integer, long, number, text, timestamp
 
+SHORT_HISTORY = {
+    "delta.logRetentionDuration": "interval 1 hours",
+    "delta.deletedFileRetentionDuration": "interval 1 hours",
+}
+"""Of tables that are replaced all the time: their history is of no use and must not grow."""
+
 
 def _by_resource(**comments: str) -> tuple[Column, ...]:
     """Ratios of every resource whose balance counts: one column for each suffix, with its comment."""
@@ -155,11 +161,7 @@ LEASE = Table(
         text("lease_id", "Drawn at random for the first row of a lease and kept; null in rows of earlier versions"),
         text("holder_id", "Drawn at random by each process that takes the lease; null in rows of earlier versions"),
     ),
-    # Renewed every few seconds: its history is of no use and must not grow.
-    {
-        "delta.logRetentionDuration": "interval 1 hours",
-        "delta.deletedFileRetentionDuration": "interval 1 hours",
-    },
+    SHORT_HISTORY,  # renewed every few seconds
 )
 
 BROKER_INTENT = Table(
@@ -190,9 +192,5 @@ LOG_DIR = Table(
         long("total_bytes", "Size of its volume, bytes; null where the broker does not show it"),
         long("usable_bytes", "What is free on its volume, bytes; null where the broker does not show it"),
     ),
-    # Replaced every minute: its history is of no use and must not grow.
-    {
-        "delta.logRetentionDuration": "interval 1 hours",
-        "delta.deletedFileRetentionDuration": "interval 1 hours",
-    },
+    SHORT_HISTORY,  # replaced every minute
 )

@@ -12,11 +12,10 @@ import httpx
 import yaml
 
 from streaming.runtime import processes
+from tests.benchmarks.scraping import ACCEPT, wait_until_healthy
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, skewed_cluster
 
 BROKERS, GROUPS, TOPICS_PER_GROUP, PARTITIONS_PER_TOPIC, TOPICS = 50, 200, 3, 10, 100
-ACCEPT = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
-"""What Prometheus asks for."""
 WRITE_INTERVAL_S = 2.0
 SCRAPE_INTERVAL_S = 0.1
 
@@ -47,7 +46,7 @@ def main() -> None:
 
 def measure(url: str, serve: subprocess.Popen[bytes], synthetic: Synthetic, scrapes: int) -> tuple[list[float], int]:
     """Seconds of each scrape, and lines of the last."""
-    until_healthy(url, serve)
+    wait_until_healthy(url, serve)
     stopping = threading.Event()
 
     def write() -> None:
@@ -70,17 +69,6 @@ def measure(url: str, serve: subprocess.Popen[bytes], synthetic: Synthetic, scra
         stopping.set()
         writer.join()
     return seconds, body.count("\n")
-
-
-def until_healthy(url: str, serve: subprocess.Popen[bytes]) -> None:
-    while serve.poll() is None:
-        try:
-            httpx.get(f"{url}/healthz")
-        except httpx.TransportError:
-            time.sleep(0.1)
-        else:
-            return
-    raise SystemExit("serve ended")
 
 
 def write_window(synthetic: Synthetic, window: int) -> None:

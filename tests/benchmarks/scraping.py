@@ -26,7 +26,7 @@ def scraped(config: Path, port: int, *, seconds: float, change: Callable[[int], 
     command = [sys.executable, "-m", "streaming", "serve", "--config", str(config)]
     serve = processes.start(command, log=config.parent / "serve.log")
     try:
-        _wait_until_healthy(url, serve)
+        wait_until_healthy(url, serve)
         process = psutil.Process(serve.pid)
         waits_s, cpu_s = _scrape(url, process, seconds=seconds, change=change, changes=changes)
         peak_mib = _peak_rss_mib(serve.pid)
@@ -72,7 +72,8 @@ def _scrape(
     return waits_s, after.user + after.system - before.user - before.system
 
 
-def _wait_until_healthy(url: str, serve: subprocess.Popen[bytes]) -> None:
+def wait_until_healthy(url: str, serve: subprocess.Popen[bytes]) -> None:
+    """Until it answers; ends the benchmark where it never does."""
     deadline = time.monotonic() + HEALTHY_S
     while serve.poll() is None and time.monotonic() < deadline:
         try:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient
 
 from assignor_core.live import LiveCluster
 from streaming.cluster.admin import Cluster
@@ -18,7 +18,7 @@ from streaming.errors import ClusterUnreachable
 from streaming.settings import KafkaSettings, Settings
 from tests import waiting
 from tests.control.windows import write_windows
-from tests.kafka.volumes import MIB, fill, mounted, usable
+from tests.kafka.volumes import MIB, create_filled_topic, fill, mounted, usable
 from tests.waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
@@ -27,7 +27,6 @@ DISK = 100 * MIB
 RESERVE = DISK // 10
 REPLICA = 8 * MIB
 REPLICAS = {number: [1 + number % 3, 4] for number in range(6)}
-RECORD = b"x" * 65_536
 WINDOW_MS = 10_000
 
 
@@ -50,14 +49,7 @@ def brokers(disks: dict[int, Path], tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture(scope="module")
 def admin(brokers: EmbeddedCluster) -> Iterator[KafkaAdminClient]:
     client = admin_client(KafkaSettings(bootstrap_servers=brokers.bootstrap_servers))
-    client.create_topics({"t": {"assignments": REPLICAS}})
-    client.wait_for_topics(["t"])
-    producer = KafkaProducer(bootstrap_servers=brokers.bootstrap_servers, acks="all")
-    for _ in range(REPLICA // len(RECORD)):
-        for number in REPLICAS:
-            producer.send("t", RECORD, partition=number)
-    producer.flush()
-    producer.close()
+    create_filled_topic(client, brokers.bootstrap_servers, "t", REPLICAS, replica_bytes=REPLICA)
     yield client
     client.close()
 

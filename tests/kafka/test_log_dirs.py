@@ -28,7 +28,7 @@ from streaming.errors import ClusterUnreachable
 from streaming.settings import KafkaSettings, Settings
 from tests import waiting
 from tests.control.windows import write_windows
-from tests.kafka.volumes import MIB, empty, fill, mounted, usable
+from tests.kafka.volumes import MIB, create_filled_topic, empty, fill, mounted, usable
 
 pytestmark = pytest.mark.kafka
 
@@ -36,7 +36,6 @@ DISK = 120 * MIB
 RESERVE = DISK // 10
 REPLICA = 8 * MIB
 PARTITIONS = 6
-RECORD = b"x" * 65_536
 WINDOW_MS = 10_000
 RATE = 500_000
 """So that a copy takes some seconds: time to kill somebody."""
@@ -63,14 +62,8 @@ def brokers(volumes: list[Path], tmp_path_factory: pytest.TempPathFactory) -> It
 def admin(brokers: EmbeddedCluster) -> Iterator[KafkaAdminClient]:
     """Topic t: six partitions, each with a replica of 8 MiB on broker 1."""
     client = admin_client(KafkaSettings(bootstrap_servers=brokers.bootstrap_servers))
-    client.create_topics({"t": {"assignments": {number: [1, 2 + number % 2] for number in range(PARTITIONS)}}})
-    client.wait_for_topics(["t"])
-    producer = KafkaProducer(bootstrap_servers=brokers.bootstrap_servers, acks="all")
-    for _ in range(REPLICA // len(RECORD)):
-        for number in range(PARTITIONS):
-            producer.send("t", RECORD, partition=number)
-    producer.flush()
-    producer.close()
+    assignments = {number: [1, 2 + number % 2] for number in range(PARTITIONS)}
+    create_filled_topic(client, brokers.bootstrap_servers, "t", assignments, replica_bytes=REPLICA)
     yield client
     client.close()
 

@@ -2,18 +2,34 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from kafka import KafkaAdminClient, KafkaProducer
 
 MIB = 2**20
+RECORD = b"x" * 65_536
 OF_OTHERS = "of-others"
 
 
 class MountingNotPermitted(Exception):
     """This process may not mount a volume; the message is the system's."""
+
+
+def create_filled_topic(
+    admin: KafkaAdminClient, servers: list[str], topic: str, replicas: Mapping[int, list[int]], *, replica_bytes: int
+) -> None:
+    """A topic with these replicas by partition; each holds so many bytes once it is in sync."""
+    admin.create_topics({topic: {"assignments": replicas}})
+    admin.wait_for_topics([topic])
+    producer = KafkaProducer(bootstrap_servers=servers, acks="all")
+    for _ in range(replica_bytes // len(RECORD)):
+        for number in replicas:
+            producer.send(topic, RECORD, partition=number)
+    producer.flush()
+    producer.close()
 
 
 @contextmanager
