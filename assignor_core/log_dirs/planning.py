@@ -170,19 +170,24 @@ def _cover(
     it: the cheapest of these ends counts. Where nothing reaches `excess`, as much as fits goes.
     """
     begun: list[tuple[int, PartitionKey, str]] = []
+    begun_keys: set[PartitionKey] = set()
+    begun_bytes = 0
     left, free = excess, dict(rooms)
-    best: list[tuple[int, PartitionKey, str]] | None = None
+    best: tuple[int, int, tuple[int, PartitionKey, str]] | None = None
+    """(Bytes of all, how many are begun, the end) of the cheapest."""
     for size, key in reversed(movable):
-        end = _smallest_end(movable, left, free, {row[1] for row in begun})
-        if end is not None and (best is None or _bytes([*begun, end]) < _bytes(best)):
-            best = [*begun, end]
+        end = _smallest_end(movable, left, free, begun_keys)
+        if end is not None and (best is None or begun_bytes + end[0] < best[0]):
+            best = (begun_bytes + end[0], len(begun), end)
         target = _widest(free, size)
         if target is None or size >= left:
             continue
         begun.append((size, key, target))
+        begun_keys.add(key)
+        begun_bytes += size
         free[target] -= size
         left -= size
-    chosen = begun if best is None else best
+    chosen = begun if best is None else [*begun[: best[1]], best[2]]
     for size, _, target in chosen:
         rooms[target] -= size
     return [(key, target) for _, key, target in chosen]
@@ -195,15 +200,13 @@ def _smallest_end(
     begun: Collection[PartitionKey],
 ) -> tuple[int, PartitionKey, str] | None:
     """The smallest replica that alone frees what is left; larger ones fit no better."""
-    for size, key in movable[bisect_left(movable, left, key=lambda row: row[0]) :]:
+    first = bisect_left(movable, left, key=lambda row: row[0])
+    for place in range(first, len(movable)):
+        size, key = movable[place]
         if key not in begun:
             target = _widest(free, size)
             return None if target is None else (size, key, target)
     return None
-
-
-def _bytes(chosen: Sequence[tuple[int, PartitionKey, str]]) -> int:
-    return sum(size for size, _, _ in chosen)
 
 
 def _even_step(

@@ -5,11 +5,10 @@ Columns that verdicts do not need: they are read of one group, and not for every
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from streaming.tables import TableReader, at_least, equal, of_cluster
-from streaming.views.group_lag import CURRENT_WINDOWS
+from streaming.views.group_lag import current_since
 from streaming.views.group_looks import known_members
 
 _OF_GROUP = ("group_type", "group_members", "generation_id", "assignor", "topology_epoch", "group_state")
@@ -35,7 +34,7 @@ def read_group_facts(reader: TableReader, kafka_cluster: str, group_id: str, *, 
     newest = reader.newest_of_cluster("group_lag", "window_start", kafka_cluster)
     if newest is None:
         return None
-    since = newest - timedelta(milliseconds=CURRENT_WINDOWS * window_ms)
+    since = current_since(newest, window_ms=window_ms)
     where = of_cluster(kafka_cluster) & equal("group_id", group_id) & at_least("window_start", since)
     rows = sorted(reader.rows("group_lag", columns=_COLUMNS, where=where), key=lambda row: row["last_event_time_ms"])
     if not rows:
