@@ -49,9 +49,9 @@ Two figures of a query come from comparing its heartbeats, which every process w
 Rebalances of consumer groups come from `group_event`, that is from comparing the newest sample of each window
 (`pipeline.window_ms`, a minute) with that of the window before:
 
-- `rebalancer_consumergroup_rebalances_total` counts what that shows, at least: all rebalances between two samples where
-  the group's generation is known: of the newer protocols always, as brokers send their epochs, of the classic one from
-  the second rebalance on if members are Java's; else one, and one that is still going
+- `rebalancer_consumergroup_rebalances_total` counts what that shows, at least. Where the group's generation is known it
+  counts all rebalances between two samples. Of the newer protocols it is always known, as brokers send their epochs; of
+  the classic one from the second rebalance on, if members are Java's. Else it counts one, and one that is still going
   on at a sample counts there and again at the next. It counts the events of the running week (from Thursday 00:00 UTC
   on; of half of `pipeline.retention_ms` where that is less) and begins at 0 with the next. Events of a week are younger
   than those that expire, so neither a restart of this process nor expiry makes it fall; the end of the week does, and
@@ -85,6 +85,7 @@ SECTIONS: tuple[tuple[str, tuple[Family, ...]], ...] = (
     ("Skew", families.SKEW),
     ("Rebalancing", families.REBALANCE),
     ("Brokers", families.BROKERS),
+    ("Log dirs", families.LOG_DIRS),
     ("Delta tables", families.TABLES),
     ("Hot partitions", families.HOT),
     ("Consumer groups", families.GROUPS),

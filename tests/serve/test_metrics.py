@@ -21,7 +21,7 @@ from assignor_core.deciding.trigger import Reason
 from streaming.commands.status import read_status
 from streaming.serve.families import FAMILIES, GROUPS_ALERTED
 from streaming.serve.metrics import FORMS_MAX, USUAL_FORMS, Exposition, Form, bounded, registry_of
-from streaming.serve.metrics_doc import render
+from streaming.serve.metrics_doc import SECTIONS, render
 from streaming.serve.samples import Sample, samples
 from streaming.serve.snapshot import PARTS, SnapshotReader, read_snapshot
 from streaming.settings import Settings
@@ -352,6 +352,10 @@ def test_names_follow_the_rules() -> None:
         assert (family.kind == "counter") == family.name.endswith("_total")
         assert not set(family.labels) & {"cluster", "env", "type", "kafka_cluster"}
         assert family.help
+
+
+def test_the_page_of_metrics_has_every_metric_in_the_order_of_importance() -> None:
+    assert tuple(family for _, families in SECTIONS for family in families) == FAMILIES
 
 
 def test_the_page_of_metrics_is_the_generated_one() -> None:
