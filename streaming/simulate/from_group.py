@@ -1,6 +1,6 @@
 """A scenario for a group that exists: its members, partitions and rates as the newest window of `group_lag` has them.
 
-Owns the reading and what is assumed: a rolling restart, three ways. The strategy, timeouts and static ids are not in
+Owns the reading and what is assumed: a rolling restart, four ways. The strategy, timeouts and static ids are not in
 the tables; they are Kafka's defaults until somebody who knows better edits the file.
 """
 
@@ -52,6 +52,7 @@ def scenario_of_group(reader: TableReader, cluster_name: str, group: str, *, win
             "eager": {"members": {"strategies": ["range"]}},
             "cooperative": {"members": {"strategies": ["cooperative-sticky"]}},
             "static": {"members": {"strategies": ["cooperative-sticky"], "static": True}},
+            "consumer protocol": {"members": {"protocol": "consumer"}},
         },
     }
 

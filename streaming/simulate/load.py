@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from assignor_core.errors import InputError
+from assignor_core.group.consumer_protocol.messages import ConsumerGroupConfig
 from assignor_core.group.member import ConsumerConfig
 from assignor_core.group.scenario import (
     Crash,
@@ -150,6 +151,11 @@ def _scenario(file: ScenarioFile, variant: str) -> Scenario:
         network_jitter_ms=file.network.jitter_ms,
         seed=file.seed,
         end_ms=_ms(file.end_s),
+        consumer_group=ConsumerGroupConfig(
+            file.group.consumer_session_timeout_ms,
+            file.group.consumer_heartbeat_interval_ms,
+            file.group.consumer_assignment_interval_ms,
+        ),
     )
 
 
@@ -166,6 +172,8 @@ def _spec(members: MembersSection, name: str) -> ProcessSpec:
             members.session_timeout_ms,
             members.heartbeat_interval_ms,
             members.max_poll_interval_ms,
+            members.protocol,
+            members.remote_assignor,
         ),
         tuple(members.topics),
         poll_interval_ms=members.poll_interval_ms,

@@ -33,7 +33,8 @@ def plot(runs: Sequence[tuple[Variant, Run]], title: str) -> Figure:
     """One panel a variant: members as rows, partitions as bars, pauses hatched; beside them bars of the totals."""
     mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "hatch.linewidth": 0.7})
     end_ms = max(run.end_ms for _, run in runs)
-    timelines = [timeline_of(run, end_ms) for _, run in runs]
+    start_ms = min(variant.show_from_ms for variant, _ in runs)
+    timelines = [timeline_of(run, end_ms, start_ms) for _, run in runs]
     rows = [min(len(timeline.members), ROWS_MAX) for timeline in timelines]
     heights = [0.24 * count + 0.75 for count in rows]
     figure = Figure(figsize=(15, sum(heights) + 1.1), layout="constrained")
@@ -45,7 +46,6 @@ def plot(runs: Sequence[tuple[Variant, Run]], title: str) -> Figure:
         _draw_panel(panel, variant, timeline)
         panels.append(panel)
         _draw_figures(figure.add_subplot(grid[number, 1]), run, [other for _, other in runs])
-    start_ms = min(variant.show_from_ms for variant, _ in runs)
     panels[0].set_xlim(start_ms / 1000, end_ms / 1000)
     panels[0].set_title(CAPTION, loc="right", fontsize=9, color="0.3")
     panels[-1].set_xlabel("seconds")

@@ -3,7 +3,7 @@
 Kafka's settings have Kafka's names, in ms; events are timed in seconds. Unknown keys are refused.
 """
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -28,6 +28,15 @@ class GroupSection(Section):
     initial_rebalance_delay_ms: Milliseconds = Field(
         3_000, description="group.initial.rebalance.delay.ms of the brokers"
     )
+    consumer_session_timeout_ms: Milliseconds = Field(
+        45_000, description="group.consumer.session.timeout.ms: sessions of groups of the consumer protocol"
+    )
+    consumer_heartbeat_interval_ms: Milliseconds = Field(
+        5_000, description="group.consumer.heartbeat.interval.ms: heartbeats of groups of the consumer protocol"
+    )
+    consumer_assignment_interval_ms: Milliseconds = Field(
+        1_000, description="group.consumer.assignment.interval.ms (KIP-1263); 0 for brokers before 4.3"
+    )
 
 
 class NetworkSection(Section):
@@ -44,6 +53,10 @@ class MembersSection(Section):
     count: int = Field(0, ge=0, le=10_000, description="So many members, numbered: c-0, c-1, ...")
     prefix: Name = Field("c", description="What numbered names begin with")
     topics: list[Name] = Field(min_length=1, description="Topics or patterns with *")
+    protocol: Literal["classic", "consumer"] = Field("classic", description="group.protocol; consumer is KIP-848")
+    remote_assignor: Literal["uniform", "range"] | None = Field(
+        None, description="group.remote.assignor of the consumer protocol; without it the brokers take uniform"
+    )
     strategies: list[Name] = Field(
         default=["range"], min_length=1, description="partition.assignment.strategy, most wanted first"
     )

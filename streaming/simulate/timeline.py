@@ -4,13 +4,17 @@ Reads the trace; draws nothing. A pause stands in the row of the member that rea
 time of a picture is the idle time of the figures.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from assignor_core.assignors.contract import TopicPartition
+from assignor_core.group.consumer_protocol.messages import ConsumerGroupState
 from assignor_core.group.simulation import Run
 from assignor_core.group.states import GroupState
 from assignor_core.group.trace import Entry, What
+
+AT_REST = (GroupState.STABLE, GroupState.EMPTY, ConsumerGroupState.STABLE, ConsumerGroupState.EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +49,14 @@ class Timeline:
         return 1 + max((bar.slot for bar in self.bars), default=0)
 
 
-def timeline_of(run: Run, end_ms: int) -> Timeline:
-    """The bars of a run, from its trace; what is open at its end goes on until `end_ms`."""
+def timeline_of(run: Run, end_ms: int, from_ms: int = 0) -> Timeline:
+    """The bars of a run from `from_ms` on, from its trace; what is open at its end goes on until `end_ms`."""
     rows = _Rows()
-    for entry in run.trace:
+    shown = bisect_left(run.trace, from_ms, key=lambda entry: entry.at_ms)
+    for entry in run.trace[:shown]:
+        rows.take(entry)
+    rows.begin_anew(from_ms)
+    for entry in run.trace[shown:]:
         rows.take(entry)
     rows.end(end_ms)
     return Timeline(
@@ -99,6 +107,17 @@ class _Rows:
             self._idle(name, now_ms, self._owned.pop(name, ()))
             self._down_since[name] = now_ms
 
+    def begin_anew(self, now_ms: int) -> None:
+        """What was before is not shown: rows need no place for it, and colours are those of the readers of now."""
+        self.bars.clear()
+        self.first_reader.clear()
+        self._used.clear()
+        for tp, (name, _, start_ms, idle) in sorted(self._open.items()):
+            used = self._used.setdefault(name, set())
+            self._open[tp] = (name, len(used), max(start_ms, now_ms), idle)
+            used.add(len(used))
+            self.first_reader[tp] = name
+
     def end(self, now_ms: int) -> None:
         """Nothing more happens."""
         for tp in list(self._open):
@@ -141,7 +160,7 @@ def _rebalancing(trace: Sequence[Entry], end_ms: int) -> Iterator[tuple[int, int
     for entry in trace:
         if entry.state is None:
             continue
-        at_rest = entry.state in (GroupState.STABLE, GroupState.EMPTY)
+        at_rest = entry.state in AT_REST
         if not at_rest and since_ms is None:
             since_ms = entry.at_ms
         elif at_rest and since_ms is not None:

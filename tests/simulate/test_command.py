@@ -37,6 +37,20 @@ def test_json_holds_every_rebalance(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert (static["totals"]["rebalances"], static["totals"]["idle_longest_ms"] > 8_000) == (0, True)
 
 
+def test_json_and_trace_of_the_consumer_protocol_have_its_epochs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = STORY + "variants: {consumer: {members: {protocol: consumer}}}\n"
+    assert cli.run(["simulate", str(written(tmp_path, text)), "--json"]) == 0
+    (consumer,) = json.loads(capsys.readouterr().out)["variants"]
+    epochs = [(one["cause"], one["generation_id_before"], one["generation_id"]) for one in consumer["rebalances"][1:]]
+    assert epochs == [("c-1 leaves", 2, 3), ("c-1 joins", 3, 4)]
+    assert cli.run(["simulate", str(written(tmp_path, text)), "--trace"]) == 0
+    trace = capsys.readouterr().out
+    assert "group is Assigning, epoch 3: c-1 leaves" in trace
+    assert "c-0 is at epoch 3, UNREVOKED_PARTITIONS t-0 t-1" in trace
+
+
 def test_the_trace_is_the_same_every_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = []
     for _ in range(2):
@@ -88,3 +102,14 @@ def test_no_two_bars_of_a_row_cover_each_other() -> None:
         for bar in timeline_of(run, run.end_ms).bars:
             assert bar.start_ms >= places.get((bar.member, bar.slot), 0)
             places[bar.member, bar.slot] = bar.end_ms
+
+
+def test_a_picture_that_begins_later_leaves_no_room_for_what_was_before() -> None:
+    """The first member of a group of the consumer protocol has all partitions for a moment."""
+    (file,) = [file for file in SHIPPED if file.stem == "rolling-restart"]
+    (variant,) = [one for one in load_scenarios(file) if one.name == "consumer protocol"]
+    run = simulate(variant.scenario)
+    shown = timeline_of(run, run.end_ms, variant.show_from_ms)
+    assert (timeline_of(run, run.end_ms).slots, shown.slots) == (40, 5)
+    assert len(set(shown.first_reader.values())) == 10
+    assert min(bar.start_ms for bar in shown.bars) == variant.show_from_ms

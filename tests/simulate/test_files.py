@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from assignor_core.group.consumer_protocol.messages import ConsumerGroupConfig
 from assignor_core.group.invariants import violations
 from assignor_core.group.scenario import Crash, Start, Stop
 from assignor_core.group.simulation import Run, simulate
@@ -48,6 +49,24 @@ def test_rolling_restart_eager_stops_all_cooperative_what_moves_static_nobody() 
     assert (eager.members_stopped, static.members_stopped) == (180, 0)
     assert cooperative.revoked == cooperative.moved / 2 == 40, "each restart moves four away and takes four back"
     assert cooperative.idle_partition_ms < eager.idle_partition_ms
+
+
+def test_a_rolling_restart_by_the_consumer_protocol_stops_what_moves_and_static_nobody() -> None:
+    runs = runs_of("rolling-restart")
+    cooperative, consumer = runs["cooperative"].totals, runs["consumer protocol"].totals
+    assert (consumer.rebalances, consumer.revoked, consumer.moved) == (20, cooperative.revoked, cooperative.moved)
+    assert consumer.rounds == 20, "one target assignment each: there is no second round"
+    static = runs["consumer protocol, static"].totals
+    assert (static.rebalances, static.members_stopped) == (0, 0)
+
+
+def test_the_brokers_timeouts_and_the_assignor_of_the_consumer_protocol_are_read(tmp_path: Path) -> None:
+    text = SMALL.replace("count: 2", "count: 2, protocol: consumer, remote_assignor: range")
+    group = "group: {consumer_session_timeout_ms: 9000, consumer_heartbeat_interval_ms: 800, "
+    (variant,) = load_scenarios(written(tmp_path, text + group + "consumer_assignment_interval_ms: 0}\n"))
+    assert variant.scenario.consumer_group == ConsumerGroupConfig(9_000, 800, 0)
+    config = variant.scenario.processes["c-0"].config
+    assert (config.group_protocol, config.server_assignor) == ("consumer", "range")
 
 
 def test_a_deployment_slower_than_the_session_undoes_static_membership() -> None:
@@ -128,6 +147,11 @@ def test_variants_are_merged_key_by_key(tmp_path: Path) -> None:
         (SMALL.replace("count: 2", "count: -2"), "members.count: input should be greater than or equal to 0, found -2"),
         (SMALL.replace("count: 2, ", ""), "members: members need names or a count"),
         (SMALL.replace("count: 2", "count: 2, strategies: [best]"), "members.strategies: 'best' is none of range"),
+        (SMALL.replace("count: 2", "count: 2, protocol: new"), "members.protocol: input should be 'classic' or"),
+        (
+            SMALL + "group: {consumer_session_timeout_ms: 1000}",
+            "consumer_heartbeat_interval_ms is 5000, must be between 1 and 1000",
+        ),
         (SMALL.replace("partitions: 4", "partitions: 0"), "partitions of all topics is 0, must be between 1"),
         (SMALL + "events: [{at_s: 1}]", "events.0: an event is one of start, stop"),
         (SMALL + "events: [{at_s: 1, crash: {member: x}}]", "member 'x' of an event is none of c-0, c-1"),
@@ -161,6 +185,6 @@ def test_the_documentation_names_every_scenario_and_its_example_runs(tmp_path: P
     assert {file.name for file in SHIPPED} == set(re.findall(r"^\| `([\w-]+\.yaml)`", text, re.MULTILINE))
     (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     names = [variant.name for variant in load_scenarios(written(tmp_path, example))]
-    assert names == ["as it is", "cooperative", "cooperative and static"]
+    assert names == ["as it is", "cooperative", "cooperative and static", "consumer protocol"]
     kinds = [name for name in EventSection.model_fields if name != "at_s"]
     assert [kind for kind in kinds if f"`{kind}`" not in text] == []

@@ -24,7 +24,7 @@ def test_a_group_is_restarted_three_ways_and_its_scenario_can_be_kept(
     report = json.loads(capsys.readouterr().out)
     assert report["title"] == "Rolling restart of billing"
     rebalances = {variant["name"]: variant["totals"]["rebalances"] for variant in report["variants"]}
-    assert rebalances == {"eager": 6, "cooperative": 6, "static": 0}
+    assert rebalances == {"eager": 6, "cooperative": 6, "static": 0, "consumer protocol": 6}
     kept = load_scenarios(scenario)[0].scenario
     assert sorted(kept.processes) == ["a", "b", "c"]
     # 600 records within the 30 s between the first and the last sample.
