@@ -1,14 +1,13 @@
 """The stage of a test: simulated, and the same on the wire, in every run; real brokers with the marker `kafka`."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from streaming.cluster.clients import admin_client
 from streaming.settings import KafkaSettings
-from tests.conformance.disks import Disks, SimulatedDisks, embedded_disks
+from tests.conformance.disks import Disks, EmbeddedDisks, SimulatedDisks, embedded_disks
 from tests.conformance.stages import EmbeddedStage, SimulatedStage, Stage, WireStage, wire_fleet
 from tests.fleet.process import FleetProcess
 
@@ -41,11 +40,21 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
         embedded.tidy()
 
 
+@pytest.fixture(scope="module")
+def shared_disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedDisks]:
+    """Three real brokers for all tests of a file, broker 2 with two log dirs."""
+    with embedded_disks(tmp_path_factory.mktemp("disks")) as embedded:
+        yield embedded
+
+
 @pytest.fixture(params=["simulated", pytest.param("embedded", marks=[pytest.mark.kafka, pytest.mark.apart])])
-def disks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disks]:
+def disks(request: pytest.FixtureRequest) -> Iterator[Disks]:
     """The same with two log dirs on broker 2; nothing is under way."""
     if request.param == "simulated":
         yield SimulatedDisks()
         return
-    with embedded_disks(tmp_path) as embedded:
+    embedded: EmbeddedDisks = request.getfixturevalue("shared_disks")
+    try:
         yield embedded
+    finally:
+        embedded.tidy()

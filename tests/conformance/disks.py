@@ -14,8 +14,8 @@ from streaming.cluster.clients import admin_client
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable, LogDirMovesRefused, ReassignmentsRefused
 from streaming.settings import KafkaSettings
-from tests.conformance.stages import RECORD_BYTES, EmbeddedStage, SimulatedStage
-from tests.kafka.volumes import MIB, empty, fill, mounted
+from tests.conformance.stages import BROKERS, RECORD_BYTES, EmbeddedStage, SimulatedStage
+from tests.kafka.volumes import DELETED_AT_ONCE, MIB, empty, fill, mounted
 
 VOLUME = 60 * MIB
 SMALL_BYTES = 500_000
@@ -54,7 +54,7 @@ class SimulatedDisks(SimulatedStage):
 
 
 class EmbeddedDisks(EmbeddedStage):
-    """Three brokers of the test's own; `folders` are the log dirs of broker 2."""
+    """Three brokers that one file shares, as tests may break their disks; each volume is a log dir of broker 2."""
 
     def __init__(self, brokers: EmbeddedCluster, admin: KafkaAdminClient, volumes: list[Path]) -> None:
         super().__init__(brokers, admin)
@@ -80,18 +80,36 @@ class EmbeddedDisks(EmbeddedStage):
         producer.flush()
         producer.close()
 
+    def tidy(self) -> None:
+        """Besides: log dirs are online again, without cordons, and hold nothing."""
+        for volume in self._volumes:
+            empty(volume)
+        if any(row.is_offline for row in self.client.log_dirs([2]).get(2, ())):
+            self._brokers.stop_broker(2)
+        super().tidy()
+        uncordoned = {"cordoned.log.dirs": ("DELETE", None)}
+        self._admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "2", uncordoned)], incremental=True)
+        self.until("rates within brokers are removed", lambda: self.client.clear_log_dir_rates(BROKERS) == [])
+        self.until("no such rate is left", lambda: self.client.log_dir_rates() == {})
+        self.until("log dirs are empty", lambda: all(map(_is_empty, shown(self))), lambda: str(shown(self)))
+
+
+def _is_empty(row: LogDirDescription) -> bool:
+    is_free = (row.usable_bytes or 0) > VOLUME - SMALL_BYTES
+    return is_free and not (row.is_cordoned or row.replica_bytes or row.future_replicas)
+
 
 Disks = SimulatedDisks | EmbeddedDisks
 
 
 @contextmanager
 def embedded_disks(folder: Path) -> Iterator[EmbeddedDisks]:
-    """Brokers of the test's own, as it may break their disks."""
+    """Brokers and volumes of their own; a log that has left is deleted at once, not a minute later."""
     volumes = [folder / "volume-0", folder / "volume-1"]
     log_dirs = {2: tuple(volume / "data" for volume in volumes)}
     with (
         mounted(*volumes, size_bytes=VOLUME),
-        EmbeddedCluster(folder / "three", broker_count=3, log_dirs=log_dirs) as brokers,
+        EmbeddedCluster(folder / "three", log_dirs=log_dirs, broker_settings=DELETED_AT_ONCE) as brokers,
     ):
         admin = admin_client(KafkaSettings(bootstrap_servers=brokers.bootstrap_servers))
         yield EmbeddedDisks(brokers, admin, volumes)

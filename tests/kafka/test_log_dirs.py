@@ -28,7 +28,7 @@ from streaming.errors import ClusterUnreachable
 from streaming.settings import KafkaSettings, Settings
 from tests import waiting
 from tests.control.windows import write_windows
-from tests.kafka.volumes import MIB, create_filled_topic, empty, fill, mounted, usable
+from tests.kafka.volumes import DELETED_AT_ONCE, MIB, create_filled_topic, empty, fill, mounted, usable
 
 pytestmark = pytest.mark.kafka
 
@@ -52,9 +52,8 @@ def volumes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
 @pytest.fixture(scope="module")
 def brokers(volumes: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
     log_dirs = {1: tuple(folder / "data" for folder in volumes)}
-    settings = {"log.segment.delete.delay.ms": "1000"}  # by default a log that has left is deleted a minute later
     home = tmp_path_factory.mktemp("three")
-    with EmbeddedCluster(home, broker_count=3, log_dirs=log_dirs, broker_settings=settings) as cluster:
+    with EmbeddedCluster(home, broker_count=3, log_dirs=log_dirs, broker_settings=DELETED_AT_ONCE) as cluster:
         yield cluster
 
 
@@ -244,7 +243,7 @@ def test_a_log_dir_is_drained_and_stays_empty_until_it_is_undrained(
         )
         assert log_dirs(cluster)[1].replica_bytes == {}, "it is cordoned"
         with running(own, tmp_path, "undrain", "1", "--log-dir", path) as undrain:
-            assert undrain.wait(timeout=120) == 0, (tmp_path / "undrain.log").read_text()
+            assert undrain.wait(timeout=waiting.DEADLINE_S) == 0, (tmp_path / "undrain.log").read_text()
     assert not log_dirs(cluster)[1].is_cordoned
     waiting.until("all replicas are in sync", lambda: all(row.isr for row in described_partitions(cluster)))
     assert producing.acknowledged

@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
+from tests.waiting import DEADLINE_S
+
 MIB = 2**20
 RECORD = b"x" * 65_536
 OF_OTHERS = "of-others"
+DELETED_AT_ONCE = {"log.segment.delete.delay.ms": "100", "log.initial.task.delay.ms": "100"}
+"""Broker settings: by default a log that has left is deleted a minute later, and the first one 30 s after a start."""
 
 
 class MountingNotPermitted(Exception):
@@ -50,10 +54,10 @@ def volumes(*folders: Path, size_bytes: int) -> Iterator[None]:
             folder.mkdir(parents=True, exist_ok=True)
             command = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(folder)]
             try:
-                subprocess.run(command, check=True, capture_output=True, timeout=30)
+                subprocess.run(command, check=True, capture_output=True, timeout=DEADLINE_S)
             except (OSError, subprocess.CalledProcessError) as error:
                 raise MountingNotPermitted(str(error)) from error
-            stack.callback(subprocess.run, ["umount", "-l", str(folder)], check=False, timeout=30)
+            stack.callback(subprocess.run, ["umount", "-l", str(folder)], check=False, timeout=DEADLINE_S)
         yield
 
 
