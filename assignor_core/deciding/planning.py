@@ -8,12 +8,13 @@ different loads, there is no plan for balance. Brokers that must end empty are e
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from assignor_core.deciding.agreement import LedBytesIn, mean_disagreement
 from assignor_core.deciding.hours import NO_HOURS, HourlyRates, with_hours
+from assignor_core.deciding.tiered import local_bytes_note
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.deciding.worst_hour import judged
 from assignor_core.disks import LogDirs, catching_up, largest_replicas, rooms, silent_brokers
@@ -59,6 +60,8 @@ class PartitionLoads:
     """Sums by window and broker."""
     hourly: HourlyRates = NO_HOURS
     """Means by the hour of the day, which are planned on too."""
+    remote_bytes: Mapping[PartitionKey, float] = field(default_factory=dict)
+    """About what remote storage alone holds of each leader's log, where it holds something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ class Model:
     """Start and end of the windows that the loads come from."""
     hourly: HourlyRates = NO_HOURS
     """Hours whose loads are further columns of `cluster`, after that of the windows."""
+    remote_bytes: Mapping[PartitionKey, float] = field(default_factory=dict)
+    """As measured; no part of the load, as nobody copies it."""
 
     @property
     def leaving(self) -> frozenset[int]:
@@ -145,6 +150,7 @@ def build_model(
         disagreement_max=disagreement_max,
         span_ms=(windows[0].start_ms, newest.end_ms),
         hourly=hourly,
+        remote_bytes=measured.remote_bytes,
     )
 
 
@@ -171,7 +177,9 @@ def propose_on(
     plan = propose(model.cluster, narrowed)
     elapsed_ms = (elapsed_s() - began_s) * 1000
     plan, worst_hour = judged(plan, model.cluster, narrowed)
-    plan = replace(plan, diagnosis=(*plan.diagnosis, *_assumptions(model, unreported)))
+    tiered = local_bytes_note(plan.movements, model.remote_bytes)
+    notes = (*_assumptions(model, unreported), *([] if tiered is None else [tiered]))
+    plan = replace(plan, diagnosis=(*plan.diagnosis, *notes))
     return ProposedPlan(plan, Observed.of(plan, live), elapsed_ms, model.span_ms, worst_hour)
 
 

@@ -44,10 +44,10 @@ from streaming.cluster.kafka_python_mends import MendedAdminClient
 from streaming.cluster.metadata_columns import ClusterMetadata, decode_metadata
 from streaming.cluster.raw_requests import RawAnswer, RawRequest
 
-LATEST, EARLIEST = -1, -2
-"""Kafka's timestamps of the log end and the log start."""
+LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
+"""Kafka's timestamps of the log end, the log start, and the first offset on the leader's disk (KIP-405)."""
 OFFSETS_VERSION_MAX = 11
-OFFSETS_WITH_ISOLATION, OFFSETS_WITH_TIMEOUT = 2, 10
+OFFSETS_WITH_ISOLATION, OFFSETS_WITH_LOCAL, OFFSETS_WITH_TIMEOUT = 2, 8, 10
 ANY_TRIES = 3
 """So many brokers are asked for what each of them knows."""
 REASSIGNMENTS_TIMEOUT_MS = 10_000
@@ -196,7 +196,12 @@ def _offsets_by_partition(rows: TopicRows) -> dict[PartitionKey, int]:
 
 
 def list_offsets_body(version: int, led: Mapping[str, Sequence[int]], timestamp: int) -> bytes:
-    """The request's fields of versions 1 to 11 (kafka-python takes some 3 us a partition to write them)."""
+    """The request's fields of versions 1 to 11 (kafka-python takes some 3 us a partition to write them).
+
+    A broker that knows only older versions than 8 has no tiered storage: it is asked for the log start instead.
+    """
+    if timestamp == EARLIEST_LOCAL and version < OFFSETS_WITH_LOCAL:
+        timestamp = EARLIEST
     flexible = version >= OFFSETS_FLEXIBLE
     tags = b"\x00" if flexible else b""
     epoch = struct.pack(">i", NO_EPOCH) if version >= OFFSETS_WITH_EPOCH else b""

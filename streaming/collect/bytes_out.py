@@ -9,14 +9,15 @@ from streaming.collect.partition_table import Ints
 Floats = npt.NDArray[np.float64]
 
 
-def bytes_out_per_sec(before: Observation, after: Observation, written: Floats) -> Floats:
-    """Bytes/s by partition of `after`, NaN for unknown; `written` is what clients write to each.
+def bytes_out_per_sec(before: Observation, after: Observation, written: Floats, record_bytes: Floats) -> Floats:
+    """Bytes/s by partition of `after`, NaN for unknown; `written` is what clients write to each, `record_bytes` the
+    mean bytes of a record in its log.
 
     Progress of committed offsets x mean record size; scaled to the topic's own byte counter of the leader's broker
     where there is one. A topic that is read without commits is split in proportion to what is written.
     """
     partitions = after.partitions
-    consumed = _consumed(before, after)
+    consumed = _consumed(before, after, record_bytes)
     topics = max(1, len(partitions.names.topics))
     places, place = np.unique(partitions.leader * topics + partitions.names.topic, return_inverse=True)
     totals = _counted_by_place(before, after, places, topics)
@@ -32,30 +33,14 @@ def bytes_out_per_sec(before: Observation, after: Observation, written: Floats) 
     return np.where(np.isnan(totals[place]), consumed, split)
 
 
-def mean_record_bytes_of(observation: Observation, rows: Ints) -> Floats:
-    """Mean bytes of a record in the leader's log of these rows of its partitions; NaN for an empty or unknown log.
-
-    Compaction leaves gaps in the offsets, so there the figure is too small; it is only used where growth can't be.
-    """
-    partitions = observation.partitions
-    if not len(partitions):
-        return np.full(len(rows), np.nan)
-    known = np.maximum(rows, 0)
-    start, end = partitions.start[known], partitions.end[known]
-    size = observation.sizes.on(partitions, known, partitions.leader[known])
-    records = end - start
-    is_known = (rows >= 0) & (start >= 0) & (end >= 0) & (size > 0) & (records > 0)
-    return np.where(is_known, size / np.where(is_known, records, 1), np.nan)
-
-
-def _consumed(before: Observation, after: Observation) -> Floats:
+def _consumed(before: Observation, after: Observation, record_bytes: Floats) -> Floats:
     """Bytes/s by the progress of committed offsets, summed over groups; NaN for partitions without any commit."""
     groups, partitions = after.groups, after.partitions
     earlier = groups.rows_in(before.groups)
     row = partitions.rows_of(groups.names)
     chosen = np.flatnonzero((earlier >= 0) & (row >= 0) & (groups.committed >= 0))
     first, last = before.groups.committed[earlier[chosen]], groups.committed[chosen]
-    size = mean_record_bytes_of(after, row[chosen])
+    size = record_bytes[row[chosen]]
     began_ms = _read_ms(before)[before.groups.group[earlier[chosen]]]
     ended_ms = _read_ms(after)[groups.group[chosen]]
     passed_ms = np.where(ended_ms > began_ms, ended_ms - began_ms, np.nan)

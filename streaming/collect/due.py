@@ -141,9 +141,9 @@ def _same_figures(
     if not len(held):
         return np.zeros(len(rates), bool)
     was = np.maximum(before, 0)
-    same: npt.NDArray[np.bool_] = (
-        (before >= 0) & (held.leads[was] == rates.leads) & (held.size_bytes[was] == rates.size_bytes)
-    )
+    same: npt.NDArray[np.bool_] = (before >= 0) & (held.leads[was] == rates.leads)
+    for name in ("size_bytes", "remote_records", "remote_size_bytes"):
+        same &= getattr(held, name)[was] == getattr(rates, name)
     for name in ("bytes_in", "bytes_out", "messages_in"):
         first, last = getattr(held, name)[was], getattr(rates, name)
         same &= (first == last) | (np.isnan(first) & np.isnan(last))

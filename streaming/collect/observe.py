@@ -6,7 +6,7 @@ look one time limit of a request.
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,11 +18,12 @@ from kafka.errors import KafkaError, for_code
 
 from assignor_core.identity import cluster_mismatch
 from streaming.cluster.answer_columns import LogDirRows, TopicRows
-from streaming.cluster.broker_reads import EARLIEST, LATEST, BrokerReads
+from streaming.cluster.broker_reads import EARLIEST, EARLIEST_LOCAL, LATEST, BrokerReads
 from streaming.cluster.metadata_columns import ClusterMetadata
 from streaming.collect.group_table import GroupTable
 from streaming.collect.groups import GroupSampler, listed_groups
 from streaming.collect.jmx import read_counters
+from streaming.collect.log_starts import Led, local_starts, settled_starts
 from streaming.collect.look import BROKERS_AT_A_TIME, Clock, Look
 from streaming.collect.observation import BrokerCounters, LogDirs, Observation
 from streaming.collect.partition_table import (
@@ -40,6 +41,8 @@ from streaming.settings import CollectSettings
 
 log = structlog.get_logger()
 
+Settled = Callable[[Led, TopicRows | None], tuple[TopicRows | None, Led]]
+"""Of first offsets on a broker's disk those that are log starts, too, and what is to be asked besides."""
 JMX = -1
 """Stands for the JMX endpoints among brokers: they are asked meanwhile."""
 
@@ -49,7 +52,9 @@ class BrokerRead:
     """What one broker answered; None where it didn't."""
 
     ends: TopicRows | None
-    starts: TopicRows | None
+    starts: Sequence[TopicRows | None]
+    """Log starts, in the answers that show them."""
+    local_starts: TopicRows | None
     log_dirs: Sequence[LogDirRows] | None
     groups: Sequence[Mapping[str, Any]] | None
 
@@ -65,10 +70,12 @@ def observe(
     brokers_at_a_time: int = BROKERS_AT_A_TIME,
     kafka_cluster_id: str | None = None,
     shard: Shard = WHOLE,
+    before: PartitionTable | None = None,
 ) -> Observation:
     """Read everything; a part that can't be read is left out (and logged). Raises KafkaError without any metadata, and
     AnotherCluster where the brokers name another id than `kafka_cluster_id`.
 
+    `before` are the partitions of the look before: brokers are asked for fewer log starts then (see `log_starts`).
     `now_ms` is the time at the start; `monotonic`, in seconds, measures how much later each part is read.
     `transport` is the way to the JMX endpoints; None is the network. Of brokers and groups that are not of the `shard`
     only what the others' rates need is read: no counters, no members.
@@ -86,17 +93,19 @@ def observe(
         for broker, url in settings.jmx_endpoints.items()
         if shard.takes_broker(broker) and broker not in look.silent
     }
+    ids = dict(zip(metadata.topics, metadata.topic_ids, strict=True))
     counters: dict[int, BrokerCounters] = {}
 
     def read(broker: int) -> BrokerRead | None:
         if broker != JMX:
-            return _read_broker(reads, look, broker, led.get(broker, {}))
+            settled = partial(settled_starts, before, ids, broker)
+            return _read_broker(reads, look, broker, led.get(broker, {}), settled)
         counters.update(read_counters(endpoints, look, transport=transport))
         return None
 
     asked = sorted({*look.racks, *led, *([JMX] if endpoints else [])})
     by_broker = {broker: row for broker, row in look.of_each(asked, read).items() if row is not None}
-    partitions = _partitions(metadata, added, by_broker)
+    partitions = _partitions(metadata, added, by_broker, before)
     sizes, log_dirs = _log_dirs(by_broker)
     ends = dict(zip(partitions, _or_none(partitions.end), strict=True))
     listed = {broker: row.groups for broker, row in by_broker.items() if row.groups is not None}
@@ -118,19 +127,19 @@ def _led_by_broker(metadata: ClusterMetadata) -> dict[int, dict[str, list[int]]]
     return led
 
 
-def _read_broker(reads: BrokerReads, look: Look, broker: int, led: Mapping[str, Sequence[int]]) -> BrokerRead:
+def _read_broker(reads: BrokerReads, look: Look, broker: int, led: Led, settled: Settled) -> BrokerRead:
     ends = _offsets(reads, look, broker, led, LATEST)
     if led:
         look.note("offsets", broker)
-    starts = _offsets(reads, look, broker, led, EARLIEST)
-    if broker not in look.racks:  # it leads, but is not alive: the next metadata shows another leader
-        return BrokerRead(ends, starts, None, None)
-    return BrokerRead(ends, starts, _log_dirs_of(reads, look, broker), listed_groups(reads, look, broker))
+    local = _offsets(reads, look, broker, led, EARLIEST_LOCAL)
+    is_alive = broker in look.racks  # one that leads, but is not: the next metadata shows another leader
+    log_dirs = _log_dirs_of(reads, look, broker) if is_alive else None
+    known, left = settled(led, local)
+    starts = (known, _offsets(reads, look, broker, left, EARLIEST))
+    return BrokerRead(ends, starts, local, log_dirs, listed_groups(reads, look, broker) if is_alive else None)
 
 
-def _offsets(
-    reads: BrokerReads, look: Look, broker: int, led: Mapping[str, Sequence[int]], timestamp: int
-) -> TopicRows | None:
+def _offsets(reads: BrokerReads, look: Look, broker: int, led: Led, timestamp: int) -> TopicRows | None:
     """Of those of the partitions that the broker still leads."""
     if not led:
         return None
@@ -160,23 +169,28 @@ def _log_dirs_of(reads: BrokerReads, look: Look, broker: int) -> Sequence[LogDir
 
 
 def _partitions(
-    metadata: ClusterMetadata, added: Mapping[PartitionKey, frozenset[int]], by_broker: Mapping[int, BrokerRead]
+    metadata: ClusterMetadata,
+    added: Mapping[PartitionKey, frozenset[int]],
+    by_broker: Mapping[int, BrokerRead],
+    before: PartitionTable | None,
 ) -> PartitionTable:
     unknown = np.full(len(metadata.number), UNKNOWN)
     table = PartitionTable(
         PartitionNames(metadata.topics, metadata.topic, metadata.number), metadata.topic_ids, metadata.leader,
-        metadata.replicas_begin, metadata.replica_broker, {}, unknown, unknown,
+        metadata.replicas_begin, metadata.replica_broker, {}, unknown, unknown, unknown,
     )  # fmt: skip
     moving = sorted(key for key, brokers in added.items() if brokers)
     topics = {topic: place for place, topic in enumerate(sorted({topic for topic, _ in moving}))}
     names = PartitionNames(tuple(topics), ints(topics[topic] for topic, _ in moving), ints(row for _, row in moving))
     rows = zip(table.rows_of(names).tolist(), moving, strict=True)
-    return replace(
+    table = replace(
         table,
         adding={row: added[key] for row, key in rows if row != UNKNOWN},
-        start=_column(table, [row.starts for row in by_broker.values()]),
+        start=_column(table, [answer for row in by_broker.values() for answer in row.starts]),
         end=_column(table, [row.ends for row in by_broker.values()]),
     )
+    local = _column(table, [row.local_starts for row in by_broker.values()])
+    return replace(table, local_start=local_starts(before, table, local))
 
 
 def _column(table: PartitionTable, answers: Iterable[TopicRows | None]) -> Ints:

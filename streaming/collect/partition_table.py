@@ -25,7 +25,10 @@ BROKER_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """Metadata and offsets of one partition; `topic_id` changes when a topic is deleted and made again."""
+    """Metadata and offsets of one partition; `topic_id` changes when a topic is deleted and made again.
+
+    `local_log_start_offset` is the first offset on the leader's disk (KIP-405); None in a new row is the log start.
+    """
 
     topic_id: str
     leader: int
@@ -33,6 +36,7 @@ class PartitionView:
     adding_replicas: frozenset[int] = frozenset()
     log_start_offset: int | None = None
     log_end_offset: int | None = None
+    local_log_start_offset: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +73,8 @@ class PartitionTable(Mapping[PartitionKey, PartitionView]):
     """Replicas that a reassignment adds, by row."""
     start: Ints
     end: Ints
+    local_start: Ints
+    """First offset on the leader's disk. What is between `start` and it is in remote storage alone (KIP-405)."""
 
     @classmethod
     def of(cls, partitions: Mapping[PartitionKey, PartitionView]) -> Self:
@@ -86,6 +92,7 @@ class PartitionTable(Mapping[PartitionKey, PartitionView]):
             {index: row.adding_replicas for index, (_, row) in enumerate(rows) if row.adding_replicas},
             ints(_or_unknown(row.log_start_offset) for _, row in rows),
             ints(_or_unknown(row.log_end_offset) for _, row in rows),
+            ints(_or_unknown(_local_start_of(row)) for _, row in rows),
         )
 
     def rows_of(self, names: PartitionNames) -> Ints:
@@ -100,6 +107,14 @@ class PartitionTable(Mapping[PartitionKey, PartitionView]):
         places = ints(self._place.get(name, UNKNOWN) for name in names.topics)
         topic = places[names.topic] if len(places) else names.topic
         return np.where(topic >= 0, positions(self._keys, topic << NUMBER_BITS | names.number), UNKNOWN)
+
+    def rows_of_same_topics(self, later: "PartitionTable") -> Ints:
+        """The row of each partition of `later`; UNKNOWN where it is not in this table, or of a topic made again."""
+        rows = self.rows_of(later.names)
+        ids = dict(zip(self.names.topics, self.topic_ids, strict=True))
+        topics = zip(later.names.topics, later.topic_ids, strict=True)
+        is_same = np.array([ids.get(name) == topic_id for name, topic_id in topics], dtype=bool)
+        return np.where(is_same[later.names.topic], rows, UNKNOWN) if len(is_same) else rows
 
     def replicas_of(self, row: int) -> tuple[int, ...]:
         """Brokers that hold one partition."""
@@ -124,6 +139,7 @@ class PartitionTable(Mapping[PartitionKey, PartitionView]):
             self.adding.get(row, frozenset()),
             known_or_none(self.start[row]),
             known_or_none(self.end[row]),
+            known_or_none(self.local_start[row]),
         )
 
     def __iter__(self) -> Iterator[PartitionKey]:
@@ -224,3 +240,7 @@ def positions(keys: Ints, wanted: Ints) -> Ints:
 
 def _or_unknown(value: int | None) -> int:
     return UNKNOWN if value is None else value
+
+
+def _local_start_of(row: PartitionView) -> int | None:
+    return row.log_start_offset if row.local_log_start_offset is None else row.local_log_start_offset

@@ -1,9 +1,9 @@
 """Two observations turned into rates: pure, and never zero for what is unknown.
 
-Growth of the leader's log is exact where nothing was deleted in the interval. Where retention, compaction, a new leader
-or a re-created topic spoilt it, offsets x mean record size is the next best. A replica that a reassignment is adding
-copies old data: its growth is no load. All rates are per second between the two moments at which the broker itself
-was read: one that hangs makes those read after it late.
+Growth of the leader's log is exact where nothing was deleted in the interval. Where retention (of tiered logs the local
+one), compaction or a new leader spoilt it, appended offsets x bytes of a record are the next best (`record_bytes`). A
+replica that a reassignment is adding copies old data: its growth is no load. All rates are per second between the two
+moments at which the broker itself was read: one that hangs makes those read after it late.
 
 Rates stand in columns, NaN for unknown, one row for each replica; a partition's rates are in the order of its table.
 """
@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from streaming.collect.bytes_out import bytes_out_per_sec, mean_record_bytes_of
+from streaming.collect.bytes_out import bytes_out_per_sec
 from streaming.collect.observation import Observation, Part
 from streaming.collect.partition_table import (
     NO_LEADER,
@@ -24,8 +24,10 @@ from streaming.collect.partition_table import (
     PartitionTable,
     ReplicaKey,
     column_at,
+    known_or_none,
     positions,
 )
+from streaming.collect.record_bytes import Growth, RecordBytes, learned, record_bytes, stored_record_bytes
 from streaming.collect.shards import WHOLE, Shard
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN, RATES, REPLICATION_BYTES_IN
 
@@ -35,13 +37,18 @@ LEADER, FOLLOWER = "leader", "follower"
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRates:
-    """Rates of one replica; None = unknown. `bytes_in` of a follower is what it replicates."""
+    """Rates of one replica; None = unknown. `bytes_in` of a follower is what it replicates.
+
+    The last two are of leaders whose log begins in remote storage: what is there alone, and about how many bytes it is.
+    """
 
     role: str
     bytes_in: float | None
     bytes_out: float | None
     messages_in: float | None
     size_bytes: int
+    remote_records: int | None = None
+    remote_size_bytes: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +63,8 @@ class ReplicaRateTable(Mapping[ReplicaKey, ReplicaRates]):
     bytes_out: Floats
     messages_in: Floats
     size_bytes: Ints
+    remote_records: Ints
+    remote_size_bytes: Ints
 
     def place_of(self, rows: Ints, brokers: Ints) -> Ints:
         """Where the replica of each partition on the broker beside it stands; UNKNOWN where it was not read."""
@@ -70,6 +79,8 @@ class ReplicaRateTable(Mapping[ReplicaKey, ReplicaRates]):
             _or_none(self.bytes_out[place]),
             _or_none(self.messages_in[place]),
             int(self.size_bytes[place]),
+            known_or_none(self.remote_records[place]),
+            known_or_none(self.remote_size_bytes[place]),
         )
 
     def __iter__(self) -> Iterator[ReplicaKey]:
@@ -90,19 +101,27 @@ and is in no other figure.
 """
 
 
-def replica_rates(before: Observation, after: Observation, shard: Shard = WHOLE) -> ReplicaRateTable:
+def replica_rates(
+    before: Observation, after: Observation, shard: Shard = WHOLE, *, known: RecordBytes | None = None
+) -> ReplicaRateTable:
     """Rates of every replica of a known partition that `after` shows on brokers of the shard; none without time between
     the looks.
+
+    `known` is what was learned of records up to `after`; None: these two looks are all there is.
     """
     partitions, sizes = after.partitions, after.sizes
     row = partitions.rows_of(sizes.names)
     shown = np.flatnonzero((row >= 0) & (after.time_ms > before.time_ms) & shard.takes_brokers(sizes.broker))
     shown = shown[np.lexsort((row[shown], sizes.broker[shown]))]
     row, broker = row[shown], sizes.broker[shown]
-    messages = _messages(before, after)
-    written = _written(before, after, messages)
-    read = bytes_out_per_sec(before, after, written)
+    of_records = learned(None, before, after) if known is None else known
+    stored_bytes = stored_record_bytes(of_records, after)
+    messages = _messages(before, after, of_records.growth)
+    written = _written(before, after, messages, of_records)
+    read = bytes_out_per_sec(before, after, written, stored_bytes)
     leads = partitions.leader[row] == broker
+    remote = _remote_records(partitions)
+    remote_bytes = np.where((remote >= 0) & ~np.isnan(stored_bytes), np.rint(remote * stored_bytes), UNKNOWN)
     return ReplicaRateTable(
         partitions,
         broker,
@@ -113,6 +132,8 @@ def replica_rates(before: Observation, after: Observation, shard: Shard = WHOLE)
         bytes_out=np.where(leads, read[row], np.nan),
         messages_in=np.where(leads, messages[row], np.nan),
         size_bytes=sizes.size_bytes[shown],
+        remote_records=np.where(leads, remote[row], UNKNOWN),
+        remote_size_bytes=np.where(leads, remote_bytes[row], UNKNOWN).astype(np.int64),
     )
 
 
@@ -127,41 +148,29 @@ def broker_rates(
     return {broker: rates or summed[broker] for broker, rates in counted.items()}
 
 
-def _messages(before: Observation, after: Observation) -> Floats:
+def _messages(before: Observation, after: Observation, growth: Growth) -> Floats:
     """Records/s of each partition of `after`."""
-    earlier, later = _same_topic(before, after), after.partitions
-    first, last = column_at(before.partitions.end, earlier), later.end
-    appended = np.where((first >= 0) & (last >= first), last - first, np.nan)
-    begun = _when(before, "offsets", column_at(before.partitions.leader, earlier))
-    return per_second(appended, begun, _when(after, "offsets", later.leader))
+    later, appended = after.partitions, growth.appended
+    leader_before = column_at(before.partitions.leader, before.partitions.rows_of_same_topics(later))
+    counted = np.where(appended >= 0, appended, np.nan)
+    return per_second(counted, _when(before, "offsets", leader_before), _when(after, "offsets", later.leader))
 
 
-def _written(before: Observation, after: Observation, messages: Floats) -> Floats:
+def _written(before: Observation, after: Observation, messages: Floats, known: RecordBytes) -> Floats:
     """Bytes/s that clients wrote to each partition of `after`."""
-    earlier, later = _same_topic(before, after), after.partitions
-    all_rows = np.arange(len(later))
-    first = before.sizes.on(before.partitions, earlier, later.leader)
-    last = after.sizes.on(later, all_rows, later.leader)
-    same_log = (column_at(before.partitions.leader, earlier) == later.leader) & (later.start >= 0)
-    same_log &= column_at(before.partitions.start, earlier) == later.start
+    leader, growth = after.partitions.leader, known.growth
     # Log sizes and offsets are read a moment apart; nothing appended but bytes grown is still growth.
-    grew = (earlier >= 0) & same_log & (first >= 0) & (last >= first)
-    when = _when(before, "sizes", later.leader), _when(after, "sizes", later.leader)
-    by_growth = per_second((last - first).astype(np.float64), *when)
-    size_after = mean_record_bytes_of(after, all_rows)
-    size_before = mean_record_bytes_of(before, before.partitions.rows_of(later.names))
-    size = np.where(np.isnan(size_after), size_before, size_after)
-    by_offsets = np.where(messages == 0, 0.0, messages * size)
-    return np.where(grew, by_growth, by_offsets)
+    by_growth = per_second(
+        growth.grown_bytes.astype(np.float64), _when(before, "sizes", leader), _when(after, "sizes", leader)
+    )
+    by_offsets = np.where(messages == 0, 0.0, messages * record_bytes(known, before, after))
+    return np.where(known.grown, by_growth, by_offsets)
 
 
-def _same_topic(before: Observation, after: Observation) -> Ints:
-    """For each partition of `after` its row in `before`, or UNKNOWN; a topic that was made again is another one."""
-    rows = before.partitions.rows_of(after.partitions.names)
-    earlier = dict(zip(before.partitions.names.topics, before.partitions.topic_ids, strict=True))
-    topics = zip(after.partitions.names.topics, after.partitions.topic_ids, strict=True)
-    is_same = np.array([earlier.get(name) == topic_id for name, topic_id in topics], dtype=bool)
-    return np.where(is_same[after.partitions.names.topic], rows, UNKNOWN) if len(is_same) else rows
+def _remote_records(partitions: PartitionTable) -> Ints:
+    """Records of each partition that remote storage alone holds; UNKNOWN where none are known to be."""
+    is_tiered = (partitions.start >= 0) & (partitions.local_start > partitions.start)
+    return np.where(is_tiered, partitions.local_start - partitions.start, UNKNOWN)
 
 
 def _when(observation: Observation, part: Part, brokers: Ints) -> Ints:

@@ -15,10 +15,11 @@ import numpy.typing as npt
 from streaming.collect.due import DueRates, all_of
 from streaming.collect.group_table import GroupTable, GroupView, Owner
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import UNKNOWN, Ints, PartitionKey, column_at
+from streaming.collect.partition_table import UNKNOWN, Ints, PartitionKey, column_at, known_or_none
 from streaming.collect.rates import FOLLOWER, LEADER, BrokerRates, ReplicaRateTable
 from streaming.contract import RECORD_VERSION
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN
+from streaming.contract.records import REMOTE_RECORDS, REMOTE_SIZE_BYTES
 
 AT_A_TIME = 10_000
 """Rows whose figures are put into words together: so many are in memory as text."""
@@ -72,15 +73,15 @@ def replica_records(cluster: str, due: DueRates) -> Iterator[tuple[bytes, bytes]
             due.interval_ms[first : first + AT_A_TIME].tolist(), replicas.broker[part].tolist(),
             names.topic[row].tolist(), names.number[row].tolist(), replicas.leads[part].tolist(),
             _rate_texts(replicas.bytes_in[part]), _rate_texts(replicas.bytes_out[part]),
-            _rate_texts(replicas.messages_in[part]), replicas.size_bytes[part].tolist(),
+            _rate_texts(replicas.messages_in[part]), replicas.size_bytes[part].tolist(), _remote_texts(replicas, part),
             strict=True,
         )  # fmt: skip
-        for interval_ms, broker, topic, number, leads, written, read, messages, size in columns:
+        for interval_ms, broker, topic, number, leads, written, read, messages, size, remote in columns:
             yield (
                 str(broker).encode(),
                 (
                     f'{heads[interval_ms]},"broker":{broker},"topic":{topics[topic]},"partition":{number}{roles[leads]}'
-                    f'{written}{bytes_out}{read}{messages_in}{messages},"size_bytes":{size}}}'
+                    f'{written}{bytes_out}{read}{messages_in}{messages},"size_bytes":{size}{remote}}}'
                 ).encode(),
             )
 
@@ -172,6 +173,18 @@ def _log_offsets(observation: Observation, groups: GroupTable) -> tuple[Ints, In
 def _offset_texts(column: Ints) -> list[object]:
     """Whole numbers, or null."""
     return [NULL if value < 0 else value for value in column.tolist()]
+
+
+def _remote_texts(replicas: ReplicaRateTable, places: Ints) -> Iterable[str]:
+    """What a record has of remote storage: nothing where the log doesn't begin there."""
+    records, sizes = replicas.remote_records[places], replicas.remote_size_bytes[places]
+    if not (records != UNKNOWN).any():
+        return repeat("", len(places))
+    columns = zip(records.tolist(), sizes.tolist(), strict=True)
+    return [
+        _known_texts(**{REMOTE_RECORDS.name: known_or_none(count), REMOTE_SIZE_BYTES.name: known_or_none(size)})
+        for count, size in columns
+    ]
 
 
 def _rate_texts(column: npt.NDArray[np.float64]) -> list[str]:

@@ -9,7 +9,9 @@ from dataclasses import replace
 from streaming.collect.due import DueGroups, DueRates, HeldGroups, HeldRates, all_of, due_groups, due_rates
 from streaming.collect.group_table import GroupTable
 from streaming.collect.observation import Observation
+from streaming.collect.partition_table import PartitionTable
 from streaming.collect.rates import ReplicaRateTable, broker_rates, replica_rates
+from streaming.collect.record_bytes import RecordBytes, learned
 from streaming.collect.records import broker_records, consumer_lag_records, replica_records
 from streaming.collect.shards import WHOLE, Shard
 from streaming.settings import TopicSettings
@@ -36,30 +38,37 @@ class Reports:
         self._before: Observation | None = None
         self._held: HeldRates | None = None
         self._held_groups: HeldGroups | None = None
-        self._made: tuple[Observation, HeldRates | None, HeldGroups | None] | None = None
+        self._record_bytes: RecordBytes | None = None
+        self._made: tuple[Observation, HeldRates | None, HeldGroups | None, RecordBytes | None] | None = None
+
+    @property
+    def partitions_before(self) -> PartitionTable | None:
+        """Those of the look that the next one is compared with; None before the first."""
+        return None if self._before is None else self._before.partitions
 
     def of(self, after: Observation) -> Iterator[tuple[str, Records]]:
         """Records of a look by topic; the first look has no rates, as these need two.
 
         Until `arrived` is called, the next look is compared with the one before.
         """
-        before, held = self._before, None
+        before, held, known = self._before, None, None
         groups, held_groups = self._due_groups(after)
         for due in groups:
             yield self._topics.consumer_lag, consumer_lag_records(self._cluster, due.seen, due.names)
         if before is not None:
-            replicas = replica_rates(before, after, self._shard)
+            known = learned(self._record_bytes, before, after)
+            replicas = replica_rates(before, after, self._shard, known=known)
             brokers = broker_rates(before, after, replicas, self._shard)
             due_now, held = self._due_rates(replicas, after.time_ms, after.time_ms - before.time_ms)
             for rates in due_now:
                 yield self._topics.byte_rate, replica_records(self._cluster, rates)
             yield self._topics.byte_rate, broker_records(self._cluster, before, after, brokers)
-        self._made = after, held, held_groups
+        self._made = after, held, held_groups, known
 
     def arrived(self) -> None:
         """The records made last have been sent: the next look is compared with theirs."""
         if self._made is not None:
-            self._before, self._held, self._held_groups = self._made
+            self._before, self._held, self._held_groups, self._record_bytes = self._made
 
     def _due_groups(self, after: Observation) -> tuple[list[DueGroups], HeldGroups | None]:
         """What is reported of groups now, and what is held back."""

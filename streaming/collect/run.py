@@ -120,6 +120,7 @@ class Collector:
             after = observe(
                 self._reads, self._groups, self._collect, now_ms=now_ms, kafka_cluster_id=self._kafka_cluster_id,
                 shard=self._shard,
+                before=self._reports.partitions_before,
             )  # fmt: skip
             written = self._write(after)
         except (KafkaError, OSError, AnotherCluster, ClusterUnreachable) as error:

@@ -10,6 +10,8 @@ from streaming.contract.records import (
     LOG_DIR_USED_BYTES,
     PARTITION,
     RACK,
+    REMOTE_RECORDS,
+    REMOTE_SIZE_BYTES,
     ROLE,
     SIZE_BYTES,
     TOPIC,
@@ -34,6 +36,12 @@ REPLICA = (
 )
 """What identifies a replica."""
 
+REMOTE = (
+    REMOTE_RECORDS.column("Of a leader's log, records that remote storage alone holds; null where none are known"),
+    REMOTE_SIZE_BYTES.column("Estimate of their bytes, by the mean record of the local log; null where unknown"),
+)
+"""What tiered storage has taken off the leader's disk (KIP-405)."""
+
 PARTITION_LOAD = Table(
     "partition_load",
     "Load of each replica in each window: what clients write and read on a leader, what a follower replicates",
@@ -46,6 +54,7 @@ PARTITION_LOAD = Table(
         ROLE.column("leader or follower, as last seen in the window", required=True),
         *(number(rate.name, rate.of_replica.window) for rate in RATES if rate.of_replica),
         SIZE_BYTES.column("Log size of the replica at the newest sample, bytes"),
+        *REMOTE,
         long("covered_ms", "Milliseconds of the window for which the write rate is known", nullable=False),
         *WINDOW_AUDIT,
     ),
@@ -137,6 +146,7 @@ PARTITION_LOAD_DAILY = Table(
             for column in _period_columns(rate, rate.of_replica.day, f"Highest window of it, {rate.unit}")
         ),
         SIZE_BYTES.column("Log size of the replica at the end of the day, bytes"),
+        *REMOTE,
         long("covered_ms", "Milliseconds for which the write rate is known", nullable=False),
         *PERIOD_AUDIT,
     ),

@@ -89,7 +89,14 @@ TOPIC = Field("topic", _STRING, "", "Topic; of byte rates null for a broker's to
 PARTITION = Field("partition", _INTEGER, "", "Partition number; null with the topic", not_negative=True)
 ROLE = Field("role", _STRING, "", "`leader` or `follower`; null with the topic")
 RACK = Field("rack", _STRING, "", "Rack of the broker")
-SIZE_BYTES = Field("size_bytes", _LONG, "bytes", "Log size of the replica", not_negative=True)
+SIZE_BYTES = Field("size_bytes", _LONG, "bytes", "Log size of the replica on its broker's disk", not_negative=True)
+REMOTE_RECORDS = Field(
+    "remote_records", _LONG, "records", "Of a leader's log, what remote storage alone holds; null where nothing",
+    not_negative=True, most=OFFSET_MAX,
+)  # fmt: skip
+REMOTE_SIZE_BYTES = Field(
+    "remote_size_bytes", _LONG, "bytes", "About how many bytes that is; null where unknown", not_negative=True
+)
 LOG_DIR_USED_BYTES = Field(
     "log_dir_used_bytes", _LONG, "bytes", "Replica logs on the broker's disks", not_negative=True
 )
@@ -99,7 +106,7 @@ GROUPS_LEFT_OUT = Field(
     not_negative=True,
 )  # fmt: skip
 
-REPLICA_STATES = (ROLE, SIZE_BYTES)
+REPLICA_STATES = (ROLE, SIZE_BYTES, REMOTE_RECORDS, REMOTE_SIZE_BYTES)
 BROKER_STATES = (RACK, LOG_DIR_USED_BYTES, LOG_DIR_USABLE_BYTES, GROUPS_LEFT_OUT)
 """What is no rate: a window has it as its newest sample has it. The order is part of the checkpoints."""
 
@@ -116,7 +123,7 @@ COUNTER_FIELDS = tuple(
 BYTE_RATE = RecordShape(
     fields=(
         VERSION, KAFKA_CLUSTER, BROKER, TOPIC, PARTITION, ROLE, EVENT_TIME_MS, INTERVAL_MS, RACK, *RATE_FIELDS,
-        SIZE_BYTES, LOG_DIR_USED_BYTES, LOG_DIR_USABLE_BYTES, GROUPS_LEFT_OUT,
+        SIZE_BYTES, LOG_DIR_USED_BYTES, LOG_DIR_USABLE_BYTES, GROUPS_LEFT_OUT, REMOTE_RECORDS, REMOTE_SIZE_BYTES,
     ),
     together=(TOPIC.name, PARTITION.name, ROLE.name),
 )  # fmt: skip

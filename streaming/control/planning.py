@@ -26,6 +26,7 @@ from assignor_core.proposed_plan import ProposedPlan
 from streaming import tables
 from streaming.cluster.ports import ClusterReader
 from streaming.contract.rates import BYTES_IN
+from streaming.contract.records import REMOTE_SIZE_BYTES
 from streaming.control.hours import hourly_rates
 from streaming.control.journal import Journal
 from streaming.control.policies import planner_policy
@@ -134,7 +135,8 @@ def _loads(
 def partition_loads(
     window_tables: WindowTables, windows: tuple[ClosedWindow, ...], topics: Collection[str]
 ) -> PartitionLoads:
-    """Mean rates of each partition over `windows`, and what bytes in add up to, from the rows of leaders.
+    """Mean rates of each partition over `windows`, what bytes in add up to, and what remote storage holds by the newest
+    of them, from the rows of leaders.
 
     Sums are over the partitions of `topics`, which a plan knows: what brokers report besides makes them disagree.
     """
@@ -145,7 +147,7 @@ def partition_loads(
         & tables.at_most("window_start", last)
         & tables.equal("role", "leader")
     )
-    columns = ["window_start", "broker", "topic", "partition", *RATE_KEYS]
+    columns = ["window_start", "broker", "topic", "partition", *RATE_KEYS, REMOTE_SIZE_BYTES.name]
     rows = tables.read_arrow(window_tables.root, "partition_load", columns=columns, where=where)
     is_known = pc.is_in(rows["topic"], value_set=pa.array(sorted(topics), pa.string()))
     rows = rows.append_column("is_known", is_known)
@@ -153,12 +155,16 @@ def partition_loads(
     rows = rows.set_column(rows.column_names.index("topic"), "topic", rows["topic"].dictionary_encode())
     # Rows come in any order: a sum that hung on it would give one load two plans.
     in_order = rows.sort_by([("window_start", "ascending"), ("broker", "ascending")])
-    means = in_order.group_by(["topic", "partition"], use_threads=False).aggregate([(key, "mean") for key in RATE_KEYS])
-    keys = zip(means["topic"].to_pylist(), means["partition"].to_pylist(), strict=True)
+    aggregates = [*((key, "mean") for key in RATE_KEYS), (REMOTE_SIZE_BYTES.name, "last")]
+    means = in_order.group_by(["topic", "partition"], use_threads=False).aggregate(aggregates)
+    keys = list(zip(means["topic"].to_pylist(), means["partition"].to_pylist(), strict=True))
+    remote = zip(keys, means[f"{REMOTE_SIZE_BYTES.name}_last"].to_pylist(), strict=True)
     rates = zip(*(means[f"{key}_mean"].to_pylist() for key in RATE_KEYS), strict=True)
     known = in_order.filter(in_order["is_known"])
     sums = known.group_by(["window_start", "broker"], use_threads=False).aggregate([(BYTES_IN.name, "sum")])
     led: dict[int, dict[int, float]] = defaultdict(dict)
     for row in sums.to_pylist():
         led[tables.to_ms(row["window_start"])][row["broker"]] = row[f"{BYTES_IN.name}_sum"] or 0.0
-    return PartitionLoads(dict(zip(keys, rates, strict=True)), led)
+    return PartitionLoads(
+        dict(zip(keys, rates, strict=True)), led, remote_bytes={key: float(size) for key, size in remote if size}
+    )

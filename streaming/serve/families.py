@@ -172,6 +172,11 @@ BROKERS = (
     _gauge("broker_out_capacity_bytes_per_second", "Configured capacity; absent when not set", "broker"),
     _gauge("broker_log_dir_used_bytes", "Replica logs on its disks", "broker"),
     _gauge("broker_log_dir_usable_bytes", "Bytes still free on its disks; absent when unknown", "broker"),
+    _gauge(
+        "broker_remote_log_bytes",
+        "Estimate of what remote storage alone holds of the logs it leads; absent where no log is known to begin there",
+        "broker",
+    ),
     _gauge("broker_leaders", "Partitions it leads", "broker"),
     _gauge("broker_replicas", "Replicas it hosts", "broker"),
     _gauge("broker_last_sample_timestamp_seconds", "Event time of its newest accepted sample", "broker"),

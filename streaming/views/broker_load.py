@@ -18,7 +18,7 @@ from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import Skew, skew_of
 from streaming import tables
 from streaming.contract.rates import RATE_NAMES
-from streaming.contract.records import GROUPS_LEFT_OUT, LOG_DIR_USABLE_BYTES, LOG_DIR_USED_BYTES
+from streaming.contract.records import GROUPS_LEFT_OUT, LOG_DIR_USABLE_BYTES, LOG_DIR_USED_BYTES, REMOTE_SIZE_BYTES
 from streaming.settings import Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster
 from streaming.views.as_json import LEFT_OUT_OF_STATUS, SHOWN_AMONG_ITS_FIELDS
@@ -40,6 +40,8 @@ class BrokerLoad:
     """By the names of `contract.rates`."""
     log_dir_used_bytes: int | None
     log_dir_usable_bytes: int | None
+    remote_log_bytes: int | None
+    """Estimate of what remote storage alone holds of the logs that it leads; None where none is known to."""
     groups_left_out: int | None
     """Consumer groups that it coordinates and that the collector did not sample."""
     leaders: int | None
@@ -116,7 +118,7 @@ def read_load(reader: TableReader, settings: Settings) -> LoadPart:
     return LoadPart(
         window_start_ms=start_ms,
         window_end_ms=tables.to_ms(window[0]["window_end"]),
-        brokers=_brokers(rows, window, counts, _disagreement(window, led)),
+        brokers=_brokers(rows, window, counts, _disagreement(window, led), _remote_bytes(led)),
         brokers_reporting=len(by_resource[Resource.BYTES_IN]),
         skew={resource: _skew(known, resource, settings) for resource, known in by_resource.items() if known},
         loads=by_resource,
@@ -155,6 +157,7 @@ def _brokers(
     window: Sequence[Row],
     counts: Mapping[int, tuple[int, int]],
     disagreement: Mapping[int, float],
+    remote_bytes: Mapping[int, int],
 ) -> tuple[BrokerLoad, ...]:
     """Every broker seen lately; one that is silent in the newest window has no figures but its last sample's time."""
     last_sample: dict[int, int] = defaultdict(int)
@@ -171,6 +174,7 @@ def _brokers(
             rates={name: current.get(broker, silent)[name] for name in RATE_NAMES},
             log_dir_used_bytes=current.get(broker, silent)[LOG_DIR_USED_BYTES.name],
             log_dir_usable_bytes=current.get(broker, silent)[LOG_DIR_USABLE_BYTES.name],
+            remote_log_bytes=remote_bytes.get(broker),
             groups_left_out=current.get(broker, silent)[GROUPS_LEFT_OUT.name],
             leaders=counts[broker][0] if broker in counts else None,
             replicas=counts[broker][1] if broker in counts else None,
@@ -184,7 +188,7 @@ def _brokers(
 def _partitions(reader: TableReader, settings: Settings, start_ms: int) -> tuple[dict[int, tuple[int, int]], pa.Table]:
     """Leaders and replicas by broker, and the rows of leaders, of one window."""
     where = of_cluster(settings.kafka.cluster_name) & equal("window_start", tables.utc(start_ms))
-    columns = ("broker", "topic", "partition", "role", "bytes_in_per_sec")
+    columns = ("broker", "topic", "partition", "role", "bytes_in_per_sec", REMOTE_SIZE_BYTES.name)
     rows = reader.encoded("partition_load", columns=columns, where=where)
     led = rows.filter(pc.equal(rows["role"], "leader"))
     replicas = {entry["values"]: entry["counts"] for entry in pc.value_counts(rows["broker"]).to_pylist()}
@@ -199,6 +203,13 @@ def _disagreement(window: Sequence[Row], led: pa.Table) -> dict[int, float]:
     sums = led.group_by("broker").aggregate([("bytes_in_per_sec", "sum")])
     of_partitions = {row["broker"]: row["bytes_in_per_sec_sum"] or 0.0 for row in sums.to_pylist()}
     return load_disagreement(reported, of_partitions)
+
+
+def _remote_bytes(led: pa.Table) -> dict[int, int]:
+    """What remote storage alone holds of the logs that each broker leads, where that is known of any."""
+    known = led.filter(pc.is_valid(led[REMOTE_SIZE_BYTES.name]))
+    sums = known.group_by("broker").aggregate([(REMOTE_SIZE_BYTES.name, "sum")])
+    return {row["broker"]: row[f"{REMOTE_SIZE_BYTES.name}_sum"] for row in sums.to_pylist()}
 
 
 def _hottest(led: pa.Table, count: int) -> tuple[HotPartition, ...]:

@@ -29,6 +29,8 @@ def replica_rates(before: Observation, after: Observation) -> dict[ReplicaKey, R
             bytes_out=read.get(key) if leads else None,
             messages_in=_messages(key, before, after) if leads else None,
             size_bytes=size,
+            remote_records=_remote_records(partition) if leads else None,
+            remote_size_bytes=_remote_bytes(key, after) if leads else None,
         )
     return rates
 
@@ -53,16 +55,26 @@ def broker_rates(
     }
 
 
+def _remote_records(partition: PartitionView) -> int | None:
+    start, local = partition.log_start_offset, partition.local_log_start_offset
+    return local - start if start is not None and local is not None and local > start else None
+
+
+def _remote_bytes(key: PartitionKey, after: Observation) -> int | None:
+    records, size = _remote_records(after.partitions[key]), mean_record_bytes(key, after)
+    return None if records is None or size is None else round(records * size)
+
+
 def mean_record_bytes(key: PartitionKey, observation: Observation) -> float | None:
     """Mean bytes of a record in the leader's log; None for an empty log.
 
     Compaction leaves gaps in the offsets, so there the figure is too small; it is only used where growth can't be.
     """
     partition = observation.partitions.get(key)
-    if partition is None or partition.log_end_offset is None or partition.log_start_offset is None:
+    if partition is None or partition.log_end_offset is None or partition.local_log_start_offset is None:
         return None
     size = observation.sizes.get((partition.leader, key))
-    records = partition.log_end_offset - partition.log_start_offset
+    records = partition.log_end_offset - partition.local_log_start_offset
     return size / records if size and records > 0 else None
 
 
@@ -84,9 +96,9 @@ def _growth(
     key: PartitionKey, earlier: PartitionView, later: PartitionView, before: Observation, after: Observation
 ) -> int | None:
     """Growth of the leader's log, bytes; None where it isn't what was written."""
-    same_log = earlier.leader == later.leader and earlier.log_start_offset == later.log_start_offset
+    same_log = earlier.leader == later.leader and earlier.local_log_start_offset == later.local_log_start_offset
     first, last = before.sizes.get((later.leader, key)), after.sizes.get((later.leader, key))
-    if not same_log or first is None or last is None or last < first or later.log_start_offset is None:
+    if not same_log or first is None or last is None or last < first or later.local_log_start_offset is None:
         return None
     # Log sizes and offsets are read a moment apart; nothing appended but bytes grown is still growth.
     return last - first

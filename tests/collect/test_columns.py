@@ -40,6 +40,7 @@ def partition_views(draw: st.DrawFn, topic: str) -> PartitionView:
         frozenset(draw(st.sets(st.sampled_from(replicas), max_size=1))),
         draw(OFFSET),
         draw(OFFSET),
+        draw(OFFSET),
     )
 
 
@@ -96,7 +97,8 @@ def observations(draw: st.DrawFn, time_ms: int) -> Observation:
 
 def values(view: PartitionView) -> tuple[Any, ...]:
     return (
-        view.topic_id, view.leader, view.replicas, view.adding_replicas, view.log_start_offset, view.log_end_offset
+        view.topic_id, view.leader, view.replicas, view.adding_replicas, view.log_start_offset, view.log_end_offset,
+        view.local_log_start_offset,
     )  # fmt: skip
 
 
@@ -107,7 +109,8 @@ def test_rates_are_those_of_one_object_a_partition(before: Observation, after: O
     assert made.keys() == expected.keys()
     for key, rates in expected.items():
         assert made[key].role == rates.role
-        assert made[key].size_bytes == rates.size_bytes
+        for name in ("size_bytes", "remote_records", "remote_size_bytes"):
+            assert getattr(made[key], name) == getattr(rates, name), (key, name)
         for name in ("bytes_in", "bytes_out", "messages_in"):
             assert is_same(getattr(made[key], name), getattr(rates, name)), (key, name)
     totals, expected_totals = broker_rates(before, after, made), rates_by_object.broker_rates(before, after, expected)
@@ -135,6 +138,9 @@ def test_records_are_the_text_that_json_makes_of_them(before: Observation, after
     assert shown.keys() == rates.keys()
     for key, rate in rates.items():
         assert (shown[key]["role"], shown[key]["size_bytes"]) == (rate.role, rate.size_bytes)
+        assert [shown[key].get(name) for name in ("remote_records", "remote_size_bytes")] == [
+            rate.remote_records, rate.remote_size_bytes
+        ]  # fmt: skip
         assert (shown[key]["bytes_in_per_sec"], shown[key]["bytes_out_per_sec"]) == (rate.bytes_in, rate.bytes_out)
 
 

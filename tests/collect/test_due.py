@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streaming.collect.due import DueRates, HeldGroups, HeldRates, all_of, due_groups, due_rates
 from streaming.collect.group_table import GroupTable, GroupView, Owner
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import PartitionTable, PartitionView, SizeTable, ints
+from streaming.collect.partition_table import UNKNOWN, PartitionTable, PartitionView, SizeTable, ints
 from streaming.collect.rates import ReplicaRateTable
 from streaming.collect.records import consumer_lag_records, replica_records
 from streaming.pipeline.sums import WEIGHT_WINDOWS, Sums, windows
@@ -20,26 +20,28 @@ WINDOW_MS, LOOK_MS = 60, 10
 RATES = ("bytes_in_per_sec", "bytes_out_per_sec", "messages_in_per_sec")
 SUMS = Sums(
     keys=("kafka_cluster", "broker", "topic", "partition"), weighted=RATES, maxima=RATES[:1],
-    newest=("role", "size_bytes"), oldest=(),
+    newest=("role", "size_bytes", "remote_records", "remote_size_bytes"), oldest=(),
 )  # fmt: skip
 SCHEMA = pa.schema(
     [("event_time_ms", pa.int64()), ("interval_ms", pa.int64()), ("kafka_cluster", pa.string())]
     + [("broker", pa.int32()), ("topic", pa.string()), ("partition", pa.int32()), ("role", pa.string())]
     + [(name, pa.float64()) for name in RATES]
-    + [("size_bytes", pa.int64())]
+    + [(name, pa.int64()) for name in ("size_bytes", "remote_records", "remote_size_bytes")]
 )
 Figures = tuple[bool, float | None, int]
-"""(Leads, rate, size) of one replica."""
+"""(Leads, rate, size) of one replica; of size 8 a part is in remote storage."""
 
 
 def table(figures: dict[int, Figures]) -> ReplicaRateTable:
     """One replica of a partition each, on broker 1 or 2 in turn, by the number of the partition."""
     view = {("t", number): PartitionView("id", 1, (1 + number % 2,)) for number in figures}
     rows = sorted((1 + number % 2, place, *figures[number]) for place, number in enumerate(sorted(figures)))
+    remote = ints(40 if row[4] == 8 else UNKNOWN for row in rows)
     rate = np.array([np.nan if row[3] is None else row[3] for row in rows], dtype=np.float64)
     return ReplicaRateTable(
         PartitionTable.of(view), ints(row[0] for row in rows), ints(row[1] for row in rows),
-        np.array([row[2] for row in rows], dtype=bool), rate, rate, rate, ints(row[4] for row in rows),
+        np.array([row[2] for row in rows], dtype=bool), rate, rate, rate, ints(row[4] for row in rows), remote,
+        remote,
     )  # fmt: skip
 
 

@@ -15,10 +15,11 @@ from kafka.errors import (
     RequestTimedOutError,
     UnknownBrokerIdError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 
 from streaming.cluster.answer_columns import LogDirRows, TopicRows
-from streaming.cluster.broker_reads import LATEST, BrokerReads, Reads
+from streaming.cluster.broker_reads import EARLIEST, EARLIEST_LOCAL, BrokerReads, Reads
 from streaming.cluster.described_groups import DescribedGroup
 from streaming.cluster.metadata_columns import ClusterMetadata
 from streaming.collect.groups import GroupSampler
@@ -48,6 +49,13 @@ class Cluster:
     deleted: set[str] = field(default_factory=set)
     failing: dict[tuple[str, int], KafkaError] = field(default_factory=dict)
     """What a broker says to a request by name, instead of an answer."""
+    starts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Log start and first offset on the disk, by topic, where these are not 0."""
+    topic_ids: tuple[str, str, str] = ("a", "b", "c")
+    offsets_asked: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+    """Timestamp and topics of each request for offsets."""
+    knows_local: bool = True
+    """Whether brokers answer which offset is the first on the disk."""
     silent: dict[int, KafkaError] = field(default_factory=dict)
     """Brokers that gave no answer when they were asked for metadata."""
     asked: list[tuple[str, int]] = field(default_factory=list)
@@ -67,7 +75,7 @@ class Cluster:
         names = tuple(f"t{broker}" for broker in ids)
         begins = np.arange(4)
         return ClusterMetadata(
-            dict.fromkeys((1, 2, 3), "r"), "c", names, ("a", "b", "c"), ids - 1, ids * 0, ids, begins, ids
+            dict.fromkeys((1, 2, 3), "r"), "c", names, self.topic_ids, ids - 1, ids * 0, ids, begins, ids
         )
 
     def replicas_added(self) -> dict[PartitionKey, frozenset[int]]:
@@ -75,8 +83,13 @@ class Cluster:
 
     def leader_offsets(self, broker: int, led: Mapping[str, Sequence[int]], timestamp: int) -> TopicRows:
         self._reach("offsets", broker)
-        offset = self.records if timestamp == LATEST else 0
-        rows = [(0, UnknownTopicOrPartitionError.errno if topic in self.deleted else 0, offset) for topic in led]
+        self.offsets_asked.append((timestamp, tuple(sorted(led))))
+        place = {EARLIEST: 0, EARLIEST_LOCAL: 1}
+        offsets = [self.starts.get(topic, (0, 0))[place[timestamp]] if timestamp in place else self.records
+                   for topic in led]  # fmt: skip
+        refused = UnsupportedVersionError.errno if timestamp == EARLIEST_LOCAL and not self.knows_local else 0
+        errors = [UnknownTopicOrPartitionError.errno if topic in self.deleted else refused for topic in led]
+        rows = [(0, error, offset) for error, offset in zip(errors, offsets, strict=True)]
         return rows_of(tuple(led), rows, ["index", "error", "offset"])
 
     def log_dirs(self, broker: int) -> list[LogDirRows]:
@@ -116,7 +129,7 @@ def rows_of(topics: tuple[str, ...], rows: Sequence[tuple[int, ...]], names: lis
     return TopicRows(topics, np.arange(len(topics)), np.array(rows, dtype=[(name, "i8") for name in names]))
 
 
-def look(cluster: Cluster, *, jmx: bool = False) -> Observation:
+def look(cluster: Cluster, *, jmx: bool = False, before: Observation | None = None) -> Observation:
     endpoints = {broker: f"http://b{broker}:7071/metrics" for broker in (1, 2, 3)}
     settings = CollectSettings(jmx_endpoints=endpoints if jmx else {})
     reads, transport = cast(BrokerReads, cluster), httpx.MockTransport(cluster.scrape)
@@ -124,7 +137,7 @@ def look(cluster: Cluster, *, jmx: bool = False) -> Observation:
     # One after the other: a broker that hangs makes those after it late.
     return observe(
         reads, GroupSampler(), settings, now_ms=now_ms, monotonic=cluster.monotonic, transport=transport,
-        brokers_at_a_time=1,
+        brokers_at_a_time=1, before=before.partitions if before else None,
     )  # fmt: skip
 
 
@@ -234,3 +247,56 @@ def test_offsets_and_sizes_are_each_judged_by_their_own_time() -> None:
     assert replica_rates(before, between).keys() == {(1, ("t1", 0)), (3, ("t3", 0))}
     # Without a size before, by offsets: 25 s lie between the two, not the 10 s between the looks.
     assert replica_rates(between, after)[(2, ("t2", 0))].bytes_in == pytest.approx(1_000.0)
+
+
+def starts_of(seen: Observation) -> dict[str, tuple[int | None, int | None]]:
+    """Log start and first offset on the disk, by topic."""
+    views = {topic: view for (topic, _), view in seen.partitions.items()}
+    return {topic: (view.log_start_offset, view.local_log_start_offset) for topic, view in views.items()}
+
+
+def log_starts_asked(cluster: Cluster) -> set[str]:
+    """Topics whose log start was asked for since the call before."""
+    asked = {topic for timestamp, topics in cluster.offsets_asked if timestamp == EARLIEST for topic in topics}
+    cluster.offsets_asked.clear()
+    return asked
+
+
+def test_a_log_that_begins_in_remote_storage_has_two_starts() -> None:
+    cluster = Cluster(starts={"t2": (100, 700), "t3": (300, 300)})
+    assert starts_of(look(cluster)) == {"t1": (0, 0), "t2": (100, 700), "t3": (300, 300)}
+
+
+def test_log_starts_are_asked_for_only_where_they_may_differ() -> None:
+    cluster = Cluster(starts={"t2": (100, 700)})
+    first = look(cluster)
+    assert log_starts_asked(cluster) == {"t1", "t2", "t3"}
+    second = look(cluster, before=first)
+    assert (log_starts_asked(cluster), starts_of(second)) == ({"t2"}, starts_of(first))
+    cluster.starts["t3"] = (0, 900)  # its oldest segment is in remote storage alone from now on
+    third = look(cluster, before=second)
+    assert log_starts_asked(cluster) == {"t2", "t3"}
+    assert starts_of(third) == {"t1": (0, 0), "t2": (100, 700), "t3": (0, 900)}
+    cluster.starts |= {"t2": (700, 700), "t3": (950, 950)}  # all of remote storage has expired
+    assert starts_of(look(cluster, before=third)) == {"t1": (0, 0), "t2": (700, 700), "t3": (950, 950)}
+
+
+def test_a_topic_made_again_is_asked_about_anew() -> None:
+    cluster = Cluster(starts={"t1": (100, 100)})
+    before = look(cluster)
+    cluster.starts["t1"], cluster.topic_ids = (0, 100), ("new", "b", "c")
+    assert starts_of(look(cluster, before=before))["t1"] == (0, 100)
+
+
+def test_brokers_that_do_not_know_the_first_local_offset_have_the_log_start() -> None:
+    cluster = Cluster(starts={"t1": (100, 700)}, knows_local=False)
+    first = look(cluster)
+    assert starts_of(first)["t1"] == (100, 100)
+    assert starts_of(look(cluster, before=first))["t1"] == (100, 100)
+
+
+def test_a_log_known_to_be_tiered_does_not_become_local_where_the_broker_refuses() -> None:
+    cluster = Cluster(starts={"t1": (100, 700)})
+    before = look(cluster)
+    cluster.knows_local = False
+    assert starts_of(look(cluster, before=before)) == {"t1": (100, None), "t2": (0, 0), "t3": (0, 0)}

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.collect.bytes_out import mean_record_bytes_of
 from streaming.collect.group_table import GroupTable, GroupView
 from streaming.collect.observation import BrokerCounters, Observation
 from streaming.collect.partition_table import (
@@ -22,6 +21,7 @@ from streaming.collect.partition_table import (
     ints,
 )
 from streaming.collect.rates import BrokerRates, broker_rates, replica_rates
+from streaming.collect.record_bytes import mean_record_bytes_of
 from streaming.collect.records import byte_rate_records, consumer_lag_records
 from streaming.contract.rates import RATES
 

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from assignor_core.deciding.planning import Model, PartitionLoads, build_model, propose_on
+from assignor_core.deciding.tiered import local_bytes_note
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import LogDirDescription
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
 from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
-from assignor_core.plan import TAKE_NONE
+from assignor_core.plan import TAKE_NONE, Movement
 from assignor_core.planner import PlannerPolicy
 
 T0, T1, T2 = (("t", number) for number in range(3))
@@ -187,6 +188,34 @@ def test_unknown_partitions_stay_and_silent_brokers_take_nothing() -> None:
     # One that is emptied is not asked for its load.
     drained = propose_on(silent, live, PlannerPolicy(drain=frozenset({3})), elapsed_s=lambda: 0.0).plan.diagnosis
     assert not any("newest window" in line for line in drained)
+
+
+def test_a_plan_names_how_few_bytes_it_copies_of_tiered_logs() -> None:
+    """Broker 3 is emptied: of t-0 and t-1 the disks hold 40 and 7 bytes, remote storage 1000 of t-1."""
+    live = replace(LIVE, partitions={T0: at(1, 2), T1: at(2, 3)})
+    model = replace(built(live, measured=PartitionLoads(RATES, LED, remote_bytes={T1: 1000.0})), unreported=frozenset())
+    proposed = propose_on(model, live, PlannerPolicy(drain=frozenset({3})), elapsed_s=lambda: 0.0)
+    (movement,) = [row for row in proposed.plan.movements if row.key == T1]
+    assert movement.bytes_to_move == 7.0
+    assert proposed.plan.diagnosis[-1] == (
+        "1 movement is of a tiered log and copies local bytes only: 7 of 1007 bytes, the rest stays in remote storage"
+    )
+    plain = replace(built(live, measured=PartitionLoads(RATES, LED)), unreported=frozenset())
+    without = propose_on(plain, live, PlannerPolicy(drain=frozenset({3})), elapsed_s=lambda: 0.0)
+    assert without.plan.plan_id == proposed.plan.plan_id
+    assert not any("tiered" in line for line in without.plan.diagnosis)
+
+
+def test_a_plan_that_copies_nothing_of_tiered_logs_does_not_name_them() -> None:
+    moves = [
+        Movement("t", 0, (1, 2), (2, 1), 0.0),
+        Movement("u", 0, (1,), (2,), 5.0),
+        Movement("v", 0, (1,), (2,), 6.0),
+    ]
+    assert local_bytes_note(moves, {("t", 0): 9.0, ("u", 0): 0.0}) is None
+    assert local_bytes_note(moves, {("u", 0): 4.0, ("v", 0): 4.0}) == (
+        "2 movements are of tiered logs and copy local bytes only: 11 of 19 bytes, the rest stays in remote storage"
+    )
 
 
 def test_what_only_brokers_hold_that_did_not_answer_counts_with_the_mean_size_and_as_unknown() -> None:

@@ -8,13 +8,13 @@ from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from tests.fleet.api import NOT_AUTHORIZED, NOT_LEADER, OK, UNKNOWN_PARTITION, Api
 from tests.fleet.fleet import Fleet
 
-EARLIEST = -2
+EARLIEST, EARLIEST_LOCAL = -2, -4
 UNKNOWN = -1
 STORAGE_ERROR = 56
 
 
 def _offsets(fleet: Fleet, broker: int, request: Any) -> Any:
-    """Any timestamp but the earliest is answered as the latest."""
+    """Any timestamp but the earliest is answered as the latest; a fleet has no tiered storage."""
     topics = []
     for asked in request.topics:
         topic = fleet.contents.topics.get(asked.name)
@@ -28,7 +28,7 @@ def _offsets(fleet: Fleet, broker: int, request: Any) -> Any:
                 rows.append((row.partition_index, NOT_LEADER, UNKNOWN, UNKNOWN, UNKNOWN))
             else:
                 start, end = fleet.offsets(asked.name, partition)
-                offset = start if row.timestamp == EARLIEST else end
+                offset = start if row.timestamp in (EARLIEST, EARLIEST_LOCAL) else end
                 rows.append((row.partition_index, OK, UNKNOWN, offset, partition.leader_epoch))
         topics.append((asked.name, rows))
     return ListOffsetsResponse(throttle_time_ms=0, topics=topics)

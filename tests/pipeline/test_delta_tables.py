@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming import tables
-from streaming.contract import BROKER_LOAD
+from streaming.contract import BROKER_LOAD, PARTITION_LOAD
 from streaming.pipeline.delta_tables import TooManyRows, WindowTable, create_window_table, fullest
 from tests.serve.synthetic import Synthetic
 
@@ -62,6 +62,22 @@ def test_a_table_of_an_earlier_version_is_written_on(tmp_path: Path) -> None:
     assert table.upsert(arrow(window(1, 3)), ("q", 0), NEVER) == 3
     assert table.upsert(arrow(window(1, 9, rack="a")), ("q", 1), NEVER) == 6
     assert [(row["sample_count"], row["rack"]) for row in tables.read(str(tmp_path), "broker_load")] == [(9, "a")]
+
+
+def test_a_table_of_an_earlier_version_gets_what_remote_storage_holds(tmp_path: Path) -> None:
+    root, new = str(tmp_path), {"remote_records", "remote_size_bytes"}
+    replica = {"topic": "t", "partition": 0, "role": "leader", "size_bytes": 7}
+    old = pa.schema([field for field in tables.row_schema(PARTITION_LOAD) if field.name not in new])
+    before = pa.Table.from_pylist([window(1, 3, **replica)], schema=old)
+    write_deltalake(tables.table_uri(root, "partition_load"), before)
+    create_window_table(root, PARTITION_LOAD)
+    table = WindowTable(tables.table_uri(root, "partition_load"), PARTITION_LOAD, rows_max=1_000)
+    remote = window(2, 1, **replica, remote_records=10, remote_size_bytes=900)
+    rows = pa.Table.from_pylist([window(1, 9, **replica), remote], schema=tables.row_schema(PARTITION_LOAD))
+    table.upsert(rows, ("q", 0), NEVER)
+    columns = ("broker", "sample_count", "remote_records", "remote_size_bytes")
+    stored = {tuple(row.values()) for row in tables.read(root, "partition_load", columns=columns)}
+    assert stored == {(1, 9, None, None), (2, 1, 10, 900)}
 
 
 def test_windows_close_whether_their_writer_remembers_them_or_not(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ class Synthetic:
             ],
         )
 
-    def partition_load(self, start_ms: int, rows: Sequence[tuple[int, str, int, str, float]]) -> None:
+    def partition_load(self, start_ms: int, rows: Sequence[tuple[int, str, int, str, float]], **columns: Any) -> None:
         """One window; rows are (broker, topic, partition, role, bytes in per second)."""
         self.append(
             "partition_load",
@@ -112,6 +112,7 @@ class Synthetic:
                     "messages_in_per_sec": rate / 40,
                     "size_bytes": 1_000_000,
                     "covered_ms": WINDOW_MS,
+                    **columns,
                 }
                 for broker, topic, partition, role, rate in rows
             ],

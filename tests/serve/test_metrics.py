@@ -106,6 +106,18 @@ def test_groups_that_were_left_out_are_added_up_over_the_brokers_that_are_known(
     assert value(series_of(generate_latest(registry_now(settings)).decode()), "consumergroups_left_out") == 8
 
 
+def test_what_remote_storage_holds_is_added_up_by_leader_and_absent_where_it_holds_nothing(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic, start_ms = Synthetic(settings.storage.tables), NOW_MS - WINDOW_MS
+    synthetic.broker_load(start_ms, {1: 1.0, 2: 1.0})
+    tiered = [(1, "t", 0, "leader", 1.0), (1, "t", 1, "leader", 1.0)]
+    synthetic.partition_load(start_ms, tiered, remote_records=10, remote_size_bytes=4_000)
+    synthetic.partition_load(start_ms, [(1, "u", 0, "leader", 1.0), (2, "u", 1, "leader", 1.0)])
+    series = series_of(generate_latest(registry_now(settings)).decode())
+    assert value(series, "broker_remote_log_bytes", broker="1") == 8_000
+    assert value(series, "broker_remote_log_bytes", broker="2") is None
+
+
 def test_a_failed_broker_is_a_trigger_and_every_reason_not_to_plan_is_counted(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
     synthetic = Synthetic(settings.storage.tables)
