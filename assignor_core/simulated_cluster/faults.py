@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 
-from assignor_core.live import PartitionKey
+from assignor_core.live import PartitionKey, ReplicaKey
 
 
 class RequestKind(Enum):
@@ -55,6 +55,8 @@ class ClientFaults:
     """Names of errors by partition: a policy, for example, refuses their reassignment."""
     elections_refused: dict[PartitionKey, str] = field(default_factory=dict)
     """The same of elections of their preferred leaders."""
+    within_refused: dict[ReplicaKey, str] = field(default_factory=dict)
+    """The same by replica, of movements within brokers: neither begun nor given up."""
     throttles_refused: dict[int, str] = field(default_factory=dict)
     """The same by broker, of changes of its throttle rates; the other brokers of a request take theirs."""
     hidden_topics: set[str] = field(default_factory=set)

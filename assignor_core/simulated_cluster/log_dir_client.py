@@ -104,8 +104,10 @@ class LogDirClient(RequestSender):
         silent = []
         for (broker_id, key), path in sorted(targets.items()):
             if broker_id in self._alive() and self.cluster.placement.brokers[broker_id].running:
-                index = self._index_of(broker_id, path)
-                answers[broker_id, key] = log_dir_moves.move_to_log_dir(self.cluster.contents, broker_id, key, index)
+                index, refused = self._index_of(broker_id, path), self.faults.within_refused.get((broker_id, key))
+                answers[broker_id, key] = refused or log_dir_moves.move_to_log_dir(
+                    self.cluster.contents, broker_id, key, index
+                )
             else:
                 silent.append(broker_id)
         if silent:

@@ -33,6 +33,8 @@ class Change:
     text: str
     targets: Targets = field(default_factory=dict)
     elected: tuple[PartitionKey, ...] = ()
+    within: Mapping[ReplicaKey, str] = field(default_factory=dict)
+    """Log dirs by replica, of movements within brokers."""
     late_ms: int = 0
     """How much later than it was sent it is carried out."""
 
@@ -137,7 +139,9 @@ class WatchedClient(SimulatedClient):
 
     def move_to_log_dirs(self, targets: Mapping[ReplicaKey, str]) -> None:
         named = ", ".join(f"{replica_name(replica)} to {path}" for replica, path in sorted(targets.items()))
-        self._change(Change(f"move {named}"), lambda: super(WatchedClient, self).move_to_log_dirs(targets))
+        self._change(
+            Change(f"move {named}", within=targets), lambda: super(WatchedClient, self).move_to_log_dirs(targets)
+        )
 
     def set_log_dir_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
         change = Change(f"throttle within brokers {dict(sorted(rates_bytes_per_sec.items()))}")

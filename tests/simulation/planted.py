@@ -9,13 +9,26 @@ from unittest import mock
 
 from assignor_core import marker
 from assignor_core.deciding import giving_up, health, planning
-from assignor_core.execution import progress, reconcile, refusals, room, staging
+from assignor_core.execution import progress, reconcile, refusals, room, staging, within_brokers
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Done, Wait
+from assignor_core.execution.within_brokers import RoomWithin
 from assignor_core.plan import Plan
 from assignor_core.simulated_cluster import controller, requests
 from assignor_core.simulated_cluster.state import SimulatedPartition
-from streaming.control import cluster_marker, executor, late_requests, looks, run, sweeping, throttle
+from streaming.control import (
+    absences,
+    cluster_marker,
+    executor,
+    late_requests,
+    late_within,
+    log_dir_executor,
+    log_dir_throttle,
+    looks,
+    run,
+    sweeping,
+    throttle,
+)
 from streaming.control import planning as load_planning
 from streaming.control.lease import Lease
 from streaming.control.look_age import LookAge
@@ -25,6 +38,7 @@ from tests.simulation.folders import run_folder_story
 from tests.simulation.relief import run_relief_story
 from tests.simulation.samples import run_sample_story
 from tests.simulation.story import PlayedStory, run_story
+from tests.simulation.within import run_within_story
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +197,14 @@ def _zeros(with_means: Any) -> Any:
     return wrong
 
 
+def _within_taken_for_made(state: Any) -> Any:
+    def wrong(*arguments: Any) -> Progress:
+        seen: Progress = state(*arguments)
+        return Progress.DONE if seen is Progress.MOVING else seen
+
+    return wrong
+
+
 PLANTED = (
     Planted("the lease is not asked", "5", Lease, "check", lambda _: lambda _self: None, 15),
     Planted("the throttle is not cleared at the end", "6", throttle.Throttle, "clear", _nothing_left, 3),
@@ -274,6 +296,34 @@ PLANTED = (
     Planted(
         "a silent broker counts for an idle one", "8", load_planning, "build_model", _silent_for_idle, 4,
         also=((planning, "_with_means", _zeros),), story=run_sample_story,
+    ),
+    Planted(
+        "an execution waits for failed brokers", "8 lost replicas are made anew", absences.Absences, "in_vain",
+        lambda _: lambda *_, **__: None, 2353, story=run_relief_story,
+    ),
+    Planted(
+        "room within a broker is ignored", "1", RoomWithin, "lacking", _fits_always, 1, story=run_within_story
+    ),
+    Planted(
+        "rates within brokers are not removed", "6", log_dir_throttle.LogDirThrottle, "clear",
+        lambda _: lambda _self, _execution: throttle.Remains(()), 1, story=run_within_story,
+    ),
+    Planted(
+        "movements within brokers are not capped", "7", log_dir_executor, "limits", _uncapped, 1,
+        story=run_within_story,
+    ),
+    Planted(
+        "movements within brokers are asked for without a rate", "7 nothing copies unthrottled",
+        log_dir_throttle.LogDirThrottle, "keep", lambda _: lambda *_, **__: None, 1, story=run_within_story,
+    ),
+    Planted(
+        "what copies within a broker is taken for made", "6", within_brokers, "_state", _within_taken_for_made, 1,
+        story=run_within_story,
+    ),
+    Planted(
+        "an end gives up no copies within brokers", "6", log_dir_executor, "cancellations",
+        lambda _: lambda *_: {}, 1, also=((late_within, "cancellations", lambda _: lambda *_: {}),),
+        story=run_within_story,
     ),
     Planted(
         "the weight of a sample has no bound", "8", sums, "WEIGHT_WINDOWS", lambda _: 1_000_000, 1,
