@@ -2,7 +2,7 @@
 
 import pytest
 
-from assignor_core.live import NO_LEADER, LivePartition
+from assignor_core.live import NO_LEADER, LivePartition, PartitionKey
 from streaming.errors import ElectionsRefused, ReassignmentsRefused
 from tests.conformance.stages import Stage
 from tests.conformance.views import (
@@ -184,6 +184,44 @@ def test_refusals_are_reported_by_partition(stage: Stage) -> None:
         ("no-such-topic", 0): "UnknownTopicOrPartitionError",
     }
     until_settled(stage, (topic, 0), (2,))
+
+
+def test_each_partition_of_a_request_has_its_own_answer(stage: Stage) -> None:
+    """All that a controller may refuse of reassignments and cancellations, beside what it takes, in one request."""
+    topic = stage.make_topic(dict.fromkeys(range(5), (1,)), size_bytes=SLOW_BYTES)
+    slow_down(stage, topic, leaders=(1,), followers=(2,))
+    stage.client.reassign({(topic, 0): (2,)})
+    targets: dict[PartitionKey, tuple[int, ...] | None] = {
+        (topic, 0): None, (topic, 1): (3,), (topic, 2): None, (topic, 3): (99, 1), (topic, 4): (3, 3),
+        (topic, 5): (2,), ("no-such-topic", 0): None,
+    }  # fmt: skip
+    error = refused_with(stage, lambda: stage.client.reassign(targets))
+    assert isinstance(error, ReassignmentsRefused)
+    # Nothing was under way of partition 2: to cancel that is no error, though Kafka answers with one.
+    assert error.refusals == {
+        **dict.fromkeys(((topic, number) for number in (3, 4)), "InvalidReplicationAssignmentError"),
+        **dict.fromkeys(((topic, 5), ("no-such-topic", 0)), "UnknownTopicOrPartitionError"),
+    }
+    for number, replicas in enumerate([(1,), (3,), (1,), (1,), (1,)]):
+        until_settled(stage, (topic, number), replicas)
+
+
+def test_each_partition_of_an_election_has_its_own_answer(stage: Stage) -> None:
+    topic = stage.make_topic({0: (1, 2), 1: (1, 3), 2: (1, 3)}, size_bytes=SLOW_BYTES)
+    slow_down(stage, topic, leaders=(1,), followers=(3,))
+    stage.client.reassign({(topic, 0): (3, 1), (topic, 1): (3, 1)})
+    until_live(stage, (topic, 1), lambda row: row.replicas == (3, 1), "is turned")
+    elected = [(topic, 0), (topic, 1), (topic, 2), (topic, 7), ("no-such-topic", 0)]
+    error = refused_with(stage, lambda: stage.client.elect_preferred(elected))
+    assert isinstance(error, ElectionsRefused)
+    # The leader of partition 2 is the preferred one: Kafka answers with an error, and there is nothing to do.
+    assert error.refusals == {
+        (topic, 0): "PreferredLeaderNotAvailableError",
+        **dict.fromkeys(((topic, 7), ("no-such-topic", 0)), "UnknownTopicOrPartitionError"),
+    }
+    until_live(stage, (topic, 1), lambda row: row.leader == 3, "is led by 3")
+    speed_up(stage, topic)
+    until_settled(stage, (topic, 0), (3, 1))
 
 
 def test_the_election_of_a_leader_that_is_not_in_sync_is_refused_and_others_are_made(stage: Stage) -> None:

@@ -13,6 +13,7 @@ from tests.simulation.planted import PLANTED, Planted
 from tests.simulation.relief import run_relief_story
 from tests.simulation.samples import run_sample_story
 from tests.simulation.story import PlayedStory, run_story
+from tests.simulation.within import run_within_story
 from tests.simulation.world import Blow
 
 pytestmark = pytest.mark.long
@@ -45,6 +46,7 @@ RELIEF_ONCE_BROKEN = {
     201153: "a movement was skipped for want of room after one look: the execution was held back for ten minutes",
 }
 """The same as ONCE_BROKEN, of stories of brokers that fail."""
+WITHIN_SEEDS = range(1, 25)
 FOLDER_SEEDS = range(1, 31)
 FOLDERS_ONCE_BROKEN = {
     197: "what the control of a copy cleared up after an end was the move of the other folder",
@@ -90,6 +92,25 @@ def test_brokers_that_fail_are_replaced_unless_they_return() -> None:
     trace = "\n".join(line for story in played for line in story.trace)
     assert "which the plan replaces, is back" in trace
     assert sum(story.executions for story in played) > len(RELIEF_SEEDS)
+
+
+def test_full_log_dirs_are_relieved_whatever_strikes_meanwhile() -> None:
+    played = [run_within_story(seed) for seed in WITHIN_SEEDS]
+    broken = [run.report(story, row) for story in played for row in story.broken]
+    assert not broken, "\n".join(broken)
+    faults = sum((story.faults for story in played), Counter[str]())
+    for kind in (
+        "a copy is lost at a restart",
+        "a target is filled by others",
+        "a log dir fails",
+        "another moves a replica within its broker",
+        "movements within a broker are refused for a while",
+        "a person stops an execution",
+    ):
+        assert faults[kind], kind
+    trace = "\n".join(line for story in played for line in story.trace)
+    assert "every movement has been made" in trace
+    assert "movements in flight given up" in trace
 
 
 def test_no_plan_rests_on_doubtful_samples() -> None:
