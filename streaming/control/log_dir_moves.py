@@ -172,7 +172,8 @@ class LogDirMoves:
             return True
         if isinstance(step, Abort):
             return self.abort(look, step.reason)
-        self._throttle.keep(look.execution, pressed=pressure is not None, now_ms=look.now_ms)
+        alive = look.live.broker_racks
+        self._throttle.keep(look.execution, alive=alive, pressed=pressure is not None, now_ms=look.now_ms)
         if isinstance(step, MoveWithin):
             self._move(look, step.targets)
         else:

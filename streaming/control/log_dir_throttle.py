@@ -3,6 +3,8 @@
 A rate that somebody else has set is respected, and stays. Under pressure the rate falls as that of reassignments does.
 """
 
+from collections.abc import Collection
+
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan
@@ -31,9 +33,11 @@ class LogDirThrottle:
         foreign = self._cluster.log_dir_rates(alive).keys() - ours
         return tuple(sorted((alive - foreign) | ours))
 
-    def keep(self, execution: Execution, *, pressed: bool, now_ms: int) -> None:
-        """Set the rates where this process hasn't yet, and adapt them from then on."""
-        ours = frozenset(execution.throttled_brokers)
+    def keep(self, execution: Execution, *, alive: Collection[int], pressed: bool, now_ms: int) -> None:
+        """Set the rates where this process hasn't yet, and adapt them from then on. A broker that was away takes its
+        rate once it is `alive`.
+        """
+        ours = frozenset(execution.throttled_brokers).intersection(alive)
         if not self._set:
             self._send(self._rates.initial(ours, now_ms=now_ms))
             self._set = True

@@ -128,7 +128,10 @@ class ReplicaMoves:
             return False
         if not isinstance(step, Abort | Done):  # those must not wait for a throttle that can't be set
             pressed = pressure is not None
-            self._throttle.keep(look.execution, look.plan, pressed=pressed, now_ms=look.now_ms, without=look.made_again)
+            alive, again = look.live.broker_racks, look.made_again
+            self._throttle.keep(
+                look.execution, look.plan, alive=alive, pressed=pressed, now_ms=look.now_ms, without=again
+            )
         return self._take(step, look)
 
     def _confirmed_step(self, look: Look, held_back: str | None) -> tuple[Look, Step]:

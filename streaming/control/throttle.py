@@ -99,10 +99,19 @@ class Throttle:
         return tuple(sorted((alive - foreign) | ours))
 
     def keep(
-        self, execution: Execution, plan: Plan, *, pressed: bool, now_ms: int, without: Collection[str] = ()
+        self,
+        execution: Execution,
+        plan: Plan,
+        *,
+        alive: Collection[int],
+        pressed: bool,
+        now_ms: int,
+        without: Collection[str] = (),
     ) -> None:
-        """Set the throttle where this process hasn't yet, `without` these topics, and adapt it from then on."""
-        ours = frozenset(execution.throttled_brokers)
+        """Set the throttle where this process hasn't yet, `without` these topics, and adapt it from then on. A broker
+        that was away takes its rate once it is `alive`.
+        """
+        ours = frozenset(execution.throttled_brokers).intersection(alive)
         if not self._set:
             scope = throttle_scope(plan)
             leaders, followers = (
@@ -158,10 +167,14 @@ class AdaptiveRates:
         return self._wanted(brokers, now_ms)
 
     def changed(self, brokers: frozenset[int], *, pressed: bool, now_ms: int) -> dict[int, int] | None:
-        """New rates, or None where those that were sent will do."""
-        if not is_due(self._state, self._policy, now_ms=now_ms):
+        """New rates, or None where those that were sent will do. A broker that was not among `brokers` gets its rate
+        again: it was away, and may not have taken what was sent.
+        """
+        self._state = replace(self._state, sent={row: rate for row, rate in self._state.sent.items() if row in brokers})
+        if is_due(self._state, self._policy, now_ms=now_ms):
+            self._state = adapted(self._state, self._policy, pressed=pressed, now_ms=now_ms)
+        elif brokers <= self._state.sent.keys():
             return None
-        self._state = adapted(self._state, self._policy, pressed=pressed, now_ms=now_ms)
         wanted = self._wanted(brokers, now_ms)
         return wanted if differs(self._state, wanted) else None
 

@@ -46,8 +46,9 @@ class SimulatedDisks(SimulatedStage):
         log_dir.other_bytes = 0
         self.cluster.repair_log_dir(2, index)
 
-    def cordon(self, index: int) -> None:
-        self.cluster.contents.brokers[2].log_dirs[index].cordoned = True
+    def cordon(self, *indexes: int) -> None:
+        for index in indexes:
+            self.cluster.contents.brokers[2].log_dirs[index].cordoned = True
 
     def write(self, topic: str) -> None:
         self.cluster.contents.topics[topic].partitions[0].bytes_in_per_sec = SMALL_BYTES
@@ -68,8 +69,9 @@ class EmbeddedDisks(EmbeddedStage):
         self._brokers.stop_broker(2)
         self._brokers.start_broker(2)
 
-    def cordon(self, index: int) -> None:
-        settings = {"cordoned.log.dirs": ("SET", str(self._volumes[index] / "data"))}
+    def cordon(self, *indexes: int) -> None:
+        paths = ",".join(str(self._volumes[index] / "data") for index in indexes)
+        settings = {"cordoned.log.dirs": ("SET", paths)}
         self._admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "2", settings)], incremental=True)
 
     def write(self, topic: str) -> None:

@@ -43,8 +43,7 @@ def test_a_cordoned_log_dir_is_shown_and_gets_no_new_replica(disks: Disks) -> No
 
 
 def test_a_broker_whose_log_dirs_are_all_cordoned_is_refused_and_the_rest_of_the_request_is_made(disks: Disks) -> None:
-    for index in (0, 1):
-        disks.cordon(index)
+    disks.cordon(0, 1)
     disks.until("both are shown as cordoned", lambda: all(row.is_cordoned for row in shown(disks)))
     wanted, other = ((disks.make_topic({0: (1,)}, size_bytes=SMALL_BYTES), 0) for _ in range(2))
     error = refused_with(disks, lambda: disks.client.reassign({wanted: (2,), other: (3,)}))

@@ -138,6 +138,22 @@ def test_a_refusal_that_may_pass_is_tried_again(settings: Settings) -> None:
     assert (end.event, end.detail) == ("done", "every movement has been made")
 
 
+def test_a_broker_that_was_away_takes_the_throttle_once_it_is_back(settings: Settings) -> None:
+    own = Settings.model_validate({**settings.model_dump(), "control": {"throttle_adaptive": False}})
+    cluster = NotedCluster()
+    record = begun(own, cluster, 0)
+    cluster.cluster.kill_broker(2)
+    cluster.cluster.advance(10_000)
+    carried = carrier(own, cluster)
+    carried.tick(now_ms=NOON_MS)
+    assert cluster.throttle_rates().keys() == {1}
+    cluster.cluster.restart_broker(2)
+    for second in range(1, 4):
+        carried.tick(now_ms=NOON_MS + second * 1_000)
+    assert cluster.throttle_rates().keys() == {1, 2}
+    assert record.execution.throttled_brokers == (1, 2)
+
+
 def test_an_abort_ends_where_kafka_refuses_the_way_back(settings: Settings) -> None:
     """Broker 2 has caught up and is the only one in sync, 3 never will: the way back to broker 1 would lose records."""
     cluster, journal = NotedCluster(), journal_of(settings)

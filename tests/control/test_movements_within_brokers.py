@@ -129,6 +129,27 @@ def carried(settings: Settings, cluster: SimulatedCluster) -> Carried:
     return made
 
 
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_a_broker_that_was_away_takes_its_rate_before_it_copies(
+    settings: Settings, cluster: SimulatedCluster, adaptive: bool
+) -> None:
+    given = settings.model_dump()
+    given["control"]["throttle_adaptive"] = adaptive
+    own = Settings.model_validate(given)
+    carried = Carried(own, cluster)
+    assert carried.begin()
+    cluster.kill_broker(1)
+    cluster.advance(10_000)
+    carried.tick()
+    assert carried.client.log_dir_rates() == {}
+    cluster.restart_broker(1)
+    while not any(copy.future for _, row in cluster.contents.partitions() for copy in row.copies.values()):
+        carried.tick()
+    assert carried.client.log_dir_rates().keys() == {1}
+    assert carried.to_the_end() == "every movement has been made"
+    assert carried.at_rest()
+
+
 def test_movements_are_made_at_their_rate_and_leave_no_throttle(carried: Carried) -> None:
     assert not carried.tick()
     assert carried.client.log_dir_rates() == {1: MB}

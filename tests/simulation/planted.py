@@ -22,9 +22,10 @@ from streaming.control import (
     executor,
     late_requests,
     late_within,
-    log_dir_executor,
+    log_dir_moves,
     log_dir_throttle,
     looks,
+    replica_moves,
     run,
     sweeping,
     throttle,
@@ -211,18 +212,18 @@ PLANTED = (
     Planted(
         "brokers that were down are not swept", "6", sweeping.Sweeper, "sweep", lambda _: lambda *_, **__: True, 197
     ),
-    Planted("waves are no barriers", "1", executor, "next_step", _no_waves, 5),
+    Planted("waves are no barriers", "1", replica_moves, "next_step", _no_waves, 5),
     Planted("the ceiling of disks is ignored by plans", "1", planning, "rooms", _no_bound, 23),
     Planted("the ceiling of disks is ignored before a submit", "1", room.Room, "lacking", _fits_always, 30),
-    Planted("caps are not kept", "7", executor, "limits", _uncapped, 3),
+    Planted("caps are not kept", "7", replica_moves, "limits", _uncapped, 3),
     Planted("replicas are asked for in another order", "4", reconcile, "_target", _reversed_target, 3),
     Planted("a foreign reassignment is taken for ours", "3", progress, "_progress", _foreign_as_ours, 45),
     Planted("an abort cancels everybody's", "3", looks.Look, "moving", _cancels_all, 3),
     Planted("an abort cancels nothing", "6", looks.Look, "moving", lambda _: property(lambda _look: []), 3),
-    Planted("done is said while partitions move", "6", executor, "next_step", _done_while_moving, 3),
+    Planted("done is said while partitions move", "6", replica_moves, "next_step", _done_while_moving, 3),
     Planted("racks are ignored on the way", "2", staging, "rack_count", _no_rack, 17),
     Planted("a request without an answer ends control", "6", run, "RETRIED_ERRORS", lambda _: (), 2),
-    Planted("elections are not capped", "7 elections at a time", executor, "limits", _unlimited_elections, 18),
+    Planted("elections are not capped", "7 elections at a time", replica_moves, "limits", _unlimited_elections, 18),
     Planted(
         "who sends is not counted",
         "7 caps of those who send",
@@ -286,7 +287,7 @@ PLANTED = (
         "_before_change", lambda _: lambda _self: None, 795, story=run_folder_story,
     ),
     Planted(
-        "a broker that is back is emptied all the same", "4 a broker that is back is not emptied", executor,
+        "a broker that is back is emptied all the same", "4 a broker that is back is not emptied", looks,
         "replaced_broker_back", lambda _: lambda *_: None, 2, story=run_relief_story,
     ),
     Planted(
@@ -309,7 +310,7 @@ PLANTED = (
         lambda _: lambda _self, _execution: throttle.Remains(()), 1, story=run_within_story,
     ),
     Planted(
-        "movements within brokers are not capped", "7", log_dir_executor, "limits", _uncapped, 1,
+        "movements within brokers are not capped", "7", log_dir_moves, "limits", _uncapped, 1,
         story=run_within_story,
     ),
     Planted(
@@ -321,7 +322,7 @@ PLANTED = (
         story=run_within_story,
     ),
     Planted(
-        "an end gives up no copies within brokers", "6", log_dir_executor, "cancellations",
+        "an end gives up no copies within brokers", "6", log_dir_moves, "cancellations",
         lambda _: lambda *_: {}, 1, also=((late_within, "cancellations", lambda _: lambda *_: {}),),
         story=run_within_story,
     ),

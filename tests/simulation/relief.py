@@ -9,22 +9,27 @@ meanwhile: all their replicas are on brokers that failed. Control may be killed.
    its way there.
 """
 
+from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from assignor_core.live import NO_LEADER
+from assignor_core.live import NO_LEADER, PartitionKey
 from assignor_core.simulated_cluster import SimulatedCluster
 from streaming.settings import Settings
 from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.monitor import Monitor
-from tests.simulation.story import CLUSTER, PlayedStory
+from tests.simulation.story import CLUSTER, LOOK_MS, PlayedStory
 from tests.simulation.world import Actor, Blow, Interruption, World
 
 WINDOW_MS = 60_000
 GRACE_MS = 120_000
 FAILS_MS = 70_000
 STORY_MS = 1_800_000
+RETURNED_MS = 420_000
+"""By then all have failed and returned that do."""
 SWEPT_MS = 1_200_000
+AT_REST_MS = 60_000
+"""A story ends once nothing has been under way for so long."""
 CALLS_STRUCK = 600
 PARTITIONS = 24
 RATE = 200_000
@@ -101,11 +106,13 @@ class ReliefStory:
             after_ms = random.choice((None, random.randrange(-60_000, 0), *(random.randrange(5_000, 90_000),) * 3))
             if after_ms is not None:
                 world.plan(seen_ms + GRACE_MS + after_ms, self._others, partial(self._return, broker))
-        world.pass_time(STORY_MS)
+        world.pass_time(RETURNED_MS)
+        self._go_on(STORY_MS, lambda: any(self._left()))
         self._judge_replicas()
-        for broker in set(self._failing) - self._monitor.back_ms.keys():
+        for broker in self._away():
             self._return(broker)  # only the broker itself can drop its throttle
-        world.pass_time(SWEPT_MS)
+        world.pass_time(AT_REST_MS)
+        self._go_on(world.cluster.now_ms + SWEPT_MS, lambda: any(self._monitor.leftovers()))
         self._monitor.judge_end()
         return PlayedStory(
             self.seed, tuple(self._monitor.broken), tuple(world.trace), world.faults,
@@ -135,16 +142,25 @@ class ReliefStory:
         self.world.note("others", f"broker {broker} is back")
         self._monitor.look(self._others)
 
+    def _go_on(self, until_ms: int, lacks: Callable[[], bool]) -> None:
+        """While something is under way or to be done, not beyond `until_ms`."""
+        rested_ms, cluster = 0, self.world.cluster
+        while rested_ms < AT_REST_MS and cluster.now_ms < until_ms:
+            self.world.pass_time(LOOK_MS)
+            busy = any(not row.ended or row.owes for row in self._monitor.executions()) or lacks()
+            rested_ms = 0 if busy else rested_ms + LOOK_MS
+
+    def _away(self) -> set[int]:
+        return set(self._failing) - self._monitor.back_ms.keys()
+
+    def _left(self) -> list[PartitionKey]:
+        """Partitions with a leader and with replicas on brokers that are away, for good."""
+        rows = self.world.cluster.placement.partitions()
+        return [key for key, row in rows if row.leader != NO_LEADER and self._away() & set(row.live().target_replicas)]
+
     def _judge_replicas(self) -> None:
-        contents = self.world.cluster.contents
-        away = set(self._failing) - self._monitor.back_ms.keys()
-        left = [
-            key
-            for key, row in contents.partitions()
-            if row.leader != NO_LEADER and away.intersection(row.live().target_replicas)
-        ]
-        if left:
-            self._monitor.breaks("8 lost replicas are made anew", f"{left} have replicas on {sorted(away)}")
+        if left := self._left():
+            self._monitor.breaks("8 lost replicas are made anew", f"{left} have replicas on {sorted(self._away())}")
 
 
 def _settings(random: Random, root: str) -> Settings:

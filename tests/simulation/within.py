@@ -37,7 +37,7 @@ from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.monitor import Monitor
-from tests.simulation.story import CLUSTER, PlayedStory
+from tests.simulation.story import CLUSTER, LOOK_MS, PlayedStory
 from tests.simulation.world import Actor, Blow, Interruption, World
 
 MB = 10**6
@@ -46,6 +46,7 @@ FILL_MAX, GOAL, RESERVE = 0.85, 0.80, 0.10
 SIZES = (6 * MB, 15 * MB)
 WINDOW_MS = 60_000
 FAULTS_MS = (15_000, 60_000, 150_000)
+AT_REST_MS = 300_000
 STORY_MS = 1_500_000
 """So long after the faults a pause after an execution that was given up is over, and the rest relieved."""
 LONGER_MS = 900_000
@@ -191,6 +192,13 @@ class WithinMonitor(Monitor):
                 self.breaks("6 the journal's account", f"{replica_name(replica)} is not in {movement.new_log_dir}")
 
     def _judge_relieved(self) -> None:
+        decision = self.world.store.tables["decision"].rows[-1]
+        if decision["reason"] not in ("given_up", "cooldown"):
+            for where in self.to_relieve():
+                self.breaks("8 full log dirs are relieved", f"{where}; {decision['reason']}: {decision['detail']}")
+
+    def to_relieve(self) -> Iterator[str]:
+        """Log dirs above their fill level from which some replica could go elsewhere, in words."""
         contents = self.world.cluster.contents
         used = used_bytes(contents)
         for broker_id, broker in sorted(contents.brokers.items()):
@@ -200,10 +208,8 @@ class WithinMonitor(Monitor):
                 sizes = [row.size_bytes(broker_id) for row in rows if row.copies[broker_id].log_dir == full]
                 least = min(sizes, default=DISK)
                 roomy = [index for index in shares if index != full and shares[index] + least / DISK < GOAL]
-                decision = self.world.store.tables["decision"].rows[-1]
-                if roomy and decision["reason"] not in ("given_up", "cooldown"):
-                    where = f"{path_of(full)} of broker {broker_id} is {shares[full]:.0%} full"
-                    self.breaks("8 full log dirs are relieved", f"{where}; {decision['reason']}: {decision['detail']}")
+                if roomy:
+                    yield f"{path_of(full)} of broker {broker_id} is {shares[full]:.0%} full"
 
 
 class WithinStory:
@@ -225,10 +231,10 @@ class WithinStory:
         cluster.create_topic("t", placed, size_bytes=SIZES[0], bytes_in_per_sec=100, retention_bytes=SIZES[0] + MB)
         cluster.create_topic("large", dict(list(placed.items())[: 2 * count]), size_bytes=SIZES[1])
         self.world = World(cluster, _settings(random, f"memory:within-{seed}"))
-        self._monitor = WithinMonitor(self.world, undisturbed=False)
         self._full = random.sample(range(1, count + 1), random.choice((1, 1, 2)))
         for broker in self._full:
             self._fill(broker)
+        self._monitor = WithinMonitor(self.world, undisturbed=False)
         self._others, self._pipeline = Actor("others"), Actor("pipeline")
         self._controls = 0
 
@@ -252,15 +258,21 @@ class WithinStory:
             world.plan(random.randrange(3_000, faults_ms), self._others, kind)
         world.pass_time(max(FAULTS_MS) + 120_000)
         self._end_faults()
-        world.pass_time(STORY_MS)
-        bound_ms = world.cluster.now_ms + LONGER_MS
-        while world.cluster.now_ms < bound_ms and any(not row.ended for row in self._monitor.executions()):
-            world.pass_time(10_000)
+        world.pass_time(AT_REST_MS)
+        ends_ms = world.cluster.now_ms + STORY_MS
+        while self._is_busy(world.cluster.now_ms < ends_ms) and world.cluster.now_ms < ends_ms + LONGER_MS:
+            world.pass_time(LOOK_MS)
         self._monitor.judge_end()
         return PlayedStory(
             self.seed, tuple(self._monitor.broken), tuple(world.trace), world.faults,
             len(self._monitor.executions()), world.cluster.now_ms, kind=" --story within",
         )  # fmt: skip
+
+    def _is_busy(self, may_begin: bool) -> bool:
+        """Whether something is under way, or is to be done and may begin yet."""
+        monitor = self._monitor
+        open_ones = any(not row.ended or row.owes for row in monitor.executions())
+        return open_ones or (may_begin and any(True for _ in monitor.to_relieve()))
 
     def _fill(self, broker: int) -> None:
         """Nine tenths of one log dir are replicas and others' files; the rest of the replicas lies elsewhere."""
