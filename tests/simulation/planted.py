@@ -303,7 +303,7 @@ PLANTED = (
         lambda _: lambda *_, **__: None, 2353, story=run_relief_story,
     ),
     Planted(
-        "room within a broker is ignored", "1", RoomWithin, "lacking", _fits_always, 1, story=run_within_story
+        "room within a broker is ignored", "1", RoomWithin, "lacking", _fits_always, 20, story=run_within_story
     ),
     Planted(
         "rates within brokers are not removed", "6", log_dir_throttle.LogDirThrottle, "clear",
@@ -323,7 +323,7 @@ PLANTED = (
     ),
     Planted(
         "an end gives up no copies within brokers", "6", log_dir_moves, "cancellations",
-        lambda _: lambda *_: {}, 1, also=((late_within, "cancellations", lambda _: lambda *_: {}),),
+        lambda _: lambda *_: {}, 6, also=((late_within, "cancellations", lambda _: lambda *_: {}),),
         story=run_within_story,
     ),
     Planted(
