@@ -42,6 +42,7 @@ from streaming.cluster.classic_groups import ClassicGroups
 from streaming.cluster.described_groups import DescribedGroup, PartitionKey
 from streaming.cluster.kafka_python_mends import MendedAdminClient
 from streaming.cluster.metadata_columns import ClusterMetadata, decode_metadata
+from streaming.cluster.offset_rows import OffsetRows
 from streaming.cluster.raw_requests import RawAnswer, RawRequest
 
 LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
@@ -52,7 +53,7 @@ ANY_TRIES = 3
 """So many brokers are asked for what each of them knows."""
 REASSIGNMENTS_TIMEOUT_MS = 10_000
 ANY_REPLICA, NO_EPOCH = -1, -1
-Reads = tuple[dict[str, dict[PartitionKey, int]], dict[str, str]]
+Reads = tuple[dict[str, Mapping[PartitionKey, int]], dict[str, str]]
 
 
 class BrokerReads:
@@ -133,7 +134,7 @@ class BrokerReads:
         try:
             return self._committed(broker, names, many=True)
         except IncompatibleBrokerVersion:  # before 3.0 one request is of one group
-            offsets: dict[str, dict[PartitionKey, int]] = {}
+            offsets: dict[str, Mapping[PartitionKey, int]] = {}
             refused: dict[str, str] = {}
             for name in names:
                 found, failed = self._committed(broker, [name], many=False)
@@ -159,13 +160,13 @@ class BrokerReads:
         rows = decode_offset_fetch(answer.version, answer.body)
         if not many:
             rows = {names[0]: rows[""]}
-        offsets: dict[str, dict[PartitionKey, int]] = {}
+        offsets: dict[str, Mapping[PartitionKey, int]] = {}
         refused: dict[str, str] = {}
         for name, row in rows.items():
             if row.error_code:
                 refused[name] = for_code(row.error_code).__name__
             else:
-                offsets[name] = _offsets_by_partition(row.partitions)
+                offsets[name] = OffsetRows(row.partitions)
         return offsets, refused
 
     def _ask_any(self, ask: Callable[[int], Any]) -> Any:
@@ -186,13 +187,6 @@ class BrokerReads:
                 self._unanswering.discard(broker)
                 return answer
         raise error
-
-
-def _offsets_by_partition(rows: TopicRows) -> dict[PartitionKey, int]:
-    """Of partitions that have one."""
-    columns = zip(rows.topic.tolist(), rows.rows["index"].tolist(), rows.rows["offset"].tolist(), strict=True)
-    topics = rows.topics
-    return {(topics[topic], number): offset for topic, number, offset in columns if offset >= 0}
 
 
 def list_offsets_body(version: int, led: Mapping[str, Sequence[int]], timestamp: int) -> bytes:

@@ -35,14 +35,15 @@ def bytes_out_per_sec(before: Observation, after: Observation, written: Floats, 
 
 def _consumed(before: Observation, after: Observation, record_bytes: Floats) -> Floats:
     """Bytes/s by the progress of committed offsets, summed over groups; NaN for partitions without any commit."""
-    groups, partitions = after.groups, after.partitions
-    earlier = groups.rows_in(before.groups)
-    row = partitions.rows_of(groups.names)
-    chosen = np.flatnonzero((earlier >= 0) & (row >= 0) & (groups.committed >= 0))
-    first, last = before.groups.committed[earlier[chosen]], groups.committed[chosen]
+    partitions = after.partitions
+    (rows_before, committed_before), (rows, committed) = before.groups.committing, after.groups.committing
+    earlier = rows.rows_in(rows_before)
+    row = partitions.rows_of(rows.names)
+    chosen = np.flatnonzero((earlier >= 0) & (row >= 0) & (committed >= 0))
+    first, last = committed_before[earlier[chosen]], committed[chosen]
     size = record_bytes[row[chosen]]
-    began_ms = _read_ms(before)[before.groups.group[earlier[chosen]]]
-    ended_ms = _read_ms(after)[groups.group[chosen]]
+    began_ms = _read_ms(before)[rows_before.group[earlier[chosen]]]
+    ended_ms = _read_ms(after)[rows.group[chosen]]
     passed_ms = np.where(ended_ms > began_ms, ended_ms - began_ms, np.nan)
     # An idle group's offsets may be the same fetch in both looks.
     rates = np.where(last == first, 0.0, (last - first) * size * 1000 / passed_ms)

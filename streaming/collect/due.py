@@ -112,9 +112,8 @@ def due_groups(
 def _unchanged_groups(before: Observation, after: Observation) -> frozenset[str]:
     """Groups whose records would be the same but for the time."""
     groups = after.groups
-    earlier, row, row_before = (
-        groups.rows_in(before.groups), after.partitions.rows_of(groups.names), before.partitions.rows_of(groups.names)
-    )  # fmt: skip
+    earlier = groups.rows.rows_in(before.groups.rows)
+    row, row_before = after.partitions.rows_of(groups.names), before.partitions.rows_of(groups.names)
     changed = earlier < 0
     for name in ("start", "end"):
         changed |= column_at(getattr(after.partitions, name), row) != column_at(

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from streaming.cluster.described_groups import ShareOffsets
+from streaming.cluster.offset_rows import OffsetRows
 from streaming.collect.partition_table import UNKNOWN, Ints, PartitionKey, PartitionNames, column_at, ints, positions
 
 NUMBER_BITS = 22
@@ -93,18 +94,24 @@ class GroupTable(Mapping[str, GroupView]):
         """When the offsets of each group were fetched."""
         return [view.read_ms for view in self._views.values()]
 
-    def rows_in(self, other: "GroupTable") -> Ints:
-        """For each row the row of the same group and partition in another table, or UNKNOWN."""
-        is_same = list(other) == list(self) and other.names.topics == self.names.topics
-        if is_same and np.array_equal(self._keys, other._keys):
-            return np.arange(len(self.group))
-        group_places = {name: index for index, name in enumerate(other)}
-        topic_places = {name: index for index, name in enumerate(other.names.topics)}
-        group = ints(group_places.get(name, UNKNOWN) for name in self)[self.group]
-        topic = ints(topic_places.get(name, UNKNOWN) for name in self.names.topics)[self.names.topic]
-        order = np.argsort(other._keys, kind="stable")
-        place = positions(other._keys[order], _key(group, topic, self.names.number, len(topic_places)))
-        return column_at(order, np.where((group >= 0) & (topic >= 0), place, UNKNOWN))
+    @cached_property
+    def rows(self) -> "GroupRows":
+        """All rows."""
+        return GroupRows(tuple(self), self.group, self.names)
+
+    @cached_property
+    def committing(self) -> tuple["GroupRows", Ints]:
+        """(Rows of partitions that have a committed offset, these offsets): of each group in any order."""
+        place: dict[str, int] = {}
+        topics, numbers, offsets, counts = [ints(())], [ints(())], [ints(())], []
+        for view in self._views.values():
+            topic, number, offset = _committed_columns(view.committed, place)
+            topics.append(topic)
+            numbers.append(number)
+            offsets.append(offset)
+            counts.append(len(offset))
+        names = PartitionNames(tuple(place), np.concatenate(topics), np.concatenate(numbers))
+        return GroupRows(tuple(self), np.repeat(np.arange(len(self)), ints(counts)), names), np.concatenate(offsets)
 
     def __getitem__(self, name: str) -> GroupView:
         return self._views[name]
@@ -115,9 +122,40 @@ class GroupTable(Mapping[str, GroupView]):
     def __len__(self) -> int:
         return len(self._views)
 
+
+@dataclass(frozen=True, eq=False)
+class GroupRows:
+    """Partitions of groups; `group` is the place of each row's group in `groups`."""
+
+    groups: tuple[str, ...]
+    group: Ints
+    names: PartitionNames
+
+    def rows_in(self, other: "GroupRows") -> Ints:
+        """For each row the row of the same group and partition in another look, or UNKNOWN."""
+        is_same = other.groups == self.groups and other.names.topics == self.names.topics
+        if is_same and np.array_equal(self._keys, other._keys):
+            return np.arange(len(self.group))
+        group_places = {name: index for index, name in enumerate(other.groups)}
+        topic_places = {name: index for index, name in enumerate(other.names.topics)}
+        group = ints(group_places.get(name, UNKNOWN) for name in self.groups)[self.group]
+        topic = ints(topic_places.get(name, UNKNOWN) for name in self.names.topics)[self.names.topic]
+        order = np.argsort(other._keys, kind="stable")
+        place = positions(other._keys[order], _key(group, topic, self.names.number, len(topic_places)))
+        return column_at(order, np.where((group >= 0) & (topic >= 0), place, UNKNOWN))
+
     @cached_property
     def _keys(self) -> Ints:
         return _key(self.group, self.names.topic, self.names.number, len(self.names.topics))
+
+
+def _committed_columns(committed: Mapping[PartitionKey, int], place: dict[str, int]) -> tuple[Ints, Ints, Ints]:
+    """(Place of the topic, number, offset) of each; adds topics that are new to `place`."""
+    if isinstance(committed, OffsetRows):
+        own = ints(place.setdefault(topic, len(place)) for topic in committed.topics)
+        return own[committed.topic] if len(own) else ints(()), committed.number, committed.offset
+    topics = ints(place.setdefault(topic, len(place)) for topic, _ in committed)
+    return topics, ints(number for _, number in committed), ints(committed.values())
 
 
 def _key(group: Ints, topic: Ints, number: Ints, topics: int) -> Ints:

@@ -112,9 +112,12 @@ class GroupSampler:
         chosen = self._choice.choose(eligible.keys(), with_members, settings.groups_max)
         states = {name: state for name, state in eligible.items() if name in chosen}
         views = self._views(reads, look, listed, states, log_ends)
+        some_wait = len(eligible) > len(chosen)
         for name, view in views.items():
-            lag_records, committed = totals(view.committed, log_ends)
-            self._choice.note(name, lag_records=lag_records, committed=committed)
+            # Only where there are too many groups do those of other shards count.
+            if some_wait or self._shard.takes_group(name):
+                lag_records, committed = totals(view.committed, log_ends)
+                self._choice.note(name, lag_records=lag_records, committed=committed)
         self._choice.note_unread(chosen - views.keys())
         return GroupsRead(views, _left_out(listed, eligible.keys() - chosen, settings))
 
