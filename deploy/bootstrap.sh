@@ -48,6 +48,7 @@ java_found || { apt_install "Java" openjdk-17-jre-headless && java_found; } \
 
 .venv/bin/python -m streaming.runtime.jars ${1:+"$1"}
 .venv/bin/python -m streaming.pipeline.class_archive 2>/dev/null # what Spark logs; a failure is a line of its output
+.venv/bin/python -m streaming.demo.class_archive
 
 if [ "${1:-}" = tests ] && ! { command -v promtool >/dev/null && command -v amtool >/dev/null; }; then
   tried=.venv/prometheus-tried  # where packages can't be reached, apt takes a minute to fail: once a day will do

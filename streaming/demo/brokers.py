@@ -20,8 +20,9 @@ import psutil
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from streaming.demo.class_archive import archive_path
 from streaming.errors import RebalancerError
-from streaming.runtime import jars, processes
+from streaming.runtime import class_archive, jars, processes
 
 HOST = "127.0.0.1"
 JMX_RULES = jars.PROJECT_ROOT / "deploy" / "jmx" / "kafka-broker.yaml"
@@ -77,6 +78,8 @@ class EmbeddedCluster:
     """Listeners besides PLAINTEXT, such as SASL_SSL; `broker_settings` secures them."""
     log_dirs: Mapping[int, tuple[Path, ...]] = field(default_factory=dict)
     """Log dirs by broker id, where these are not one folder below `home`."""
+    java_options: tuple[str, ...] = ()
+    """Of every broker; with any the brokers have no JMX agent and start without archived classes."""
     ports: Mapping[int, int] = field(default_factory=dict)
     """Ports of clients by broker id, where these are not any that are free."""
     jars_of: str = "broker"
@@ -124,14 +127,18 @@ class EmbeddedCluster:
             raise
 
     def stop(self) -> None:
-        """End every broker that runs, by its process id. Safe to call twice."""
-        # All at once: a KRaft quorum that shrinks broker by broker makes the last ones wait for a controller.
-        self._end(list(self._running))
+        """Kill every broker that runs, by its process id. Safe to call twice."""
+        # In order it takes six seconds, as the last brokers wait for a controller. Nobody reads this data again.
+        for broker_id in list(self._running):
+            self.kill_broker(broker_id)
         self._notes.unlink(missing_ok=True)
 
     def stop_broker(self, broker_id: int) -> None:
         """End one broker in order."""
-        self._end([broker_id])
+        process = self._running.pop(broker_id)
+        with suppress(psutil.NoSuchProcess):
+            processes.end([psutil.Process(process.pid)])
+        process.wait()
 
     def kill_broker(self, broker_id: int) -> None:
         """kill -9 of one broker."""
@@ -239,10 +246,8 @@ class EmbeddedCluster:
         }
 
     def _launch(self, broker: EmbeddedBroker) -> None:
-        agent = jars.jar_paths("agent")[0]
         command = [
-            jars.java_command(), *JVM_OPTIONS, "-cp", jars.class_path(self.jars_of),
-            f"-javaagent:{agent}={HOST}:{broker.jmx_port}:{JMX_RULES}",
+            jars.java_command(), *JVM_OPTIONS, *self._java_options(broker), "-cp", jars.class_path(self.jars_of),
             f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Dbroker.log={broker.folder / 'broker.log'}",
             "kafka.Kafka", str(broker.folder / "server.properties"),
         ]  # fmt: skip
@@ -252,16 +257,11 @@ class EmbeddedCluster:
         pids = {f"broker-{broker_id}": process.pid for broker_id, process in self._running.items()}
         processes.note(pids, self._notes)
 
-    def _end(self, broker_ids: list[int]) -> None:
-        popped = [self._running.pop(broker_id) for broker_id in broker_ids]
-        alive = []
-        for process in popped:
-            with suppress(psutil.NoSuchProcess):
-                if process.poll() is None:
-                    alive.append(psutil.Process(process.pid))
-        processes.end(alive)
-        for process in popped:
-            process.wait()
+    def _java_options(self, broker: EmbeddedBroker) -> tuple[str, ...]:
+        if self.java_options:
+            return self.java_options
+        agent = f"-javaagent:{jars.jar_paths('agent')[0]}={HOST}:{broker.jmx_port}:{JMX_RULES}"
+        return (agent, *class_archive.options(archive_path(self.jars_of)))
 
 
 def _empty(folder: Path) -> None:

@@ -1,27 +1,19 @@
-"""Spark's classes, loaded and checked beforehand (Java's application class-data sharing, JEP 350).
+"""The archive of Spark's classes (`streaming.runtime.class_archive`), and the options by which a session uses it.
 
-With this file a local Spark starts with half of the CPU time. Java itself checks that the file fits to it and to the
-class path, and starts without it otherwise. `python -m streaming.pipeline.class_archive`, a step of the set-up, makes
-it once for each virtual environment and Java, since the class path names the folder of pyspark.
+`python -m streaming.pipeline.class_archive`, a step of the set-up, makes it.
 """
 
-import hashlib
 import importlib.util
 import os
 import shlex
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from streaming.errors import RebalancerError
-from streaming.runtime.jars import CHECKSUMS, class_path, java_command
+from streaming.runtime import class_archive
+from streaming.runtime.jars import class_path
 
-FOLDER = Path(sys.prefix) / "share" / "kafka-load-rebalancer"
 STOP_TIMEOUT_S = 300.0
-USE = "-XX:SharedArchiveFile={} -Xlog:cds=off -Xlog:cds+dynamic=off"
-"""Without the warnings: a file that doesn't fit any more costs time, nothing else."""
-MAKE = "-XX:ArchiveClassesAtExit={} -XX:TieredStopAtLevel=1 -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def driver_options(master: str) -> dict[str, str]:
@@ -30,46 +22,27 @@ def driver_options(master: str) -> dict[str, str]:
     """
     if not master.startswith("local") or master.startswith("local-cluster"):
         return {}
-    options = {"spark.driver.extraClassPath": class_path("spark")}
-    archive = archive_path()
-    if archive.is_file():
-        options["spark.driver.extraJavaOptions"] = USE.format(archive)
-    return options
+    spark_options = {"spark.driver.extraClassPath": class_path("spark")}
+    java_options = class_archive.options(archive_path())
+    if java_options:
+        spark_options["spark.driver.extraJavaOptions"] = " ".join(java_options)
+    return spark_options
 
 
 def archive_path() -> Path:
-    """Where the archive for this Java, pyspark and these jars lies, or would lie. Raises SetUpIncomplete."""
+    """Where the archive lies, or would lie. Raises SetUpIncomplete."""
     pyspark = importlib.util.find_spec("pyspark")  # located, not imported: an import takes seconds
-    java = Path(java_command()).resolve()
-    parts = (java, java.stat().st_mtime_ns, pyspark and pyspark.origin, CHECKSUMS.read_text())
-    return FOLDER / f"spark-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}.jsa"
+    return class_archive.archive_path("spark", pyspark and pyspark.origin)
 
 
-def make() -> bool:
-    """Make the archive; False where it is there already. Raises SetUpIncomplete, or OSError where the folder can't be
-    written.
-    """
-    archive = archive_path()
-    if archive.is_file():
-        return False
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="making-", dir=FOLDER) as scratch:
-        made = Path(scratch) / archive.name
-        _start_and_stop_spark(made, Path(scratch))
-        for old in FOLDER.glob("spark-*.jsa"):
-            old.unlink()
-        os.replace(made, archive)
-    return True
-
-
-def _start_and_stop_spark(archive: Path, scratch: Path) -> None:
+def start_and_stop_spark(java_options: tuple[str, ...], scratch: Path) -> None:
     """A session that does a little of all that the pipeline does; its JVM writes the archive as it ends."""
     from pyspark.sql import SparkSession, functions
 
     from streaming.pipeline.session import build_session
     from streaming.settings import PipelineSettings
 
-    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(["--driver-java-options", MAKE.format(archive), "pyspark-shell"])
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join(["--driver-java-options", " ".join(java_options), "pyspark-shell"])
     session: SparkSession = build_session(PipelineSettings(master="local[2]"))
     session.readStream.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:9").option("subscribe", "t").load()
     samples = session.readStream.format("rate").load().withWatermark("timestamp", "1 second")
@@ -95,15 +68,5 @@ def _start_and_stop_spark(archive: Path, scratch: Path) -> None:
     process.wait(timeout=STOP_TIMEOUT_S)
 
 
-def main() -> int:
-    """The set-up step. Without an archive all works, only slower: a failure is a line, and no error."""
-    try:
-        if make():
-            print("classes of Spark: archived, so that it starts in half the time", flush=True)
-    except (RebalancerError, OSError, subprocess.SubprocessError) as error:
-        print(f"classes of Spark: not archived, so it starts slower ({error})", flush=True)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(class_archive.make_if_possible("Spark", archive_path, start_and_stop_spark))

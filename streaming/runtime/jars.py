@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from streaming.errors import SetUpIncomplete
@@ -63,12 +64,18 @@ def java_command() -> str:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not java or not Path(java).exists():
         raise SetUpIncomplete(f"Java {JAVA_VERSION_MIN} or newer is needed and none was found: run `make setup`")
-    output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
+    output = _version_output(java)
     version = re.search(r'version "(\d+)', output)
     if not version or int(version.group(1)) < JAVA_VERSION_MIN:
         first_line = (output.splitlines() or [""])[0]
         raise SetUpIncomplete(f"Java {JAVA_VERSION_MIN} or newer is needed, {java} says {first_line!r}")
     return java
+
+
+@lru_cache(maxsize=4)
+def _version_output(java: str) -> str:
+    """What this Java reports of itself; asked once, since it costs the start of a JVM."""
+    return subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
 
 
 def ensure_jars(report: Callable[[str], None], configurations: Sequence[str] = PRODUCT) -> None:

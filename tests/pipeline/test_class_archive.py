@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from streaming.pipeline import class_archive
+from streaming.runtime import class_archive as archives
 
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(class_archive, "FOLDER", tmp_path)
+    monkeypatch.setattr(archives, "FOLDER", tmp_path)
     monkeypatch.setattr(class_archive, "class_path", lambda _configuration: "our.jar")
     return class_archive.archive_path()
 
@@ -36,7 +37,7 @@ def test_an_archive_of_other_jars_is_not_used(archive: Path, monkeypatch: pytest
     archive.touch()
     changed = tmp_path / "jars.sha256"
     changed.write_text("0000 spark/other.jar\n")
-    monkeypatch.setattr(class_archive, "CHECKSUMS", changed)
+    monkeypatch.setattr(archives, "CHECKSUMS", changed)
     assert "spark.driver.extraJavaOptions" not in class_archive.driver_options("local[2]")
 
 
@@ -44,9 +45,33 @@ def test_a_folder_that_can_not_be_written_is_a_line_and_no_failure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(class_archive, "FOLDER", tmp_path / "file" / "below")
-    assert class_archive.main() == 0
+    monkeypatch.setattr(archives, "FOLDER", tmp_path / "file" / "below")
+    steps = (class_archive.archive_path, class_archive.start_and_stop_spark)
+    assert archives.make_if_possible("Spark", *steps) == 0
     assert "not archived" in capsys.readouterr().out
+
+
+def test_an_archive_is_made_once_and_replaces_that_of_other_jars(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, of_brokers = tmp_path / "spark-old.jsa", tmp_path / "broker-of-these-jars.jsa"
+    old.touch()
+    of_brokers.touch()
+    made: list[str] = []
+
+    def program(java_options: tuple[str, ...], scratch: Path) -> None:
+        file = Path(java_options[0].partition("=")[2])
+        assert file.parent == scratch
+        made.append(java_options[0])
+        file.touch()
+
+    assert archives.options(archive) == ()
+    for _ in range(2):
+        assert archives.make_if_possible("Spark", lambda: archive, program) == 0
+    assert [made[0].partition("=")[0]] == ["-XX:ArchiveClassesAtExit"] * len(made)
+    assert sorted(tmp_path.iterdir()) == sorted([archive, of_brokers])
+    assert archives.options(archive)[0] == f"-XX:SharedArchiveFile={archive}"
+    assert capsys.readouterr().out.count("archived, so that they load sooner") == 1
 
 
 @pytest.mark.spark

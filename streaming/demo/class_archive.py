@@ -1,0 +1,49 @@
+"""The archive of a broker's classes (`streaming.runtime.class_archive`).
+
+`python -m streaming.demo.class_archive`, a step of the set-up, makes it.
+"""
+
+import sys
+from pathlib import Path
+
+import psutil
+
+from streaming.runtime import class_archive, processes
+from streaming.runtime.jars import jar_paths
+
+TOPIC = "topic"
+STOP_TIMEOUT_S = 120.0
+
+
+def archive_path(jars_of: str = "broker") -> Path:
+    """Where the archive of this release of Kafka lies, or would lie: the set-up makes that of "broker". Raises
+    SetUpIncomplete.
+    """
+    # Java compares the times of the jars, too.
+    return class_archive.archive_path("broker", [(path, path.stat().st_mtime_ns) for path in jar_paths(jars_of)])
+
+
+def start_and_stop_a_broker(java_options: tuple[str, ...], scratch: Path) -> None:
+    """A broker that does a little of all that the demo asks of it; its JVM writes the archive as it ends in order."""
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
+    from streaming.demo.brokers import EmbeddedCluster
+
+    with EmbeddedCluster(scratch / "kafka", broker_count=1, java_options=java_options) as cluster:
+        servers = cluster.bootstrap_servers
+        admin = KafkaAdminClient(bootstrap_servers=servers)
+        admin.create_topics({TOPIC: {"num_partitions": 1, "replication_factor": 1}})
+        admin.wait_for_topics([TOPIC])
+        producer = KafkaProducer(bootstrap_servers=servers, acks="all")
+        producer.send(TOPIC, b"record").get()
+        producer.close()
+        consumer = KafkaConsumer(TOPIC, bootstrap_servers=servers, group_id="group", auto_offset_reset="earliest")
+        next(consumer)
+        consumer.close()
+        admin.describe_log_dirs(brokers=[1])
+        admin.close()
+        processes.end([psutil.Process(cluster.process_ids()[1])], grace_s=STOP_TIMEOUT_S)
+
+
+if __name__ == "__main__":
+    sys.exit(class_archive.make_if_possible("brokers", archive_path, start_and_stop_a_broker))
