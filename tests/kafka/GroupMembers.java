@@ -33,11 +33,14 @@ public class GroupMembers {
             String[] words = line.split(" ");
             String key = words[1] + " " + words[2];
             if (words[0].equals("start")) {
+                Member before = MEMBERS.get(key);
+                // A static member that is told to stop still has its place: brokers refuse another one until it has left.
+                if (before != null && !before.running) before.join();
                 Member member = new Member(arguments[0], key, words);
                 MEMBERS.put(key, member);
                 member.start();
             } else if (words[0].equals("stop")) {
-                MEMBERS.remove(key).running = false;
+                MEMBERS.get(key).running = false;
             } else {
                 MEMBERS.get(key).trouble = words[0];
             }
