@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 from prometheus_client.registry import Collector
 
+from streaming.serve.compatible import compatible_metrics
 from streaming.serve.families import FAMILIES, GROUPS_ALERTED, GROUPS_DETAILS, Family
 from streaming.serve.samples import Sample, samples, tally
 from streaming.serve.snapshot import Snapshot
@@ -120,7 +121,9 @@ class _Collected(Collector):
 
 
 class SnapshotCollector(Collector):
-    """Yields every family of `FAMILIES`, with the series that the newest snapshot gives it."""
+    """Yields every family of `FAMILIES`, with the series that the newest snapshot gives it, then those of other
+    exporters that are asked for.
+    """
 
     def __init__(self, snapshot: Callable[[], Snapshot], settings: Settings) -> None:
         self._snapshot = snapshot
@@ -132,6 +135,10 @@ class SnapshotCollector(Collector):
         snapshot = self._snapshot()
         cluster = snapshot.kafka_cluster
         kept, dropped = bounded(samples(snapshot, self._settings, self._build), self._settings.serve.series_max)
+        left = self._settings.serve.series_max - sum(map(len, kept.values()))
+        exporters = self._settings.serve.compatible_metrics
+        compatible, cut = compatible_metrics(snapshot, exporters, series_max=left)
+        dropped |= cut
         kept["rebalancer_export_dropped_series"] = [
             Sample("export_dropped_series", (name,), count) for name, count in sorted(dropped.items())
         ]
@@ -140,6 +147,7 @@ class SnapshotCollector(Collector):
                 yield _histogram(family, snapshot)
             else:
                 yield _filled(family, cluster, kept[family.name])
+        yield from compatible
 
 
 def bounded(samples: Iterator[Sample], series_max: int) -> tuple[dict[str, list[Sample]], dict[str, int]]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import click
 
 from streaming.serve import families
+from streaming.serve.compatible import COMPATIBLE
 from streaming.serve.families import Family
 from streaming.serve.samples import OTHER_THAN_SKEW, SUPPRESSING
 from streaming.serve.snapshot import PARTS
@@ -78,6 +79,29 @@ all in 45 ms.
 Each answer ends with the usual `process_...` metrics of the serve process itself (memory, CPU, open files).
 """
 
+COMPATIBLE_HEAD = """\
+## Names of other lag exporters
+
+`serve.compatible_metrics` lists exporters whose names `/metrics` has besides its own, so that their boards and alerts
+go on: `kafka_exporter` (danielqsj/kafka_exporter), `kminion` (redpanda-data/kminion) and `burrow_exporter`
+(jirwin/burrow_exporter). By default there are none. To change over, set it, point their scrape job at
+`rebalancer serve`, and keep the name of the job if boards select by it.
+
+- Names, labels and types are theirs, all of them gauges. These series have no label `kafka_cluster`; `cluster` of
+  burrow_exporter is `kafka.cluster_name`.
+- Only what the tables hold is there. Offsets of topics are those of partitions that a group reads. What is unknown is
+  absent: a partition without a committed offset has no lag. Sums are over the partitions that are known.
+- Left out are addresses of brokers, coordinators, numbers of partitions and replicas, sums over whole topics, and the
+  status codes of burrow_exporter: use `rebalancer_consumergroup_status`.
+- Figures are those of the newest sample (`collect.sample_interval_ms`) in the windows that the pipeline has written.
+- They come after all other metrics under `serve.series_max`: sums by group and topic first, then partitions, worst
+  groups first. A series for each partition of each group is much: raise the limit, and look at
+  `rebalancer_export_dropped_series`.
+
+`tests/serve/compatible` lists metrics of theirs with the source of each list; a test compares names, labels and types.
+The lists were written on 2026-11-22 from what is known of these projects, and not compared with a release of theirs.
+"""
+
 SECTIONS: tuple[tuple[str, tuple[Family, ...]], ...] = (
     ("This exporter", families.SNAPSHOT),
     ("Streaming queries and ingest", families.STREAMS),
@@ -101,7 +125,7 @@ def render() -> str:
         triggers=_words(OTHER_THAN_SKEW),
         reasons=_words(SUPPRESSING),
     )
-    return "\n".join([head, *(_section(title, rows) for title, rows in SECTIONS)])
+    return "\n".join([head, *(_section(title, rows) for title, rows in SECTIONS), _compatible()])
 
 
 def _section(title: str, rows: tuple[Family, ...]) -> str:
@@ -109,6 +133,14 @@ def _section(title: str, rows: tuple[Family, ...]) -> str:
     for family in rows:
         labels = ", ".join(f"`{label}`" for label in family.labels) or "-"
         lines.append(f"| `{family.name}` | {family.kind} | {labels} | {family.help} |")
+    return "\n".join([*lines, ""])
+
+
+def _compatible() -> str:
+    lines = [COMPATIBLE_HEAD, "| exporter | metric | labels | meaning |", "|---|---|---|---|"]
+    for family in COMPATIBLE:
+        labels = _words(family.labels) or "-"
+        lines.append(f"| {family.exporter} | `{family.name}` | {labels} | {family.help} |")
     return "\n".join([*lines, ""])
 
 

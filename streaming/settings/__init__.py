@@ -293,6 +293,9 @@ class ServeSettings(Section):
     refresh_interval_ms: Milliseconds = Field(2_000, description="Time between two snapshots of the tables")
     series_max: int = Field(20_000, ge=100, description="Most series exported; what is cut is counted")
     hot_partitions: int = Field(20, ge=0, le=1_000, description="Hottest partitions exported")
+    compatible_metrics: list[Literal["kafka_exporter", "kminion", "burrow_exporter"]] = Field(
+        [], description="Lag exporters whose metric names /metrics has besides, a series for each partition"
+    )
 
 
 class LogSettings(Section):

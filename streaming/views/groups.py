@@ -19,6 +19,7 @@ from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.views.group_lag import KEY, LagPicture, reason_of
 from streaming.views.group_looks import known_members
+from streaming.views.group_offsets import OffsetRows, offsets_of
 from streaming.views.lag_windows import LagWindows
 from streaming.views.runs import Runs
 
@@ -77,6 +78,8 @@ class GroupPart:
     newest_event_ms: int | None = None
     statuses: Mapping[str, int] = field(default_factory=dict)
     """Verdict: groups that have it, all verdicts, worst first."""
+    offsets: Mapping[str, OffsetRows] = field(default_factory=dict)
+    """By kind (see `group_offsets`), where they are exported one by one."""
 
 
 class GroupReader:
@@ -84,6 +87,7 @@ class GroupReader:
 
     def __init__(self, reader: TableReader, settings: Settings) -> None:
         self._windows = LagWindows(reader, settings.kafka.cluster_name, window_ms=settings.pipeline.window_ms)
+        self._offsets_max = settings.serve.series_max if settings.serve.compatible_metrics else 0
         self._part = GroupPart()
         self._members: Mapping[str, int | None] = {}
 
@@ -102,16 +106,18 @@ class GroupReader:
         if not self._windows.refresh():
             return
         picture = self._windows.picture()
-        self._part = part_of(picture) if picture else GroupPart()
+        self._part = part_of(picture, offsets_max=self._offsets_max) if picture else GroupPart()
         self._members = dict(members_by_group(picture.partitions)) if picture else {}
 
 
-def part_of(picture: LagPicture) -> GroupPart:
-    """The part of these verdicts."""
+def part_of(picture: LagPicture, *, offsets_max: int = 0) -> GroupPart:
+    """The part of these verdicts, with so many rows of offsets at most."""
     groups = verdicts_by_group(picture)
     counts = Counter(row.status for row in groups)
     statuses = {status.label: counts[status.label] for status in sorted(LagStatus, reverse=True)}
-    return GroupPart(groups, _by_topic(picture.partitions), picture.newest_event_ms, statuses)
+    names = [row.group for row in groups]
+    offsets = offsets_of(picture.partitions, names, rows_max=offsets_max) if offsets_max else {}
+    return GroupPart(groups, _by_topic(picture.partitions), picture.newest_event_ms, statuses, offsets)
 
 
 def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
