@@ -16,8 +16,12 @@ _TESTS = {
     "execution/refusals": ("core/test_refusals", "control/test_admin_answers"),
     "execution/room": ("core/test_disks", "core/test_reconcile"),
     "execution/staging": _EXECUTION,
+    "execution/within_brokers": ("core/test_within_brokers",),
     "deciding/agreement": ("core/test_planning",),
+    "deciding/budget": ("core/test_step",),
+    "deciding/giving_up": ("core/test_step",),
     "deciding/health": ("core/test_observed_windows", "control/test_unhealthy"),
+    "deciding/lasting": ("core/test_lasting",),
     "deciding/maintenance": ("core/test_maintenance",),
     "deciding/noise": ("core/test_observed_windows",),
     "deciding/observation": ("core/test_observed_windows", "control/test_policies"),
@@ -29,9 +33,17 @@ _TESTS = {
     "live": ("core/test_live", "core/test_disks", "core/test_reconcile"),
     "placement": ("core/test_placement",),
     "plan": ("core/test_plan",),
+    "price": ("core/test_price",),
     "skew": ("core/test_load_skew",),
+}
+_OF_CONTROL = {
+    "absences": ("control/test_absences",),
+    "look_age": ("control/test_look_age",),
 }
 TESTS = {
     f"assignor_core/{module}.py": tuple(f"tests/{name}.py" for name in (*names, *_ALL))
     for module, names in _TESTS.items()
+} | {
+    f"streaming/control/{module}.py": tuple(f"tests/{name}.py" for name in names)
+    for module, names in _OF_CONTROL.items()
 }
