@@ -142,6 +142,8 @@ def test_a_broker_is_away_until_a_look_shows_it() -> None:
     assert absences.in_vain(live(1, 2), [(3,), (1, 2)]) is None
     assert absences.in_vain(live(1, 2), [], replaced=(3,)) is None
     assert absences.in_vain(live(1, 2, replicas=(1, 2)), []) is None
+    # A closer look shows another one, since now.
+    assert absences.in_vain(live(1, 2, replicas=(1, 2, 4)), []) is None
     absences.note(live(1, 2, 3), 2_000 + GRACE_MS)
     absences.note(live(1, 2), 3_000 + GRACE_MS)
     assert absences.since_ms(3_000 + GRACE_MS) == {3: 3_000 + GRACE_MS}
@@ -149,6 +151,7 @@ def test_a_broker_is_away_until_a_look_shows_it() -> None:
 
 
 def test_after_a_gap_between_looks_the_time_away_starts_anew() -> None:
+    assert GAP_MAX_MS == 5 * 60_000
     absences = Absences(GRACE_MS, 0.5)
     absences.note(live(1, 2), 1_000)
     assert absences.since_ms(1_000 + GAP_MAX_MS) == {3: 1_000}

@@ -51,6 +51,7 @@ def clocks() -> Clocks:
 
 
 def test_an_old_look_sends_nothing_and_the_next_one_does(clocks: Clocks) -> None:
+    assert LOOK_AGE_MAX_MS == 10_000, "docs/execution.md"
     assert clocks.sends(after_ms=LOOK_AGE_MAX_MS)
     assert not clocks.sends(after_ms=3 * LOOK_AGE_MAX_MS)
     assert clocks.sends(after_ms=0)
@@ -59,6 +60,11 @@ def test_an_old_look_sends_nothing_and_the_next_one_does(clocks: Clocks) -> None
 
 def test_a_cluster_whose_looks_all_take_long_is_not_starved(clocks: Clocks) -> None:
     assert [clocks.sends(after_ms=90_000) for _ in range(4)] == [False, True, True, True]
+    clocks.age.begin()
+    clocks.boot_ms += 1_800_600
+    text = "the look at the cluster is 1801 s old, at most 180 s are allowed: nothing was sent"
+    with pytest.raises(LookTooOld, match=text), clocks.age.limited():
+        clocks.age.check()
 
 
 @pytest.mark.parametrize("stopped", ["boot_ms", "wall_ms"])

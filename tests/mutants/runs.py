@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from inspect import unwrap
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import IO, Any, Self
@@ -194,12 +195,12 @@ def exchange_code(module: ModuleType, code: CodeType, name: str) -> None:
 
 
 def _functions(namespace: Mapping[str, Any], name: str) -> list[FunctionType]:
-    """The function or method of that name; of a property what it is made of."""
+    """The function or method of that name; of a property, or under a decorator that wraps it, what it is made of."""
     owner, _, attribute = name.rpartition(".")
     value = vars(namespace[owner])[attribute] if owner else namespace[attribute]
     if isinstance(value, property):
         value = value.fget
-    return [value if isinstance(value, FunctionType) else value.__func__]
+    return [unwrap(value if isinstance(value, FunctionType) else value.__func__)]
 
 
 class _Selection:

@@ -68,6 +68,16 @@ def test_a_mutation_reaches_all_who_have_the_function_already() -> None:
     assert (named("a", most=5), named.__kwdefaults__) == ("a", {"most": 3})
 
 
+def test_a_mutation_reaches_what_a_decorator_wraps() -> None:
+    source = "from contextlib import contextmanager\n\n@contextmanager\ndef limit():\n    yield 3\n"
+    built = ModuleType("built")
+    exec(compile(source, "built.py", "exec"), built.__dict__)  # noqa: S102
+    known = built.limit
+    exchange_code(built, compile(source.replace("3", "4"), "built.py", "exec"), "limit")
+    with known() as limit:
+        assert limit == 4
+
+
 def test_mutated_modules_differ_and_compile() -> None:
     path = min(TESTS, key=lambda path: Path(path).stat().st_size)
     source = Path(path).read_text()
