@@ -18,7 +18,7 @@ _TESTS = {
     "execution/staging": _EXECUTION,
     "execution/within_brokers": ("core/test_within_brokers",),
     "deciding/agreement": ("core/test_planning",),
-    "deciding/budget": ("core/test_step",),
+    "deciding/budget": ("core/test_budget", "core/test_step"),
     "deciding/giving_up": ("core/test_step",),
     "deciding/health": ("core/test_observed_windows", "control/test_unhealthy"),
     "deciding/lasting": ("core/test_lasting",),
