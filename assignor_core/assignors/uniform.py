@@ -28,18 +28,25 @@ def assign_uniform(spec: GroupSpec) -> GroupAssignment:
 
 
 def _assign_equal_subscriptions(spec: GroupSpec, partitions: list[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Members keep the first partitions of what they have, up to their share; the rest fills those below theirs."""
+    """Members keep the first partitions of what they have, up to their share; the rest fills those below theirs.
+
+    One more than the others goes to members that have so many, as long as enough members are left to take the rest.
+    """
     members = sorted(spec.members)
     quota, extra = divmod(len(partitions), max(1, len(members)))
-    shares = {member_id: quota + (number < extra) for number, member_id in enumerate(members)}
     kept: dict[str, list[TopicPartition]] = {}
+    shares: dict[str, int] = {}
     not_claimed = set(partitions)
     given_up: list[TopicPartition] = []
-    for member_id in members:
+    for number, member_id in enumerate(members):
         owned = sorted(not_claimed.intersection(spec.members[member_id].owned_partitions))
         not_claimed.difference_update(owned)
-        kept[member_id] = owned[: shares[member_id]]
-        given_up += owned[shares[member_id] :]
+        others_can = len(members) - number > extra
+        takes_extra = extra > 0 and (len(owned) > quota or not others_can)
+        share = shares[member_id] = quota + takes_extra
+        extra -= takes_extra
+        kept[member_id] = owned[:share]
+        given_up += owned[share:]
     free = iter([tp for tp in partitions if tp in not_claimed] + given_up)
     return {
         member_id: sorted([*owned, *islice(free, shares[member_id] - len(owned))]) for member_id, owned in kept.items()

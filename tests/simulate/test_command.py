@@ -44,11 +44,11 @@ def test_json_and_trace_of_the_consumer_protocol_have_its_epochs(
     assert cli.run(["simulate", str(written(tmp_path, text)), "--json"]) == 0
     (consumer,) = json.loads(capsys.readouterr().out)["variants"]
     epochs = [(one["cause"], one["generation_id_before"], one["generation_id"]) for one in consumer["rebalances"][1:]]
-    assert epochs == [("c-1 leaves", 2, 3), ("c-1 joins", 3, 4)]
+    assert epochs == [("c-1 leaves", 3, 4), ("c-1 joins", 4, 5)]
     assert cli.run(["simulate", str(written(tmp_path, text)), "--trace"]) == 0
     trace = capsys.readouterr().out
-    assert "group is Assigning, epoch 3: c-1 leaves" in trace
-    assert "c-0 is at epoch 3, UNREVOKED_PARTITIONS t-0 t-1" in trace
+    assert "group is Assigning, epoch 4: c-1 leaves" in trace
+    assert "c-0 is at epoch 4, UNREVOKED_PARTITIONS t-0 t-1" in trace
 
 
 def test_the_trace_is_the_same_every_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

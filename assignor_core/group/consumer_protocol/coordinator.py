@@ -33,6 +33,8 @@ from assignor_core.group.messages import Removal
 from assignor_core.group.states import ErrorCode
 
 Field = TypeVar("Field")
+FIRST_GROUP_EPOCH = 1
+"""Of a group that nobody has joined; the first member makes it 2, as seen of 4.3 brokers."""
 
 
 class ConsumerGroupCoordinator:
@@ -42,11 +44,11 @@ class ConsumerGroupCoordinator:
     >>> joins = ConsumerGroupHeartbeat("a#1", "a", 0, None, 300_000, frozenset("t"), None, frozenset())
     >>> (client, answer), = group.heartbeat(0, joins).answers
     >>> answer.member_epoch, sorted(answer.assignment), group.state.value
-    (1, [('t', 0), ('t', 1)], 'Stable')
+    (2, [('t', 0), ('t', 1)], 'Stable')
     """
 
     def __init__(self, partitions: Mapping[str, int], config: ConsumerGroupConfig) -> None:
-        self.group_epoch = 0
+        self.group_epoch = FIRST_GROUP_EPOCH
         self.assignment_epoch = 0
         self.members = Registry()
         self._partitions = partitions
@@ -58,7 +60,7 @@ class ConsumerGroupCoordinator:
         self._behind: set[str] = set()
         self._timer_of: dict[str, RebalanceTimer] = {}
         self._timers_set = 0
-        self._reported = (ConsumerGroupState.EMPTY, 0)
+        self._reported = (ConsumerGroupState.EMPTY, FIRST_GROUP_EPOCH)
         self._clear()
 
     @property

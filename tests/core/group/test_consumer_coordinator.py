@@ -96,7 +96,7 @@ def test_the_first_member_gets_everything_with_its_first_heartbeat() -> None:
     assert a.heartbeat().is_full
     group.follow(a)
     assert (numbers(a), a.member_epoch, group.epochs(), group.coordinator.state.value) == (
-        [0, 1, 2], 1, (1, 1), "Stable",
+        [0, 1, 2], 2, (2, 2), "Stable",
     )  # fmt: skip
 
 
@@ -105,15 +105,15 @@ def test_who_joins_waits_until_the_other_has_acknowledged_what_it_gave_up() -> N
     a, b = group.member("a"), group.member("b")
     group.follow(a)
     group.follow(b)
-    assert (numbers(b), b.member_epoch, group.known(b).state.value) == ([], 2, "UNRELEASED_PARTITIONS")
+    assert (numbers(b), b.member_epoch, group.known(b).state.value) == ([], 3, "UNRELEASED_PARTITIONS")
     group.beat(a)
-    assert (a.member_epoch, group.known(a).state.value) == (1, "UNREVOKED_PARTITIONS"), "the old epoch until it gave up"
+    assert (a.member_epoch, group.known(a).state.value) == (2, "UNREVOKED_PARTITIONS"), "the old epoch until it gave up"
     a.begin_reconciling()
     group.follow(b)
     assert numbers(b) == [], "given up, and not acknowledged"
     a.end_reconciling()
     group.beat(a)
-    assert (numbers(a), a.member_epoch) == ([0, 1], 2)
+    assert (numbers(a), a.member_epoch) == ([0, 1], 3)
     assert not group.coordinator.is_at_rest
     group.follow(b)
     assert (numbers(b), group.coordinator.state.value) == ([2, 3], "Stable")
@@ -157,7 +157,7 @@ def test_a_static_member_that_returns_takes_its_partitions_over_without_a_new_ep
     assert group.coordinator.state.value == "Reconciling", "as Kafka shows a group while a static member is away"
     returned = group.member("b", static=True, process=2)
     group.follow(returned)
-    assert (returned.owned, returned.member_epoch, group.epochs()) == (had, 2, before)
+    assert (returned.owned, returned.member_epoch, group.epochs()) == (had, 3, before)
     assert [gone.member_id for gone in group.result.removals] == []
 
 
@@ -189,9 +189,9 @@ def test_epochs_that_do_not_fit_are_fenced() -> None:
     group = Group(t=2)
     a = group.member("a")
     group.follow(a)
-    for epoch in (2, 7):
+    for epoch in (1, 3):
         assert group.send(ConsumerGroupHeartbeat("a#1", a.member_id, epoch)).error is ErrorCode.FENCED_MEMBER_EPOCH
-    assert group.send(ConsumerGroupHeartbeat("x#1", "x", 1)).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.send(ConsumerGroupHeartbeat("x#1", "x", 2)).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert group.send(ConsumerGroupHeartbeat("x#1", "x", -1)).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -202,11 +202,11 @@ def test_the_epoch_before_is_accepted_from_a_member_that_has_no_more_than_it_is_
     group.follow(a)
     group.follow(b)
     group.settle(a, b)
-    assert group.known(a).previous_member_epoch == 1
-    repeated = ConsumerGroupHeartbeat("a#1", a.member_id, 1, topic_partitions=frozenset(a.owned))
+    assert group.known(a).previous_member_epoch == 2
+    repeated = ConsumerGroupHeartbeat("a#1", a.member_id, 2, topic_partitions=frozenset(a.owned))
     assert group.send(repeated).error is ErrorCode.NONE
     for too_much in (None, frozenset({("t", 0), ("t", 1)})):
-        asks = ConsumerGroupHeartbeat("a#1", a.member_id, 1, topic_partitions=too_much)
+        asks = ConsumerGroupHeartbeat("a#1", a.member_id, 2, topic_partitions=too_much)
         assert group.send(asks).error is ErrorCode.FENCED_MEMBER_EPOCH
 
 
@@ -215,12 +215,12 @@ def test_a_fenced_member_loses_everything_and_joins_again_with_the_same_id() -> 
     a = group.member("a")
     group.follow(a)
     (gone,) = group.coordinator.session_elapsed(AT_ONCE.session_timeout_ms, a.member_id).removals
-    assert (gone.member_id, gone.reason, group.epochs()) == ("a-1", "session timed out", (2, 1))
+    assert (gone.member_id, gone.reason, group.epochs()) == ("a-1", "session timed out", (3, 2))
     assert group.beat(a) is ErrorCode.UNKNOWN_MEMBER_ID
     assert (a.state, a.lose_all()) == (ConsumerMemberState.FENCED, (("t", 0), ("t", 1)))
     a.rejoin()
     group.follow(a)
-    assert (numbers(a), a.member_epoch, a.member_id) == ([0, 1], 3, "a-1")
+    assert (numbers(a), a.member_epoch, a.member_id) == ([0, 1], 4, "a-1")
 
 
 def test_a_session_lasts_as_long_as_heartbeats_come() -> None:
@@ -267,10 +267,10 @@ def test_between_two_target_assignments_lies_the_assignment_interval() -> None:
     group.follow(a)
     group.now_ms = 999
     group.follow(b)
-    assert (group.epochs(), b.member_epoch, group.coordinator.state.value) == ((2, 1), 1, "Assigning")
+    assert (group.epochs(), b.member_epoch, group.coordinator.state.value) == ((3, 2), 2, "Assigning")
     group.now_ms = 1_000
     group.follow(a)
-    assert (group.epochs(), numbers(a)) == ((2, 2), [0])
+    assert (group.epochs(), numbers(a)) == ((3, 3), [0])
     group.follow(b)
     assert numbers(b) == [1]
 
@@ -282,11 +282,11 @@ def test_partitions_that_are_added_are_seen_with_the_next_heartbeat_and_other_to
     group.partitions["u"] = 5
     group.coordinator.topics_changed()
     group.follow(a)
-    assert group.epochs() == (1, 1)
+    assert group.epochs() == (2, 2)
     group.partitions["t"] = 3
     group.coordinator.topics_changed()
     group.follow(a)
-    assert (group.epochs(), numbers(a)) == ((2, 2), [0, 1, 2])
+    assert (group.epochs(), numbers(a)) == ((3, 3), [0, 1, 2])
 
 
 def test_a_subscription_that_changes_takes_topics_away_before_there_is_a_new_target() -> None:
@@ -295,7 +295,7 @@ def test_a_subscription_that_changes_takes_topics_away_before_there_is_a_new_tar
     group.follow(a)
     a.topics = ("u",)
     group.beat(a)
-    assert (group.epochs(), group.known(a).state.value) == ((2, 1), "UNREVOKED_PARTITIONS")
+    assert (group.epochs(), group.known(a).state.value) == ((3, 2), "UNREVOKED_PARTITIONS")
     group.finish(a)
     assert a.owned == (("u", 0),)
 
@@ -313,6 +313,21 @@ def test_most_wishes_decide_on_the_assignor_and_unknown_ones_are_refused() -> No
     ]  # fmt: skip
     with pytest.raises(InvalidGroup, match="server_assignor is 'best', must be one of uniform, range"):
         group.send(group.member("d", assignor="best").heartbeat())
+
+
+def test_what_a_static_member_had_to_revoke_is_free_once_it_has_left() -> None:
+    group = Group(t=2)
+    a, b = group.member("a", static=True), group.member("b")
+    group.follow(a)
+    group.follow(b)
+    group.beat(a)
+    (timer,) = group.result.timers
+    leaves = a.leaving()
+    assert leaves is not None
+    group.send(leaves)
+    group.follow(b)
+    assert (numbers(b), group.coordinator.is_at_rest) == ([1], True)
+    assert not group.coordinator.timer_elapsed(timer).removals, "it has its session to come back"
 
 
 def test_others_wait_for_partitions_of_a_static_member_that_is_away() -> None:
@@ -337,7 +352,7 @@ def test_an_empty_group_keeps_its_epoch() -> None:
     leaves = a.leaving()
     assert leaves is not None
     group.send(leaves)
-    assert (group.coordinator.state.value, group.epochs(), group.coordinator.is_at_rest) == ("Empty", (2, 1), True)
+    assert (group.coordinator.state.value, group.epochs(), group.coordinator.is_at_rest) == ("Empty", (3, 2), True)
 
 
 class Walk:
