@@ -7,7 +7,7 @@ from assignor_core.lag.brokers import BehindOnBroker, PartitionVerdict, brokers_
 from assignor_core.lag.burrow import BurrowStatus, BurrowWindow, Commit, burrow_group_status, burrow_status
 from assignor_core.lag.figures import LagFigures, LagPolicy, measure
 from assignor_core.lag.history import LagHistory, lag_age, lag_seconds, last_commit_ms, newest_commit
-from assignor_core.lag.keeping_up import keeps_up
+from assignor_core.lag.keeping_up import Course, keeps_up
 from assignor_core.lag.verdicts import Evaluated, LagStatus, Standing, evaluate, worst_of
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "BurrowStatus",
     "BurrowWindow",
     "Commit",
+    "Course",
     "Evaluated",
     "LagFigures",
     "LagHistory",

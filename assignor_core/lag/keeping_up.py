@@ -3,52 +3,74 @@
 Follows from the rules of `verdicts`: what is OK here is OK there, at once and as a verdict. The reverse does not hold.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
 import numpy as np
 
 from assignor_core.lag.figures import LagPolicy
-from assignor_core.lag.history import POINTS_PER_WINDOW, Answers, Flags, LagHistory
+from assignor_core.lag.history import POINTS_PER_WINDOW, Answers, Flags, Floats, Ints, LagHistory
+
+Point = tuple[Floats, Floats, Floats]
+"""P times (ms), committed offsets and log ends; NaN where a partition was not seen, or its offset is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What the look-back shows of P partitions in short."""
+
+    committed_max: Floats
+    """NaN where it is unknown at any point."""
+    shrinks: Flags
+    """The log's end drops between two points: the topic was deleted and made again."""
+    seen: Ints
+    """Points in the look-back."""
+
+    @classmethod
+    def of(cls, points: Iterable[Point], policy: LagPolicy, *, now_ms: float) -> Self:
+        """Of one or more points, oldest first, that cover the look-back which ends at `now_ms`."""
+        after_ms = now_ms - policy.windows * policy.window_ms
+        course: Course | None = None
+        before: Floats | None = None
+        for time_ms, committed, log_end in points:
+            if course is None or before is None:
+                nothing = np.zeros(len(time_ms), dtype=np.int64)
+                course = cls(committed.copy(), nothing.astype(bool), nothing)
+                before = log_end
+            np.maximum(course.committed_max, committed, out=course.committed_max)
+            np.logical_or(course.shrinks, log_end < before, out=course.shrinks)
+            np.add(course.seen, time_ms > after_ms, out=course.seen)
+            before = log_end
+        assert course is not None
+        return cls(course.committed_max, course.shrinks, course.seen)
 
 
 def keeps_up(
-    history: LagHistory, age: Answers, commit: Answers, left_over: Flags, policy: LagPolicy, *, now_ms: float
-) -> Flags:
-    """P flags. `history` covers the look-back that ends at `now_ms` and has no later point; `age` of the lag, s, and
-    `commit`, the newest one, ms, may be of fewer points.
+    newest: LagHistory, course: Course, age: Answers, commit: Answers, left_over: Flags, policy: LagPolicy, *,
+    now_ms: float,
+) -> Flags:  # fmt: skip
+    """P flags. `newest` holds the newest points at least, none after `now_ms`; `age` of the lag, s, and `commit`, the
+    newest one, ms, are of those.
 
     Caught up, or active: read and committed within a window, never set back, seen for long enough, on one topic.
 
     >>> row = lambda *values: np.array(values, dtype=float)
-    >>> history = LagHistory(np.array([0]), row(0, 30e3, 60e3, 90e3), row(0, 40, 70, 100), row(9, 50, 80, 110))
+    >>> points = [(row(at), row(read), row(end)) for at, read, end in ((0, 0, 9), (30e3, 40, 50), (60e3, 70, 80))]
     >>> from assignor_core.lag.history import lag_age, newest_commit
-    >>> policy = LagPolicy(windows=2)
-    >>> keeps_up(history, lag_age(history), newest_commit(history), np.array([False]), policy, now_ms=90e3)
+    >>> history = LagHistory(np.array([0]), *(np.concatenate(column) for column in zip(*points)))
+    >>> policy, left_over = LagPolicy(windows=2), np.array([False])
+    >>> course = Course.of(points, policy, now_ms=60e3)
+    >>> keeps_up(history, course, lag_age(history), newest_commit(history), left_over, policy, now_ms=60e3)
     array([ True])
     """
-    newest = history.newest
-    time_ms, committed = history.time_ms[newest], history.committed[newest]
-    after_ms = now_ms - policy.windows * policy.window_ms
-    lag = np.maximum(history.log_end[newest] - committed, 0.0)
-    caught_up = (lag <= policy.lag_allowed_records) & (time_ms > after_ms)
+    last = newest.newest
+    time_ms, committed = newest.time_ms[last], newest.committed[last]
+    lag = np.maximum(newest.log_end[last] - committed, 0.0)
+    caught_up = (lag <= policy.lag_allowed_records) & (time_ms > now_ms - policy.windows * policy.window_ms)
     young = age.is_final & (age.values <= policy.window_ms / 1000)
     commits = commit.is_final & (commit.values >= time_ms - policy.window_ms)
-    # An offset that is not known at some point makes the highest one unknown, and no comparison with it holds.
-    advances = np.maximum.reduceat(history.committed, history.starts) <= committed
-    return caught_up | (
-        young & commits & advances & ~left_over & ~_shrinks(history) & _is_seen(history, policy, after_ms)
-    )
-
-
-def _shrinks(history: LagHistory) -> Flags:
-    """Whether the log's end drops between any two points: the topic was deleted and made again."""
-    dropped = np.zeros(len(history.log_end), dtype=bool)
-    dropped[1:] = history.log_end[1:] < history.log_end[:-1]
-    dropped[history.starts] = False
-    shrinks: Flags = np.logical_or.reduceat(dropped, history.starts)
-    return shrinks
-
-
-def _is_seen(history: LagHistory, policy: LagPolicy, after_ms: float) -> Flags:
-    """Whether there are enough points in the look-back."""
-    counts = np.add.reduceat(history.time_ms > after_ms, history.starts, dtype=np.int64)
-    seen: Flags = counts / (POINTS_PER_WINDOW * policy.windows) >= policy.completeness_min
-    return seen
+    # With an offset that is unknown at some point the highest one is NaN: no comparison with it holds.
+    advances = (course.committed_max <= committed) & ~course.shrinks
+    seen = course.seen / (POINTS_PER_WINDOW * policy.windows) >= policy.completeness_min
+    return caught_up | (young & commits & advances & seen & ~left_over)

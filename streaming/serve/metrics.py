@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import islice
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -16,7 +17,8 @@ from prometheus_client.exposition import choose_encoder, gzip_accepted
 from prometheus_client.registry import Collector
 
 from streaming.serve.compatible import compatible_metrics
-from streaming.serve.families import FAMILIES, GROUPS_ALERTED, GROUPS_DETAILS, Family
+from streaming.serve.families import FAMILIES, Family
+from streaming.serve.group_samples import GroupSamples, group_samples
 from streaming.serve.samples import Sample, samples, tally
 from streaming.serve.snapshot import Snapshot
 from streaming.settings import Settings
@@ -28,9 +30,6 @@ FORMS_MAX = 8
 """So many forms are kept ready at most: whoever asks may name any version."""
 GZIP_LEVEL = 3
 """A tenth of the bytes, for half of the time that the usual level takes."""
-GROUP_TIERS = dict.fromkeys((row.name for row in GROUPS_ALERTED), 0) | dict.fromkeys(
-    (row.name for row in GROUPS_DETAILS), 1
-)
 UNBOUNDED = frozenset({"topic", "consumergroup"})
 """Labels with as many values as users make."""
 
@@ -134,7 +133,8 @@ class SnapshotCollector(Collector):
         """All metrics of the newest snapshot."""
         snapshot = self._snapshot()
         cluster = snapshot.kafka_cluster
-        kept, dropped = bounded(samples(snapshot, self._settings, self._build), self._settings.serve.series_max)
+        own, of_groups = samples(snapshot, self._settings, self._build), group_samples(snapshot)
+        kept, dropped = bounded(own, of_groups, self._settings.serve.series_max)
         left = self._settings.serve.series_max - sum(map(len, kept.values()))
         exporters = self._settings.serve.compatible_metrics
         compatible, cut = compatible_metrics(snapshot, exporters, series_max=left)
@@ -150,18 +150,18 @@ class SnapshotCollector(Collector):
         yield from compatible
 
 
-def bounded(samples: Iterator[Sample], series_max: int) -> tuple[dict[str, list[Sample]], dict[str, int]]:
+def bounded(
+    samples: Iterable[Sample], of_groups: GroupSamples, series_max: int
+) -> tuple[dict[str, list[Sample]], dict[str, int]]:
     """Samples by full name, at most `series_max` of them; and how many were cut of each family, 0 of those that can
     grow without bound.
 
-    The families that come first in `FAMILIES` are kept whole, those of consumer groups last: of these first what alerts
-    rest on, then the details, both group after group as they come.
+    The families that come first in `FAMILIES` are kept whole, those of consumer groups last, group after group as they
+    come.
     """
     by_name: dict[str, list[Sample]] = defaultdict(list)
-    of_groups: tuple[list[Sample], list[Sample]] = ([], [])
     for sample in samples:
-        tier = GROUP_TIERS.get(PREFIX + sample.name)
-        (by_name[PREFIX + sample.name] if tier is None else of_groups[tier]).append(sample)
+        by_name[PREFIX + sample.name].append(sample)
     left = series_max
     dropped: Counter[str] = Counter({family.name: 0 for family in FAMILIES if UNBOUNDED & set(family.labels)})
     for family in FAMILIES:
@@ -170,10 +170,10 @@ def bounded(samples: Iterator[Sample], series_max: int) -> tuple[dict[str, list[
             dropped[family.name] += len(rows) - left
             by_name[family.name] = rows[:left]
         left -= len(by_name[family.name])
-    ordered = (*of_groups[0], *of_groups[1])
-    for sample in ordered[:left]:
+    for sample in islice(of_groups.samples, left):
         by_name[PREFIX + sample.name].append(sample)
-    dropped.update(PREFIX + sample.name for sample in ordered[left:])
+    for name, count in of_groups.counts.items():
+        dropped[PREFIX + name] += count - len(by_name[PREFIX + name])
     return by_name, dict(dropped)
 
 

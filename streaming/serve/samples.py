@@ -3,20 +3,16 @@
 What is unknown has no sample: an absent series shows more than a zero.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from assignor_core.deciding.trigger import OWN_PLANS, Reason
-from assignor_core.lag import LagStatus
 from assignor_core.resources import Resource
 from streaming.contract.rates import RATES
 from streaming.serve.families import RESOURCE_LABELS, broker_rate_name
 from streaming.serve.snapshot import PARTS, Snapshot
 from streaming.settings import Settings
-from streaming.views.groups import GroupTopic, GroupVerdict
 from streaming.views.log_dirs import CORDONED, OFFLINE
-from streaming.views.memberships import GroupMembership
 from streaming.views.streams import StreamQuery
 
 ACTIVE_MIN_MS = 60_000
@@ -25,7 +21,6 @@ PLANNING = (Reason.SKEWED, Reason.BROKER_FAILED, *OWN_PLANS)
 OTHER_THAN_SKEW = tuple(reason.value for reason in PLANNING if reason is not Reason.SKEWED)
 SUPPRESSING = tuple(reason.value for reason in Reason if reason not in (*PLANNING, Reason.BALANCED))
 """Reasons not to plan that are no good news; `balanced` is."""
-VERDICTS = tuple(status.label for status in LagStatus)
 
 
 class Sample(NamedTuple):
@@ -37,7 +32,7 @@ class Sample(NamedTuple):
 
 
 def samples(snapshot: Snapshot, settings: Settings, build: tuple[str, str, str]) -> Iterator[Sample]:
-    """All samples but those of histograms; `build` holds the versions of product, Spark and Delta."""
+    """All samples but those of histograms and of consumer groups; `build`: versions of product, Spark and Delta."""
     yield Sample("build_info", build, 1)
     yield Sample("snapshot_timestamp_seconds", (), snapshot.read_at_ms / 1000)
     yield Sample("snapshot_read_seconds", (), snapshot.read_seconds)
@@ -52,10 +47,9 @@ def samples(snapshot: Snapshot, settings: Settings, build: tuple[str, str, str])
     yield from _brokers(snapshot, settings)
     yield from _log_dirs(snapshot)
     yield from _tables(snapshot)
-    yield from _groups(snapshot)
 
 
-def _some(name: str, value: float | None, *labels: str, per: float = 1.0) -> Iterator[Sample]:
+def some(name: str, value: float | None, *labels: str, per: float = 1.0) -> Iterator[Sample]:
     """A sample, if there is a value; `per` divides, to make seconds of milliseconds."""
     if value is not None:
         yield Sample(name, labels, value / per)
@@ -69,41 +63,41 @@ def _streams(snapshot: Snapshot) -> Iterator[Sample]:
     for source, count in sorted(snapshot.streams.rejected_not_kept.items()):
         yield Sample("ingest_rejected_records_not_kept_total", (source,), count)
     newest_sample = max((broker.last_sample_ms for broker in snapshot.load.brokers), default=None)
-    yield from _some("ingest_last_event_timestamp_seconds", newest_sample, "byte_rate", per=1000)
-    yield from _some("ingest_last_event_timestamp_seconds", snapshot.groups.newest_event_ms, "consumer_lag", per=1000)
+    yield from some("ingest_last_event_timestamp_seconds", newest_sample, "byte_rate", per=1000)
+    yield from some("ingest_last_event_timestamp_seconds", snapshot.groups.newest_event_ms, "consumer_lag", per=1000)
 
 
 def _query(query: StreamQuery, now_ms: int) -> Iterator[Sample]:
     name = query.query
     patience_ms = max(ACTIVE_MIN_MS, ACTIVE_INTERVALS * query.trigger_interval_ms)
     yield Sample("stream_active", (name,), now_ms - query.finished_ms < patience_ms)
-    yield from _some("stream_last_progress_timestamp_seconds", query.finished_ms, name, per=1000)
-    yield from _some("stream_last_change_timestamp_seconds", query.changed_ms, name, per=1000)
+    yield from some("stream_last_progress_timestamp_seconds", query.finished_ms, name, per=1000)
+    yield from some("stream_last_change_timestamp_seconds", query.changed_ms, name, per=1000)
     yield Sample("stream_first_batch", (name,), query.first_batch)
-    yield from _some("stream_trigger_interval_seconds", query.trigger_interval_ms, name, per=1000)
-    yield from _some("stream_watermark_timestamp_seconds", query.watermark_ms or None, name, per=1000)
-    yield from _some("stream_last_batch_duration_seconds", query.duration_ms, name, per=1000)
+    yield from some("stream_trigger_interval_seconds", query.trigger_interval_ms, name, per=1000)
+    yield from some("stream_watermark_timestamp_seconds", query.watermark_ms or None, name, per=1000)
+    yield from some("stream_last_batch_duration_seconds", query.duration_ms, name, per=1000)
     for phase, duration_ms in sorted(query.phases_ms.items()):
         if phase != "triggerExecution":  # the whole, which stands beside its parts in no metric
             yield Sample("stream_last_batch_phase_seconds", (name, phase), duration_ms / 1000)
     yield Sample("stream_batches_total", (name,), query.batches_total)
     yield Sample("stream_input_rows_total", (name,), query.input_rows_total)
     yield Sample("stream_rows_dropped_by_watermark_total", (name,), query.late_rows_total)
-    yield from _some("stream_source_lag_records", query.source_lag_records, name)
-    yield from _some("stream_state_rows", query.state_rows, name)
-    yield from _some("stream_state_memory_bytes", query.state_memory_bytes, name)
+    yield from some("stream_source_lag_records", query.source_lag_records, name)
+    yield from some("stream_state_rows", query.state_rows, name)
+    yield from some("stream_state_memory_bytes", query.state_memory_bytes, name)
     if name in ("byte_rate", "consumer_lag"):
         yield Sample("ingest_records_total", (name,), query.input_rows_total)
 
 
 def _window(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
     yield Sample("window_seconds", (), snapshot.window_ms / 1000)
-    yield from _some("window_end_timestamp_seconds", snapshot.load.window_end_ms, per=1000)
-    yield from _some("window_completeness_ratio", snapshot.completeness)
-    yield from _some("brokers_expected", snapshot.brokers_expected)
-    yield from _some("brokers_reporting", snapshot.load.brokers_reporting)
-    yield from _some("brokers_log_dirs_unknown", snapshot.load.brokers_log_dirs_unknown)
-    yield from _some("sample_interval_seconds", snapshot.load.sample_interval_ms, per=1000)
+    yield from some("window_end_timestamp_seconds", snapshot.load.window_end_ms, per=1000)
+    yield from some("window_completeness_ratio", snapshot.completeness)
+    yield from some("brokers_expected", snapshot.brokers_expected)
+    yield from some("brokers_reporting", snapshot.load.brokers_reporting)
+    yield from some("brokers_log_dirs_unknown", snapshot.load.brokers_log_dirs_unknown)
+    yield from some("sample_interval_seconds", snapshot.load.sample_interval_ms, per=1000)
     yield Sample("sample_interval_set_seconds", (), settings.collect.sample_interval_ms / 1000)
     if snapshot.load.window_end_ms is not None:
         yield Sample("brokers_reported_twice", (), len(snapshot.load.brokers_reported_twice))
@@ -114,7 +108,7 @@ def _log_dirs(snapshot: Snapshot) -> Iterator[Sample]:
         labels = (str(row.broker), row.path)
         yield Sample("log_dir_online", labels, row.state != OFFLINE)
         yield Sample("log_dir_cordoned", labels, row.state == CORDONED)
-        yield from _some("log_dir_used_ratio", row.used_share, *labels)
+        yield from some("log_dir_used_ratio", row.used_share, *labels)
 
 
 def _skew(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
@@ -130,15 +124,15 @@ def _skew(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
         if snapshot.control.decisions is not None:
             yield Sample("skew_breached", (label,), breached)
         if breached and decision is not None:
-            yield from _some("skew_breach_started_timestamp_seconds", decision["breach_started_ms"], label, per=1000)
+            yield from some("skew_breach_started_timestamp_seconds", decision["breach_started_ms"], label, per=1000)
 
 
 def _decisions(snapshot: Snapshot) -> Iterator[Sample]:
     control = snapshot.control
     yield Sample("rebalance_mode_info", (snapshot.mode,), 1)
     if control.decision is not None:
-        yield from _some("rebalance_cooldown_end_timestamp_seconds", control.decision["cooldown_end_ms"], per=1000)
-        yield from _some("rebalance_last_decision_timestamp_seconds", control.decision["decided_ms"], per=1000)
+        yield from some("rebalance_cooldown_end_timestamp_seconds", control.decision["cooldown_end_ms"], per=1000)
+        yield from some("rebalance_last_decision_timestamp_seconds", control.decision["decided_ms"], per=1000)
     if control.decisions is not None:
         yield from _evaluations(control.decisions, snapshot.trigger_resources)
 
@@ -173,46 +167,46 @@ def _execution(snapshot: Snapshot) -> Iterator[Sample]:
         # One that is down keeps it without harm until it is back; one that is gone for good keeps it for ever.
         reporting = snapshot.load.loads.get(Resource.BYTES_IN, {})
         yield Sample("rebalance_throttle_left_brokers", (), len(reporting.keys() & set(control.throttles_left)))
-    yield from _some("rebalance_last_success_timestamp_seconds", control.last_success_ms, per=1000)
+    yield from some("rebalance_last_success_timestamp_seconds", control.last_success_ms, per=1000)
     if execution is not None:
         yield Sample("rebalance_moved_bytes", (), execution["bytes_moved"])
-        yield from _some("rebalance_started_timestamp_seconds", execution["started_ms"], per=1000)
+        yield from some("rebalance_started_timestamp_seconds", execution["started_ms"], per=1000)
         measured = execution["bytes_in_max_over_mean_measured"]
-        yield from _some("rebalance_measured_max_per_mean_ratio", measured, RESOURCE_LABELS[Resource.BYTES_IN])
+        yield from some("rebalance_measured_max_per_mean_ratio", measured, RESOURCE_LABELS[Resource.BYTES_IN])
 
 
 def _plan(snapshot: Snapshot) -> Iterator[Sample]:
     plan = snapshot.control.plan
     if plan is None:
         return
-    yield from _some("rebalance_plan_created_timestamp_seconds", plan["created_ms"], per=1000)
-    yield from _some("rebalance_plan_expiry_timestamp_seconds", plan["expires_ms"], per=1000)
+    yield from some("rebalance_plan_created_timestamp_seconds", plan["created_ms"], per=1000)
+    yield from some("rebalance_plan_expiry_timestamp_seconds", plan["expires_ms"], per=1000)
     yield Sample("rebalance_plan_moves", ("leader",), plan["leader_movement_count"])
     yield Sample("rebalance_plan_moves", ("replica",), plan["movement_count"] - plan["leader_movement_count"])
     yield Sample("rebalance_plan_move_bytes", (), plan["bytes_to_move"])
     for resource, label in RESOURCE_LABELS.items():
         before, after = plan[f"{resource}_max_over_mean_before"], plan[f"{resource}_max_over_mean_after"]
-        yield from _some("rebalance_plan_max_per_mean_before_ratio", before, label)
-        yield from _some("rebalance_plan_predicted_max_per_mean_ratio", after, label)
-        yield from _some("rebalance_plan_lower_bound_ratio", plan[f"{resource}_lower_bound"], label)
+        yield from some("rebalance_plan_max_per_mean_before_ratio", before, label)
+        yield from some("rebalance_plan_predicted_max_per_mean_ratio", after, label)
+        yield from some("rebalance_plan_lower_bound_ratio", plan[f"{resource}_lower_bound"], label)
 
 
 def _brokers(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
     for broker in snapshot.load.brokers:
         name = str(broker.broker)
         for rate in RATES:
-            yield from _some(broker_rate_name(rate), broker.rates[rate.name], name)
+            yield from some(broker_rate_name(rate), broker.rates[rate.name], name)
         capacity = settings.planner.capacities.get(broker.broker)
         if capacity is not None:
-            yield from _some("broker_in_capacity_bytes_per_second", capacity.bytes_in_per_sec, name)
-            yield from _some("broker_out_capacity_bytes_per_second", capacity.bytes_out_per_sec, name)
-        yield from _some("broker_log_dir_used_bytes", broker.log_dir_used_bytes, name)
-        yield from _some("broker_log_dir_usable_bytes", broker.log_dir_usable_bytes, name)
-        yield from _some("broker_remote_log_bytes", broker.remote_log_bytes, name)
-        yield from _some("broker_leaders", broker.leaders, name)
-        yield from _some("broker_replicas", broker.replicas, name)
-        yield from _some("broker_last_sample_timestamp_seconds", broker.last_sample_ms, name, per=1000)
-        yield from _some("broker_load_disagreement_ratio", broker.load_disagreement, name)
+            yield from some("broker_in_capacity_bytes_per_second", capacity.bytes_in_per_sec, name)
+            yield from some("broker_out_capacity_bytes_per_second", capacity.bytes_out_per_sec, name)
+        yield from some("broker_log_dir_used_bytes", broker.log_dir_used_bytes, name)
+        yield from some("broker_log_dir_usable_bytes", broker.log_dir_usable_bytes, name)
+        yield from some("broker_remote_log_bytes", broker.remote_log_bytes, name)
+        yield from some("broker_leaders", broker.leaders, name)
+        yield from some("broker_replicas", broker.replicas, name)
+        yield from some("broker_last_sample_timestamp_seconds", broker.last_sample_ms, name, per=1000)
+        yield from some("broker_load_disagreement_ratio", broker.load_disagreement, name)
         yield Sample("broker_info", (name, broker.rack or ""), 1)
     for resource, skew in snapshot.load.skew.items():
         for broker_id, deviation in skew.deviation.items():
@@ -227,43 +221,6 @@ def _tables(snapshot: Snapshot) -> Iterator[Sample]:
         yield Sample("delta_table_version", (table.name,), table.version)
         yield Sample("delta_table_files", (table.name,), table.files)
         yield Sample("delta_table_size_bytes", (table.name,), table.size_bytes)
-
-
-def _groups(snapshot: Snapshot) -> Iterator[Sample]:
-    left_out = [row.groups_left_out for row in snapshot.load.brokers if row.groups_left_out is not None]
-    yield from _some("consumergroups_left_out", sum(left_out) if left_out else None)
-    topics: dict[str, list[GroupTopic]] = defaultdict(list)
-    for topic in snapshot.groups.topics:
-        topics[topic.group].append(topic)
-    memberships = {row.group: row for row in snapshot.memberships}
-    # Worst first: where there are too many series, groups are cut from the end.
-    for group in snapshot.groups.groups:
-        yield from _group(group, topics[group.group], memberships.pop(group.group, None))
-    for membership in memberships.values():
-        yield from _membership(membership)
-
-
-def _group(group: GroupVerdict, topics: Iterable[GroupTopic], membership: GroupMembership | None) -> Iterator[Sample]:
-    for status in VERDICTS:
-        yield Sample("consumergroup_status", (group.group, status), group.status == status)
-    for row in topics:
-        labels = (row.group, row.topic)
-        yield from _some("consumergroup_lag_records", row.lag_records, *labels)
-        yield from _some("consumergroup_lag_max_records", row.lag_max_records, *labels)
-        yield from _some("consumergroup_lag_seconds", row.lag_seconds, *labels)
-        yield from _some("consumergroup_last_commit_timestamp_seconds", row.last_commit_ms, *labels, per=1000)
-        yield from _some("consumergroup_lag_retention_ratio", row.retention_ratio, *labels)
-        for verdict, count in row.statuses.items():
-            yield Sample("consumergroup_partitions", (*labels, verdict), count)
-    if membership is not None:
-        yield from _membership(membership)
-
-
-def _membership(membership: GroupMembership) -> Iterator[Sample]:
-    name = membership.group
-    yield from _some("consumergroup_members", membership.members, name)
-    yield Sample("consumergroup_rebalances_total", (name,), membership.rebalances_total)
-    yield from _some("consumergroup_rebalance_duration_seconds", membership.rebalance_ms, name, per=1000)
 
 
 def tally(values: tuple[float, ...], bounds: tuple[float, ...]) -> Mapping[float, int]:

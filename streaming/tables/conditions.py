@@ -45,6 +45,8 @@ class Term:
     """The same, asked of columns whose texts are dictionaries; None where Arrow can't."""
     compared: tuple[Sign, Value] | None = None
     """What the column is compared with; None where it is not one value."""
+    members: tuple[Value, ...] | None = None
+    """Values of which it must be one; None where they are not listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ def one_of(column: str, values: Iterable[Value]) -> Condition:
         column,
         lambda row: row[column] in known,
         pc.field(column).isin(list(members)),
+        members=members,
     )
 
 
@@ -141,6 +144,7 @@ def _compared(column: str, sign: Sign, value: Value) -> Condition:
         lambda row: row[column] is not None and operator(row[column], value),
         operator(pc.field(column), value),
         (sign, value),
+        (value,) if sign is Sign.EQUAL else None,
     )
 
 
@@ -150,8 +154,9 @@ def _term(
     holds: Callable[[Mapping[str, Any]], bool],
     expression: pc.Expression | None,
     compared: tuple[Sign, Value] | None = None,
+    members: tuple[Value, ...] | None = None,
 ) -> Condition:
-    return Condition((Term(sql, column, holds, expression, compared),))
+    return Condition((Term(sql, column, holds, expression, compared, members),))
 
 
 def _literal(value: Value) -> str:

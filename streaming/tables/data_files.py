@@ -11,6 +11,7 @@ from operator import and_
 from pathlib import Path
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyarrow import compute as pc
@@ -73,12 +74,28 @@ def rows_of(
     paths = (str(folder / unquote(path)) for path in files["path"].to_pylist())
     fragments = [form.make_fragment(path, system) for path in paths]
     whole = ds.FileSystemDataset(fragments, schema, form, system)
-    # Threads take three times the CPU here: the pieces are small.
-    rows = whole.to_table(columns=list(columns), filter=reduce(and_, left) if left else None, use_threads=False)
-    return rows.unify_dictionaries().combine_chunks()
+    of_texts = [term for term in left if term.members is not None and schema.field(term.column).type == TEXTS]
+    others = [term.expression for term in left if term not in of_texts]
+    needed = dict.fromkeys((*columns, *(term.column for term in of_texts)))
+    # Threads take more CPU time here: the pieces are small.
+    rows = whole.to_table(columns=list(needed), filter=reduce(and_, others) if others else None, use_threads=False)
+    rows = rows.unify_dictionaries().combine_chunks()
+    return _with_texts(rows, of_texts).select(list(columns))
 
 
-def _chosen(files: pa.Table, types: pa.Schema, where: Condition) -> tuple[pa.Table, list[pc.Expression]]:
+def _with_texts(rows: pa.Table, terms: Sequence[Term]) -> pa.Table:
+    """Rows that fulfil `terms`, which list texts: each text is looked up once, where Arrow would look up each row's."""
+    kept = np.ones(rows.num_rows, dtype=bool)
+    for term in terms if rows.num_rows else ():
+        column = rows[term.column].chunk(0)
+        wanted = pc.is_in(column.dictionary, value_set=pa.array(term.members, pa.string())).to_numpy(
+            zero_copy_only=False
+        )
+        kept &= np.append(wanted, False)[pc.fill_null(column.indices, -1).to_numpy()]
+    return rows if kept.all() else rows.filter(pa.array(kept)).combine_chunks()
+
+
+def _chosen(files: pa.Table, types: pa.Schema, where: Condition) -> tuple[pa.Table, list[Term]]:
     """Files that may hold such rows, and what of the condition does not hold for all of their rows."""
     for term in where.terms:
         files = files.filter(pc.fill_null(_tested(files, types, term, _MAY_HOLD), True))
@@ -86,7 +103,7 @@ def _chosen(files: pa.Table, types: pa.Schema, where: Condition) -> tuple[pa.Tab
     for term in where.terms:
         settled = pc.fill_null(_tested(files, types, term, _HOLDS_ALWAYS), False)
         if not pc.all(settled, min_count=0).as_py() or not _has_no_null(files, term.column):
-            left.append(term.expression)
+            left.append(term)
     return files, left
 
 

@@ -20,6 +20,7 @@ from assignor_core.lag import (
     BurrowStatus,
     BurrowWindow,
     Commit,
+    Course,
     LagHistory,
     LagPolicy,
     LagStatus,
@@ -33,15 +34,8 @@ from assignor_core.lag import (
 )
 from assignor_core.lag.history import Flags, Floats, Ints
 from assignor_core.lag.reasons import PartitionFigures, reason
-from streaming.views.lag_columns import (
-    LagWindow,
-    PartitionKeys,
-    history_of,
-    of_group,
-    of_topic,
-    points_of,
-    starts_of,
-)
+from streaming.views.lag_columns import LagWindow, PartitionKeys, of_group, of_topic, starts_of
+from streaming.views.lag_points import history_of, points_of
 
 CURRENT_WINDOWS = 2
 """A partition without a sample in this many windows before the newest is no longer the group's."""
@@ -207,16 +201,16 @@ def _judged(
     windows: Sequence[LagWindow], keys: Ints, standing: Standing, policy: LagPolicy, *, now_ms: int
 ) -> dict[str, NDArray[Any]]:
     """Verdicts of these partitions, and what is shown of all. Most are OK at a glance; the others are evaluated."""
-    points = points_of(_looked_at(windows, policy), keys)
+    looked_at = _looked_at(windows, policy)
     current_ms = windows[-1].start_ms - CURRENT_WINDOWS * policy.window_ms
-    lately = points.history(sum(window.start_ms >= current_ms for window in windows))
+    lately = history_of((window for window in windows if window.start_ms >= current_ms), keys)
     age, commit = lag_age(lately), newest_commit(lately)
-    recent = points.history()
-    doubtful = ~keeps_up(recent, age, commit, standing.left_over, policy, now_ms=now_ms)
+    course = Course.of(points_of(looked_at, keys), policy, now_ms=now_ms)
+    doubtful = ~keeps_up(lately, course, age, commit, standing.left_over, policy, now_ms=now_ms)
     status = np.full(len(keys), int(LagStatus.OK))
     at_once = status.copy()
     if doubtful.any():
-        evaluated = evaluate(recent.of(doubtful), standing.of(doubtful), policy, now_ms=now_ms)
+        evaluated = evaluate(history_of(looked_at, keys[doubtful]), standing.of(doubtful), policy, now_ms=now_ms)
         status[doubtful], at_once[doubtful] = evaluated.status, evaluated.at_once
     longer = ~(age.is_final & commit.is_final)
     if longer.any():

@@ -3,7 +3,7 @@
 Owns how a row becomes a number of its group and partition and how offsets are kept. Knows neither tables nor verdicts.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute as pc
 
-from assignor_core.lag import LagHistory
 from assignor_core.lag.history import Flags, Floats, Ints
 from streaming.errors import TableUnavailable
 
@@ -261,51 +260,3 @@ def _since(times_ms: Ints, start_ms: int) -> NDArray[np.int32]:
 def _floats(values: pa.ChunkedArray) -> Floats:
     floats: Floats = pc.cast(values, pa.float64()).to_numpy()
     return floats
-
-
-def history_of(windows: Iterable[LagWindow], keys: Ints) -> LagHistory:
-    """Points of these keys in these windows, oldest window first; each key is in one of them at least.
-
-    `keys` are sorted, and a part of all.
-    """
-    return points_of(list(windows), keys).history()
-
-
-@dataclass(frozen=True, slots=True)
-class Points:
-    """By key, window, and first or newest sample."""
-
-    time_ms: Floats
-    committed: Floats
-    log_end: Floats
-    present: NDArray[np.bool_]
-    """By key and window."""
-
-    def history(self, newest: int | None = None) -> LagHistory:
-        """Those of the `newest` windows, of which each key is in one; of all of them if it is None."""
-        begin = 0 if newest is None else max(0, self.present.shape[1] - newest)
-        present = self.present[:, begin:]
-        counts = 2 * present.sum(axis=1)
-        columns = (column[:, begin:] for column in (self.time_ms, self.committed, self.log_end))
-        kept = (column.ravel() if present.all() else column[present].ravel() for column in columns)
-        return LagHistory(np.cumsum(counts) - counts, *kept)
-
-
-def points_of(windows: Sequence[LagWindow], keys: Ints) -> Points:
-    """Points of sorted keys, a part of all, in these windows."""
-    shape = (len(keys), len(windows), 2)
-    points = Points(np.empty(shape), np.empty(shape), np.empty(shape), np.ones(shape[:2], dtype=bool))
-    for place, window in enumerate(windows):
-        begin, end = (int(at) for at in np.searchsorted(window.keys, (keys[0], keys[-1] + 1)))
-        rows: slice | Ints = slice(begin, end)
-        wanted: slice | NDArray[np.bool_] = slice(None)
-        if not np.array_equal(window.keys[rows], keys):
-            rows = np.minimum(np.searchsorted(window.keys, keys), len(window.keys) - 1)
-            wanted = window.keys[rows] == keys
-            rows = rows[wanted]
-            points.present[:, place] = wanted
-        columns = (points.time_ms, points.committed, points.log_end)
-        for column, (first, newest) in zip(columns, window.points(rows), strict=True):
-            column[wanted, place, 0] = first
-            column[wanted, place, 1] = newest
-    return points

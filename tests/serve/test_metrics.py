@@ -4,6 +4,7 @@ import gzip
 import re
 import shutil
 import subprocess
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from assignor_core.deciding.trigger import Reason
 from streaming.commands.status import read_status
-from streaming.serve.families import FAMILIES, GROUPS_ALERTED
+from streaming.serve.families import FAMILIES, GROUPS, GROUPS_ALERTED
+from streaming.serve.group_samples import VERDICTS, GroupSamples, group_samples
 from streaming.serve.metrics import FORMS_MAX, USUAL_FORMS, Exposition, Form, bounded, registry_of
 from streaming.serve.metrics_doc import SECTIONS, render
 from streaming.serve.samples import Sample, samples
-from streaming.serve.snapshot import PARTS, SnapshotReader, read_snapshot
+from streaming.serve.snapshot import PARTS, Snapshot, SnapshotReader, read_snapshot
 from streaming.settings import Settings
+from streaming.views.broker_load import LoadPart
+from streaming.views.control import ControlPart
 from streaming.views.groups import GroupPart, GroupTopic, GroupVerdict
 from streaming.views.memberships import GroupMembership
+from streaming.views.streams import StreamPart
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -290,7 +295,7 @@ def test_what_alerts_on_groups_rest_on_is_kept_before_details_of_any(tmp_path: P
     synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, dict.fromkeys(range(50), 1.0))
     snapshot = replace(read_snapshot(settings, NOW_MS), **crowd(1_000, 3))
-    kept, dropped = bounded(samples(snapshot, settings, ("", "", "")), settings.serve.series_max)
+    kept, dropped = bounded_of(snapshot, settings)
     assert sum(dropped.values()) > 1_000
     needed = {
         name
@@ -339,21 +344,73 @@ def test_of_too_many_groups_the_worst_are_exported_with_all_that_alerts_rest_on(
     worst_first = tuple(sorted(parts["groups"].groups, key=lambda row: row.status != "stop"))
     parts["groups"] = replace(parts["groups"], groups=worst_first)
     snapshot = replace(read_snapshot(settings, NOW_MS), **parts)
-    kept, dropped = bounded(samples(snapshot, settings, ("", "", "")), settings.serve.series_max)
+    kept, dropped = bounded_of(snapshot, settings)
     for family in GROUPS_ALERTED[1:]:
         assert "group-9999" in {row.labels[0] for row in kept[family.name]}, family.name
         assert len(kept[family.name]) + dropped[family.name] >= 10_000, family.name
     assert sum(map(len, kept.values())) == settings.serve.series_max
 
 
+def bounded_of(snapshot: Snapshot, settings: Settings) -> tuple[dict[str, list[Sample]], dict[str, int]]:
+    own = samples(snapshot, settings, ("", "", ""))
+    return bounded(own, group_samples(snapshot), settings.serve.series_max)
+
+
 @given(
-    st.lists(st.sampled_from(["consumergroup_lag_records", "broker_replicas", "brokers_expected"])), st.integers(0, 30)
+    st.lists(st.sampled_from(["broker_replicas", "brokers_expected"])),
+    st.lists(st.sampled_from(["consumergroup_lag_records", "consumergroup_members"])),
+    st.integers(0, 30),
 )
-def test_nothing_is_lost_uncounted(names: list[str], series_max: int) -> None:
-    kept, dropped = bounded((Sample(name, (), index) for index, name in enumerate(names)), series_max)
+def test_nothing_is_lost_uncounted(own: list[str], of_groups: list[str], series_max: int) -> None:
+    made = GroupSamples((Sample(name, (), index) for index, name in enumerate(of_groups)), Counter(of_groups))
+    kept, dropped = bounded((Sample(name, (), index) for index, name in enumerate(own)), made, series_max)
     total = sum(len(rows) for rows in kept.values())
-    assert total == min(len(names), series_max)
-    assert total + sum(dropped.values()) == len(names)
+    assert total == min(len(own) + len(of_groups), series_max)
+    assert total + sum(dropped.values()) == len(own) + len(of_groups)
+
+
+EMPTY = Snapshot(
+    kafka_cluster="c",
+    mode="observe",
+    threshold_enter=1.2,
+    threshold_exit=1.1,
+    trigger_resources=(),
+    window_ms=WINDOW_MS,
+    read_at_ms=NOW_MS,
+    read_seconds=0.0,
+    load=LoadPart(),
+    groups=GroupPart(),
+    memberships=(),
+    control=ControlPart(),
+    log_dirs=(),
+    streams=StreamPart(),
+    tables=(),
+    failures={},
+)
+numbers = st.none() | st.integers(0, 9)
+topic_rows = st.builds(
+    GroupTopic, st.sampled_from("abc"), st.sampled_from("tu"), st.none(), st.just(2),
+    st.dictionaries(st.sampled_from(VERDICTS), st.integers(1, 2)), numbers, numbers, numbers, numbers, numbers,
+)  # fmt: skip
+membership_rows = st.builds(GroupMembership, st.sampled_from("abcd"), numbers, st.integers(0, 9), numbers)
+
+
+@given(
+    st.lists(topic_rows, max_size=4), st.lists(membership_rows, max_size=3, unique_by=lambda row: row.group),
+    st.lists(st.sampled_from("abc"), unique=True),
+)  # fmt: skip
+def test_series_of_groups_are_counted_as_they_would_be_made(
+    topics: list[GroupTopic], memberships: list[GroupMembership], groups: list[str]
+) -> None:
+    """Those that alerts rest on come before the details of any group."""
+    verdicts = tuple(GroupVerdict(group, "ok", "", None, 1, {}, None, None) for group in groups)
+    snapshot = replace(EMPTY, groups=GroupPart(verdicts, tuple(topics)), memberships=tuple(memberships))
+    made = group_samples(snapshot)
+    names = [sample.name for sample in made.samples]
+    assert Counter(names) == +made.counts
+    alerted = {family.name.removeprefix("rebalancer_") for family in GROUPS_ALERTED}
+    assert [name in alerted for name in names] == sorted((name in alerted for name in names), reverse=True)
+    assert {name.removeprefix("rebalancer_") for name in (family.name for family in GROUPS)} >= set(names)
 
 
 def test_names_follow_the_rules() -> None:

@@ -5,7 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_core.lag import LagHistory, LagPolicy, LagStatus, Standing, evaluate, keeps_up, lag_age, newest_commit
+from assignor_core.lag import (
+    Course,
+    LagHistory,
+    LagPolicy,
+    LagStatus,
+    Standing,
+    evaluate,
+    keeps_up,
+    lag_age,
+    newest_commit,
+)
+from assignor_core.lag.keeping_up import Point
 from tests.core.lag.cases import Story, history
 
 POLICY = LagPolicy(window_ms=60_000, windows=4)
@@ -19,8 +30,8 @@ point = st.tuples(
 partition = st.lists(st.tuples(st.booleans(), point, point), min_size=MINUTES, max_size=MINUTES)
 
 
-Point = tuple[int, int | None, int]
-Partition = list[tuple[bool, Point, Point]]
+Step = tuple[int, int | None, int]
+Partition = list[tuple[bool, Step, Step]]
 
 
 def history_of(partitions: list[Partition]) -> LagHistory:
@@ -43,8 +54,19 @@ def history_of(partitions: list[Partition]) -> LagHistory:
 
 
 def at_a_glance(points: LagHistory, left_over: np.ndarray[tuple[int], np.dtype[np.bool_]], now_ms: float) -> list[bool]:
-    flags = keeps_up(points, lag_age(points), newest_commit(points), left_over, POLICY, now_ms=now_ms)
-    return [bool(flag) for flag in flags]
+    course = Course.of(one_by_one(points), POLICY, now_ms=now_ms)
+    age, commit = lag_age(points), newest_commit(points)
+    return [bool(flag) for flag in keeps_up(points, course, age, commit, left_over, POLICY, now_ms=now_ms)]
+
+
+def one_by_one(points: LagHistory) -> list[Point]:
+    """Point after point of all partitions; NaN where one was not seen."""
+    longest = int(points.counts.max())
+    columns = np.full((3, longest, len(points.starts)), np.nan)
+    for number, (start, count) in enumerate(zip(points.starts, points.counts, strict=True)):
+        for column, values in zip(columns, (points.time_ms, points.committed, points.log_end), strict=True):
+            column[longest - count :, number] = values[start : start + count]
+    return [(columns[0, at], columns[1, at], columns[2, at]) for at in range(longest)]
 
 
 @given(st.lists(partition, min_size=1, max_size=6), st.booleans(), st.booleans(), st.integers(0, 2))
