@@ -28,7 +28,7 @@ IVY_MANIFEST = PROJECT_ROOT / "conf" / "ivy.xml"
 CHECKSUMS = PROJECT_ROOT / "conf" / "jars.sha256"
 JAVA_VERSION_MIN = 17
 PRODUCT = ("spark", "broker", "agent")
-TESTS = ("tools", "oracle", "broker-oldest")
+TESTS = ("tools", "oracle", "broker-oldest", "tiered")
 """Configurations that tests need besides."""
 FETCH_TIMEOUT_S = 1_800
 FETCH_ATTEMPTS_MAX = 3
