@@ -85,12 +85,13 @@ def collect(size: FleetSize, *, repeats: int, trouble: bool = True, profile: boo
 
 
 def _reading(fleet: FleetProcess, settings: Settings) -> Figures:
-    """A look of which nothing is made: no rates, no records."""
+    """A look of which nothing is made: no rates, no records. It knows the log starts of the look before."""
     admin = admin_client(settings.kafka)
     shard = Shard.of(settings.collect.shard)
-    _, cost = measured(
-        fleet, lambda: observe(BrokerReads(admin), GroupSampler(shard), settings.collect, now_ms=0, shard=shard)
-    )
+    look = partial(observe, BrokerReads(admin), GroupSampler(shard), settings.collect, now_ms=0, shard=shard)
+    before = look().partitions
+    admin.traffic.taken()
+    _, cost = measured(fleet, lambda: look(before=before))
     admin.close()
     traffic = admin.traffic.taken().values()
     return {
