@@ -6,9 +6,8 @@ Broker 2 has two log dirs, each on a volume of its own. What control leans on fo
 import pytest
 
 from assignor_core.live import NO_LEADER
-from streaming.errors import ReassignmentsRefused
 from tests.conformance.disks import SMALL_BYTES, VOLUME, Disks, index_of, shown
-from tests.conformance.views import refused_with, until_live, until_settled
+from tests.conformance.views import until_live, until_settled
 from tests.kafka.volumes import MIB
 
 
@@ -40,17 +39,6 @@ def test_a_cordoned_log_dir_is_shown_and_gets_no_new_replica(disks: Disks) -> No
         until_settled(disks, wanted, (2,))
         assert index_of(disks, wanted) == 1
     assert shown(disks)[0].total_bytes == VOLUME
-
-
-def test_a_broker_whose_log_dirs_are_all_cordoned_is_refused_and_the_rest_of_the_request_is_made(disks: Disks) -> None:
-    disks.cordon(0, 1)
-    disks.until("both are shown as cordoned", lambda: all(row.is_cordoned for row in shown(disks)))
-    wanted, other = ((disks.make_topic({0: (1,)}, size_bytes=SMALL_BYTES), 0) for _ in range(2))
-    error = refused_with(disks, lambda: disks.client.reassign({wanted: (2,), other: (3,)}))
-    assert isinstance(error, ReassignmentsRefused)
-    assert error.refusals == {wanted: "InvalidReplicationAssignmentError"}
-    until_settled(disks, other, (3,))
-    until_settled(disks, wanted, (1,))
 
 
 def test_a_full_log_dir_goes_offline_and_is_shown_without_its_replicas(disks: Disks) -> None:

@@ -16,7 +16,7 @@ _TESTS = {
     "execution/refusals": ("core/test_refusals", "control/test_admin_answers"),
     "execution/room": ("core/test_disks", "core/test_reconcile"),
     "execution/staging": _EXECUTION,
-    "execution/within_brokers": ("core/test_within_brokers",),
+    "execution/within_brokers": ("core/test_within_brokers", "control/test_movements_within_brokers"),
     "deciding/agreement": ("core/test_planning",),
     "deciding/budget": ("core/test_budget", "core/test_step"),
     "deciding/giving_up": ("core/test_step",),

@@ -49,6 +49,7 @@ RELIEF_ONCE_BROKEN = {
 WITHIN_SEEDS = range(1, 25)
 WITHIN_ONCE_BROKEN = {
     498: "a broker that was away when its rate was set came back and copied without one",
+    1058: "copies from a log dir that had gone offline counted as under way for the judge",
     558: "others filled a log dir while replicas were copied to it, and the judge took it for sound",
 }
 """The same of stories of full log dirs."""

@@ -111,13 +111,17 @@ class WithinMonitor(Monitor):
             self.breaks("6 no throttle is left", f"within brokers {sorted(rates)} at an end: {detail}")
         execution = next(row for row in self.executions() if row.execution_id == execution_id)
         for movement in self._movements_within(execution):
-            copy = self.copy_of(movement.replica)
-            if copy is None or copy.future is None or movement.replica in self.moved_by_others:
-                continue
-            # What lies in a log dir that is offline is not shown: the last event names it.
-            stuck = self.world.cluster.placement.brokers[movement.broker].log_dirs[copy.log_dir].offline
-            if not stuck and "may go on without a throttle" not in detail:
+            if self._is_copied(movement.replica) and "may go on without a throttle" not in detail:
                 self.breaks("6 no copy is left", f"{replica_name(movement.replica)} is copied at an end: {detail}")
+
+    def _is_copied(self, replica: ReplicaKey) -> bool:
+        """Whether it is copied for us. From a log dir that is offline nothing is: what lies in there is not shown, and
+        the last event names it.
+        """
+        copy = self.copy_of(replica)
+        if copy is None or copy.future is None or replica in self.moved_by_others:
+            return False
+        return not self.world.cluster.placement.brokers[replica[0]].log_dirs[copy.log_dir].offline
 
     def copy_of(self, replica: ReplicaKey) -> Replica | None:
         """The replica as it lies on its broker."""
@@ -147,7 +151,7 @@ class WithinMonitor(Monitor):
 
     def _judge_begun(self, who: SimulatedControl, begun: Mapping[ReplicaKey, str], ours: set[ReplicaKey]) -> None:
         contents, caps = self.world.cluster.contents, limits(self.world.settings.control)
-        copying = begun.keys() | {row for row in ours if (copy := self.copy_of(row)) and copy.future is not None}
+        copying = begun.keys() | {row for row in ours if self._is_copied(row)}
         per_broker = Counter(broker for broker, _ in copying - self.moved_by_others)
         if per_broker.total() > caps.movements_in_flight_max:
             self.breaks("7 caps hold", f"{per_broker.total()} in flight, {caps.movements_in_flight_max} allowed")
