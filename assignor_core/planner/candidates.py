@@ -22,7 +22,7 @@ import numpy as np
 
 from assignor_core.load import Floats, Ints
 from assignor_core.planner.effort import Effort
-from assignor_core.planner.placement import Edit, Indices, Placement
+from assignor_core.planner.placement import Edit, Flags, Indices, Placement
 from assignor_core.planner.problem import Problem, lowest
 from assignor_core.planner.spending import Spending
 
@@ -68,6 +68,13 @@ class Replicas(NamedTuple):
 def best_by_score(candidates: Iterable[Candidate | None]) -> Candidate | None:
     """The candidate of the highest score, the first of equals; None if there is none."""
     return max((candidate for candidate in candidates if candidate), key=lambda one: one.score, default=None)
+
+
+def flags_of(brokers: Iterable[int], count: int) -> Flags:
+    """`count` flags, set for `brokers`: what `np.isin` answers, for a tenth of the time."""
+    flags = np.zeros(count, dtype=np.bool_)
+    flags[list(brokers)] = True
+    return flags
 
 
 def led_partitions(state: SearchState, broker: int) -> Indices:

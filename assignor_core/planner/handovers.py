@@ -7,7 +7,7 @@ several hand-overs of a broker cost little more than one (`update`).
 import numpy as np
 
 from assignor_core.load import NO_BROKER
-from assignor_core.planner.candidates import Candidate, SearchState, best_of_matrix, led_partitions
+from assignor_core.planner.candidates import Candidate, SearchState, best_of_matrix, flags_of, led_partitions
 from assignor_core.planner.placement import Edit, Indices
 from assignor_core.planner.problem import lowest
 
@@ -63,7 +63,8 @@ class Handovers:
             self._able[self._led == edit.partition] = False
         if self._state.problem.policy.movements_max is not None:
             self._able &= self._state.spending.may_touch(self._led)[:, None]
-        self._score_pairs(*np.nonzero(self._able & np.isin(self._targets, sorted(brokers))))
+        is_changed = flags_of(brokers, len(self._state.placement.loads))
+        self._score_pairs(*np.nonzero(self._able & is_changed[self._targets]))
 
     def _score_pairs(self, rows: Indices, slots: Indices) -> None:
         """Score these pairs of a leadership and a follower."""

@@ -6,7 +6,14 @@ are scored anew, so several moves of a broker cost little more than one (`update
 
 import numpy as np
 
-from assignor_core.planner.candidates import Candidate, SearchState, best_of_matrix, shortlist, target_brokers
+from assignor_core.planner.candidates import (
+    Candidate,
+    SearchState,
+    best_of_matrix,
+    flags_of,
+    shortlist,
+    target_brokers,
+)
 from assignor_core.planner.placement import Edit
 
 SHORTLIST = 32
@@ -58,7 +65,7 @@ class ReplicaMoves:
         problem, placement, loads = self._state.problem, self._state.placement, self._replicas.loads
         for edit in edits:
             self._allowed[self._replicas.partitions == edit.partition] = False
-        at = np.flatnonzero(np.isin(self._targets, sorted(brokers)))
+        at = np.flatnonzero(flags_of(brokers, len(placement.loads))[self._targets])
         if not len(at) or not self._burden.size:
             return
         changed = self._targets[at]

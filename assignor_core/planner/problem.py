@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, shares
-from assignor_core.planner.bounds import forced_share
+from assignor_core.planner.bounds import FOLLOWED, forced_share
 from assignor_core.planner.placement import Flags, Indices, Placement, on_grid
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.proportions import levels_of_proportions
 from assignor_core.racks import least_spread
-from assignor_core.resources import MEASURED
+from assignor_core.resources import MEASURED, PLANNED
 
 PULL = 1e-5
 """Weight of plain evenness beside the excess over the limit: it picks the emptier of two brokers within the band."""
@@ -152,6 +152,12 @@ class Problem:
         excess = np.where(given, np.maximum(loads - self.goal[brokers], 0.0), 0.0) / share
         is_over = ((loads > self.limit[brokers]) & given).any(axis=1)
         return np.where(is_over, weighted(excess * excess, self.weight), 0.0)
+
+    def sheds_by_leadership(self, here: Floats, broker: int) -> bool:
+        """Whether `broker`, which carries `here`, has too much of what its leaderships bring: else to hand one over
+        relieves it of nothing."""
+        led = self.arrays.columns.of(*(resource for resource in PLANNED if resource not in FOLLOWED))
+        return bool((here[led] > self.goal[broker, led]).any())
 
     def allowed_targets(self, placement: Placement, partitions: Indices, source: int, targets: Indices) -> Flags:
         """N x T: targets that may take each partition's replica from `source` by all hard rules but their capacity.

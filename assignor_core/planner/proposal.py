@@ -36,6 +36,9 @@ ROUNDING = 1e-9
 ROUNDS = 8
 """Most rounds of relief, kicks and repair: what moved may have changed what is attainable, and made room."""
 
+KICKED_FROM = 0.5
+"""A way on is tried only where a round of relief leaves this part of the violation: while rounds get on, they go on."""
+
 
 def propose(cluster: ClusterState, policy: PlannerPolicy | None = None) -> Plan:
     """The best plan for `cluster` that the search reaches under `policy` (the default one where None).
@@ -100,8 +103,10 @@ def balance(search: Search) -> list[Edit]:
         edits_before = len(search.journal)
         # At first heavy partitions are driven to brokers that can hold them.
         within = search.under(attainable(problem, placement, everywhere=number > 0))
+        violation = float(within.violation().sum())
         within.relieve()
-        kick(within)
+        if float(within.violation().sum()) > KICKED_FROM * violation:
+            kick(within)
         repair(search)
         if number > 0 and len(search.journal) == edits_before:
             break

@@ -186,7 +186,11 @@ class Search:
         Until its violation is no more than `enough`, or there is none. Returns the brokers changed, and how many were
         applied. The first look costs most; after an edit only what it changed is scored anew.
         """
-        kinds = (Handovers,) if self.problem.policy.leaders_only else (Handovers, ReplicaMoves)
+        kinds: list[type[Handovers | ReplicaMoves]] = []
+        if self.problem.sheds_by_leadership(self.placement.loads[broker], broker):
+            kinds.append(Handovers)
+        if not self.problem.policy.leaders_only:
+            kinds.append(ReplicaMoves)
         looks = [kind(self.state, broker) for kind in kinds]
         changed: set[int] = set()
         alone = np.array([broker])

@@ -159,22 +159,24 @@ def _grown_group(
     loads: _LoadsUnderWay, seed: PendingMovement, by_broker: dict[int, list[PendingMovement]], size: int
 ) -> list[PendingMovement]:
     """`seed` and, one after another, what relieves the broker most overloaded; empty if that leads nowhere."""
-    group, change = [seed], dict(zip(seed.brokers.tolist(), seed.change, strict=True))
+    group, change, excess = [seed], dict(zip(seed.brokers.tolist(), seed.change, strict=True)), {}
+    chosen = seed
     while True:
-        excess = {broker: float(loads.excess(np.array([broker]), change[broker]).sum()) for broker in sorted(change)}
-        worst = max(excess, key=lambda broker: excess[broker])
+        for broker in chosen.brokers.tolist():
+            excess[broker] = float(loads.excess(np.array([broker]), change[broker]).sum())
+        worst = max(sorted(excess), key=lambda broker: excess[broker])
         if excess[worst] == 0.0:
             return group
         members = {movement.partition for movement in group}
-        excess_left = [
-            (float(loads.excess(np.array([worst]), change[worst] + movement.change_on(worst)).sum()), index)
-            for index, movement in enumerate(by_broker[worst])
-            if movement.partition not in members
-        ]
-        least, index = min(excess_left, default=(np.inf, -1))
-        if least >= excess[worst] or len(group) >= size:
+        others = [movement for movement in by_broker[worst] if movement.partition not in members]
+        if not others or len(group) >= size:
             return []
-        chosen = by_broker[worst][index]
+        relieved = change[worst] + np.stack([movement.change_on(worst) for movement in others])
+        left = loads.excess(np.array([worst]), relieved).sum(axis=1)
+        least = int(np.argmin(left))
+        if left[least] >= excess[worst]:
+            return []
+        chosen = others[least]
         group.append(chosen)
         for broker, row in zip(chosen.brokers.tolist(), chosen.change, strict=True):
             change[broker] = change.get(broker, 0.0) + row
