@@ -15,6 +15,7 @@ from tests.core.planner.cases import cluster, search_of
 SMALL = replace(HEAVY, brokers=24, partitions=2_400)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "seed"), [(replace(SMALL, brokers_new=5), 1), (SMALL, 3)], ids=["new brokers", "plain"]
 )

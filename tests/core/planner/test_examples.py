@@ -310,6 +310,7 @@ def test_loads_that_peak_at_different_times_share_a_broker() -> None:
     assert sorted(days) == [(1,), (2,)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [11, 12])
 @pytest.mark.parametrize("band", [0.03, 0.1])
 def test_30_brokers_end_within_the_band_for_little_more_than_the_least_bytes(seed: int, band: float) -> None:
@@ -320,6 +321,7 @@ def test_30_brokers_end_within_the_band_for_little_more_than_the_least_bytes(see
     assert plan.feasible
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind",
     [
@@ -347,6 +349,7 @@ def test_of_many_brokers_the_ones_with_room_for_load_are_targets_however_many_re
     assert 0 in target_brokers(search.state)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "seed"), [(REFERENCE["30 brokers"], 11), (FURTHER["hot partition"], 22), (FURTHER["tight racks"], 5)]
 )
@@ -394,6 +397,7 @@ def test_a_partition_too_heavy_for_any_network_share_goes_to_a_broker_with_a_lar
     assert plan.skew_after["disk"]["max_over_mean"] == plan.lower_bound["disk"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [FURTHER["tight racks"], FURTHER["2 dead"]], ids=["tight racks", "dead"])
 def test_no_movement_can_be_left_out_without_a_broker_above_its_limit(kind: Kind) -> None:
     """Before, a sixth of the movements, nearly all of them hand-overs, were of no use once the others were made."""
