@@ -10,6 +10,7 @@ import pytest
 from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from assignor_core.deciding.trigger import TriggerState
 from streaming import tables
@@ -193,3 +194,16 @@ def test_columns_that_files_lack_are_null_in_many_rows(tmp_path: Path) -> None:
 
 def test_many_rows_of_a_table_that_is_not_there_are_none(tmp_path: Path) -> None:
     assert TableReader(str(tmp_path)).encoded("group_lag", columns=("topic", "partition")).num_rows == 0
+
+
+def test_times_as_spark_writes_them_are_read_from_files(tmp_path: Path) -> None:
+    """Spark writes 96 bits of nanoseconds, delta-rs 64 of microseconds."""
+    synthetic = Synthetic(str(tmp_path))
+    for window in range(2):
+        synthetic.group_lag(START_MS + window * WINDOW_MS, [("g", "t", window, 1, 2)])
+    for file in (tmp_path / "group_lag").rglob("*.parquet"):
+        if "_delta_log" not in file.parts:
+            parquet.write_table(parquet.read_table(file, partitioning=None), file, use_deprecated_int96_timestamps=True)
+    where = tables.at_least("window_start", tables.utc(START_MS + WINDOW_MS))
+    rows = TableReader(str(tmp_path)).encoded("group_lag", columns=("partition", "window_start"), where=where)
+    assert rows.to_pylist() == [{"partition": 1, "window_start": tables.utc(START_MS + WINDOW_MS)}]
