@@ -24,6 +24,9 @@ BETWEEN_MS = 10_000
 REFUSED_SHARE = 0.05
 HUNG_LOOKS = 3
 """The client asks any broker for metadata and coordinators: it matters whether it is the one that hangs."""
+TIMEOUT_MS = 15_000
+PATIENT_TIMEOUT_MS = 120_000
+"""Without trouble nobody hangs, but the one process of all brokers may be slow."""
 PROFILE_LINES = 45
 
 
@@ -59,7 +62,11 @@ def collect(size: FleetSize, *, repeats: int, trouble: bool = True, profile: boo
     with FleetProcess(partial(synthetic_fleet, size)) as fleet:
         settings = Settings.model_validate(
             {
-                "kafka": {"cluster_name": "fleet", "bootstrap_servers": fleet.bootstrap_servers},
+                "kafka": {
+                    "cluster_name": "fleet",
+                    "bootstrap_servers": fleet.bootstrap_servers,
+                    "request_timeout_ms": TIMEOUT_MS if trouble else PATIENT_TIMEOUT_MS,
+                },
                 "collect": {
                     "jmx_endpoints": fleet.jmx_endpoints,
                     "groups_max": max(1, size.groups),
