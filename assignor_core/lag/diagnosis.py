@@ -46,8 +46,8 @@ class Reading:
     client_id: str | None
     broker: int | None
     """Its leader."""
-    consumed_per_sec: float
-    produced_per_sec: float
+    consumed_per_sec: float | None
+    produced_per_sec: float | None
 
     @property
     def lags(self) -> bool:
@@ -117,8 +117,8 @@ def find_hot_partition(group: GroupReading) -> Finding | None:
     if not hot:
         return None
     row = hot[0]
-    total = sum(one.produced_per_sec for one in group.partitions if one.topic == row.topic)
-    figure = f"takes {row.produced_per_sec / total:.0%} of the records of {row.topic}, {row.produced_per_sec:,.0f}/s"
+    total, rate = _written([one for one in group.partitions if one.topic == row.topic]), _written([row])
+    figure = f"takes {rate / total:.0%} of the records of {row.topic}, {rate:,.0f}/s"
     helps = f"a key that spreads, or: kafka-topics.sh --alter --topic {row.topic} --partitions N"
     return Finding(Cause.HOT_PARTITION, f"{row.topic}-{row.partition}", figure, helps)
 
@@ -142,14 +142,12 @@ def find_slow_member(group: GroupReading) -> Finding | None:
     if explained is None:
         return None
     member, behind, owned = explained
-    read = {
-        name: sum(row.consumed_per_sec for row in group.partitions if row.member_id == name) for name in group.members
-    }
+    read = {name: _read([row for row in group.partitions if row.member_id == name]) for name in group.members}
     # One that reads as much as any other is not slow: it was given more.
     if read[member] >= max((rate for name, rate in read.items() if name != member), default=0.0):
         return None
     client = next((row.client_id for row in group.partitions if row.member_id == member), None) or member
-    written = sum(row.produced_per_sec for row in group.partitions if row.member_id == member)
+    written = _written([row for row in group.partitions if row.member_id == member])
     figure = (
         f"{behind} of its {owned} partitions behind, it reads {read[member]:,.0f}/s of {written:,.0f}/s; others keep up"
     )
@@ -163,7 +161,7 @@ def find_too_few_partitions(group: GroupReading) -> Finding | None:
     members, partitions = len(group.members), len(group.partitions)
     if not _everywhere(group) or not members or members < partitions:
         return None
-    topic = max(group.lagging, key=lambda row: (row.produced_per_sec, row.topic)).topic
+    topic = max(group.lagging, key=lambda row: (row.produced_per_sec or 0.0, row.topic)).topic
     figure = f"{members} members read {partitions} partitions; {_flow(group)}"
     helps = f"kafka-topics.sh --alter --topic {topic} --partitions N, then more members"
     return Finding(Cause.TOO_FEW_PARTITIONS, group.group, figure, helps)
@@ -189,20 +187,24 @@ CAUSES: tuple[Callable[[GroupReading], Finding | None], ...] = (
 
 
 def _hot_partitions(group: GroupReading) -> tuple[Reading, ...]:
-    """Those that lag and are written far more than their siblings, hottest first; a trifle to the group is not hot."""
+    """Those that lag and are written far more than their siblings, hottest first; a trifle to the group is not hot.
+
+    Siblings of which the rate is unknown, as after a change of leader, are no idle ones.
+    """
     rates: dict[str, list[float]] = defaultdict(list)
     for row in group.partitions:
-        rates[row.topic].append(row.produced_per_sec)
+        if row.produced_per_sec is not None:
+            rates[row.topic].append(row.produced_per_sec)
     medians = {topic: sorted(written)[(len(written) - 1) // 2] for topic, written in rates.items() if len(written) > 1}
     mean = _mean_written(group.lagging)
     hot = [
-        row
+        (rate, row)
         for row in group.lagging
-        if row.topic in medians
-        and row.produced_per_sec > 0
-        and row.produced_per_sec >= max(HOT_PARTITION_MIN * medians[row.topic], mean)
+        if (rate := row.produced_per_sec)
+        and row.topic in medians
+        and rate >= max(HOT_PARTITION_MIN * medians[row.topic], mean)
     ]
-    return tuple(sorted(hot, key=lambda row: (-row.produced_per_sec, row.topic, row.partition)))
+    return tuple(row for rate, row in sorted(hot, key=lambda pair: (-pair[0], pair[1].topic, pair[1].partition)))
 
 
 def _telling(group: GroupReading) -> GroupReading:
@@ -211,11 +213,20 @@ def _telling(group: GroupReading) -> GroupReading:
     burdened = {row.member_id for row in hot if row.member_id is not None}
     rest = [row for row in group.partitions if row not in hot and row.member_id not in burdened]
     least = HARDLY_WRITTEN_MAX * _mean_written([row for row in rest if row.lags])
-    return replace(group, partitions=[row for row in rest if row.lags or row.produced_per_sec >= least])
+    return replace(group, partitions=[row for row in rest if row.lags or (row.produced_per_sec or 0.0) >= least])
 
 
 def _mean_written(rows: Sequence[Reading]) -> float:
-    return sum(row.produced_per_sec for row in rows) / len(rows) if rows else 0.0
+    known = [row.produced_per_sec for row in rows if row.produced_per_sec is not None]
+    return sum(known) / len(known) if known else 0.0
+
+
+def _written(rows: Iterable[Reading]) -> float:
+    return sum(row.produced_per_sec or 0.0 for row in rows)
+
+
+def _read(rows: Iterable[Reading]) -> float:
+    return sum(row.consumed_per_sec or 0.0 for row in rows)
 
 
 def _explains(group: GroupReading, key: Callable[[Reading], K | None]) -> tuple[K, int, int] | None:
@@ -244,6 +255,5 @@ def _everywhere(group: GroupReading) -> bool:
 
 
 def _flow(group: GroupReading) -> str:
-    read = sum(row.consumed_per_sec for row in group.partitions)
-    written = sum(row.produced_per_sec for row in group.partitions)
+    read, written = _read(group.partitions), _written(group.partitions)
     return f"{len(group.lagging)} of them behind, {read:,.0f}/s read of {written:,.0f}/s written"

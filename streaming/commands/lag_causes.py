@@ -49,7 +49,9 @@ def advice_of(rows: list[dict[str, Any]], causes: Iterable[Finding]) -> MembersA
     capacity_per_sec = max(read.values(), default=0.0)
     if not capacity_per_sec > 0:
         return None
-    rates = {(row["topic"], row["partition"]): row["produced_per_sec"] or 0.0 for row in rows}
+    rates = {(row["topic"], row["partition"]): row["produced_per_sec"] for row in rows}
+    if None in rates.values():
+        return None
     owners = {(row["topic"], row["partition"]): row["member_id"] for row in rows if row["member_id"] is not None}
     return advise_members(rates, owners, capacity_per_sec)
 
@@ -63,8 +65,8 @@ def _readings(rows: list[dict[str, Any]], leaders: dict[tuple[str, int], int]) -
             member_id=row["member_id"],
             client_id=row["client_id"],
             broker=leaders.get((row["topic"], row["partition"])),
-            consumed_per_sec=row["consumed_per_sec"] or 0.0,
-            produced_per_sec=row["produced_per_sec"] or 0.0,
+            consumed_per_sec=row["consumed_per_sec"],
+            produced_per_sec=row["produced_per_sec"],
         )
         for row in rows
     )

@@ -1,6 +1,7 @@
 """Each cause is found where it is and nowhere else: groups of twelve partitions and three members, on three brokers."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -130,3 +131,19 @@ def test_a_partition_that_is_hardly_written_is_never_the_hot_one() -> None:
         Reading("big", p, LagStatus.WARN, f"m{p % 2}", f"c{p % 2}", 1 + p % 3, 500.0, 1_000.0) for p in range(6)
     ] + [Reading("small", p, LagStatus.WARN, "m0", "c0", 1, 0.1, 0.3 if p == 2 else 0.1) for p in range(3)]
     assert [diagnosis.cause for diagnosis in diagnose(GroupReading("g", rows, RATIOS))] == [Cause.TOO_FEW_MEMBERS]
+
+
+def test_siblings_whose_rate_is_unknown_make_no_partition_hot() -> None:
+    """As after a change of leaders: most rates of the topic are unknown for a moment, and unknown is not idle."""
+    rows = [
+        replace(row, consumed_per_sec=None, produced_per_sec=None) if row.partition not in (0, 1, 4, 5) else row
+        for row in group(lambda p: p < 4).partitions
+    ]
+    causes = {finding.cause for finding in diagnose(GroupReading("billing", rows, RATIOS))}
+    assert causes == {Cause.HOT_BROKER}
+
+
+def test_a_group_of_which_no_rate_is_known_has_causes_that_need_none() -> None:
+    rows = [replace(row, consumed_per_sec=None, produced_per_sec=None) for row in group(lambda _p: True).partitions]
+    (diagnosis,) = diagnose(GroupReading("billing", rows, RATIOS))
+    assert diagnosis.cause is Cause.TOO_FEW_MEMBERS
