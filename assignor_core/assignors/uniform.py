@@ -1,12 +1,13 @@
 """Kafka's server-side assignor `uniform` (KIP-848): equal numbers first, then what members have by the last target.
 
 Owns the rule for members that read the same topics, which is Kafka's own. Where members read different topics, the
-general rule of the sticky assignors decides: as even as subscriptions allow, and as sticky as that allows.
+general rule of the sticky assignors goes first, and `even_shares` makes it as even as subscriptions allow.
 """
 
 from itertools import islice
 
 from assignor_core.assignors.contract import GroupAssignment, GroupSpec, MemberSpec, TopicPartition
+from assignor_core.assignors.even_shares import even_out
 from assignor_core.assignors.sticky import assign_sticky
 
 
@@ -21,7 +22,7 @@ def assign_uniform(spec: GroupSpec) -> GroupAssignment:
     """
     subscriptions = {frozenset(member.topics) for member in spec.members.values()}
     if len(subscriptions) > 1:
-        return assign_sticky(_of_one_generation(spec))
+        return GroupAssignment(even_out(spec, assign_sticky(_of_one_generation(spec)).assignment))
     topics = sorted(topic for topics in subscriptions for topic in topics)
     partitions = [(topic, number) for topic in topics for number in range(spec.partitions_per_topic.get(topic, 0))]
     return GroupAssignment(_assign_equal_subscriptions(spec, partitions))

@@ -1,0 +1,103 @@
+"""Makes an assignment as even as subscriptions allow, by chains: a partition from one to the next, and so on.
+
+Owns the search. Where no chain leads from a member to one that holds two fewer, no assignment is more even
+(Harvey, Ladner, Lovasz, Tamir: Semi-matchings for bipartite graphs and load balancing, 2006).
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+
+from assignor_core.assignors.contract import GroupSpec, TopicPartition
+
+Move = tuple[str, str, str]
+"""Who gives a partition, of which topic, to whom."""
+Held = Mapping[str, dict[str, set[int]]]
+"""Partition numbers by member and topic."""
+
+
+def even_out(spec: GroupSpec, assignment: Mapping[str, Sequence[TopicPartition]]) -> dict[str, list[TopicPartition]]:
+    """The assignment with as few moves more as it needs; each move brings two members nearer to each other.
+
+    >>> from assignor_core.assignors.contract import MemberSpec
+    >>> members = {"a": MemberSpec(["t"]), "b": MemberSpec(["t", "u"]), "c": MemberSpec(["u"])}
+    >>> spec = GroupSpec({"t": 2, "u": 2}, members)
+    >>> even_out(spec, {"a": [], "b": [("t", 0), ("t", 1)], "c": [("u", 0), ("u", 1)]})
+    {'a': [('t', 0)], 'b': [('t', 1)], 'c': [('u', 0), ('u', 1)]}
+    """
+    held: Held = {member_id: defaultdict(set) for member_id in assignment}
+    for member_id, partitions in assignment.items():
+        for topic, number in partitions:
+            held[member_id][topic].add(number)
+    sizes = {member_id: len(partitions) for member_id, partitions in assignment.items()}
+    readers: dict[str, list[str]] = defaultdict(list)
+    for member_id in sorted(spec.members):
+        for topic in spec.members[member_id].topics:
+            readers[topic].append(member_id)
+    # Each chain lowers the sum of the squares of the sizes, so there is a last one.
+    while chain := _chain(held, sizes, readers):
+        for giver, topic, taker in chain:
+            _move(spec, held, giver, topic, taker)
+        sizes[chain[0][0]] -= 1
+        sizes[chain[-1][2]] += 1
+    return {
+        member_id: sorted((topic, number) for topic, numbers in topics.items() for number in numbers)
+        for member_id, topics in held.items()
+    }
+
+
+def _chain(held: Held, sizes: Mapping[str, int], readers: Mapping[str, Sequence[str]]) -> list[Move]:
+    """The shortest chain from the largest member that has one; empty if none has."""
+    smallest = min(sizes.values(), default=0)
+    in_vain: set[str] = set()
+    for start in sorted(sizes, key=lambda member_id: (-sizes[member_id], member_id)):
+        if sizes[start] < smallest + 2:
+            break
+        if start in in_vain:
+            continue
+        came_by, end = _search(start, held, sizes, readers, in_vain)
+        if end is not None:
+            return _back(came_by, end)
+        # Whoever was reached has no smaller member in reach either, and those that follow are no larger.
+        in_vain |= came_by.keys()
+    return []
+
+
+def _search(
+    start: str, held: Held, sizes: Mapping[str, int], readers: Mapping[str, Sequence[str]], in_vain: set[str]
+) -> tuple[Mapping[str, Move | None], str | None]:
+    """Whom partitions can reach from a member, each by its last move, up to one that holds two fewer, if there is."""
+    came_by: dict[str, Move | None] = {start: None}
+    seen_topics: set[str] = set()
+    queue = deque([start])
+    while queue:
+        giver = queue.popleft()
+        if sizes[giver] <= sizes[start] - 2:
+            return came_by, giver
+        topics = sorted(topic for topic, numbers in held[giver].items() if numbers and topic not in seen_topics)
+        seen_topics.update(topics)
+        for topic in topics:
+            new = [taker for taker in readers[topic] if taker not in came_by and taker not in in_vain]
+            came_by.update((taker, (giver, topic, taker)) for taker in new)
+            queue.extend(new)
+    return came_by, None
+
+
+def _back(came_by: Mapping[str, Move | None], end: str) -> list[Move]:
+    chain: list[Move] = []
+    move = came_by[end]
+    while move is not None:
+        chain.insert(0, move)
+        move = came_by[move[0]]
+    return chain
+
+
+def _move(spec: GroupSpec, held: Held, giver: str, topic: str, taker: str) -> None:
+    """Rather a partition that the taker had before, or one that the giver did not have."""
+
+    def preference(number: int) -> tuple[bool, bool, int]:
+        had, has = spec.members[taker].owned_partitions, spec.members[giver].owned_partitions
+        return (topic, number) not in had, (topic, number) in has, number
+
+    number = min(held[giver][topic], key=preference)
+    held[giver][topic].remove(number)
+    held[taker][topic].add(number)
