@@ -22,6 +22,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  * its input ends. With the assignor "consumer" a member joins by KIP-848; a topic that begins with ~ is a pattern then.
  * Members that commit (setting commit=true) take "hang GROUP NAME" (poll, read nothing), "slow GROUP NAME" (a few
  * records a second) and "rewind GROUP NAME" (back to the beginning, commit that, read nothing).
+ * "subscribe GROUP NAME TOPIC" makes a member read another topic. With the setting revoke.ms=N it takes so long to give
+ * partitions up.
  * A line of output is "MS GROUP NAME assigned|revoked|lost|failed|closed GENERATION PARTITION ...".
  */
 public class GroupMembers {
@@ -41,6 +43,8 @@ public class GroupMembers {
                 member.start();
             } else if (words[0].equals("stop")) {
                 MEMBERS.get(key).running = false;
+            } else if (words[0].equals("subscribe")) {
+                MEMBERS.get(key).subscribes = words[3];
             } else {
                 MEMBERS.get(key).trouble = words[0];
             }
@@ -57,6 +61,8 @@ public class GroupMembers {
         private boolean commits;
         volatile boolean running = true;
         volatile String trouble = "";
+        volatile String subscribes = "";
+        private long revokeMs;
 
         Member(String servers, String key, String[] words) {
             this.key = key;
@@ -75,6 +81,7 @@ public class GroupMembers {
             for (int place = 8; place < words.length; place++) {
                 String[] pair = words[place].split("=", 2);
                 if (pair[0].equals("commit")) commits = true;
+                else if (pair[0].equals("revoke.ms")) revokeMs = Long.parseLong(pair[1]);
                 else settings.put(pair[0], pair[1]);
             }
             if (commits) {
@@ -102,6 +109,10 @@ public class GroupMembers {
         }
 
         private void turn(ConsumerRecords<byte[], byte[]> records) throws InterruptedException {
+            if (!subscribes.isEmpty()) {
+                consumer.subscribe(List.of(subscribes), this);
+                subscribes = "";
+            }
             if (!commits) return;
             if (trouble.equals("rewind")) {
                 consumer.seekToBeginning(consumer.assignment());
@@ -122,6 +133,11 @@ public class GroupMembers {
         @Override
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
             tell("revoked", partitions);
+            try {
+                if (running) Thread.sleep(revokeMs);
+            } catch (InterruptedException never) {
+                throw new IllegalStateException(never);
+            }
         }
 
         @Override

@@ -51,13 +51,17 @@ class JavaMembers:
         self._reader.start()
 
     def start(self, group: str, name: str, topic: str, strategy: str, instance: str | None, *settings: str) -> None:
-        """`settings`: NAME=VALUE of the consumer, or commit=true."""
+        """`settings`: NAME=VALUE of the consumer, or commit=true, or revoke.ms=N."""
         words = (group, name, topic, instance or "-", ASSIGNORS[strategy], SESSION_MS, HEARTBEAT_MS, *settings)
         self._send("start", *map(str, words))
 
     def trouble(self, kind: str, group: str, name: str) -> None:
         """Of a member that commits: `hang`, `slow` or `rewind`."""
         self._send(kind, group, name)
+
+    def subscribe(self, group: str, name: str, topic: str) -> None:
+        """Read this topic instead of the one before."""
+        self._send("subscribe", group, name, topic)
 
     def stop(self, group: str, name: str) -> None:
         self._send("stop", group, name)
@@ -104,26 +108,30 @@ class JavaMembers:
 
 
 @contextmanager
-def coordinators_that_log(cluster: EmbeddedCluster) -> Iterator[None]:
+def coordinators_that_log(cluster: EmbeddedCluster, logger: str = LOGGER, level: str = "INFO") -> Iterator[None]:
     """Brokers log every step of their groups meanwhile."""
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
     try:
-        _set_log_level(admin, cluster, "INFO")
+        _set_log_level(admin, cluster, logger, level)
         yield
-        _set_log_level(admin, cluster, "WARN")
+        _set_log_level(admin, cluster, logger, "WARN")
     finally:
         admin.close()
 
 
-def group_moves(cluster: EmbeddedCluster, group: str) -> list[GroupMove]:
-    """The states a group went through, from its coordinator's log, in the words of a simulation's trace."""
-    lines = [
+def log_lines(cluster: EmbeddedCluster, group: str) -> list[str]:
+    """What the brokers have logged about a group."""
+    return [
         line
         for broker in cluster.brokers
         for line in (broker.folder / "broker.log").read_text(encoding="utf-8", errors="replace").splitlines()
         if re.search(rf"\b{re.escape(group)}\b", line)
     ]
-    return [move for line in lines for move in _moves_of(line)]
+
+
+def group_moves(cluster: EmbeddedCluster, group: str) -> list[GroupMove]:
+    """The states a group went through, from its coordinator's log, in the words of a simulation's trace."""
+    return [move for line in log_lines(cluster, group) for move in _moves_of(line)]
 
 
 def _moves_of(line: str) -> Iterator[GroupMove]:
@@ -138,8 +146,8 @@ def _moves_of(line: str) -> Iterator[GroupMove]:
             yield state, int(matches[1])
 
 
-def _set_log_level(admin: KafkaAdminClient, cluster: EmbeddedCluster, level: str) -> None:
-    level_of = {LOGGER: level}
+def _set_log_level(admin: KafkaAdminClient, cluster: EmbeddedCluster, logger: str, level: str) -> None:
+    level_of = {logger: level}
     loggers = [
         ConfigResource(ConfigResourceType.BROKER_LOGGER, str(broker.broker_id), level_of) for broker in cluster.brokers
     ]

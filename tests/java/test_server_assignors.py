@@ -1,0 +1,82 @@
+"""Our `uniform` and `range` of the consumer protocol against the assignors in the brokers' jar, on seeded groups."""
+
+import json
+import random
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignor_core.assignors import SERVER_ASSIGNORS
+from assignor_core.assignors.invariants import violations
+from streaming.commands.assign import group_of
+from streaming.runtime.jars import class_path, java_command
+from tests.core.assignors.groups import Line, after, mixed_line, uniform_line
+
+pytestmark = pytest.mark.java
+
+SOURCE = Path(__file__).with_name("ServerAssignors.java")
+SEEDS = range(200)
+ROUNDS = 4
+Assignment = dict[str, list[list[Any]]]
+
+
+def ours(line: Line) -> Assignment:
+    _, spec = group_of({**line, "strategy": "sticky"})
+    result = SERVER_ASSIGNORS[line["strategy"]](spec)
+    assert violations(spec, result) == []
+    return {member_id: [list(tp) for tp in partitions] for member_id, partitions in result.assignment.items()}
+
+
+def rounds(strategy: str, *, mixed: bool) -> list[Line]:
+    """Groups as members come and go; each round begins with the target that ours made of the last."""
+    lines: list[Line] = []
+    for seed in SEEDS:
+        draws = random.Random(seed)
+        line = (mixed_line if mixed else uniform_line)(draws)
+        for _ in range(ROUNDS):
+            line = in_order({**line, "strategy": strategy})
+            lines.append(line)
+            line = after(line, ours(line), draws)
+    return lines
+
+
+def in_order(line: Line) -> Line:
+    """Members, topics and partitions sorted; targets hold no partition of a topic that is gone."""
+    topics = line["partitions_per_topic"]
+    members = {
+        member_id: {
+            **member,
+            "owned_partitions": sorted(tp for tp in member.get("owned_partitions", ()) if tp[0] in topics),
+        }
+        for member_id, member in sorted(line["members"].items())
+    }
+    return {**line, "partitions_per_topic": dict(sorted(topics.items())), "members": members}
+
+
+def answers(lines: list[Line]) -> list[Assignment]:
+    command = [java_command(), "-Xmx300m", "-XX:TieredStopAtLevel=1", "-cp", class_path("broker"), str(SOURCE)]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    given = [json.loads(line[7:]) for line in done.stdout.splitlines() if line.startswith("answer ")]
+    assert len(given) == len(lines)
+    return given
+
+
+def as_sets(assignment: Assignment) -> Assignment:
+    return {member_id: sorted(partitions) for member_id, partitions in assignment.items()}
+
+
+def test_uniform_is_kafkas_where_all_read_the_same() -> None:
+    lines = rounds("uniform", mixed=False)
+    for line, theirs in zip(lines, answers(lines), strict=True):
+        assert as_sets(ours(line)) == as_sets(theirs), line
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_range_is_kafkas(mixed: bool) -> None:
+    lines = rounds("range", mixed=mixed)
+    for line, theirs in zip(lines, answers(lines), strict=True):
+        assert as_sets(ours(line)) == as_sets(theirs), line
