@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def wire() -> Iterator[tuple[FleetProcess, "KafkaAdminClient"]]:
-    """Three brokers of the simulated cluster on loopback, and a client of them."""
+    """Three brokers of the simulated cluster on loopback, and a client of them.
+
+    They end with these tests: a thread of the client draws random numbers, which Hypothesis refuses in its own tests.
+    """
     with FleetProcess(wire_fleet) as fleet:
         client = admin_client(KafkaSettings(bootstrap_servers=fleet.bootstrap_servers))
         yield fleet, client
