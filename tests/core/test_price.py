@@ -4,12 +4,17 @@ import pytest
 
 from assignor_core.plan import Movement, Plan, Wave, plan_from_json, plan_to_json
 from assignor_core.planner import PlannerPolicy, propose
-from assignor_core.price import copied_by_broker, plan_duration_ms, schedule
+from assignor_core.price import Copied, copied_by_broker, plan_duration_ms, schedule
 from assignor_core.proposed_plan import ProposedPlan
 from tests.benchmarks.models import Kind, generate
 from tests.core.planner.cases import founding
 
 THROTTLE = 10.0
+
+
+def test_who_only_gets_another_leader_copies_nothing() -> None:
+    assert copied_by_broker([Movement("t", 0, (1, 2), (2, 1), 500.0)]) == {}
+    assert Copied() == Copied(0.0, 0.0)
 
 
 def test_a_wave_takes_as_long_as_the_broker_that_receives_or_sends_most() -> None:

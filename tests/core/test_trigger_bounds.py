@@ -202,6 +202,9 @@ def test_time_away_goes_on_over_a_gap_as_long_as_data_stay_fresh() -> None:
 
 def test_what_holds_back_is_named_with_its_figures() -> None:
     hot = windows(1.5, 1.5)
+    later_ms = POLICY.stale_after_ms
+    rest = evaluated(hot, TriggerState(cooldown_end_ms=2 * later_ms), now_ms=later_ms).detail
+    assert rest == f"cooldown after the last plan runs for {later_ms / 1000:.0f} s more"
     details = {
         evaluated(hot, around=Surroundings(reassigning_count=2)).detail: "2 partitions are being reassigned",
         evaluated(hot, TriggerState(cooldown_end_ms=HOUR_MS + 100)).detail: (

@@ -10,6 +10,8 @@ from assignor_core.execution.within_brokers import (
     MoveWithin,
     RoomWithin,
     cancellations,
+    differences_within,
+    made_within,
     next_step_within,
     standing_of,
 )
@@ -68,6 +70,23 @@ def test_movements_of_one_request_share_the_room() -> None:
     assert waits.reason == (
         "6 movements wait, first t-0 on broker 1: needs 10 bytes in /b of broker 1, which has room for 5"
     )
+
+
+def test_what_is_waited_for_and_left_out_is_named() -> None:
+    busy = {1: rows(copying=(0, 1)), 2: rows(0, 1, 2)}
+    assert step(busy, Limits(movements_in_flight_max=2)) == Wait("2 replicas are being copied to another log dir")
+    elsewhere = RoomWithin.of(LIVE, {1: rows()[:1]}, (1,), reserve=0.1)
+    assert elsewhere.lacking(PLAN.log_dir_movements[0], {}) == "broker 1 shows no log dir /b"
+    skipped = {(1, ("t", 0)): Progress.SKIPPED}
+    assert made_within(skipped, {}) == "0 movements made, 1 skipped: t-0 on broker 1 (refused)"
+    silent = differences_within(PLAN, LIVE, {1: rows()})
+    assert silent[0] == "t-0 on broker 2: the broker does not show its log dirs"
+
+
+def test_work_until_the_very_deadline_is_allowed() -> None:
+    idle, limits = {1: rows(), 2: rows()}, Limits(deadline_ms=1_000)
+    assert isinstance(step(idle, limits, worked_ms=1_000), MoveWithin)
+    assert isinstance(step(idle, limits, worked_ms=1_001), Abort)
 
 
 def test_the_end_is_done_or_aborted() -> None:
