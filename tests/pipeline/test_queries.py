@@ -44,17 +44,23 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
+@pytest.fixture(scope="module")
+def with_views(session: SparkSession, root: str) -> SparkSession:
+    """A session that knows the tables by their names."""
+    for name in TABLES:
+        session.read.format("delta").load(tables.table_uri(root, name)).createOrReplaceTempView(name)
+    return session
+
+
 def test_there_are_ten_and_more() -> None:
     assert len(QUERIES) > 10
 
 
 @pytest.mark.parametrize("file", QUERIES, ids=lambda file: file.stem)
-def test_both_engines_answer_alike(session: SparkSession, root: str, file: Path) -> None:
+def test_both_engines_answer_alike(with_views: SparkSession, root: str, file: Path) -> None:
     query = file.read_text()
     columns, rows = run_query(query, root)
-    for name in TABLES:
-        session.read.format("delta").load(tables.table_uri(root, name)).createOrReplaceTempView(name)
-    by_spark = session.sql(query)
+    by_spark = with_views.sql(query)
     assert by_spark.columns == columns
     assert [comparable(as_utc(row)) for row in by_spark.collect()] == [comparable(row) for row in rows]
     assert rows
