@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from assignor_core.assignors import SERVER_ASSIGNORS
-from assignor_core.assignors.invariants import violations
+from assignor_core.assignors import SERVER_ASSIGNORS, balance_score
+from assignor_core.assignors.contract import GroupSpec
+from assignor_core.assignors.invariants import kept, violations
 from streaming.commands.assign import group_of
 from streaming.runtime.jars import class_path, java_command
 from tests.core.assignors.groups import Line, after, mixed_line, uniform_line
@@ -69,6 +70,10 @@ def as_sets(assignment: Assignment) -> Assignment:
     return {member_id: sorted(partitions) for member_id, partitions in assignment.items()}
 
 
+def spec_of(line: Line) -> GroupSpec:
+    return group_of({**line, "strategy": "sticky"})[1]
+
+
 def test_uniform_is_kafkas_where_all_read_the_same() -> None:
     lines = rounds("uniform", mixed=False)
     for line, theirs in zip(lines, answers(lines), strict=True):
@@ -80,3 +85,20 @@ def test_range_is_kafkas(mixed: bool) -> None:
     lines = rounds("range", mixed=mixed)
     for line, theirs in zip(lines, answers(lines), strict=True):
         assert as_sets(ours(line)) == as_sets(theirs), line
+
+
+def test_uniform_is_as_even_as_kafkas_where_subscriptions_differ_and_moves_no_more() -> None:
+    """Not the same rule, so not the same partitions: here quality is compared."""
+    lines = rounds("uniform", mixed=True)
+    kept_by_ours = kept_by_kafka = 0
+    for line, theirs in zip(lines, answers(lines), strict=True):
+        mine = ours(line)
+        sizes = [len(partitions) for partitions in mine.values()]
+        assert balance_score(sizes) <= balance_score([len(partitions) for partitions in theirs.values()]), line
+        kept_by_ours += kept(spec_of(line), as_tuples(mine))
+        kept_by_kafka += kept(spec_of(line), as_tuples(theirs))
+    assert kept_by_ours >= 0.98 * kept_by_kafka
+
+
+def as_tuples(assignment: Assignment) -> dict[str, list[tuple[str, int]]]:
+    return {member_id: [(topic, number) for topic, number in listed] for member_id, listed in assignment.items()}
