@@ -15,7 +15,7 @@ from tests.waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
-STORY_DEADLINE_S = 540.0
+STORY_DEADLINE_S = 900.0
 
 
 def start_demo(home: Path, *options: str) -> subprocess.Popen[bytes]:
