@@ -18,7 +18,7 @@ from assignor_core.simulated_cluster import SimulatedCluster
 from streaming.settings import Settings
 from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.monitor import Monitor
-from tests.simulation.story import CLUSTER, LOOK_MS, PlayedStory
+from tests.simulation.story import CLUSTER, LOOK_MS, PlayedStory, played
 from tests.simulation.world import Actor, Blow, Interruption, World
 
 WINDOW_MS = 60_000
@@ -37,11 +37,7 @@ RATE = 200_000
 
 def run_relief_story(seed: int) -> PlayedStory:
     """The story of a seed from beginning to end."""
-    story = ReliefStory(seed)
-    try:
-        return story.run()
-    finally:
-        story.world.end()
+    return played(ReliefStory(seed))
 
 
 class ReliefMonitor(Monitor):

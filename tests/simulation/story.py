@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
@@ -71,7 +71,20 @@ class PlayedStory:
 
 def run_story(seed: int, *, unfaithful: bool = False, altered: Alterations = NONE_ALTERED) -> PlayedStory:
     """Tell the story of a seed from beginning to end; `unfaithful` and `altered` as in `Story`."""
-    story = Story(seed, unfaithful=unfaithful, altered=altered)
+    return played(Story(seed, unfaithful=unfaithful, altered=altered))
+
+
+class OneStory(Protocol):
+    """A story of any kind."""
+
+    world: World
+
+    def run(self) -> PlayedStory:
+        """From beginning to end."""
+
+
+def played(story: OneStory) -> PlayedStory:
+    """Tell a story; its tables and clients end with it."""
     try:
         return story.run()
     finally:

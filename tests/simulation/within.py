@@ -37,7 +37,7 @@ from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.monitor import Monitor
-from tests.simulation.story import CLUSTER, LOOK_MS, PlayedStory
+from tests.simulation.story import CLUSTER, LOOK_MS, PlayedStory, played
 from tests.simulation.world import Actor, Blow, Interruption, World
 
 MB = 10**6
@@ -61,11 +61,7 @@ EVERYTHING_MADE = "every movement has been made"
 
 def run_within_story(seed: int) -> PlayedStory:
     """The story of a seed from beginning to end."""
-    story = WithinStory(seed)
-    try:
-        return story.run()
-    finally:
-        story.world.end()
+    return played(WithinStory(seed))
 
 
 class WithinMonitor(Monitor):
