@@ -197,11 +197,37 @@ def moving_within(standing: Standing) -> list[ReplicaKey]:
     return sorted(replica for replica, state in standing.items() if state is Progress.MOVING)
 
 
-def cancellations(plan: Plan, standing: Standing, log_dirs: LogDirs) -> dict[ReplicaKey, str]:
-    """What to ask for so that brokers give up the copies of this plan: the log dirs that the replicas lie in."""
-    moving = (row for row in plan.log_dir_movements if standing[row.replica] is Progress.MOVING)
+def cancellations(plan: Plan, copies: Collection[ReplicaKey], log_dirs: LogDirs) -> dict[ReplicaKey, str]:
+    """What to ask for so that brokers give up these copies of the plan: the log dirs that the replicas lie in."""
+    moving = (row for row in plan.log_dir_movements if row.replica in copies)
     places = {row.replica: _place_of(row, log_dirs.get(row.broker, ())) for row in moving}
     return {replica: place for replica, place in places.items() if place is not None}
+
+
+def overflowing(plan: Plan, standing: Standing, log_dirs: LogDirs) -> list[ReplicaKey]:
+    """Copies under way that would fill their log dir, as others have written there since they were begun.
+
+    Of those that copy into one log dir the ones with most left to copy, until the others fit. Where a broker does not
+    show what is free, none.
+    """
+    sizes = replica_sizes(log_dirs)
+    moving = {
+        row.replica: row.new_log_dir for row in plan.log_dir_movements if standing[row.replica] is Progress.MOVING
+    }
+    chosen: list[ReplicaKey] = []
+    for broker, rows in sorted(log_dirs.items()):
+        for row in rows:
+            left = {
+                (broker, key): max(0, sizes.get((broker, key), 0) - future.size_bytes)
+                for key, future in row.future_replicas.items()
+            }
+            too_much = sum(left.values()) - row.usable_bytes if row.usable_bytes is not None else 0
+            ours = [replica for replica in left if moving.get(replica) == row.path]
+            for replica in sorted(ours, key=lambda one: (-left[one], one)):
+                if too_much > 0 and left[replica] > 0:
+                    chosen.append(replica)
+                    too_much -= left[replica]
+    return chosen
 
 
 def lacking_within(pending: Iterable[LogDirMovement], room: RoomWithin | None) -> dict[ReplicaKey, str]:

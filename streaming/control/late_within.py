@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.refusals import NAMED_MAX
-from assignor_core.execution.within_brokers import Missed, cancellations, standing_of
+from assignor_core.execution.within_brokers import Missed, cancellations, moving_within, standing_of
 from assignor_core.live import replica_name
 from assignor_core.plan import Plan
 from assignor_core.wording import first_named
@@ -23,7 +23,7 @@ def take_back(
     (`rates_before`), and its broker copies nothing.
     """
     log_dirs = cluster.log_dirs(plan.brokers, [row.key for row in plan.log_dir_movements])
-    places = cancellations(plan, standing_of(plan, log_dirs, Missed()), log_dirs)
+    places = cancellations(plan, moving_within(standing_of(plan, log_dirs, Missed())), log_dirs)
     done = []
     if places:
         refused = LogDirRequests(cluster, look_age).cancel(places, ())

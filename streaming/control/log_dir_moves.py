@@ -25,7 +25,9 @@ from assignor_core.execution.within_brokers import (
     differences_within,
     lacking_within,
     made_within,
+    moving_within,
     next_step_within,
+    overflowing,
     standing_of,
 )
 from assignor_core.identity import topics_made_again
@@ -158,6 +160,7 @@ class LogDirMoves:
 
         `closed` is why the hour forbids anything new, `pressure` why clients suffer.
         """
+        self._stop_overflowing(look)
         held_back = closed or (f"held back: {pressure}" if pressure else None)
         if held_back is None and look.now_ms < self._next_try_ms:
             held_back = self._waits_for
@@ -203,6 +206,16 @@ class LogDirMoves:
             log.info("movements_within_brokers_wait", wanted=len(wanted.targets), reason=self._waits_for)
         return step
 
+    def _stop_overflowing(self, look: LookWithin) -> None:
+        """Let brokers give up copies that no longer fit: a log dir that is full goes offline with all that it holds.
+
+        They are begun again when there is room, as all others are.
+        """
+        copies = overflowing(look.plan, look.standing, look.log_dirs)
+        if copies:
+            refused = self._requests.move(cancellations(look.plan, copies, look.log_dirs), look.now_ms)
+            log.warning("log_dir_fills", stopped=first_named(copies, NAMED_MAX, replica_name), refused=len(refused))
+
     def _move(self, look: LookWithin, targets: Mapping[ReplicaKey, str]) -> None:
         """Ask for movements. What a broker refuses is tried again some seconds later, for some minutes."""
         refused = self._requests.move(targets, look.now_ms)
@@ -220,7 +233,7 @@ class LogDirMoves:
     def abort(self, look: LookWithin, reason: str) -> bool:
         """Let brokers give up what is in flight and end; False where one doesn't, and the next tick tries again."""
         hidden = [replica for replica, state in look.standing.items() if state is Progress.MISSING]
-        places = cancellations(look.plan, look.standing, look.log_dirs)
+        places = cancellations(look.plan, moving_within(look.standing), look.log_dirs)
         left = self._requests.cancel(places, hidden)
         if left and self._requests.may_cancel:
             return False

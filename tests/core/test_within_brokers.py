@@ -1,5 +1,7 @@
 """The next step of movements within brokers: caps, room that is shared, what ends one."""
 
+from dataclasses import replace
+
 from assignor_core.disks import FutureReplica, LogDirDescription
 from assignor_core.execution.progress import MISSING_LOOKS_MIN, Progress
 from assignor_core.execution.reconcile import Abort, Done, Limits, Wait
@@ -12,7 +14,9 @@ from assignor_core.execution.within_brokers import (
     cancellations,
     differences_within,
     made_within,
+    moving_within,
     next_step_within,
+    overflowing,
     standing_of,
 )
 from assignor_core.live import LiveCluster, ReplicaKey
@@ -118,7 +122,28 @@ def test_a_replica_is_gone_after_some_looks_that_do_not_show_it() -> None:
 
 def test_what_is_given_up_goes_back_to_where_it_lies() -> None:
     log_dirs = {1: rows(0, copying=(1,)), 2: rows()}
-    assert cancellations(PLAN, standing_of(PLAN, log_dirs, Missed()), log_dirs) == {(1, ("t", 1)): "/a"}
+    copies = moving_within(standing_of(PLAN, log_dirs, Missed()))
+    assert cancellations(PLAN, copies, log_dirs) == {(1, ("t", 1)): "/a"}
+
+
+def test_copies_that_would_fill_their_log_dir_are_stopped_until_the_others_fit() -> None:
+    """Others have written there since: each copy lacks six bytes."""
+
+    def stopped(usable: int) -> list[ReplicaKey]:
+        log_dirs = {1: rows(copying=(0, 1), usable=usable), 2: rows(copying=(2,))}
+        return overflowing(PLAN, standing_of(PLAN, log_dirs, Missed()), log_dirs)
+
+    assert stopped(12) == []
+    assert stopped(11) == [(1, ("t", 0))]
+    assert stopped(5) == [(1, ("t", 0)), (1, ("t", 1))]
+    unknown = {1: [replace(row, usable_bytes=None) for row in rows(copying=(0, 1))]}
+    assert overflowing(PLAN, standing_of(PLAN, unknown, Missed()), unknown) == []
+
+
+def test_a_copy_of_another_tool_is_not_stopped() -> None:
+    log_dirs = {1: rows(copying=(0, 1), usable=0)}
+    plan = replace(PLAN, log_dir_movements=PLAN.log_dir_movements[1:])
+    assert overflowing(plan, standing_of(plan, log_dirs, Missed()), log_dirs) == [(1, ("t", 1))]
 
 
 def test_what_is_refused_for_good_is_given_up_at_once() -> None:
