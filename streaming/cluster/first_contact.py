@@ -6,16 +6,17 @@ request it takes any broker at random (`kafka/net/manager.py`, `kafka/net/compat
 
 import random
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
-from kafka.errors import NodeNotReadyError
+from kafka.errors import KafkaTimeoutError, NodeNotReadyError
 from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
 ASKED_AT_FIRST = 3
-"""So many brokers are asked at the same time, and the first answer counts."""
+"""So many brokers are asked at most, each next one once its share of the time is over or the one before has failed."""
 
 
 class SharingManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
@@ -51,13 +52,24 @@ class SharingNetClient(KafkaNetClient):  # type: ignore[misc]
 async def first_answer(
     manager: Any, brokers: Iterable[int], ask: Callable[[int], Awaitable[Any]], limit_ms: float
 ) -> Any:
-    """What the first of a few brokers, drawn at random, answers. Raises the last error if none does."""
+    """What the first of a few brokers, drawn at random, answers. Raises the last error if none does.
+
+    Where all is well one broker is asked. Requests to any broker then go on to that one: what a client reads is not of
+    one broker now and of another, which hears of changes later, the next time.
+    """
     drawn = list(brokers)
     random.shuffle(drawn)
     asked = drawn[:ASKED_AT_FIRST]
     if not asked:
         raise NodeNotReadyError("no broker is known")
-    first, errors = Future(), list[BaseException]()
+    first, errors, left = Future(), list[BaseException](), iter(asked)
+
+    def ask_next() -> None:
+        broker = None if first.is_done else next(left, None)
+        if broker is not None:
+            answer = manager.call_soon(ask, broker)
+            answer.add_callback(answered)
+            answer.add_errback(failed)
 
     def answered(answer: Any) -> None:
         if not first.is_done:
@@ -65,11 +77,14 @@ async def first_answer(
 
     def failed(error: BaseException) -> None:
         errors.append(error)
-        if len(errors) == len(asked) and not first.is_done:
+        if len(errors) < len(asked):
+            ask_next()
+        elif not first.is_done:
             first.failure(error)
 
-    for broker in asked:
-        answer = manager.call_soon(ask, broker)
-        answer.add_callback(answered)
-        answer.add_errback(failed)
-    return await manager.wait_for(first, limit_ms)
+    for _ in asked[:-1]:
+        ask_next()
+        with suppress(KafkaTimeoutError):
+            return await manager.wait_for(first, limit_ms / len(asked))
+    ask_next()
+    return await manager.wait_for(first, limit_ms / len(asked))
