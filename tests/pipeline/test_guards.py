@@ -152,17 +152,16 @@ def test_a_folder_named_by_a_uri_is_the_same_folder(tmp_path: Path) -> None:
 def test_kafka_gives_a_topic_made_again_another_id(settings: Settings) -> None:
     from streaming.cluster.clients import admin_client
 
-    name = "made-again"  # other tests on these brokers make topics of the default name
-    names = (name, settings.topics.consumer_lag)
+    names = ("made-again", "never-made")  # other tests on these brokers make topics of the default names
     admin = admin_client(settings.kafka)
     try:
         old: str | None = None
         for _ in range(2):
-            admin.create_topics({name: {"num_partitions": 1, "replication_factor": 1}})
+            admin.create_topics({names[0]: {"num_partitions": 1, "replication_factor": 1}})
             # Any broker may be asked, and brokers hear of topics one after the other.
             old = until("it has an id of its own", partial(another_id, admin, names, old))
-            admin.delete_topics([name])
-            until("it is gone", lambda: name not in admin.list_topics())
+            admin.delete_topics([names[0]])
+            until("it is gone", lambda: names[0] not in admin.list_topics())
     finally:
         admin.close()
 
