@@ -27,13 +27,11 @@ def settled_starts(
     """
     if before is None or local is None:
         return None, led
-    ids = dict(zip(before.names.topics, before.topic_ids, strict=True))
-    is_same = np.array([ids.get(name) == topic_ids.get(name) for name in local.topics], dtype=bool)
-    row = before.rows_of(PartitionNames(local.topics, local.topic, local.column("index")))
+    names = PartitionNames(local.topics, local.topic, local.column("index"))
+    row = before.rows_with_ids(names, map(topic_ids.get, local.topics))
     offset = local.column("offset")
     settled = (row >= 0) & (local.rows["error"] == 0) & (column_at(before.leader, row) == broker)
     settled &= (column_at(before.local_start, row) == offset) & (column_at(before.start, row) == offset)
-    settled &= is_same[local.topic] if len(is_same) else False
     left: dict[str, list[int]] = defaultdict(list)
     for topic, number in zip(local.topic[~settled].tolist(), local.rows["index"][~settled].tolist(), strict=True):
         left[local.topics[topic]].append(number)

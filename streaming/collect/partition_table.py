@@ -110,11 +110,17 @@ class PartitionTable(Mapping[PartitionKey, PartitionView]):
 
     def rows_of_same_topics(self, later: "PartitionTable") -> Ints:
         """The row of each partition of `later`; UNKNOWN where it is not in this table, or of a topic made again."""
-        rows = self.rows_of(later.names)
-        ids = dict(zip(self.names.topics, self.topic_ids, strict=True))
-        topics = zip(later.names.topics, later.topic_ids, strict=True)
-        is_same = np.array([ids.get(name) == topic_id for name, topic_id in topics], dtype=bool)
-        return np.where(is_same[later.names.topic], rows, UNKNOWN) if len(is_same) else rows
+        return self.rows_with_ids(later.names, later.topic_ids)
+
+    def rows_with_ids(self, names: PartitionNames, topic_ids: Iterable[str | None]) -> Ints:
+        """The row of each of these partitions; UNKNOWN where it is not in this table, or its topic has another id.
+
+        `topic_ids` are in the order of `names.topics`.
+        """
+        rows = self.rows_of(names)
+        topics = zip(names.topics, topic_ids, strict=True)
+        is_same = np.array([self._id_by_topic.get(name) == topic_id for name, topic_id in topics], dtype=bool)
+        return np.where(is_same[names.topic], rows, UNKNOWN) if len(is_same) else rows
 
     def replicas_of(self, row: int) -> tuple[int, ...]:
         """Brokers that hold one partition."""
@@ -151,6 +157,10 @@ class PartitionTable(Mapping[PartitionKey, PartitionView]):
     @cached_property
     def _place(self) -> dict[str, int]:
         return {name: index for index, name in enumerate(self.names.topics)}
+
+    @cached_property
+    def _id_by_topic(self) -> dict[str, str]:
+        return dict(zip(self.names.topics, self.topic_ids, strict=True))
 
     @cached_property
     def _keys(self) -> Ints:
