@@ -151,7 +151,7 @@ def broker_rates(
 def _messages(before: Observation, after: Observation, growth: Growth) -> Floats:
     """Records/s of each partition of `after`."""
     later, appended = after.partitions, growth.appended
-    leader_before = column_at(before.partitions.leader, before.partitions.rows_of_same_topics(later))
+    leader_before = column_at(before.partitions.leader, growth.earlier)
     counted = np.where(appended >= 0, appended, np.nan)
     return per_second(counted, _when(before, "offsets", leader_before), _when(after, "offsets", later.leader))
 

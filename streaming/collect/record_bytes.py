@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streaming.collect.observation import Observation
-from streaming.collect.partition_table import UNKNOWN, Ints, PartitionTable, column_at, ints
+from streaming.collect.partition_table import UNKNOWN, Ints, PartitionTable, column_at
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -30,6 +30,8 @@ DOUBTED_MAX = 3
 class Growth:
     """How the leader's log of each partition of the later of two looks differs from the earlier one."""
 
+    earlier: Ints
+    """Its row at the earlier look; UNKNOWN where it was not there, or its topic was made again."""
     appended: Ints
     """Records; UNKNOWN where it isn't known."""
     grown_bytes: Ints
@@ -69,10 +71,10 @@ class RecordBytes:
 
 
 def learned(kept: RecordBytes | None, before: Observation, after: Observation) -> RecordBytes:
-    """What `kept` knew at `before`, and what the growth until `after` shows."""
+    """What `kept` knew of the partitions of `before`, and what the growth until `after` shows."""
     growth, partitions = _growth(before, after), after.partitions
-    kept = kept or _nothing(growth)
-    row = kept.partitions.rows_of_same_topics(partitions)
+    kept = kept or _nothing(before.partitions, growth)
+    row = growth.earlier
     had_bytes, had_records = _at(kept.grown_bytes, row), _at(kept.records, row)
     grew = growth.only_grew & (growth.appended > 0)
     share = _share(growth, had_bytes, had_records)
@@ -122,10 +124,10 @@ def mean_record_bytes_of(observation: Observation, rows: Ints) -> Floats:
     return np.where(is_known, size / np.where(is_known, records, 1), np.nan)
 
 
-def _nothing(growth: Growth) -> RecordBytes:
-    """What is known before anything was learned."""
-    empty = np.zeros(0)
-    return RecordBytes(PartitionTable.of({}), growth, empty, empty, ints(()), np.zeros(0, dtype=bool))
+def _nothing(partitions: PartitionTable, growth: Growth) -> RecordBytes:
+    """What is known of these partitions before anything was learned."""
+    zeros = np.zeros(len(partitions))
+    return RecordBytes(partitions, growth, zeros, zeros, zeros.astype(np.int64), zeros.astype(bool))
 
 
 def _growth(before: Observation, after: Observation) -> Growth:
@@ -138,7 +140,8 @@ def _growth(before: Observation, after: Observation) -> Growth:
     same_log = (earlier >= 0) & (column_at(before.partitions.leader, earlier) == later.leader)
     same_log &= (later.local_start >= 0) & (column_at(before.partitions.local_start, earlier) == later.local_start)
     same_log &= (first >= 0) & (last >= 0)
-    return Growth(np.where(known, later.end - first_end, UNKNOWN), np.where(same_log, last - first, 0), same_log)
+    appended = np.where(known, later.end - first_end, UNKNOWN)
+    return Growth(earlier, appended, np.where(same_log, last - first, 0), same_log)
 
 
 def _else_learned(known: RecordBytes, mean: Floats) -> Floats:
