@@ -4,7 +4,6 @@ Each broker and each group belongs to one shard by its id alone. Collectors need
 or leaves changes nothing for the others.
 """
 
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Self
@@ -54,10 +53,6 @@ class Shard:
             return True
         digest = blake2b(name.encode(), digest_size=DIGEST_BYTES).digest()
         return int.from_bytes(digest, "big") % self.count == self.number - 1
-
-    def groups_of(self, names: Iterable[str]) -> Collection[str]:
-        """Those of the groups that are of this shard."""
-        return {name for name in names if self.takes_group(name)}
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
