@@ -7,9 +7,7 @@ older than 3.3 or has ZooKeeper as its controller.
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
 
-from kafka import KafkaAdminClient
 from kafka.errors import NoError, for_code
 from kafka.protocol.metadata import ApiVersionsRequest
 
@@ -20,6 +18,7 @@ from streaming.cluster.group_messages import (
     ShareGroupDescribeRequest,
     StreamsGroupDescribeRequest,
 )
+from streaming.cluster.kafka_python_mends import MendedAdminClient
 
 METADATA_VERSION = "metadata.version"
 HIGHEST_LEVELS = {
@@ -81,14 +80,7 @@ class BrokerRelease:
         return self.api_versions.get(feature.api_key, -1) < feature.version
 
 
-class AskedBroker(Protocol):
-    """What is asked of a broker."""
-
-    def ask_broker(self, broker: int, request: Any) -> Any:
-        """Its response to a request of kafka-python's; raises KafkaError."""
-
-
-def broker_releases(admin: KafkaAdminClient) -> dict[int, BrokerRelease]:
+def broker_releases(admin: MendedAdminClient) -> dict[int, BrokerRelease]:
     """Release by broker, of those that are alive; raises ClusterUnreachable, ClusterRequestFailed."""
     with translated("show the versions of its requests", role="control"):
         return {broker: _release_of(admin, broker) for broker in brokers_alive(admin)}
@@ -125,7 +117,7 @@ def missing_features(releases: Iterable[BrokerRelease]) -> list[Feature]:
     return [feature for feature in FEATURES if any(row.lacks(feature) for row in known)]
 
 
-def _release_of(admin: AskedBroker, broker: int) -> BrokerRelease:
+def _release_of(admin: MendedAdminClient, broker: int) -> BrokerRelease:
     answer = admin.ask_broker(broker, ApiVersionsRequest("rebalancer", "1", min_version=3))
     error = for_code(answer.error_code)
     if error is not NoError:
