@@ -1,4 +1,7 @@
-"""The founding scenario end to end, with Spark killed in the middle, and Ctrl-C; nothing is left running afterwards."""
+"""The founding scenario end to end, with Spark killed in the middle, and Ctrl-C; nothing is left running afterwards.
+
+Where Prometheus is installed, tests/prometheus/test_demo.py tests the scenario on a run that Prometheus watches.
+"""
 
 import signal
 import subprocess
@@ -11,6 +14,8 @@ import psutil
 import pytest
 
 from streaming import tables
+from tests.prometheus.demo import STORY_OPTIONS, assert_balanced_once, assert_gone
+from tests.prometheus.live import has_servers
 from tests.waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -39,14 +44,10 @@ def wait_for_role(process: subprocess.Popen[bytes], role: str) -> psutil.Process
     raise AssertionError(f"{role} never ran")
 
 
-def assert_gone(processes: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=DEADLINE_S)
-    assert not alive, f"left running: {alive}"
-
-
+@pytest.mark.skipif(has_servers, reason="tests/prometheus/test_demo.py asserts this and more on a watched run")
 def test_from_skew_to_balance_with_spark_killed_once(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    demo = start_demo(home, "--rate", "4000", "--topics", "orders,returns")
+    demo = start_demo(home, *STORY_OPTIONS)
     seen: list[psutil.Process] = []
     try:
         pipeline = wait_for_role(demo, "pipeline")
@@ -64,14 +65,7 @@ def test_from_skew_to_balance_with_spark_killed_once(tmp_path: Path) -> None:
         if demo.poll() is None:
             demo.send_signal(signal.SIGTERM)
             demo.wait(timeout=DEADLINE_S)
-    assert "verdict  balanced, nothing lost" in text
-    assert "exit_code=-9" in text  # the kill did happen, and the role was started again
-    events = [row["event"] for row in tables.read(str(home / "tables"), "execution")]
-    assert events.count("started") == 1  # and the plan was carried out once
-    assert events.count("done") == 1
-    assert {row["topic"] for row in tables.read(str(home / "tables"), "movement")} >= {"orders"}
-    assert (home / "report.html").stat().st_size > 50_000
-    assert (home / "report.png").is_file()
+    assert_balanced_once(home, text)
     assert_gone(seen)
 
 

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import psutil
 
+from streaming import tables
 from streaming.config import load_settings
 from tests.prometheus.live import Watch, watching
 from tests.waiting import DEADLINE_S, until
 
 STORY_DEADLINE_S = 540.0
+STORY_OPTIONS = ("--rate", "4000", "--topics", "orders,returns")
 CLUSTER = "demo"
 
 
@@ -35,11 +37,15 @@ class WatchedDemo:
 
     def role(self, name: str) -> psutil.Process | None:
         """The process that plays a role now."""
-        for child in psutil.Process(self.process.pid).children(recursive=True):
+        for child in self.descendants():
             with suppress(psutil.NoSuchProcess):  # one that has just ended
                 if child.cmdline()[1:4] == ["-m", "streaming", name]:
                     return child
         return None
+
+    def descendants(self) -> list[psutil.Process]:
+        """All that run now."""
+        return psutil.Process(self.process.pid).children(recursive=True)
 
     def end(self) -> int:
         """Ctrl-C; the exit code."""
@@ -63,6 +69,24 @@ def watched_demo(folder: Path, *options: str, stalled_after_s: int) -> Iterator[
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
             process.wait(timeout=DEADLINE_S)
+
+
+def assert_balanced_once(home: Path, output: str) -> None:
+    """What a demo with `STORY_OPTIONS` leaves that has ended, in which kill -9 of the pipeline happened."""
+    assert "verdict  balanced, nothing lost" in output
+    assert "exit_code=-9" in output  # the kill did happen, and the role was started again
+    events = [row["event"] for row in tables.read(str(home / "tables"), "execution")]
+    assert events.count("started") == 1  # and the plan was carried out once
+    assert events.count("done") == 1
+    assert {row["topic"] for row in tables.read(str(home / "tables"), "movement")} >= {"orders"}
+    assert (home / "report.html").stat().st_size > 50_000
+    assert (home / "report.png").is_file()
+
+
+def assert_gone(processes: list[psutil.Process]) -> None:
+    """All of them end."""
+    _, alive = psutil.wait_procs(processes, timeout=DEADLINE_S)
+    assert not alive, f"left running: {alive}"
 
 
 def _file(file: Path, process: subprocess.Popen[bytes], log: Path) -> Path | None:

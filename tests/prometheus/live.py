@@ -31,8 +31,9 @@ STALLED_AFTER_S = 8
 """Instead of 300 s: after this long without a heartbeat a stream counts as stalled."""
 REPORT_MS = 1_000
 
+has_servers = all(map(shutil.which, ("prometheus", "prometheus-alertmanager")))
 needs_servers = pytest.mark.skipif(
-    not (shutil.which("prometheus") and shutil.which("prometheus-alertmanager")),
+    not has_servers,
     reason="Prometheus or Alertmanager isn't installed (Debian packages prometheus, prometheus-alertmanager)",
 )
 

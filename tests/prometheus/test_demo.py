@@ -1,4 +1,5 @@
-"""The founding scenario as those on call see it: skew is told, Spark's death is told and silences it, balance ends it.
+"""The founding scenario end to end, as those on call see it: skew is told, the death of Spark is told and silences it,
+balance ends it. The plan is carried out once, no record is lost and nothing is left running.
 
 And the boards: no panel is empty but one, no query fails, and the pictures of them can be drawn.
 """
@@ -13,7 +14,15 @@ import pytest
 from matplotlib.image import imread
 
 from tests.prometheus.boards import BOARDS, GRAFANA, load, without_numbers
-from tests.prometheus.demo import CLUSTER, STORY_DEADLINE_S, WatchedDemo, watched_demo
+from tests.prometheus.demo import (
+    CLUSTER,
+    STORY_DEADLINE_S,
+    STORY_OPTIONS,
+    WatchedDemo,
+    assert_balanced_once,
+    assert_gone,
+    watched_demo,
+)  # fmt: skip
 from tests.prometheus.live import needs_servers
 from tests.waiting import until
 
@@ -30,11 +39,12 @@ pytestmark = [pytest.mark.prometheus, pytest.mark.e2e, pytest.mark.spark, pytest
 
 
 def test_skew_a_dead_spark_and_balance_as_those_on_call_are_told(tmp_path: Path) -> None:
-    with watched_demo(tmp_path, "--rate", "4000", stalled_after_s=STALLED_AFTER_S) as demo:
+    with watched_demo(tmp_path, *STORY_OPTIONS, stalled_after_s=STALLED_AFTER_S) as demo:
         page = until("skew told to the webhook", lambda: demo.watch.notification(SKEWED, "firing"), STORY_DEADLINE_S)
         assert page["path"] == "/ticket"
         assert "In cluster demo the busiest broker has 1." in page["annotations"]["description"]
         assert "broker 1, " in page["annotations"]["description"]
+        seen = demo.descendants()
         _spark_dies(demo)
         until("balance told to the webhook", lambda: demo.watch.notification(SKEWED, "resolved"), STORY_DEADLINE_S)
         until("the demo's result", lambda: demo.finished, STORY_DEADLINE_S)
@@ -46,7 +56,8 @@ def test_skew_a_dead_spark_and_balance_as_those_on_call_are_told(tmp_path: Path)
         )
         _pictures_can_be_drawn(demo, tmp_path / "pictures")
         assert demo.end() == 0, demo.log.read_text()
-    assert "verdict  balanced, nothing lost" in demo.log.read_text()
+    assert_balanced_once(demo.home, demo.log.read_text())
+    assert_gone(seen)
 
 
 def _without_numbers(demo: WatchedDemo) -> list[str]:
