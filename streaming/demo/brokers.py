@@ -204,7 +204,8 @@ class EmbeddedCluster:
             settings = broker.folder / "server.properties"
             settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings_of(broker).items()))
             command = [
-                jars.java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", jars.class_path(self.jars_of),
+                jars.java_command(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+                *class_archive.options(archive_path(self.jars_of)), "-cp", jars.class_path(self.jars_of),
                 f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Dbroker.log={broker.folder / 'format.log'}",
                 "kafka.tools.StorageTool", "format", f"--cluster-id={self._cluster_id}", "--config", str(settings),
             ]  # fmt: skip
