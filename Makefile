@@ -12,9 +12,10 @@ demo: setup
 test: setup-tests
 	$(call beside_checks,$(PYTHON) -m pytest $(ARGS))
 
-# The pure part: no JVM, no broker; without what takes longest, as hundreds of simulated stories: see `make test`.
+# The pure part: no JVM, no broker; without what takes longest, as hundreds of simulated stories, and with a fourth of
+# the examples of property tests: see `make test`.
 test-fast: setup
-	$(call beside_checks,$(PYTHON) -m pytest -m "not spark and not kafka and not java and not prometheus and not e2e and not long" $(ARGS))
+	$(call beside_checks,$(PYTHON) -m pytest -m "not spark and not kafka and not java and not prometheus and not e2e and not long" --few-examples $(ARGS))
 
 lint: setup
 	$(CHECKS)

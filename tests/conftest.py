@@ -1,7 +1,7 @@
 """What tests of several folders share: brokers, started once for all of them and ended whatever happens."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -19,6 +19,32 @@ pytest_plugins = ["tests.lanes"]
 # The same examples in every run, so that a failure can be repeated; no deadline, as machines are shared.
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("repeatable")
+
+FEWER = 4
+EXAMPLES_MIN = 5
+SETTINGS_OF_A_TEST = "_hypothesis_internal_use_settings"
+"""Hypothesis has no public way to change the settings of a test that names its own."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """An option of `make test-fast`."""
+    parser.addoption("--few-examples", action="store_true", help="property tests try a fourth of their examples")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """With `--few-examples` each property test tries fewer."""
+    if not config.getoption("few_examples"):
+        return
+    functions = {item.obj for item in items if isinstance(item, pytest.Function)}
+    for function in functions:
+        own: hypothesis.settings | None = getattr(function, SETTINGS_OF_A_TEST, None)
+        if own is not None:
+            few = hypothesis.settings(own, max_examples=_fewer(own.max_examples))
+            setattr(function, SETTINGS_OF_A_TEST, few)
+
+
+def _fewer(examples: int) -> int:
+    return min(examples, max(EXAMPLES_MIN, examples // FEWER))
 
 
 # Spark of the tests and of the processes that they start, with the JVM's quick compiler alone: what the other one would
