@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -40,6 +41,19 @@ def records(count: int) -> list[tuple[bytes, bytes]]:
     return [(str(number % 7).encode(), json.dumps({"number": number}).encode()) for number in range(count)]
 
 
+@contextmanager
+def broker_2_hangs(fleet: FleetProcess, sender: RecordSender) -> Iterator[None]:
+    """A leader does not answer; `sender` has sent records to every leader before."""
+    sender.send(TOPIC, records(100))
+    assert sender.flush() == 0
+    fleet.run(kept)
+    fleet.run(process.freeze_broker, 2)
+    try:
+        yield
+    finally:
+        fleet.run(process.resume_broker, 2)
+
+
 def test_every_record_arrives_once_and_those_of_a_key_in_order(fleet: FleetProcess) -> None:
     sender, sent = RecordSender(settings_of(fleet)), records(5_000)
     assert sender.send(TOPIC, sent) == len(sent)
@@ -54,18 +68,12 @@ def test_every_record_arrives_once_and_those_of_a_key_in_order(fleet: FleetProce
 @pytest.mark.long
 def test_records_of_a_leader_that_hangs_are_counted_and_hold_up_no_others(fleet: FleetProcess) -> None:
     sender, sent = RecordSender(settings_of(fleet, TIMEOUT_MS)), records(5_000)
-    sender.send(TOPIC, sent[:100])
-    assert sender.flush() == 0
-    fleet.run(kept)
-    fleet.run(process.freeze_broker, 2)
-    try:
+    with broker_2_hangs(fleet, sender):
         sender.send(TOPIC, sent)
         lost = sender.flush()
         assert len(fleet.run(kept)) == len(sent) - lost
         assert 0 < lost < len(sent)
-    finally:
-        fleet.run(process.resume_broker, 2)
-        sender.close()
+    sender.close()
 
 
 @pytest.mark.long
@@ -73,19 +81,13 @@ def test_records_for_a_broker_that_hangs_are_given_up_before_their_time_and_late
     fleet: FleetProcess,
 ) -> None:
     sender, sent = RecordSender(settings_of(fleet, HOPELESS_MS)), records(5_000)
-    sender.send(TOPIC, sent[:100])
-    assert sender.flush() == 0
-    fleet.run(kept)
-    fleet.run(process.freeze_broker, 2)
-    try:
+    with broker_2_hangs(fleet, sender):
         sender.send(TOPIC, sent)
         began_s = time.monotonic()
         lost = sender.flush(broker_hangs=True)
         assert time.monotonic() - began_s < HOPELESS_MS / 1000, "it did not wait until their time was over"
         assert len(fleet.run(kept)) == len(sent) - lost
         assert 0 < lost < len(sent)
-    finally:
-        fleet.run(process.resume_broker, 2)
     fleet.run(kept)
     sender.send(TOPIC, sent)
     assert sender.flush() == 0
