@@ -133,11 +133,11 @@ class EmbeddedCluster:
             self.kill_broker(broker_id)
         self._notes.unlink(missing_ok=True)
 
-    def stop_broker(self, broker_id: int) -> None:
-        """End one broker in order."""
+    def stop_broker(self, broker_id: int, *, grace_s: float = processes.TERMINATE_GRACE_S) -> None:
+        """End one broker in order; it is killed if it still runs after `grace_s`."""
         process = self._running.pop(broker_id)
         with suppress(psutil.NoSuchProcess):
-            processes.end([psutil.Process(process.pid)])
+            processes.end([psutil.Process(process.pid)], grace_s)
         process.wait()
 
     def kill_broker(self, broker_id: int) -> None:

@@ -6,9 +6,7 @@
 import sys
 from pathlib import Path
 
-import psutil
-
-from streaming.runtime import class_archive, processes
+from streaming.runtime import class_archive
 from streaming.runtime.jars import jar_paths
 
 TOPIC = "topic"
@@ -38,7 +36,7 @@ def start_and_stop_a_broker(java_options: tuple[str, ...], scratch: Path) -> Non
             _use(cluster.bootstrap_servers)
         except KafkaError as error:
             raise BrokerStartFailed(f"the broker has started and does not answer: {error!r}") from None
-        processes.end([psutil.Process(cluster.process_ids()[1])], grace_s=STOP_TIMEOUT_S)
+        cluster.stop_broker(1, grace_s=STOP_TIMEOUT_S)
 
 
 def _use(servers: list[str]) -> None:
