@@ -41,7 +41,7 @@ from streaming.cluster.answers import is_unanswered
 from streaming.cluster.classic_groups import ClassicGroups
 from streaming.cluster.described_groups import DescribedGroup, PartitionKey
 from streaming.cluster.kafka_python_mends import MendedAdminClient
-from streaming.cluster.metadata_columns import ClusterMetadata, decode_metadata
+from streaming.cluster.metadata_columns import ClusterMetadata, MetadataDecoder
 from streaming.cluster.offset_rows import OffsetRows
 from streaming.cluster.raw_requests import RawAnswer, RawRequest
 
@@ -62,6 +62,7 @@ class BrokerReads:
     def __init__(self, admin: MendedAdminClient) -> None:
         self._admin = admin
         self._classic = ClassicGroups()
+        self._metadata = MetadataDecoder()
         self._unanswering: set[int] = set()
         self._silent: dict[int, KafkaError] = {}
 
@@ -73,7 +74,7 @@ class BrokerReads:
                 broker, RawRequest(MetadataRequest(topics=None, allow_auto_topic_creation=False, **versions))
             )
         )
-        return decode_metadata(answer.version, answer.body)
+        return self._metadata.decode(answer.version, answer.body)
 
     def silent_brokers(self) -> dict[int, KafkaError]:
         """Brokers that gave no answer to what any of them knows since the last call: who asks again waits again."""

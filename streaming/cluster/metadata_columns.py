@@ -4,7 +4,10 @@ kafka-python makes an object of each partition; docs/decisions has the figures, 
 """
 
 import struct
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from uuid import UUID
 
 import numpy as np
@@ -25,7 +28,7 @@ Partition = tuple[int, int, tuple[int, ...]]
 """(number, leader, replicas)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class ClusterMetadata:
     """What one broker shows. Topics in order of their names, and partitions in order of topic and number.
 
@@ -44,19 +47,48 @@ class ClusterMetadata:
     replicas_begin: Ints
     replica_broker: Ints
 
+    @cached_property
+    def led_by_broker(self) -> Mapping[int, Mapping[str, Sequence[int]]]:
+        """Numbers of the partitions that each broker leads, by topic."""
+        led: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        columns = zip(self.topic.tolist(), self.number.tolist(), self.leader.tolist(), strict=True)
+        for topic, number, leader in columns:
+            if leader >= 0:
+                led[leader][self.topics[topic]].append(number)
+        return led
 
-def decode_metadata(version: int, body: bytes) -> ClusterMetadata:
-    """Versions 1 to 13; raises KafkaProtocolError. Topics without a name (asked by id) are left out."""
 
-    def decode(reader: Reader) -> ClusterMetadata:
-        reader.skip(4 if version >= THROTTLED else 0)
-        racks = dict(_broker(reader) for _ in range(reader.length()))
-        cluster_id = reader.text() if version >= WITH_CLUSTER_ID else ""
-        reader.skip(4)  # the controller
-        topics = sorted(_topic(reader, version) for _ in range(reader.length()))
-        return _columns(racks, cluster_id, [row for row in topics if row[0]])
+class MetadataDecoder:
+    """Decodes answers one after the other, with what is the same as in the answer before taken from there.
 
-    return decoded(decode, body, flexible=version >= FLEXIBLE)
+    Topics and partitions are compared as bytes: they change when a leader or a replica in sync does. Each answer names
+    another broker as the controller (KIP-590), so that answers are seldom the same as a whole.
+    """
+
+    def __init__(self) -> None:
+        self._topics = b""
+        self._before: tuple[int, ClusterMetadata] | None = None
+
+    def decode(self, version: int, body: bytes) -> ClusterMetadata:
+        """Versions 1 to 13; raises KafkaProtocolError. Topics without a name (asked by id) are left out."""
+
+        def decode(reader: Reader) -> ClusterMetadata:
+            reader.skip(4 if version >= THROTTLED else 0)
+            racks = dict(sorted(_broker(reader) for _ in range(reader.length())))
+            cluster_id = reader.text() if version >= WITH_CLUSTER_ID else ""
+            reader.skip(4)  # the controller
+            topics = body[reader.place :]
+            if self._before is not None and self._before[0] == version and self._topics == topics:
+                before = self._before[1]
+                is_same = (before.racks, before.cluster_id) == (racks, cluster_id)
+                metadata = before if is_same else replace(before, racks=racks, cluster_id=cluster_id)
+            else:
+                rows = sorted(_topic(reader, version) for _ in range(reader.length()))
+                metadata = _columns(racks, cluster_id, [row for row in rows if row[0]])
+            self._before, self._topics = (version, metadata), topics
+            return metadata
+
+        return decoded(decode, body, flexible=version >= FLEXIBLE)
 
 
 def _broker(reader: Reader) -> tuple[int, str | None]:
@@ -114,7 +146,7 @@ def _columns(
     rows = [row for _, _, partitions in topics for row in partitions]
     counts = [len(partitions) for _, _, partitions in topics]
     return ClusterMetadata(
-        dict(sorted(racks.items())),
+        racks,
         cluster_id,
         tuple(name for name, _, _ in topics),
         tuple(topic_id for _, topic_id, _ in topics),

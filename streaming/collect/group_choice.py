@@ -6,11 +6,9 @@ first that were never read: a new group, or one whose lag has grown meanwhile, i
 A group that has a place keeps it unless another is clearly ahead, so that places don't change with every look.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
-
-from streaming.collect.partition_table import PartitionKey
 
 ROUND_SHARE = 10
 """One place in so many goes round."""
@@ -104,9 +102,3 @@ class GroupChoice:
         """Those read longest ago come first; of those never read, the ones with members."""
         known = self._known.get(name)
         return known.read_at if known else 0, name not in with_members, name
-
-
-def totals(committed: Mapping[PartitionKey, int], ends: Mapping[PartitionKey, int | None]) -> tuple[int, int | None]:
-    """(lag, committed offsets) of one group, added up over its partitions; lag where the end is known."""
-    lags = (max(0, end - offset) for key, offset in committed.items() if (end := ends.get(key)) is not None)
-    return sum(lags), sum(committed.values()) if committed else None

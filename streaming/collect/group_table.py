@@ -8,7 +8,16 @@ import numpy as np
 
 from streaming.cluster.described_groups import ShareOffsets
 from streaming.cluster.offset_rows import OffsetRows
-from streaming.collect.partition_table import UNKNOWN, Ints, PartitionKey, PartitionNames, column_at, ints, positions
+from streaming.collect.partition_table import (
+    UNKNOWN,
+    Ints,
+    PartitionKey,
+    PartitionNames,
+    PartitionTable,
+    column_at,
+    ints,
+    positions,
+)
 
 NUMBER_BITS = 22
 """Of a row's key: groups x topics x 4 million partitions of a topic."""
@@ -112,6 +121,19 @@ class GroupTable(Mapping[str, GroupView]):
             counts.append(len(offset))
         names = PartitionNames(tuple(place), np.concatenate(topics), np.concatenate(numbers))
         return GroupRows(tuple(self), np.repeat(np.arange(len(self)), ints(counts)), names), np.concatenate(offsets)
+
+    def totals(self, partitions: PartitionTable) -> list[tuple[int, int | None]]:
+        """(Lag, committed offsets) of each group, added up over its partitions; lag where the log end is known.
+
+        A group that has committed nothing has None.
+        """
+        rows, committed = self.committing
+        end = column_at(partitions.end, partitions.rows_of(rows.names))
+        lag = np.where(end == UNKNOWN, 0, np.maximum(0, end - committed))
+        begin = np.searchsorted(rows.group, np.arange(len(self) + 1))
+        sums = (np.diff(np.concatenate(([0], np.cumsum(column)))[begin]).tolist() for column in (lag, committed))
+        counts = np.diff(begin).tolist()
+        return [(behind, total if count else None) for behind, total, count in zip(*sums, counts, strict=True)]
 
     def __getitem__(self, name: str) -> GroupView:
         return self._views[name]

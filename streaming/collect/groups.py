@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import structlog
@@ -26,11 +25,11 @@ from streaming.cluster.described_groups import (
     describe,
     share_offsets,
 )
-from streaming.collect.group_choice import GroupChoice, totals
-from streaming.collect.group_table import GroupView
+from streaming.collect.group_choice import GroupChoice
+from streaming.collect.group_table import GroupTable, GroupView
 from streaming.collect.group_views import EMPTY, view_of
 from streaming.collect.look import Look
-from streaming.collect.partition_table import PartitionKey
+from streaming.collect.partition_table import PartitionKey, PartitionTable
 from streaming.collect.shards import WHOLE, Shard
 from streaming.collect.share_positions import SharePositions
 from streaming.settings import CollectSettings
@@ -56,7 +55,7 @@ class GroupsRead:
     A broker that did not list its groups is not in `left_out`.
     """
 
-    views: dict[str, GroupView]
+    views: GroupTable
     left_out: dict[int, int]
 
 
@@ -99,24 +98,22 @@ class GroupSampler:
         settings: CollectSettings,
         look: Look,
         listed: Listed,
-        *,
-        log_ends: Mapping[PartitionKey, int | None] = MappingProxyType({}),
+        partitions: PartitionTable,
     ) -> GroupsRead:
         """Groups that the settings select, at most `groups_max`: those with most lag and those that commit come first.
 
         `look` is the sample that this is a part of, `listed` the groups that each broker coordinates (see
-        `listed_groups`). `log_ends`, offsets by partition, show lag.
+        `listed_groups`). `partitions` show lag.
         """
         eligible = _eligible([row for rows in listed.values() for row in rows], settings)
         with_members = [name for name, state in eligible.items() if state != EMPTY]
         chosen = self._choice.choose(eligible.keys(), with_members, settings.groups_max)
         states = {name: state for name, state in eligible.items() if name in chosen}
-        views = self._views(reads, look, listed, states, log_ends)
+        views = GroupTable(self._views(reads, look, listed, states, partitions))
         some_wait = len(eligible) > len(chosen)
-        for name, view in views.items():
+        for name, (lag_records, committed) in zip(views, views.totals(partitions), strict=True):
             # Only where there are too many groups do those of other shards count.
             if some_wait or self._shard.takes_group(name):
-                lag_records, committed = totals(view.committed, log_ends)
                 self._choice.note(name, lag_records=lag_records, committed=committed)
         self._choice.note_unread(chosen - views.keys())
         return GroupsRead(views, _left_out(listed, eligible.keys() - chosen, settings))
@@ -127,7 +124,7 @@ class GroupSampler:
         look: Look,
         listed: Listed,
         states: Mapping[str, str | None],
-        log_ends: Mapping[PartitionKey, int | None],
+        partitions: PartitionTable,
     ) -> dict[str, GroupView]:
         """Views of these groups, by name; idle ones as they were last fetched."""
         kept = {name: self._idle[name] for name, state in states.items() if state == EMPTY and name in self._idle}
@@ -141,12 +138,12 @@ class GroupSampler:
         def of_broker(broker: int) -> dict[str, GroupView]:
             views: dict[str, GroupView] = {}
             for batch in batches[broker]:
-                views |= _views(reads, look, batch, log_ends.keys(), self._shard)
+                views |= _views(reads, look, batch, partitions, self._shard)
             return views
 
         for views in look.of_each(batches, of_broker).values():
             fetched |= views
-        fetched = {name: self._positions.placed(name, view, log_ends) for name, view in fetched.items()}
+        fetched = {name: self._positions.placed(name, view, partitions) for name, view in fetched.items()}
         self._positions.forget_others(states.keys())
         self._idle = {name: (kept[name][0] + 1, view) for name, view in known.items()}
         # A group is idle once two fetches returned the same; a reader that assigns its partitions itself is Empty too.

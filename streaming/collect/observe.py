@@ -5,7 +5,6 @@ look one time limit of a request.
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,7 +19,6 @@ from assignor_core.identity import cluster_mismatch
 from streaming.cluster.answer_columns import LogDirRows, TopicRows
 from streaming.cluster.broker_reads import EARLIEST, EARLIEST_LOCAL, LATEST, BrokerReads
 from streaming.cluster.metadata_columns import ClusterMetadata
-from streaming.collect.group_table import GroupTable
 from streaming.collect.groups import GroupSampler, listed_groups
 from streaming.collect.jmx import read_counters
 from streaming.collect.log_starts import Led, local_starts, settled_starts
@@ -87,7 +85,7 @@ def observe(
         raise AnotherCluster(other)
     added = reads.replicas_added()
     look = Look(metadata.racks, now_ms, began_s, monotonic, brokers_at_a_time, silent=reads.silent_brokers())
-    led = _led_by_broker(metadata)
+    led = metadata.led_by_broker
     endpoints = {
         broker: url
         for broker, url in settings.jmx_endpoints.items()
@@ -107,24 +105,12 @@ def observe(
     by_broker = {broker: row for broker, row in look.of_each(asked, read).items() if row is not None}
     partitions = _partitions(metadata, added, by_broker, before)
     sizes, log_dirs = _log_dirs(by_broker)
-    ends = dict(zip(partitions, _or_none(partitions.end), strict=True))
     listed = {broker: row.groups for broker, row in by_broker.items() if row.groups is not None}
-    of_groups = groups.read(reads, settings, look, listed, log_ends=ends)
+    of_groups = groups.read(reads, settings, look, listed, partitions)
     return Observation(
-        now_ms, look.racks, partitions, sizes, log_dirs, counters, GroupTable(of_groups.views), of_groups.left_out,
+        now_ms, look.racks, partitions, sizes, log_dirs, counters, of_groups.views, of_groups.left_out,
         look.read_ms, frozenset(look.silent),
     )  # fmt: skip
-
-
-def _led_by_broker(metadata: ClusterMetadata) -> dict[int, dict[str, list[int]]]:
-    """Numbers of the partitions that each broker leads, by topic."""
-    led: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    topics = metadata.topics
-    columns = zip(metadata.topic.tolist(), metadata.number.tolist(), metadata.leader.tolist(), strict=True)
-    for topic, number, leader in columns:
-        if leader >= 0:
-            led[leader][topics[topic]].append(number)
-    return led
 
 
 def _read_broker(reads: BrokerReads, look: Look, broker: int, led: Led, settled: Settled) -> BrokerRead:
@@ -225,7 +211,3 @@ def _log_dirs(by_broker: Mapping[int, BrokerRead]) -> tuple[SizeTable, dict[int,
             disks[broker] = LogDirs(used_bytes, sum(usable) if usable else None)
     names = PartitionNames(tuple(place), np.concatenate(topics), np.concatenate(numbers))
     return SizeTable(names, np.concatenate(brokers), np.concatenate(sizes)), disks
-
-
-def _or_none(column: Ints) -> list[int | None]:
-    return [None if value == UNKNOWN else value for value in column.tolist()]

@@ -126,6 +126,11 @@ class PartitionTable(Mapping[PartitionKey, PartitionView]):
         """Brokers that hold one partition."""
         return tuple(self.replica_broker[self.replicas_begin[row] : self.replicas_begin[row + 1]].tolist())
 
+    def log_end_of(self, key: PartitionKey) -> int | None:
+        """None where it is unknown."""
+        row = self._row_by_key.get(key)
+        return None if row is None else known_or_none(self.end[row])
+
     @cached_property
     def replica_row(self) -> Ints:
         """The row of each entry of `replica_broker`."""
@@ -147,6 +152,9 @@ class PartitionTable(Mapping[PartitionKey, PartitionView]):
             known_or_none(self.end[row]),
             known_or_none(self.local_start[row]),
         )
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._row_by_key
 
     def __iter__(self) -> Iterator[PartitionKey]:
         return iter(self.names.keys_of_rows())

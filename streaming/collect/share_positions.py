@@ -4,12 +4,12 @@ The start offset of a share-partition stays behind what is done (brokers move it
 progress. Log end and lag are read one after the other: records written in between would look like a step back.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from streaming.cluster.described_groups import ShareOffsets
 from streaming.collect.group_table import GroupView
-from streaming.collect.partition_table import PartitionKey
+from streaming.collect.partition_table import PartitionKey, PartitionTable
 
 
 @dataclass(slots=True)
@@ -22,20 +22,18 @@ class SharePositions:
 
     _seen: dict[str, dict[PartitionKey, tuple[int, int]]] = field(default_factory=dict)
 
-    def placed(self, group: str, view: GroupView, log_ends: Mapping[PartitionKey, int | None]) -> GroupView:
+    def placed(self, group: str, view: GroupView, partitions: PartitionTable) -> GroupView:
         """The view of a share group with its positions; that of another group as it is.
 
         A position goes back only if its start offset does, as when the group is reset.
         """
-        return replace(view, committed=self._of(group, view.share, log_ends)) if view.share else view
+        return replace(view, committed=self._of(group, view.share, partitions)) if view.share else view
 
-    def _of(
-        self, group: str, offsets: ShareOffsets, log_ends: Mapping[PartitionKey, int | None]
-    ) -> dict[PartitionKey, int]:
+    def _of(self, group: str, offsets: ShareOffsets, partitions: PartitionTable) -> dict[PartitionKey, int]:
         before = self._seen.get(group, {})
         seen: dict[PartitionKey, tuple[int, int]] = {}
         for key, start in offsets.starts.items():
-            position = _position(start, offsets.lags.get(key), log_ends.get(key)) if offsets.lags else start
+            position = _position(start, offsets.lags.get(key), partitions.log_end_of(key)) if offsets.lags else start
             if position is None:
                 continue
             start_before, position_before = before.get(key, (start, position))

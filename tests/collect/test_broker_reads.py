@@ -1,12 +1,13 @@
 """Metadata, groups and requests of the collector's own codec are those of kafka-python's classes, in all versions."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka.errors import KafkaError, NotControllerError, RequestTimedOutError
+from kafka.errors import KafkaError, KafkaProtocolError, NotControllerError, RequestTimedOutError
 from kafka.protocol.admin import DescribeGroupsResponse
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -14,7 +15,7 @@ from kafka.protocol.metadata import MetadataResponse
 
 from streaming.cluster.broker_reads import BrokerReads, list_offsets_body
 from streaming.cluster.classic_groups import ClassicGroups
-from streaming.cluster.metadata_columns import decode_metadata
+from streaming.cluster.metadata_columns import MetadataDecoder
 from streaming.cluster.raw_requests import RawAnswer, RawRequest, TrafficCounters
 
 NAME = st.text(min_size=1, max_size=3) | st.just("n" * 200)
@@ -52,7 +53,7 @@ def test_metadata(brokers: list[Row], topics: dict[str, list[Row]], cluster_id: 
             for place, (name, rows) in enumerate(topics.items())
         ],
     )  # fmt: skip
-    made = decode_metadata(version, bytes(response.encode(version=version)))
+    made = MetadataDecoder().decode(version, bytes(response.encode(version=version)))
     assert made.racks == {broker: rack for broker, _, _, rack in brokers}
     assert made.cluster_id == (cluster_id if version >= 2 else "")
     assert made.topics == tuple(sorted(topics))
@@ -65,6 +66,46 @@ def test_metadata(brokers: list[Row], topics: dict[str, list[Row]], cluster_id: 
         for row, (topic, number, leader) in enumerate(zip(made.topic, made.number, made.leader, strict=True))
     ]
     assert shown == sorted((name, row[1], row[2], row[4]) for name, rows in topics.items() for row in rows)
+
+
+def metadata_answer(version: int, *, leader: int = 1, brokers: Sequence[int] = (1, 2), controller: int = 1) -> bytes:
+    topic_of = MetadataResponse.MetadataResponseTopic
+    partition = topic_of.MetadataResponsePartition(
+        error_code=0, partition_index=0, leader_id=leader, leader_epoch=0, replica_nodes=[1, 2], isr_nodes=[1, 2],
+        offline_replicas=[],
+    )  # fmt: skip
+    response = MetadataResponse(
+        throttle_time_ms=0, brokers=[(broker, "host", 9092, None) for broker in brokers], cluster_id="c",
+        controller_id=controller, error_code=0,
+        topics=[topic_of(error_code=0, name="t", topic_id=UUID(int=1), is_internal=False, partitions=[partition])],
+    )  # fmt: skip
+    return bytes(response.encode(version=version))
+
+
+@pytest.mark.parametrize("version", [1, 8, 13])
+def test_metadata_is_decoded_anew_only_if_topics_or_partitions_have_changed(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = MetadataDecoder()
+    first = decoder.decode(version, metadata_answer(version))
+    with monkeypatch.context() as patched:
+        patched.setattr("streaming.cluster.metadata_columns._topic", None)
+        assert decoder.decode(version, metadata_answer(version)) is first
+        assert decoder.decode(version, metadata_answer(version, controller=2)) is first
+        with_broker = decoder.decode(version, metadata_answer(version, brokers=(1, 2, 3)))
+    assert list(with_broker.racks) == [1, 2, 3]
+    assert with_broker.leader is first.leader
+    elected = decoder.decode(version, metadata_answer(version, leader=2))
+    assert (elected.leader.tolist(), dict(elected.led_by_broker)) == ([2], {2: {"t": [0]}})
+    assert dict(first.led_by_broker) == {1: {"t": [0]}}
+
+
+def test_a_torn_answer_of_metadata_is_refused_and_changes_nothing() -> None:
+    decoder = MetadataDecoder()
+    first = decoder.decode(13, metadata_answer(13))
+    with pytest.raises(KafkaProtocolError):
+        decoder.decode(13, metadata_answer(13, leader=2)[:-20])
+    assert decoder.decode(13, metadata_answer(13)) is first
 
 
 @settings(max_examples=40, deadline=None)

@@ -177,3 +177,18 @@ def test_records_of_groups_have_what_was_read(seen: Observation) -> None:
         if view.share:
             assert row.get("share_start_offset") == view.share.starts.get(key)
         assert row["log_start_offset"] == (partition.log_start_offset if partition else None)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from("abc"), st.dictionaries(st.sampled_from(KEYS), NEAR)),
+    st.dictionaries(st.sampled_from(KEYS), OFFSET),
+)
+def test_totals_of_groups(committed: dict[str, dict[PartitionKey, int]], ends: dict[PartitionKey, int | None]) -> None:
+    groups = GroupTable({name: GroupView("Stable", rows, {}) for name, rows in committed.items()})
+    partitions = PartitionTable.of({key: PartitionView("id", 1, (1,), log_end_offset=end) for key, end in ends.items()})
+    expected = []
+    for _, rows in sorted(committed.items()):
+        lags = [max(0, end - offset) for key, offset in rows.items() if (end := ends.get(key)) is not None]
+        expected.append((sum(lags), sum(rows.values()) if rows else None))
+    assert groups.totals(partitions) == expected

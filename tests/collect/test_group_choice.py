@@ -12,7 +12,6 @@ from streaming.collect.group_choice import (
     ROUND_SHARE,
     TURN_LOOKS,
     GroupChoice,
-    totals,
 )
 
 PLACES = 20
@@ -145,9 +144,3 @@ def test_never_more_than_allowed_and_none_that_is_not_listed(looks: list[list[tu
         assert len(chosen) == min(places, len(lags))
         for name in chosen:
             choice.note(name, lag_records=lags[name], committed=lags[name])
-
-
-def test_lag_and_commits_are_added_up_where_they_are_known() -> None:
-    committed = {("t", 0): 5, ("t", 1): 3, ("t", 2): 1}
-    assert totals(committed, {("t", 0): 9, ("t", 1): 2, ("t", 2): None}) == (4, 9)
-    assert totals({}, {}) == (0, None)

@@ -14,9 +14,10 @@ from kafka.errors import (
 from streaming.cluster.broker_reads import BrokerReads, Reads
 from streaming.cluster.described_groups import DescribedGroup, DescribedMember
 from streaming.collect.group_choice import TURN_LOOKS
-from streaming.collect.group_table import Owner
+from streaming.collect.group_table import GroupTable, Owner
 from streaming.collect.groups import BATCH, IDLE_LOOKS, GroupSampler, GroupsRead, listed_groups
 from streaming.collect.look import Look
+from streaming.collect.partition_table import PartitionTable, PartitionView
 from streaming.settings import CollectSettings
 
 
@@ -65,14 +66,17 @@ class Brokers:
             raise RequestTimedOutError
 
 
-def read_now(sampler: GroupSampler, brokers: Brokers, look: Look, settings: CollectSettings, **more: Any) -> GroupsRead:
+def read_now(
+    sampler: GroupSampler, brokers: Brokers, look: Look, settings: CollectSettings, *, log_end: int | None = None
+) -> GroupsRead:
     reads = cast(BrokerReads, brokers)
     rows = {broker: listed_groups(reads, look, broker) for broker in look.racks}
     listed = {broker: own for broker, own in rows.items() if own is not None}
-    return sampler.read(reads, settings, look, listed, **more)
+    partitions = PartitionTable.of({("t", 0): PartitionView("id", 1, (1,), log_end_offset=log_end)})
+    return sampler.read(reads, settings, look, listed, partitions)
 
 
-def read(sampler: GroupSampler, brokers: Brokers, **settings: Any) -> dict[str, Any]:
+def read(sampler: GroupSampler, brokers: Brokers, **settings: Any) -> GroupTable:
     look = Look({1: None, 2: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0, brokers_at_a_time=1)
     return read_now(sampler, brokers, look, CollectSettings(**settings)).views
 
@@ -134,7 +138,7 @@ def test_what_is_left_out_is_counted_by_coordinator_and_lag_decides_who_stays() 
     for _ in range(12 * TURN_LOOKS):
         look = Look({1: None, 2: None, 3: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
         brokers.offsets["g5"] = 0
-        seen = read_now(sampler, brokers, look, settings, log_ends={("t", 0): 1})
+        seen = read_now(sampler, brokers, look, settings, log_end=1)
         assert len(seen.views) == 2
         assert sum(seen.left_out.values()) == 4
         assert seen.left_out.keys() == {1, 2, 3}, "of the others 0"

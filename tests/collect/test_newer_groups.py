@@ -1,6 +1,6 @@
 """Groups of the newer protocols as a look reads them: each kind by its own request; what is unknown stays absent."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from streaming.cluster.described_groups import ShareOffsets
 from streaming.collect.group_table import GroupView, Owner
 from streaming.collect.groups import GroupSampler
 from streaming.collect.look import Look
-from streaming.collect.partition_table import PartitionKey
+from streaming.collect.partition_table import PartitionKey, PartitionTable, PartitionView
 from streaming.collect.share_positions import SharePositions
 from streaming.settings import CollectSettings
 
@@ -23,7 +23,13 @@ SHARE_GROUP = messages.ShareGroupDescribeResponse.DescribedGroup
 STREAMS_GROUP = messages.StreamsGroupDescribeResponse.DescribedGroup
 OFFSETS = messages.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
 NO_OPERATIONS = -(2**31)
-LOG_ENDS: dict[PartitionKey, int | None] = {("t", 0): 20, ("t", 1): 20}
+
+
+def partitions(log_ends: Mapping[PartitionKey, int | None]) -> PartitionTable:
+    return PartitionTable.of({key: PartitionView("id", 1, (1,), log_end_offset=end) for key, end in log_ends.items()})
+
+
+PARTITIONS = partitions({("t", 0): 20, ("t", 1): 20})
 
 
 @dataclass
@@ -60,7 +66,7 @@ class Broker:
 def view(broker: Broker) -> GroupView | None:
     look = Look({1: None}, began_ms=0, began_s=0.0, monotonic=lambda: 0.0)
     reads, listed = cast(BrokerReads, broker), {1: broker.list_groups(1)}
-    return GroupSampler().read(reads, CollectSettings(), look, listed, log_ends=LOG_ENDS).views.get("g")
+    return GroupSampler().read(reads, CollectSettings(), look, listed, PARTITIONS).views.get("g")
 
 
 def assignment(of: Any, *partitions: int) -> Any:
@@ -176,7 +182,7 @@ def test_the_lag_of_a_share_group_is_unknown_where_the_broker_does_not_know_it()
 def placed(positions: SharePositions, start: int, lag: int | None, log_end: int | None) -> int | None:
     offsets = ShareOffsets({("t", 0): start}, {("t", 0): lag})
     shared = GroupView("Stable", {}, {}, group_type="share", share=offsets)
-    return positions.placed("g", shared, {("t", 0): log_end}).committed.get(("t", 0))
+    return positions.placed("g", shared, partitions({("t", 0): log_end})).committed.get(("t", 0))
 
 
 def test_the_position_of_a_share_group_goes_back_only_if_its_start_offset_does() -> None:
@@ -192,7 +198,7 @@ def test_the_position_of_a_share_group_goes_back_only_if_its_start_offset_does()
 
 def test_without_lags_from_the_broker_the_position_is_the_start_offset() -> None:
     shared = GroupView("Stable", {}, {}, group_type="share", share=ShareOffsets({("t", 0): 5}))
-    assert SharePositions().placed("g", shared, {("t", 0): 20}).committed == {("t", 0): 5}
+    assert SharePositions().placed("g", shared, PARTITIONS).committed == {("t", 0): 5}
 
 
 def test_a_share_group_whose_offsets_cannot_be_had_is_left_out() -> None:
