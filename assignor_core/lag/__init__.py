@@ -8,6 +8,7 @@ from assignor_core.lag.burrow import BurrowStatus, BurrowWindow, Commit, burrow_
 from assignor_core.lag.figures import LagFigures, LagPolicy, measure
 from assignor_core.lag.history import LagHistory, lag_age, lag_seconds, last_commit_ms, newest_commit
 from assignor_core.lag.keeping_up import Course, keeps_up
+from assignor_core.lag.newest_first import LagTrace
 from assignor_core.lag.verdicts import Evaluated, LagStatus, Standing, evaluate, worst_of
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "LagHistory",
     "LagPolicy",
     "LagStatus",
+    "LagTrace",
     "PartitionVerdict",
     "Standing",
     "brokers_falling_behind",

@@ -10,10 +10,8 @@ from typing import Self
 import numpy as np
 
 from assignor_core.lag.figures import LagPolicy
-from assignor_core.lag.history import POINTS_PER_WINDOW, Answers, Flags, Floats, Ints, LagHistory
-
-Point = tuple[Floats, Floats, Floats]
-"""P times (ms), committed offsets and log ends; NaN where a partition was not seen, or its offset is unknown."""
+from assignor_core.lag.history import POINTS_PER_WINDOW, Answers, Flags, Floats, Ints
+from assignor_core.lag.newest_first import Point
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +45,26 @@ class Course:
 
 
 def keeps_up(
-    newest: LagHistory, course: Course, age: Answers, commit: Answers, left_over: Flags, policy: LagPolicy, *,
+    newest: Point, course: Course, age: Answers, commit: Answers, left_over: Flags, policy: LagPolicy, *,
     now_ms: float,
 ) -> Flags:  # fmt: skip
-    """P flags. `newest` holds the newest points at least, none after `now_ms`; `age` of the lag, s, and `commit`, the
-    newest one, ms, are of those.
+    """P flags. `newest` is the newest point, not after `now_ms`; `age` of the lag, s, and `commit`, the newest one, ms,
+    may be of some of the newest points.
 
     Caught up, or active: read and committed within a window, never set back, seen for long enough, on one topic.
 
     >>> row = lambda *values: np.array(values, dtype=float)
     >>> points = [(row(at), row(read), row(end)) for at, read, end in ((0, 0, 9), (30e3, 40, 50), (60e3, 70, 80))]
-    >>> from assignor_core.lag.history import lag_age, newest_commit
-    >>> history = LagHistory(np.array([0]), *(np.concatenate(column) for column in zip(*points)))
+    >>> from assignor_core.lag.newest_first import LagTrace
+    >>> trace = LagTrace.of(*points[2])
+    >>> trace.add(points[1])
     >>> policy, left_over = LagPolicy(windows=2), np.array([False])
     >>> course = Course.of(points, policy, now_ms=60e3)
-    >>> keeps_up(history, course, lag_age(history), newest_commit(history), left_over, policy, now_ms=60e3)
+    >>> keeps_up(points[2], course, trace.age(), trace.commit(), left_over, policy, now_ms=60e3)
     array([ True])
     """
-    last = newest.newest
-    time_ms, committed = newest.time_ms[last], newest.committed[last]
-    lag = np.maximum(newest.log_end[last] - committed, 0.0)
+    time_ms, committed, log_end = newest
+    lag = np.maximum(log_end - committed, 0.0)
     caught_up = (lag <= policy.lag_allowed_records) & (time_ms > now_ms - policy.windows * policy.window_ms)
     young = age.is_final & (age.values <= policy.window_ms / 1000)
     commits = commit.is_final & (commit.values >= time_ms - policy.window_ms)

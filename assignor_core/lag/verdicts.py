@@ -48,7 +48,7 @@ class Standing:
     """The group's members own partitions, but none of this topic: it was subscribed once."""
     log_start: Floats
 
-    def of(self, partitions: Flags | slice) -> Self:
+    def of(self, partitions: Flags | Ints | slice) -> Self:
         """The same of some partitions."""
         owned, populated, left_over = (flags[partitions] for flags in (self.owned, self.populated, self.left_over))
         return type(self)(owned, populated, left_over, self.log_start[partitions])

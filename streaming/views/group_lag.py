@@ -5,7 +5,7 @@ Owns what is judged, and with which figures; knows neither how a table is read n
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,29 +20,21 @@ from assignor_core.lag import (
     BurrowStatus,
     BurrowWindow,
     Commit,
-    Course,
     LagHistory,
     LagPolicy,
     LagStatus,
     Standing,
     burrow_status,
-    evaluate,
-    keeps_up,
-    lag_age,
     measure,
-    newest_commit,
 )
 from assignor_core.lag.history import Flags, Floats, Ints
 from assignor_core.lag.reasons import PartitionFigures, reason
 from streaming.views.lag_columns import LagWindow, PartitionKeys, of_group, of_topic, starts_of
-from streaming.views.lag_points import history_of, points_of
+from streaming.views.lag_points import history_of
+from streaming.views.lag_verdicts import CURRENT_WINDOWS, VERDICT_WINDOWS, judged, looked_at
 
-CURRENT_WINDOWS = 2
-"""A partition without a sample in this many windows before the newest is no longer the group's."""
 HISTORY_MS = 1_800_000
 HISTORY_WINDOWS_MAX = 200
-VERDICT_WINDOWS = LagPolicy().windows + 2
-"""So many windows before the newest a verdict looks at, the one before at one more; the age of a lag at far more."""
 POPULATED = (GroupState.STABLE.value, *CLASSIC_REBALANCING, *EPOCH_REBALANCING)
 """States of a group that has members."""
 BURROW_INTERVALS = 10
@@ -65,16 +57,14 @@ FIGURES = ("completeness", "stuck_ms", "rewound_records", "consumed_per_sec", "p
 WHOLE = ("committed_offset", "log_end_offset", "last_event_time_ms")
 """Figures that are whole numbers."""
 
-BLOCK = 4_096
-"""Partitions that are judged at a time: their points fit into the processor's cache."""
-
 
 @dataclass(frozen=True, slots=True)
 class LagPicture:
     """One row per group and partition, sorted by both, with figures and verdict; and the windows it rests on.
 
     Columns: `KEY`, `SHOWN`, committed_offset, log_end_offset and last_event_time_ms of the newest sample, status and
-    at_once (`LagStatus`), lag_seconds, commit_ms, left_over; null where unknown. Texts are dictionaries.
+    at_once (`LagStatus`), lag_seconds, lag_seconds_is_final, commit_ms, left_over; null where unknown. Texts are
+    dictionaries.
     """
 
     partitions: pa.Table
@@ -88,7 +78,7 @@ class LagPicture:
         """These rows of `partitions`, or all, with `FIGURES`, which take more time than a verdict does as a rule."""
         shown = self.partitions if rows is None else self.partitions.take(pa.array(rows))
         places, of_row = np.unique(shown["row"].to_numpy(), return_inverse=True)
-        recent = _looked_at(self._windows, self._policy)
+        recent = looked_at(self._windows, self._policy)
         figures = measure(history_of(recent, self.keys[places]), self._policy, until_ms=self.newest_event_ms)
         for name in FIGURES:
             shown = shown.append_column(name, pa.array(getattr(figures, name)[of_row], from_pandas=True))
@@ -182,11 +172,8 @@ def picture_of(
     standing = _standing(samples, keys)
     newest_ms = max(window.newest_ms for window in windows)
     policy = LagPolicy(window_ms=window_ms)
-    blocks = [
-        _judged(windows, keys[block], standing.of(block), policy, now_ms=newest_ms)
-        for block in (slice(begin, begin + BLOCK) for begin in range(0, len(keys), BLOCK))
-    ]
-    figures = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    of_keys = judged(windows, keys, standing, policy, now_ms=newest_ms)
+    figures: dict[str, NDArray[Any]] = {field.name: getattr(of_keys, field.name) for field in fields(of_keys)}
     figures |= {"left_over": standing.left_over, "row": np.arange(len(keys))}
     order = names.by_name(keys)
     columns = dict(zip(KEY, names.texts(keys[order]), strict=True))
@@ -195,43 +182,6 @@ def picture_of(
         column = pa.array(values[order], from_pandas=True)
         columns[name] = column.cast(pa.int64()) if name in WHOLE else column
     return LagPicture(pa.table(columns), newest_ms, keys, tuple(windows), policy)
-
-
-def _judged(
-    windows: Sequence[LagWindow], keys: Ints, standing: Standing, policy: LagPolicy, *, now_ms: int
-) -> dict[str, NDArray[Any]]:
-    """Verdicts of these partitions, and what is shown of all. Most are OK at a glance; the others are evaluated."""
-    looked_at = _looked_at(windows, policy)
-    current_ms = windows[-1].start_ms - CURRENT_WINDOWS * policy.window_ms
-    lately = history_of((window for window in windows if window.start_ms >= current_ms), keys)
-    age, commit = lag_age(lately), newest_commit(lately)
-    course = Course.of(points_of(looked_at, keys), policy, now_ms=now_ms)
-    doubtful = ~keeps_up(lately, course, age, commit, standing.left_over, policy, now_ms=now_ms)
-    status = np.full(len(keys), int(LagStatus.OK))
-    at_once = status.copy()
-    if doubtful.any():
-        evaluated = evaluate(history_of(looked_at, keys[doubtful]), standing.of(doubtful), policy, now_ms=now_ms)
-        status[doubtful], at_once[doubtful] = evaluated.status, evaluated.at_once
-    longer = ~(age.is_final & commit.is_final)
-    if longer.any():
-        whole = history_of(windows, keys[longer])
-        age.values[longer], commit.values[longer] = lag_age(whole).values, newest_commit(whole).values
-    newest = lately.newest
-    return {
-        "committed_offset": lately.committed[newest],
-        "log_end_offset": lately.log_end[newest],
-        "last_event_time_ms": lately.time_ms[newest],
-        "status": status,
-        "at_once": at_once,
-        "lag_seconds": age.values,
-        "commit_ms": commit.values,
-    }
-
-
-def _looked_at(windows: Sequence[LagWindow], policy: LagPolicy) -> list[LagWindow]:
-    """Those that a verdict rests on."""
-    since_ms = windows[-1].start_ms - VERDICT_WINDOWS * policy.window_ms
-    return [window for window in windows if window.start_ms >= since_ms]
 
 
 def _union(keys: Iterable[Ints]) -> Ints:

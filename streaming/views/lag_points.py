@@ -9,7 +9,7 @@ import numpy as np
 
 from assignor_core.lag import LagHistory
 from assignor_core.lag.history import Flags, Floats, Ints
-from assignor_core.lag.keeping_up import Point
+from assignor_core.lag.newest_first import Point
 from streaming.views.lag_columns import LagWindow, Pair
 
 
@@ -23,8 +23,7 @@ def history_of(windows: Iterable[LagWindow], keys: Ints) -> LagHistory:
     shape = (len(known), 2, len(keys))
     columns = tuple(np.empty(shape) for _ in range(3))
     present = np.ones((len(known), len(keys)), dtype=bool)
-    for place, window in enumerate(known):
-        wanted, pairs = _rows_of(window, keys)
+    for place, (wanted, pairs) in enumerate(_of_keys(known, keys)):
         if not isinstance(wanted, slice):
             present[place] = wanted
         for column, pair in zip(columns, pairs, strict=True):
@@ -42,22 +41,42 @@ def history_of(windows: Iterable[LagWindow], keys: Ints) -> LagHistory:
 
 def points_of(windows: Iterable[LagWindow], keys: Ints) -> Iterator[Point]:
     """The same point after point, two a window, each of all keys; NaN of those that the window lacks."""
-    for window in windows:
-        wanted, columns = _rows_of(window, keys)
+    for wanted, pairs in _of_keys(windows, keys):
         for which in range(2):
-            time_ms, committed, log_end = (_spread(pair[which], wanted) for pair in columns)
-            yield time_ms, committed, log_end
+            yield _point(wanted, pairs, which)
 
 
-def _rows_of(window: LagWindow, keys: Ints) -> tuple[slice | Flags, Sequence[Pair]]:
-    """Which keys are in the window, and their times, committed offsets and log ends."""
-    begin, end = (int(at) for at in np.searchsorted(window.keys, (keys[0], keys[-1] + 1)))
-    if np.array_equal(window.keys[begin:end], keys):
-        return slice(None), window.points(slice(begin, end))
-    there = window.keys[begin:end]
-    rows = np.searchsorted(there, keys)
-    wanted = np.append(there, -1)[rows] == keys
-    return wanted, window.points(begin + rows[wanted])
+def points_of_newest_first(windows: Sequence[LagWindow], keys: Ints) -> Iterator[Point]:
+    """The same points, the newest of the newest window first; `windows` are oldest first here, too."""
+    for wanted, pairs in _of_keys(reversed(windows), keys):
+        for which in reversed(range(2)):
+            yield _point(wanted, pairs, which)
+
+
+def _of_keys(windows: Iterable[LagWindow], keys: Ints) -> Iterator[tuple[slice | Flags, Sequence[Pair]]]:
+    """Which keys are in each window, and their times, committed offsets and log ends."""
+    # Windows of the same partitions share one array of keys: it is searched once.
+    places: dict[int, tuple[slice | Flags, slice | Ints]] = {}
+    for window in windows:
+        if id(window.keys) not in places:
+            places[id(window.keys)] = _places(window.keys, keys)
+        wanted, rows = places[id(window.keys)]
+        yield wanted, window.points(rows)
+
+
+def _places(known: Ints, keys: Ints) -> tuple[slice | Flags, slice | Ints]:
+    """Which keys are among the `known` ones, which are sorted, too; and their places there."""
+    begin, end = (int(at) for at in np.searchsorted(known, (keys[0], keys[-1] + 1)))
+    if np.array_equal(known[begin:end], keys):
+        return slice(None), slice(begin, end)
+    rows = np.searchsorted(known[begin:end], keys)
+    wanted = np.append(known[begin:end], -1)[rows] == keys
+    return (slice(None) if wanted.all() else wanted), begin + rows[wanted]
+
+
+def _point(wanted: slice | Flags, pairs: Sequence[Pair], which: int) -> Point:
+    time_ms, committed, log_end = (_spread(pair[which], wanted) for pair in pairs)
+    return time_ms, committed, log_end
 
 
 def _spread(values: Floats, wanted: slice | Flags) -> Floats:

@@ -16,7 +16,7 @@ from assignor_core.lag import (
     lag_age,
     newest_commit,
 )
-from assignor_core.lag.keeping_up import Point
+from assignor_core.lag.newest_first import Point
 from tests.core.lag.cases import Story, history
 
 POLICY = LagPolicy(window_ms=60_000, windows=4)
@@ -56,7 +56,8 @@ def history_of(partitions: list[Partition]) -> LagHistory:
 def at_a_glance(points: LagHistory, left_over: np.ndarray[tuple[int], np.dtype[np.bool_]], now_ms: float) -> list[bool]:
     course = Course.of(one_by_one(points), POLICY, now_ms=now_ms)
     age, commit = lag_age(points), newest_commit(points)
-    return [bool(flag) for flag in keeps_up(points, course, age, commit, left_over, POLICY, now_ms=now_ms)]
+    newest = one_by_one(points)[-1]
+    return [bool(flag) for flag in keeps_up(newest, course, age, commit, left_over, POLICY, now_ms=now_ms)]
 
 
 def one_by_one(points: LagHistory) -> list[Point]:

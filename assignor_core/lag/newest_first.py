@@ -1,0 +1,121 @@
+"""Age of the lag and newest commit of partitions whose points come newest first: old points can then be left out.
+
+Gives what `lag_age` and `newest_commit` give for the same points as a history, in less time. Knows no verdict.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from assignor_core.lag.history import Answers, Flags, Floats, Ints
+
+Point = tuple[Floats, Floats, Floats]
+"""P times (ms), committed offsets and log ends; NaN where a partition was not seen, or its offset is unknown."""
+
+
+@dataclass(slots=True)
+class LagTrace:
+    """What the points of P partitions show so far; `add` takes the next older one.
+
+    >>> row = lambda *values: np.array(values, dtype=float)
+    >>> trace = LagTrace.of(row(120e3), row(150), row(200))  # the log's end was 150 halfway through the second minute
+    >>> trace.add((row(60e3), row(0), row(100)))
+    >>> trace.age().values, trace.commit().values
+    (array([30.]), array([120000.]))
+    """
+
+    newest: Point
+    """All NaN of a partition that was not seen yet."""
+    _oldest: Point
+    _age_s: Floats
+    """NaN until the log's end is seen at or below the newest committed offset."""
+    _commit_ms: Floats
+    """NaN until another committed offset is seen."""
+
+    @classmethod
+    def of(cls, time_ms: Floats, committed: Floats, log_end: Floats) -> Self:
+        """Of the newest point."""
+        newest = (time_ms, committed, log_end)
+        age_s = np.where(log_end <= committed, 0.0, np.nan)
+        return cls(newest, newest, age_s, np.full(len(time_ms), np.nan))
+
+    @classmethod
+    def joined(cls, traces: Sequence[Self]) -> Self:
+        """All partitions of one or more traces, one trace after another."""
+        return cls(
+            _joined([trace.newest for trace in traces]),
+            _joined([trace._oldest for trace in traces]),
+            np.concatenate([trace._age_s for trace in traces]),
+            np.concatenate([trace._commit_ms for trace in traces]),
+        )
+
+    def part(self, partitions: Ints) -> Self:
+        """The same of some partitions; what is added there is not seen here."""
+        return type(self)(
+            _part(self.newest, partitions),
+            _part(self._oldest, partitions),
+            self._age_s[partitions],
+            self._commit_ms[partitions],
+        )
+
+    def add(self, point: Point) -> None:
+        """The next older point of each partition; no array of it is changed."""
+        seen = ~np.isnan(point[0])
+        is_first = seen & np.isnan(self.newest[0])
+        if is_first.any():
+            self.newest, self._oldest = (_chosen(is_first, point, known) for known in (self.newest, self._oldest))
+        self._note_age(point)
+        self._note_commit(point, seen)
+        self._oldest = point if seen.all() else _chosen(seen, point, self._oldest)
+
+    def age(self) -> Answers:
+        """As `lag_age`: P ages of the next record to be read, seconds."""
+        time_ms, committed, _ = self.newest
+        is_known = ~np.isnan(self._age_s)
+        age_s = np.where(is_known, self._age_s, (time_ms - self._oldest[0]) / 1000)
+        unknown = np.isnan(committed)
+        return Answers(np.where(unknown, np.nan, age_s), unknown | is_known)
+
+    def commit(self) -> Answers:
+        """As `newest_commit`: P times of the newest commit, ms."""
+        unknown, is_known = np.isnan(self.newest[1]), ~np.isnan(self._commit_ms)
+        commit_ms = np.where(is_known, self._commit_ms, self._oldest[0])
+        return Answers(np.where(unknown, np.nan, commit_ms), unknown | is_known)
+
+    def _note_age(self, point: Point) -> None:
+        time_ms, _, log_end = point
+        reached = np.flatnonzero((log_end <= self.newest[1]) & np.isnan(self._age_s))
+        if not len(reached):
+            return
+        newest_ms, committed = (column[reached] for column in self.newest[:2])
+        later_ms, later_end = self._oldest[0][reached], self._oldest[2][reached]
+        before_ms, before_end = time_ms[reached], log_end[reached]
+        grown = later_end - before_end
+        share = np.where(grown > 0, (committed - before_end) / np.where(grown > 0, grown, 1.0), 0.0)
+        passed_ms = before_ms + np.clip(share, 0.0, 1.0) * (later_ms - before_ms)
+        self._age_s[reached] = (newest_ms - passed_ms) / 1000
+
+    def _note_commit(self, point: Point, seen: Flags) -> None:
+        committed, later_ms, later = point[1], self._oldest[0], self._oldest[1]
+        # Unknown beside unknown is no change.
+        differs = (later != committed) & ~(np.isnan(later) & np.isnan(committed))
+        changed = differs & seen & np.isnan(self._commit_ms)
+        if changed.any():
+            self._commit_ms[changed] = later_ms[changed]
+
+
+def _chosen(which: Flags, one: Point, other: Point) -> Point:
+    time_ms, committed, log_end = (np.where(which, *pair) for pair in zip(one, other, strict=True))
+    return time_ms, committed, log_end
+
+
+def _joined(points: Sequence[Point]) -> Point:
+    time_ms, committed, log_end = (np.concatenate(columns) for columns in zip(*points, strict=True))
+    return time_ms, committed, log_end
+
+
+def _part(point: Point, partitions: Ints) -> Point:
+    time_ms, committed, log_end = (column[partitions] for column in point)
+    return time_ms, committed, log_end
