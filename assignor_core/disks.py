@@ -138,6 +138,17 @@ def silent_brokers(live: LiveCluster, log_dirs: LogDirs) -> frozenset[int]:
     return frozenset(live.broker_racks.keys() - log_dirs.keys())
 
 
+def all_hide_log_dirs(live: LiveCluster, log_dirs: LogDirs) -> bool:
+    """Whether every broker that is alive refuses to show its log dirs: then no size of a log is known.
+
+    >>> live = LiveCluster("c", {1: None, 2: None}, {})
+    >>> all_hide_log_dirs(live, {1: (), 2: ()}), all_hide_log_dirs(live, {1: ()})
+    (True, False)
+    """
+    answered = live.broker_racks.keys() & log_dirs.keys()
+    return bool(answered) and answered == live.broker_racks.keys() and not any(log_dirs[broker] for broker in answered)
+
+
 def _holders_silent(live: LiveCluster, log_dirs: LogDirs, key: PartitionKey) -> bool:
     """Whether brokers with a whole replica are alive and none of them has answered."""
     whole = live.broker_racks.keys() & set(live.partitions[key].isr)

@@ -79,6 +79,8 @@ class LiveCluster:
     """All reassignments that the controller lists, of any partition: of topics that nobody asked about, and of those
     that the client may not describe. Kafka shows the list to whoever may describe the cluster.
     """
+    reassignments_hidden: bool = False
+    """Whether the cluster refused to list them: then none are known, though some may be under way."""
 
     def reassigning(self) -> frozenset[PartitionKey]:
         """Partitions that are being reassigned, by anybody."""

@@ -9,6 +9,7 @@ different loads, there is no plan for balance. Brokers that must end empty are e
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from assignor_core.deciding.hours import NO_HOURS, HourlyRates, with_hours
 from assignor_core.deciding.tiered import local_bytes_note
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.deciding.worst_hour import judged
-from assignor_core.disks import LogDirs, catching_up, largest_replicas, rooms, silent_brokers
+from assignor_core.disks import LogDirs, all_hide_log_dirs, catching_up, largest_replicas, rooms, silent_brokers
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey, partition_name
 from assignor_core.model import (
@@ -48,6 +49,7 @@ Rates = Mapping[PartitionKey, tuple[float | None, ...]]
 """Rates of each partition's leader in the order of RATE_KEYS, bytes in first; None where unknown."""
 UNKNOWN: tuple[float | None, ...] = (None,) * len(RATE_KEYS)
 _DISK_AT = LOAD_KEYS.index("disk_bytes")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class Model:
     """Hours whose loads are further columns of `cluster`, after that of the windows."""
     remote_bytes: Mapping[PartitionKey, float] = field(default_factory=dict)
     """As measured; no part of the load, as nobody copies it."""
+    sizes_hidden: bool = False
+    """Whether no broker shows its log dirs: nobody knows what a replica holds or whether it has room anywhere."""
 
     @property
     def leaving(self) -> frozenset[int]:
@@ -113,16 +117,13 @@ def build_model(
     is nothing to copy from, and a reassignment of them would hang. `disk_reserve` is the share of each volume that
     stays free. A broker whose log dirs do not show what is free takes nothing, unless `capacities` bound its disks. One
     that did not answer (it is left out of `log_dirs`) takes nothing at all; what only such brokers hold counts with the
-    mean size of its topic, and as unknown.
+    mean size of its topic, and as unknown. Where no broker shows any, none takes replicas, whatever `capacities` say.
     """
+    sizes_hidden = all_hide_log_dirs(live, log_dirs)
     silent = silent_brokers(live, log_dirs)
     sizes = largest_replicas(log_dirs)
     room = rooms(live, log_dirs, catching_up(live, live.broker_racks.keys()), reserve=disk_reserve)
-    unknown_disks = frozenset(
-        broker
-        for broker, left in room.items()
-        if left is None and broker not in silent and not capacities.get(broker, NO_CAPACITY).disk_bytes
-    )
+    unknown_disks = _unknown_disks(room, silent, {} if sizes_hidden else capacities)
     led = {key: row for key, row in sorted(live.partitions.items()) if row.leader != NO_LEADER}
     unsized = frozenset(key for key in led.keys() - sizes.keys() if silent.intersection(led[key].replicas))
     unknown = unsized | {key for key in led if measured.rates.get(key, UNKNOWN)[0] is None}
@@ -151,6 +152,7 @@ def build_model(
         span_ms=(windows[0].start_ms, newest.end_ms),
         hourly=hourly,
         remote_bytes=measured.remote_bytes,
+        sizes_hidden=sizes_hidden,
     )
 
 
@@ -166,21 +168,47 @@ def propose_on(
     keeps_rules_only = policy.rules_only or (policy.only_brokers and policy.only_brokers <= emptied)
     if not keeps_rules_only:
         _check_balance_can_be_planned(model)
+    if model.sizes_hidden and (emptied or policy.add):
+        raise NothingToPlanOn(
+            f"replicas of or for broker {min(emptied | policy.add)} would have to be copied, and no broker shows its "
+            "log dirs: nobody knows what a replica holds or where there is room"
+        )
     unreported, silent = model.unreported - policy.drain, model.silent - policy.drain
     if policy.add & unreported:
         raise NothingToPlanOn(f"the load of broker {min(policy.add & unreported)} is unknown in the newest window")
     if policy.add & silent:
         raise NothingToPlanOn(f"broker {min(policy.add & silent)} did not answer when asked for its log dirs")
     excluded = policy.excluded_brokers | unreported | silent
-    narrowed = replace(policy, pinned_partitions=model.unknown, excluded_brokers=excluded)
+    narrowed = replace(
+        policy, pinned_partitions=model.unknown, excluded_brokers=excluded,
+        leaders_only=policy.leaders_only or model.sizes_hidden,
+    )  # fmt: skip
     began_s = elapsed_s()
     plan = propose(model.cluster, narrowed)
     elapsed_ms = (elapsed_s() - began_s) * 1000
     plan, worst_hour = judged(plan, model.cluster, narrowed)
     tiered = local_bytes_note(plan.movements, model.remote_bytes)
-    notes = (*_assumptions(model, unreported), *([] if tiered is None else [tiered]))
+    hidden = ["whether partitions are being reassigned is unknown: the cluster refuses to list reassignments"]
+    notes = (
+        *_assumptions(model, unreported), *([] if tiered is None else [tiered]),
+        *(hidden if live.reassignments_hidden else []),
+    )  # fmt: skip
     plan = replace(plan, diagnosis=(*plan.diagnosis, *notes))
+    if model.sizes_hidden:
+        plan = without_disk(plan)
     return ProposedPlan(plan, Observed.of(plan, live), elapsed_ms, model.span_ms, worst_hour)
+
+
+def without_disk(plan: Plan) -> Plan:
+    """`plan` without figures of disk, which nobody knows."""
+
+    def known(figures: Mapping[str, T]) -> dict[str, T]:
+        return {name: row for name, row in figures.items() if name != Resource.DISK}
+
+    return replace(
+        plan, skew_before=known(plan.skew_before), skew_after=known(plan.skew_after),
+        lower_bound=known(plan.lower_bound),
+    )  # fmt: skip
 
 
 def propose_elections(
@@ -239,7 +267,9 @@ def _assumptions(model: Model, unreported: frozenset[int]) -> Iterable[str]:
     if model.silent:
         named = first_named(sorted(model.silent), NAMED_MAX)
         yield f"{TAKE_NONE}, as they did not answer when asked for their log dirs: {named}"
-    if model.unknown_disks:
+    if model.sizes_hidden:
+        yield f"{TAKE_NONE}, as no broker shows its log dirs: all of them; sizes are unknown, so leaders alone change"
+    elif model.unknown_disks:
         yield (
             f"{TAKE_NONE}, as their log dirs do not show what is free: "
             f"{first_named(sorted(model.unknown_disks), NAMED_MAX)}; planner.capacities may give their disk_bytes"
@@ -275,6 +305,17 @@ def _with_means(partitions: Iterable[PartitionKey], rates: Rates) -> dict[Partit
     means = {topic: tuple(rate / count for rate in total) for topic, (*total, count) in sums.items()}
     overall = means.get(None, (0.0,) * len(RATE_KEYS))
     return known | {key: means.get(key[0], overall) for key in missing}
+
+
+def _unknown_disks(
+    room: Mapping[int, float | None], silent: Collection[int], capacities: Mapping[int, Capacity]
+) -> frozenset[int]:
+    """Brokers that have answered, whose log dirs do not show what is free and whose disks `capacities` do not bound."""
+    return frozenset(
+        broker
+        for broker, left in room.items()
+        if left is None and broker not in silent and not capacities.get(broker, NO_CAPACITY).disk_bytes
+    )
 
 
 def _loaded(

@@ -13,6 +13,8 @@ def not_worth_it(proposed: ProposedPlan, evaluation: Evaluation, gain_min: float
         problems = "; ".join(plan.problems) or "they hold nothing that may move"
         return None if plan.movements else f"nothing can be made anew: {problems}"
     resource = evaluation.resource or Resource.BYTES_IN
+    if resource not in plan.skew_before:
+        return f"max/mean of {resource} is not known: no broker shows the sizes of its logs"
     before, after = (skew[resource]["max_over_mean"] for skew in (plan.skew_before, plan.skew_after))
     if plan.movements and before - after >= max(gain_min, gain_of_noise):
         return None

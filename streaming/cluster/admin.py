@@ -56,15 +56,23 @@ class Cluster(LogDirRequests):
         with translated("describe the cluster", role=ROLE):
             cluster = self._checked_cluster()
             described = self._described_topics(topics)
-            moving = self._admin.list_partition_reassignments()
-        listed = {(row.topic, row.partition): _reassignment(answer) for row, answer in moving.items()}
+            moving = self._reassignments()
+        listed = {(row.topic, row.partition): _reassignment(answer) for row, answer in (moving or {}).items()}
         partitions = {}
         ids = {row["name"]: row["topic_id"] for row in described if row.get("topic_id") not in (None, NO_TOPIC_ID)}
         for topic in described:
             for partition in topic["partitions"]:
                 key = (topic["name"], partition["partition_index"])
                 partitions[key] = _live_partition(partition, listed.get(key))
-        return LiveCluster(cluster["cluster_id"], racks_of(cluster["brokers"]), partitions, ids, listed)
+        return LiveCluster(
+            cluster["cluster_id"], racks_of(cluster["brokers"]), partitions, ids, listed,
+            reassignments_hidden=moving is None,
+        )  # fmt: skip
+
+    def _reassignments(self) -> dict[TopicPartition, dict[str, Any]] | None:
+        """Those that the controller lists; raises KafkaError. None is for who may go on without them."""
+        moving: dict[TopicPartition, dict[str, Any]] = self._admin.list_partition_reassignments()
+        return moving
 
     def _described_topics(self, topics: Collection[str] | None) -> list[dict[str, Any]]:
         """Rows of metadata; asked by name, Kafka answers with an error for a topic that is not there."""

@@ -1,18 +1,18 @@
-"""The operations that each role needs of Kafka, and which of them the client's user may not do.
+"""Which of the operations that a role needs of Kafka (see `levels`) the client's user may not do.
 
-Brokers list the operations that they authorize, so no right to read ACLs is needed. `deploy/acls/grant.sh` grants the
-same list; a test compares. This module only reads, and knows no role's code.
+Brokers list the operations that they authorize, so no right to read ACLs is needed. This module only reads, and knows
+no role's code.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.errors import GroupAuthorizationFailedError
 
 from streaming.cluster.answers import translated
+from streaming.cluster.levels import NEEDS, Level, Missing, Need, Resource
+from streaming.errors import UsageProblem
 
 NAMED_MAX = 3
 PROBE = "rebalancer-permission-probe"
@@ -21,59 +21,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 UNKNOWN_TOPIC = 3
 """Kafka's error code of a topic that does not exist, or that the user may not know of."""
-
-
-class Resource(StrEnum):
-    """What an operation is allowed on."""
-
-    CLUSTER = "cluster"
-    TOPICS = "every topic"
-    INPUT_TOPICS = "the input topics"
-    FOREIGN_TOPICS = "the topics of other collectors"
-    GROUPS = "every group"
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """One operation that a role needs, and for what."""
-
-    role: str
-    resource: Resource
-    operation: str
-    reason: str
-
-
-NEEDS = (
-    Need("collect", Resource.CLUSTER, "DESCRIBE", "log dirs, reassignments under way, names of groups"),
-    Need("collect", Resource.TOPICS, "DESCRIBE", "placement, leaders, offsets"),
-    Need("collect", Resource.GROUPS, "DESCRIBE", "members and committed offsets"),
-    Need("collect", Resource.INPUT_TOPICS, "CREATE", "makes them where they are missing"),
-    Need("collect", Resource.INPUT_TOPICS, "WRITE", "samples"),
-    Need("pipeline", Resource.INPUT_TOPICS, "READ", "samples"),
-    Need("pipeline", Resource.FOREIGN_TOPICS, "READ", "samples in other formats (topics.foreign)"),
-    Need("control", Resource.CLUSTER, "DESCRIBE", "log dirs, reassignments under way"),
-    Need("control", Resource.CLUSTER, "DESCRIBE_CONFIGS", "throttles that others have set on brokers"),
-    Need("control", Resource.CLUSTER, "ALTER", "reassigns partitions, elects leaders"),
-    Need("control", Resource.CLUSTER, "ALTER_CONFIGS", "throttle rates of brokers"),
-    Need("control", Resource.TOPICS, "DESCRIBE", "placement and leaders"),
-    Need("control", Resource.TOPICS, "DESCRIBE_CONFIGS", "throttles that others have set on topics"),
-    Need("control", Resource.TOPICS, "ALTER_CONFIGS", "throttled replicas of topics"),
-)
-"""The least rights of each role; in mode observe control needs none that alters."""
-
-ROLES = ("collect", "pipeline", "control")
 ALTERING = frozenset({"ALTER", "ALTER_CONFIGS"})
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """A need that is not met, and on what."""
-
-    need: Need
-    where: str
-
-    def __str__(self) -> str:
-        return f"{self.need.operation} on {self.where} ({self.need.reason})"
 
 
 def missing_permissions(
@@ -97,6 +45,23 @@ def missing_permissions(
     with translated("list permissions", role=role):
         granted = _Granted(admin, input_topics, foreign_topics)
         return tuple(missing for need in needs for missing in granted.lacking(need))
+
+
+def check_may_execute(admin: KafkaAdminClient) -> None:
+    """Raise UsageProblem, in one line, if the user lacks a right on the cluster without which no plan is carried out.
+
+    Raises ClusterUnreachable without an answer. Rights on topics are left out: a topic that may not be changed costs
+    its own movements.
+    """
+    with translated("list permissions", role="control"):
+        granted = frozenset(admin.describe_cluster()["authorized_operations"])
+    needs = [need for need in NEEDS if (need.role, need.resource) == ("control", Resource.CLUSTER)]
+    missing = [Missing(need, Resource.CLUSTER) for need in needs if need.operation not in granted]
+    if missing:
+        raise UsageProblem(
+            f"this user may not carry out plans: missing {'; '.join(map(str, missing))}; deploy/acls/grant.sh control "
+            f"grants level {Level.EXECUTE}, control.mode: propose makes plans without it"
+        )
 
 
 class _Granted:

@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from streaming.collect.observation import Observation
 from streaming.collect.partition_table import Ints
+from streaming.collect.topic_counters import counted_by_place, places_of
 
 Floats = npt.NDArray[np.float64]
 
@@ -16,11 +17,9 @@ def bytes_out_per_sec(before: Observation, after: Observation, written: Floats, 
     Progress of committed offsets x mean record size; scaled to the topic's own byte counter of the leader's broker
     where there is one. A topic that is read without commits is split in proportion to what is written.
     """
-    partitions = after.partitions
     consumed = _consumed(before, after, record_bytes)
-    topics = max(1, len(partitions.names.topics))
-    places, place = np.unique(partitions.leader * topics + partitions.names.topic, return_inverse=True)
-    totals = _counted_by_place(before, after, places, topics)
+    places, place = places_of(after)
+    totals = counted_by_place(before, after, places, lambda counters: counters.topic_bytes_out)
     weights = np.nan_to_num(consumed, nan=0.0)
     shared = np.bincount(place, weights, len(places))
     # Where nobody commits, by what is written.
@@ -56,24 +55,3 @@ def _consumed(before: Observation, after: Observation, record_bytes: Floats) -> 
 def _read_ms(observation: Observation) -> Ints:
     """When the offsets of each group were fetched; when the sample began, where that isn't known."""
     return np.array([read_ms or observation.time_ms for read_ms in observation.groups.read_ms], dtype=np.int64)
-
-
-def _counted_by_place(before: Observation, after: Observation, places: Ints, topics: int) -> Floats:
-    """Bytes/s by a broker's counter of one topic, for each place (broker x topics + topic); NaN where it can't tell.
-
-    A broker has no counter of a topic until that is read, and none after a restart.
-    """
-    totals = np.full(len(places), np.nan)
-    brokers = places // topics
-    names = after.partitions.names.topics
-    for broker in sorted(after.counters.keys() & before.counters.keys()):
-        earlier, later = before.counters[broker], after.counters[broker]
-        passed_ms = after.when_ms("counters", broker) - before.when_ms("counters", broker)
-        if passed_ms <= 0 or earlier.restarted_before(later):
-            continue
-        own = np.flatnonzero(brokers == broker)
-        own_names = [names[topic] for topic in (places[own] % topics).tolist()]
-        first, last = earlier.topic_bytes_out, later.topic_bytes_out
-        grown = np.array([last.get(name, 0.0) - first.get(name, 0.0) for name in own_names], dtype=np.float64)
-        totals[own] = np.where(grown >= 0, grown * 1000 / passed_ms, np.nan)
-    return totals

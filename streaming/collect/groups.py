@@ -30,6 +30,7 @@ from streaming.collect.group_table import GroupTable, GroupView
 from streaming.collect.group_views import EMPTY, view_of
 from streaming.collect.look import Look
 from streaming.collect.partition_table import PartitionKey, PartitionTable
+from streaming.collect.refusals import Request, is_refused
 from streaming.collect.shards import WHOLE, Shard
 from streaming.collect.share_positions import SharePositions
 from streaming.settings import CollectSettings
@@ -160,6 +161,9 @@ def listed_groups(reads: BrokerReads, look: Look, broker: int) -> Sequence[Mappi
     try:
         return look.ask(broker, partial(reads.list_groups, broker))
     except KafkaError as error:
+        if is_refused(error):
+            look.refusals.note(Request.GROUPS, broker, type(error).__name__)
+            return None
         log.warning("groups_unread", broker=broker, error=type(error).__name__)
         return None
 
@@ -230,16 +234,21 @@ def _offsets(reads: BrokerReads, look: Look, batch: Batch) -> dict[str, ShareOff
     """What each group of a batch has committed; of share groups, how far they have read."""
     sharing = [name for name in batch.states if batch.kinds.get(name) == SHARE]
     committing = [name for name in batch.states if batch.kinds.get(name) != SHARE]
-    committed = _asked(look, batch.broker, partial(_committed, reads, batch.broker), committing)
+    committed = _asked(look, batch.broker, partial(_committed, reads, look, batch.broker), committing)
     shared = _asked(look, batch.broker, partial(share_offsets, reads, batch.broker), sharing)
     return committed | shared
 
 
-def _committed(reads: BrokerReads, broker: int, names: list[str]) -> dict[str, ShareOffsets]:
+def _committed(reads: BrokerReads, look: Look, broker: int, names: list[str]) -> dict[str, ShareOffsets]:
     """Of groups that the coordinator doesn't refuse; the others are logged."""
     offsets, refused = reads.committed_offsets(broker, names)
+    if offsets:
+        look.refusals.note_answer(Request.GROUPS)
     for error in sorted(set(refused.values())):
         of_error = [name for name in names if refused.get(name) == error]
+        if is_refused(error):
+            look.refusals.note(Request.GROUPS, broker, error, count=len(of_error))
+            continue
         log.warning("group_unread", group=of_error[0], count=len(of_error), error=error)
     return {name: ShareOffsets(rows) for name, rows in offsets.items()}
 
@@ -257,5 +266,8 @@ def _asked(look: Look, broker: int, ask: Callable[[list[str]], dict[str, A]], na
         if len(names) > 1:
             half = len(names) // 2
             return _asked(look, broker, ask, names[:half]) | _asked(look, broker, ask, names[half:])
-        log.warning("group_unread", group=names[0], error=type(error).__name__)
+        if is_refused(error):
+            look.refusals.note(Request.GROUPS, broker, type(error).__name__)
+        else:
+            log.warning("group_unread", group=names[0], error=type(error).__name__)
         return {}

@@ -54,7 +54,7 @@ def parse_counters(exposition: str) -> BrokerCounters | None:
     if not exposition.endswith("\n"):  # the format asks for it: this is another format, or torn off
         return None
     totals: dict[str, float] = {}
-    by_topic: dict[str, float] = {}
+    by_topic: dict[str, dict[str, float]] = {BYTES_IN.stem: {}, BYTES_OUT.stem: {}}
     try:
         for meter, topic, value in _series(exposition):
             name = FIELDS.get(meter)
@@ -64,13 +64,14 @@ def parse_counters(exposition: str) -> BrokerCounters | None:
                 return None
             if topic is None:
                 totals[name] = value
-            elif name == BYTES_OUT.stem:
-                by_topic[topic] = value
+            elif name in by_topic:
+                by_topic[name][topic] = value
     except (ValueError, LookupError, ArithmeticError):  # the parser raises all three for lines that are none
         return None
     # Brokers without any follower or reassignment never made those meters: their count is zero.
     complete = {name: totals.get(name, 0.0) for name in FIELDS.values()}
-    return BrokerCounters(complete, by_topic) if BYTES_IN.stem in totals else None
+    counters = BrokerCounters(complete, by_topic[BYTES_OUT.stem], by_topic[BYTES_IN.stem])
+    return counters if BYTES_IN.stem in totals else None
 
 
 def _series(exposition: str) -> Iterator[Series]:

@@ -13,6 +13,7 @@ from kafka.errors import KafkaError
 
 from streaming.cluster.answers import is_unanswered
 from streaming.collect.observation import Part
+from streaming.collect.refusals import Refusals
 
 Answer = TypeVar("Answer")
 Clock = Callable[[], float]
@@ -33,6 +34,8 @@ class Look:
     read_ms: dict[tuple[Part, int], int] = field(default_factory=dict)
     silent: dict[int, KafkaError] = field(default_factory=dict)
     """Brokers that gave no answer, with the error."""
+    refusals: Refusals = field(default_factory=Refusals)
+    """What brokers refuse for want of a right, in this look and before."""
 
     def now_ms(self) -> int:
         """The time by now, ms: a broker that hangs makes the brokers after it late."""

@@ -21,10 +21,11 @@ class LogDirs:
 
 @dataclass(frozen=True, slots=True)
 class BrokerCounters:
-    """Counters of one broker since its start, from JMX: all of `contract.rates` by stem, and bytes out by topic."""
+    """Counters of one broker since its start: all of `contract.rates` by stem, and clients' bytes by topic."""
 
     totals: Mapping[str, float]
     topic_bytes_out: Mapping[str, float] = field(default_factory=dict)
+    topic_bytes_in: Mapping[str, float] = field(default_factory=dict)
 
     def restarted_before(self, later: "BrokerCounters") -> bool:
         """Whether the counters began anew in between."""
@@ -48,6 +49,8 @@ class Observation:
     """When a part was read from a broker."""
     unanswering: frozenset[int] = frozenset()
     """Brokers that gave no answer."""
+    requests_refused: Mapping[int, int] = field(default_factory=dict)
+    """Requests of this look that each broker refused for want of a right; one that is not named refused none."""
 
     def when_ms(self, part: Part, broker: int) -> int:
         """When this part was read from the broker; when the sample began, where that isn't known."""

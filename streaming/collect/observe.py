@@ -33,6 +33,7 @@ from streaming.collect.partition_table import (
     SizeTable,
     ints,
 )
+from streaming.collect.refusals import Refusals, Request, is_refused
 from streaming.collect.shards import WHOLE, Shard
 from streaming.errors import AnotherCluster
 from streaming.settings import CollectSettings
@@ -54,6 +55,7 @@ class BrokerRead:
     """Log starts, in the answers that show them."""
     local_starts: TopicRows | None
     log_dirs: Sequence[LogDirRows] | None
+    """None of them where the broker refuses to show them."""
     groups: Sequence[Mapping[str, Any]] | None
 
 
@@ -69,6 +71,7 @@ def observe(
     kafka_cluster_id: str | None = None,
     shard: Shard = WHOLE,
     before: PartitionTable | None = None,
+    refusals: Refusals | None = None,
 ) -> Observation:
     """Read everything; a part that can't be read is left out (and logged). Raises KafkaError without any metadata, and
     AnotherCluster where the brokers name another id than `kafka_cluster_id`.
@@ -76,15 +79,18 @@ def observe(
     `before` are the partitions of the look before: brokers are asked for fewer log starts then (see `log_starts`).
     `now_ms` is the time at the start; `monotonic`, in seconds, measures how much later each part is read.
     `transport` is the way to the JMX endpoints; None is the network. Of brokers and groups that are not of the `shard`
-    only what the others' rates need is read: no counters, no members.
+    only what the others' rates need is read: no counters, no members. What brokers refuse for want of a right is
+    unknown; `refusals` remembers it from look to look.
     """
+    refusals = Refusals() if refusals is None else refusals
     began_s = monotonic()
     metadata = reads.metadata()
     other = cluster_mismatch(kafka_cluster_id, metadata.cluster_id)
     if other is not None:
         raise AnotherCluster(other)
-    added = reads.replicas_added()
-    look = Look(metadata.racks, now_ms, began_s, monotonic, brokers_at_a_time, silent=reads.silent_brokers())
+    added = _replicas_added(reads, refusals)
+    silent = reads.silent_brokers()
+    look = Look(metadata.racks, now_ms, began_s, monotonic, brokers_at_a_time, silent=silent, refusals=refusals)
     led = metadata.led_by_broker
     endpoints = {
         broker: url
@@ -104,13 +110,26 @@ def observe(
     asked = sorted({*look.racks, *led, *([JMX] if endpoints else [])})
     by_broker = {broker: row for broker, row in look.of_each(asked, read).items() if row is not None}
     partitions = _partitions(metadata, added, by_broker, before)
-    sizes, log_dirs = _log_dirs(by_broker)
+    sizes, log_dirs = _log_dirs(by_broker, partitions)
     listed = {broker: row.groups for broker, row in by_broker.items() if row.groups is not None}
     of_groups = groups.read(reads, settings, look, listed, partitions)
     return Observation(
         now_ms, look.racks, partitions, sizes, log_dirs, counters, of_groups.views, of_groups.left_out,
-        look.read_ms, frozenset(look.silent),
+        look.read_ms, frozenset(look.silent), refusals.end_look(),
     )  # fmt: skip
+
+
+def _replicas_added(reads: BrokerReads, refusals: Refusals) -> Mapping[PartitionKey, frozenset[int]]:
+    """Replicas that reassignments add; none are known where the brokers refuse to list reassignments."""
+    try:
+        added = reads.replicas_added()
+    except KafkaError as error:
+        if not is_refused(error):
+            raise
+        refusals.note(Request.REASSIGNMENTS, None, type(error).__name__)
+        return {}
+    refusals.note_answer(Request.REASSIGNMENTS)
+    return added
 
 
 def _read_broker(reads: BrokerReads, look: Look, broker: int, led: Led, settled: Settled) -> BrokerRead:
@@ -145,11 +164,15 @@ def _log_dirs_of(reads: BrokerReads, look: Look, broker: int) -> Sequence[LogDir
     try:
         rows = look.ask(broker, partial(reads.log_dirs, broker))
     except KafkaError as error:
-        log.warning("log_dirs_unread", broker=broker, error=type(error).__name__)
-        return None
+        if not is_refused(error):
+            log.warning("log_dirs_unread", broker=broker, error=type(error).__name__)
+            return None
+        look.refusals.note(Request.LOG_DIRS, broker, type(error).__name__)
+        return ()
     if not rows:  # old brokers refuse without an error: a broker has one at least
-        log.warning("log_dirs_unread", broker=broker, error="refused")
-        return None
+        look.refusals.note(Request.LOG_DIRS, broker, "none shown")
+        return ()
+    look.refusals.note_answer(Request.LOG_DIRS)
     look.note("sizes", broker)
     return rows
 
@@ -190,8 +213,11 @@ def _column(table: PartitionTable, answers: Iterable[TopicRows | None]) -> Ints:
     return column
 
 
-def _log_dirs(by_broker: Mapping[int, BrokerRead]) -> tuple[SizeTable, dict[int, LogDirs]]:
-    """Sizes of the replicas in use; a future replica (a move between disks) is not one yet."""
+def _log_dirs(by_broker: Mapping[int, BrokerRead], partitions: PartitionTable) -> tuple[SizeTable, dict[int, LogDirs]]:
+    """Sizes of the replicas in use; a future replica (a move between disks) is not one yet.
+
+    A broker that refuses to show its log dirs holds the replicas that metadata shows, of unknown size.
+    """
     place: dict[str, int] = {}
     topics, numbers, sizes, brokers = [ints(())], [ints(())], [ints(())], [ints(())]
     disks: dict[int, LogDirs] = {}
@@ -206,6 +232,13 @@ def _log_dirs(by_broker: Mapping[int, BrokerRead]) -> tuple[SizeTable, dict[int,
             sizes.append(rows.column("size")[in_use])
             brokers.append(np.full(len(in_use), broker))
             used_bytes += int(sizes[-1].sum())
+        if answer.log_dirs is not None and not answer.log_dirs:
+            held = partitions.replica_row[partitions.replica_broker == broker]
+            own = ints(place.setdefault(topic, len(place)) for topic in partitions.names.topics)
+            topics.append(own[partitions.names.topic[held]])
+            numbers.append(partitions.names.number[held])
+            sizes.append(np.full(len(held), UNKNOWN))
+            brokers.append(np.full(len(held), broker))
         if answer.log_dirs:
             usable = [row.usable_bytes for row in answer.log_dirs if row.usable_bytes is not None]
             disks[broker] = LogDirs(used_bytes, sum(usable) if usable else None)

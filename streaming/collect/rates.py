@@ -1,9 +1,10 @@
 """Two observations turned into rates: pure, and never zero for what is unknown.
 
 Growth of the leader's log is exact where nothing was deleted in the interval. Where retention (of tiered logs the local
-one), compaction or a new leader spoilt it, appended offsets x bytes of a record are the next best (`record_bytes`). A
-replica that a reassignment is adding copies old data: its growth is no load. All rates are per second between the two
-moments at which the broker itself was read: one that hangs makes those read after it late.
+one), compaction or a new leader spoilt it, appended offsets x bytes of a record are the next best (`record_bytes`).
+Where neither is known, as of brokers that refuse to show log sizes, their counters of topics are split by the records
+of partitions. A replica that a reassignment is adding copies old data: its growth is no load. All rates are per second
+between the two moments at which the broker itself was read: one that hangs makes those read after it late.
 
 Rates stand in columns, NaN for unknown, one row for each replica; a partition's rates are in the order of its table.
 """
@@ -29,6 +30,7 @@ from streaming.collect.partition_table import (
 )
 from streaming.collect.record_bytes import Growth, RecordBytes, learned, record_bytes, stored_record_bytes
 from streaming.collect.shards import WHOLE, Shard
+from streaming.collect.topic_counters import bytes_in_per_sec
 from streaming.contract.rates import BYTES_IN, BYTES_OUT, MESSAGES_IN, RATES, REPLICATION_BYTES_IN
 
 Floats = npt.NDArray[np.float64]
@@ -37,7 +39,7 @@ LEADER, FOLLOWER = "leader", "follower"
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRates:
-    """Rates of one replica; None = unknown. `bytes_in` of a follower is what it replicates.
+    """Rates and log size of one replica; None = unknown. `bytes_in` of a follower is what it replicates.
 
     The last two are of leaders whose log begins in remote storage: what is there alone, and about how many bytes it is.
     """
@@ -46,7 +48,7 @@ class ReplicaRates:
     bytes_in: float | None
     bytes_out: float | None
     messages_in: float | None
-    size_bytes: int
+    size_bytes: int | None
     remote_records: int | None = None
     remote_size_bytes: int | None = None
 
@@ -78,7 +80,7 @@ class ReplicaRateTable(Mapping[ReplicaKey, ReplicaRates]):
             _or_none(self.bytes_in[place]),
             _or_none(self.bytes_out[place]),
             _or_none(self.messages_in[place]),
-            int(self.size_bytes[place]),
+            known_or_none(self.size_bytes[place]),
             known_or_none(self.remote_records[place]),
             known_or_none(self.remote_size_bytes[place]),
         )
@@ -164,7 +166,9 @@ def _written(before: Observation, after: Observation, messages: Floats, known: R
         growth.grown_bytes.astype(np.float64), _when(before, "sizes", leader), _when(after, "sizes", leader)
     )
     by_offsets = np.where(messages == 0, 0.0, messages * record_bytes(known, before, after))
-    return np.where(known.grown, by_growth, by_offsets)
+    written = np.where(known.grown, by_growth, by_offsets)
+    is_unknown = np.isnan(written)
+    return np.where(is_unknown, bytes_in_per_sec(before, after, messages), written) if is_unknown.any() else written
 
 
 def _remote_records(partitions: PartitionTable) -> Ints:

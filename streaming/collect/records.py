@@ -52,6 +52,7 @@ def broker_records(
             "log_dir_used_bytes": disks.used_bytes if disks else None,
             "log_dir_usable_bytes": disks.usable_bytes if disks else None,
             "groups_left_out": after.groups_left_out.get(broker),
+            "requests_refused": None if broker in after.unanswering else after.requests_refused.get(broker, 0),
         }  # fmt: skip
         yield str(broker).encode(), _text(record).encode()
 
@@ -73,7 +74,8 @@ def replica_records(cluster: str, due: DueRates) -> Iterator[tuple[bytes, bytes]
             due.interval_ms[first : first + AT_A_TIME].tolist(), replicas.broker[part].tolist(),
             names.topic[row].tolist(), names.number[row].tolist(), replicas.leads[part].tolist(),
             _rate_texts(replicas.bytes_in[part]), _rate_texts(replicas.bytes_out[part]),
-            _rate_texts(replicas.messages_in[part]), replicas.size_bytes[part].tolist(), _remote_texts(replicas, part),
+            _rate_texts(replicas.messages_in[part]), _offset_texts(replicas.size_bytes[part]),
+            _remote_texts(replicas, part),
             strict=True,
         )  # fmt: skip
         for interval_ms, broker, topic, number, leads, written, read, messages, size, remote in columns:

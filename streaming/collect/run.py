@@ -21,6 +21,7 @@ from streaming.cluster.record_sender import RecordSender
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
+from streaming.collect.refusals import Refusals
 from streaming.collect.reports import Reports
 from streaming.collect.shards import Shard
 from streaming.errors import AnotherCluster, ClusterUnreachable, RebalancerError, TableUnavailable
@@ -93,6 +94,7 @@ class Collector:
         self._sender = RecordSender(kafka)
         self._shard = Shard.of(collect.shard)
         self._groups = GroupSampler(self._shard)
+        self._refusals = Refusals()
         self._reports = Reports(
             kafka.cluster_name, topics, interval_ms=collect.sample_interval_ms, window_ms=window_ms, shard=self._shard
         )
@@ -119,8 +121,7 @@ class Collector:
         try:
             after = observe(
                 self._reads, self._groups, self._collect, now_ms=now_ms, kafka_cluster_id=self._kafka_cluster_id,
-                shard=self._shard,
-                before=self._reports.partitions_before,
+                shard=self._shard, before=self._reports.partitions_before, refusals=self._refusals,
             )  # fmt: skip
             written = self._write(after)
         except (KafkaError, OSError, AnotherCluster, ClusterUnreachable) as error:

@@ -50,6 +50,7 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
     from assignor_core.deciding.maintenance import may_act, next_opening
     from assignor_core.execution.events import Event
     from streaming.cluster.clients import admin_client
+    from streaming.cluster.permissions import check_may_execute
     from streaming.commands.tables_there import check_tables
     from streaming.control.identity import lease_of, leased_cluster
     from streaming.control.journal import owner
@@ -80,6 +81,7 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
         return 3
     admin = admin_client(settings.kafka)
     try:
+        check_may_execute(admin)
         lease = lease_of(admin, settings)
         with lease.kept():
             cluster = leased_cluster(admin, lease)

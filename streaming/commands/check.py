@@ -2,19 +2,20 @@
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from assignor_core.disks import all_hide_log_dirs
 from streaming import tables
-from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client
 from streaming.cluster.input_topics import BROKERS_TIME, TIMESTAMP_TYPE, stamped_by_producers
-from streaming.cluster.permissions import ROLES, missing_permissions
+from streaming.cluster.levels import ROLES, Level, Missing, level_reached, levels_of
+from streaming.cluster.partly_shown import PartlyShownCluster
+from streaming.cluster.permissions import ALTERING, missing_permissions
 from streaming.cluster.ports import ClusterReader, MarkerReader, ReadableCluster
 from streaming.cluster.releases import broker_releases, missing_features, release_finding
 from streaming.commands.check_samples import reports
@@ -75,9 +76,8 @@ def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
         yield Finding("cluster reached", False, str(error))
         return
     try:
-        cluster = Cluster(admin)
-        for role in roles:
-            yield _guarded(f"permissions: {role}", partial(_permissions, admin, settings, role))
+        cluster = PartlyShownCluster(admin)
+        yield from _rights(admin, settings, roles)
         if roles == ("pipeline",):
             return  # it reads two topics, and may not ask for more
         yield _guarded("cluster reached", lambda: _reached(cluster))
@@ -85,7 +85,7 @@ def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
         yield _guarded("cluster id", lambda: _cluster_id(cluster, settings))
         yield _guarded("partitions healthy", lambda: _healthy(cluster))
         yield _guarded("input topics", lambda: _input_topics(cluster, settings))
-        yield _guarded("no reassignment", lambda: _reassignments(cluster))
+        yield _reassignments(cluster)
         yield _guarded("log dirs readable", lambda: _log_dirs(cluster, settings))
         yield _guarded("brokers reported", lambda: _reports(cluster, settings))
         if "control" in roles:
@@ -96,17 +96,47 @@ def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
         admin.close()
 
 
-def _permissions(admin: Any, settings: Settings, role: str) -> tuple[bool, str]:
-    missing = missing_permissions(
+def _rights(admin: Any, settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
+    """What each role lacks, and the level that all of them reach together."""
+    lacking: list[Missing] = []
+    for role in roles:
+        try:
+            missing = _missing(admin, settings, role)
+        except RebalancerError as error:
+            yield Finding(f"permissions: {role}", False, str(error)[:DETAIL_CHARACTERS_MAX])
+            return
+        lacking += missing
+        observes = role == "control" and settings.control.mode == "observe"
+        yield permissions_finding(role, [row for row in missing if not (observes and row.need.operation in ALTERING)])
+    yield level_finding(lacking, roles, mode=settings.control.mode)
+
+
+def permissions_finding(role: str, missing: Sequence[Missing]) -> Finding:
+    """Whether a role has all the rights that it needs."""
+    if not missing:
+        return Finding(f"permissions: {role}", True, "all that is needed")
+    named = "; ".join(map(str, missing))
+    return Finding(f"permissions: {role}", False, f"missing: {named} (deploy/acls/grant.sh {role} grants them)")
+
+
+def level_finding(missing: Sequence[Missing], roles: Sequence[str], *, mode: str) -> Finding:
+    """The level of rights that the roles reach, and what brings the next; fails where nothing works, or where mode
+    `apply` can't move anything.
+    """
+    reached = level_reached(missing, roles)
+    levels = levels_of(roles)
+    may_execute = mode != "apply" or Level.EXECUTE not in levels or reached.level is Level.EXECUTE
+    return Finding("level of rights", reached.level is not None and may_execute, str(reached))
+
+
+def _missing(admin: Any, settings: Settings, role: str) -> tuple[Missing, ...]:
+    return missing_permissions(
         admin,
         role,
         input_topics=(settings.topics.byte_rate, settings.topics.consumer_lag),
         foreign_topics=tuple(settings.topics.foreign),
-        observes_only=settings.control.mode == "observe",
+        observes_only=False,
     )
-    if not missing:
-        return True, "all that is needed"
-    return False, f"missing: {'; '.join(map(str, missing))} (deploy/acls/grant.sh {role} grants them)"
 
 
 def _guarded(name: str, run: Callable[[], tuple[bool, str]]) -> Finding:
@@ -166,6 +196,8 @@ def _healthy(cluster: ClusterReader) -> tuple[bool, str]:
 def _log_dirs(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
     """Whether each broker shows its log dirs, none is offline, and room for copies is known."""
     log_dirs = cluster.log_dirs()
+    if all_hide_log_dirs(cluster.describe(), log_dirs):
+        return False, "every broker refuses to show them, which needs DESCRIBE on cluster: plans change leaders only"
     offline = [f"{broker} ({row.path})" for broker, rows in sorted(log_dirs.items()) for row in rows if row.is_offline]
     if offline:
         return False, f"log dirs are offline on broker {', '.join(offline)}"
@@ -204,9 +236,16 @@ def _brokers_time(admin: Any, cluster: ClusterReader, settings: Settings) -> tup
     return False, f"producers stamp the records of {', '.join(wrong)}; to mend it: {'; '.join(commands)}"
 
 
-def _reassignments(cluster: ClusterReader) -> tuple[bool, str]:
-    moving = cluster.describe().reassigning()
-    return not moving, f"{len(moving)} partitions are being reassigned" if moving else "none runs"
+def _reassignments(cluster: ClusterReader) -> Finding:
+    name = "no reassignment"
+    try:
+        live = cluster.describe()
+    except RebalancerError as error:
+        return Finding(name, False, str(error)[:DETAIL_CHARACTERS_MAX])
+    if live.reassignments_hidden:
+        return Finding(name, None, "the cluster refuses to list them: that needs DESCRIBE on cluster")
+    moving = live.reassigning()
+    return Finding(name, not moving, f"{len(moving)} partitions are being reassigned" if moving else "none runs")
 
 
 def _reports(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:

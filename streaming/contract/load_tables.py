@@ -12,6 +12,7 @@ from streaming.contract.records import (
     RACK,
     REMOTE_RECORDS,
     REMOTE_SIZE_BYTES,
+    REQUESTS_REFUSED,
     ROLE,
     SIZE_BYTES,
     TOPIC,
@@ -79,6 +80,9 @@ BROKER_LOAD = Table(
         LOG_DIR_USED_BYTES.column("Bytes of replica logs on its disks at the newest sample"),
         LOG_DIR_USABLE_BYTES.column("Bytes still free on its disks at the newest sample; null where unknown"),
         GROUPS_LEFT_OUT.column("Consumer groups that it coordinates and that were not sampled; null where unknown"),
+        REQUESTS_REFUSED.column(
+            "Requests that it refused for want of a right at the newest sample; null where unknown"
+        ),
         long("covered_ms", "Milliseconds of the window for which the write rate is known", nullable=False),
         *WINDOW_AUDIT,
     ),
@@ -93,6 +97,7 @@ _BROKER_PERIOD = (
     LOG_DIR_USED_BYTES.column("Bytes of replica logs on its disks at the end"),
     LOG_DIR_USABLE_BYTES.column("Bytes still free on its disks at the end; null where unknown"),
     GROUPS_LEFT_OUT.column("Consumer groups that it coordinates and that were not sampled at the end"),
+    REQUESTS_REFUSED.column("Requests that it refused for want of a right at the end"),
     long("covered_ms", "Milliseconds for which the write rate is known", nullable=False),
     *PERIOD_AUDIT,
 )

@@ -106,8 +106,13 @@ GROUPS_LEFT_OUT = Field(
     not_negative=True,
 )  # fmt: skip
 
+REQUESTS_REFUSED = Field(
+    "requests_refused", _LONG, "requests", "Requests of the newest look that it refused for want of a right",
+    not_negative=True,
+)  # fmt: skip
+
 REPLICA_STATES = (ROLE, SIZE_BYTES, REMOTE_RECORDS, REMOTE_SIZE_BYTES)
-BROKER_STATES = (RACK, LOG_DIR_USED_BYTES, LOG_DIR_USABLE_BYTES, GROUPS_LEFT_OUT)
+BROKER_STATES = (RACK, LOG_DIR_USED_BYTES, LOG_DIR_USABLE_BYTES, GROUPS_LEFT_OUT, REQUESTS_REFUSED)
 """What is no rate: a window has it as its newest sample has it. The order is part of the checkpoints."""
 
 RATE_FIELDS = tuple(
@@ -124,6 +129,7 @@ BYTE_RATE = RecordShape(
     fields=(
         VERSION, KAFKA_CLUSTER, BROKER, TOPIC, PARTITION, ROLE, EVENT_TIME_MS, INTERVAL_MS, RACK, *RATE_FIELDS,
         SIZE_BYTES, LOG_DIR_USED_BYTES, LOG_DIR_USABLE_BYTES, GROUPS_LEFT_OUT, REMOTE_RECORDS, REMOTE_SIZE_BYTES,
+        REQUESTS_REFUSED,
     ),
     together=(TOPIC.name, PARTITION.name, ROLE.name),
 )  # fmt: skip

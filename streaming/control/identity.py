@@ -8,14 +8,17 @@ from typing import Any
 from streaming.cluster.admin import Cluster
 from streaming.cluster.answers import kafka_cluster_id
 from streaming.cluster.clients import reaching
+from streaming.cluster.partly_shown import PartlyShownCluster
 from streaming.control.lease import Lease
 from streaming.settings import Settings
 from streaming.views.identity import check_cluster_id
 
 
-def cluster_of(admin: Any, settings: Settings) -> Cluster:
-    """The cluster to look at; raises AnotherCluster now, and at each later look, where another one answers."""
-    return Cluster(admin, kafka_cluster_id=_checked_id(admin, settings))
+def cluster_of(admin: Any, settings: Settings) -> PartlyShownCluster:
+    """The cluster to look at and plan on; raises AnotherCluster now, and at each later look, where another one answers.
+    What the user may not see of it is unknown.
+    """
+    return PartlyShownCluster(admin, kafka_cluster_id=_checked_id(admin, settings))
 
 
 def lease_of(admin: Any, settings: Settings) -> Lease:

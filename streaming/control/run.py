@@ -12,10 +12,11 @@ import structlog
 from assignor_core.deciding.step import DELETED_AFTER_MS
 from assignor_core.execution.caution import bad_plans_in_a_row
 from streaming.cluster.clients import admin_client
-from streaming.cluster.ports import ControlledCluster
+from streaming.cluster.permissions import check_may_execute
+from streaming.cluster.ports import ClusterReader, ControlledCluster
 from streaming.control.carrier import RETRIED_ERRORS, Carrier
 from streaming.control.cluster_marker import ClusterMarker
-from streaming.control.identity import lease_of, leased_cluster
+from streaming.control.identity import cluster_of, lease_of, leased_cluster
 from streaming.control.late_requests import LateRequests
 from streaming.control.lease import Lease
 from streaming.control.look_age import LookAge
@@ -43,7 +44,7 @@ ENDED_LOOK_INTERVAL_MS = 600_000
 
 
 def run_control(settings: Settings) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit code."""
+    """Run until SIGTERM or SIGINT; returns the exit code. Raises UsageProblem in mode `apply` without the right to."""
     stopping = threading.Event()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -53,9 +54,12 @@ def run_control(settings: Settings) -> int:
         signal.signal(number, stop)
     admin = admin_client(settings.kafka)
     try:
+        if settings.control.mode == "apply":
+            check_may_execute(admin)
         lease = lease_of(admin, settings)
         with lease.kept():
-            turns = ControlTurns(leased_cluster(admin, lease), lease, settings)
+            shown = cluster_of(admin, settings)
+            turns = ControlTurns(leased_cluster(admin, lease), lease, settings, shown=shown)
             while not stopping.is_set():
                 stopping.wait(turns.take(now_ms=clocks.now_ms()) / 1000)
     finally:
@@ -67,8 +71,11 @@ def run_control(settings: Settings) -> int:
 class ControlTurns:
     """Ticks while the lease is ours; else stands by. A loop that lost it is thrown away: the journal is its memory."""
 
-    def __init__(self, cluster: ControlledCluster, lease: Lease, settings: Settings) -> None:
+    def __init__(
+        self, cluster: ControlledCluster, lease: Lease, settings: Settings, *, shown: ClusterReader | None = None
+    ) -> None:
         self._cluster = cluster
+        self._shown = shown
         self._lease = lease
         self._settings = settings
         self._loop: ControlLoop | None = None
@@ -95,7 +102,7 @@ class ControlTurns:
             busy = self._loop.tick(now_ms=now_ms)
             return EXECUTING_INTERVAL_MS if busy else control.tick_interval_ms
         if self._lease.held or self._lease.try_acquire():
-            self._loop = ControlLoop(self._cluster, self._settings, now_ms=now_ms, lease=self._lease)
+            self._loop = ControlLoop(self._cluster, self._settings, now_ms=now_ms, lease=self._lease, shown=self._shown)
             log.info("control_started", mode=control.mode, kafka_cluster=cluster_name)
             self._standing_by = False
             return 0
@@ -109,9 +116,17 @@ class ControlLoop:
     """What one tick does; everything it must not forget is in the journal."""
 
     def __init__(
-        self, cluster: ControlledCluster, settings: Settings, *, now_ms: int, lease: Lease | None = None
+        self,
+        cluster: ControlledCluster,
+        settings: Settings,
+        *,
+        now_ms: int,
+        lease: Lease | None = None,
+        shown: ClusterReader | None = None,
     ) -> None:
-        """With the `lease`, its marker stands on the cluster while an execution is under way."""
+        """With the `lease`, its marker stands on the cluster while an execution is under way. Decisions and plans rest
+        on `shown`, the same cluster with what may be seen of it; None: all may be.
+        """
         self._cluster = cluster
         self._settings = settings
         self._window_tables = window_tables_of(settings)
@@ -119,7 +134,7 @@ class ControlLoop:
         self._journal.make_tables()
         self._windows = ClosedWindows(self._window_tables)
         absences = absences_of(settings)
-        self._decider = decider_of(cluster, self._journal, settings, absences)
+        self._decider = decider_of(shown or cluster, self._journal, settings, absences)
         self._sweeper = Sweeper(cluster, self._journal)
         look_age = LookAge() if lease is None else lease.look_age
         self._late_requests = LateRequests(cluster, self._journal, look_age, staged=settings.control.staged_moves)

@@ -177,6 +177,11 @@ BROKERS = (
         "Estimate of what remote storage alone holds of the logs it leads; absent where no log is known to begin there",
         "broker",
     ),
+    _gauge(
+        "broker_requests_refused",
+        "Requests of the collector that it refuses for want of a right, in the newest look; absent when unknown",
+        "broker",
+    ),
     _gauge("broker_leaders", "Partitions it leads", "broker"),
     _gauge("broker_replicas", "Replicas it hosts", "broker"),
     _gauge("broker_last_sample_timestamp_seconds", "Event time of its newest accepted sample", "broker"),

@@ -203,6 +203,7 @@ def _brokers(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
         yield from some("broker_log_dir_used_bytes", broker.log_dir_used_bytes, name)
         yield from some("broker_log_dir_usable_bytes", broker.log_dir_usable_bytes, name)
         yield from some("broker_remote_log_bytes", broker.remote_log_bytes, name)
+        yield from some("broker_requests_refused", broker.requests_refused, name)
         yield from some("broker_leaders", broker.leaders, name)
         yield from some("broker_replicas", broker.replicas, name)
         yield from some("broker_last_sample_timestamp_seconds", broker.last_sample_ms, name, per=1000)

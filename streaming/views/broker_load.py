@@ -18,7 +18,13 @@ from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import Skew, skew_of
 from streaming import tables
 from streaming.contract.rates import RATE_NAMES
-from streaming.contract.records import GROUPS_LEFT_OUT, LOG_DIR_USABLE_BYTES, LOG_DIR_USED_BYTES, REMOTE_SIZE_BYTES
+from streaming.contract.records import (
+    GROUPS_LEFT_OUT,
+    LOG_DIR_USABLE_BYTES,
+    LOG_DIR_USED_BYTES,
+    REMOTE_SIZE_BYTES,
+    REQUESTS_REFUSED,
+)
 from streaming.settings import Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster
 from streaming.views.as_json import LEFT_OUT_OF_STATUS, SHOWN_AMONG_ITS_FIELDS
@@ -26,7 +32,7 @@ from streaming.views.broker_windows import COLUMNS, Row, capacities, closed, loa
 
 HISTORY_WINDOWS = 60
 FIRST_SAMPLE_INTERVALS = 1.5
-_STATES = (LOG_DIR_USED_BYTES.name, LOG_DIR_USABLE_BYTES.name, GROUPS_LEFT_OUT.name)
+_STATES = (LOG_DIR_USED_BYTES.name, LOG_DIR_USABLE_BYTES.name, GROUPS_LEFT_OUT.name, REQUESTS_REFUSED.name)
 _COLUMNS = tuple(dict.fromkeys((*COLUMNS, "rack", *RATE_NAMES, *_STATES, "covered_ms", "sample_count")))
 
 
@@ -44,6 +50,8 @@ class BrokerLoad:
     """Estimate of what remote storage alone holds of the logs that it leads; None where none is known to."""
     groups_left_out: int | None
     """Consumer groups that it coordinates and that the collector did not sample."""
+    requests_refused: int | None
+    """Requests of the collector that it refused for want of a right, in the newest look."""
     leaders: int | None
     replicas: int | None
     last_sample_ms: int
@@ -176,6 +184,7 @@ def _brokers(
             log_dir_usable_bytes=current.get(broker, silent)[LOG_DIR_USABLE_BYTES.name],
             remote_log_bytes=remote_bytes.get(broker),
             groups_left_out=current.get(broker, silent)[GROUPS_LEFT_OUT.name],
+            requests_refused=current.get(broker, silent)[REQUESTS_REFUSED.name],
             leaders=counts[broker][0] if broker in counts else None,
             replicas=counts[broker][1] if broker in counts else None,
             last_sample_ms=last_sample[broker],

@@ -271,3 +271,44 @@ def test_where_brokers_and_partitions_disagree_there_is_no_plan_for_balance(
     with pytest.raises(LoadsDisagree, match=f"^{line}"):
         planned(model)
     assert any(row.startswith(line) for row in relief)
+
+
+HIDDEN: dict[int, tuple[LogDirDescription, ...]] = {1: (), 2: (), 3: ()}
+"""What a user without DESCRIBE on the cluster sees of log dirs."""
+
+
+def test_where_no_broker_shows_its_log_dirs_leaders_alone_change_and_disk_is_unknown() -> None:
+    crowd = {("t", number): at(1, 2 + number % 2) for number in range(6)}
+    live = LiveCluster("c", LIVE.broker_racks, crowd, reassignments_hidden=True)
+    loads = PartitionLoads(dict.fromkeys(crowd, (2.0, 1.0)), LED)
+    by_hand = dict.fromkeys((1, 2, 3), Capacity(disk_bytes=1e12))
+    model = built(live, log_dirs=HIDDEN, measured=loads, capacities=by_hand)
+    assert model.sizes_hidden
+    assert not model.unknown
+    assert {row.disk_room_bytes for row in model.cluster.brokers} == {0.0}
+    plan = propose_on(model, live, PlannerPolicy(), elapsed_s=lambda: 0.0).plan
+    assert plan.movements
+    assert plan.bytes_to_move == 0
+    assert all(set(row.new_replicas) == set(row.old_replicas) for row in plan.movements)
+    for figures in (plan.skew_before, plan.skew_after, plan.lower_bound):
+        assert "bytes_in" in figures
+        assert "disk" not in figures
+    assert f"{TAKE_NONE}, as no broker shows its log dirs: all of them; sizes are unknown, so leaders alone change" in (
+        plan.diagnosis
+    )
+    assert any(line.startswith("whether partitions are being reassigned is unknown") for line in plan.diagnosis)
+
+
+def test_where_no_broker_shows_its_log_dirs_no_broker_is_emptied_or_filled() -> None:
+    model = built(log_dirs=HIDDEN)
+    for policy in (PlannerPolicy(drain=frozenset({1})), PlannerPolicy(add=frozenset({1}))):
+        with pytest.raises(NothingToPlanOn, match="replicas of or for broker 1 would have to be copied"):
+            propose_on(model, LIVE, policy, elapsed_s=lambda: 0.0)
+    with pytest.raises(NothingToPlanOn, match="broker 2 would have to be copied"):
+        propose_on(built(log_dirs=HIDDEN, drained=frozenset({2})), LIVE, PlannerPolicy(), elapsed_s=lambda: 0.0)
+
+
+def test_one_broker_that_hides_its_log_dirs_hides_no_sizes_of_the_others() -> None:
+    model = built(log_dirs=LOG_DIRS | {3: ()})
+    assert not model.sizes_hidden
+    assert model.unknown_disks == {3}

@@ -16,7 +16,8 @@ from kafka.errors import KafkaError
 from streaming.cluster.admin import Cluster
 from streaming.cluster.broker_reads import LATEST, BrokerReads
 from streaming.cluster.clients import admin_client
-from streaming.cluster.permissions import ROLES, missing_permissions
+from streaming.cluster.levels import ROLES
+from streaming.cluster.permissions import missing_permissions
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import LogDirs, Observation
 from streaming.collect.observe import observe

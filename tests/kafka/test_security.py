@@ -30,7 +30,8 @@ from assignor_core.marker import Marker
 from streaming.cluster.admin import Cluster
 from streaming.cluster.clients import admin_client, spark_options
 from streaming.cluster.input_topics import create_input_topics
-from streaming.cluster.permissions import NEEDS, ROLES, Need, Resource, missing_permissions
+from streaming.cluster.levels import NEEDS, ROLES, Need, Resource
+from streaming.cluster.permissions import missing_permissions
 from streaming.collect.run import Collector
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterUnreachable
@@ -300,7 +301,10 @@ def test_check_names_what_a_stranger_lacks(
     assert row["detail"].startswith("missing: DESCRIBE on cluster (log dirs, reassignments under way,")
     assert row["detail"].endswith("(deploy/acls/grant.sh collect grants them)")
     assert "permissions: control" not in rows
-    assert rows["no reassignment"]["detail"].startswith("the cluster refused to describe the cluster: ")
+    detail = rows["level of rights"]["detail"]
+    assert detail.startswith("none; lag needs DESCRIBE on every topic (placement, leaders, offsets); ")
+    unknown = "the cluster refuses to list them: that needs DESCRIBE on cluster"
+    assert (rows["no reassignment"]["passed"], rows["no reassignment"]["detail"]) == (None, unknown)
 
 
 @pytest.mark.parametrize("where", ["environment", "file"])

@@ -211,6 +211,7 @@ def test_a_tiered_topic_is_measured_within_2_percent_while_local_retention_delet
         assert view.local_log_start_offset is not None
         assert rates.remote_records == view.local_log_start_offset > 0
         assert rates.remote_size_bytes == pytest.approx(rates.remote_records * len(VALUE), rel=0.1)
+        assert rates.size_bytes is not None
         assert rates.size_bytes + (rates.remote_size_bytes or 0) == pytest.approx(grown / 2, rel=0.1)
 
 
@@ -300,6 +301,7 @@ def test_a_plan_copies_of_a_tiered_log_local_bytes_only_and_names_them_before(
     watch.look()
     rates = until("local retention is done", settled, pause_s=5.0)
     assert rates.remote_size_bytes is not None
+    assert rates.size_bytes is not None
     assert rates.remote_size_bytes > 2 * rates.size_bytes
     proposed = proposed_drain(cluster, settings, topic, rates.remote_size_bytes)
     (movement,) = proposed.plan.movements

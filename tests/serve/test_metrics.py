@@ -123,6 +123,17 @@ def test_what_remote_storage_holds_is_added_up_by_leader_and_absent_where_it_hol
     assert value(series, "broker_remote_log_bytes", broker="2") is None
 
 
+def test_requests_that_brokers_refuse_are_shown_by_broker_and_absent_where_unknown(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic, start_ms = Synthetic(settings.storage.tables), NOW_MS - WINDOW_MS
+    synthetic.broker_load(start_ms, {1: 1.0}, requests_refused=3)
+    synthetic.broker_load(start_ms, {2: 1.0}, requests_refused=0)
+    synthetic.broker_load(start_ms, {3: 1.0}, requests_refused=None)
+    series = series_of(generate_latest(registry_now(settings)).decode())
+    shown = [value(series, "broker_requests_refused", broker=name) for name in ("1", "2", "3")]
+    assert shown == [3, 0, None]
+
+
 def test_a_failed_broker_is_a_trigger_and_every_reason_not_to_plan_is_counted(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
     synthetic = Synthetic(settings.storage.tables)
