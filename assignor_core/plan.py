@@ -81,7 +81,7 @@ class Plan:
     skew_before: Figures = field(default_factory=dict)
     skew_after: Figures = field(default_factory=dict)
     lower_bound: Mapping[str, float] = field(default_factory=dict)
-    """Resource: no placement has a lower max over mean than this."""
+    """Resource: no placement has a lower max over mean; where network and disk are bound together, not in both."""
     diagnosis: tuple[str, ...] = ()
     """What moving can't mend, in words."""
     problems: tuple[str, ...] = ()

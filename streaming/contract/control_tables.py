@@ -70,7 +70,7 @@ PLAN = Table(
         *_by_resource(
             max_over_mean_before="max/mean over brokers before the plan",
             max_over_mean_after="max/mean that the plan promises",
-            lower_bound="no placement can have a smaller max/mean",
+            lower_bound="no placement has a smaller max/mean; a joint bound of network and disk: not in both",
         ),
         text("plan_json", "The whole plan as the command `plan` prints it", nullable=False),
     ),

@@ -157,7 +157,11 @@ REBALANCE = (
     _gauge("rebalance_plan_move_bytes", "Bytes that the newest plan copies"),
     _gauge("rebalance_plan_max_per_mean_before_ratio", "max/mean that the newest plan was made for", "resource"),
     _gauge("rebalance_plan_predicted_max_per_mean_ratio", "max/mean that the newest plan promises", "resource"),
-    _gauge("rebalance_plan_lower_bound_ratio", "No placement can have a smaller max/mean", "resource"),
+    _gauge(
+        "rebalance_plan_lower_bound_ratio",
+        "No placement has a smaller max/mean; a joint bound of network and disk: not in both",
+        "resource",
+    ),
     _gauge("rebalance_measured_max_per_mean_ratio", "max/mean measured after the newest execution", "resource"),
     _histogram("rebalance_plan_duration_seconds", "Time the planner took, over plans in the tables"),
     _histogram("rebalance_execution_duration_seconds", "From start to done, over executions in the tables"),
