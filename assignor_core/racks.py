@@ -17,6 +17,21 @@ def least_spread(factor: int, sizes: Sequence[int]) -> int:
     return sum(count * count for count in held)
 
 
+def spread_range(factor: int, sizes: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Fewest and most replicas, by rack, of a partition with `factor` replicas whose sum of squares is the least.
+
+    Each rack is filled up to one level, or holds one more than that level where it has another broker.
+
+    >>> spread_range(4, [2, 2, 2]), spread_range(5, [1, 3, 2])
+    (([1, 1, 1], [2, 2, 2]), ([1, 2, 2], [1, 2, 2]))
+    """
+    factor = min(factor, sum(sizes))
+    level = max(level for level in range(factor + 1) if sum(min(size, level) for size in sizes) <= factor)
+    lowest = [min(size, level) for size in sizes]
+    has_more = sum(lowest) < factor
+    return lowest, [min(size, level + has_more) for size in sizes]
+
+
 class RackSpread:
     """Judges placements over brokers that are in use; a broker without a rack is a rack of its own.
 

@@ -8,7 +8,8 @@
       │  1 repair      brokers that must end empty are emptied, racks are spread
       │  2 attainable  limits that can be met  ┐
       │  3 search      relieve the worst       │ up to 8 rounds,
-      │  4 kicks       a way on where stuck    │ until nothing changes
+      │    wide_exchanges    of any replicas   │ until nothing changes
+      │  4 kicks       a way on where stuck    │
       │    repair      what there is room for  ┘
       │    (undo 2 to 4 if the worst broker ended worse)
       │  5 prune       take back what is no longer needed
@@ -17,7 +18,7 @@
     changed partitions
       │  7 waves       what may run together, and what fits into no wave
       │  8 explain     order, reason and gain of each movement
-      │  9 bounds, proportions, diagnose, unmet_rules    how even it could be, and what stands in the way
+      │  9 bounds, heaviest, proportions, diagnose, unmet_rules    how even it could be, and what stands in the way
       │  10 frontier   cheaper plans with most of the gain
       ▼
     Plan (assignor_core.plan)

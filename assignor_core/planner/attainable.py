@@ -2,7 +2,8 @@
 
 One partition can't be split over brokers, so whoever holds a heavy one stays above the limit. Chasing it down to a
 limit that no placement meets would spend movements on crumbs, broker after broker. Its limit is therefore raised to its
-heaviest replica and the band on top, which asks it to hand nearly all the rest to others; its goal likewise.
+heaviest replica and the band on top, which asks it to hand nearly all the rest to others; its goal likewise. The others
+then need more leaders and replicas than their part, so the soft caps of counts are raised for them.
 
 Invariants: no limit is lowered, and none is raised above the capacity. Which broker holds what changes as the search
 goes on, so the limits are computed anew before each round. Nothing moves here.
@@ -36,12 +37,40 @@ def attainable(problem: Problem, placement: Placement, *, everywhere: bool = Fal
     """
     heaviest = _heaviest_above_limit(problem, placement, everywhere=everywhere)
 
+    bands = np.array([problem.policy.band_of(resource) for resource in problem.arrays.columns.resources])
+
     def raised(line: Floats) -> Floats:
-        band = np.maximum(line - problem.share, 0.0)
+        # The band alone: where racks or proportions force more than a fair share, that does not come on top.
+        band = np.clip(line - problem.share, 0.0, problem.share * bands)
         aim = np.where(heaviest > 0, np.maximum(line, heaviest + band), line)
         return np.minimum(aim, problem.ceiling)
 
-    return replace(problem, goal=raised(problem.goal), limit=raised(problem.limit))
+    more = _counts_beside_heavy(problem, heaviest)
+    return replace(problem, goal=raised(problem.goal) * more, limit=raised(problem.limit) * more)
+
+
+def _counts_beside_heavy(problem: Problem, heaviest: Floats) -> Floats:
+    """B x C how much more of the counts brokers without a heavy partition must carry; 1 for all other loads.
+
+    Who holds a heavy one should hold little else, so its part of the leaders and replicas goes to others: to those of
+    its rack, where racks are few. On three brokers of which one is full, the two others hold one and a half times as
+    many.
+    """
+    arrays = problem.arrays
+    more = np.ones_like(problem.limit)
+    is_full = heaviest.any(axis=1)
+    others = arrays.alive & ~is_full
+    for column in np.flatnonzero(arrays.columns.counts):
+        share = problem.share[:, column]
+        if not is_full.any() or not share[others].any():
+            continue
+        more[others, column] = share.sum() / share[others].sum()
+        for rack in np.unique(arrays.racks[is_full]):
+            mates = others & (arrays.racks == rack)
+            if share[mates].any():
+                times = share[arrays.racks == rack].sum() / share[mates].sum()
+                more[mates, column] = np.maximum(more[mates, column], times)
+    return more
 
 
 def _heaviest_above_limit(problem: Problem, placement: Placement, *, everywhere: bool) -> Floats:

@@ -1,8 +1,9 @@
 """Proven lower bounds: how even a placement can be at best, and what stands in the way of better.
 
-Three arguments, and the highest wins. A replica can't be split, so some broker carries at least the heaviest one. Of n
+Four arguments, and the highest wins. A replica can't be split, so some broker carries at least the heaviest one. Of n
 equal brokers and the n + 1 heaviest replicas two share a broker, by pigeonhole. And racks have to spread, so those with
-few brokers carry more than their share (`forced_share`). The bounds are cheap and not tight: a small gap proves that a
+few brokers carry more than their share (`forced_share`). On few brokers the heaviest partition leaves less room for the
+others than these need (`heaviest`). The bounds are cheap and not tight: a small gap proves that a
 plan is good, a large one does not prove that a better one exists.
 
 Invariants: each bound holds for every placement that keeps the hard rules, whatever the search does. Where a rule can't
@@ -13,18 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats
+from assignor_core.planner.heaviest import level_beside_heaviest
 from assignor_core.planner.placement import Placement
+from assignor_core.planner.rack_replicas import replicas_by_rack
 from assignor_core.resources import Resource
 
 FOLLOWED = (Resource.BYTES_IN, Resource.DISK, Resource.REPLICAS)
 """Resources that every replica loads alike, leader or not."""
+COPIED = (Resource.BYTES_IN, Resource.DISK)
+"""Those of them in which partitions differ."""
 
 
 def forced_share(arrays: ClusterArrays, placement: Placement, share: Floats) -> Floats:
     """B x C fraction of the whole that brokers carry at best, since the racks around them can't hold more.
 
-    Spread evenly, a rack holds floor(RF / racks) to ceil(RF / racks) replicas of each partition, however many brokers
-    it has. So the smallest racks together are left with a least load. Columns that follow leadership are not forced.
+    Spread evenly, each rack holds the same number of replicas of a partition or one more, however many brokers it has;
+    fewer only where it has no more brokers. So the smallest racks together are left with a least load. Columns that
+    follow leadership are not forced.
 
     Brokers 1 to 3 stand in racks a, b, b. Each rack must hold one of two replicas: broker 1 carries half, not a third.
 
@@ -34,22 +40,22 @@ def forced_share(arrays: ClusterArrays, placement: Placement, share: Floats) -> 
     [[0.5], [0.333], [0.333]]
     """
     forced = np.zeros_like(share)
-    racks, members = np.unique(arrays.racks[arrays.alive], return_counts=True)
-    if len(racks) == 0 or len(arrays.partitions) == 0:
+    if not arrays.alive.any() or not arrays.partitions:
         return forced
-    replication = (arrays.replicas != NO_BROKER).sum(axis=1)
-    lowest, highest = replication // len(racks), -(-replication // len(racks))
-    # A rack with fewer brokers than replicas to hold can't spread evenly: what it holds follows another rule.
-    if members.min() < highest.max():
-        return forced
+    spread = replicas_by_rack(arrays)
+    count_of_racks = len(spread.racks)
     for column in arrays.columns.of(*FOLLOWED):
-        capacity = np.array([share[arrays.alive & (arrays.racks == rack), column].sum() for rack in racks])
+        capacity = np.array([share[arrays.alive & (arrays.racks == rack), column].sum() for rack in spread.racks])
+        loads = spread.sums(placement.following[:, column])
         order = np.argsort(capacity, kind="stable")
-        for count in range(1, len(racks) + 1):
-            # Per partition, the least that these `count` racks hold: their own minimum, or what the others leave.
-            held = np.maximum(count * lowest, replication - (len(racks) - count) * highest)
-            level = float((placement.following[:, column] * held).sum()) / capacity[order[:count]].sum()
-            inside = arrays.alive & np.isin(arrays.racks, racks[order[:count]])
+        fewest = np.cumsum(spread.lowest[:, order], axis=1)
+        most = np.cumsum(spread.highest[:, order], axis=1)
+        for count in range(1, count_of_racks + 1):
+            # By factor, the least that these `count` racks hold: their own minimum, or what the others leave.
+            left = spread.factors - (most[:, -1] - most[:, count - 1])
+            held = np.maximum(fewest[:, count - 1], left)
+            level = float((loads * held).sum()) / capacity[order[:count]].sum()
+            inside = arrays.alive & np.isin(arrays.racks, spread.racks[order[:count]])
             forced[inside, column] = np.maximum(forced[inside, column], level * share[inside, column])
     return forced
 
@@ -65,6 +71,8 @@ def lower_bounds(arrays: ClusterArrays, placement: Placement, share: Floats, *, 
     for column, resource in enumerate(arrays.columns.resources):
         heaviest = 1.0 if is_left_over else _heaviest(arrays, placement, share, column)
         bound = max(1.0, heaviest, _from_racks(forced, share, column))
+        if resource in COPIED and not is_left_over and not crowded:
+            bound = max(bound, level_beside_heaviest(arrays, placement, share, column))
         bounds[resource] = max(bound, bounds.get(resource, 1.0))
     return bounds
 

@@ -32,7 +32,7 @@ TAKEN = 8
 """Replicas of each partner that each of them is tried with."""
 
 
-class _Pairs(NamedTuple):
+class Pairs(NamedTuple):
     """N pairs of a replica given and one taken back from a partner."""
 
     given: Replicas
@@ -44,9 +44,9 @@ class _Pairs(NamedTuple):
         """N x C what the broker is relieved of."""
         return self.given.loads - self.taken.loads
 
-    def take(self, rows: Indices) -> "_Pairs":
+    def take(self, rows: Indices) -> "Pairs":
         """The pairs of these rows."""
-        return _Pairs(self.given.take(rows), self.taken.take(rows), self.partners[rows])
+        return Pairs(self.given.take(rows), self.taken.take(rows), self.partners[rows])
 
 
 def best_exchange(state: SearchState, broker: int, gain_min: float) -> Candidate | None:
@@ -57,11 +57,19 @@ def best_exchange(state: SearchState, broker: int, gain_min: float) -> Candidate
     >>> best_exchange(state_of((1,), (1,), (2,), (2,), loads=(5.0, 3.0, 2.0, 2.0)), broker=0, gain_min=0.0).edits
     (Edit(partition=1, slot=0, target=1), Edit(partition=2, slot=0, target=0))
     """
-    policy = state.problem.policy
-    # An exchange takes a replica from a partner and brings one here: targeted plans want neither.
-    if policy.only_brokers or policy.add or not state.problem.may_take[broker]:
+    if not may_exchange(state, broker):
         return None
-    pairs = _pairs(state, broker)
+    return best_pair(state, broker, _pairs(state, broker), gain_min)
+
+
+def may_exchange(state: SearchState, broker: int) -> bool:
+    """An exchange takes a replica from a partner and brings one here: targeted plans want neither."""
+    policy = state.problem.policy
+    return not (policy.only_brokers or policy.add or policy.leaders_only or not state.problem.may_take[broker])
+
+
+def best_pair(state: SearchState, broker: int, pairs: Pairs | None, gain_min: float) -> Candidate | None:
+    """The best of `pairs` as an exchange; None if none gains more than `gain_min` or all break a rule."""
     if pairs is None:
         return None
     pairs, gain = _gaining(state, broker, pairs, gain_min)
@@ -77,7 +85,7 @@ def best_exchange(state: SearchState, broker: int, gain_min: float) -> Candidate
     return Candidate(edits, float(gain[best]), float(score[best]))
 
 
-def _pairs(state: SearchState, broker: int) -> _Pairs | None:
+def _pairs(state: SearchState, broker: int) -> Pairs | None:
     """Pairs worth scoring, ordered by partner; None if there is none."""
     problem, here = state.problem, state.placement.loads[broker]
     given, _ = shortlist(state, broker, GIVEN)
@@ -89,13 +97,18 @@ def _pairs(state: SearchState, broker: int) -> _Pairs | None:
         offered = movable_replicas(state, partner)
         offered_count += len(offered.partitions)
         rows, at = _nearest(wanted, offered.loads[:, worst], offered.partitions)
-        pairs.append(_Pairs(given.take(rows), offered.take(at), np.full(len(rows), partner)))
+        pairs.append(Pairs(given.take(rows), offered.take(at), np.full(len(rows), partner)))
     pairs = [some for some in pairs if len(some.partners)]
     state.effort.look(offered_count + sum(len(some.partners) for some in pairs))
+    return joined(pairs)
+
+
+def joined(pairs: list[Pairs]) -> Pairs | None:
+    """All of `pairs` behind one another; None if there are none."""
     if not pairs:
         return None
     givens, takens, partners = zip(*pairs, strict=True)
-    return _Pairs(_joined(givens), _joined(takens), np.concatenate(partners))
+    return Pairs(_joined(givens), _joined(takens), np.concatenate(partners))
 
 
 def _joined(replicas: tuple[Replicas, ...]) -> Replicas:
@@ -128,7 +141,7 @@ def _nearest(wanted: Floats, offered: Floats, ids: Indices) -> tuple[Indices, In
     return np.repeat(np.arange(len(wanted)), count), at
 
 
-def _gaining(state: SearchState, broker: int, pairs: _Pairs, gain_min: float) -> tuple[_Pairs, Floats]:
+def _gaining(state: SearchState, broker: int, pairs: Pairs, gain_min: float) -> tuple[Pairs, Floats]:
     """The pairs that gain more than `gain_min`, and their gains."""
     problem, loads = state.problem, state.placement.loads
     gain = problem.relief(loads[broker], pairs.shed, broker)
@@ -140,7 +153,7 @@ def _gaining(state: SearchState, broker: int, pairs: _Pairs, gain_min: float) ->
     return pairs.take(worth), gain[worth]
 
 
-def _scores(state: SearchState, broker: int, pairs: _Pairs, gain: Floats) -> Floats:
+def _scores(state: SearchState, broker: int, pairs: Pairs, gain: Floats) -> Floats:
     """N gain per price; minus infinity where a rule or a budget forbids the exchange."""
     spending = state.spending
     given, taken, partners = pairs
@@ -155,7 +168,7 @@ def _scores(state: SearchState, broker: int, pairs: _Pairs, gain: Floats) -> Flo
     return np.where(able, gain / price[:, 0], -np.inf)
 
 
-def _keeps_rules(state: SearchState, broker: int, pairs: _Pairs) -> Flags:
+def _keeps_rules(state: SearchState, broker: int, pairs: Pairs) -> Flags:
     """N: hard rules hold after the exchange.
 
     Racks and duplicates are judged for each side alone, capacity for what changes in all: either side alone might not

@@ -16,6 +16,7 @@ import numpy as np
 
 from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints
 from assignor_core.planner.placement import Flags, Placement
+from assignor_core.planner.rack_replicas import RackReplicas, replicas_by_rack
 from assignor_core.resources import Resource
 
 TOGETHER = (Resource.BYTES_IN, Resource.BYTES_OUT, Resource.LEADER_BYTES_IN)
@@ -24,6 +25,8 @@ GROUPS_MAX = 8
 """Most ways in which brokers are parted into those with more disk and those with more network."""
 STEPS = 50
 """Halvings of the interval of the level: to a millionth of a millionth."""
+HEAVY = 0.1
+"""A partition is heavy if one replica takes this part of what a group of brokers has of the network."""
 NOTICEABLE = 1e-6
 """A level so little above even is even."""
 
@@ -46,16 +49,16 @@ def levels_of_proportions(arrays: ClusterArrays, placement: Placement, share: Fl
     alive = arrays.alive
     if not alive.any() or not arrays.partitions:
         return levels
-    columns = arrays.columns
+    columns, spread = arrays.columns, replicas_by_rack(arrays)
     for resource, window in product(TOGETHER, range(columns.windows)):
         column, disk = columns.of(resource)[window], columns.of(Resource.DISK)[window]
         rates, sizes = _rates(placement, resource, column), placement.following[:, disk]
         ratio = share[:, disk] / np.where(share[:, column] > 0, share[:, column], 1.0)
         for group in _groups(ratio, alive):
             others = alive & ~group
-            least, most = _replicas_on(arrays, group)
+            least, most = _replicas_on(arrays, spread, group)
             network, rest = float(share[group, column].sum()), float(share[others, disk].sum())
-            level = _level(rates, sizes, least, most, network, rest)
+            level = _level_with_heaviest(rates, sizes, least, most, network, rest)
             if level > 1.0 + NOTICEABLE:
                 levels[group, column] = np.maximum(levels[group, column], level)
                 levels[others, disk] = np.maximum(levels[others, disk], level)
@@ -78,27 +81,31 @@ def _groups(ratio: Floats, alive: Flags) -> list[Flags]:
     return [alive & (ratio.round(9) >= step) for step in steps]
 
 
-def _replicas_on(arrays: ClusterArrays, group: Flags) -> tuple[Ints, Ints]:
+def _replicas_on(arrays: ClusterArrays, spread: RackReplicas, group: Flags) -> tuple[Ints, Ints]:
     """P and P: the fewest and the most replicas of each partition that the brokers of `group` hold."""
-    replication = (arrays.replicas != NO_BROKER).sum(axis=1).astype(np.int32)
-    members = np.bincount(arrays.racks[arrays.alive])
-    members = members[members > 0]
-    inside, outside = (_by_rack(arrays, part) for part in (group, arrays.alive & ~group))
-    highest = -(-replication // len(members))
-    if members.min() < highest.max():
-        # A rack with fewer brokers than replicas to hold can't spread evenly: what it holds follows another rule.
-        highest = replication
-    most_inside, most_outside = (
-        np.minimum(replication, np.minimum(highest[:, None], counts).sum(axis=1)) for counts in (inside, outside)
+    inside, outside = (
+        np.array([(part & (arrays.racks == rack)).sum() for rack in spread.racks], dtype=np.int32)
+        for part in (group, arrays.alive & ~group)
     )
-    return np.minimum(replication - most_outside, most_inside), most_inside
+    most_inside, most_outside = (
+        np.minimum(spread.factors, np.minimum(spread.highest, counts).sum(axis=1)) for counts in (inside, outside)
+    )
+    forced_inside = np.maximum(spread.lowest - outside, 0).sum(axis=1)
+    fewest = np.minimum(np.maximum(spread.factors - most_outside, forced_inside), most_inside)
+    return fewest[spread.factor_of], most_inside[spread.factor_of]
 
 
-def _by_rack(arrays: ClusterArrays, brokers: Flags) -> Ints:
-    """1 x racks: how many of `brokers` each rack has, racks without any left out."""
-    counts = np.bincount(arrays.racks[brokers])
-    present: Ints = counts[counts > 0][None, :].astype(np.int32)
-    return present
+def _level_with_heaviest(rates: Floats, sizes: Floats, least: Ints, most: Ints, network: float, rest: float) -> float:
+    """`_level`, where the partition with the highest rate has a whole number of its replicas on either side."""
+    heaviest = int(np.argmax(rates))
+    if rates[heaviest] < HEAVY * network or least[heaviest] == most[heaviest]:
+        return _level(rates, sizes, least, most, network, rest)
+    levels = []
+    for count in range(int(least[heaviest]), int(most[heaviest]) + 1):
+        fewest, highest = least.copy(), most.copy()
+        fewest[heaviest] = highest[heaviest] = count
+        levels.append(_level(rates, sizes, fewest, highest, network, rest))
+    return min(levels)
 
 
 def _level(rates: Floats, sizes: Floats, least: Ints, most: Ints, network: float, rest: float) -> float:

@@ -29,6 +29,7 @@ from assignor_core.planner.prune import prune
 from assignor_core.planner.repair import repair, unmet_rules
 from assignor_core.planner.search import Search
 from assignor_core.planner.statistic import by_statistic
+from assignor_core.planner.wide_exchanges import exchange_widely
 from assignor_core.resources import Resource
 from assignor_core.skew import Skew, skew_of_arrays
 
@@ -99,12 +100,14 @@ def balance(search: Search) -> list[Edit]:
         return []
     # What repair had to do stays, whatever it costs: only balance is judged, and dropped from here on.
     excess_before, mark = problem.worst_excess(placement.loads), len(search.journal)
+    exchanges_pay = True
     for number in range(ROUNDS):
         edits_before = len(search.journal)
         # At first heavy partitions are driven to brokers that can hold them.
         within = search.under(attainable(problem, placement, everywhere=number > 0))
         violation = float(within.violation().sum())
         within.relieve()
+        exchanges_pay = exchanges_pay and exchange_widely(within)
         if float(within.violation().sum()) > KICKED_FROM * violation:
             kick(within)
         repair(search)

@@ -16,6 +16,15 @@ from tests.benchmarks.shapes import shape, variants
 from tests.core.planner.invariants import check_plan
 
 KINDS = [(name, seed, kind) for seed in (2, 20, 25, 29, 30) for name, kind in variants(seed).items()]
+SMALL = [
+    (75, "plain"),  # a rack with fewer brokers than replicas
+    (75, "dead"),
+    (11, "plain"),  # a partition that is heavier than what one of few brokers should carry
+    (173, "plain"),
+    (173, "new"),
+    (149, "unequal"),
+    (36, "unequal disks"),  # loads that only exchanges of like rates and unlike sizes make even
+]
 UNEQUAL_DISKS = "unequal disks"
 CANDIDATES_MIN = 100_000
 """Searches that score fewer candidates are not slow, whatever the plain shape needs."""
@@ -41,6 +50,15 @@ def test_a_shape_and_its_variants_cost_about_the_same_and_end_within_their_band(
     if name != UNEQUAL_DISKS:
         assert over_band_or_bound(plan, policy) <= OVER_MAX
         assert propose(after, policy).movements == ()
+
+
+@pytest.mark.parametrize(("seed", "name"), SMALL)
+def test_small_clusters_that_are_hard_to_balance_end_within_their_band_or_at_a_bound(seed: int, name: str) -> None:
+    kind = shape(seed) if name == "plain" else variants(seed)[name]
+    state, plan, _ = planned(kind, seed)
+    assert over_band_or_bound(plan, PlannerPolicy()) <= OVER_MAX
+    after = check_plan(state, PlannerPolicy(), plan)
+    assert propose(after).movements == ()
 
 
 @pytest.mark.parametrize("seed", [2, 25, 29])

@@ -1,0 +1,70 @@
+"""What racks and a heavy partition force on brokers: bounds that no placement beats, and that plans meet."""
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from assignor_core.load import cluster_arrays
+from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
+from assignor_core.planner import PlannerPolicy
+from assignor_core.planner.bounds import lower_bounds
+from assignor_core.planner.placement import Placement
+from assignor_core.planner.problem import problem_of
+from assignor_core.racks import RackSpread
+from assignor_core.resources import Resource
+from assignor_core.skew import skew_of_arrays
+
+COPIED = (Resource.BYTES_IN, Resource.DISK)
+ROUNDING = 1e-9
+
+
+def cluster(racks: str, factor: int, loads: list[float]) -> ClusterState:
+    """Brokers from 0 in these racks; all partitions on the first `factor` of them, with as much disk as bytes in."""
+    brokers = tuple(Broker(number, rack) for number, rack in enumerate(racks))
+    partitions = tuple(
+        Partition("t", number, tuple(range(factor)), PartitionLoad(load, load, load))
+        for number, load in enumerate(loads)
+    )
+    return ClusterState("racks", 0, brokers, partitions)
+
+
+def bounds_of(state: ClusterState) -> dict[str, float]:
+    arrays = cluster_arrays(state)
+    placement = Placement(arrays)
+    return lower_bounds(arrays, placement, problem_of(arrays, PlannerPolicy(), placement).share, crowded=False)
+
+
+def least_of_all_placements(state: ClusterState, factor: int) -> float:
+    """The least max over mean of bytes in over all placements that spread racks as evenly as they can."""
+    arrays = cluster_arrays(state)
+    racks = {broker.broker_id: broker.rack for broker in state.brokers}
+    spread = RackSpread(racks, in_use=racks.keys())
+    allowed = [row for row in combinations(sorted(racks), factor) if not spread.is_crowded(row)]
+    return min(
+        skew_of_arrays(arrays, np.array(rows, dtype=np.int32))[Resource.BYTES_IN].max_over_mean
+        for rows in product(allowed, repeat=len(state.partitions))
+    )
+
+
+@pytest.mark.parametrize("racks", ["abcd", "aabb", "abbb", "aabc", "abbcc"])
+@pytest.mark.parametrize("factor", [2, 3])
+def test_no_placement_at_all_is_below_the_bound(racks: str, factor: int) -> None:
+    random = np.random.default_rng(len(racks) + factor)
+    state = cluster(racks, factor, [*random.uniform(1, 3, size=3).tolist(), float(random.choice((1.0, 8.0, 20.0)))])
+    bounds, least = bounds_of(state), least_of_all_placements(state, factor)
+    for resource in COPIED:
+        assert 1.0 <= bounds[resource] <= least + ROUNDING
+
+
+def test_a_broker_that_is_alone_in_its_rack_holds_one_of_three_replicas_of_all() -> None:
+    """Racks of one and three brokers can't hold alike: of three replicas the small one holds one, the other two."""
+    assert bounds_of(cluster("abbb", 3, [1.0] * 40))[Resource.BYTES_IN] == pytest.approx(4 / 3)
+
+
+def test_the_brokers_of_a_heavy_partition_carry_what_the_others_may_not_hold_twice() -> None:
+    """The heavy one is 10 on three brokers, and 10 others are 1 each: the two other brokers hold 10 each at most.
+
+    So of all 60 the three hold 40 or more, each 40 / 3, where a fair share is 12.
+    """
+    assert bounds_of(cluster("abcde", 3, [10.0] + [1.0] * 10))[Resource.DISK] == pytest.approx(40 / 3 / 12)
