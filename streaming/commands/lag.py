@@ -123,18 +123,22 @@ def read_lag(
 def _verdicts(
     windows: "LagWindows", picture: "LagPicture", matches: re.Pattern[str], groups_max: int
 ) -> dict[str, Any]:
-    """Groups that match; where not all are asked for, the age of a lag is read of those that are shown."""
+    """Groups that match; where not all are asked for, reasons and older lags are looked for of those that are shown."""
     from streaming.views.as_json import to_json
     from streaming.views.groups import verdicts_by_group
+    from streaming.views.lag_columns import LOG_ENDS
+    from streaming.views.worst_groups import ranked_groups
 
-    verdicts = verdicts_by_group(picture)
-    report = _worst(verdicts, [row for row in verdicts if matches.search(row.group)], groups_max)
-    if groups_max:
-        names = [row.group for row in report["groups"]]
-        windows.complete(names)
-        complete = windows.picture(names) if names else None
-        report["groups"] = verdicts_by_group(complete) if complete else ()
-    return report | {"groups": to_json(report["groups"])}
+    if not groups_max:
+        verdicts = verdicts_by_group(picture)
+        matching = [row for row in verdicts if matches.search(row.group)]
+        return {"groups": to_json(matching), "groups_seen": len(verdicts)}
+    ranked = ranked_groups(picture.partitions)
+    report = _worst(ranked, [row for row in ranked if matches.search(row.group)], groups_max)
+    shown = report["groups"]
+    windows.complete([row.group for row in shown if not row.lag_seconds_is_final], columns=LOG_ENDS)
+    complete = windows.picture([row.group for row in shown]) if shown else None
+    return report | {"groups": to_json(verdicts_by_group(complete) if complete else ())}
 
 
 def _worst(groups: Sequence[Any], matching: Sequence[Any], groups_max: int) -> dict[str, Any]:

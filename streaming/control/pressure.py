@@ -17,7 +17,8 @@ from assignor_core.live import LivePartition, PartitionKey
 from streaming import tables
 from streaming.control.windows import WindowTables
 from streaming.errors import UsageProblem
-from streaming.views.group_lag import KEY, POPULATED
+from streaming.views.group_lag import POPULATED
+from streaming.views.lag_columns import KEY
 from streaming.views.lag_verdicts import CURRENT_WINDOWS
 
 READ_INTERVAL_MS = 5_000

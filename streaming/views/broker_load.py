@@ -133,9 +133,7 @@ def read_load(reader: TableReader, settings: Settings) -> LoadPart:
         hot_partitions=_hottest(led, settings.serve.hot_partitions),
         history=tuple(_history(windows.values(), settings)),
         leader_rates=_by_topic(led),
-        sample_interval_ms=max(
-            (row["covered_ms"] / row["sample_count"] for row in window if row["covered_ms"]), default=None
-        ),
+        sample_interval_ms=max((_sample_interval_ms(row) for row in window if row["covered_ms"]), default=None),
         brokers_reported_twice=tuple(row["broker"] for row in window if _is_reported_twice(row)),
     )
 
@@ -156,8 +154,12 @@ def read_leaders(reader: TableReader, settings: Settings, load: LoadPart) -> dic
 def _is_reported_twice(row: Row) -> bool:
     """The first sample of a window covers time before it, too: at most its own interval, unless it came late."""
     window_ms = tables.to_ms(row["window_end"]) - tables.to_ms(row["window_start"])
-    interval_ms = row["covered_ms"] / row["sample_count"]
-    return bool(row["covered_ms"] > window_ms + FIRST_SAMPLE_INTERVALS * interval_ms)
+    return bool(row["covered_ms"] > window_ms + FIRST_SAMPLE_INTERVALS * _sample_interval_ms(row))
+
+
+def _sample_interval_ms(row: Row) -> float:
+    """Time that one sample of the row covers, on average."""
+    return float(row["covered_ms"] / row["sample_count"])
 
 
 def _brokers(

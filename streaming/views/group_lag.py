@@ -29,7 +29,7 @@ from assignor_core.lag import (
 )
 from assignor_core.lag.history import Flags, Floats, Ints
 from assignor_core.lag.reasons import PartitionFigures, reason
-from streaming.views.lag_columns import LagWindow, PartitionKeys, of_group, of_topic, starts_of
+from streaming.views.lag_columns import KEY, OFFSETS, LagWindow, PartitionKeys, of_group, of_topic, starts_of
 from streaming.views.lag_points import history_of
 from streaming.views.lag_verdicts import CURRENT_WINDOWS, VERDICT_WINDOWS, judged, looked_at
 
@@ -40,12 +40,6 @@ POPULATED = (GroupState.STABLE.value, *CLASSIC_REBALANCING, *EPOCH_REBALANCING)
 BURROW_INTERVALS = 10
 """Length of Burrow's rings, its default."""
 
-KEY = ("group_id", "topic", "partition")
-OFFSETS = (
-    *KEY, "committed_offset", "committed_offset_first", "log_end_offset", "log_end_offset_first", "window_start",
-    "first_event_time_ms", "last_event_time_ms",
-)  # fmt: skip
-"""What verdicts need of windows before the current ones."""
 SHOWN = (
     "lag_records", "log_start_offset", "group_state", "group_type", "group_members", "member_id", "client_id",
 )  # fmt: skip

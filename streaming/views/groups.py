@@ -17,9 +17,10 @@ from assignor_core.lag import LagStatus
 from assignor_core.lag.history import Ints, last_true
 from streaming.settings import Settings
 from streaming.tables import TableReader
-from streaming.views.group_lag import KEY, LagPicture, reason_of
+from streaming.views.group_lag import LagPicture, reason_of
 from streaming.views.group_looks import known_members
 from streaming.views.group_offsets import OffsetRows, offsets_of
+from streaming.views.lag_columns import KEY
 from streaming.views.lag_windows import LagWindows
 from streaming.views.runs import Runs
 

@@ -23,8 +23,15 @@ KNOWN_MAX = 3
 PARTITION_MAX = (1 << PARTITION_BITS) - 1
 _INT32 = np.iinfo(np.int32)
 UNKNOWN = _INT32.min
-OFFSETS = ("log_end_offset", "committed_offset_first", "committed_offset")
-"""Kept as differences to the first sample's log end."""
+KEY = ("group_id", "topic", "partition")
+LOG_ENDS = (
+    *KEY, "log_end_offset", "log_end_offset_first", "window_start", "first_event_time_ms", "last_event_time_ms",
+)  # fmt: skip
+"""What the age of a lag needs of windows before the current ones."""
+OFFSETS = (*LOG_ENDS, "committed_offset", "committed_offset_first")
+"""What verdicts need of them."""
+_KEPT = ("log_end_offset", "committed_offset_first", "committed_offset")
+"""As differences to the first sample's log end."""
 
 Pair = tuple[Floats, Floats]
 """Values of first and newest sample."""
@@ -37,6 +44,7 @@ class Names:
         self._what = what
         self._most = 1 << bits
         self._codes: dict[str, int] = {}
+        self._array = pa.array([], pa.string())
 
     def __len__(self) -> int:
         return len(self._codes)
@@ -47,15 +55,25 @@ class Names:
         places = encoded.indices.to_numpy()
         # The dictionary may be that of the file, with names that no row has here.
         used = np.flatnonzero(np.bincount(places, minlength=len(encoded.dictionary)))
-        known = self._codes
+        texts = encoded.dictionary.take(pa.array(used))
         numbers = np.zeros(len(encoded.dictionary), dtype=np.int64)
-        numbers[used] = [
-            known.setdefault(name, len(known)) for name in encoded.dictionary.take(pa.array(used)).to_pylist()
-        ]
-        if len(known) > self._most:
+        numbers[used] = self._numbers(texts)
+        if len(self._codes) > self._most:
             raise TableUnavailable(f"table group_lag holds more than {self._most:,} {self._what} at a time")
         codes: Ints = numbers[places]
         return codes
+
+    def _numbers(self, texts: pa.Array) -> Ints:
+        """The number of each text. One by one only those that are new, as a rule none."""
+        numbers = pc.index_in(texts, value_set=self.array())
+        new = pc.filter(texts, pc.is_null(numbers))
+        if len(new):
+            for name in new.to_pylist():
+                self._codes.setdefault(name, len(self._codes))
+            self._array = pa.array(self._codes, pa.string())
+            numbers = pc.index_in(texts, value_set=self._array)
+        listed: Ints = numbers.to_numpy()
+        return listed
 
     def known(self, names: Iterable[str]) -> Ints:
         """Numbers of those of the names that have one."""
@@ -63,7 +81,7 @@ class Names:
 
     def array(self) -> pa.Array:
         """All names, in the order of their numbers."""
-        return pa.array(self._codes, pa.string())
+        return self._array
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +172,11 @@ class _Offsets:
         packed = pc.fill_null(differences.cast(pa.int32()), UNKNOWN).to_numpy()
         return cls(packed, has_unknown=values.null_count > 0)
 
+    @classmethod
+    def unknown(cls, rows: int) -> "_Offsets":
+        """Of a column that was not read."""
+        return cls(np.broadcast_to(np.int32(UNKNOWN), (rows,)), has_unknown=True)
+
     def at(self, places: Ints) -> "_Offsets":
         """The rows at these places."""
         return _Offsets(self.values[places], self.has_unknown)
@@ -198,7 +221,8 @@ class LagWindow:
 def windows_of(rows: pa.Table, keys: PartitionKeys, known: Iterable[Ints] = ()) -> Iterator[tuple[LagWindow, Ints]]:
     """Each window that has rows, oldest first, and the places of its rows in the order of its keys.
 
-    `known` are arrays of keys that a window may share.
+    `rows` have `OFFSETS`, or `LOG_ENDS` where no commit is asked for. `known` are arrays of keys that a window may
+    share.
     """
     if not rows.num_rows:
         return
@@ -206,7 +230,10 @@ def windows_of(rows: pa.Table, keys: PartitionKeys, known: Iterable[Ints] = ()) 
     numbers = keys.of(rows)
     base = rows["log_end_offset_first"]
     ends = _floats(base)
-    offsets = [_Offsets.packed(rows[name], base) for name in OFFSETS]
+    offsets = [
+        _Offsets.packed(rows[name], base) if name in rows.column_names else _Offsets.unknown(rows.num_rows)
+        for name in _KEPT
+    ]
     times = [rows[name].to_numpy() for name in ("first_event_time_ms", "last_event_time_ms")]
     shared = list(known)
     for start_ms in sorted(pc.unique(starts).to_pylist()):

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from assignor_core.lag.history import Ints
 from streaming.tables import ALL_ROWS, Condition, TableReader, at_least, at_most, below, of_cluster, one_of, to_ms, utc
-from streaming.views.group_lag import COLUMNS, OFFSETS, SHOWN, LagPicture, current_since, picture_of, since
-from streaming.views.lag_columns import PARTITION_MAX, LagWindow, PartitionKeys, windows_of
+from streaming.views.group_lag import COLUMNS, SHOWN, LagPicture, current_since, picture_of, since
+from streaming.views.lag_columns import OFFSETS, PARTITION_MAX, LagWindow, PartitionKeys, windows_of
 
 TABLE, TIME = "group_lag", "window_start"
 READ_ROWS_MAX = 500_000
@@ -89,16 +89,17 @@ class LagWindows:
         pa.default_memory_pool().release_unused()  # of rows that were read, and are numbers now
         return has_changed
 
-    def complete(self, groups: Sequence[str] | None = None) -> None:
+    def complete(self, groups: Sequence[str] | None = None, *, columns: tuple[str, ...] = OFFSETS) -> None:
         """Read, until the next `refresh`, the windows that `verdicts_only` leaves out: of these groups, or of all.
 
-        Raises TableUnavailable.
+        With `LOG_ENDS` as `columns` lags are as old as these windows show, commits as those of a verdict show, for two
+        thirds of the time. Raises TableUnavailable.
         """
         if not self._windows or not self._verdicts_only or groups == []:
             return
         newest = utc(max(self._windows))
         begin, end = (since(newest, window_ms=self._window_ms, verdicts_only=known) for known in (False, True))
-        self._read_backwards(OFFSETS, begin, end, ALL_ROWS if groups is None else one_of("group_id", groups))
+        self._read_backwards(columns, begin, end, ALL_ROWS if groups is None else one_of("group_id", groups))
 
     def picture(self, groups: Sequence[str] | None = None) -> LagPicture | None:
         """Verdicts as the table was at the last `refresh`, of these groups or of all; None before there are any."""
