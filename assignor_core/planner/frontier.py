@@ -7,6 +7,8 @@ nothing. That is what a plan with so many bytes as its budget does, too: it begi
 The beginnings of the finished plan are worse: most of its movements are combined of edits that belong to early and to
 late states. Measured on 12 and 30 brokers: 80 % of the gain takes a third of the bytes, and half of them by beginnings.
 
+Movements that spread crowded racks are in each of them: the way begins with these.
+
 Invariants: each point keeps hard rules, budgets and the worst broker; gain and bytes grow from point to point. The
 number of points tried is limited, and each try leaves the placement as it was at its point of the way.
 """
@@ -15,6 +17,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,25 +33,36 @@ TRIES = 2
 """Points tried for each of them; each try comes nearer to the fewest bytes."""
 CANDIDATES_PER_REPLICA_MAX = 20
 """Most candidates that all tries together score, per replica of the cluster."""
+CANDIDATES_MAX = 5_000_000
+"""And no more than so many, a few seconds: of a million partitions the plan itself takes most of two minutes."""
 ROUNDING = 1e-9
 
 
-def cheaper_plans(search: Search, way: Sequence[Edit], movements: Sequence[Movement]) -> tuple[CheaperPlan, ...]:
+class Way(NamedTuple):
+    """The edits that lead from the first placement to a plan."""
+
+    edits: tuple[Edit, ...]
+    must: int
+    """So many of them, the first ones, only mend what breaks a hard rule: every plan makes them."""
+
+
+def cheaper_plans(search: Search, way: Way, movements: Sequence[Movement], crowded: int = 0) -> tuple[CheaperPlan, ...]:
     """For each of `GAIN_SHARES` a plan that brings as much of the gain of `movements`, if one copies less.
 
-    `way` are the edits that led from the first placement to the plan. Puts the placement back to where it was at first.
+    None of them leaves more than `crowded` partitions with racks that are not spread, as many as the plan leaves. Puts
+    the placement back to where it was at first.
 
     Broker 1 leads 60 + 40 and broker 2 follows. To hand 40 over is all that even the leaders asks for:
 
     >>> search = Search(*state_of((1, 2), (1, 2), loads=(60.0, 40.0))[:2])
-    >>> cheaper_plans(search, [Edit(1, 1, NO_BROKER)], [])
+    >>> cheaper_plans(search, Way((Edit(1, 1, NO_BROKER),), 0), [])
     ()
     """
     gain, copied = (sum(getattr(one, name) for one in movements) for name in ("gain", "bytes_to_move"))
-    if gain <= 0 or copied <= 0:
+    if gain <= 0 or copied <= 0 or len(way.edits) == way.must:
         return ()
-    states = _Way(search, way)
-    points: dict[float, CheaperPlan] = {0.0: states.plan_at(0.0, gain)}
+    states = _Walk(search, way, crowded)
+    points: dict[float, CheaperPlan] = {states.bytes_min: states.plan_at(states.bytes_min, gain)}
     for share in GAIN_SHARES:
         for _ in range(TRIES):
             below = max((at for at, plan in points.items() if plan.gain_share < share), default=None)
@@ -74,26 +88,37 @@ def _best_for_each_share(points: list[CheaperPlan], copied: float) -> tuple[Chea
     return tuple(dict.fromkeys(plans))
 
 
-class _Way:
-    """The edits of a search, to be walked to and fro; mutable."""
+class _Walk:
+    """The states on a way, to be visited to and fro; mutable."""
 
-    def __init__(self, search: Search, way: Sequence[Edit]) -> None:
+    def __init__(self, search: Search, way: Way, crowded: int) -> None:
         for partition in search.placement.changed():
             search.restore(int(partition))
         problem, placement = search.problem, search.placement
         replicas = int((placement.original != NO_BROKER).sum())
         # Bytes are counted anew, as a plan with a budget counts them: what was added and taken away leaves a rounding.
-        self._search = Search(problem, placement, effort=Effort(CANDIDATES_PER_REPLICA_MAX * replicas))
-        self._way = way
+        self._search = Search(
+            problem, placement, effort=Effort(min(CANDIDATES_MAX, CANDIDATES_PER_REPLICA_MAX * replicas))
+        )
+        self._way = way.edits
+        self._must = way.must
+        self._crowded_max = crowded
         self._brokers: Indices = np.flatnonzero(problem.share.any(axis=1))
         self._cost = self._cost_now()
         self._excess = problem.worst_excess(placement.loads)
         copied = []
-        for edit in way:
+        for number, edit in enumerate(way.edits):
+            if number == way.must:
+                self._excess = max(self._excess, problem.worst_excess(placement.loads))
             self._search.apply_edit(edit)
             copied.append(self._search.spending.bytes_copied)
         self._copied = list(accumulate(copied, max))
         """The most that was copied at any moment up to each edit: a budget must allow that."""
+
+    @property
+    def bytes_min(self) -> float:
+        """Bytes that every plan copies."""
+        return self._copied[self._must - 1] if self._must else 0.0
 
     @property
     def is_spent(self) -> bool:
@@ -103,13 +128,14 @@ class _Way:
     def plan_at(self, bytes_max: float, gain: float) -> CheaperPlan:
         """The last state on the way that copies no more than `bytes_max`, with what leadership can add to it."""
         search = self._search
-        place = bisect_right(self._copied, bytes_max)
+        place = max(self._must, bisect_right(self._copied, bytes_max))
         search.undo_to(place)
         for edit in self._way[len(search.journal) : place]:
             search.apply_edit(edit)
         leaders = replace(search.problem, policy=replace(search.problem.policy, leaders_only=True))
         search.under(leaders).relieve(len(self._brokers), retries=0)
         is_worse = search.problem.worst_excess(search.placement.loads) > self._excess + ROUNDING
+        is_worse |= int(search.problem.crowded(search.placement).sum()) > self._crowded_max
         share = 0.0 if is_worse else (self._cost - self._cost_now()) / gain
         plan = CheaperPlan(share, search.spending.movements, self._copied[place - 1] if place else 0.0)
         search.undo_to(place)

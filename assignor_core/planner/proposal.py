@@ -19,9 +19,9 @@ from assignor_core.planner.diagnose import diagnose
 from assignor_core.planner.effort import Effort
 from assignor_core.planner.explain import ordered_movements
 from assignor_core.planner.finish import finish
-from assignor_core.planner.frontier import cheaper_plans
+from assignor_core.planner.frontier import Way, cheaper_plans
 from assignor_core.planner.kicks import kick
-from assignor_core.planner.placement import Edit, Placement
+from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.problem import Problem, problem_of
 from assignor_core.planner.proportions import TOGETHER
@@ -58,22 +58,22 @@ def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) 
     crowded = problem.crowded(placement)
     search = Search(problem, placement)
     way = balance(search)
+    still_crowded = int(problem.crowded(placement).sum())
     movements, waves, left_out = ordered_movements(problem, placement, crowded)
     after = skew_of_arrays(arrays, placement.replicas)
-    still_crowded = bool(problem.crowded(placement).any())
     plan = Plan(
         cluster_id=cluster.cluster_id,
         movements=movements,
         skew_before=figures_of_skew(skew_of_arrays(arrays)),
         skew_after=figures_of_skew(after),
-        lower_bound=MappingProxyType(_bounds(problem, placement, after, crowded=still_crowded)),
+        lower_bound=MappingProxyType(_bounds(problem, placement, after, crowded=still_crowded > 0)),
         diagnosis=(*left_out, *diagnose(problem, placement, search.effort)),
         problems=unmet_rules(problem, placement),
         waves=waves,
     )
-    # Last, as it needs the placement for itself. What a hard rule asks for has no cheaper part.
-    if not len(problem.leaving) and not crowded.any():
-        plan = replace(plan, cheaper=cheaper_plans(search, way, movements))
+    # Last, as it needs the placement for itself. What brokers must give away has no cheaper part.
+    if not len(problem.leaving):
+        plan = replace(plan, cheaper=cheaper_plans(search, way, movements, still_crowded))
     return plan, search.effort
 
 
@@ -88,7 +88,7 @@ def _bounds(problem: Problem, placement: Placement, after: Mapping[str, Skew], *
     return bounds
 
 
-def balance(search: Search) -> list[Edit]:
+def balance(search: Search) -> Way:
     """Hard rules, relief of the overloaded, a way on where that is stuck, and exact evenness where it is near.
 
     Returns the edits that led there, but for the last two phases: prune and finish correct what is there.
@@ -97,7 +97,7 @@ def balance(search: Search) -> list[Edit]:
     problem, placement = search.problem, search.placement
     repair(search)
     if problem.policy.rules_only:
-        return []
+        return Way((), 0)
     # What repair had to do stays, whatever it costs: only balance is judged, and dropped from here on.
     excess_before, mark = problem.worst_excess(placement.loads), len(search.journal)
     exchanges_pay = True
@@ -115,7 +115,7 @@ def balance(search: Search) -> list[Edit]:
             break
     if problem.worst_excess(placement.loads) > excess_before + ROUNDING:
         search.undo_to(mark)
-    way = [applied.edit for applied in search.journal]
+    way = Way(tuple(applied.edit for applied in search.journal), mark)
     prune(search)
     finish(search)
     return way

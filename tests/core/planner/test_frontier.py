@@ -20,6 +20,8 @@ KINDS = {
     "another seed": (PLAIN, 2),
     "new broker": (replace(PLAIN, brokers_new=3), 1),
     "unequal": (replace(PLAIN, twice_every=3), 3),
+    "crowded racks": (replace(PLAIN, broken_share=0.01), 4),
+    "many crowded racks": (replace(PLAIN, broken_share=0.05), 1),
     "heavy": (replace(HEAVY, brokers=12, partitions=600, broken_share=0.0), 1),
 }
 ROUNDING = 1e-3
@@ -66,7 +68,22 @@ def test_a_plan_with_that_budget_is_sound_and_brings_as_much(name: str) -> None:
         assert sum(movement.gain for movement in again.movements) >= (cheaper.gain_share - ROUNDING) * gain
 
 
-def test_what_a_hard_rule_asks_for_has_no_cheaper_part() -> None:
+def test_cheaper_plans_spread_all_crowded_racks_as_the_plan_does() -> None:
+    state, plan = planned("many crowded racks")
+    assert len(plan.cheaper) == len(GAIN_SHARES)
+    for cheaper in plan.cheaper:
+        again = propose(state, PlannerPolicy(bytes_max=cheaper.bytes_to_move))
+        assert again.problems == () == plan.problems
+
+
+def test_a_plan_that_only_spreads_racks_has_no_cheaper_part() -> None:
+    state, _ = planned("many crowded racks")
+    plan = propose(state, PlannerPolicy(rules_only=True))
+    assert plan.movements
+    assert plan.cheaper == ()
+
+
+def test_what_brokers_must_give_away_has_no_cheaper_part() -> None:
     state, _ = planned("plain")
     assert propose(state, PlannerPolicy(drain=frozenset({state.brokers[0].broker_id}))).cheaper == ()
 
