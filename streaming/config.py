@@ -211,7 +211,7 @@ def _describe(detail: ErrorDetails, effective: Effective) -> str:
     if detail["type"] == "extra_forbidden":
         return f"{key}: unknown key ({origin}){_suggestion(key)}"
     shown = "" if isinstance(detail["input"], dict) else f", found {detail['input']!r}"
-    if "password" in key or "@" in shown:  # a URL with a login, too
+    if "password" in key or "token" in key or "@" in shown:  # a URL with a login, too
         shown = ""
     reason = detail["msg"].removeprefix("Value error, ")
     return f"{key}: {reason[:1].lower()}{reason[1:]}{shown} ({origin})"

@@ -66,7 +66,7 @@ async def _scrape(
         try:
             # The client's own limit begins anew with each byte that arrives.
             async with free, asyncio.timeout(limit_s):
-                text = await _text(client, url)
+                text = await answer_text(client, url)
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError) as error:
             scrapes.problems[broker] = type(error).__name__
             return
@@ -81,8 +81,8 @@ async def _scrape(
     return scrapes
 
 
-async def _text(client: httpx.AsyncClient, url: str) -> str | None:
-    """The whole answer; None where it is longer than any broker's."""
+async def answer_text(client: httpx.AsyncClient, url: str) -> str | None:
+    """The whole answer; None where it is longer than any broker's. Raises httpx.HTTPError."""
     body = bytearray()
     async with client.stream("GET", url) as answer:
         answer.raise_for_status()

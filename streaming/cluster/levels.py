@@ -36,7 +36,7 @@ LEVELS = (
     LevelFacts(
         Level.LOAD,
         "log sizes, bytes/s from the growth of logs, room on disks, reassignments under way",
-        "bytes/s are known only where brokers' own counters by topic are read (`collect.jmx_endpoints`); sizes are not",
+        "bytes/s are known only where brokers' own counters by topic are read (JMX, Prometheus); sizes are not",
     ),
     LevelFacts(
         Level.PLAN,

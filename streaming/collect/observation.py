@@ -33,6 +33,21 @@ class BrokerCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class CounterPair:
+    """Counters of one broker at two moments."""
+
+    earlier: BrokerCounters
+    later: BrokerCounters
+    first_ms: int
+    last_ms: int
+
+    @property
+    def passed_ms(self) -> int:
+        """Time between them."""
+        return self.last_ms - self.first_ms
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """Everything that was read in one sample, which began at `time_ms`."""
 
@@ -51,6 +66,21 @@ class Observation:
     """Brokers that gave no answer."""
     requests_refused: Mapping[int, int] = field(default_factory=dict)
     """Requests of this look that each broker refused for want of a right; one that is not named refused none."""
+
+    counter_pairs: Mapping[int, CounterPair] = field(default_factory=dict)
+    """Of brokers whose counters Prometheus has scraped: two scrapes, with their own times."""
+
+    def counters_since(self, before: "Observation", broker: int) -> CounterPair | None:
+        """Counters of a broker at two moments, these looks or two scrapes; None without any, without time between them,
+        and after a restart, which resets them.
+        """
+        pair = self.counter_pairs.get(broker)
+        earlier, later = before.counters.get(broker), self.counters.get(broker)
+        if earlier is not None and later is not None:
+            pair = CounterPair(earlier, later, before.when_ms("counters", broker), self.when_ms("counters", broker))
+        if pair is None or pair.passed_ms <= 0 or pair.earlier.restarted_before(pair.later):
+            return None
+        return pair
 
     def when_ms(self, part: Part, broker: int) -> int:
         """When this part was read from the broker; when the sample began, where that isn't known."""

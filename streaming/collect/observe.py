@@ -23,7 +23,7 @@ from streaming.collect.groups import GroupSampler, listed_groups
 from streaming.collect.jmx import read_counters
 from streaming.collect.log_starts import Led, local_starts, settled_starts
 from streaming.collect.look import BROKERS_AT_A_TIME, Clock, Look
-from streaming.collect.observation import BrokerCounters, LogDirs, Observation
+from streaming.collect.observation import BrokerCounters, CounterPair, LogDirs, Observation
 from streaming.collect.partition_table import (
     UNKNOWN,
     Ints,
@@ -33,6 +33,7 @@ from streaming.collect.partition_table import (
     SizeTable,
     ints,
 )
+from streaming.collect.prometheus import PrometheusSource
 from streaming.collect.refusals import Refusals, Request, is_refused
 from streaming.collect.shards import WHOLE, Shard
 from streaming.errors import AnotherCluster
@@ -72,6 +73,7 @@ def observe(
     shard: Shard = WHOLE,
     before: PartitionTable | None = None,
     refusals: Refusals | None = None,
+    prometheus: PrometheusSource | None = None,
 ) -> Observation:
     """Read everything; a part that can't be read is left out (and logged). Raises KafkaError without any metadata, and
     AnotherCluster where the brokers name another id than `kafka_cluster_id`.
@@ -80,7 +82,7 @@ def observe(
     `now_ms` is the time at the start; `monotonic`, in seconds, measures how much later each part is read.
     `transport` is the way to the JMX endpoints; None is the network. Of brokers and groups that are not of the `shard`
     only what the others' rates need is read: no counters, no members. What brokers refuse for want of a right is
-    unknown; `refusals` remembers it from look to look.
+    unknown; `refusals` remembers it from look to look. `prometheus` has the counters of brokers without JMX endpoint.
     """
     refusals = Refusals() if refusals is None else refusals
     began_s = monotonic()
@@ -92,22 +94,21 @@ def observe(
     silent = reads.silent_brokers()
     look = Look(metadata.racks, now_ms, began_s, monotonic, brokers_at_a_time, silent=silent, refusals=refusals)
     led = metadata.led_by_broker
-    endpoints = {
-        broker: url
-        for broker, url in settings.jmx_endpoints.items()
-        if shard.takes_broker(broker) and broker not in look.silent
-    }
+    endpoints = _endpoints(settings, look, shard)
     ids = dict(zip(metadata.topics, metadata.topic_ids, strict=True))
+    scraped = [broker for broker in look.racks if shard.takes_broker(broker) and broker not in settings.jmx_endpoints]
     counters: dict[int, BrokerCounters] = {}
+    pairs: dict[int, CounterPair] = {}
 
     def read(broker: int) -> BrokerRead | None:
         if broker != JMX:
             settled = partial(settled_starts, before, ids, broker)
             return _read_broker(reads, look, broker, led.get(broker, {}), settled)
         counters.update(read_counters(endpoints, look, transport=transport))
+        pairs.update(prometheus.read(scraped, now_ms=look.now_ms()) if prometheus else {})
         return None
 
-    asked = sorted({*look.racks, *led, *([JMX] if endpoints else [])})
+    asked = sorted({*look.racks, *led, *([JMX] if endpoints or prometheus else [])})
     by_broker = {broker: row for broker, row in look.of_each(asked, read).items() if row is not None}
     partitions = _partitions(metadata, added, by_broker, before)
     sizes, log_dirs = _log_dirs(by_broker, partitions)
@@ -115,8 +116,17 @@ def observe(
     of_groups = groups.read(reads, settings, look, listed, partitions)
     return Observation(
         now_ms, look.racks, partitions, sizes, log_dirs, counters, of_groups.views, of_groups.left_out,
-        look.read_ms, frozenset(look.silent), refusals.end_look(),
+        look.read_ms, frozenset(look.silent), refusals.end_look(), pairs,
     )  # fmt: skip
+
+
+def _endpoints(settings: CollectSettings, look: Look, shard: Shard) -> dict[int, str]:
+    """JMX endpoints of brokers of the shard that have not failed to answer."""
+    return {
+        broker: url
+        for broker, url in settings.jmx_endpoints.items()
+        if shard.takes_broker(broker) and broker not in look.silent
+    }
 
 
 def _replicas_added(reads: BrokerReads, refusals: Refusals) -> Mapping[PartitionKey, frozenset[int]]:

@@ -191,12 +191,11 @@ def per_second(amount: Floats, first_ms: Ints, last_ms: Ints) -> Floats:
 
 def _counted(broker: int, before: Observation, after: Observation) -> BrokerRates | None:
     """Rates from a broker's own counters; None without them or after a restart, which resets them."""
-    earlier, later = before.counters.get(broker), after.counters.get(broker)
-    first_ms, last_ms = before.when_ms("counters", broker), after.when_ms("counters", broker)
-    if earlier is None or later is None or last_ms <= first_ms or earlier.restarted_before(later):
+    pair = after.counters_since(before, broker)
+    if pair is None:
         return None
-    seconds = (last_ms - first_ms) / 1000
-    grown = {rate.name: (later.totals[rate.stem] - earlier.totals[rate.stem]) / seconds for rate in RATES}
+    seconds = pair.passed_ms / 1000
+    grown = {rate.name: (pair.later.totals[rate.stem] - pair.earlier.totals[rate.stem]) / seconds for rate in RATES}
     # Kafka counts reassignment traffic among replication too; here it stands apart.
     return {
         rate.name: max(0.0, grown[rate.name] - grown[rate.meter_includes]) if rate.meter_includes else grown[rate.name]

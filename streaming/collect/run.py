@@ -21,6 +21,7 @@ from streaming.cluster.record_sender import RecordSender
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
+from streaming.collect.prometheus import PrometheusSource
 from streaming.collect.refusals import Refusals
 from streaming.collect.reports import Reports
 from streaming.collect.shards import Shard
@@ -95,6 +96,7 @@ class Collector:
         self._shard = Shard.of(collect.shard)
         self._groups = GroupSampler(self._shard)
         self._refusals = Refusals()
+        self._prometheus = PrometheusSource.of(collect)
         self._reports = Reports(
             kafka.cluster_name, topics, interval_ms=collect.sample_interval_ms, window_ms=window_ms, shard=self._shard
         )
@@ -122,6 +124,7 @@ class Collector:
             after = observe(
                 self._reads, self._groups, self._collect, now_ms=now_ms, kafka_cluster_id=self._kafka_cluster_id,
                 shard=self._shard, before=self._reports.partitions_before, refusals=self._refusals,
+                prometheus=self._prometheus,
             )  # fmt: skip
             written = self._write(after)
         except (KafkaError, OSError, AnotherCluster, ClusterUnreachable) as error:

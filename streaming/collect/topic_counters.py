@@ -33,16 +33,15 @@ def counted_by_place(before: Observation, after: Observation, places: Ints, coun
     names = after.partitions.names.topics
     topics = max(1, len(names))
     brokers = places // topics
-    for broker in sorted(after.counters.keys() & before.counters.keys()):
-        earlier, later = before.counters[broker], after.counters[broker]
-        passed_ms = after.when_ms("counters", broker) - before.when_ms("counters", broker)
-        if passed_ms <= 0 or earlier.restarted_before(later):
+    for broker in sorted(after.counters.keys() | after.counter_pairs.keys()):
+        pair = after.counters_since(before, broker)
+        if pair is None:
             continue
         own = np.flatnonzero(brokers == broker)
         own_names = [names[topic] for topic in (places[own] % topics).tolist()]
-        first, last = counter(earlier), counter(later)
+        first, last = counter(pair.earlier), counter(pair.later)
         grown = np.array([last.get(name, 0.0) - first.get(name, 0.0) for name in own_names], dtype=np.float64)
-        totals[own] = np.where(grown >= 0, grown * 1000 / passed_ms, np.nan)
+        totals[own] = np.where(grown >= 0, grown * 1000 / pair.passed_ms, np.nan)
     return totals
 
 

@@ -18,6 +18,8 @@ from streaming.cluster.partly_shown import PartlyShownCluster
 from streaming.cluster.permissions import ALTERING, missing_permissions
 from streaming.cluster.ports import ClusterReader, MarkerReader, ReadableCluster
 from streaming.cluster.releases import broker_releases, missing_features, release_finding
+from streaming.collect.prometheus import PrometheusSource
+from streaming.collect.prometheus import finding as prometheus_finding
 from streaming.commands.check_samples import reports
 from streaming.commands.console import echo
 from streaming.commands.options import json_option, settings_from, settings_options
@@ -88,6 +90,8 @@ def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
         yield _reassignments(cluster)
         yield _guarded("log dirs readable", lambda: _log_dirs(cluster, settings))
         yield _guarded("brokers reported", lambda: _reports(cluster, settings))
+        if settings.collect.prometheus_url is not None:
+            yield _guarded("Prometheus", lambda: _prometheus(cluster, settings))
         if "control" in roles:
             yield _guarded("no throttle left", lambda: _throttles(cluster, settings))
             yield _guarded("broker's time", lambda: _brokers_time(admin, cluster, settings))
@@ -250,6 +254,13 @@ def _reassignments(cluster: ClusterReader) -> Finding:
 
 def _reports(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
     return reports(cluster.describe().broker_racks, settings, now_ms=clocks.now_ms())
+
+
+def _prometheus(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
+    source = PrometheusSource.of(settings.collect)
+    assert source is not None
+    brokers = cluster.describe().broker_racks.keys() - settings.collect.jmx_endpoints.keys()
+    return prometheus_finding(source, brokers, now_s=clocks.now_ms() / 1000)
 
 
 def _cluster_id(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -87,6 +88,10 @@ def secrets_of(settings: Settings) -> frozenset[str]:
     secrets = set(_secrets_in(settings))
     with suppress(UsageProblem):  # whoever connects reports a file that can't be read
         secrets.add(sasl_password(settings.kafka))
+    collect = settings.collect
+    for file in (collect.prometheus_password_file, collect.prometheus_bearer_token_file):
+        with suppress(UsageProblem):
+            secrets |= {first_line(file, "collect")} if file is not None else set()
     return frozenset(secrets)
 
 
@@ -96,10 +101,15 @@ def sasl_password(settings: KafkaSettings) -> str:
         return settings.sasl_password.get_secret_value()
     if settings.sasl_password_file is None:
         raise UsageProblem("kafka.sasl_password: missing; set it in the environment or name kafka.sasl_password_file")
+    return first_line(settings.sasl_password_file, "kafka.sasl_password_file")
+
+
+def first_line(file: Path, setting: str) -> str:
+    """The secret in the file that a setting names; raises UsageProblem."""
     try:
-        return settings.sasl_password_file.read_text(encoding="utf-8").splitlines()[0]
+        return file.read_text(encoding="utf-8").splitlines()[0]
     except (OSError, ValueError, IndexError) as error:
-        raise UsageProblem(f"kafka.sasl_password_file: {settings.sasl_password_file} can't be read: {error}") from None
+        raise UsageProblem(f"{setting}: {file} can't be read: {error}") from None
 
 
 def _secrets_in(value: object) -> Iterator[str]:

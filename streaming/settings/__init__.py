@@ -5,7 +5,6 @@ Unknown keys are refused. Nothing is read here: `streaming.config` loads setting
 
 import re
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
@@ -25,6 +24,7 @@ from streaming.settings.fields import (
     Section,
     ShardText,
 )
+from streaming.settings.prometheus import PrometheusFields, http_url
 
 __all__ = [
     "DAY_MS",
@@ -127,17 +127,6 @@ class StorageSettings(Section):
     )
 
 
-def _http_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        sound = parts.scheme in ("http", "https") and (parts.hostname or "").encode("idna") and parts.port != 0
-    except ValueError:  # no number between 0 and 65535, brackets that don't match, a host that can't be one
-        sound = False
-    if not sound or " " in url or not url.isprintable():
-        raise ValueError("must be like http://host:port/path")
-    return url
-
-
 def _part_of_an_hour(window_ms: int) -> int:
     if HOUR_MS % window_ms:
         raise ValueError(
@@ -146,11 +135,11 @@ def _part_of_an_hour(window_ms: int) -> int:
     return window_ms
 
 
-class CollectSettings(Section):
+class CollectSettings(PrometheusFields):
     """The sampler of brokers and groups."""
 
     sample_interval_ms: Milliseconds = Field(10_000, description="Time between two samples")
-    jmx_endpoints: dict[int, Annotated[str, AfterValidator(_http_url)]] = Field(
+    jmx_endpoints: dict[int, Annotated[str, AfterValidator(http_url)]] = Field(
         default={}, description="broker id: URL of its jmx_exporter /metrics; optional, makes broker totals exact"
     )
     groups_include: RegularExpression = Field(".*", description="Regular expression: groups sampled")

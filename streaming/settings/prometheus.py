@@ -1,0 +1,70 @@
+"""Settings of Prometheus as a source of brokers' counters; they stand in the section `collect`."""
+
+import re
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr, model_validator
+
+from streaming.settings.fields import File, RegularExpression, Section
+
+_MATCHER = r'[a-zA-Z_]\w*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"'
+
+
+def http_url(url: str) -> str:
+    """`url`, if it is one; raises ValueError."""
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and (parts.hostname or "").encode("idna") and parts.port != 0
+    except ValueError:  # no number between 0 and 65535, brackets that don't match, a host that can't be one
+        sound = False
+    if not sound or " " in url or not url.isprintable():
+        raise ValueError("must be like http://host:port/path")
+    return url
+
+
+def _matchers(text: str) -> str:
+    if text and not re.fullmatch(rf"{_MATCHER}(?:\s*,\s*{_MATCHER})*", text, re.ASCII):
+        raise ValueError(f'{text!r} is no list of label matchers like cluster="main",job=~"kafka.*"')
+    return text
+
+
+class PrometheusFields(Section):
+    """Where counters of brokers are that Prometheus scrapes, and how they are named there."""
+
+    prometheus_url: Annotated[str, AfterValidator(http_url)] | None = Field(
+        None,
+        description="A Prometheus that scrapes the brokers: the source of counters of brokers not in jmx_endpoints",
+    )
+    prometheus_preset: Literal["jmx_exporter", "strimzi", "msk", "kafka-mixin", "bitnami"] = Field(
+        "jmx_exporter", description="Names of the metrics there; see docs/prometheus-source.md"
+    )
+    prometheus_matchers: Annotated[str, AfterValidator(_matchers)] = Field(
+        "", description='More label matchers, such as strimzi_io_cluster="main", if it scrapes several clusters'
+    )
+    prometheus_broker_label: str | None = Field(
+        None, pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$", description="Label that names the broker; null: that of the preset"
+    )
+    prometheus_broker_pattern: RegularExpression | None = Field(
+        None, description="Its first group is the broker id in that label; null: that of the preset, if it has one"
+    )
+    prometheus_broker_ids: dict[str, int] = Field(
+        default={}, description="Broker id by value of that label, where no pattern shows it"
+    )
+    prometheus_username: str | None = Field(None, description="User, if it asks for a login (basic authentication)")
+    prometheus_password: SecretStr | None = Field(None, description="Better through the environment or a file")
+    prometheus_password_file: File | None = Field(None, description="File whose first line is the password")
+    prometheus_bearer_token: SecretStr | None = Field(None, description="Better through the environment or a file")
+    prometheus_bearer_token_file: File | None = Field(
+        None, description="File whose first line is the token; read at each look, as tokens are renewed"
+    )
+
+    @model_validator(mode="after")
+    def _prometheus_is_whole(self) -> Self:
+        pattern = self.prometheus_broker_pattern
+        if pattern is not None and not re.compile(pattern).groups:
+            raise ValueError(f"prometheus_broker_pattern {pattern!r} has no group, which is to be the broker id")
+        has_token = self.prometheus_bearer_token is not None or self.prometheus_bearer_token_file is not None
+        if has_token and self.prometheus_username is not None:
+            raise ValueError("prometheus_username and a prometheus_bearer_token exclude each other")
+        return self
