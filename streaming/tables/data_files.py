@@ -52,11 +52,12 @@ def with_texts_once(schema: pa.Schema) -> pa.Schema:
 
 
 def rows_of(
-    delta: DeltaTable, folder: Path, types: pa.Schema, columns: Sequence[str], where: Condition
+    delta: DeltaTable, files: pa.Table, folder: Path, types: pa.Schema, columns: Sequence[str], where: Condition
 ) -> pa.Table | None:
     """Rows that fulfil `where`, in any order, texts as dictionaries; None where files alone don't show them.
 
-    `types` are those of all columns that `columns` and `where` may name. Raises DeltaError, OSError or ArrowException.
+    `files` are the table's add actions, flattened. `types` are those of all columns that `columns` and `where` may
+    name. Raises DeltaError, OSError or ArrowException.
     """
     named = dict.fromkeys((*columns, *where.columns))
     in_names_of_folders = delta.metadata().partition_columns
@@ -64,14 +65,14 @@ def rows_of(
     can_be_asked = all(term.expression is not None for term in where.terms)
     if not is_plain or not can_be_asked or not named.keys().isdisjoint(in_names_of_folders):
         return None
-    files, left = _chosen(pa.table(delta.get_add_actions(flatten=True)), types, where)
+    chosen, left = _chosen(files, types, where)
     schema = with_texts_once(pa.schema(types.field(name) for name in named))
     texts = [field.name for field in schema if field.type == TEXTS]
     form = ds.ParquetFileFormat(
         read_options=ds.ParquetReadOptions(dictionary_columns=texts, coerce_int96_timestamp_unit="us")
     )
     system = fs.LocalFileSystem()
-    paths = (str(folder / unquote(path)) for path in files["path"].to_pylist())
+    paths = (str(folder / unquote(path)) for path in chosen["path"].to_pylist())
     fragments = [form.make_fragment(path, system) for path in paths]
     whole = ds.FileSystemDataset(fragments, schema, form, system)
     of_texts = [term for term in left if term.members is not None and schema.field(term.column).type == TEXTS]

@@ -52,6 +52,8 @@ class TableReader:
         self._open: dict[str, DeltaTable] = {}
         self._looked_at: set[str] = set()
         self._states: dict[str, TableState] = {}
+        self._files: dict[str, tuple[int, pa.Table]] = {}
+        """Version and add actions of tables that this look has read from their files."""
         store = memory_store(root)
         self._memory = MemoryReader(store) if store else None
 
@@ -70,6 +72,7 @@ class TableReader:
     def look_again(self) -> None:
         """From now on tables are read in their newest version."""
         self._looked_at.clear()
+        self._files.clear()
         if self._memory:
             self._memory.look_again()
 
@@ -196,7 +199,7 @@ class TableReader:
         folder = None if self._memory else local_folder(table_uri(self.root, name))
         if delta is not None and folder is not None:
             with self._as_unavailable(name):
-                rows = rows_of(delta, folder, arrow_schema(TABLES[name]), columns, where)
+                rows = rows_of(delta, self._files_of(name, delta), folder, arrow_schema(TABLES[name]), columns, where)
             if rows is not None:
                 return rows
         rows = self.arrow(name, columns=columns, where=where)
@@ -210,6 +213,12 @@ class TableReader:
             return self._memory.rows(name, columns, where)
         rows: list[dict[str, Any]] = self.arrow(name, columns=columns, where=where).to_pylist()
         return rows
+
+    def _files_of(self, name: str, delta: DeltaTable) -> pa.Table:
+        known = self._files.get(name)
+        if known is None or known[0] != delta.version():
+            known = self._files[name] = (delta.version(), pa.table(delta.get_add_actions(flatten=True)))
+        return known[1]
 
     def _newest(self, name: str) -> DeltaTable | None:
         delta = self._open.get(name)

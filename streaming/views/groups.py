@@ -5,7 +5,7 @@ Reads the newest windows of `group_lag`, closed or not: lag is a state, and its 
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,7 @@ from streaming.views.group_looks import known_members
 from streaming.views.group_offsets import OffsetRows, offsets_of
 from streaming.views.lag_columns import KEY
 from streaming.views.lag_windows import LagWindows
-from streaming.views.runs import Runs
+from streaming.views.runs import Runs, listed, rows_listed
 
 LABELS = tuple(status.label for status in LagStatus)
 """Verdicts by their number."""
@@ -118,7 +118,7 @@ def part_of(picture: LagPicture, *, offsets_max: int = 0) -> GroupPart:
     statuses = {status.label: counts[status.label] for status in sorted(LagStatus, reverse=True)}
     names = [row.group for row in groups]
     offsets = offsets_of(picture.partitions, names, rows_max=offsets_max) if offsets_max else {}
-    return GroupPart(groups, _by_topic(picture.partitions), picture.newest_event_ms, statuses, offsets)
+    return GroupPart(groups, _by_topic(picture.partitions, groups), picture.newest_event_ms, statuses, offsets)
 
 
 def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
@@ -128,7 +128,7 @@ def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
     status = rows["status"].to_numpy()
     lags, waits = runs.totals(rows["lag_records"]), runs.highest(rows["lag_seconds"])
     counts, states = runs.statuses(status), _states(rows, runs)
-    worst = picture.with_figures(_worst_partitions(rows, runs)).select(REASON_COLUMNS).to_pylist()
+    worst = rows_listed(picture.with_figures(_worst_partitions(rows, runs)).select(REASON_COLUMNS))
     verdicts = [
         GroupVerdict(
             group=row["group_id"],
@@ -163,13 +163,14 @@ def members_by_group(partitions: pa.Table) -> Iterator[tuple[str, int | None]]:
     members = partitions["member_id"].combine_chunks().dictionary_encode()
     codes = pc.fill_null(members.indices, -1).to_numpy()
     owners = groups.spread(np.arange(len(groups.starts))) * (len(members.dictionary) + 1) + codes
-    seen = np.unique(owners[is_newest & (codes >= 0)]) // (len(members.dictionary) + 1)
+    owning = pc.unique(pa.array(owners[is_newest & (codes >= 0)])).to_numpy()
+    seen = owning // (len(members.dictionary) + 1)
     counts = np.bincount(seen, minlength=len(groups.starts))
     newest = partitions.select(("group_state", "group_members")).take(pa.array(last_true(is_newest, groups.starts)))
-    for group, row, owning in zip(
-        groups.first(partitions["group_id"]), newest.to_pylist(), counts.tolist(), strict=True
+    for group, row, owners_seen in zip(
+        groups.first(partitions["group_id"]), rows_listed(newest), counts.tolist(), strict=True
     ):
-        yield group, known_members(row["group_state"], row["group_members"], owning)
+        yield group, known_members(row["group_state"], row["group_members"], owners_seen)
 
 
 def _states(rows: pa.Table, runs: Runs) -> list[str | None]:
@@ -177,8 +178,7 @@ def _states(rows: pa.Table, runs: Runs) -> list[str | None]:
     times = np.where(pc.is_valid(rows["group_state"]).to_numpy(), rows["last_event_time_ms"].to_numpy(), -1)
     newest = np.maximum.reduceat(times, runs.starts)
     row = last_true(times == runs.spread(newest), runs.starts)
-    states: list[str | None] = rows["group_state"].take(pa.array(row)).to_pylist()
-    return states
+    return listed(rows["group_state"].take(pa.array(row)))
 
 
 def _worst_partitions(rows: pa.Table, runs: Runs) -> Ints:
@@ -198,9 +198,9 @@ def _why(worst: Mapping[str, Any], statuses: Mapping[str, int]) -> str:
     return f"{statuses[status.label]} of {sum(statuses.values())} partitions; {worst_shown}"
 
 
-def _by_topic(rows: pa.Table) -> tuple[GroupTopic, ...]:
+def _by_topic(rows: pa.Table, groups: Iterable[GroupVerdict]) -> tuple[GroupTopic, ...]:
     runs = Runs.of(rows, "group_id", "topic")
-    of_group = dict(states_by_group(rows))
+    of_group = {row.group: row.state for row in groups}
     columns = zip(
         runs.first(rows["group_id"]), runs.first(rows["topic"]), runs.statuses(rows["status"].to_numpy()),
         runs.totals(rows["lag_records"]), runs.highest(rows["lag_records"]), runs.highest(rows["lag_seconds"]),

@@ -19,8 +19,11 @@ CURRENT_WINDOWS = 2
 """A partition without a sample in this many windows before the newest is no longer the group's."""
 VERDICT_WINDOWS = LagPolicy().windows + 2
 """So many windows before the newest a verdict looks at, the one before at one more; the age of a lag at far more."""
-BLOCK = 4_096
-"""Partitions that are judged at a time: their points fit into the processor's cache."""
+BLOCK = 8_192
+"""Partitions that are looked at together: their points fit into the processor's cache."""
+EVALUATED_BLOCK = 2_048
+"""Partitions that are evaluated together. All their points are kept at a time: of more the memory would go back to the
+system, and come from it again with each block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +104,11 @@ def _statuses(
     recent, doubtful = looked_at(windows, policy), np.flatnonzero(is_doubtful)
     status = np.full(len(keys), int(LagStatus.OK))
     at_once = status.copy()
-    for part in (doubtful[block] for block in _blocks(len(doubtful))):
+    for part in (doubtful[block] for block in _blocks(len(doubtful), EVALUATED_BLOCK)):
         evaluated = evaluate(history_of(recent, keys[part]), standing.of(part), policy, now_ms=now_ms)
         status[part], at_once[part] = evaluated.status, evaluated.at_once
     return status, at_once
 
 
-def _blocks(rows: int) -> Iterator[slice]:
-    return (slice(begin, begin + BLOCK) for begin in range(0, rows, BLOCK))
+def _blocks(rows: int, block: int = BLOCK) -> Iterator[slice]:
+    return (slice(begin, begin + block) for begin in range(0, rows, block))

@@ -13,6 +13,19 @@ from assignor_core.lag import LagStatus
 from assignor_core.lag.history import Ints
 
 
+def listed(values: pa.ChunkedArray) -> list[Any]:
+    """The values. Texts of a dictionary are written out first: one by one each would cost ten times as much."""
+    is_encoded = pa.types.is_dictionary(values.type)
+    values_listed: list[Any] = (values.cast(values.type.value_type) if is_encoded else values).to_pylist()
+    return values_listed
+
+
+def rows_listed(rows: pa.Table) -> list[dict[str, Any]]:
+    """The rows as dicts, for some thousands of them."""
+    names, columns = rows.column_names, [listed(column) for column in rows.columns]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
 @dataclass(frozen=True, slots=True)
 class Runs:
     """Rows of a picture that follow each other and share a key: what there is of each, in the order of the rows."""
@@ -35,8 +48,7 @@ class Runs:
 
     def first(self, values: pa.ChunkedArray) -> list[Any]:
         """The value of the first row."""
-        listed: list[Any] = values.take(pa.array(self.starts)).to_pylist()
-        return listed
+        return listed(values.take(pa.array(self.starts)))
 
     def totals(self, values: pa.ChunkedArray) -> list[int | None]:
         """Sums of whole numbers where they are known; None where all are unknown."""
