@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Set
 
 import pytest
 
@@ -22,7 +23,8 @@ def check_plan(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> Clus
     assert validate(plan, cluster) == []
     assert plan_from_json(plan_to_json(plan)) == plan
     after = apply_to(cluster, plan)
-    check_racks(cluster, after)
+    leaving = {broker.broker_id for broker in cluster.brokers if broker.state != BrokerState.ALIVE} | policy.drain
+    check_racks(cluster, after, leaving)
     check_policy(cluster, policy, plan)
     if not policy.drain:
         for resource, skew in measure_skew(after).items():
@@ -30,18 +32,16 @@ def check_plan(cluster: ClusterState, policy: PlannerPolicy, plan: Plan) -> Clus
     for resource, figures in plan.skew_after.items():
         assert 1.0 <= plan.lower_bound[resource] <= figures["max_over_mean"] + ROUNDING
     if plan.feasible:
-        leaving = {broker.broker_id for broker in cluster.brokers if broker.state != BrokerState.ALIVE} | policy.drain
         assert not leaving & {broker for partition in after.partitions for broker in partition.replicas}
     check_waves(cluster, policy, plan)
     return after
 
 
-def check_racks(before: ClusterState, after: ClusterState) -> None:
-    """No partition is in fewer racks, or thicker in its fullest, unless its brokers had to be left."""
-    states = {broker.broker_id: broker.state for broker in before.brokers}
+def check_racks(before: ClusterState, after: ClusterState, leaving: Set[int]) -> None:
+    """No partition is in fewer racks, or thicker in its fullest, unless it was on a broker that had to be left."""
     racks = {broker.broker_id: broker.rack or f"broker {broker.broker_id}" for broker in before.brokers}
     for old, new in zip(before.partitions, after.partitions, strict=True):
-        if any(states[broker] != BrokerState.ALIVE for broker in old.replicas):
+        if leaving & set(old.replicas):
             continue
         counts = [Counter(racks[broker] for broker in partition.replicas) for partition in (old, new)]
         assert len(counts[1]) >= len(counts[0])

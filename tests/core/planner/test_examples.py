@@ -243,6 +243,13 @@ def test_draining_by_policy_moves_nothing_else() -> None:
     assert 3 not in {partition.replicas[0] for partition in after.partitions}
 
 
+def test_a_partition_leaves_its_rack_where_only_a_drained_and_an_excluded_broker_are_in_it() -> None:
+    brokers = (Broker(1, "a"), Broker(2, "a"), Broker(3, "b"), Broker(4, "b"))
+    policy = PlannerPolicy(drain=frozenset({2}), excluded_brokers=frozenset({1}))
+    _, after = planned(cluster((2, 3), brokers=brokers), policy)
+    assert set(after.partitions[0].replicas) == {3, 4}
+
+
 def test_an_unknown_broker_in_the_policy_is_an_input_error() -> None:
     with pytest.raises(InputError, match="found broker 99"):
         propose(founding(), PlannerPolicy(drain=frozenset({99})))
