@@ -81,7 +81,7 @@ class ShardOnPaper:
         self._reports.arrived()
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize("jmx", [True, False], ids=["jmx", "without jmx"])
 def test_shards_together_make_the_records_of_one_collector(fleet: FleetProcess, count: int, jmx: bool) -> None:
     texts = ["1/1", *(f"{number}/{count}" for number in range(1, count + 1))]

@@ -57,7 +57,9 @@ def test_four_fifths_of_the_gain_take_far_fewer_bytes_than_the_beginning_of_the_
     assert cheaper.bytes_to_move <= 0.9 * by_beginning
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    "name", ["plain", *(pytest.param(name, marks=pytest.mark.long) for name in KINDS if name != "plain")]
+)
 def test_a_plan_with_that_budget_is_sound_and_brings_as_much(name: str) -> None:
     state, plan = planned(name)
     gain = sum(movement.gain for movement in plan.movements)
