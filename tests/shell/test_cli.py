@@ -185,6 +185,14 @@ def test_config_shows_where_values_came_from(capsys: pytest.CaptureFixture[str])
     assert rows["kafka.cluster_name"]["origin"] == "default"
 
 
+def test_roles_start_without_pandas() -> None:
+    """Only the pipeline needs it. Its import took a third of the CPU time of a start."""
+    roles = ("streaming.collect.run", "streaming.control.run", "streaming.serve.run", "streaming.commands.status")
+    code = f"import sys, {', '.join(roles)}; sys.exit('imports pandas' if 'pandas' in sys.modules else 0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(("commands", "without"), [(["config"], ["numpy"]), (["assign", "place", "plan"], [])], ids=str)
 def test_light_commands_import_nothing_heavy(commands: list[str], without: list[str]) -> None:
     code = (
