@@ -1,6 +1,7 @@
 """What tests of several folders share: brokers, started once for all of them and ended whatever happens."""
 
 import os
+import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -63,11 +64,12 @@ def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Embedde
 
 @pytest.fixture
 def settings(kafka_cluster: "EmbeddedCluster", tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Settings of a user of those brokers, with tables in a folder of the test's own."""
-    folder = tmp_path_factory.mktemp("home")
+    """Settings of a user of those brokers, with tables in a folder and input topics of the test's own."""
+    folder, mark = tmp_path_factory.mktemp("home"), uuid.uuid4().hex[:8]
     return Settings.model_validate(
         {
             "kafka": {"cluster_name": "test", "bootstrap_servers": kafka_cluster.bootstrap_servers},
+            "topics": {"byte_rate": f"byte-rate-{mark}", "consumer_lag": f"consumer-lag-{mark}"},
             "storage": {"tables": str(folder / "tables"), "checkpoints": str(folder / "checkpoints")},
             "collect": {"jmx_endpoints": kafka_cluster.jmx_endpoints},
         }

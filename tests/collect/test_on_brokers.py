@@ -234,13 +234,8 @@ def sizes_of(admin: Any, topic: str) -> dict[tuple[int, int], int]:
     }
 
 
-def test_a_broker_that_is_down_is_survived(kafka_cluster: EmbeddedCluster) -> None:
-    own = Settings.model_validate(
-        {
-            "kafka": {"bootstrap_servers": kafka_cluster.bootstrap_servers, "request_timeout_ms": 5_000},
-            "collect": {"jmx_endpoints": kafka_cluster.jmx_endpoints},
-        }
-    )
+def test_a_broker_that_is_down_is_survived(kafka_cluster: EmbeddedCluster, settings: Settings) -> None:
+    own = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"request_timeout_ms": 5_000})})
     groups = groups_on_all_brokers(own)
     with Collector(own.kafka, own.topics, own.collect, own.storage.tables) as collector:
         look_until(collector, lambda seen: seen.groups.keys() >= groups)
@@ -263,20 +258,21 @@ def look_until(collector: Collector, condition: Callable[[Observation], bool]) -
 
 def groups_on_all_brokers(settings: Settings) -> set[str]:
     """Groups that have committed; with a dozen each of the three brokers coordinates one."""
-    groups = {f"group-{number}" for number in range(12)}
+    topic = f"read-{uuid.uuid4().hex[:8]}"
+    groups = {f"{topic}-{number}" for number in range(12)}
     admin = admin_client(settings.kafka)
-    admin.create_topics({"read": {"num_partitions": 1, "replication_factor": 3}})
-    admin.wait_for_topics(["read"])
+    admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 3}})
+    admin.wait_for_topics([topic])
     for group in sorted(groups):
         # The topic of offsets is being made, or its coordinator is loading.
-        until("a coordinator comes up", lambda group=group: committed(admin, group))  # type: ignore[misc]
+        until("a coordinator comes up", lambda group=group: committed(admin, group, topic))  # type: ignore[misc]
     admin.close()
     return groups
 
 
-def committed(admin: Any, group: str) -> bool:
+def committed(admin: Any, group: str, topic: str) -> bool:
     """Whether an offset of the group could be committed: refusals are raised, or told per partition."""
-    partition = TopicPartition("read", 0)
+    partition = TopicPartition(topic, 0)
     try:
         return admin.alter_group_offsets(group, {partition: OffsetAndMetadata(0, "", -1)})[partition] is NoError
     except BrokerResponseError:

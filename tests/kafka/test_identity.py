@@ -77,7 +77,7 @@ def test_another_cluster_behind_the_address_is_refused_by_every_role_and_command
     led_away: Settings, admin: KafkaAdminClient, tmp_path: Path
 ) -> None:
     right, file = kafka_cluster_id(admin), tmp_path / "settings.json"
-    file.write_text(json.dumps(led_away.model_dump(mode="json", include={"kafka", "storage"})))
+    file.write_text(json.dumps(led_away.model_dump(mode="json", include={"kafka", "topics", "storage"})))
     journal = journal_of(led_away)
     plan = Plan("test", (Movement("t", 0, (1,), (2,), 1.0),), SKEW, SKEW)
     journal.write_plan(ProposedPlan(plan, elapsed_ms=1.0), decision=None, now_ms=now_ms())
