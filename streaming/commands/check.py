@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from assignor_core.disks import all_hide_log_dirs
+from assignor_core.live import LiveCluster
 from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.cluster.input_topics import BROKERS_TIME, TIMESTAMP_TYPE, stamped_by_producers
@@ -47,6 +48,19 @@ class Finding:
     detail: str
 
 
+class DescribedOnce(PartlyShownCluster):
+    """All checks judge one look at the whole cluster; it is asked again only after a failure."""
+
+    _live: LiveCluster | None = None
+
+    def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
+        """As of any cluster."""
+        if topics is not None:
+            return super().describe(topics)
+        self._live = self._live or super().describe()
+        return self._live
+
+
 @click.command()
 @settings_options
 @click.option("--role", "roles", multiple=True, type=click.Choice(ROLES), help="Only what this role needs; repeatable.")
@@ -78,7 +92,7 @@ def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
         yield Finding("cluster reached", False, str(error))
         return
     try:
-        cluster = PartlyShownCluster(admin)
+        cluster = DescribedOnce(admin)
         yield from _rights(admin, settings, roles)
         if roles == ("pipeline",):
             return  # it reads two topics, and may not ask for more
