@@ -39,6 +39,8 @@ PARTITIONS = 6
 WINDOW_MS = 10_000
 RATE = 500_000
 """So that a copy takes some seconds: time to kill somebody."""
+DRAIN_RATE = 4 * RATE
+"""A drain copies all replicas of a log dir: it lasts long enough at this rate, too."""
 DEADLINE_S = 240
 
 
@@ -222,6 +224,9 @@ def test_a_full_log_dir_is_relieved_unasked_though_control_and_broker_are_killed
 def test_a_log_dir_is_drained_and_stays_empty_until_it_is_undrained(
     own: Settings, admin: KafkaAdminClient, brokers: EmbeddedCluster, volumes: list[Path], tmp_path: Path
 ) -> None:
+    own = own.model_copy(
+        update={"control": own.control.model_copy(update={"log_dir_throttle_bytes_per_sec": DRAIN_RATE})}
+    )
     cluster = Cluster(admin)
     path = str(volumes[1] / "data")
     assert log_dirs(cluster)[1].replica_bytes
