@@ -28,7 +28,7 @@ def scraped(config: Path, port: int, *, seconds: float, change: Callable[[int], 
     try:
         wait_until_healthy(url, serve)
         process = psutil.Process(serve.pid)
-        waits_s, cpu_s = _scrape(url, process, seconds=seconds, change=change, changes=changes)
+        waits_s, cpu_share = _scrape(url, process, seconds=seconds, change=change, changes=changes)
         peak_mib = _peak_rss_mib(serve.pid)
     finally:
         serve.terminate()
@@ -38,7 +38,7 @@ def scraped(config: Path, port: int, *, seconds: float, change: Callable[[int], 
         "scrapes": len(ordered),
         "scrape_p50_ms": 1e3 * ordered[len(ordered) // 2],
         "scrape_p99_ms": 1e3 * ordered[int(0.99 * len(ordered))],
-        "serve_cpu_share": cpu_s / seconds,
+        "serve_cpu_share": cpu_share,
         "serve_rss_mib": peak_mib,
     }
 
@@ -46,7 +46,7 @@ def scraped(config: Path, port: int, *, seconds: float, change: Callable[[int], 
 def _scrape(
     url: str, process: psutil.Process, *, seconds: float, change: Callable[[int], None], changes: int
 ) -> tuple[list[float], float]:
-    """Seconds of each scrape, and CPU seconds of the process meanwhile."""
+    """Seconds of each scrape, and CPU seconds a second of the process meanwhile: it may last longer than planned."""
     waits_s: list[float] = []
     stopping = threading.Event()
 
@@ -68,8 +68,8 @@ def _scrape(
     stopping.set()
     for thread in threads:
         thread.join()
-    after = process.cpu_times()
-    return waits_s, after.user + after.system - before.user - before.system
+    after, took_s = process.cpu_times(), time.monotonic() - began_s
+    return waits_s, (after.user + after.system - before.user - before.system) / took_s
 
 
 def wait_until_healthy(url: str, serve: subprocess.Popen[bytes]) -> None:
