@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 WATCH_INTERVAL_S = 2.0
 BAR_WIDTH = 30
+BROKERS_SHOWN = 20
 DECISION_SHOWN = ("decided_at", "verdict", "reason", "detail", "plan_id")
 
 
@@ -91,6 +92,8 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "window_end_ms": load.window_end_ms,
         "window_age_s": None if load.window_end_ms is None else (now_ms - load.window_end_ms) / 1000,
         "brokers": {str(row.broker): _load_of(load, row.broker) for row in load.brokers},
+        "silent_brokers": list(load.silent_brokers),
+        "brokers_reported_twice": list(load.brokers_reported_twice),
         "bytes_in_max_over_mean": skew.max_over_mean if skew else None,
         "threshold_enter": settings.trigger.enter_ratio,
         "decision": newest_decision(reader, cluster, columns=DECISION_SHOWN),
@@ -167,6 +170,7 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
         lines.append(
             f"bytes in max/mean {ratio:.3f} (skew above {status['threshold_enter']}), window ended {age:.0f} s ago"
         )
+    lines += _collecting_lines(status)
     lines += [status["pause"]] if status["pause"] else []
     for name in ("decision", "execution"):
         row = status[name]
@@ -186,6 +190,25 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
     if status["plan"]:
         lines.append(plan_line(status["plan"]))
     return Group(Text("\n".join(map(printable, lines))), Text(), table)
+
+
+def _collecting_lines(status: dict[str, Any]) -> list[str]:
+    """Brokers of the newest window that not exactly one collector reports."""
+    lines = []
+    if status["silent_brokers"]:
+        brokers = _list(status["silent_brokers"])
+        lines.append(
+            f"no samples from brokers {brokers} in this window: `rebalancer check` shows if a shard is not taken"
+        )
+    if status["brokers_reported_twice"]:
+        brokers = _list(status["brokers_reported_twice"])
+        lines.append(f"more than one collector reports brokers {brokers}: collect.shard must differ")
+    return lines
+
+
+def _list(brokers: list[int]) -> str:
+    rest = f" and {len(brokers) - BROKERS_SHOWN} more" if len(brokers) > BROKERS_SHOWN else ""
+    return ", ".join(map(str, brokers[:BROKERS_SHOWN])) + rest
 
 
 def _number(value: float | None) -> str:

@@ -99,6 +99,14 @@ class LoadPart:
     """Brokers whose samples cover more than the window: more than one collector reports them."""
 
     @property
+    def silent_brokers(self) -> tuple[int, ...]:
+        """Brokers that were seen lately and have no sample in the window."""
+        start_ms = self.window_start_ms
+        if start_ms is None:
+            return ()
+        return tuple(row.broker for row in self.brokers if row.last_sample_ms < start_ms)
+
+    @property
     def brokers_log_dirs_unknown(self) -> int | None:
         """Brokers with samples in the window of which nobody knows what is free on their disks."""
         start_ms = self.window_start_ms

@@ -151,6 +151,15 @@ CASES = (
         silent=steady("window_completeness_ratio", 1),
     ),
     Case(
+        "RebalancerBrokersReportedTwice", 30,
+        steady("brokers_reported_twice", 4),
+        CLUSTER,
+        "More than one collector reports 4 brokers of cluster main. Rates stay right, but each record is written "
+        "twice.",
+        # While the number of shards is changed, one window may have records of both.
+        silent=moving("brokers_reported_twice", "0x10 4x9 0x600"),
+    ),
+    Case(
         "RebalancerControlSilent", 60,
         {**FRESH, **moving("rebalance_last_decision_timestamp_seconds", "0x60")},
         CLUSTER,

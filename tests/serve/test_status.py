@@ -14,6 +14,7 @@ from streaming.commands.status import drawn, read_status
 from streaming.commands.status_groups import read_groups_status
 from streaming.commands.status_plan import plan_line
 from streaming.serve.snapshot import read_snapshot
+from streaming.settings import Settings
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 
@@ -158,3 +159,34 @@ def test_everything_as_data_for_programs(skewed_folder: Path) -> None:
     settings = settings_for(skewed_folder)
     shown = json.dumps(read_status(settings, now_ms=NOW_MS), indent=2, default=str)
     assert shown == (Path(__file__).parent / "status.json").read_text().removesuffix("\n")
+
+
+def test_brokers_that_no_collector_reports_or_two_are_named(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, dict.fromkeys((1, 2, 3, 4), 10.0))
+    assert lines(settings) == []
+    synthetic.broker_load(NOW_MS - WINDOW_MS, {1: 10.0}, covered_ms=WINDOW_MS, sample_count=6)
+    synthetic.broker_load(NOW_MS - WINDOW_MS, {3: 10.0}, covered_ms=2 * WINDOW_MS, sample_count=12)
+    status = read_status(settings, now_ms=NOW_MS)
+    assert (status["silent_brokers"], status["brokers_reported_twice"]) == ([2, 4], [3])
+    assert lines(settings) == [
+        "no samples from brokers 2, 4 in this window: `rebalancer check` shows if a shard is not taken",
+        "more than one collector reports brokers 3: collect.shard must differ",
+    ]
+
+
+def test_of_many_silent_brokers_the_first_are_named(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, dict.fromkeys(range(1, 60), 10.0))
+    synthetic.broker_load(NOW_MS - WINDOW_MS, {1: 10.0})
+    (line,) = lines(settings)
+    assert ", 20, 21 and 38 more in this window" in line
+
+
+def lines(settings: Settings) -> list[str]:
+    """What is shown of brokers that not exactly one collector reports."""
+    output = StringIO()
+    Console(file=output, width=200).print(drawn(read_status(settings, now_ms=NOW_MS)))
+    return [line.strip() for line in output.getvalue().splitlines() if " brokers " in line and "cluster" not in line]
