@@ -7,7 +7,8 @@ replica that falls behind for a moment holds nothing back.
 
 from dataclasses import replace
 
-from assignor_core.deciding.trigger import TriggerPolicy, TriggerState, is_continuous
+from assignor_core.deciding.trigger import TriggerState, is_continuous
+from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.live import LiveCluster, lagging, offline, partition_name
 
 LAGGING_KEPT_MAX = 100

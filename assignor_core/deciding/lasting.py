@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from assignor_core.deciding.trigger import LASTING_REASONS, Reason, TriggerPolicy, TriggerState, is_continuous
+from assignor_core.deciding.reasons import LASTING_REASONS, Reason
+from assignor_core.deciding.trigger import TriggerState, is_continuous
+from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import InputError
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, PartitionKey, partition_name

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-from assignor_core.deciding.trigger import SkewWindow
+from assignor_core.deciding.skew_windows import SkewWindow
 
 SIGMA_PER_MEDIAN = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""

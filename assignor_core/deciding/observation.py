@@ -12,8 +12,10 @@ from typing import Protocol
 
 from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.lasting import LastingPolicy
+from assignor_core.deciding.load_memory import NOTHING_REMEMBERED, LoadMemory
 from assignor_core.deciding.maintenance import MaintenanceWindow
-from assignor_core.deciding.trigger import SkewWindow, TriggerPolicy
+from assignor_core.deciding.skew_windows import SkewWindow
+from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.deciding.windows import ClosedWindow, skew_window
 from assignor_core.disks import LogDirs
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
@@ -77,6 +79,8 @@ class Observation:
     """How full the log dirs of brokers are, without replicas; of brokers that show it."""
     away_since_ms: Mapping[int, int] = field(default_factory=dict)
     """Since when brokers have been away without a break, as an execution has seen that was under way until now."""
+    memory: LoadMemory = NOTHING_REMEMBERED
+    """What these windows and earlier ones have shown; see `deciding.load_memory`."""
 
     @classmethod
     def of(
@@ -90,11 +94,12 @@ class Observation:
         now_ms: int,
         log_dirs: LogDirs = MappingProxyType({}),
         away_since_ms: Mapping[int, int] = MappingProxyType({}),
+        memory: LoadMemory = NOTHING_REMEMBERED,
     ) -> "Observation":
         """The observation, with the skew of each window by `policy`."""
         counted = brokers_counted(live, drained)
         skews = tuple(skew_window(window, policy.resources, policy.capacities, counted) for window in windows)
-        return cls(now_ms, live, windows, skews, drained, changed_ms, log_dirs, away_since_ms)
+        return cls(now_ms, live, windows, skews, drained, changed_ms, log_dirs, away_since_ms, memory)
 
     @property
     def counted(self) -> frozenset[int]:

@@ -1,8 +1,11 @@
 """What plan a decision asks for: the policy and the windows that fit its reason."""
 
+from assignor_core.deciding.doubt import plan_windows
 from assignor_core.deciding.lasting import PlacementStates, small_policy
 from assignor_core.deciding.observation import DecisionPolicy, Observation, PlanRequest
-from assignor_core.deciding.trigger import LASTING_REASONS, Reason, TriggerState
+from assignor_core.deciding.reasons import LASTING_REASONS, Reason
+from assignor_core.deciding.trigger import TriggerState
+from assignor_core.deciding.trigger_policy import Detector
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.planner.policy import PlannerPolicy
 
@@ -18,10 +21,14 @@ def plan_request(
 ) -> PlanRequest:
     """The plan for `reason`, within the limits of `base`; `lost` are the brokers that have failed."""
 
+    windows_max = policy.planner_windows
+    if policy.trigger.detector is Detector.NOISE and state.breached_resource and state.breached_broker is not None:
+        windows_max = plan_windows(observation.memory, state.breached_resource, state.breached_broker, windows_max)
+
     def windows_since(since_ms: int) -> tuple[ClosedWindow, ...]:
         """The newest windows since then. Older ones would make a plan mend half of a new skew, or mend it twice."""
         since_change_ms = state.changed_ms if since_ms else 0
-        newest = observation.windows[-policy.planner_windows :]
+        newest = observation.windows[-windows_max:]
         return tuple(row for row in newest if row.end_ms >= since_ms and row.start_ms >= since_change_ms)
 
     if lost:

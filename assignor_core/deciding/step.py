@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from assignor_core.deciding.budget import DayBudget
+from assignor_core.deciding.entering import Surroundings, brokers_over, entering
 from assignor_core.deciding.health import obstacle, with_lagging
 from assignor_core.deciding.lasting import (
     lasting_reasons,
@@ -17,26 +18,14 @@ from assignor_core.deciding.lasting import (
 )
 from assignor_core.deciding.log_dirs import full_in_words
 from assignor_core.deciding.maintenance import may_act, next_opening, open_window
-from assignor_core.deciding.noise import load_noise
 from assignor_core.deciding.observation import DecisionPolicy, Evidence, Mode, Observation
 from assignor_core.deciding.plan_requests import plan_request
-from assignor_core.deciding.trigger import (
-    OWN_PLANS,
-    Evaluation,
-    Reason,
-    SkewWindow,
-    Surroundings,
-    TriggerState,
-    Verdict,
-    after_plan,
-    brokers_failed,
-    brokers_over,
-    entering,
-    settled_windows,
-)
+from assignor_core.deciding.reasons import LEAVES_PLACEMENT, OWN_PLANS, Reason, Verdict
+from assignor_core.deciding.skew_windows import SkewWindow
+from assignor_core.deciding.trigger import Evaluation, TriggerState, after_plan, brokers_failed, settled_windows
 from assignor_core.deciding.trigger import step as trigger_step
 from assignor_core.deciding.windows import ClosedWindow, skew_window, without_catch_up
-from assignor_core.deciding.worth import not_worth_it
+from assignor_core.deciding.worth import gain_of_noise, not_worth_it
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import too_many_away
 from assignor_core.proposed_plan import ProposedPlan
@@ -76,8 +65,6 @@ def step(
     return made.state, Decision(evaluation, observation.skews[-1], proposed, may_act, tuple(made.dropped))
 
 
-LEAVES_PLACEMENT = (Reason.BALANCED, Reason.LOW_LOAD, Reason.CATCHING_UP, Reason.MIN_GAIN, Reason.DAY_BUDGET)
-"""Decisions to hold after which a plan for the placement may follow: data are sound, and there is no plan for load."""
 DELETED_AFTER_MS = 120_000
 """Until then bytes that have left a log dir may fill it still: Kafka's `log.segment.delete.delay.ms` is a minute."""
 Conclusion = tuple[Evaluation, ProposedPlan | None, bool]
@@ -200,6 +187,7 @@ class _Deciding:
             behind=self._groups_behind(),
             changed_ms=observation.changed_ms,
             away_since_ms=observation.away_since_ms,
+            memory=observation.memory,
         )
         self.state, evaluation = trigger_step(
             self._policy.trigger, self.state, observation.skews, around, now_ms=observation.now_ms
@@ -305,7 +293,8 @@ class _Deciding:
             useless = not_mended(evaluation.reason, self._placement, proposed.plan)
             useless = None if useless is None else f"{evaluation.detail}; {useless}"
         else:
-            useless = not_worth_it(proposed, evaluation, self._policy.gain_min, self._gain_of_noise(evaluation))
+            noise = gain_of_noise(self._policy, self.state, self._observation, evaluation, len(asked.windows))
+            useless = not_worth_it(proposed, evaluation, self._policy.gain_min, noise)
         if useless is not None:
             if budget is not None and budget.binds(self._policy.planner):
                 return _held(evaluation, Reason.DAY_BUDGET, f"{budget.in_words()}; {useless}")
@@ -316,12 +305,6 @@ class _Deciding:
             evaluation = replace(evaluation, detail=f"{evaluation.detail}; {'; '.join(proposed.plan.problems)}")
         self.state = after_plan(self._policy.trigger, self.state, now_ms)
         return self._now_or_later(evaluation, proposed, lost)
-
-    def _gain_of_noise(self, evaluation: Evaluation) -> float:
-        """The gain that a plan could promise for noise alone, in max/mean."""
-        policy, resource = self._policy, evaluation.resource or Resource.BYTES_IN
-        newest = self._observation.skews[-max(policy.trigger.windows_considered, policy.planner_windows) :]
-        return policy.gain_over_noise_min * load_noise(settled_windows(self.state, newest), resource)
 
     def _now_or_later(self, evaluation: Evaluation, proposed: ProposedPlan, lost: frozenset[int]) -> Conclusion:
         """In mode apply a plan made outside the maintenance windows waits for the next one."""

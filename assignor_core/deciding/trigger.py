@@ -9,111 +9,22 @@ fall behind on the hot broker make it sooner; a broker that is gone for too long
 reason. It knows no planner, no table and no clock: `now_ms` is an argument.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 
-from assignor_core.errors import InputError
+from assignor_core.deciding.entering import (
+    NOTHING_ELSE,
+    Over,
+    Surroundings,
+    doubted,
+    ends_over,
+    entering,
+    is_even,
+    windows_needed,
+)
+from assignor_core.deciding.reasons import Reason, Verdict
+from assignor_core.deciding.skew_windows import SkewWindow
+from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.live import too_many_away
-
-
-class Verdict(StrEnum):
-    """What should follow from an evaluation."""
-
-    PLAN = "plan"
-    HOLD = "hold"
-
-
-class Reason(StrEnum):
-    """Why; one word for tables and metrics."""
-
-    SKEWED = "skewed"
-    BROKER_FAILED = "broker_failed"
-    LOG_DIR_FULL = "log_dir_full"
-    CROWDED_RACKS = "crowded_racks"
-    EMPTY_BROKER = "empty_broker"
-    UNPREFERRED_LEADERS = "unpreferred_leaders"
-    BALANCED = "balanced"
-    NOT_ENOUGH_WINDOWS = "not_enough_windows"
-    INCOMPLETE = "incomplete"
-    STALE_DATA = "stale_data"
-    LOW_LOAD = "low_load"
-    IN_PROGRESS = "in_progress"
-    COOLDOWN = "cooldown"
-    GIVEN_UP = "given_up"
-    MAINTENANCE_WINDOW = "maintenance_window"
-    CATCHING_UP = "catching_up"
-    LOADS_DISAGREE = "loads_disagree"
-    MIN_GAIN = "min_gain"
-    TOO_MANY_AWAY = "too_many_away"
-    NO_ROOM = "no_room"
-    UNHEALTHY = "unhealthy"
-    DAY_BUDGET = "day_budget"
-    DRY_RUN = "dry_run"
-
-
-LASTING_REASONS = (Reason.CROWDED_RACKS, Reason.EMPTY_BROKER, Reason.UNPREFERRED_LEADERS)
-"""States of the placement that get a plan if they last, in the order in which they do; see `deciding.lasting`."""
-OWN_PLANS = (Reason.LOG_DIR_FULL, *LASTING_REASONS)
-"""Reasons whose small plans are judged by what they mend, not by skew."""
-
-
-@dataclass(frozen=True, slots=True)
-class TriggerPolicy:
-    """Thresholds are ratios to the mean (1 = even), times ms, load bytes/s per broker."""
-
-    enter_ratio: float = 1.30
-    exit_ratio: float = 1.15
-    windows_over: int = 3
-    windows_considered: int = 5
-    windows_over_urgent: int = 2
-    """Instead of `windows_over`, where groups that read from the hot broker fall behind."""
-    cooldown_ms: int = 600_000
-    completeness_min: float = 0.95
-    load_min_bytes_per_sec: float = 100_000.0
-    stale_after_ms: int = 360_000
-    broker_failure_grace_ms: int = 1_800_000
-    """A broker that is away for longer has failed; a restart or an upgrade takes less."""
-    relief_max_away_share: float = 0.40
-    """With a larger share of the brokers away their replicas are not made anew: that is an outage, and its end brings
-    them back; the rest can't carry them all. Cruise Control's `fixable.failed.broker.percentage.threshold`."""
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.relief_max_away_share <= 1.0:
-            raise InputError(f"relief_max_away_share must be 0 to 1, found {self.relief_max_away_share}")
-        if not 1.0 <= self.exit_ratio < self.enter_ratio:
-            raise InputError(f"thresholds must be 1 <= exit < enter, found {self.exit_ratio} and {self.enter_ratio}")
-        if not 1 <= self.windows_over <= self.windows_considered:
-            raise InputError(f"windows must be 1 <= k <= n, found {self.windows_over} and {self.windows_considered}")
-        if self.windows_over_urgent < 1:
-            raise InputError(f"windows_over_urgent must be 1 or more, found {self.windows_over_urgent}")
-
-
-@dataclass(frozen=True, slots=True)
-class SkewWindow:
-    """One closed window: each broker's load over the mean and the mean itself, by resource; how many reported."""
-
-    window_end_ms: int
-    ratios: Mapping[str, Mapping[int, float]]
-    """resource: broker: load over mean load; utilisation where capacities are known."""
-    mean_load: Mapping[str, float]
-    brokers_expected: int
-    brokers_reporting: int
-    length_ms: int = 0
-
-    @property
-    def window_start_ms(self) -> int:
-        """Start of the window, inclusive."""
-        return self.window_end_ms - self.length_ms
-
-    @property
-    def completeness(self) -> float:
-        """Share of the expected brokers that reported, 0 to 1."""
-        return min(1.0, self.brokers_reporting / self.brokers_expected) if self.brokers_expected else 0.0
-
-    def max_over_mean(self, resource: str) -> float:
-        """The one figure of a resource; 1 where nothing is known."""
-        return max(self.ratios.get(resource, {}).values(), default=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,27 +76,6 @@ class Evaluation:
     max_over_mean: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What else is known of the cluster when a step is taken."""
-
-    reassigning_count: int = 0
-    """Partitions that are being reassigned, by anybody."""
-    changed_ms: int = 0
-    """End of the newest execution that changed the cluster; 0 where there was none."""
-    missing_brokers: frozenset[int] = frozenset()
-    """Brokers that host replicas which could be made anew elsewhere, and are not alive."""
-    alive_count: int = 0
-    """Brokers that are alive."""
-    behind: Mapping[int, str] = field(default_factory=dict)
-    """broker: the groups that read from it and fall behind, in words."""
-    away_since_ms: Mapping[int, int] = field(default_factory=dict)
-    """Since when brokers have been away without a break, where an execution has watched them: no step is taken then."""
-
-
-NOTHING_ELSE = Surroundings()
-
-
 def step(
     policy: TriggerPolicy,
     state: TriggerState,
@@ -215,13 +105,18 @@ def step(
     # While replicas move nothing is planned anyway: the windows only show whether the reason is that.
     settled = complete if around.reassigning_count else settled_windows(state, complete)
     over = entering(policy, settled, around)
-    state = _after_hysteresis(policy, state, settled, over)
+    state = _after_hysteresis(policy, state, settled, over, around)
     if failed:
         return state, _for_failed(policy, state, failed, around, now_ms)
     resource, broker, ratio = _worst(complete[-1])
     if not settled:
         return state, _hold(Reason.NOT_ENOUGH_WINDOWS, _unsettled(state, complete[-1]), resource, ratio)
     if over is None:
+        doubt = doubted(policy, settled, around)
+        if doubt is not None:
+            ratio = settled[-1].max_over_mean(doubt[0].resource)
+            detail = f"{_skewed(policy, settled, doubt[0], around)}; {doubt[2]}"
+            return state, _hold(doubt[1], detail, doubt[0].resource, ratio)
         reason = Reason.BALANCED if ratio <= policy.enter_ratio else Reason.NOT_ENOUGH_WINDOWS
         return state, _hold(reason, _even(policy, state, settled, (resource, broker, ratio)), resource, ratio)
     return state, _when_entering(policy, state, settled, over, around, now_ms)
@@ -243,39 +138,9 @@ def brokers_failed(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> t
     return tuple(broker for broker, since_ms in state.missing_since_ms if now_ms - since_ms >= grace_ms)
 
 
-def brokers_over(policy: TriggerPolicy, window: SkewWindow) -> tuple[int, ...]:
-    """Brokers over `enter_ratio` in one window, ascending."""
-    return tuple(sorted({broker for _, _, broker in _over(policy, window)}))
-
-
 def settled_windows(state: TriggerState, windows: tuple[SkewWindow, ...]) -> tuple[SkewWindow, ...]:
     """Windows that began after the last change of the placement."""
     return tuple(window for window in windows if window.window_start_ms >= state.changed_ms)
-
-
-def entering(
-    policy: TriggerPolicy, windows: tuple[SkewWindow, ...], around: Surroundings = NOTHING_ELSE
-) -> "Over | None":
-    """The worst broker that is over `enter_ratio` in the newest of `windows` and in enough of them; None of none.
-
-    The same broker: noise lifts now one, now another, and a plan that follows it moves load to and fro.
-    """
-    for _, resource, broker in _over(policy, windows[-1]) if windows else ():
-        over = _windows_over(policy, windows, resource, broker)
-        needed = _windows_needed(policy, broker, around)
-        if len(over) >= needed:
-            return Over(resource, broker, over[-needed])
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class Over:
-    """A broker that has been over the threshold for long enough."""
-
-    resource: str
-    broker: int
-    since_ms: int
-    """End of the oldest window that was needed to decide it."""
 
 
 def _with_surroundings(policy: TriggerPolicy, state: TriggerState, around: Surroundings, now_ms: int) -> TriggerState:
@@ -306,44 +171,21 @@ def _unusable(policy: TriggerPolicy, windows: tuple[SkewWindow, ...], now_ms: in
 
 
 def _after_hysteresis(
-    policy: TriggerPolicy, state: TriggerState, settled: tuple[SkewWindow, ...], over: Over | None
+    policy: TriggerPolicy,
+    state: TriggerState,
+    settled: tuple[SkewWindow, ...],
+    over: Over | None,
+    around: Surroundings,
 ) -> TriggerState:
-    """The breach begins with the entering rule, and ends once no broker is over `exit_ratio` in the newest window."""
+    """The breach begins with the entering rule, and ends once no broker is over `exit_ratio`."""
     if over is not None:
         since_ms = over.since_ms if state.breached_since_ms is None else state.breached_since_ms
         return replace(state, breached_since_ms=since_ms, breached_resource=over.resource, breached_broker=over.broker)
     if state.breached_since_ms is None or not settled:
         return state
-    newest = settled[-1]
-    if all(newest.max_over_mean(resource) < policy.exit_ratio for resource in newest.ratios):
+    if is_even(policy, settled, around):
         return replace(state, breached_since_ms=None, breached_resource=None, breached_broker=None)
     return state
-
-
-def _over(policy: TriggerPolicy, window: SkewWindow) -> list[tuple[float, str, int]]:
-    """(ratio, resource, broker) over the threshold, the worst first."""
-    rows = [
-        (ratio, resource, broker)
-        for resource, ratios in window.ratios.items()
-        for broker, ratio in ratios.items()
-        if ratio > policy.enter_ratio
-    ]
-    return sorted(rows, key=lambda row: (-row[0], row[1], row[2]))
-
-
-def _windows_over(
-    policy: TriggerPolicy, complete: tuple[SkewWindow, ...], resource: str, broker: int
-) -> tuple[int, ...]:
-    """Ends of the windows in which this broker is over the threshold, oldest first."""
-    return tuple(
-        window.window_end_ms
-        for window in complete
-        if window.ratios.get(resource, {}).get(broker, 1.0) > policy.enter_ratio
-    )
-
-
-def _windows_needed(policy: TriggerPolicy, broker: int, around: Surroundings) -> int:
-    return min(policy.windows_over, policy.windows_over_urgent) if broker in around.behind else policy.windows_over
 
 
 def _for_failed(
@@ -401,14 +243,14 @@ def _held_back(
 
 
 def _skewed(policy: TriggerPolicy, settled: tuple[SkewWindow, ...], over: Over, around: Surroundings) -> str:
-    windows_over = len(_windows_over(policy, settled, over.resource, over.broker))
+    windows_over = len(ends_over(policy, settled, over.resource, over.broker))
     detail = (
         f"{over.resource} max/mean {settled[-1].max_over_mean(over.resource):.3f}; broker {over.broker} over "
         f"{policy.enter_ratio} in {windows_over} of the last {len(settled)} windows"
     )
     if over.broker not in around.behind:
         return detail
-    needed = _windows_needed(policy, over.broker, around)
+    needed = windows_needed(policy, over.broker, around)
     groups = around.behind[over.broker]
     return f"{detail}; urgent, {needed} windows are enough: groups that read from it fall behind ({groups})"
 
@@ -419,7 +261,7 @@ def _even(
     """Why no broker makes a plan, not even the hottest of the newest window."""
     resource, broker, ratio = worst
     if ratio > policy.enter_ratio:
-        over = len(_windows_over(policy, settled, resource, broker))
+        over = len(ends_over(policy, settled, resource, broker))
         return (
             f"{resource} max/mean {ratio:.3f}; broker {broker} is over {policy.enter_ratio} in {over} windows, "
             f"{policy.windows_over} needed"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assignor_core.deciding.trigger import SkewWindow
+from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.model import Capacity
 from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import relative_loads, skew_of

@@ -1,6 +1,11 @@
 """Whether a plan for skew or failed brokers is worth carrying out."""
 
-from assignor_core.deciding.trigger import Evaluation, Reason
+from assignor_core.deciding.doubt import remembered_noise
+from assignor_core.deciding.noise import load_noise
+from assignor_core.deciding.observation import DecisionPolicy, Observation
+from assignor_core.deciding.reasons import Reason
+from assignor_core.deciding.trigger import Evaluation, TriggerState, settled_windows
+from assignor_core.deciding.trigger_policy import Detector
 from assignor_core.plan import SEARCH_ENDED, TAKE_NONE
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.resources import Resource
@@ -27,3 +32,16 @@ def not_worth_it(proposed: ProposedPlan, evaluation: Evaluation, gain_min: float
     causes = [line for line in plan.diagnosis if line.startswith((TAKE_NONE, SEARCH_ENDED))]
     useless = f"no plan lowers max/mean of {resource} by {gain_min} or more; its lower bound is {bound}"
     return "; ".join((useless, *causes))
+
+
+def gain_of_noise(
+    policy: DecisionPolicy, state: TriggerState, observation: Observation, evaluation: Evaluation, windows: int
+) -> float:
+    """The gain in max/mean that a plan on so many windows could promise for noise alone."""
+    resource = evaluation.resource or Resource.BYTES_IN
+    if policy.trigger.detector is Detector.NOISE:
+        known = remembered_noise(observation.memory, resource, windows)
+        if known is not None:
+            return known
+    newest = observation.skews[-max(policy.trigger.windows_considered, policy.planner_windows) :]
+    return policy.gain_over_noise_min * load_noise(settled_windows(state, newest), resource)

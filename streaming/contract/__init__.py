@@ -7,7 +7,16 @@ neither Spark nor Arrow nor Delta.
 """
 
 from streaming.contract.columns import Column, ColumnType, Table
-from streaming.contract.control_tables import BROKER_INTENT, DECISION, EXECUTION, LEASE, LOG_DIR, MOVEMENT, PLAN
+from streaming.contract.control_tables import (
+    BROKER_INTENT,
+    DECISION,
+    EXECUTION,
+    LEASE,
+    LOAD_MEMORY,
+    LOG_DIR,
+    MOVEMENT,
+    PLAN,
+)
 from streaming.contract.lag_tables import GROUP_EVENT, GROUP_LAG, GROUP_LAG_DAILY
 from streaming.contract.load_tables import (
     BROKER_LOAD,
@@ -41,6 +50,7 @@ TABLES: dict[str, Table] = {
         LEASE,
         BROKER_INTENT,
         LOG_DIR,
+        LOAD_MEMORY,
     )
 }
 """All of them by name."""
@@ -56,6 +66,7 @@ __all__ = [
     "GROUP_LAG",
     "GROUP_LAG_DAILY",
     "LEASE",
+    "LOAD_MEMORY",
     "LOG_DIR",
     "MOVEMENT",
     "PARTITION_LOAD",

@@ -178,6 +178,23 @@ BROKER_INTENT = Table(
     ),
 )
 
+LOAD_MEMORY = Table(
+    "load_memory",
+    "What control remembers of brokers' loads: their noise, and how long skews last; replaced once an hour",
+    ("kafka_cluster", "resource"),
+    "event_time",
+    (
+        CLUSTER,
+        text("resource", "Resource whose skew may make a plan", nullable=False),
+        timestamp("event_time", "End of the newest window that it holds, UTC", nullable=False),
+        timestamp("changed_at", "When replicas or leaders were last moved before that, UTC", nullable=False),
+        number("noise_ratio", "Noise of the middle broker's share of the load in one window, ratio; null at first"),
+        text("levels_json", "Level and noise of each broker, JSON object of lists", nullable=False),
+        text("episodes_json", "Skews that go on, and for how many windows earlier ones lasted, JSON", nullable=False),
+    ),
+    SHORT_HISTORY,
+)
+
 LOG_DIR = Table(
     "log_dir",
     "Log dirs of brokers as they were at the newest evaluation: one row each, replaced at each evaluation",

@@ -10,9 +10,9 @@ from typing import Any
 
 import structlog
 
-from assignor_core.deciding.observation import DecisionPolicy, Observation
+from assignor_core.deciding.observation import DecisionPolicy, Observation, brokers_counted
 from assignor_core.deciding.step import Decision, step
-from assignor_core.deciding.trigger import TriggerPolicy
+from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.deciding.windows import skew_figures
 from assignor_core.disks import LogDirs
 from assignor_core.proposed_plan import ProposedPlan
@@ -20,6 +20,7 @@ from streaming.cluster.ports import ClusterReader
 from streaming.control.absences import Absences
 from streaming.control.evidence import TableEvidence
 from streaming.control.journal import Journal, decision_id
+from streaming.control.load_memory import KeptMemory
 from streaming.control.windows import ClosedWindows, WindowTables
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import PlannerSettings
@@ -50,6 +51,7 @@ class Decider:
         self._policy_for = policy_for
         self._state = journal.trigger_state()
         self._windows = ClosedWindows(window_tables)
+        self._memory = KeptMemory(window_tables)
         self._evaluated_ms = 0
 
     def tick(self, *, now_ms: int) -> ProposedPlan | None:
@@ -60,15 +62,23 @@ class Decider:
         live = self._cluster.describe()
         self._absences.note(live, now_ms)
         policy = self._policy_for(frozenset(topic for topic, _ in live.partitions))
+        drained = drained_brokers(TableReader(self._tables.root), self._tables.kafka_cluster)
+        changed_ms = self._journal.changed_ms(now_ms=now_ms)
         observation = Observation.of(
             live,
             windows,
             policy,
-            drained=drained_brokers(TableReader(self._tables.root), self._tables.kafka_cluster),
-            changed_ms=self._journal.changed_ms(now_ms=now_ms),
+            drained=drained,
+            changed_ms=changed_ms,
             now_ms=now_ms,
             log_dirs=self._log_dirs(now_ms),
             away_since_ms=self._absences.since_ms(now_ms),
+            memory=self._memory.after(
+                windows,
+                policy,
+                brokers_counted(live, drained),
+                changed_ms=max(changed_ms, self._state.changed_ms),
+            ),
         )
         evidence = TableEvidence(self._cluster, live, self._journal, self._tables, policy, self._planner, now_ms)
         self._state, decision = step(self._state, observation, policy, evidence)

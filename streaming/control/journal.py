@@ -17,7 +17,8 @@ import structlog
 
 from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.step import Decision
-from assignor_core.deciding.trigger import TriggerPolicy, TriggerState
+from assignor_core.deciding.trigger import TriggerState
+from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.disks import LogDirs
 from assignor_core.errors import CoreError
 from assignor_core.execution.caution import Outcome
@@ -39,7 +40,7 @@ from streaming.views.plans import kept_plan, plan_ids
 
 log = structlog.get_logger()
 
-TABLES_WRITTEN = ("decision", "plan", "movement", "execution", "log_dir")
+TABLES_WRITTEN = ("decision", "plan", "movement", "execution", "log_dir", "load_memory")
 PLAN_ID_CHARACTERS_MIN = 6
 PLANS_NAMED = 5
 

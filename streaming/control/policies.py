@@ -7,7 +7,8 @@ from dataclasses import replace
 from assignor_core.deciding.lasting import LastingPolicy
 from assignor_core.deciding.maintenance import MaintenanceWindow, window_of
 from assignor_core.deciding.observation import DecisionPolicy, Mode
-from assignor_core.deciding.trigger import Reason, TriggerPolicy
+from assignor_core.deciding.reasons import Reason
+from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
 from assignor_core.execution.reconcile import Limits
 from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.planner.policy import PlannerPolicy
@@ -27,6 +28,7 @@ def trigger_policy(trigger: TriggerSettings, *, window_ms: int) -> TriggerPolicy
         exit_ratio=trigger.exit_ratio,
         windows_over=trigger.windows_over,
         windows_considered=trigger.windows_considered,
+        detector=Detector(trigger.detector),
         cooldown_ms=trigger.cooldown_ms,
         windows_over_urgent=trigger.windows_over_urgent,
         completeness_min=trigger.completeness_min,

@@ -10,7 +10,7 @@ from datetime import datetime
 import structlog
 
 from streaming import tables
-from streaming.contract import BROKER_INTENT, DECISION, EXECUTION, LOG_DIR, MOVEMENT, PLAN
+from streaming.contract import BROKER_INTENT, DECISION, EXECUTION, LOAD_MEMORY, LOG_DIR, MOVEMENT, PLAN
 from streaming.settings import ControlSettings
 from streaming.views.decisions import newest_decision
 from streaming.views.executions import finished_before, plans_carried_out
@@ -19,7 +19,15 @@ from streaming.views.plans import plans_made_before
 
 log = structlog.get_logger()
 
-TABLES_KEPT = (DECISION.name, PLAN.name, MOVEMENT.name, EXECUTION.name, BROKER_INTENT.name, LOG_DIR.name)
+TABLES_KEPT = (
+    DECISION.name,
+    PLAN.name,
+    MOVEMENT.name,
+    EXECUTION.name,
+    BROKER_INTENT.name,
+    LOG_DIR.name,
+    LOAD_MEMORY.name,
+)
 DAY_MS = 86_400_000
 """Rows go by the day: each deletion writes the files anew that hold younger rows too."""
 DECISIONS_AT_A_TIME = 20_000

@@ -6,7 +6,7 @@ What is unknown has no sample: an absent series shows more than a zero.
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from assignor_core.deciding.trigger import OWN_PLANS, Reason
+from assignor_core.deciding.reasons import OWN_PLANS, Reason
 from assignor_core.resources import Resource
 from streaming.contract.rates import RATES
 from streaming.serve.families import RESOURCE_LABELS, broker_rate_name

@@ -24,6 +24,9 @@ class TriggerSettings(Section):
     exit_ratio: float = Field(1.15, ge=1.0, description="max/mean below this ends it")
     windows_over: int = Field(3, ge=1, le=1000, description="k: windows that must be over, out of ...")
     windows_considered: int = Field(5, ge=1, le=1000, description="n: the newest windows looked at")
+    detector: Literal["noise", "windows"] = Field(
+        "noise", description="noise: a broker must also be over by more than its own noise; windows: k of n are enough"
+    )
     windows_over_urgent: int = Field(
         2, ge=1, le=1000, description="k where consumer groups that read from the hot broker fall behind"
     )

@@ -14,8 +14,10 @@ from assignor_core.deciding.lasting import LastingPolicy, placement_states
 from assignor_core.deciding.maintenance import window_of
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
 from assignor_core.deciding.planning import propose_elections
+from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.step import Decision, step
-from assignor_core.deciding.trigger import Reason, TriggerPolicy, TriggerState, Verdict
+from assignor_core.deciding.trigger import TriggerState
+from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import InputError
 from assignor_core.live import LiveCluster, LivePartition

@@ -7,8 +7,9 @@ import pytest
 from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.log_dirs import disks_of_brokers, full_log_dirs, propose_within
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
+from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.step import DELETED_AFTER_MS, Decision, step
-from assignor_core.deciding.trigger import Reason, TriggerState, Verdict
+from assignor_core.deciding.trigger import TriggerState
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import FutureReplica, LogDirDescription, LogDirs
 from assignor_core.errors import NothingToPlanOn

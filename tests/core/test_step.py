@@ -8,8 +8,10 @@ import pytest
 from assignor_core.deciding.giving_up import PAUSE_MIN_MS, GivenUp
 from assignor_core.deciding.maintenance import window_of
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
+from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.step import Decision, step
-from assignor_core.deciding.trigger import Reason, TriggerPolicy, TriggerState, Verdict
+from assignor_core.deciding.trigger import TriggerState
+from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import NO_LEADER, LiveCluster, LivePartition

@@ -9,7 +9,8 @@ import pytest
 from assignor_core.deciding.noise import load_noise
 from assignor_core.deciding.observation import DecisionPolicy
 from assignor_core.deciding.simulation import SCENARIOS, Report, Trace, World, generate, simulate
-from assignor_core.deciding.trigger import SkewWindow, TriggerPolicy
+from assignor_core.deciding.skew_windows import SkewWindow
+from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
 from assignor_core.errors import InputError
 from assignor_core.skew import skew_of
 from tests.benchmarks.bench_trigger import POLICIES, figures_of, row_of
@@ -113,12 +114,29 @@ def test_a_simulated_window_is_what_control_would_measure() -> None:
 def test_noise_is_no_gain() -> None:
     """At 10 % noise every plan leaves a skew of that size, and noise lifts the next broker over the threshold."""
     noisy = generate("steps", seed=2, noise=0.10)
-    gullible, careful = (simulate(noisy, DecisionPolicy(gain_over_noise_min=factor)) for factor in (0.0, 4.0))
+    windows = TriggerPolicy(detector=Detector.WINDOWS)
+    gullible, careful = (simulate(noisy, DecisionPolicy(windows, gain_over_noise_min=factor)) for factor in (0.0, 4.0))
     assert gullible.triggers > 40
     assert careful.triggers < gullible.triggers / 2
     assert careful.false_triggers < gullible.false_triggers / 2
     assert None not in careful.found_after_windows
     assert DecisionPolicy().gain_over_noise_min == 4.0
+
+
+def test_noise_that_is_known_makes_no_plan_and_hides_no_step() -> None:
+    """The same week: one plan for each step, found as soon as with windows alone."""
+    report = simulate(generate("steps", seed=3, noise=0.10), DEFAULTS)
+    assert (report.triggers, report.false_triggers) == (3, 0)
+    delays = [delay for delay in report.found_after_windows if delay is not None]
+    assert len(delays) == 3
+    assert max(delays) <= 7
+
+
+def test_bursts_are_waited_out_once_a_few_have_ended_by_themselves() -> None:
+    bursts = generate("long bursts", seed=5, noise=0.10)
+    learning, gullible = (simulate(bursts, TriggerPolicy(detector=detector)) for detector in Detector)
+    assert learning.triggers < gullible.triggers / 3
+    assert learning.false_triggers < gullible.false_triggers / 2
 
 
 def test_a_step_is_not_noise_even_of_few_brokers() -> None:

@@ -18,7 +18,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from assignor_core.deciding.trigger import Reason
+from assignor_core.deciding.reasons import Reason
 from streaming.commands.status import read_status
 from streaming.serve.families import FAMILIES, GROUPS, GROUPS_ALERTED
 from streaming.serve.group_samples import VERDICTS, GroupSamples, group_samples

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
+from assignor_core.deciding.reasons import LASTING_REASONS, Verdict
 from assignor_core.deciding.step import Decision
-from assignor_core.deciding.trigger import LASTING_REASONS, Verdict
 from streaming.control.journal import Journal
 from tests.simulation.story import Alterations, run_story
 

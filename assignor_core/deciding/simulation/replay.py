@@ -15,11 +15,15 @@ from math import isnan
 import numpy as np
 from numpy.typing import NDArray
 
+from assignor_core.deciding.doubt import PLAN_WINDOWS_MAX
 from assignor_core.deciding.giving_up import GivenUp
+from assignor_core.deciding.load_memory import LoadMemory
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
 from assignor_core.deciding.simulation.loads import Trace
+from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.step import step
-from assignor_core.deciding.trigger import SkewWindow, TriggerPolicy, TriggerState
+from assignor_core.deciding.trigger import TriggerState
+from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.deciding.windows import ClosedWindow, skew_window
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster
@@ -185,7 +189,8 @@ class _Run:
         self._policy = policy
         self._world = world
         self._state = TriggerState()
-        kept = max(policy.trigger.windows_considered, policy.planner_windows)
+        kept = max(policy.trigger.windows_considered, policy.planner_windows, PLAN_WINDOWS_MAX)
+        self._memory = LoadMemory()
         self._windows: deque[ClosedWindow] = deque(maxlen=kept)
         self._skews: deque[SkewWindow] = deque(maxlen=kept)
         self._under_way: tuple[int, Change] | None = None
@@ -218,12 +223,16 @@ class _Run:
                 self._under_way, self._changed_ms = None, now_ms
             return
         before = self._state
+        self._memory = self._memory.after(
+            tuple(self._skews), self._policy.trigger.watched, changed_ms=max(self._changed_ms, before.changed_ms)
+        )
         observation = Observation(
             now_ms,
             live,
             tuple(self._windows),
             tuple(self._skews),
             changed_ms=self._changed_ms,
+            memory=self._memory,
         )
         self._state, decision = step(before, observation, self._policy, self._plans)
         self._note_flap(before, now_ms)

@@ -1,0 +1,59 @@
+"""What a decision comes to, and why, in words that tables and metrics use."""
+
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """What should follow from an evaluation."""
+
+    PLAN = "plan"
+    HOLD = "hold"
+
+
+class Reason(StrEnum):
+    """Why; one word for tables and metrics."""
+
+    SKEWED = "skewed"
+    BROKER_FAILED = "broker_failed"
+    LOG_DIR_FULL = "log_dir_full"
+    CROWDED_RACKS = "crowded_racks"
+    EMPTY_BROKER = "empty_broker"
+    UNPREFERRED_LEADERS = "unpreferred_leaders"
+    BALANCED = "balanced"
+    NOT_ENOUGH_WINDOWS = "not_enough_windows"
+    NOISE = "noise"
+    PASSING = "passing"
+    INCOMPLETE = "incomplete"
+    STALE_DATA = "stale_data"
+    LOW_LOAD = "low_load"
+    IN_PROGRESS = "in_progress"
+    COOLDOWN = "cooldown"
+    GIVEN_UP = "given_up"
+    MAINTENANCE_WINDOW = "maintenance_window"
+    CATCHING_UP = "catching_up"
+    LOADS_DISAGREE = "loads_disagree"
+    MIN_GAIN = "min_gain"
+    TOO_MANY_AWAY = "too_many_away"
+    NO_ROOM = "no_room"
+    UNHEALTHY = "unhealthy"
+    DAY_BUDGET = "day_budget"
+    DRY_RUN = "dry_run"
+
+
+LASTING_REASONS = (Reason.CROWDED_RACKS, Reason.EMPTY_BROKER, Reason.UNPREFERRED_LEADERS)
+"""States of the placement that get a plan if they last, in the order in which they do; see `deciding.lasting`."""
+
+
+OWN_PLANS = (Reason.LOG_DIR_FULL, *LASTING_REASONS)
+"""Reasons whose small plans are judged by what they mend, not by skew."""
+
+LEAVES_PLACEMENT = (
+    Reason.BALANCED,
+    Reason.NOISE,
+    Reason.PASSING,
+    Reason.LOW_LOAD,
+    Reason.CATCHING_UP,
+    Reason.MIN_GAIN,
+    Reason.DAY_BUDGET,
+)
+"""Decisions to hold after which a plan for the placement may follow: data are sound, and there is no plan for load."""
