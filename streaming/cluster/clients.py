@@ -3,18 +3,21 @@
 Secrets come from the settings' environment variables or from a file, and go nowhere but to these clients.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from kafka import KafkaAdminClient, KafkaConsumer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaConnectionError, KafkaError
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from streaming.cluster.kafka_python_mends import MendedAdminClient
-from streaming.errors import ClusterUnreachable
-from streaming.runtime.secrets import sasl_password
+from streaming.cluster.tokens import TokenSource, token_source
+from streaming.errors import ClusterUnreachable, RebalancerError
+from streaming.runtime.secrets import oauthbearer_client_secret, sasl_password
 from streaming.settings import KafkaSettings
 
 CLIENT_ID = "kafka-load-rebalancer"
+_JAVA_SECURITY = "org.apache.kafka.common.security"
 
 
 def admin_client(settings: KafkaSettings) -> KafkaAdminClient:
@@ -56,13 +59,13 @@ def spark_options(settings: KafkaSettings) -> dict[str, str]:
         "bootstrap.servers": ",".join(settings.bootstrap_servers),
         "security.protocol": settings.security_protocol,
     }
-    if settings.sasl_mechanism:
+    if settings.sasl_mechanism == "OAUTHBEARER":
+        options |= _java_oauthbearer(settings)
+    elif settings.sasl_mechanism:
         module = "scram.ScramLoginModule" if settings.sasl_mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
-        user, password = _quote(settings.sasl_username or ""), _quote(sasl_password(settings))
+        user, password = settings.sasl_username or "", sasl_password(settings)
         options["sasl.mechanism"] = settings.sasl_mechanism
-        options["sasl.jaas.config"] = (
-            f'org.apache.kafka.common.security.{module} required username="{user}" password="{password}";'
-        )
+        options["sasl.jaas.config"] = _jaas(module, {"username": user, "password": password})
     if settings.ssl_ca_file:
         options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(settings.ssl_ca_file)}
     if settings.ssl_certificate_file and settings.ssl_key_file:
@@ -73,13 +76,20 @@ def spark_options(settings: KafkaSettings) -> dict[str, str]:
 
 
 def librdkafka_options(settings: KafkaSettings) -> dict[str, object]:
-    """The same connection as options of librdkafka. It holds the password: hand it to a client, and to nothing else."""
+    """The same connection as options of librdkafka. It holds the password: hand it to a client, and to nothing else.
+
+    Raises ClusterUnreachable where a token is needed and there is none.
+    """
     options = _connection(settings, _LIBRDKAFKA_NAMES)
+    if settings.sasl_mechanism == "OAUTHBEARER":
+        options["oauth_cb"] = _librdkafka_tokens(_ready_source(settings))
     return options | {"bootstrap.servers": ",".join(settings.bootstrap_servers)}
 
 
 def _common(settings: KafkaSettings) -> dict[str, object]:
     options = _connection(settings, _KAFKA_PYTHON_NAMES)
+    if settings.sasl_mechanism == "OAUTHBEARER":
+        options["sasl_oauth_token_provider"] = _TokenProvider(_ready_source(settings))
     timeout_ms = settings.request_timeout_ms
     return options | {"request_timeout_ms": timeout_ms, "bootstrap_timeout_ms": timeout_ms}
 
@@ -116,11 +126,9 @@ def _connection(settings: KafkaSettings, names: Mapping[str, str]) -> dict[str, 
         "security_protocol": settings.security_protocol,
     }
     if settings.sasl_mechanism:
-        values |= {
-            "sasl_mechanism": settings.sasl_mechanism,
-            "sasl_username": settings.sasl_username,
-            "sasl_password": sasl_password(settings),
-        }
+        values["sasl_mechanism"] = settings.sasl_mechanism
+    if settings.sasl_mechanism not in (None, "OAUTHBEARER"):
+        values |= {"sasl_username": settings.sasl_username, "sasl_password": sasl_password(settings)}
     files = {
         "ssl_ca_file": settings.ssl_ca_file,
         "ssl_certificate_file": settings.ssl_certificate_file,
@@ -128,6 +136,67 @@ def _connection(settings: KafkaSettings, names: Mapping[str, str]) -> dict[str, 
     }
     values |= {name: str(path) for name, path in files.items() if path}
     return {names[name]: value for name, value in values.items()}
+
+
+def _ready_source(settings: KafkaSettings) -> TokenSource:
+    """A source that has a token: where there is none, its own error says why, and the client's would not."""
+    source = token_source(settings)
+    source.token()
+    return source
+
+
+class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no types
+    """A source of tokens as kafka-python asks it, for each login to a broker."""
+
+    def __init__(self, source: TokenSource) -> None:
+        super().__init__()
+        self._source = source
+
+    def token(self) -> str:
+        """The token; raises KafkaConnectionError, after which kafka-python connects anew."""
+        try:
+            return self._source.token().value
+        except RebalancerError as error:
+            raise KafkaConnectionError(str(error)) from None
+
+
+def _librdkafka_tokens(source: TokenSource) -> Callable[[str], tuple[str, float]]:
+    """A source of tokens as librdkafka asks it, from `poll` and `flush`; it asks again 10 s after a failure."""
+
+    def token_and_expiry_s(_config: str) -> tuple[str, float]:
+        token = source.token()
+        return token.value, token.expires_ms / 1000
+
+    return token_and_expiry_s
+
+
+def _java_oauthbearer(settings: KafkaSettings) -> dict[str, str]:
+    """KIP-768. Java's clients fetch tokens themselves; from a file they read one once for each login."""
+    file, url, of_module = settings.sasl_oauthbearer_token_file, settings.sasl_oauthbearer_token_endpoint_url, {}
+    if file is None:
+        of_module = {
+            "clientId": settings.sasl_oauthbearer_client_id or "",
+            "clientSecret": oauthbearer_client_secret(settings),
+        }
+        if settings.sasl_oauthbearer_scope:
+            of_module["scope"] = settings.sasl_oauthbearer_scope
+        if settings.sasl_oauthbearer_ca_file:
+            location = str(settings.sasl_oauthbearer_ca_file.absolute())
+            of_module |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": location}
+    limit_ms = str(settings.request_timeout_ms)
+    return {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": _jaas("oauthbearer.OAuthBearerLoginModule", of_module),
+        "sasl.login.callback.handler.class": f"{_JAVA_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler",
+        "sasl.oauthbearer.token.endpoint.url": file.absolute().as_uri() if file else url or "",
+        "sasl.login.connect.timeout.ms": limit_ms,
+        "sasl.login.read.timeout.ms": limit_ms,
+    }
+
+
+def _jaas(module: str, options: Mapping[str, str]) -> str:
+    written = "".join(f' {name}="{_quote(value)}"' for name, value in options.items())
+    return f"{_JAVA_SECURITY}.{module} required{written};"
 
 
 def _quote(text: str) -> str:
@@ -140,7 +209,10 @@ def _unreachable(settings: KafkaSettings, error: Exception) -> ClusterUnreachabl
     if settings.security_protocol != "PLAINTEXT":
         # A broker that refuses a login or a certificate hangs up, and the client goes on trying until its time is over.
         doubted.append(f"security_protocol {settings.security_protocol}")
-    if settings.sasl_mechanism:
+    if settings.sasl_mechanism == "OAUTHBEARER":
+        origin = settings.sasl_oauthbearer_token_file or f"client {settings.sasl_oauthbearer_client_id}"
+        doubted.append(f"OAUTHBEARER token of {origin}")
+    elif settings.sasl_mechanism:
         doubted.append(f"{settings.sasl_mechanism} password of user {settings.sasl_username}")
     if settings.security_protocol.endswith("SSL"):
         doubted.append("certificates")

@@ -3,14 +3,15 @@
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from click.core import ParameterSource
+from pydantic import SecretStr
 
 from streaming.config import load_settings
 from streaming.runtime.files import restrict_new_files
-from streaming.settings import Settings
+from streaming.settings import KafkaSettings, Settings
 
 Command = Callable[..., Any]
 
@@ -59,6 +60,12 @@ def settings_from(config_file: Path | None, assignments: tuple[str, ...] = ()) -
     return settings
 
 
+SECRET_KEYS = tuple(
+    f"kafka.{name}=" for name, field in KafkaSettings.model_fields.items() if SecretStr in get_args(field.annotation)
+)
+"""What assignments of secrets begin with."""
+
+
 def in_use() -> str:
     """Settings that this command was given, as options for the command it names next: " --config FILE", or nothing."""
     context = click.get_current_context(silent=True)
@@ -66,6 +73,6 @@ def in_use() -> str:
         return ""
     file, assignments = context.params.get("config_file"), context.params.get("assignments") or ()
     given = file is not None and context.get_parameter_source("config_file") is not ParameterSource.ENVIRONMENT
-    shown = (one for one in assignments if not one.startswith("kafka.sasl_password="))
+    shown = (one for one in assignments if not one.startswith(SECRET_KEYS))
     options = [*(("--config", str(file)) if given else ()), *(part for one in shown for part in ("--set", one))]
     return f" {shlex.join(options)}" if options else ""

@@ -29,6 +29,8 @@ _ASSIGNMENT = re.compile(
 )
 """A name and its value in text: `'sasl_plain_password': 'x'`, `"token": "x"`, `password=x`."""
 _USER_INFO = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/?#\"'<>]+@", re.IGNORECASE)
+_TOKEN = re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*|(?<=\bBearer )[\w.~+/=-]+")
+"""A JWT, which begins with `{"` in base64, and any token of a bearer."""
 _PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 
 
@@ -51,6 +53,7 @@ class Masking:
         if self._values is not None:
             text = self._values.sub(MASK, text)
         text = _ASSIGNMENT.sub(rf"\g<name>\g<sign>{MASK}", text)
+        text = _TOKEN.sub(MASK, text)
         text = _PRIVATE_KEY.sub(rf"\g<1>{MASK}\g<2>", text)
         return _USER_INFO.sub(rf"\g<scheme>{MASK}@", text)
 
@@ -86,8 +89,9 @@ def without_user_info(url: str) -> str:
 def secrets_of(settings: Settings) -> frozenset[str]:
     """Every secret that the settings hold, name (the password's file) or carry inside a URL."""
     secrets = set(_secrets_in(settings))
-    with suppress(UsageProblem):  # whoever connects reports a file that can't be read
-        secrets.add(sasl_password(settings.kafka))
+    for read in (sasl_password, oauthbearer_client_secret, oauthbearer_file_token):
+        with suppress(UsageProblem):  # whoever connects reports a file that can't be read
+            secrets.add(read(settings.kafka))
     collect = settings.collect
     for file in (collect.prometheus_password_file, collect.prometheus_bearer_token_file):
         with suppress(UsageProblem):
@@ -97,11 +101,21 @@ def secrets_of(settings: Settings) -> frozenset[str]:
 
 def sasl_password(settings: KafkaSettings) -> str:
     """The password, from the settings or the first line of its file; raises UsageProblem."""
-    if settings.sasl_password is not None:
-        return settings.sasl_password.get_secret_value()
-    if settings.sasl_password_file is None:
-        raise UsageProblem("kafka.sasl_password: missing; set it in the environment or name kafka.sasl_password_file")
-    return first_line(settings.sasl_password_file, "kafka.sasl_password_file")
+    return _secret(settings.sasl_password, settings.sasl_password_file, "sasl_password")
+
+
+def oauthbearer_client_secret(settings: KafkaSettings) -> str:
+    """The secret by which tokens are fetched, from the settings or the first line of its file; raises UsageProblem."""
+    return _secret(
+        settings.sasl_oauthbearer_client_secret,
+        settings.sasl_oauthbearer_client_secret_file,
+        "sasl_oauthbearer_client_secret",
+    )
+
+
+def oauthbearer_file_token(settings: KafkaSettings) -> str:
+    """The token that its file holds now; raises UsageProblem."""
+    return _secret(None, settings.sasl_oauthbearer_token_file, "sasl_oauthbearer_token").strip()
 
 
 def first_line(file: Path, setting: str) -> str:
@@ -109,7 +123,16 @@ def first_line(file: Path, setting: str) -> str:
     try:
         return file.read_text(encoding="utf-8").splitlines()[0]
     except (OSError, ValueError, IndexError) as error:
-        raise UsageProblem(f"{setting}: {file} can't be read: {error}") from None
+        reason = "it is empty" if isinstance(error, IndexError) else error
+        raise UsageProblem(f"{setting}: {file} can't be read: {reason}") from None
+
+
+def _secret(value: SecretStr | None, file: Path | None, name: str) -> str:
+    if value is not None:
+        return value.get_secret_value()
+    if file is None:
+        raise UsageProblem(f"kafka.{name}: missing; set it in the environment or name kafka.{name}_file")
+    return first_line(file, f"kafka.{name}_file")
 
 
 def _secrets_in(value: object) -> Iterator[str]:

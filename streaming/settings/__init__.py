@@ -6,7 +6,7 @@ Unknown keys are refused. Nothing is read here: `streaming.config` loads setting
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from assignor_core.deciding.maintenance import window_of
 from assignor_core.errors import InputError
@@ -16,7 +16,7 @@ from streaming.settings.fields import (
     HOUR_MS,
     MEMORY_ROOT,
     RETENTION_MAX_MS,
-    File,
+    HttpUrl,
     Location,
     Milliseconds,
     Port,
@@ -24,7 +24,8 @@ from streaming.settings.fields import (
     Section,
     ShardText,
 )
-from streaming.settings.prometheus import PrometheusFields, http_url
+from streaming.settings.login import LoginSettings
+from streaming.settings.prometheus import PrometheusFields
 
 __all__ = [
     "DAY_MS",
@@ -36,6 +37,7 @@ __all__ = [
     "ForeignFormat",
     "KafkaSettings",
     "LogSettings",
+    "LoginSettings",
     "PipelineSettings",
     "PlannerSettings",
     "ReadableBy",
@@ -56,7 +58,7 @@ def _addresses(servers: list[str]) -> list[str]:
     return servers
 
 
-class KafkaSettings(Section):
+class KafkaSettings(LoginSettings):
     """How the cluster is reached."""
 
     cluster_name: str = Field("main", min_length=1, description="Name in tables, metrics and alerts (kafka_cluster)")
@@ -67,24 +69,6 @@ class KafkaSettings(Section):
         default=["127.0.0.1:9092"], min_length=1, description="host:port of some brokers"
     )
     request_timeout_ms: Milliseconds = Field(15_000, description="How long one request may take")
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        "PLAINTEXT", description="As in Kafka's client settings"
-    )
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
-        None, description="With SASL_*: the mechanism"
-    )
-    sasl_username: str | None = Field(None, description="With SASL_*: the user")
-    sasl_password: SecretStr | None = Field(None, description="With SASL_*: better through the environment or a file")
-    sasl_password_file: File | None = Field(None, description="File whose first line is the password")
-    ssl_ca_file: File | None = Field(None, description="CA certificates, PEM")
-    ssl_certificate_file: File | None = Field(None, description="Client certificate, PEM (mTLS)")
-    ssl_key_file: File | None = Field(None, description="Key of the client certificate, PEM (mTLS)")
-
-    @model_validator(mode="after")
-    def _sasl_is_whole(self) -> Self:
-        if self.security_protocol.startswith("SASL") and not (self.sasl_mechanism and self.sasl_username):
-            raise ValueError(f"security_protocol {self.security_protocol} needs sasl_mechanism and sasl_username")
-        return self
 
 
 ForeignFormat = Literal["cruise-control", "telegraf-json", "otlp-json", "prometheus-json"]
@@ -139,7 +123,7 @@ class CollectSettings(PrometheusFields):
     """The sampler of brokers and groups."""
 
     sample_interval_ms: Milliseconds = Field(10_000, description="Time between two samples")
-    jmx_endpoints: dict[int, Annotated[str, AfterValidator(http_url)]] = Field(
+    jmx_endpoints: dict[int, HttpUrl] = Field(
         default={}, description="broker id: URL of its jmx_exporter /metrics; optional, makes broker totals exact"
     )
     groups_include: RegularExpression = Field(".*", description="Regular expression: groups sampled")

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -52,6 +53,20 @@ def _shard(text: str) -> str:
 
 
 ShardText = Annotated[str, AfterValidator(_shard)]
+
+
+def _http_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and (parts.hostname or "").encode("idna") and parts.port != 0
+    except ValueError:  # no number between 0 and 65535, brackets that don't match, a host that can't be one
+        sound = False
+    if not sound or " " in url or not url.isprintable():
+        raise ValueError("must be like http://host:port/path")
+    return url
+
+
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
 Location = Annotated[str, AfterValidator(_no_home)]
 File = Annotated[Path, AfterValidator(_no_home)]
 

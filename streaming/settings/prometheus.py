@@ -2,25 +2,12 @@
 
 import re
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from streaming.settings.fields import File, RegularExpression, Section
+from streaming.settings.fields import File, HttpUrl, RegularExpression, Section
 
 _MATCHER = r'[a-zA-Z_]\w*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"'
-
-
-def http_url(url: str) -> str:
-    """`url`, if it is one; raises ValueError."""
-    try:
-        parts = urlsplit(url)
-        sound = parts.scheme in ("http", "https") and (parts.hostname or "").encode("idna") and parts.port != 0
-    except ValueError:  # no number between 0 and 65535, brackets that don't match, a host that can't be one
-        sound = False
-    if not sound or " " in url or not url.isprintable():
-        raise ValueError("must be like http://host:port/path")
-    return url
 
 
 def _matchers(text: str) -> str:
@@ -32,7 +19,7 @@ def _matchers(text: str) -> str:
 class PrometheusFields(Section):
     """Where counters of brokers are that Prometheus scrapes, and how they are named there."""
 
-    prometheus_url: Annotated[str, AfterValidator(http_url)] | None = Field(
+    prometheus_url: HttpUrl | None = Field(
         None,
         description="A Prometheus that scrapes the brokers: the source of counters of brokers not in jmx_endpoints",
     )

@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import pytest
 from kafka import KafkaAdminClient
-from kafka.errors import NotControllerError, RequestTimedOutError, UnknownBrokerIdError
+from kafka.errors import NotControllerError, RequestTimedOutError, SaslAuthenticationFailedError, UnknownBrokerIdError
+from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import ListGroupsRequest
 
+from streaming.cluster.first_contact import SharingManager
 from streaming.cluster.kafka_python_mends import MendedAdminClient
 
 
@@ -108,3 +110,15 @@ def test_every_private_method_that_is_overridden_exists_upstream() -> None:
     overridden = own - added - {"_refreshing_brokers"}
     assert len(overridden) == 7
     assert [name for name in sorted(overridden) if not hasattr(KafkaAdminClient, name)] == []
+
+
+def test_a_broker_that_has_refused_a_login_is_asked_again_after_a_pause() -> None:
+    settings = {"bootstrap_servers": ["127.0.0.1:1"], "reconnect_backoff_ms": 60_000, "client_id": "c"}
+    manager = SharingManager(NetworkSelector(**settings), **settings)
+    manager._auth_failures["bootstrap-0"] = SaslAuthenticationFailedError()
+    manager.update_backoff("bootstrap-0")
+    with pytest.raises(SaslAuthenticationFailedError):
+        manager.maybe_raise_auth_failure("bootstrap-0")
+    manager.reset_backoff("bootstrap-0")
+    manager.maybe_raise_auth_failure("bootstrap-0")
+    manager.close()

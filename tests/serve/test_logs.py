@@ -88,18 +88,28 @@ def test_the_level_is_the_least_that_is_shown(logged: Callable[[Style, Level], l
     assert json.loads(logged("json", "debug")[0])["event"] == "details"
 
 
+CLIENT_SECRET = 'cl13nt & "s3cond"\\'  # noqa: S105 - nobody's
+FILE_TOKEN = "0paque-t0ken-of-a-file"  # noqa: S105
+JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
 URL = "http://reader:s3cr3t%40x@broker-1:9404/metrics"
 
 
 def log_everywhere(settings: Settings) -> None:
     """Log secrets of the settings by every logger, method and form there is."""
     configuration = {"client_id": "c", "sasl_plain_password": PASSWORD, "metrics": {"url": URL}, "list": [PASSWORD]}
+    logins = f"{CLIENT_SECRET} {FILE_TOKEN} {JWT} auth=Bearer 0paque.0ther"
+    jaas = (
+        'OAuthBearerLoginModule required clientSecret="'
+        + CLIENT_SECRET.replace("\\", "\\\\").replace('"', '\\"')
+        + '";'
+    )
     configure_logging(settings.log, secrets_of(settings))
     for log in (structlog.get_logger(), logging.getLogger("kafka.admin.client"), logging.getLogger("other")):
         for method in ("debug", "info", "warning", "error", "critical"):
             write = getattr(log, method)
             write(f"Starting with configuration: {configuration}")
             write(f"login with {PASSWORD} at {URL}, unlike reader:s3cr3t@x")
+            write(f"tokens {logins}, options {jaas}")
             try:
                 secret_local = PASSWORD
                 raise ValueError(f"refused: {secret_local!r} at {URL}")
@@ -116,8 +126,15 @@ def test_no_secret_of_the_settings_is_logged(
 ) -> None:
     file = tmp_path / "password"
     file.write_text(f"{PASSWORD}\n")
-    for login in ({"sasl_password": PASSWORD}, {"sasl_password_file": str(file)}):
-        kafka = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "u", **login}
+    secret_file, token_file = tmp_path / "secret", tmp_path / "token"
+    secret_file.write_text(CLIENT_SECRET)
+    token_file.write_text(FILE_TOKEN)
+    client = {"sasl_oauthbearer_client_id": "c", "sasl_oauthbearer_token_file": str(token_file)}
+    for login in (
+        {"sasl_password": PASSWORD, "sasl_oauthbearer_client_secret": CLIENT_SECRET},
+        {"sasl_password_file": str(file), "sasl_oauthbearer_client_secret_file": str(secret_file)},
+    ):
+        kafka = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "u", **client, **login}
         log_everywhere(
             Settings(
                 kafka=KafkaSettings.model_validate(kafka),
@@ -128,7 +145,7 @@ def test_no_secret_of_the_settings_is_logged(
     logged = capsys.readouterr().err
     assert "broker-1:9404" in logged
     assert "Traceback" in logged
-    assert not re.findall(r"hunter2|s3cr3t|more", logged)
+    assert not re.findall(r"hunter2|s3cr3t|more|cl13nt|s3cond|0paque|0ther|eyJ|c2ln", logged)
 
 
 def test_the_masked_forms_of_a_secret() -> None:

@@ -8,6 +8,7 @@ import yaml
 from click.testing import CliRunner
 
 from streaming.commands.config import config
+from streaming.commands.options import SECRET_KEYS
 from streaming.config import flatten, load_effective
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
@@ -133,8 +134,10 @@ def test_flags_are_read_as_the_environment_is(key: str, text: str, value: object
         assert flatten(load_effective(None, None, {variable: text}).settings)[key] == value
 
 
-def test_a_password_is_never_shown() -> None:
-    settings = load_effective(None, None, {"REBALANCER_KAFKA__SASL_PASSWORD": "hunter2"}).settings
+@pytest.mark.parametrize("secret", ["SASL_PASSWORD", "SASL_OAUTHBEARER_CLIENT_SECRET"])
+def test_a_secret_is_never_shown(secret: str) -> None:
+    settings = load_effective(None, None, {f"REBALANCER_KAFKA__{secret}": "hunter2"}).settings
+    assert f"kafka.{secret.lower()}=".startswith(SECRET_KEYS), "an assignment is not repeated in hints"
     assert "hunter2" not in str(flatten(settings))
     assert "hunter2" not in repr(settings)
 

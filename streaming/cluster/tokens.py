@@ -1,0 +1,251 @@
+"""Tokens by which clients log in to the brokers: fetched by client credentials (RFC 6749, KIP-768), or from a file.
+
+A source hands out the token that is good now. It knows nothing of Kafka's clients; `streaming.cluster.clients` gives
+each of them the source in its own form.
+"""
+
+import base64
+import json
+import re
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import httpx
+import structlog
+
+from streaming.errors import ClusterUnreachable, UsageProblem
+from streaming.runtime import clocks
+from streaming.runtime.secrets import oauthbearer_client_secret, oauthbearer_file_token, without_user_info
+from streaming.settings import KafkaSettings
+
+log = structlog.get_logger()
+
+RENEWED_AT_SHARE = 0.8
+"""Of a token's life, as `sasl.login.refresh.window.factor` of Java's clients."""
+LIFE_ASSUMED_MS = 300_000
+"""Of a token that does not say when it expires."""
+ATTEMPTS_MAX = 3
+ATTEMPT_PAUSE_S = 0.2
+PAUSE_AFTER_FAILURE_MS = 1_000
+"""Each connection asks for a token: meanwhile they get the failure that is known."""
+LOG_PAUSE_MS = 10_000
+ANSWER_BYTES_MAX = 1_000_000
+TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
+"""RFC 6750, 2.1. Anything else could add fields to the message to the broker."""
+ERROR_CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token and the time in which it can be used, ms since 1970 UTC."""
+
+    value: str = field(repr=False)
+    obtained_ms: int
+    expires_ms: int
+
+    @property
+    def renewal_ms(self) -> int:
+        """When another one is to be fetched."""
+        return self.obtained_ms + int((self.expires_ms - self.obtained_ms) * RENEWED_AT_SHARE)
+
+
+class TokenSource(Protocol):
+    """Hands out tokens, to several threads too."""
+
+    def token(self) -> Token:
+        """A token that has not expired; raises ClusterUnreachable, UsageProblem."""
+
+
+class FileTokens:
+    """The token that a file holds when it is asked for: whoever renews it writes the file anew."""
+
+    def __init__(self, settings: KafkaSettings, now_ms: Callable[[], int] = clocks.now_ms) -> None:
+        self._settings = settings
+        self._now_ms = now_ms
+        self._last: Token | None = None
+        self._logged_ms = 0
+
+    def token(self) -> Token:
+        """See `TokenSource`."""
+        now_ms = self._now_ms()
+        try:
+            self._last = self._read(now_ms)
+        except (ClusterUnreachable, UsageProblem) as error:
+            # At first the error itself is shown, and later each connection asks.
+            if self._last is not None and not 0 <= now_ms - self._logged_ms < LOG_PAUSE_MS:
+                self._logged_ms = now_ms
+                _log_failure(error, self._last, now_ms)
+            raise
+        return self._last
+
+    def _read(self, now_ms: int) -> Token:
+        path = self._settings.sasl_oauthbearer_token_file
+        token = token_of(oauthbearer_file_token(self._settings), None, now_ms=now_ms, origin=str(path))
+        if token.expires_ms <= now_ms:
+            ago_s = (now_ms - token.expires_ms) / 1000
+            raise ClusterUnreachable(f"the token of {path} expired {ago_s:,.0f} s ago: write a new one to the file")
+        return token
+
+
+class KeptTokens:
+    """Keeps a token for most of its life, then fetches the next; goes on with the old one while that fails."""
+
+    def __init__(self, fetch: Callable[[], Token], now_ms: Callable[[], int] = clocks.now_ms) -> None:
+        self._fetch = fetch
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._token: Token | None = None
+        self._failure: tuple[int, str] | None = None
+
+    def token(self) -> Token:
+        """See `TokenSource`."""
+        with self._lock:
+            now_ms = self._now_ms()
+            if self._token is None or now_ms >= self._token.renewal_ms:
+                self._renew(now_ms)
+            if self._token is not None and now_ms < self._token.expires_ms:
+                return self._token
+            raise ClusterUnreachable(self._failure[1] if self._failure else "the token just fetched has expired")
+
+    def _renew(self, now_ms: int) -> None:
+        if self._failure is not None and 0 <= now_ms - self._failure[0] < PAUSE_AFTER_FAILURE_MS:
+            return
+        try:
+            self._token, self._failure = self._fetch(), None
+        except ClusterUnreachable as error:
+            # From its end: an endpoint that hangs would else be asked without a pause.
+            self._failure = self._now_ms(), str(error)
+            if self._token is not None:
+                _log_failure(error, self._token, now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEndpoint:
+    """Fetches a token by client credentials, as Kafka's `OAuthBearerLoginCallbackHandler` does."""
+
+    settings: KafkaSettings
+    now_ms: Callable[[], int] = clocks.now_ms
+    transport: httpx.BaseTransport | None = None
+    """None: the network."""
+
+    def fetch(self) -> Token:
+        """Raises ClusterUnreachable, UsageProblem. A refusal is not repeated; an endpoint that fails is asked again."""
+        limit_s = self.settings.request_timeout_ms / 1000 / ATTEMPTS_MAX
+        secret = oauthbearer_client_secret(self.settings)
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                status, body = self._ask(secret, limit_s)
+            except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+                problem = f"no token from {self._url}: {type(error).__name__}"
+            else:
+                if status == httpx.codes.OK:
+                    return self._token(body)
+                problem = f"no token from {self._url}: it answers {status}{_error_code(body)}"
+                if status < httpx.codes.INTERNAL_SERVER_ERROR and status != httpx.codes.TOO_MANY_REQUESTS:
+                    client = self.settings.sasl_oauthbearer_client_id
+                    raise ClusterUnreachable(f"{problem}: are client id {client}, its secret and the scope right?")
+            if attempt < ATTEMPTS_MAX:
+                time.sleep(ATTEMPT_PAUSE_S)
+        raise ClusterUnreachable(problem)
+
+    @property
+    def _url(self) -> str:
+        """As it may be shown."""
+        return without_user_info(self.settings.sasl_oauthbearer_token_endpoint_url or "")
+
+    def _ask(self, secret: str, limit_s: float) -> tuple[int, bytes]:
+        """(Status, body) of one answer; raises httpx's errors, OSError."""
+        settings = self.settings
+        form = {"grant_type": "client_credentials"}
+        if settings.sasl_oauthbearer_scope:
+            form["scope"] = settings.sasl_oauthbearer_scope
+        url = settings.sasl_oauthbearer_token_endpoint_url or ""
+        login = (settings.sasl_oauthbearer_client_id or "", secret)
+        headers = {"Accept": "application/json", "Cache-Control": "no-cache"}
+        deadline_s, body = time.monotonic() + limit_s, bytearray()
+        with (
+            httpx.Client(timeout=limit_s, transport=self.transport, verify=self._verification()) as client,
+            client.stream("POST", url, data=form, auth=login, headers=headers) as answer,
+        ):
+            for part in answer.iter_bytes():
+                body += part
+                if len(body) > ANSWER_BYTES_MAX:
+                    raise httpx.DecodingError("the answer is too large")
+                # The client's own limit begins anew with each byte that arrives.
+                if time.monotonic() > deadline_s:
+                    raise httpx.ReadTimeout("the answer takes too long")
+        return answer.status_code, bytes(body)
+
+    def _verification(self) -> ssl.SSLContext | bool:
+        """Certificates are loaded, 20 ms of CPU, only where the URL needs them."""
+        if not (self.settings.sasl_oauthbearer_token_endpoint_url or "").startswith("https:"):
+            return False
+        file = self.settings.sasl_oauthbearer_ca_file
+        if file is None:
+            return httpx.create_ssl_context()
+        try:
+            return ssl.create_default_context(cafile=str(file))
+        except (OSError, ValueError) as error:  # SSLError is an OSError
+            raise UsageProblem(f"kafka.sasl_oauthbearer_ca_file: {file} can't be read: {error}") from None
+
+    def _token(self, body: bytes) -> Token:
+        try:
+            answer = json.loads(body)
+            value, life_s = answer["access_token"], answer.get("expires_in")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise ClusterUnreachable(f"the answer of {self._url} has no access_token") from None
+        life_ms = None
+        with suppress(ValueError, TypeError, OverflowError):
+            life_ms = int(float(life_s) * 1000)
+        return token_of(value, life_ms, now_ms=self.now_ms(), origin=self._url)
+
+
+def token_source(settings: KafkaSettings) -> TokenSource:
+    """The source that the settings name, for one client."""
+    if settings.sasl_oauthbearer_token_file is not None:
+        return FileTokens(settings)
+    return KeptTokens(TokenEndpoint(settings).fetch)
+
+
+def token_of(value: object, life_ms: int | None, *, now_ms: int, origin: str) -> Token:
+    """A token with its expiry: the earlier of its life and of the claim `exp`, if it is a JWT (RFC 7519).
+
+    Raises ClusterUnreachable where it is no token; `origin` is named then.
+    """
+    if not isinstance(value, str) or not TOKEN.fullmatch(value):
+        raise ClusterUnreachable(f"{origin} gives what is no token: a bearer's token has letters, digits and ._~+/=-")
+    ends = [now_ms + life_ms] if life_ms is not None else []
+    claim_ms = _expiry_claim_ms(value)
+    if claim_ms is not None:
+        ends.append(claim_ms)
+    return Token(value, now_ms, min(ends, default=now_ms + LIFE_ASSUMED_MS))
+
+
+def _log_failure(error: Exception, old: Token, now_ms: int) -> None:
+    log.warning("token_not_renewed", error=str(error), expires_in_ms=max(0, old.expires_ms - now_ms))
+
+
+def _expiry_claim_ms(value: str) -> int | None:
+    """The claim `exp` of a JWT, unverified: brokers verify it."""
+    parts = value.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims: Any = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return int(float(claims["exp"]) * 1000)
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def _error_code(body: bytes) -> str:
+    """The error that an endpoint names (RFC 6749, 5.2), never its free text, which may repeat the request."""
+    try:
+        code = json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return f" ({code})" if isinstance(code, str) and ERROR_CODE.fullmatch(code) else ""

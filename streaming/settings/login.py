@@ -1,0 +1,64 @@
+"""How clients log in to the brokers: the part of `kafka` that all of them read, each in its own names."""
+
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from streaming.settings.fields import File, HttpUrl, Section
+
+
+class LoginSettings(Section):
+    """Encryption and login. A secret is given by itself or by a file, and shown by neither."""
+
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="As in Kafka's client settings"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
+        None, description="With SASL_*: the mechanism"
+    )
+    sasl_username: str | None = Field(None, description="With PLAIN and SCRAM-*: the user")
+    sasl_password: SecretStr | None = Field(
+        None, description="With PLAIN and SCRAM-*: better through the environment or a file"
+    )
+    sasl_password_file: File | None = Field(None, description="File whose first line is the password")
+    sasl_oauthbearer_token_endpoint_url: HttpUrl | None = Field(
+        None, description="With OAUTHBEARER: where tokens are fetched by client credentials"
+    )
+    sasl_oauthbearer_client_id: str | None = Field(None, description="With the endpoint: the client")
+    sasl_oauthbearer_client_secret: SecretStr | None = Field(
+        None, description="With the endpoint: better through the environment or a file"
+    )
+    sasl_oauthbearer_client_secret_file: File | None = Field(
+        None, description="File whose first line is the client's secret"
+    )
+    sasl_oauthbearer_scope: str | None = Field(None, description="With the endpoint: the scope asked for, if any")
+    sasl_oauthbearer_ca_file: File | None = Field(
+        None, description="CA certificates of the endpoint, PEM; null: those of the system"
+    )
+    sasl_oauthbearer_token_file: File | None = Field(
+        None, description="With OAUTHBEARER, instead of the endpoint: file with a token that others renew"
+    )
+    ssl_ca_file: File | None = Field(None, description="CA certificates, PEM")
+    ssl_certificate_file: File | None = Field(None, description="Client certificate, PEM (mTLS)")
+    ssl_key_file: File | None = Field(None, description="Key of the client certificate, PEM (mTLS)")
+
+    @model_validator(mode="after")
+    def _sasl_is_whole(self) -> Self:
+        if not self.security_protocol.startswith("SASL"):
+            return self
+        if self.sasl_mechanism == "OAUTHBEARER":
+            self._check_oauthbearer()
+        elif not (self.sasl_mechanism and self.sasl_username):
+            raise ValueError(f"security_protocol {self.security_protocol} needs sasl_mechanism and sasl_username")
+        return self
+
+    def _check_oauthbearer(self) -> None:
+        url, file = self.sasl_oauthbearer_token_endpoint_url, self.sasl_oauthbearer_token_file
+        if (url is None) == (file is None):
+            both = "not both" if url else "found neither"
+            raise ValueError(
+                "sasl_mechanism OAUTHBEARER needs sasl_oauthbearer_token_endpoint_url or sasl_oauthbearer_token_file, "
+                + both
+            )
+        if url and not self.sasl_oauthbearer_client_id:
+            raise ValueError("sasl_oauthbearer_token_endpoint_url needs sasl_oauthbearer_client_id")
