@@ -81,10 +81,26 @@ class LiveCluster:
     """
     reassignments_hidden: bool = False
     """Whether the cluster refused to list them: then none are known, though some may be under way."""
+    hidden_topics: frozenset[str] = frozenset()
+    """Topics asked about by name that the client may not describe: whether they are there, nobody says."""
 
     def reassigning(self) -> frozenset[PartitionKey]:
         """Partitions that are being reassigned, by anybody."""
         return frozenset(key for key, partition in self.partitions.items() if partition.reassigning)
+
+    def waiting_for_brokers(self) -> frozenset[PartitionKey]:
+        """Of those that are being reassigned the ones that only a broker which is away can bring on: without a leader
+        nothing is copied, and Kafka refuses to cancel, as no replica of before is in sync.
+
+        >>> moving = LivePartition((2, 1), NO_LEADER, (), adding_replicas=(2,), removing_replicas=(1,))
+        >>> sorted(LiveCluster("c", {2: None}, {("t", 0): moving}).waiting_for_brokers())
+        [('t', 0)]
+        """
+        return frozenset(
+            key
+            for key in self.reassigning()
+            if self.partitions[key].leader == NO_LEADER and set(self.partitions[key].replicas) - set(self.broker_racks)
+        )
 
     def hosts_away(self) -> frozenset[int]:
         """Brokers that hold replicas and are not alive."""

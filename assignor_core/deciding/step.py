@@ -181,7 +181,7 @@ class _Deciding:
         """What the trigger says of load and failed brokers, and the plan that follows from it."""
         observation = self._observation
         around = Surroundings(
-            reassigning_count=len(observation.live.reassigning()),
+            reassigning_count=len(observation.live.reassigning() - observation.live.waiting_for_brokers()),
             missing_brokers=self._missing_brokers,
             alive_count=len(observation.live.broker_racks),
             behind=self._groups_behind(),

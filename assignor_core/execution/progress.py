@@ -72,7 +72,8 @@ class PastLooks:
         missing = [movement.key for movement in plan.movements if movement.key not in cluster.partitions]
         return type(self)(
             {key: self.unlisted.get(key, 0) + 1 for key in unlisted},
-            {key: self.missing.get(key, 0) + 1 for key in missing},
+            # Of a topic that may not be described no look says that it is gone.
+            {key: 1 if key[0] in cluster.hidden_topics else self.missing.get(key, 0) + 1 for key in missing},
             dict(self._unshown_after(plan, cluster)),
         )
 

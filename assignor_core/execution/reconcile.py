@@ -205,7 +205,10 @@ def _to_submit(
     make the place that the next one fills. A barrier keeps that proof as it is.
     """
     moving = [cluster.partitions[key] for key, state in progress.items() if state is Progress.MOVING]
-    per_broker = Counter(broker for live in moving for broker in _busy_brokers(live, live.adding_replicas))
+    # What others copy, or an earlier execution could not cancel, is work for a broker, too.
+    foreign = cluster.reassigning() - cluster.waiting_for_brokers() - progress.keys()
+    others = [cluster.partitions[key] for key in foreign]
+    per_broker = Counter(broker for live in (*moving, *others) for broker in _busy_brokers(live, live.adding_replicas))
     hidden = [row for row in plan.movements if progress[row.key] is Progress.MISSING]  # these may be copying, too
     per_broker.update(broker for row in hidden for broker in set(row.new_replicas) - set(row.old_replicas))
     in_flight = (Progress.MOVING, Progress.MISSING)

@@ -144,7 +144,7 @@ class SimulatedClient(LogDirClient):
         asked = frozenset(topics)
         partitions = {key: row for key, row in whole.partitions.items() if key[0] in asked}
         ids = {name: topic_id for name, topic_id in whole.topic_ids.items() if name in asked}
-        return replace(whole, partitions=partitions, topic_ids=ids)
+        return replace(whole, partitions=partitions, topic_ids=ids, hidden_topics=hidden & asked)
 
     def _described_anew(self, metadata: _Metadata, hidden: frozenset[str]) -> LiveCluster:
         partitions = {}

@@ -42,7 +42,9 @@ log = structlog.get_logger()
 
 PREFERRED = 0
 NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
-TOPIC_NOT_SHOWN = (UnknownTopicOrPartitionError.errno, TopicAuthorizationFailedError.errno)
+UNSHOWN = TopicAuthorizationFailedError.errno
+"""What Kafka answers for a topic that the client may not describe, whether it is there or not."""
+TOPIC_NOT_SHOWN = (UnknownTopicOrPartitionError.errno, UNSHOWN)
 ALREADY_DONE = ("NoReassignmentInProgressError",)
 
 
@@ -59,6 +61,8 @@ class Cluster(LogDirRequests):
             moving = self._reassignments()
         listed = {(row.topic, row.partition): _reassignment(answer) for row, answer in (moving or {}).items()}
         partitions = {}
+        hidden = frozenset(row["name"] for row in described if row.get("error_code", 0) == UNSHOWN)
+        described = [row for row in described if row.get("error_code", 0) not in TOPIC_NOT_SHOWN]
         ids = {row["name"]: row["topic_id"] for row in described if row.get("topic_id") not in (None, NO_TOPIC_ID)}
         for topic in described:
             for partition in topic["partitions"]:
@@ -66,7 +70,7 @@ class Cluster(LogDirRequests):
                 partitions[key] = _live_partition(partition, listed.get(key))
         return LiveCluster(
             cluster["cluster_id"], racks_of(cluster["brokers"]), partitions, ids, listed,
-            reassignments_hidden=moving is None,
+            reassignments_hidden=moving is None, hidden_topics=hidden,
         )  # fmt: skip
 
     def _reassignments(self) -> dict[TopicPartition, dict[str, Any]] | None:
@@ -79,7 +83,7 @@ class Cluster(LogDirRequests):
         if topics is not None and not topics:
             return []
         rows: list[dict[str, Any]] = self._admin.describe_topics(None if topics is None else sorted(topics))
-        return [row for row in rows if row.get("error_code", 0) not in TOPIC_NOT_SHOWN]
+        return rows
 
     def log_dirs(
         self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None

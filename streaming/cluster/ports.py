@@ -20,7 +20,8 @@ class ClusterReader(Protocol):
     def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
         """Brokers that are alive, every partition of these topics (of all where None) with its reassignment, and all
         reassignments; raises AnotherCluster where the brokers are not those of the cluster that this client was made
-        for. Topics that are not there are left out.
+        for. Topics that are not there are left out. So are those that this client may not describe: asked about by
+        name, `hidden_topics` names them.
         """
 
     def log_dirs(

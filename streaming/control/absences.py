@@ -6,7 +6,7 @@ its own makes what a failed broker held anew, and that plan waits until the exec
 
 from collections.abc import Collection, Iterable, Mapping
 
-from assignor_core.live import LiveCluster, too_many_away
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition, too_many_away
 
 GAP_MAX_MS = 300_000
 """After a longer time without a look nobody knows whether a broker was away all the time."""
@@ -40,11 +40,11 @@ class Absences:
     ) -> str | None:
         """Why an execution that waits would do so in vain, in words; None where it goes on, or may.
 
-        A broker with replicas has failed that the plan has not `replaced`, and all `copies` under way go to such ones:
-        of each the brokers that receive.
+        A broker with replicas has failed that the plan has not `replaced`, and each of the `copies` under way waits for
+        such a one: `copies` are the brokers that each of them needs (see `needed_by`).
         """
         failed = self._failed(live, replaced)
-        if not failed or any(set(failed).isdisjoint(receiving) for receiving in copies):
+        if not failed or any(set(failed).isdisjoint(needed) for needed in copies):
             return None
         minutes = (self._looked_ms - self._since_ms[failed[0]]) / 60_000
         return f"broker {failed[0]} has been away for {minutes:.0f} min: its replicas are made anew first"
@@ -59,3 +59,15 @@ class Absences:
         return tuple(
             sorted(row for row in away.difference(replaced) if self._since_ms.get(row, since_ms + 1) <= since_ms)
         )
+
+
+def needed_by(partition: LivePartition) -> tuple[int, ...]:
+    """Brokers that the copies of a reassignment wait for: those that receive; all that hold a replica while none of
+    them leads, as then there is nothing to copy from.
+
+    >>> needed_by(LivePartition((3, 1, 2), 1, (1, 2), adding_replicas=(3,), removing_replicas=(2,)))
+    (3,)
+    >>> needed_by(LivePartition((3, 1), NO_LEADER, (), adding_replicas=(3,), removing_replicas=(1,)))
+    (3, 1)
+    """
+    return partition.replicas if partition.leader == NO_LEADER else partition.adding_replicas

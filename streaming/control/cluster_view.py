@@ -38,6 +38,8 @@ class ClusterView:
         self._troubled: dict[str, list[PartitionKey]] = {}
         """By topic, of topics that have any."""
         self._topic_ids: dict[str, str] = {}
+        self._hidden: set[str] = set()
+        """Topics that may not be described, as this look has asked about them by name."""
         self._newest = _NONE
         """The newest answer."""
         self._ended: set[PartitionKey] = set()
@@ -59,6 +61,7 @@ class ClusterView:
 
     def look(self, topics: Collection[str], *, now_ms: int) -> None:
         """A new look, at these topics at least; raises what `describe` raises."""
+        self._hidden.clear()
         if self._whole_look_is_due(now_ms):
             self.look_at_all(now_ms=now_ms)
             return
@@ -109,7 +112,8 @@ class ClusterView:
             for key in group
             if key in self.partitions
         }
-        return LiveCluster(newest.cluster_id, newest.broker_racks, shown, dict(self._topic_ids), newest.listed)
+        ids, hidden = dict(self._topic_ids), frozenset(self._hidden)
+        return LiveCluster(newest.cluster_id, newest.broker_racks, shown, ids, newest.listed, hidden_topics=hidden)
 
     def _whole_look_is_due(self, now_ms: int) -> bool:
         if self._whole_ms is None:
@@ -133,6 +137,7 @@ class ClusterView:
             if troubled:
                 self._troubled[topic] = troubled
         self._topic_ids.update(answer.topic_ids)
+        self._hidden |= answer.hidden_topics
 
 
 def _topics(keys: Iterable[PartitionKey]) -> set[str]:

@@ -33,7 +33,8 @@ def misfit(approved: KeptPlan, live: LiveCluster) -> str | None:
     if misfits:
         return changed_since_text(misfits)
     ours = {(movement.topic, movement.partition) for movement in approved.plan.movements}
-    foreign = sorted(live.reassigning() - ours)
+    # Those that wait for a broker which is away copy nothing. They are left alone, and keep no lost replica waiting.
+    foreign = sorted(live.reassigning() - ours - live.waiting_for_brokers())
     if foreign:
         return f"{len(foreign)} other partitions are being reassigned, first {partition_name(foreign[0])}"
     return None

@@ -20,7 +20,7 @@ from assignor_core.live import LiveCluster, LivePartition, PartitionKey
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from streaming.cluster.ports import ControlledCluster
-from streaming.control.absences import Absences
+from streaming.control.absences import Absences, needed_by
 from streaming.control.copied_bytes import CopiedBytes
 from streaming.control.disk_room import DiskRoom
 from streaming.control.journal import Journal
@@ -37,7 +37,6 @@ from streaming.settings import ControlSettings
 
 log = structlog.get_logger()
 
-PROGRESS_INTERVAL_MS = 10_000
 ABORT_CONFIRMATIONS = 3
 """A broker's metadata may be a moment behind the controller's: an alarming look must be repeated this often."""
 QUESTIONS_MAX = 3
@@ -172,7 +171,7 @@ class ReplicaMoves:
             not_elected=look.not_elected,
             room=room,
         )
-        copies = [look.live.partitions[key].adding_replicas for key in look.moving]
+        copies = [needed_by(look.live.partitions[key]) for key in look.moving]
         vain = self._absences.in_vain(look.live, copies, self._looks.replaced) if isinstance(step, Wait) else None
         return step if vain is None else Abort(vain, tuple(sorted(look.moving)))
 

@@ -196,6 +196,22 @@ def test_one_look_at_the_wrong_metadata_ends_nothing(settings: Settings) -> None
     assert events(settings, record)[-1] == "done"
 
 
+def test_a_topic_that_may_not_be_described_for_long_is_waited_for(settings: Settings) -> None:
+    cluster = NotedCluster()
+    one, record = both_partitions(settings, cluster)
+    one.tick(now_ms=NOON_MS)
+    cluster.faults.hidden_topics.add("t")
+    cluster.cluster.advance(1_000)
+    for look in range(1, 5 * MISSING_LOOKS_MIN):
+        one.tick(now_ms=NOON_MS + 1_000 * look)
+    last = journal_of(settings).execution(record.execution.execution_id).last
+    assert last.event == "progress"
+    assert last.detail.startswith("2 partitions are not in the cluster's metadata")
+    cluster.faults.hidden_topics.clear()
+    one.tick(now_ms=NOON_MS + 60_000)
+    assert events(settings, record)[-1] == "done"
+
+
 def test_a_plan_whose_partitions_are_all_gone_is_never_done(settings: Settings) -> None:
     cluster = NotedCluster()
     one, record = both_partitions(settings, cluster)

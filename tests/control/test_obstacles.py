@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from assignor_core.execution.events import Event, EventRecord, Figures
 from assignor_core.execution.life_cycle import begin
-from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.live import NO_LEADER, LiveCluster, LivePartition
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan, Observed, ProposedPlan
 from streaming.control.obstacles import misfit, reason_to_give_up
@@ -24,6 +24,15 @@ def test_a_plan_does_not_start_while_partitions_of_others_are_reassigned() -> No
     assert misfit(kept(), LIVE) is None
     other = replace(LIVE, partitions={**LIVE.partitions, ("t", 1): moving})
     assert misfit(kept(), other) == "1 other partitions are being reassigned, first t-1"
+
+
+def test_a_reassignment_that_waits_for_a_broker_which_is_away_keeps_no_plan_waiting() -> None:
+    """It copies nothing, and Kafka refuses to cancel it."""
+    waiting = LivePartition((3, 9), NO_LEADER, (), adding_replicas=(3,), removing_replicas=(9,))
+    other = replace(LIVE, partitions={**LIVE.partitions, ("t", 1): waiting})
+    assert misfit(kept(), other) is None
+    back = replace(other, broker_racks={**LIVE.broker_racks, 9: None})
+    assert misfit(kept(), back) == "1 other partitions are being reassigned, first t-1"
 
 
 def test_an_execution_gives_up_after_fourteen_days_with_its_pauses() -> None:

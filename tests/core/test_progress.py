@@ -1,5 +1,7 @@
 """What belongs to an execution and what to somebody else; what one look can't prove."""
 
+from dataclasses import replace
+
 import pytest
 
 from assignor_core.execution.progress import (
@@ -89,6 +91,19 @@ def test_what_metadata_does_not_show_is_gone_after_several_looks_only() -> None:
     # It is seen again: the count begins anew.
     both = LiveCluster("c", live.broker_racks, dict.fromkeys((T0, ("u", 0)), live.partitions[T0]))
     assert looks.after(made, both) == NO_LOOKS
+
+
+def test_what_may_not_be_described_is_never_gone() -> None:
+    """Asked by name, Kafka says so: the topic may be there, or not."""
+    made = plan((1, 2), (3, 2))
+    live = LiveCluster("c", {1: None}, {}, hidden_topics=frozenset({"t"}))
+    looks = NO_LOOKS
+    for _ in range(3 * MISSING_LOOKS_MIN):
+        looks = looks.after(made, live)
+        assert progress_of(made, live, looks=looks) == {T0: Progress.MISSING}
+    for _ in range(MISSING_LOOKS_MIN - 1):
+        looks = looks.after(made, replace(live, hidden_topics=frozenset()))
+    assert progress_of(made, live, looks=looks) == {T0: Progress.GONE}
 
 
 def test_a_wave_does_not_begin_on_one_look_that_misses_the_wave_before() -> None:

@@ -164,10 +164,20 @@ def test_nothing_more_is_put_on_an_unhealthy_cluster() -> None:
 def test_what_copies_anyway_is_no_sign_of_an_unhealthy_cluster() -> None:
     wanted, other = plan(((1,), (2,)), ((1,), (3,))), LivePartition((1, 3, 2), 1, (1, 2), adding_replicas=(3,))
     # One that others move, and one of ours that the controller has just ended and metadata still shows under way.
-    assert step(wanted, cluster(at(2), at(1), other)) == Submit({("t", 1): (3,)})
-    just_ended = LivePartition((2, 1), 1, (1,))
     roomy = Limits(movements_per_broker_max=2)
+    assert next_step(wanted, cluster(at(2), at(1), other), roomy, worked_ms=0) == Submit({("t", 1): (3,)})
+    just_ended = LivePartition((2, 1), 1, (1,))
     assert next_step(wanted, cluster(just_ended, at(1)), roomy, worked_ms=0) == Submit({("t", 1): (3,)})
+
+
+def test_what_others_copy_counts_towards_the_cap_of_a_broker_unless_it_only_waits_for_one_that_is_away() -> None:
+    wanted = plan(((1,), (3,)))
+    other = LivePartition((2, 1), 1, (1,), adding_replicas=(2,), removing_replicas=(1,))
+    assert isinstance(step(wanted, cluster(at(1), other)), Wait)
+    waiting = LivePartition((3, 9), -1, (), adding_replicas=(3,), removing_replicas=(9,))
+    relief = plan(((1, 9), (1, 3)))
+    lost = LivePartition((1, 9), 1, (1,))
+    assert step(relief, cluster(lost, waiting)) == Submit({("t", 0): (1, 3)})
 
 
 def test_a_leader_is_elected_once_it_is_in_sync() -> None:

@@ -13,6 +13,7 @@ from assignor_core.execution import progress, reconcile, refusals, room, staging
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Done, Wait
 from assignor_core.execution.within_brokers import RoomWithin
+from assignor_core.live import LiveCluster
 from assignor_core.plan import Plan
 from assignor_core.simulated_cluster import controller, requests
 from assignor_core.simulated_cluster.state import SimulatedPartition
@@ -301,6 +302,10 @@ PLANTED = (
     Planted(
         "an execution waits for failed brokers", "8 lost replicas are made anew", absences.Absences, "in_vain",
         lambda _: lambda *_, **__: None, 2353, story=run_relief_story,
+    ),
+    Planted(
+        "relief waits for what only a failed broker can bring on", "8 lost replicas are made anew", LiveCluster,
+        "waiting_for_brokers", lambda _: lambda _self: frozenset(), 7133, story=run_relief_story,
     ),
     Planted(
         "room within a broker is ignored", "1", RoomWithin, "lacking", _fits_always, 20, story=run_within_story

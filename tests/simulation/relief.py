@@ -18,6 +18,7 @@ from assignor_core.simulated_cluster import SimulatedCluster
 from streaming.settings import Settings
 from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.monitor import Monitor
+from tests.simulation.roles import begin
 from tests.simulation.story import CLUSTER, LOOK_MS, PlayedStory, played
 from tests.simulation.world import Actor, Blow, Interruption, World
 
@@ -82,8 +83,7 @@ class ReliefStory:
         self.world = World(cluster, _settings(random, f"memory:relief-{seed}"))
         self.world.faults["a broker fails"] += len(self._failing)
         self._monitor = ReliefMonitor(self.world, undisturbed=False)
-        self._others, self._pipeline = Actor("others"), Actor("pipeline")
-        self._controls = 0
+        self._others = Actor("others")
 
     def run(self) -> PlayedStory:
         """Until what failed is replaced or back."""
@@ -91,9 +91,7 @@ class ReliefStory:
         for _ in range(random.choice((0, 0, 1, 2))):
             blow = random.choice((Blow.KILL_BEFORE, Blow.KILL_AFTER))
             world.interruptions[random.randrange(1, CALLS_STRUCK)] = Interruption(blow, random.choice((100, 20_000)))
-        self._start_control()
-        world.write_window(windows=3)
-        world.plan(WINDOW_MS, self._pipeline, self._close_window)
+        begin(world, self._monitor, self._others, window_ms=WINDOW_MS)
         for broker in self._failing:
             fails_ms = random.randrange(1_000, FAILS_MS)
             world.plan(fails_ms, self._others, partial(self._fail, broker))
@@ -114,16 +112,6 @@ class ReliefStory:
             self.seed, tuple(self._monitor.broken), tuple(world.trace), world.faults,
             len(self._monitor.executions()), world.cluster.now_ms, kind=" --story relief",
         )  # fmt: skip
-
-    def _start_control(self) -> None:
-        self._controls += 1
-        control = SimulatedControl(f"control {self._controls}", self.world, self._monitor)
-        control.replaced = lambda ended: self.world.plan(ended.restart_ms, self._others, self._start_control)
-        control.start()
-
-    def _close_window(self) -> None:
-        self.world.write_window()
-        self.world.plan(WINDOW_MS, self._pipeline, self._close_window)
 
     def _fail(self, broker: int) -> None:
         self.world.cluster.kill_broker(broker)

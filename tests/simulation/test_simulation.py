@@ -34,6 +34,7 @@ ONCE_BROKEN = {
     3348: "the first start bound the tables to another cluster that answered at the address",
     5777: "a plan was made while metadata hid a topic, and promised what it could not know",
     5346: "mode apply planned again at once after each execution that it gave up at its deadline",
+    300174: "topics that were not described for long counted as gone, and their plan as done",
     8932: "late entries of a partition that another tool moves, maybe its own, were judged as left behind",
     5135: "a step of a staged move that was carried out after the end was named nowhere",
 }
@@ -43,6 +44,7 @@ RELIEF_SEEDS = range(1, 21)
 RELIEF_ONCE_BROKEN = {
     1483: "with one movement in flight the last one was under way when the story was judged",
     2353: "a plan for skew waited for brokers that had failed, and what replaces their replicas waited behind it",
+    **dict.fromkeys((7133, 301283), "a reassignment that only a failed broker could bring on kept relief waiting"),
     201153: "a movement was skipped for want of room after one look: the execution was held back for ten minutes",
 }
 """The same as ONCE_BROKEN, of stories of brokers that fail."""
@@ -51,6 +53,7 @@ WITHIN_ONCE_BROKEN = {
     **dict.fromkeys((2508, 8888, 9488), "others filled a log dir while copies went on into it, which took it offline"),
     498: "a broker that was away when its rate was set came back and copied without one",
     1058: "copies from a log dir that had gone offline counted as under way for the judge",
+    300618: "the judge had not looked when a broker that died was back before its session had ended",
     558: "others filled a log dir while replicas were copied to it, and the judge took it for sound",
 }
 """The same of stories of full log dirs."""

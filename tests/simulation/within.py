@@ -37,6 +37,7 @@ from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.simulation.control import Change, SimulatedControl
 from tests.simulation.monitor import Monitor
+from tests.simulation.roles import begin
 from tests.simulation.story import CLUSTER, LOOK_MS, PlayedStory, played
 from tests.simulation.world import Actor, Blow, Interruption, World
 
@@ -235,8 +236,7 @@ class WithinStory:
         for broker in self._full:
             self._fill(broker)
         self._monitor = WithinMonitor(self.world, undisturbed=False)
-        self._others, self._pipeline = Actor("others"), Actor("pipeline")
-        self._controls = 0
+        self._others = Actor("others")
 
     def run(self) -> PlayedStory:
         """Until what was full has had its time."""
@@ -246,9 +246,7 @@ class WithinStory:
             world.interruptions[random.randrange(1, CALLS_STRUCK)] = Interruption(
                 random.choice(list(Blow)), duration_ms
             )
-        self._start_control()
-        world.write_window(windows=3)
-        world.plan(WINDOW_MS, self._pipeline, self._close_window)
+        begin(world, self._monitor, self._others, window_ms=WINDOW_MS)
         kinds = (
             self._broker_dies, self._target_fills, self._log_dir_fails, self._another_moves, self._refused, self._lost,
             self._stopped,
@@ -284,16 +282,6 @@ class WithinStory:
                 filled += row.size_bytes(broker) if copy.log_dir == 0 else 0
         log_dir.other_bytes = round(self._random.uniform(0.87, 0.97) * DISK) - filled
 
-    def _start_control(self) -> None:
-        self._controls += 1
-        control = SimulatedControl(f"control {self._controls}", self.world, self._monitor)
-        control.replaced = lambda ended: self.world.plan(ended.restart_ms, self._others, self._start_control)
-        control.start()
-
-    def _close_window(self) -> None:
-        self.world.write_window()
-        self.world.plan(WINDOW_MS, self._pipeline, self._close_window)
-
     # Faults.
 
     def _strikes(self, what: str) -> None:
@@ -308,6 +296,7 @@ class WithinStory:
             return
         cluster.kill_broker(broker)
         self.world.note("others", f"broker {broker} dies")
+        self._monitor.look(self._others)
         self.world.faults["a broker dies"] += 1
 
         def restart() -> None:
@@ -321,6 +310,7 @@ class WithinStory:
                 self.world.faults["a copy is lost at a restart"] += len(futures)
             cluster.restart_broker(broker)
             self.world.note("others", f"broker {broker} is back{' without its copies' if loses and futures else ''}")
+            self._monitor.look(self._others)
 
         self.world.plan(self._random.randrange(5_000, 60_000), self._others, restart)
 
