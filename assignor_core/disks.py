@@ -185,10 +185,22 @@ def log_dir_rooms(
         elif row.total_bytes is None or row.usable_bytes is None:
             rooms_bytes[row.path] = None
         else:
-            lacking = sum(
-                max(0, full_bytes[key] - size) for key, size in row.replica_bytes.items() if key in full_bytes
-            )
-            for key, future in row.future_replicas.items():
-                lacking += max(0, full_bytes.get(key, sizes.get(key, 0)) - future.size_bytes)
+            lacking = sum(lacking_bytes(row, sizes, full_bytes).values())
             rooms_bytes[row.path] = max(0.0, row.usable_bytes - reserve * row.total_bytes - lacking - unplaced)
     return rooms_bytes
+
+
+def lacking_bytes(
+    row: LogDirDescription, sizes: Mapping[PartitionKey, int], full_bytes: Mapping[PartitionKey, int]
+) -> dict[PartitionKey, int]:
+    """Bytes that copies in a log dir still lack, by partition: replicas that are to hold `full_bytes`, and future
+    replicas, which grow to that or to the size of what they replace. `sizes` are those of the broker's replicas.
+
+    >>> row = LogDirDescription("/a", replica_bytes={("t", 0): 30}, future_replicas={("t", 1): FutureReplica(10)})
+    >>> lacking_bytes(row, {("t", 1): 50}, {("t", 0): 100})
+    {('t', 0): 70, ('t', 1): 40}
+    """
+    lacking = {key: max(0, full_bytes[key] - size) for key, size in row.replica_bytes.items() if key in full_bytes}
+    for key, future in row.future_replicas.items():
+        lacking[key] = max(0, full_bytes.get(key, sizes.get(key, 0)) - future.size_bytes)
+    return lacking

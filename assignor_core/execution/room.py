@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from assignor_core.live import PartitionKey, partition_name
+from assignor_core.disks import LogDirs, catching_up, lacking_bytes, largest_replicas
+from assignor_core.live import LiveCluster, PartitionKey, partition_name
 
 PATIENCE_MS = 600_000
 """Twice Kafka's `log.retention.check.interval.ms`: what retention and deletions make room for has had its chance."""
@@ -85,3 +86,36 @@ def waiting_text(lacking: Mapping[PartitionKey, str]) -> str:
     """
     key, reason = min(lacking.items())
     return f"{len(lacking)} movements wait for room on disks, first {partition_name(key)}: {reason}"
+
+
+def to_give_up(
+    left_bytes: Mapping[PartitionKey, int], ours: Collection[PartitionKey], usable_bytes: int | None
+) -> list[PartitionKey]:
+    """Copies into one log dir that no longer fit there together: of `ours` those with most left to copy, until the
+    others fit. None where the broker does not show what is free (`usable_bytes`).
+
+    >>> to_give_up({("t", 0): 60, ("t", 1): 30, ("t", 2): 90}, [("t", 0), ("t", 1)], 130)
+    [('t', 0)]
+    """
+    too_much = 0 if usable_bytes is None else sum(left_bytes.values()) - usable_bytes
+    chosen = []
+    for key in sorted(ours, key=lambda one: (-left_bytes[one], one)):
+        if too_much > 0 and left_bytes[key] > 0:
+            chosen.append(key)
+            too_much -= left_bytes[key]
+    return chosen
+
+
+def overflowing(live: LiveCluster, log_dirs: LogDirs, moving: Collection[PartitionKey]) -> list[PartitionKey]:
+    """Of the reassignments `moving` those whose new replicas would fill their log dir, as others have written there
+    since they were begun; sorted. `log_dirs` must show the leaders of what catches up, too.
+    """
+    largest, chosen = largest_replicas(log_dirs), set[PartitionKey]()
+    for broker, behind in catching_up(live, log_dirs.keys()).items():
+        sizes = {key: size for row in log_dirs[broker] for key, size in row.replica_bytes.items()}
+        full_bytes = {key: largest.get(key, 0) for key in behind}
+        for row in log_dirs[broker]:
+            left = lacking_bytes(row, sizes, full_bytes)
+            ours = [key for key in left if key in moving and broker in live.partitions[key].adding_replicas]
+            chosen.update(to_give_up(left, ours, row.usable_bytes))
+    return sorted(chosen)

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
-from assignor_core.disks import LogDirDescription, LogDirs, behind_within, log_dir_rooms, replica_sizes
+from assignor_core.disks import LogDirDescription, LogDirs, behind_within, lacking_bytes, log_dir_rooms, replica_sizes
 from assignor_core.execution.progress import FINISHED, MISSING_LOOKS_MIN, Progress
 from assignor_core.execution.reconcile import Abort, Done, Limits, Wait
 from assignor_core.execution.refusals import NAMED_MAX, PERMANENT
-from assignor_core.execution.room import PATIENCE_MS
+from assignor_core.execution.room import PATIENCE_MS, to_give_up
 from assignor_core.live import LiveCluster, ReplicaKey, replica_name
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Plan
@@ -210,23 +210,16 @@ def overflowing(plan: Plan, standing: Standing, log_dirs: LogDirs) -> list[Repli
     Of those that copy into one log dir the ones with most left to copy, until the others fit. Where a broker does not
     show what is free, none.
     """
-    sizes = replica_sizes(log_dirs)
     moving = {
         row.replica: row.new_log_dir for row in plan.log_dir_movements if standing[row.replica] is Progress.MOVING
     }
     chosen: list[ReplicaKey] = []
     for broker, rows in sorted(log_dirs.items()):
+        sizes = {key: size for row in rows for key, size in row.replica_bytes.items()}
         for row in rows:
-            left = {
-                (broker, key): max(0, sizes.get((broker, key), 0) - future.size_bytes)
-                for key, future in row.future_replicas.items()
-            }
-            too_much = sum(left.values()) - row.usable_bytes if row.usable_bytes is not None else 0
-            ours = [replica for replica in left if moving.get(replica) == row.path]
-            for replica in sorted(ours, key=lambda one: (-left[one], one)):
-                if too_much > 0 and left[replica] > 0:
-                    chosen.append(replica)
-                    too_much -= left[replica]
+            left = lacking_bytes(row, sizes, {})
+            ours = [key for key in left if moving.get((broker, key)) == row.path]
+            chosen += ((broker, key) for key in to_give_up(left, ours, row.usable_bytes))
     return chosen
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from assignor_core.disks import catching_up, largest_replicas, rooms, silent_brokers
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Limits, wave_pending, without_room
-from assignor_core.execution.room import Room, WaitsForRoom, waiting_text
+from assignor_core.execution.room import Room, WaitsForRoom, overflowing, waiting_text
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from assignor_core.plan import Movement, Plan
 from streaming.cluster.ports import ClusterReader
@@ -34,6 +34,7 @@ class DiskRoom:
         self._waits = WaitsForRoom()
         self._lacking: Mapping[PartitionKey, str] = {}
         self._next_look_ms = 0
+        self._next_fill_look_ms = 0
 
     @property
     def given_up(self) -> Mapping[PartitionKey, str]:
@@ -72,6 +73,18 @@ class DiskRoom:
         self._waits = self._waits.after(self._lacking, now_ms)
         self._next_look_ms = 0
         return room
+
+    def overflowing(self, live: LiveCluster, moving: Collection[PartitionKey], now_ms: int) -> list[PartitionKey]:
+        """Of the reassignments `moving` those that no longer fit on a log dir; looks every `LOOK_INTERVAL_MS`, at the
+        brokers that receive and those that lead what is copied there. Raises as `look` does.
+        """
+        receiving = {broker for key in moving for broker in live.partitions[key].adding_replicas}
+        if not receiving or now_ms < self._next_fill_look_ms:
+            return []
+        self._next_fill_look_ms = now_ms + LOOK_INTERVAL_MS
+        partitions = {*moving, *(key for keys in catching_up(live, receiving).values() for key in keys)}
+        leaders = {live.partitions[key].leader for key in partitions} - {NO_LEADER}
+        return overflowing(live, self._cluster.log_dirs(receiving | leaders, partitions), moving)
 
     def _room(self, pending: Iterable[Movement], receiving: Collection[int], live: LiveCluster) -> Room:
         """Ask the brokers that receive, and those that lead what is copied there."""

@@ -13,12 +13,13 @@ from assignor_core.execution.accounting import bytes_moved, movements_done
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Step, Submit, Wait, next_step
-from assignor_core.execution.refusals import refusals_text
+from assignor_core.execution.refusals import NAMED_MAX, refusals_text
 from assignor_core.execution.room import Room
 from assignor_core.identity import another_cluster
-from assignor_core.live import LiveCluster, LivePartition, PartitionKey
+from assignor_core.live import LiveCluster, LivePartition, PartitionKey, partition_name
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
+from assignor_core.wording import first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.absences import Absences, needed_by
 from streaming.control.copied_bytes import CopiedBytes
@@ -110,6 +111,7 @@ class ReplicaMoves:
 
         `closed` is why the hour forbids anything new, `pressure` why clients suffer.
         """
+        self._stop_overflowing(look)
         obsolete = look.obsolete
         held_back = closed or (f"held back: {pressure}" if pressure else None)
         look, step = self._confirmed_step(look, held_back)
@@ -132,6 +134,22 @@ class ReplicaMoves:
                 look.execution, look.plan, alive=alive, pressed=pressed, now_ms=look.now_ms, without=again
             )
         return self._take(step, look)
+
+    def _stop_overflowing(self, look: Look) -> None:
+        """Cancel copies that no longer fit: a log dir that is full goes offline with all that it holds.
+
+        They are begun again when there is room, as all others are; skipped by name where there is none for long.
+        """
+        shown = [key for key in look.moving if key in look.live.partitions]
+        copies = self._disk_room.overflowing(look.live, shown, look.now_ms)
+        if not copies:
+            return
+        refused = self._requests.stop(copies)
+        stopped = first_named([key for key in copies if key not in refused], NAMED_MAX, partition_name)
+        log.warning("log_dir_fills", stopped=stopped, refused=len(refused))
+        if len(refused) < len(copies):
+            detail = f"{len(copies) - len(refused)} moves cancelled, as others fill their log dir: {stopped}"
+            self.reports.write(look, Event.PROGRESS, detail)
 
     def _confirmed_step(self, look: Look, held_back: str | None) -> tuple[Look, Step]:
         """The next step, and the look that it rests on. What is submitted was asked about in this tick, and what ends

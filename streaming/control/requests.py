@@ -59,6 +59,10 @@ class Requests:
         self._cancel_tries += bool(refused)
         return refused
 
+    def stop(self, moving: Collection[PartitionKey]) -> Mapping[PartitionKey, str]:
+        """Cancel some while the execution goes on; returns the partitions that Kafka refused, with its error."""
+        return self._refused(moving, lambda: self._cluster.reassign(dict.fromkeys(moving)))
+
     def _refused(self, asked: Iterable[PartitionKey], request: Callable[[], None]) -> Mapping[PartitionKey, str]:
         """Kafka's error by partition; a request that is refused as a whole is refused for each partition."""
         try:

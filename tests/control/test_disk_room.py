@@ -55,6 +55,18 @@ class Carried:
             assert shown.usable_bytes is None or shown.usable_bytes >= min(RESERVE, DISK - self.disk.other_bytes)
         return False
 
+    def pass_time_on_full_disk(self, duration_ms: int) -> bool:
+        """The same where others have taken a part of the reserve."""
+        for _ in range(duration_ms // TICK_MS):
+            if self.executor.tick(self.record, self.plan, now_ms=NOON_MS + self.cluster.now_ms):
+                return True
+            self.cluster.advance(TICK_MS)
+        return False
+
+    def details(self) -> list[str]:
+        """What its events say."""
+        return [row.detail for row in self.journal.execution(self.record.execution.execution_id).events]
+
     @property
     def on_broker_2(self) -> list[int]:
         return [key[1] for key, row in sorted(self.client.describe().partitions.items()) if 2 in row.replicas]
@@ -164,3 +176,35 @@ def test_a_plan_of_which_nothing_fits_ends_as_aborted(tables_in_memory: str) -> 
     assert carried.record.execution.last_event is Event.ABORTED
     assert carried.last_detail.startswith("0 movements made, 2 skipped: t-0 (needs 50,000,000 bytes on broker 2, ")
     assert carried.on_broker_2 == []
+
+
+def test_a_copy_is_cancelled_where_others_fill_its_log_dir_and_begun_again_once_there_is_room(
+    tables_in_memory: str,
+) -> None:
+    carried = Carried(
+        tables_in_memory, room=150 * MB, partitions=1, throttle_bytes_per_sec=MB, throttle_min_bytes_per_sec=MB
+    )
+    assert not carried.pass_time(20_000)
+    assert carried.on_broker_2 == [0]
+    before = carried.disk.other_bytes
+    carried.disk.other_bytes = DISK - 40 * MB
+    assert not carried.pass_time_on_full_disk(60_000)
+    assert not carried.disk.offline
+    assert carried.on_broker_2 == []
+    assert "1 moves cancelled, as others fill their log dir: t-0" in carried.details()
+    carried.disk.other_bytes = before
+    assert carried.pass_time(600_000)
+    assert carried.on_broker_2 == [0]
+    assert not carried.client.throttle_rates()
+
+
+def test_a_copy_that_others_leave_no_room_is_named_at_the_end_without_a_throttle(tables_in_memory: str) -> None:
+    carried = Carried(tables_in_memory, room=150 * MB, throttle_bytes_per_sec=MB, throttle_min_bytes_per_sec=MB)
+    assert not carried.pass_time(20_000)
+    # Of two that lack some 40 MB each one still fits.
+    carried.disk.other_bytes = DISK - 75 * MB
+    assert carried.pass_time_on_full_disk(PATIENCE_MS + 120_000)
+    assert not carried.disk.offline
+    assert len(carried.on_broker_2) == 1
+    assert "1 movements made, 1 skipped: t-" in carried.details()[-1]
+    assert not carried.client.throttle_rates()
