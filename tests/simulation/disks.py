@@ -47,11 +47,8 @@ def overfilled(contents: ClusterContents, arriving: Mapping[int, int], reserve: 
     What reassignments under way still bring counts in the log dir that it goes to.
     """
     used = used_bytes(contents)
-    for _, partition in contents.partitions():
-        for broker_id in partition.adding_replicas:
-            if (copy := partition.copies.get(broker_id)) is not None and broker_id not in partition.isr:
-                lacking = partition.end_bytes - partition.start_bytes - partition.size_bytes(broker_id)
-                used[broker_id, copy.log_dir] += lacking
+    for place, lacking in lacking_bytes(contents).items():
+        used[place] += lacking
     for broker_id, needed in sorted(arriving.items()):
         rooms = [
             log_dir.size_bytes * (1 - reserve) - used[broker_id, index]
@@ -60,6 +57,17 @@ def overfilled(contents: ClusterContents, arriving: Mapping[int, int], reserve: 
         ]
         if rooms and needed > min(rooms) + TOLERANCE_BYTES:
             yield f"{needed:,} bytes to broker {broker_id}, which has room for {min(rooms):,.0f}"
+
+
+def lacking_bytes(contents: ClusterContents) -> Counter[tuple[int, int]]:
+    """What reassignments under way still bring, by broker and log dir."""
+    lacking: Counter[tuple[int, int]] = Counter()
+    for _, partition in contents.partitions():
+        for broker_id in partition.adding_replicas:
+            if (copy := partition.copies.get(broker_id)) is not None and broker_id not in partition.isr:
+                held = partition.size_bytes(broker_id)
+                lacking[broker_id, copy.log_dir] += partition.end_bytes - partition.start_bytes - held
+    return lacking
 
 
 def asked_for(contents: ClusterContents, targets: Mapping[PartitionKey, tuple[int, ...] | None]) -> Counter[int]:

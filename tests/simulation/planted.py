@@ -20,6 +20,7 @@ from assignor_core.simulated_cluster.state import SimulatedPartition
 from streaming.control import (
     absences,
     cluster_marker,
+    disk_room,
     executor,
     late_requests,
     late_within,
@@ -306,6 +307,10 @@ PLANTED = (
     Planted(
         "relief waits for what only a failed broker can bring on", "8 lost replicas are made anew", LiveCluster,
         "waiting_for_brokers", lambda _: lambda _self: frozenset(), 7133, story=run_relief_story,
+    ),
+    Planted(
+        "copies go on into a log dir that others fill", "1 no log dir is filled by us", disk_room.DiskRoom,
+        "overflowing", lambda _: lambda *_: [], 107, story=run_relief_story,
     ),
     Planted(
         "room within a broker is ignored", "1", RoomWithin, "lacking", _fits_always, 20, story=run_within_story

@@ -2,8 +2,9 @@
 
 Six to nine brokers with replicas that take a while to copy. One or two brokers fail for longer than the grace time;
 they return before, during or after the execution that replaces them, or not at all. Some partitions are offline
-meanwhile: all their replicas are on brokers that failed. Control may be killed.
+meanwhile: all their replicas are on brokers that failed. Others fill log dirs that receive. Control may be killed.
 
+1. No log dir goes offline that others fill while replicas are copied into it.
 4. Once a control has seen that a broker is back, it begins no movement of a plan from before that empties it.
 8. If a broker stays away, every partition that has a leader ends with all replicas on brokers that are alive, or is on
    its way there.
@@ -15,8 +16,10 @@ from random import Random
 
 from assignor_core.live import NO_LEADER, PartitionKey
 from assignor_core.simulated_cluster import SimulatedCluster
+from assignor_core.simulated_cluster.replication import used_bytes
 from streaming.settings import Settings
 from tests.simulation.control import Change, SimulatedControl
+from tests.simulation.disks import lacking_bytes
 from tests.simulation.monitor import Monitor
 from tests.simulation.roles import begin
 from tests.simulation.story import CLUSTER, LOOK_MS, PlayedStory, played
@@ -32,6 +35,10 @@ SWEPT_MS = 1_200_000
 AT_REST_MS = 60_000
 """A story ends once nothing has been under way for so long."""
 CALLS_STRUCK = 600
+SLOW = 10_000_000
+"""Bytes/s: at this rate a control that is killed is there again before the rest is copied."""
+FILLS_MS, FILLED_MS = 250_000, 120_000
+FILLED_FROM_BYTES, LEFT_FREE = 500_000_000, 0.8
 PARTITIONS = 24
 RATE = 200_000
 
@@ -70,6 +77,8 @@ class ReliefStory:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         random = self._random = Random(f"relief {seed}")
+        # Drawn apart, so that the rest of the story is what it would be without.
+        self._fills = Random(f"fills {seed}")
         self._brokers = range(1, random.randint(6, 9) + 1)
         self._failing = random.sample(self._brokers, random.choice((1, 1, 2)))
         cluster = SimulatedCluster.of(dict.fromkeys(self._brokers))
@@ -100,6 +109,8 @@ class ReliefStory:
             after_ms = random.choice((None, random.randrange(-60_000, 0), *(random.randrange(5_000, 90_000),) * 3))
             if after_ms is not None:
                 world.plan(seen_ms + GRACE_MS + after_ms, self._others, partial(self._return, broker))
+        if self._fills.random() < 0.5 and world.settings.control.throttle_bytes_per_sec <= SLOW:
+            world.plan(self._fills.randrange(5_000, FILLS_MS), self._others, self._fill)
         world.pass_time(RETURNED_MS)
         self._go_on(STORY_MS, lambda: any(self._left()))
         self._judge_replicas()
@@ -125,6 +136,24 @@ class ReliefStory:
         self.world.faults["a broker that failed returns"] += 1
         self.world.note("others", f"broker {broker} is back")
         self._monitor.look(self._others)
+
+    def _fill(self) -> None:
+        """Others leave less free in a log dir than copies into it still need, and remove their files later."""
+        contents = self.world.cluster.contents
+        lacking = lacking_bytes(contents)
+        (broker, index), left = max(lacking.items(), key=lambda row: (row[1], row[0]), default=((0, 0), 0))
+        if left < FILLED_FROM_BYTES or not contents.brokers[broker].running:
+            return
+        log_dir = contents.brokers[broker].log_dirs[index]
+        taken = log_dir.size_bytes - used_bytes(contents)[broker, index] - round(LEFT_FREE * left)
+        log_dir.other_bytes += taken
+        self.world.faults["a log dir is filled by others while it receives"] += 1
+        self.world.note("others", f"fill dir {index} of broker {broker}")
+
+        def remove() -> None:
+            log_dir.other_bytes -= taken
+
+        self.world.plan(FILLED_MS, self._others, remove)
 
     def _go_on(self, until_ms: int, lacks: Callable[[], bool]) -> None:
         """While something is under way or to be done, not beyond `until_ms`."""

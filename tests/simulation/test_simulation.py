@@ -45,6 +45,7 @@ RELIEF_ONCE_BROKEN = {
     1483: "with one movement in flight the last one was under way when the story was judged",
     2353: "a plan for skew waited for brokers that had failed, and what replaces their replicas waited behind it",
     **dict.fromkeys((7133, 301283), "a reassignment that only a failed broker could bring on kept relief waiting"),
+    107: "others filled a log dir while replicas were copied into it from other brokers",
     201153: "a movement was skipped for want of room after one look: the execution was held back for ten minutes",
 }
 """The same as ONCE_BROKEN, of stories of brokers that fail."""
