@@ -20,8 +20,10 @@ log = structlog.get_logger()
 class PartlyShownCluster(Cluster):
     """Reassignments that may not be listed are `reassignments_hidden`; a broker that refuses log dirs shows none."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, logs: bool = False, **options: Any) -> None:
+        """As of any cluster. A role `logs` what is refused; a command shows it in its answer, which may be JSON."""
         super().__init__(*arguments, **options)
+        self._logs = logs
         self._refused: set[str] = set()
 
     def log_dirs(
@@ -50,9 +52,11 @@ class PartlyShownCluster(Cluster):
     def _note_refusal(self, request: str, unknown: str) -> None:
         if request not in self._refused:
             self._refused.add(request)
-            log.warning("request_refused", request=request, needs="DESCRIBE on the cluster", unknown=unknown)
+            if self._logs:
+                log.warning("request_refused", request=request, needs="DESCRIBE on the cluster", unknown=unknown)
 
     def _note_answer(self, request: str) -> None:
         if request in self._refused:
             self._refused.remove(request)
-            log.info("request_allowed", request=request)
+            if self._logs:
+                log.info("request_allowed", request=request)

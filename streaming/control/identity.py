@@ -14,11 +14,11 @@ from streaming.settings import Settings
 from streaming.views.identity import check_cluster_id
 
 
-def cluster_of(admin: Any, settings: Settings) -> PartlyShownCluster:
+def cluster_of(admin: Any, settings: Settings, *, logs: bool = False) -> PartlyShownCluster:
     """The cluster to look at and plan on; raises AnotherCluster now, and at each later look, where another one answers.
-    What the user may not see of it is unknown.
+    What the user may not see of it is unknown; a role `logs` that, a command doesn't.
     """
-    return PartlyShownCluster(admin, kafka_cluster_id=_checked_id(admin, settings))
+    return PartlyShownCluster(admin, kafka_cluster_id=_checked_id(admin, settings), logs=logs)
 
 
 def lease_of(admin: Any, settings: Settings) -> Lease:

@@ -58,7 +58,7 @@ def run_control(settings: Settings) -> int:
             check_may_execute(admin)
         lease = lease_of(admin, settings)
         with lease.kept():
-            shown = cluster_of(admin, settings)
+            shown = cluster_of(admin, settings, logs=True)
             turns = ControlTurns(leased_cluster(admin, lease), lease, settings, shown=shown)
             while not stopping.is_set():
                 stopping.wait(turns.take(now_ms=clocks.now_ms()) / 1000)
