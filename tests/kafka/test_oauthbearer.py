@@ -1,0 +1,255 @@
+"""Logins by token (OAUTHBEARER) on a real broker: every role, tokens that end meanwhile, tokens that are refused."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from streaming import tables
+from streaming.cluster.clients import admin_client
+from streaming.cluster.record_sender import RecordSender
+from streaming.demo.brokers import JVM_OPTIONS, EmbeddedCluster
+from streaming.errors import ClusterUnreachable, TableUnavailable
+from streaming.runtime import processes
+from streaming.settings import Settings
+from tests.kafka.secured import make_certificates
+from tests.tokens import AUDIENCE, CLIENT, SECRET, TokenServer, make_key, token_server
+from tests.waiting import DEADLINE_S, until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.apart]
+
+LISTENER = "SASL_PLAINTEXT"
+OF_LISTENER = f"listener.name.{LISTENER.lower()}.oauthbearer"
+JAVA_OAUTHBEARER = "org.apache.kafka.common.security.oauthbearer"
+VALIDATOR = f"{JAVA_OAUTHBEARER}.OAuthBearerValidatorCallbackHandler"
+WRONG = "hunter2-is-not-it"
+SHORT_LIFE_S = 12.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("oauthbearer")
+    make_certificates(path / "certificates", [])
+    make_key(path / "key.pem")
+    make_key(path / "another-key.pem")
+    (path / "secret").write_text(SECRET + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokens(folder: Path) -> Iterator[TokenServer]:
+    """Over HTTPS, with a certificate that only our own authority vouches for."""
+    with token_server(folder / "key.pem", folder / "certificates") as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _the_server_is_as_at_first(tokens: TokenServer) -> None:
+    tokens.status, tokens.life_s = 200, 3600.0
+
+
+@pytest.fixture(scope="module")
+def brokers(folder: Path) -> Iterator[EmbeddedCluster]:
+    """One broker that verifies tokens by a JWKS endpoint, and ends sessions with their tokens (KIP-368)."""
+    with token_server(folder / "key.pem") as keys:
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.url}"
+        settings = {
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            "sasl.oauthbearer.jwks.endpoint.url": keys.url,
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            f"{OF_LISTENER}.sasl.jaas.config": f"{JAVA_OAUTHBEARER}.OAuthBearerLoginModule required;",
+            f"{OF_LISTENER}.sasl.server.callback.handler.class": VALIDATOR,
+            f"{OF_LISTENER}.connections.max.reauth.ms": "3600000",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:ANONYMOUS;User:{CLIENT}",
+        }
+        cluster = EmbeddedCluster(
+            folder / "home", broker_count=1, listeners=(LISTENER,), broker_settings=settings,
+            java_options=(*JVM_OPTIONS, allowed),
+        )  # fmt: skip
+        with cluster:
+            yield cluster
+
+
+@pytest.fixture
+def by_endpoint(brokers: EmbeddedCluster, tokens: TokenServer, folder: Path, tmp_path: Path) -> dict[str, Any]:
+    """Settings of a client that fetches tokens."""
+    login = {
+        "sasl_oauthbearer_token_endpoint_url": tokens.url,
+        "sasl_oauthbearer_client_id": CLIENT,
+        "sasl_oauthbearer_client_secret_file": str(folder / "secret"),
+        "sasl_oauthbearer_scope": "kafka",
+        "sasl_oauthbearer_ca_file": str(folder / "certificates" / "ca.pem"),
+    }
+    return settings_of(brokers, tmp_path, login)
+
+
+def settings_of(brokers: EmbeddedCluster, tmp_path: Path, login: dict[str, str]) -> dict[str, Any]:
+    return {
+        "kafka": {
+            "bootstrap_servers": brokers.addresses(LISTENER), "security_protocol": LISTENER,
+            "sasl_mechanism": "OAUTHBEARER", "request_timeout_ms": 15_000, **login,
+        },
+        "topics": {"partitions": 1},
+        "storage": {"tables": str(tmp_path / "tables"), "checkpoints": str(tmp_path / "checkpoints")},
+        "collect": {"sample_interval_ms": 500},
+        "pipeline": {"window_ms": 2_000, "watermark_ms": 1_000, "trigger_interval_ms": 500, "driver_memory": "1g"},
+        "control": {"tick_interval_ms": 500},
+        "serve": {"port": 0},
+        "log": {"format": "json"},
+    }  # fmt: skip
+
+
+def command(settings: dict[str, Any], tmp_path: Path, *arguments: str) -> list[str]:
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps(settings))
+    return [sys.executable, "-m", "streaming", *arguments, "--config", str(file)]
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(psutil.NoSuchProcess):
+        family = psutil.Process(process.pid)
+        processes.end([family, *family.children(recursive=True)], 20.0)
+    process.wait(timeout=DEADLINE_S)
+
+
+def events(log: Path) -> list[dict[str, Any]]:
+    rows = []
+    for line in log.read_text().splitlines():
+        with suppress(ValueError):
+            row = json.loads(line)
+            if isinstance(row, dict):
+                rows.append(row)
+    return rows
+
+
+def rows_of(settings: dict[str, Any], table: str, column: str) -> list[Any]:
+    with suppress(TableUnavailable):  # not there yet
+        return [row[column] for row in tables.read(settings["storage"]["tables"], table, columns=[column])]
+    return []
+
+
+def test_every_role_works_while_its_tokens_end(
+    by_endpoint: dict[str, Any], tokens: TokenServer, tmp_path: Path
+) -> None:
+    tokens.life_s = SHORT_LIFE_S
+    log = tmp_path / "run.log"
+    running = processes.start(command(by_endpoint, tmp_path, "run"), log=log)
+    try:
+        loads = "broker_load", "window_start"
+        until("windows", lambda: len(set(rows_of(by_endpoint, *loads))) > 1, state=log.read_text)
+        until("decisions", lambda: rows_of(by_endpoint, "decision", "decision_id"), state=log.read_text)
+        tokens.handed_out.clear()
+        time.sleep(SHORT_LIFE_S)  # each token that was good at the beginning has ended
+        newest = max(rows_of(by_endpoint, *loads))
+        until("windows of later tokens", lambda: max(rows_of(by_endpoint, *loads)) > newest, state=log.read_text)
+        agents = {agent.partition("/")[0] for agent in tokens.handed_out}
+        assert agents == {"Java", "python-httpx"}, "Spark and the Python clients have renewed theirs"
+        assert not [row for row in events(log) if row["event"] == "role_ended"], log.read_text()
+        tokens.status = 503
+        until("renewals fail", lambda: "token_not_renewed" in log.read_text(), state=log.read_text)
+        tokens.status = 200
+        newest = max(rows_of(by_endpoint, *loads))
+        until("windows after that", lambda: max(rows_of(by_endpoint, *loads)) > newest, state=log.read_text)
+        answer = subprocess.run(
+            command(by_endpoint, tmp_path, "check", "--json"), capture_output=True, text=True, timeout=DEADLINE_S,
+            check=False,
+        )  # fmt: skip
+    finally:
+        end(running)
+    findings = {row["name"]: row for row in json.loads(answer.stdout)}
+    for name in ("cluster reached", "permissions: collect", "permissions: pipeline", "permissions: control"):
+        assert findings[name]["passed"], findings[name]
+    shown = log.read_text() + answer.stdout + answer.stderr
+    assert "s3cret" not in shown
+    assert "eyJ" not in shown
+
+
+def test_a_token_file_that_is_written_anew_serves_on(
+    brokers: EmbeddedCluster, tokens: TokenServer, folder: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    given = settings_of(brokers, tmp_path, {"sasl_oauthbearer_token_file": str(file)})
+    kafka = Settings.model_validate(given).kafka
+    file.write_text(tokens.token(life_s=8))
+    admin, sender = admin_client(kafka), RecordSender(kafka)
+    try:
+        admin.create_topics({"by-file": {"num_partitions": 1, "replication_factor": 1}})
+        admin.wait_for_topics(["by-file"])
+        assert sender.send("by-file", [(b"k", b"v")]) - sender.flush() == 1
+        file.write_text(tokens.token(life_s=3600))
+        ends_s = time.monotonic() + 10
+        until("the first token has ended", lambda: time.monotonic() > ends_s)
+        assert admin.describe_cluster()["brokers"]
+        assert sender.send("by-file", [(b"k", b"w")]) - sender.flush() == 1
+    finally:
+        admin.close()
+        sender.close()
+
+
+@pytest.mark.parametrize("kind", ["wrong", "expired", "forged", "refused"])
+def test_a_login_without_a_good_token_gives_one_clear_line(
+    kind: str, by_endpoint: dict[str, Any], brokers: EmbeddedCluster, tokens: TokenServer, folder: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    settings = settings_of(brokers, tmp_path, {"sasl_oauthbearer_token_file": str(file)})
+    shown = f"OAUTHBEARER token of {file} right?"
+    environment = {"REBALANCER_KAFKA__REQUEST_TIMEOUT_MS": "3000"}
+    if kind == "wrong":
+        file.write_text("no-jwt")
+    elif kind == "forged":
+        file.write_text(tokens.token(key=folder / "another-key.pem"))
+    elif kind == "expired":
+        file.write_text(tokens.token(life_s=-60))
+        shown = "s ago: write a new one to the file"
+    else:
+        settings = by_endpoint
+        environment["REBALANCER_KAFKA__SASL_OAUTHBEARER_CLIENT_SECRET"] = WRONG
+        shown = f"no token from {tokens.url}: it answers 401 (invalid_client): are client id {CLIENT}, "
+    answer = subprocess.run(
+        command(settings, tmp_path, "collect"), capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    assert answer.returncode == 1
+    assert shown in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1
+    assert WRONG not in answer.stderr
+
+
+def test_a_broker_that_has_refused_a_token_is_asked_again_with_the_next(
+    brokers: EmbeddedCluster, tokens: TokenServer, folder: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    given = settings_of(brokers, tmp_path, {"sasl_oauthbearer_token_file": str(file)})
+    given["kafka"]["request_timeout_ms"] = 5_000
+    file.write_text(tokens.token())
+    admin = admin_client(Settings.model_validate(given).kafka)
+    try:
+        file.write_text(tokens.token(key=folder / "another-key.pem"))
+        for broker in (*admin.broker_ids(), *admin._manager._conns):
+            admin._manager.close(broker)
+        until("the token is refused", lambda: not answers(admin))
+        file.write_text(tokens.token())
+        until("the next token is taken", lambda: answers(admin))
+    finally:
+        admin.close()
+    file.write_text(tokens.token(key=folder / "another-key.pem"))
+    with pytest.raises(ClusterUnreachable):
+        admin_client(Settings.model_validate(given).kafka)
+
+
+def answers(admin: Any) -> bool:
+    from kafka.errors import KafkaError
+
+    try:
+        return bool(admin.describe_cluster()["brokers"])
+    except KafkaError:
+        return False
