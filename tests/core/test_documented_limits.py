@@ -28,7 +28,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("execution", "four fifths of what its capacity", HEADROOM_SHARE, 0.8),
         ("execution", "less than half of its promise", GAIN_KEPT_MIN, 0.5),
         ("trigger", "lowers max/mean by at least 0.01", DecisionPolicy().gain_min, 0.01),
-        ("trigger", "by four times the noise of the windows", DecisionPolicy().gain_over_noise_min, 4),
+        ("trigger", "by four times their noise", DecisionPolicy().gain_over_noise_min, 4),
         ("trigger", "more than 10 % of the partitions are unknown", UNKNOWN_SHARE_MAX, 0.10),
     ],
 )
