@@ -197,6 +197,19 @@ def moving_within(standing: Standing) -> list[ReplicaKey]:
     return sorted(replica for replica, state in standing.items() if state is Progress.MOVING)
 
 
+def going_back(plan: Plan, log_dirs: LogDirs) -> list[ReplicaKey]:
+    """Replicas that were made as planned and are being copied back: asked to stay, they had arrived meanwhile."""
+    futures = {
+        (broker, key): row.path for broker, rows in log_dirs.items() for row in rows for key in row.future_replicas
+    }
+    return [
+        row.replica
+        for row in plan.log_dir_movements
+        if futures.get(row.replica) == row.old_log_dir
+        and _place_of(row, log_dirs.get(row.broker, ())) == row.new_log_dir
+    ]
+
+
 def cancellations(plan: Plan, copies: Collection[ReplicaKey], log_dirs: LogDirs) -> dict[ReplicaKey, str]:
     """What to ask for so that brokers give up these copies of the plan: the log dirs that the replicas lie in."""
     moving = (row for row in plan.log_dir_movements if row.replica in copies)

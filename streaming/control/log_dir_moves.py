@@ -23,6 +23,7 @@ from assignor_core.execution.within_brokers import (
     bytes_within,
     cancellations,
     differences_within,
+    going_back,
     lacking_within,
     made_within,
     moving_within,
@@ -116,6 +117,8 @@ class LogDirMoves:
         """Topics of what is not finished; None before the first look."""
         self._next_try_ms = 0
         self._waits_for: str | None = None
+        self._aborts_for: str | None = None
+        """Why it is being given up, once it is."""
         self._view.forget()
         self._requests.forget()
         self._throttle.forget()
@@ -160,6 +163,8 @@ class LogDirMoves:
 
         `closed` is why the hour forbids anything new, `pressure` why clients suffer.
         """
+        if self._aborts_for is not None:
+            return self.abort(look, self._aborts_for)
         self._stop_overflowing(look)
         held_back = closed or (f"held back: {pressure}" if pressure else None)
         if held_back is None and look.now_ms < self._next_try_ms:
@@ -170,6 +175,8 @@ class LogDirMoves:
         if closed is not None and isinstance(step, Wait) and not _moving(look):
             self._clear_and_write(look, Event.PAUSED, step.reason)
             return False
+        if isinstance(step, Done) and self._going_back(look):
+            step = Wait("replicas that had arrived as planned stay where they are now")
         if isinstance(step, Done):
             self._clear_and_write(look, Event.DONE, look.result)
             return True
@@ -209,12 +216,16 @@ class LogDirMoves:
     def _stop_overflowing(self, look: LookWithin) -> None:
         """Let brokers give up copies that no longer fit: a log dir that is full goes offline with all that it holds.
 
-        They are begun again when there is room, as all others are.
+        They are begun again when there is room, as all others are. What had arrived meanwhile stays where it is now.
         """
-        copies = overflowing(look.plan, look.standing, look.log_dirs)
+        copies = [*overflowing(look.plan, look.standing, look.log_dirs), *self._going_back(look)]
         if copies:
-            refused = self._requests.move(cancellations(look.plan, copies, look.log_dirs), look.now_ms)
+            refused = self._requests.stop(cancellations(look.plan, copies, look.log_dirs), look.now_ms)
             log.warning("log_dir_fills", stopped=first_named(copies, NAMED_MAX, replica_name), refused=len(refused))
+
+    def _going_back(self, look: LookWithin) -> list[ReplicaKey]:
+        """Replicas that had arrived when this execution asked them to stay, and are being copied back since."""
+        return [replica for replica in going_back(look.plan, look.log_dirs) if replica in self._requests.asked_to_stay]
 
     def _move(self, look: LookWithin, targets: Mapping[ReplicaKey, str]) -> None:
         """Ask for movements. What a broker refuses is tried again some seconds later, for some minutes."""
@@ -231,11 +242,15 @@ class LogDirMoves:
             self.reports.waits(look, detail)
 
     def abort(self, look: LookWithin, reason: str) -> bool:
-        """Let brokers give up what is in flight and end; False where one doesn't, and the next tick tries again."""
+        """Let brokers give up what is in flight; True once a look shows nothing of it, and the execution has ended.
+
+        A copy may end just before the request to give it up, which then asks for a copy back: that is given up, too.
+        """
+        self._aborts_for = reason
         hidden = [replica for replica, state in look.standing.items() if state is Progress.MISSING]
-        places = cancellations(look.plan, moving_within(look.standing), look.log_dirs)
+        places = cancellations(look.plan, [*moving_within(look.standing), *self._going_back(look)], look.log_dirs)
         left = self._requests.cancel(places, hidden)
-        if left and self._requests.may_cancel:
+        if (places or left) and self._requests.may_cancel:
             return False
         detail = f"{reason}; {len(self._requests.cancelled)} movements in flight given up"
         if left:

@@ -23,6 +23,7 @@ class LogDirRequests:
         self._hindered = Hindered()
         self._cancel_tries = 0
         self.cancelled: frozenset[ReplicaKey] = frozenset()
+        self.asked_to_stay: frozenset[ReplicaKey] = frozenset()
 
     @property
     def given_up(self) -> Mapping[ReplicaKey, str]:
@@ -39,6 +40,11 @@ class LogDirRequests:
         self.hinder(targets.keys(), refused, now_ms)
         return refused
 
+    def stop(self, places: Mapping[ReplicaKey, str], now_ms: int) -> Mapping[ReplicaKey, str]:
+        """Let brokers give up copies while the execution goes on; see `cancel` and `move`."""
+        self.asked_to_stay |= frozenset(places)
+        return self.move(places, now_ms)
+
     @property
     def may_cancel(self) -> bool:
         """Whether giving up what brokers don't give up is still to be tried again."""
@@ -48,9 +54,10 @@ class LogDirRequests:
         """Let brokers give up copies, where `places` are the log dirs that the replicas lie in; returns what goes on,
         with the reason. Of replicas that are `hidden` nobody knows whether they are being copied.
         """
+        self.asked_to_stay |= frozenset(places)
         refused = dict(self._refused(places)) | dict.fromkeys(hidden, "not shown by its broker")
         self.cancelled |= frozenset(places) - refused.keys()
-        self._cancel_tries += bool(refused)
+        self._cancel_tries += bool(places or hidden)
         return refused
 
     def _refused(self, targets: Mapping[ReplicaKey, str]) -> Mapping[ReplicaKey, str]:

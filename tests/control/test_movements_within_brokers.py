@@ -1,10 +1,12 @@
 """Movements within brokers to their ends on a simulated cluster: kills, aborts, full and failing log dirs, others."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from assignor_core.deciding.step import DELETED_AFTER_MS
 from assignor_core.execution.events import Event
-from assignor_core.live import PartitionKey
+from assignor_core.live import PartitionKey, ReplicaKey
 from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
@@ -196,6 +198,29 @@ def test_a_request_without_an_answer_is_repeated(carried: Carried, fate: Fate, r
     carried.to_the_end()
     assert carried.lie_in(B) == [0, 1, 2]
     assert carried.at_rest()
+
+
+def test_a_copy_that_ends_while_control_stands_still_before_it_gives_up_is_not_copied_back(
+    carried: Carried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To stay where a replica lay is a copy back, once it lies elsewhere; and the end removes the rate."""
+    assert not any(carried.tick() for _ in range(3))
+    really_move = carried.client.move_to_log_dirs
+
+    def move_late(targets: Mapping[ReplicaKey, str]) -> None:
+        monkeypatch.undo()
+        carried.cluster.advance(20 * TICK_MS)
+        really_move(targets)
+
+    monkeypatch.setattr(carried.client, "move_to_log_dirs", move_late)
+    carried.journal.request_abort(carried.record.execution, now_ms=carried.now_ms)
+    carried.be_killed()
+    carried.to_the_end()
+    made = carried.lie_in(B)
+    assert made
+    assert carried.at_rest()
+    carried.cluster.advance(100 * TICK_MS)
+    assert carried.lie_in(B) == made
 
 
 def test_a_broker_that_dies_in_the_middle_goes_on_when_it_is_back(carried: Carried) -> None:

@@ -51,6 +51,7 @@ RELIEF_ONCE_BROKEN = {
 """The same as ONCE_BROKEN, of stories of brokers that fail."""
 WITHIN_SEEDS = range(1, 25)
 WITHIN_ONCE_BROKEN = {
+    1298: "a copy ended while control stood still before it gave the copy up, and was copied back without a rate",
     **dict.fromkeys((2508, 8888, 9488), "others filled a log dir while copies went on into it, which took it offline"),
     498: "a broker that was away when its rate was set came back and copied without one",
     1058: "copies from a log dir that had gone offline counted as under way for the judge",

@@ -86,6 +86,8 @@ class WithinMonitor(Monitor):
                     self.breaks("3 only the plan's replicas", f"{who.name} stops {replica_name(replica)}")
             elif replica not in open_movements:
                 self.breaks("3 only the plan's replicas", f"{who.name} moves {replica_name(replica)}")
+            elif copy is not None and self._has_just_arrived(open_movements[replica], path, copy):
+                continue  # it was to stay where the look showed it; that it is not copied back is judged at the end
             elif open_movements[replica].new_log_dir != path:
                 self.breaks("4 the plan as approved", f"{replica_name(replica)} to {path}")
             else:
@@ -119,6 +121,10 @@ class WithinMonitor(Monitor):
         if copy is None or copy.future is None or replica in self.moved_by_others:
             return False
         return not self.world.cluster.placement.brokers[replica[0]].log_dirs[copy.log_dir].offline
+
+    def _has_just_arrived(self, movement: LogDirMovement, path: str, copy: Replica) -> bool:
+        """Whether a replica is asked to stay in the log dir that it has left since the look."""
+        return path == movement.old_log_dir and path_of(copy.log_dir) == movement.new_log_dir
 
     def copy_of(self, replica: ReplicaKey) -> Replica | None:
         """The replica as it lies on its broker."""
