@@ -70,5 +70,9 @@ def _counters(seen: Observation) -> Counters:
     counters = Counters()
     for broker, counted in seen.counters.items():
         counters.totals[broker] = dict(counted.totals)
-        counters.topics[broker] = {topic: {"bytes_out": count} for topic, count in counted.topic_bytes_out.items()}
+        by_stem = {"bytes_in": counted.topic_bytes_in, "bytes_out": counted.topic_bytes_out}
+        topics = sorted({topic for counts in by_stem.values() for topic in counts})
+        counters.topics[broker] = {
+            topic: {stem: counts[topic] for stem, counts in by_stem.items() if topic in counts} for topic in topics
+        }
     return counters
