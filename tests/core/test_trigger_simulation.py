@@ -54,8 +54,9 @@ def test_a_real_step_is_found_within_three_windows_and_mended_by_one_plan(
 def test_a_naive_threshold_flaps_on_the_same_week() -> None:
     """The figures above could be zero because nothing is ever counted."""
     naive = TriggerPolicy(
-        enter_ratio=1.1, exit_ratio=1.099, windows_over=1, windows_considered=1, windows_over_urgent=1, cooldown_ms=0
-    )
+        enter_ratio=1.1, exit_ratio=1.099, windows_over=1, windows_considered=1, windows_over_urgent=1, cooldown_ms=0,
+        detector=Detector.WINDOWS,
+    )  # fmt: skip
     report = simulate(generate("diurnal", seed=1), naive)
     assert report.false_triggers > 100
     assert report.flaps > 100

@@ -273,7 +273,12 @@ def test_a_topic_made_again_is_unknown_once_and_measured_within_2_percent_from_t
     old.close()
     admin.delete_topics([topic])
     made(admin, TIERED, [2], name=topic)
-    until("the new topic is seen", lambda: watch.look().partitions[topic, 0].topic_id != old_id)
+
+    def is_another() -> bool:
+        partitions = watch.look().partitions  # brokers hear of topics one after the other, and any of them may be asked
+        return (topic, 0) in partitions and partitions[topic, 0].topic_id != old_id
+
+    until("the new topic is seen", is_another)
     assert watch.rates[topic, 0].bytes_in is None
     first, watch.measured_bytes[topic] = counted_bytes(brokers, topic), 0.0
     writer = writer_of(topic)

@@ -309,7 +309,7 @@ PLANTED = (
         "waiting_for_brokers", lambda _: lambda _self: frozenset(), 7133, story=run_relief_story,
     ),
     Planted(
-        "copies go on into a log dir that others fill", "1 no log dir is filled by us", disk_room.DiskRoom,
+        "copies go on into a log dir that others fill", "1", disk_room.DiskRoom,
         "overflowing", lambda _: lambda *_: [], 107, story=run_relief_story,
     ),
     Planted(
