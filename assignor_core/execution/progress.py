@@ -126,11 +126,26 @@ def _progress(movement: Movement, cluster: LiveCluster, staged: bool, looks: Pas
     old, new = movement.old_replicas, movement.new_replicas
     if live.replicas == new:
         return Progress.DONE if live.leader == new[0] or _leader_stays_away(movement, cluster) else Progress.PLACED
-    if live.replicas == old or (len(live.replicas) == len(new) and is_between(live.replicas, old, new)):
+    if live.replicas == old or live.replicas in _cancelled(movement, staged):
+        return Progress.PENDING
+    if len(live.replicas) == len(new) and is_between(live.replicas, old, new):
         return Progress.PENDING  # nothing of the way is made, or one step of several
     if _was_asked_for(movement, live, staged) and looks.unlisted.get(movement.key, 0) <= UNLISTED_LOOKS_MAX:
         return Progress.MOVING
     return Progress.FOREIGN
+
+
+def _cancelled(movement: Movement, staged: bool) -> list[tuple[int, ...]]:
+    """The old replicas in the orders in which Kafka leaves them once a reassignment of ours is cancelled.
+
+    While it is under way Kafka lists its target, then what it removes; what it had added goes.
+    """
+    old, new = movement.old_replicas, movement.new_replicas
+    removed = tuple(broker for broker in old if broker not in new)
+    orders = [tuple(broker for broker in new if broker in old) + removed]
+    if staged:
+        orders += [(*(broker for broker in old if broker != one), one) for one in removed]
+    return orders
 
 
 def _leader_stays_away(movement: Movement, cluster: LiveCluster) -> bool:

@@ -67,6 +67,32 @@ def test_a_replication_factor_that_somebody_raised_is_no_move_of_ours(staged: bo
     assert state(made, at(3, 2, 1), staged=staged) is Progress.MOVING
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "target", "staged"),
+    [
+        ((1, 2), (2, 3), (2, 3), False),
+        ((1, 2, 3), (3, 4, 5), (3, 4, 5), False),
+        ((1, 2, 3), (4, 5, 3), (4, 2, 3), True),
+        ((1, 2, 3), (4, 5, 3), (1, 4, 3), True),
+    ],
+)
+def test_a_move_that_was_cancelled_can_be_begun_again(
+    old: tuple[int, ...], new: tuple[int, ...], target: tuple[int, ...], staged: bool
+) -> None:
+    """Kafka leaves the old replicas in the order of the reassignment: what it kept, then what it would have removed."""
+    cluster = SimulatedCluster.of(dict.fromkeys(range(1, 6)))
+    cluster.create_topic("t", {0: old}, size_bytes=10**12)
+    assert cluster.reassign({T0: target}) == {T0: None}
+    assert cluster.reassign({T0: None}) == {T0: None}
+    live = SimulatedClient(cluster).describe()
+    assert sorted(live.partitions[T0].replicas) == sorted(old)
+    assert state(plan(old, new), live, staged=staged) is Progress.PENDING
+
+
+def test_another_order_of_the_old_replicas_is_somebody_elses() -> None:
+    assert state(plan((1, 2, 3), (3, 4, 5)), at(2, 1, 3)) is Progress.FOREIGN
+
+
 def test_metadata_a_moment_behind_shows_the_target_and_then_what_went() -> None:
     made = plan((1, 2, 3), (4, 5, 3))
     assert state(made, at(4, 5, 3, 1, 2)) is Progress.MOVING
