@@ -39,6 +39,7 @@ from streaming.views.group_lag import COLUMNS
 from streaming.views.groups import verdicts_by_group
 from streaming.views.lag_windows import judge
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, settings_for
+from tests.topics import wait_until_known
 
 SEED = 1
 TOPIC = "orders"
@@ -125,7 +126,7 @@ def sample(groups: int, partitions: int, home: Path) -> None:
         })  # fmt: skip
         admin = admin_client(settings.kafka)
         admin.create_topics({TOPIC: {"num_partitions": partitions, "replication_factor": 1}})
-        admin.wait_for_topics([TOPIC])
+        wait_until_known(admin, [TOPIC])
         offsets = {TopicPartition(TOPIC, partition): OffsetAndMetadata(0, "", -1) for partition in range(partitions)}
         with timed(f"set up: {groups:,} groups commit"):
             _wait_for_coordinators(admin, names)

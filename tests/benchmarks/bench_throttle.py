@@ -37,6 +37,7 @@ from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
+from tests.topics import wait_until_known
 
 VALUE = b"x" * 1_000
 RECEIVER = 3
@@ -194,7 +195,7 @@ def measure(cluster: EmbeddedCluster, settings: Settings, name: str, options: ar
     admin = admin_client(settings.kafka)
     try:
         admin.create_topics({topic: {"assignments": {0: [1, 2], 1: [1, 2], 2: [2, 1], 3: [2, 1]}}})
-        admin.wait_for_topics([topic])
+        wait_until_known(admin, [topic])
         size = options.mb * 1_000_000
         fill(cluster.bootstrap_servers, topic, size)
         write_load(settings, options.rate * len(VALUE) * 2 / 3)

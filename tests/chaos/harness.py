@@ -39,6 +39,7 @@ from streaming.runtime import processes
 from streaming.settings import Settings
 from tests.chaos.faults import FAULTS, Expectation, log_dir_full
 from tests.kafka.volumes import MIB, MountingNotPermitted, volumes
+from tests.topics import wait_until_known
 from tests.waiting import until
 
 BROKERS = 4
@@ -227,7 +228,7 @@ class Run:
         self.placement = {number: ((1, 2), (2, 3))[number % 2] for number in range(PARTITIONS)}
         assignments = {number: list(replicas) for number, replicas in self.placement.items()}
         self.admin.create_topics({self.topic: {"assignments": assignments}})
-        self.admin.wait_for_topics([self.topic])
+        wait_until_known(self.admin, [self.topic])
 
     def _approve(self) -> ExecutionRecord:
         size = RECORDS_BEFORE * VALUE_BYTES

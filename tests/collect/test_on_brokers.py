@@ -33,6 +33,7 @@ from streaming.collect.run import Collector
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
 from tests.kafka.real_groups import JavaMembers, MemberEvent
+from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.kafka
@@ -46,7 +47,7 @@ def test_partition_rates_sum_to_the_brokers_own_counters(settings: Settings) -> 
     topic = f"collect-{uuid.uuid4().hex[:8]}"
     admin = admin_client(settings.kafka)
     admin.create_topics({topic: {"assignments": {0: [1], 1: [2], 2: [2]}}})
-    admin.wait_for_topics([topic])
+    wait_until_known(admin, [topic])
     admin.close()
     producer = KafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers, acks="all", linger_ms=5)
     with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
@@ -103,7 +104,7 @@ def test_java_members_tell_the_generation(kafka_cluster: EmbeddedCluster, settin
     group = f"generation-{uuid.uuid4().hex[:8]}"
     admin = admin_client(settings.kafka)
     admin.create_topics({group: {"num_partitions": 4, "replication_factor": 1}})
-    admin.wait_for_topics([group])
+    wait_until_known(admin, [group])
     reads, sampler, events = BrokerReads(admin), GroupSampler(), list[MemberEvent]()
     views: list[GroupView | None] = []
     members = JavaMembers(kafka_cluster.bootstrap_servers, events)
@@ -134,7 +135,7 @@ def test_our_own_requests_give_what_kafka_pythons_give(kafka_cluster: EmbeddedCl
     topic = f"requests-{uuid.uuid4().hex[:8]}"
     ours, theirs = admin_client(settings.kafka), KafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers)
     ours.create_topics({topic: {"assignments": {0: [1], 1: [2], 2: [1]}}})
-    ours.wait_for_topics([topic])
+    wait_until_known(ours, [topic])
     producer = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers, acks="all")
     for partition, count in ((0, 3), (1, 5), (2, 7)):
         for _ in range(count):
@@ -175,7 +176,7 @@ def test_a_broker_that_is_frozen_costs_only_what_it_leads_and_coordinates(
         groups = groups_on_all_brokers(own)
         admin = admin_client(own.kafka)
         until("all brokers take partitions", lambda: led_by_each(admin))
-        admin.wait_for_topics(["led"])
+        wait_until_known(admin, ["led"])
         before = look_that(admin, own, lambda seen: seen.groups.keys() == groups and seen.log_dirs.keys() == {1, 2, 3})
         with frozen(cluster.process_ids()[3]):
             # On a busy machine a broker that is well may be late, too.
@@ -262,7 +263,7 @@ def groups_on_all_brokers(settings: Settings) -> set[str]:
     groups = {f"{topic}-{number}" for number in range(12)}
     admin = admin_client(settings.kafka)
     admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 3}})
-    admin.wait_for_topics([topic])
+    wait_until_known(admin, [topic])
     for group in sorted(groups):
         # The topic of offsets is being made, or its coordinator is loading.
         until("a coordinator comes up", lambda group=group: committed(admin, group, topic))  # type: ignore[misc]

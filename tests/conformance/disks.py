@@ -16,6 +16,7 @@ from streaming.errors import ClusterRequestFailed, ClusterUnreachable, LogDirMov
 from streaming.settings import KafkaSettings
 from tests.conformance.stages import BROKERS, RECORD_BYTES, EmbeddedStage, SimulatedStage
 from tests.kafka.volumes import DELETED_AT_ONCE, MIB, empty, fill, mounted
+from tests.topics import set_settings
 
 VOLUME = 60 * MIB
 SMALL_BYTES = 500_000
@@ -72,7 +73,7 @@ class EmbeddedDisks(EmbeddedStage):
     def cordon(self, *indexes: int) -> None:
         paths = ",".join(str(self._volumes[index] / "data") for index in indexes)
         settings = {"cordoned.log.dirs": ("SET", paths)}
-        self._admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "2", settings)], incremental=True)
+        set_settings(self._admin, ConfigResource(ConfigResourceType.BROKER, "2", settings))
 
     def write(self, topic: str) -> None:
         """Some records; no answer is waited for: one of the replicas may not take them."""
@@ -90,7 +91,7 @@ class EmbeddedDisks(EmbeddedStage):
             self._brokers.stop_broker(2)
         super().tidy()
         uncordoned = {"cordoned.log.dirs": ("DELETE", None)}
-        self._admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "2", uncordoned)], incremental=True)
+        set_settings(self._admin, ConfigResource(ConfigResourceType.BROKER, "2", uncordoned))
         self.until("rates within brokers are removed", lambda: self.client.clear_log_dir_rates(BROKERS) == [])
         self.until("no such rate is left", lambda: self.client.log_dir_rates() == {})
         self.until("log dirs are empty", lambda: all(map(_is_empty, shown(self))), lambda: str(shown(self)))

@@ -40,6 +40,7 @@ from streaming.settings import KafkaSettings
 from tests import waiting
 from tests.fleet.fleet import Fleet
 from tests.fleet.process import FleetProcess
+from tests.topics import set_settings, wait_until_known
 
 BROKERS = (1, 2, 3)
 RECORD_BYTES = 50_000
@@ -271,7 +272,7 @@ class EmbeddedStage:
     def make_topic(self, assignments: Assignments, *, size_bytes: int = 0, name: str | None = None) -> str:
         topic = name or f"conformance-{uuid.uuid4().hex[:8]}"
         self._admin.create_topics({topic: {"assignments": {key: list(row) for key, row in assignments.items()}}})
-        self._admin.wait_for_topics([topic])
+        wait_until_known(self._admin, [topic])
         self._topics.append(topic)
         if size_bytes:
             producer = KafkaProducer(bootstrap_servers=self._brokers.bootstrap_servers, acks="all")
@@ -292,7 +293,7 @@ class EmbeddedStage:
 
     def set_list(self, topic: str, setting: str, text: str) -> None:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, {setting: ("SET", text)})
-        self._admin.alter_configs([resource], incremental=True)
+        set_settings(self._admin, resource)
 
     def set_min_insync_replicas(self, topic: str, count: int) -> None:
         self.set_list(topic, "min.insync.replicas", str(count))

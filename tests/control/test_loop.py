@@ -21,6 +21,7 @@ from streaming.control.wiring import journal_of, window_tables_of
 from streaming.settings import Settings
 from streaming.views.executions import row_of
 from tests.control.windows import window_columns
+from tests.topics import wait_until_known
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -43,7 +44,7 @@ def make_topic(admin: KafkaAdminClient) -> str:
     """Six partitions, all on broker 1."""
     topic = f"control-{uuid.uuid4().hex[:8]}"
     admin.create_topics({topic: {"assignments": {number: [1] for number in range(6)}}})
-    admin.wait_for_topics([topic])
+    wait_until_known(admin, [topic])
     return topic
 
 

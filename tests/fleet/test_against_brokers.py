@@ -27,6 +27,7 @@ from streaming.settings import Settings
 from tests import waiting
 from tests.fleet.mirror import mirrored_fleet
 from tests.fleet.process import FleetProcess
+from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
@@ -97,7 +98,7 @@ def until_made(admin: Any) -> None:
         return TOPICS.keys() <= set(admin.list_topics())
 
     waiting.until("the topics are made", made)
-    admin.wait_for_topics(list(TOPICS))
+    wait_until_known(admin, list(TOPICS))
 
 
 def write(bootstrap_servers: list[str]) -> None:

@@ -19,6 +19,7 @@ from streaming.control.journal import Journal
 from streaming.control.wiring import journal_of
 from streaming.settings import Settings
 from tests.control.noted_cluster import SKEW
+from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.kafka
@@ -41,7 +42,7 @@ def make_topic(admin: KafkaAdminClient, settings: Settings) -> str:
     """One partition on broker 1, with records."""
     topic = f"apply-{uuid.uuid4().hex[:8]}"
     admin.create_topics({topic: {"assignments": {0: [1]}}})
-    admin.wait_for_topics([topic])
+    wait_until_known(admin, [topic])
     producer = KafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers, acks="all")
     for _ in range(RECORDS):
         producer.send(topic, VALUE)

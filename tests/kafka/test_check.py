@@ -13,6 +13,7 @@ from streaming.cluster.clients import admin_client
 from streaming.cluster.input_topics import create_input_topics, stamped_by_producers
 from streaming.errors import ClusterRequestFailed
 from streaming.settings import Settings
+from tests.topics import set_settings, wait_until_known
 from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.kafka
@@ -49,7 +50,7 @@ def test_a_topic_stamped_by_producers_is_named_with_the_command_that_mends_it(ow
         create_input_topics(admin, own.topics)
         (foreign,) = own.topics.foreign
         admin.create_topics({foreign: {"num_partitions": 1, "replication_factor": 1}})
-        admin.wait_for_topics([own.topics.byte_rate, own.topics.consumer_lag, foreign])
+        wait_until_known(admin, [own.topics.byte_rate, own.topics.consumer_lag, foreign])
         ours = (own.topics.byte_rate, own.topics.consumer_lag)
         assert stamped_by_producers(admin, ours) == (), "the topics that we make"
         row = check(own, tmp_path)[NAME]
@@ -61,7 +62,7 @@ def test_a_topic_stamped_by_producers_is_named_with_the_command_that_mends_it(ow
         assert not row["passed"]
         assert row["detail"] == f"producers stamp the records of {foreign}; to mend it: {command}"
         change = {"message.timestamp.type": ("SET", "LogAppendTime")}
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, foreign, change)], incremental=True)
+        set_settings(admin, ConfigResource(ConfigResourceType.TOPIC, foreign, change))
         assert check(own, tmp_path)[NAME]["passed"]
         with pytest.raises(ClusterRequestFailed, match=r"does not show message\.timestamp\.type of topic none-such"):
             stamped_by_producers(admin, ["none-such"])

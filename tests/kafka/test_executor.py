@@ -31,6 +31,7 @@ from streaming.control.wiring import executor_of, journal_of
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
 from tests.control.noted_cluster import SKEW
+from tests.topics import set_settings, wait_until_known
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.kafka
@@ -44,7 +45,7 @@ def make_topic(admin: KafkaAdminClient, settings: Settings, assignments: dict[in
     """A topic of its own with `RECORDS` records in partition 0."""
     topic = f"executor-{uuid.uuid4().hex[:8]}"
     admin.create_topics({topic: {"assignments": assignments}})
-    admin.wait_for_topics([topic])
+    wait_until_known(admin, [topic])
     producer = KafkaProducer(bootstrap_servers=settings.kafka.bootstrap_servers, acks="all")
     for _ in range(RECORDS):
         producer.send(topic, VALUE, partition=0)
@@ -241,7 +242,7 @@ def test_a_throttle_of_somebody_else_stays(
 def test_a_list_that_somebody_has_set_to_every_replica_stays(settings: Settings, admin: KafkaAdminClient) -> None:
     topic = make_topic(admin, settings, {0: [1]})
     every = {"leader.replication.throttled.replicas": ("SET", "*")}
-    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, every)], incremental=True)
+    set_settings(admin, ConfigResource(ConfigResourceType.TOPIC, topic, every))
     cluster, journal = Cluster(admin), journal_of(settings)
     kept = {(topic, "leader.replication.throttled.replicas"): "*"}
     assert eventually(lambda: cluster.throttled_replicas([topic]) == kept)

@@ -21,6 +21,7 @@ from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterUnreachable
 from streaming.settings import KafkaSettings, Settings
 from tests.control.windows import write_windows
+from tests.topics import wait_until_known
 from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
@@ -56,7 +57,7 @@ def own(brokers: EmbeddedCluster, tmp_path: Path) -> Settings:
 def admin(own: Settings) -> Iterator[KafkaAdminClient]:
     client = admin_client(KafkaSettings.model_validate(own.kafka.model_dump()))
     client.create_topics({"t": {"assignments": REPLICAS}})
-    client.wait_for_topics(["t"])
+    wait_until_known(client, ["t"])
     yield client
     client.delete_topics(["t"])
     client.close()

@@ -26,6 +26,7 @@ from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import AnotherCluster, AnotherControl
 from streaming.settings import Settings
 from tests.control.noted_cluster import SKEW
+from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = pytest.mark.kafka
@@ -51,7 +52,7 @@ def led_away(settings: Settings, admin: KafkaAdminClient, other_cluster: Embedde
 def make_topic(admin: KafkaAdminClient, topic: str) -> None:
     """One partition on broker 1, empty."""
     admin.create_topics({topic: {"assignments": {0: [1]}}})
-    admin.wait_for_topics([topic])
+    wait_until_known(admin, [topic])
 
 
 def approve(settings: Settings, cluster: Cluster, *topics: str) -> ExecutionRecord:

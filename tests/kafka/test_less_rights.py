@@ -29,6 +29,7 @@ from streaming.errors import ClusterRequestFailed, UsageProblem
 from streaming.settings import Settings, TopicSettings
 from tests.kafka.secured import make_certificates, secured_cluster
 from tests.kafka.test_security import INPUT_TOPICS, acls_of, everything_of, principal, settings_of
+from tests.topics import wait_until_known
 from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
@@ -60,7 +61,7 @@ def superuser(brokers: EmbeddedCluster) -> Iterator[KafkaAdminClient]:
     client = KafkaAdminClient(bootstrap_servers=brokers.bootstrap_servers)
     client.create_topics({TOPIC: {"num_partitions": 1, "replication_factor": 1}})
     create_input_topics(client, TopicSettings(partitions=1))
-    client.wait_for_topics([TOPIC, *INPUT_TOPICS])
+    wait_until_known(client, [TOPIC, *INPUT_TOPICS])
     group = KafkaConsumer(bootstrap_servers=brokers.bootstrap_servers, group_id=GROUP, enable_auto_commit=False)
     group.assign([TopicPartition(*KEY)])
     group.commit({TopicPartition(*KEY): OffsetAndMetadata(0, "", -1)})

@@ -23,6 +23,7 @@ from streaming.settings import KafkaSettings, Settings
 from streaming.tables import TableReader
 from streaming.views.intents import drained_brokers
 from tests.control.windows import write_windows
+from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
@@ -40,7 +41,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluste
 def admin(brokers: EmbeddedCluster) -> Iterator[KafkaAdminClient]:
     client = admin_client(KafkaSettings(bootstrap_servers=brokers.bootstrap_servers))
     client.create_topics({"t": {"assignments": REPLICAS}, "__internal": {"assignments": {0: [4, 2]}}})
-    client.wait_for_topics(["t", "__internal"])
+    wait_until_known(client, ["t", "__internal"])
     yield client
     client.close()
 

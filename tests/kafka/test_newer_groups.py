@@ -35,6 +35,7 @@ from tests.kafka.newer_groups import (
 )
 from tests.kafka.real_groups import JavaMembers, MemberEvent
 from tests.lag.watch import Watch
+from tests.topics import wait_until_known
 from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
@@ -72,7 +73,7 @@ def topic(settings: Settings) -> str:
     name = f"newer-{uuid.uuid4().hex[:8]}"
     admin = admin_client(settings.kafka)
     admin.create_topics({name: {"num_partitions": PARTITIONS, "replication_factor": 1}})
-    admin.wait_for_topics([name])
+    wait_until_known(admin, [name])
     admin.close()
     write(settings, name, 30)
     return name

@@ -22,6 +22,7 @@ from streaming.runtime import processes
 from streaming.settings import Settings
 from tests.kafka.secured import make_certificates
 from tests.tokens import AUDIENCE, CLIENT, SECRET, TokenServer, make_key, token_server
+from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.apart]
@@ -183,7 +184,7 @@ def test_a_token_file_that_is_written_anew_serves_on(
     admin, sender = admin_client(kafka), RecordSender(kafka)
     try:
         admin.create_topics({"by-file": {"num_partitions": 1, "replication_factor": 1}})
-        admin.wait_for_topics(["by-file"])
+        wait_until_known(admin, ["by-file"])
         assert sender.send("by-file", [(b"k", b"v")]) - sender.flush() == 1
         file.write_text(tokens.token(life_s=3600))
         ends_s = time.monotonic() + 10

@@ -38,6 +38,7 @@ from streaming.errors import ClusterUnreachable
 from streaming.runtime.jars import PROJECT_ROOT, class_path, java_command
 from streaming.settings import Settings, TopicSettings
 from tests.kafka.secured import kafka_acls, make_certificates, secured_cluster
+from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
@@ -73,7 +74,7 @@ def superuser(brokers: EmbeddedCluster) -> Iterator[KafkaAdminClient]:
     client.create_topics({"t": {"num_partitions": 2, "replication_factor": 1}})
     client.create_topics({FOREIGN: {"num_partitions": 1, "replication_factor": 1}})
     create_input_topics(client, TopicSettings(partitions=1))
-    client.wait_for_topics(["t", FOREIGN, *INPUT_TOPICS])
+    wait_until_known(client, ["t", FOREIGN, *INPUT_TOPICS])
     group = KafkaConsumer(bootstrap_servers=brokers.bootstrap_servers, group_id="g", enable_auto_commit=False)
     group.assign([TopicPartition("t", 0)])
     group.commit({TopicPartition("t", 0): OffsetAndMetadata(0, "", -1)})

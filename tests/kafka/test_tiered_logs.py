@@ -35,6 +35,7 @@ from streaming.runtime.jars import class_path
 from streaming.settings import Settings
 from tests.control.windows import write_windows
 from tests.kafka.test_executor import carry_out
+from tests.topics import set_settings, wait_until_known
 from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
@@ -139,7 +140,7 @@ def made(admin: Any, configs: dict[str, str], *replicas: list[int], name: str | 
         return True
 
     until("the topic is made", is_made)
-    admin.wait_for_topics([topic])
+    wait_until_known(admin, [topic])
     return topic
 
 
@@ -258,7 +259,7 @@ def test_a_compacted_topic_is_measured_within_2_percent_while_the_cleaner_works(
 
 def alter(admin: Any, topic: str, dirty_ratio: str) -> None:
     configs = {"min.cleanable.dirty.ratio": dirty_ratio}
-    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=configs)])
+    set_settings(admin, ConfigResource(ConfigResourceType.TOPIC, topic, configs=configs))
 
 
 def test_a_topic_made_again_is_unknown_once_and_measured_within_2_percent_from_then_on(

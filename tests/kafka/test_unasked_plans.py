@@ -29,6 +29,7 @@ from streaming.demo.brokers import EmbeddedCluster
 from streaming.runtime import jars
 from streaming.settings import KafkaSettings, Settings
 from tests.control.windows import write_hours_before, write_windows
+from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.apart]
@@ -104,7 +105,7 @@ def topic(brokers: EmbeddedCluster, admin: KafkaAdminClient) -> Iterator[str]:
     """Two replicas of each partition in two racks, on brokers 1 to 4; a producer writes all the time."""
     rows = [[1, 2], [2, 1], [3, 4], [4, 3]]
     admin.create_topics({"t": {"assignments": {number: rows[number % 4] for number in range(PARTITIONS)}}})
-    admin.wait_for_topics(["t"])
+    wait_until_known(admin, ["t"])
     with Writer(brokers.bootstrap_servers, "t") as writer:
         yield "t"
     assert writer.acknowledged.total() > 0
@@ -214,7 +215,7 @@ def test_topics_of_the_day_and_of_the_night_are_even_in_every_hour(
     for name, row in {**placed, "archive": (1, 2, 3, 4, 5)}.items():
         assignments = {number: [row[number % len(row)]] for number in range(HOURLY_PARTITIONS // 8 * len(row))}
         admin.create_topics({name: {"assignments": assignments}})
-    admin.wait_for_topics([*placed, "archive"])
+    wait_until_known(admin, [*placed, "archive"])
     _send(brokers, ((("archive", number), ARCHIVED) for number in range(20)))
     settings = own.model_copy(update={"planner": own.planner.model_copy(update={"excluded_topics": f"^(__|{topic}$)"})})
     by_day, by_night = (_written(brokers, admin, busy) for busy in placed)

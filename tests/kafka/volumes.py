@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
+from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S
 
 MIB = 2**20
@@ -27,7 +28,7 @@ def create_filled_topic(
 ) -> None:
     """A topic with these replicas by partition; each holds so many bytes once it is in sync."""
     admin.create_topics({topic: {"assignments": replicas}})
-    admin.wait_for_topics([topic])
+    wait_until_known(admin, [topic])
     producer = KafkaProducer(bootstrap_servers=servers, acks="all")
     for _ in range(replica_bytes // len(RECORD)):
         for number in replicas:

@@ -26,6 +26,7 @@ from streaming.consumer import Range
 from streaming.demo.scenario import A_PER_BROKER, B_PER_BROKER, placement
 from streaming.settings import Settings
 from tests.lag.watch import Watch
+from tests.topics import wait_until_known
 
 pytestmark = pytest.mark.kafka
 
@@ -185,7 +186,7 @@ def playing(scene: Scene) -> Iterator[None]:
     """Everything runs inside, and is ended."""
     admin = admin_client(scene.settings.kafka)
     admin.create_topics(scene.topics)
-    admin.wait_for_topics(list(scene.topics))
+    wait_until_known(admin, list(scene.topics))
     admin.close()
     threads = [threading.Thread(target=scene.write)]
     for group, (topics, members) in scene.groups.items():

@@ -18,6 +18,7 @@ from assignor_core.lag import LagStatus
 from streaming.cluster.clients import admin_client, consumer
 from streaming.settings import Settings
 from tests.lag.watch import Watch
+from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.kafka
@@ -126,7 +127,7 @@ def scene(settings: Settings, protocol: str) -> Iterator[Scene]:
     name = f"lag-{uuid.uuid4().hex[:8]}"
     admin = admin_client(settings.kafka)
     admin.create_topics({name: {"num_partitions": PARTITIONS, "replication_factor": 1}})
-    admin.wait_for_topics([name])
+    wait_until_known(admin, [name])
     admin.close()
     played = Scene(settings, name, protocol)
     threads = [threading.Thread(target=played.write)]

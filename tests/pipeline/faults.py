@@ -25,6 +25,7 @@ from tests.pipeline.running import (
     samples_counted,
     start_pipeline,
 )
+from tests.topics import wait_until_known
 
 SAMPLES = 60_000
 CHUNKS = 30
@@ -139,7 +140,7 @@ def _settings(cluster: EmbeddedCluster, folder: Path) -> Settings:
     admin = admin_client(settings.kafka)
     names = [settings.topics.byte_rate, settings.topics.consumer_lag]
     admin.create_topics({name: {"num_partitions": 2, "replication_factor": 3} for name in names})
-    admin.wait_for_topics(names)
+    wait_until_known(admin, names)
     admin.close()
     return settings
 

@@ -22,6 +22,7 @@ from tests.pipeline.test_windows import (
     start,
     stop,
 )
+from tests.topics import wait_until_known
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -52,7 +53,7 @@ def foreign(own: Settings) -> Settings:
     make_topics(settings)
     admin = admin_client(settings.kafka)
     admin.create_topics({name: {"num_partitions": 2, "replication_factor": 1} for name in formats})
-    admin.wait_for_topics(list(formats))
+    wait_until_known(admin, list(formats))
     admin.close()
     return settings
 

@@ -14,6 +14,7 @@ from streaming.pipeline.records import judged, rejected
 from streaming.settings import Settings
 from tests.pipeline.test_records import KAFKA_SCHEMA, SKEW_MS
 from tests.pipeline.test_windows import BASE_MS, drain, load_record, own, session, start, stop
+from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -30,7 +31,7 @@ def make_topics_of_producers_time(settings: Settings) -> None:
     admin = admin_client(settings.kafka)
     names = [settings.topics.byte_rate, settings.topics.consumer_lag]
     admin.create_topics({name: {"num_partitions": 1, "replication_factor": 1, "configs": ANY_TIME} for name in names})
-    admin.wait_for_topics(names)
+    wait_until_known(admin, names)
     admin.close()
 
 

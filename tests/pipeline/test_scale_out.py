@@ -12,6 +12,7 @@ from streaming.settings import Settings
 from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
 from tests.pipeline.test_adapters import ALL_TOPIC_BYTES_IN
 from tests.pipeline.test_windows import load_record, make_topics, own, recount, send
+from tests.topics import wait_until_known
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -31,7 +32,7 @@ def test_two_executors_give_the_same_windows_and_end_in_order(own: Settings, tmp
     make_topics(settings)
     admin = admin_client(settings.kafka)
     admin.create_topics({foreign: {"num_partitions": 1, "replication_factor": 1}})
-    admin.wait_for_topics([foreign])
+    wait_until_known(admin, [foreign])
     admin.close()
     records = [load_record(1 + index % 3, index % 7, index * 4) for index in range(5_000)]
     produce(settings, settings.topics.byte_rate, records, partitions=2)

@@ -29,6 +29,7 @@ from tests.pipeline.test_windows import (
     start,
     stop,
 )
+from tests.topics import wait_until_known
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -115,7 +116,7 @@ def test_a_topic_made_again_with_more_records_than_were_read_stops_the_pipeline(
         admin.delete_topics([own.topics.byte_rate])
         wait_until(lambda: own.topics.byte_rate not in admin.list_topics(), tmp_path)
         admin.create_topics({own.topics.byte_rate: {"num_partitions": 2, "replication_factor": 1}})
-        admin.wait_for_topics([own.topics.byte_rate])
+        wait_until_known(admin, [own.topics.byte_rate])
         admin.close()
         send_to(own, 0, [load_record(1, 0, offset_ms) for offset_ms in range(3_000, 9_000, 1_000)])
         # Spark itself may have noticed that the topic was away: then it ends with 4, and is started again.

@@ -26,6 +26,7 @@ from streaming.pipeline.session import build_session
 from streaming.pipeline.sources import InputTopics
 from streaming.runtime.clocks import now_ms
 from streaming.settings import Settings
+from tests.topics import wait_until_known
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -92,7 +93,7 @@ def make_topics(settings: Settings) -> None:
     admin = admin_client(settings.kafka)
     names = [settings.topics.byte_rate, settings.topics.consumer_lag]
     admin.create_topics({name: {"num_partitions": 2, "replication_factor": 1} for name in names})
-    admin.wait_for_topics(names)
+    wait_until_known(admin, names)
     admin.close()
 
 

@@ -13,6 +13,7 @@ from streaming.collect.prometheus import PrometheusSource, finding
 from streaming.demo.brokers import EmbeddedCluster
 from tests.prometheus.live import needs_servers, now_ms
 from tests.prometheus.scraping import scraping
+from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.prometheus, pytest.mark.apart, needs_servers]
@@ -72,7 +73,7 @@ def test_counters_equal_a_direct_scrape_before_and_after_traffic(
     admin = KafkaAdminClient(bootstrap_servers=brokers.bootstrap_servers)
     try:
         admin.create_topics({TOPIC: {"num_partitions": 2, "replication_factor": 2}})
-        admin.wait_for_topics([TOPIC])
+        wait_until_known(admin, [TOPIC])
     finally:
         admin.close()
     written = []
