@@ -4,7 +4,8 @@ A verdict is a function of the windows of a fixed time (docs/decisions/0009): wh
 nothing else, so one who has just started shows what one shows who has read each window as it came.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -172,21 +173,41 @@ class LagWindows:
         """Read windows from `begin` on and before `end`, some at a time."""
         rows = max((len(window.keys) for window in self._windows.values()), default=0)
         span = timedelta(milliseconds=self._window_ms * max(1, READ_ROWS_MAX // max(1, rows)))
-        while end > begin:
-            since_ = max(begin, end - span)
-            self._add(columns, since_, end, where)
-            end = since_
+        spans = list(_backwards(begin, end, span))
+        if not spans:
+            return
+        # Arrow reads without the interpreter's lock, so one core reads while the other takes in what was read.
+        with ThreadPoolExecutor(1, "lag-windows") as pool:
+            ahead = pool.submit(self._rows, columns, *spans[0], where)
+            for following in [*spans[1:], None]:
+                read = ahead.result()
+                if following is not None:
+                    ahead = pool.submit(self._rows, columns, *following, where)
+                self._take(columns, read)
 
-    def _add(self, columns: tuple[str, ...], begin: datetime, end: datetime, where: Condition = ALL_ROWS) -> None:
+    def _add(self, columns: tuple[str, ...], begin: datetime, end: datetime) -> None:
         """Read windows that start from `begin` on and before `end`."""
+        self._take(columns, self._rows(columns, begin, end))
+
+    def _rows(self, columns: tuple[str, ...], begin: datetime, end: datetime, where: Condition = ALL_ROWS) -> pa.Table:
         of_span = self._where & at_least(TIME, begin) & below(TIME, end) & where
-        rows = self._reader.encoded(TABLE, columns=columns, where=of_span)
+        return self._reader.encoded(TABLE, columns=columns, where=of_span)
+
+    def _take(self, columns: tuple[str, ...], rows: pa.Table) -> None:
+        """Keep the windows of rows that were read."""
         known = list({id(window.keys): window.keys for window in self._windows.values()}.values())
         shown = _texts_once(rows) if columns is COLUMNS else None
         for window, places in windows_of(rows, self.names, known):
             self._windows[window.start_ms] = window
             if shown is not None:
                 self._shown[window.start_ms] = shown.take(pa.array(places))
+
+
+def _backwards(begin: datetime, end: datetime, span: timedelta) -> Iterator[tuple[datetime, datetime]]:
+    """Begin and end of spans that cover the time between, the newest first."""
+    while end > begin:
+        yield max(begin, end - span), end
+        end -= span
 
 
 def _is_part(keys: Ints, known: Ints) -> bool:
