@@ -3,13 +3,17 @@
 The planner works on `model.ClusterState` (placement and load); `reconcile` works on this view (placement and motion).
 """
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 PartitionKey = tuple[str, int]
 """(topic, partition)."""
 ReplicaKey = tuple[int, PartitionKey]
 """(broker, (topic, partition))."""
+
+T = TypeVar("T")
 
 NO_LEADER = -1
 """Kafka's leader id of a partition that is offline."""
@@ -83,10 +87,22 @@ class LiveCluster:
     """Whether the cluster refused to list them: then none are known, though some may be under way."""
     hidden_topics: frozenset[str] = frozenset()
     """Topics asked about by name that the client may not describe: whether they are there, nobody says."""
+    _derived: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def once(self, name: Hashable, compute: Callable[[], T]) -> T:
+        """What `compute` makes of this cluster alone, kept under `name`: a walk over all partitions is costly, and the
+        same cluster is often asked again.
+        """
+        if name not in self._derived:
+            self._derived[name] = compute()
+        value: T = self._derived[name]
+        return value
 
     def reassigning(self) -> frozenset[PartitionKey]:
         """Partitions that are being reassigned, by anybody."""
-        return frozenset(key for key, partition in self.partitions.items() if partition.reassigning)
+        return self.once(
+            "reassigning", lambda: frozenset(key for key, row in self.partitions.items() if row.reassigning)
+        )
 
     def waiting_for_brokers(self) -> frozenset[PartitionKey]:
         """Of those that are being reassigned the ones that only a broker which is away can bring on: without a leader
@@ -104,8 +120,13 @@ class LiveCluster:
 
     def hosts_away(self) -> frozenset[int]:
         """Brokers that hold replicas and are not alive."""
-        hosting = {broker for partition in self.partitions.values() for broker in partition.replicas}
-        return frozenset(hosting - self.broker_racks.keys())
+        return self.once("hosts_away", lambda: frozenset(self.replica_counts().keys() - self.broker_racks.keys()))
+
+    def replica_counts(self) -> Mapping[int, int]:
+        """Replicas by broker, of brokers that have any."""
+        return self.once(
+            "replica_counts", lambda: Counter(broker for row in self.partitions.values() for broker in row.replicas)
+        )
 
 
 def offline(live: LiveCluster, lost: Collection[int] = ()) -> list[PartitionKey]:

@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "undrain": ("streaming.commands.lifecycle:undrain", "End a drain, and move nothing."),
     "add": ("streaming.commands.lifecycle:add", "Give a new or drained broker its share."),
     "backtest": ("streaming.commands.backtest:backtest", "The trigger over the load of the past, under any settings."),
+    "what-if": ("streaming.commands.what_if:what_if", "Recorded hours with brokers, traffic or topics changed."),
     "check": ("streaming.commands.check:check", "Cluster, topics, tables, leftover throttles, permissions."),
     "assign": ("streaming.commands.assign:assign", "JSON lines in, one consumer assignment a line out."),
     "place": ("streaming.commands.place:place", "JSON lines in, one replica placement a line out."),
@@ -44,7 +45,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-WITHOUT_PANDAS = frozenset({"collect", "control", "serve", "status", "lag", "sql", "apply", "abort", "drain", "add"})
+WITHOUT_PANDAS = frozenset(
+    {"collect", "control", "serve", "status", "lag", "sql", "apply", "abort", "drain", "add", "what-if"}
+)
 """Commands that end in no Spark, alone in their process."""
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What standard output answers where a file is behind it that takes no more."""

@@ -22,7 +22,8 @@ def with_lagging(policy: TriggerPolicy, state: TriggerState, live: LiveCluster, 
     called before the trigger's own step, which notes the time.
     """
     known = {row[:2]: row[2] for row in state.lagging_since_ms} if is_continuous(policy, state, now_ms) else {}
-    since = ((known.get(key, now_ms), key) for key in lagging(live, live.hosts_away()))
+    behind = live.once("lagging", lambda: lagging(live, live.hosts_away()))
+    since = ((known.get(key, now_ms), key) for key in behind)
     kept = sorted((key, since_ms) for since_ms, key in sorted(since)[:LAGGING_KEPT_MAX])
     return replace(state, lagging_since_ms=tuple((*key, since_ms) for key, since_ms in kept))
 

@@ -36,8 +36,8 @@ class HourlyRates:
 NO_HOURS = HourlyRates((), {}, np.zeros((0, 0, len(RATE_KEYS))))
 
 
-def merged(hourly: HourlyRates, partitions: int) -> HourlyRates:
-    """`hourly` with neighbouring hours as one, their mean, so that `partitions` stay below `CELLS_MAX` cells.
+def merged(hourly: HourlyRates, partitions: int, cells_max: int = CELLS_MAX) -> HourlyRates:
+    """`hourly` with neighbouring hours as one, their mean, so that `partitions` stay below `cells_max` cells.
 
     Empty where a day would be one column: it shows no hour.
 
@@ -50,7 +50,7 @@ def merged(hourly: HourlyRates, partitions: int) -> HourlyRates:
     >>> merged(hourly, 400_000).hours
     ()
     """
-    columns_max = CELLS_MAX // max(1, partitions) - 1
+    columns_max = cells_max // max(1, partitions) - 1
     length = next((hours for hours in (1, 2, 3, 4, 6, 8, 12) if DAY_HOURS // hours <= columns_max), None)
     if length is None:
         return NO_HOURS

@@ -5,7 +5,6 @@ preferred leaders are elected. Each such plan makes its
 state smaller or is not made, so none follows itself without end.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -96,19 +95,30 @@ def placement_states(
     excluded_topics: frozenset[str],
 ) -> PlacementStates:
     """What could be mended over the brokers that count, in topics that may be moved; sorted."""
-    rows = [(key, row) for key, row in live.partitions.items() if key[0] not in excluded_topics]
-    crowded: list[PartitionKey] = []
-    spread = RackSpread(live.broker_racks, counted)
-    if Reason.CROWDED_RACKS in policy.reasons and spread.shares_racks:
-        resting = ((key, row.replicas) for key, row in rows if not row.reassigning)
-        crowded = sorted(key for key, held in resting if spread.is_crowded(held) and counted.issuperset(held))
-    unpreferred: list[PartitionKey] = []
-    if Reason.UNPREFERRED_LEADERS in policy.reasons:
-        unpreferred = sorted(key for key, row in rows if _could_lead(row, counted))
+    crowded, unpreferred = live.once(
+        ("placement", policy.reasons, counted, excluded_topics),
+        lambda: _misplaced(live, policy.reasons, counted, excluded_topics),
+    )
     empty: tuple[int, ...] = ()
     if Reason.EMPTY_BROKER in policy.reasons:
         empty = _empty_brokers(live, window, policy.empty_broker_share, counted)
-    return PlacementStates(tuple(crowded), empty, tuple(unpreferred))
+    return PlacementStates(crowded, empty, unpreferred)
+
+
+def _misplaced(
+    live: LiveCluster, reasons: frozenset[Reason], counted: frozenset[int], excluded_topics: frozenset[str]
+) -> tuple[tuple[PartitionKey, ...], tuple[PartitionKey, ...]]:
+    """Partitions in crowded racks, and those that their preferred replica could lead and does not."""
+    rows = [(key, row) for key, row in live.partitions.items() if key[0] not in excluded_topics]
+    crowded: list[PartitionKey] = []
+    spread = RackSpread(live.broker_racks, counted)
+    if Reason.CROWDED_RACKS in reasons and spread.shares_racks:
+        resting = ((key, row.replicas) for key, row in rows if not row.reassigning)
+        crowded = sorted(key for key, held in resting if spread.is_crowded(held) and counted.issuperset(held))
+    unpreferred: list[PartitionKey] = []
+    if Reason.UNPREFERRED_LEADERS in reasons:
+        unpreferred = sorted(key for key, row in rows if _could_lead(row, counted))
+    return tuple(crowded), tuple(unpreferred)
 
 
 def _could_lead(row: LivePartition, counted: frozenset[int]) -> bool:
@@ -121,14 +131,14 @@ def _could_lead(row: LivePartition, counted: frozenset[int]) -> bool:
 
 def _empty_brokers(live: LiveCluster, window: ClosedWindow, share: float, counted: frozenset[int]) -> tuple[int, ...]:
     """Brokers of `counted` below `share` of the mean of replicas and of every load that is known."""
-    replicas = Counter(broker for row in live.partitions.values() for broker in row.replicas)
-    figures = [{broker: float(replicas[broker]) for broker in counted}]
+    replicas = live.replica_counts()
+    figures = [{broker: float(replicas.get(broker, 0)) for broker in counted}]
     figures += [{broker: values.get(broker, 0.0) for broker in counted} for values in window.loads.values() if values]
     measured = [(row, sum(row.values()) / len(counted)) for row in figures if any(row.values())]
     return tuple(
         broker
         for broker in sorted(counted)
-        if measured and replicas.total() and all(row[broker] < share * mean for row, mean in measured)
+        if measured and replicas and all(row[broker] < share * mean for row, mean in measured)
     )
 
 

@@ -154,6 +154,10 @@ def brokers_counted(live: LiveCluster, drained: frozenset[int]) -> frozenset[int
 
 def missing_brokers(live: LiveCluster) -> frozenset[int]:
     """Brokers that are not alive and hold replicas of partitions which have a leader: those can be made anew."""
+    return live.once("missing_brokers", lambda: _missing_brokers(live))
+
+
+def _missing_brokers(live: LiveCluster) -> frozenset[int]:
     hosting = {
         broker
         for partition in live.partitions.values()

@@ -2,7 +2,6 @@
 
 import gc
 import json
-import os
 from pathlib import Path
 
 import click
@@ -11,6 +10,7 @@ from assignor_core.group.simulation import simulate as run_scenario
 from assignor_core.group.trace import trace_text
 from streaming.commands.console import echo
 from streaming.commands.options import json_option, settings_from, settings_options
+from streaming.commands.whole_files import write_whole
 from streaming.errors import UsageProblem
 from streaming.simulate.load import Variant, load_scenarios, scenarios_from
 from streaming.simulate.summary import summary_json, summary_text
@@ -59,9 +59,9 @@ def simulate(
 
         png = png_of(plot(runs, runs[0][0].title))
         if png_file is not None:
-            _write("--png", png_file, png)
+            write_whole("--png", png_file, png)
         if html_file is not None:
-            _write("--html", html_file, page_of(runs, png).encode())
+            write_whole("--html", html_file, page_of(runs, png).encode())
     if as_json:
         click.echo(json.dumps(summary_json(runs), indent=2))
     elif as_trace:
@@ -93,16 +93,5 @@ def _variants(
     reader = TableReader(settings.storage.tables)
     content = scenario_of_group(reader, settings.kafka.cluster_name, group, window_ms=settings.pipeline.window_ms)
     if out_file is not None:
-        _write("--out", out_file, yaml.safe_dump(content, sort_keys=False).encode())
+        write_whole("--out", out_file, yaml.safe_dump(content, sort_keys=False).encode())
     return scenarios_from(content, f"group {group}")
-
-
-def _write(option: str, file: Path, content: bytes) -> None:
-    """All of it or nothing: a reader never finds half a picture."""
-    part = file.with_name(f".{file.name}.part")
-    try:
-        part.write_bytes(content)
-        os.replace(part, file)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise UsageProblem(f"{option} {file}: {error.strerror}") from None

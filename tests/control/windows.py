@@ -45,7 +45,7 @@ def write_windows(
             if row.leader not in silent
         ]  # fmt: skip
         totals = [
-            {**audit, "broker": broker,
+            {**audit, "broker": broker, "rack": live.broker_racks[broker],
              "bytes_in_per_sec": fsum(rates[key] for key, row in led_by.items() if row.leader == broker),
              "replication_bytes_in_per_sec": fsum(
                  rates[key] for key, row in led_by.items() if broker in row.isr and broker != row.leader)}

@@ -1,0 +1,183 @@
+"""Figures drawn from a replay: what is left of each broker's capacity, what moving can't mend, and how many brokers the
+present growth asks for.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from assignor_core.load import Floats, cluster_arrays, shares
+from assignor_core.model import Broker, BrokerState, Capacity, ClusterState, Partition, PartitionLoad
+from assignor_core.planner.bounds import lower_bounds
+from assignor_core.planner.placement import Placement
+from assignor_core.resources import Resource
+from assignor_core.what_if.history import BYTES_IN_AT, BYTES_OUT_AT, History
+from assignor_core.what_if.replay import SHOWN, Replay
+
+DAY_HOURS = 24
+DAYS_AHEAD = (30, 90, 180, 365)
+DAYS_MIN = 4
+"""Fewer days show no growth."""
+DAYS_MAX = 400
+QUANTILE_80 = 1.2816
+"""Of the normal distribution: 80 % lie within so many standard deviations."""
+NO_CAPACITY = Capacity()
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """What is left of one broker's capacity of one resource in its worst hour of the replay's last day."""
+
+    broker: int
+    resource: str
+    load: float
+    capacity: float
+
+    @property
+    def left_share(self) -> float:
+        """Share of the capacity that is left; below 0 where the load is above it."""
+        return 1.0 - self.load / self.capacity
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Change of the load by day, as a ratio; `low` and `high` hold it with a likelihood of 80 %."""
+
+    per_day: float
+    low: float
+    high: float
+    days: int
+    """Days that it rests on."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersNeeded:
+    """Brokers that a resource asks for so many days from now: at least, most likely, at most."""
+
+    days_ahead: int
+    resource: str
+    low: int
+    likely: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The least that the most loaded broker carries under any placement, in the hour with most bytes in."""
+
+    resource: str
+    max_over_mean: float
+    load: float
+
+
+def headroom(
+    replayed: Replay, capacities: Mapping[int, Capacity], disk_bytes: Mapping[int, int | None]
+) -> tuple[Headroom, ...]:
+    """By broker and resource, where the capacity is known; those with least left first.
+
+    `disk_bytes` is the size of each broker's volumes, where `capacities` do not give another.
+    """
+    rows = []
+    for resource in SHOWN:
+        worst = np.nanmax(replayed.broker_load[resource][-DAY_HOURS:], axis=0, initial=0.0)
+        for broker, load in zip(replayed.broker_ids, worst.tolist(), strict=True):
+            capacity = getattr(capacities.get(broker, NO_CAPACITY), resource.capacity_key)
+            if capacity is None and resource is Resource.DISK:
+                capacity = disk_bytes.get(broker)
+            if capacity:
+                rows.append(Headroom(broker, resource.value, load, float(capacity)))
+    return tuple(sorted(rows, key=lambda row: (row.left_share, row.resource, row.broker)))
+
+
+def growth_of(totals: Sequence[float]) -> Growth | None:
+    """Growth of daily totals, oldest first; None for fewer than `DAYS_MIN` days with a load.
+
+    The median of the slopes between all pairs of days, of the logarithms of the loads. The range is that of the ranks
+    of these slopes (P. K. Sen, Journal of the American Statistical Association 63, 1968). The rhythm of a week is part
+    of the range: it is wide where there are few weeks.
+
+    >>> growth = growth_of([100.0, 101.0, 102.01, 103.0301, 104.060401])
+    >>> round(growth.per_day, 4), round(growth.low, 4), round(growth.high, 4)
+    (1.01, 1.01, 1.01)
+    """
+    loads = np.array(totals[-DAYS_MAX:], dtype=np.float64)
+    days = np.flatnonzero(loads > 0)
+    count = len(days)
+    if count < DAYS_MIN:
+        return None
+    logs = np.log(loads[days])
+    one, other = np.triu_indices(count, 1)
+    slopes = np.sort((logs[other] - logs[one]) / (days[other] - days[one]))
+    half = QUANTILE_80 * math.sqrt(count * (count - 1) * (2 * count + 5) / 18) / 2
+    middle = (len(slopes) - 1) / 2
+    low, high = (int(np.clip(round(middle + sign * half), 0, len(slopes) - 1)) for sign in (-1, 1))
+    per_day = float(np.median(slopes))
+    return Growth(math.exp(per_day), math.exp(float(slopes[low])), math.exp(float(slopes[high])), count)
+
+
+def brokers_needed(
+    replayed: Replay, growth: Growth, capacities: Mapping[int, Capacity], disk_bytes: Mapping[int, int | None]
+) -> tuple[BrokersNeeded, ...]:
+    """Brokers by date and resource: as many as carry the worst hour of the last day, grown, evenly.
+
+    A broker carries the mean capacity of those that are there; where one's capacity is unknown, what the mean broker
+    carries now. Disks are taken to grow as traffic does.
+    """
+    rows = []
+    for resource in SHOWN:
+        loads = replayed.broker_load[resource][-DAY_HOURS:]
+        alive = ~np.isnan(loads[-1])
+        total = float(np.nansum(loads, axis=1).max())
+        known = [_capacity(resource, broker, capacities, disk_bytes) for broker in np.array(replayed.broker_ids)[alive]]
+        sized = [capacity for capacity in known if capacity]
+        each = sum(sized) / len(sized) if len(sized) == len(known) else total / len(known)
+        if total <= 0:
+            continue
+        for days in DAYS_AHEAD:
+            low, likely, high = (
+                math.ceil(round(total * rate**days / each, 6)) for rate in (growth.low, growth.per_day, growth.high)
+            )
+            rows.append(BrokersNeeded(days, resource.value, low, likely, high))
+    return tuple(rows)
+
+
+def bounds(history: History, replayed: Replay, away: frozenset[int]) -> tuple[Bound, ...]:
+    """What no placement is below on the brokers of the end; of the hour with most bytes in. By resource."""
+    hour = int(history.total_bytes_in.argmax())
+    brokers = tuple(Broker(row.broker_id, row.rack, _state(row.broker_id, history, away)) for row in history.brokers)
+    rates, sizes = history.rates[hour].tolist(), history.size_bytes.tolist()
+    partitions = tuple(
+        Partition(*key, replicas, PartitionLoad(row[BYTES_IN_AT], row[BYTES_OUT_AT], size))
+        for key, replicas, row, size in zip(history.partitions, replayed.final_replicas, rates, sizes, strict=True)
+    )
+    arrays = cluster_arrays(ClusterState(history.cluster_name, 0, brokers, partitions))
+    share = shares(arrays)
+    levels = lower_bounds(arrays, Placement(arrays), share, crowded=False)
+    totals = _totals(arrays.leader_load, arrays.follower_load, (arrays.replicas >= 0).sum(axis=1))
+    alive = max(1, int(arrays.alive.sum()))
+    return tuple(
+        Bound(
+            resource.value, levels[resource], levels[resource] * float(totals[arrays.columns.of(resource)[0]]) / alive
+        )
+        for resource in SHOWN
+    )
+
+
+def _totals(leader: Floats, follower: Floats, replication: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Floats:
+    total: Floats = (leader + follower * (replication - 1)[:, None]).sum(axis=0)
+    return total
+
+
+def _capacity(
+    resource: Resource, broker: int, capacities: Mapping[int, Capacity], disk_bytes: Mapping[int, int | None]
+) -> float | None:
+    given: float | None = getattr(capacities.get(broker, NO_CAPACITY), resource.capacity_key)
+    return disk_bytes.get(broker) if given is None and resource is Resource.DISK else given
+
+
+def _state(broker: int, history: History, away: frozenset[int]) -> BrokerState:
+    if broker in away:
+        return BrokerState.DEAD
+    return BrokerState.DRAINING if broker in history.drained else BrokerState.ALIVE

@@ -1,0 +1,82 @@
+"""Recorded hours replayed under the settings: what the core needs of them, and of the tables. Reads tables only."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from assignor_core.deciding.observation import DecisionPolicy
+from assignor_core.model import CAPACITY_KEYS, Capacity
+from assignor_core.what_if import Changes, History, Pace, Planning, Replay, changed, replay
+from assignor_core.what_if.outlook import (
+    Bound,
+    BrokersNeeded,
+    Growth,
+    Headroom,
+    bounds,
+    brokers_needed,
+    growth_of,
+    headroom,
+)
+from streaming.control.policies import decision_policy, limits
+from streaming.errors import UsageProblem
+from streaming.settings import HOUR_MS, Settings
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """A replay under changes, and what follows from it."""
+
+    changes: Changes
+    history: History
+    """With the changes."""
+    away: frozenset[int]
+    replay: Replay
+    headroom: tuple[Headroom, ...]
+    bounds: tuple[Bound, ...]
+    growth: Growth | None
+    """None where too few days are recorded."""
+    brokers_needed: tuple[BrokersNeeded, ...]
+
+
+def predict(history: History, changes: Changes, settings: Settings, daily_bytes_in: list[float]) -> Prediction:
+    """What would happen in the recorded hours under `changes`; raises InputError, UsageProblem."""
+    assumed, away = changed(history, changes)
+    result, policy = replayed(assumed, settings, away)
+    disks = {row.broker_id: row.total_bytes for row in assumed.brokers}
+    growth = growth_of(daily_bytes_in)
+    return Prediction(
+        changes,
+        assumed,
+        away,
+        result,
+        headroom(result, policy.capacities, disks),
+        bounds(assumed, result, away),
+        growth,
+        () if growth is None else brokers_needed(result, growth, policy.capacities, disks),
+    )
+
+
+def replayed(history: History, settings: Settings, away: frozenset[int]) -> tuple[Replay, DecisionPolicy]:
+    """The replay of a history under the settings, and the policy of its decisions."""
+    window_ms = settings.pipeline.window_ms
+    if HOUR_MS % window_ms:
+        raise UsageProblem(f"pipeline.window_ms {window_ms}: windows that make no whole hour can't be replayed")
+    policy = decision_policy(settings, history.topics)
+    policy = replace(policy, capacities=with_new_brokers(policy.capacities, history))
+    planner = settings.planner
+    planning = Planning(planner.disk_reserve, planner.load_disagreement_max, planner.days, planner.plan_ttl_ms)
+    pace = Pace(settings.control.throttle_bytes_per_sec, settings.control.tick_interval_ms, limits(settings.control))
+    return replay(history, policy, pace=pace, planning=planning, window_ms=window_ms, away=away), policy
+
+
+def with_new_brokers(capacities: Mapping[int, Capacity], history: History) -> dict[int, Capacity]:
+    """`capacities`, and for brokers without one the middle of those that have one."""
+    known = [capacities[row.broker_id] for row in history.brokers if row.broker_id in capacities]
+    if not known:
+        return dict(capacities)
+    middle = Capacity(*(_middle([getattr(row, key) for row in known]) for key in CAPACITY_KEYS))
+    return {row.broker_id: capacities.get(row.broker_id, middle) for row in history.brokers}
+
+
+def _middle(values: list[float | None]) -> float | None:
+    given = sorted(value for value in values if value is not None)
+    return given[len(given) // 2] if given else None

@@ -1,0 +1,158 @@
+"""What a replay starts from, as the tables hold it: brokers and placement of the newest window, loads by the hour.
+
+Needs no Kafka. The preferred leader is not in the tables: who leads now is taken for it.
+"""
+
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute as pc
+
+from assignor_core.live import PartitionKey
+from assignor_core.load import Floats
+from assignor_core.model import RATE_KEYS
+from assignor_core.what_if import History, HistoryBroker, filled
+from streaming import tables
+from streaming.contract import BROKER_LOAD_DAILY, PARTITION_LOAD, PARTITION_LOAD_HOURLY
+from streaming.contract.records import SIZE_BYTES
+from streaming.errors import UsageProblem
+from streaming.settings import DAY_MS, HOUR_MS, Settings
+from streaming.tables import TableReader
+from streaming.views.broker_load import LoadPart, read_load
+from streaming.views.intents import drained_brokers
+
+CELLS_MAX = 40_000_000
+"""Most hours times partitions that are read: 640 MB."""
+TOPIC_SHIFT = 32
+"""Keys as numbers: the topic's place above the partition's number."""
+
+
+def read_history(reader: TableReader, settings: Settings, *, since_ms: int) -> History:
+    """The newest placement, and the load of its partitions in each recorded hour since then.
+
+    Raises UsageProblem where nothing is recorded, TableUnavailable.
+    """
+    load = read_load(reader, settings)
+    if load.window_start_ms is None:
+        raise UsageProblem(f"found no closed window in {settings.storage.tables}: is the pipeline running?")
+    placement, sizes = _placement(reader, settings, load.window_start_ms)
+    known = {row.broker for row in load.brokers}
+    keys = tuple(sorted(key for key, replicas in placement.items() if known.issuperset(replicas)))
+    if not keys:
+        raise UsageProblem(f"found no partition with a leader in {settings.storage.tables}")
+    hours, rates = _hours(reader, settings.kafka.cluster_name, keys, since_ms)
+    loads, unknown = filled(rates)
+    return History(
+        settings.kafka.cluster_name,
+        _brokers(load),
+        keys,
+        tuple(placement[key] for key in keys),
+        np.array([sizes[key] for key in keys], dtype=np.float64),
+        hours,
+        loads,
+        unknown,
+        drained=drained_brokers(reader, settings.kafka.cluster_name) & known,
+    )
+
+
+def daily_bytes_in(reader: TableReader, kafka_cluster: str) -> list[float]:
+    """Bytes/s that clients wrote to all brokers, by day, oldest first, from the first recorded day to the last whole
+    one; 0 where a day is missing. Empty where there is no such table.
+    """
+    if reader.version(BROKER_LOAD_DAILY.name) is None:
+        return []
+    columns = ("period_start", "bytes_in_per_sec")
+    rows = reader.arrow(BROKER_LOAD_DAILY.name, columns=columns, where=tables.of_cluster(kafka_cluster))
+    sums: dict[int, float] = defaultdict(float)
+    for row in rows.group_by("period_start").aggregate([("bytes_in_per_sec", "sum")]).to_pylist():
+        sums[tables.to_ms(row["period_start"]) // DAY_MS] += row["bytes_in_per_sec_sum"] or 0.0
+    return [sums.get(day, 0.0) for day in range(min(sums), max(sums) + 1)] if sums else []
+
+
+def _brokers(load: LoadPart) -> tuple[HistoryBroker, ...]:
+    rows = []
+    for row in load.brokers:
+        used, usable = row.log_dir_used_bytes, row.log_dir_usable_bytes
+        total = None if used is None or usable is None else used + usable
+        rows.append(HistoryBroker(row.broker, row.rack, total, None if total is None else usable))
+    return tuple(rows)
+
+
+def _placement(
+    reader: TableReader, settings: Settings, window_start_ms: int
+) -> tuple[dict[PartitionKey, tuple[int, ...]], dict[PartitionKey, float]]:
+    """Replicas of each partition that has a leader in the window, the leader first, and the size of its largest."""
+    where = tables.of_cluster(settings.kafka.cluster_name) & tables.equal("window_start", tables.utc(window_start_ms))
+    columns = ("topic", "partition", "broker", "role", SIZE_BYTES.name)
+    rows = reader.arrow(PARTITION_LOAD.name, columns=columns, where=where)
+    in_order = rows.sort_by([("role", "descending"), ("broker", "ascending")])  # leaders before followers
+    names = ("topic", "partition", "broker", "role", SIZE_BYTES.name)
+    leaders: dict[PartitionKey, int] = {}
+    followers: dict[PartitionKey, list[int]] = defaultdict(list)
+    sizes: dict[PartitionKey, float] = defaultdict(float)
+    for topic, partition, broker, role, size in zip(*(in_order[name].to_pylist() for name in names), strict=True):
+        key = (topic, partition)
+        sizes[key] = max(sizes[key], float(size or 0))
+        if role == "leader":
+            leaders[key] = broker
+        else:
+            followers[key].append(broker)
+    placed = {key: (leader, *(b for b in followers[key] if b != leader)) for key, leader in leaders.items()}
+    return placed, sizes
+
+
+def _hours(
+    reader: TableReader, kafka_cluster: str, keys: tuple[PartitionKey, ...], since_ms: int
+) -> tuple[tuple[int, ...], Floats]:
+    """Start of each recorded hour since then, and H x P x rates; NaN where unknown. Read day by day."""
+    newest = reader.newest_of_cluster(PARTITION_LOAD_HOURLY.name, "period_start", kafka_cluster)
+    if newest is None or tables.to_ms(newest) < since_ms:
+        since = f"{tables.utc(since_ms):%Y-%m-%d %H:%M}"
+        raise UsageProblem(
+            f"found no hour in the table {PARTITION_LOAD_HOURLY.name} since {since} UTC: hours are written once they "
+            "are over"
+        )
+    first_ms, last_ms = since_ms // HOUR_MS * HOUR_MS, tables.to_ms(newest)
+    count = (last_ms - first_ms) // HOUR_MS + 1
+    if count * len(keys) > CELLS_MAX:
+        raise UsageProblem(
+            f"--from: {count} hours of {len(keys)} partitions are too many, at most {CELLS_MAX // len(keys)} hours"
+        )
+    rates: Floats = np.full((count, len(keys), len(RATE_KEYS)), np.nan)
+    codes = _Codes(keys)
+    for day_ms in range(first_ms, last_ms + 1, DAY_MS):
+        where = (
+            tables.of_cluster(kafka_cluster)
+            & tables.at_least("period_start", tables.utc(day_ms))
+            & tables.below("period_start", tables.utc(day_ms + DAY_MS))
+        )
+        rows = reader.arrow(
+            PARTITION_LOAD_HOURLY.name, columns=("period_start", "topic", "partition", *RATE_KEYS), where=where
+        )
+        at = codes.rows_of(rows)
+        start_ms = rows["period_start"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy()
+        hour = (start_ms - first_ms) // HOUR_MS
+        for index, rate in enumerate(RATE_KEYS):
+            rates[hour[at >= 0], at[at >= 0], index] = rows[rate].to_numpy().astype(np.float64)[at >= 0]
+    recorded = np.flatnonzero(~np.isnan(rates).all(axis=(1, 2)))
+    if not len(recorded):
+        raise UsageProblem("the recorded hours hold none of the partitions that are there now")
+    return tuple(first_ms + int(hour) * HOUR_MS for hour in recorded), rates[recorded]
+
+
+class _Codes:
+    """Partitions as ascending numbers, so that millions of rows are looked up at once."""
+
+    def __init__(self, keys: tuple[PartitionKey, ...]) -> None:
+        self._topics = sorted({topic for topic, _ in keys})
+        at = {topic: index for index, topic in enumerate(self._topics)}
+        self._codes = np.array([(at[topic] << TOPIC_SHIFT) + number for topic, number in keys], dtype=np.int64)
+
+    def rows_of(self, rows: pa.Table) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+        """The row of each partition; -1 of those that are not there any more."""
+        topics = pc.index_in(rows["topic"].cast(pa.string()), value_set=pa.array(self._topics, pa.string()))
+        topic = pc.fill_null(topics, -1).to_numpy().astype(np.int64)
+        codes = (topic << TOPIC_SHIFT) + rows["partition"].to_numpy().astype(np.int64)
+        at = np.searchsorted(self._codes, codes).clip(max=len(self._codes) - 1)
+        return np.where((topic >= 0) & (self._codes[at] == codes), at, -1)

@@ -1,0 +1,138 @@
+"""`rebalancer what-if` over tables that a pipeline could have written."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignor_core.live import LiveCluster, LivePartition
+from streaming import cli, tables
+from streaming.commands.what_if import since_ms_of
+from streaming.errors import UsageProblem
+from streaming.settings import HOUR_MS, Settings
+from tests.control.windows import window_columns, write_hours_before, write_windows
+
+MB = 1e6
+SKEWED = [(1, 2)] * 6 + [(2, 3)] * 3 + [(3, 1)] * 3
+RACKS = {1: "a", 2: "b", 3: "c"}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    content: dict[str, Any] = {
+        "storage": {"tables": str(tmp_path / "tables")},
+        "trigger": {"resources": ["bytes_in"]},
+        "planner": {"capacities": {broker: {"bytes_in_per_sec": 40 * MB} for broker in RACKS}},
+    }
+    (tmp_path / "settings.json").write_text(json.dumps(content))
+    return Settings.model_validate(content)
+
+
+@pytest.fixture
+def recorded(settings: Settings) -> Settings:
+    """Six hours of three brokers; broker 1 leads six of twelve partitions."""
+    partitions = {("orders", number): LivePartition(row, row[0], row) for number, row in enumerate(SKEWED)}
+    live = LiveCluster("c", RACKS, partitions)
+    now_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
+    write_windows(settings, live, end_ms=now_ms, windows=2)
+    write_followers(settings, live, end_ms=now_ms)
+    rates = dict.fromkeys(partitions, MB)
+    write_hours_before(settings, now_ms, dict.fromkeys(range(1, 7), rates))
+    return settings
+
+
+def write_followers(settings: Settings, live: LiveCluster, *, end_ms: int) -> None:
+    """Rows of followers in the newest window, beside those of `write_windows`."""
+    window_ms = settings.pipeline.window_ms
+    audit = window_columns(settings.kafka.cluster_name, end_ms - window_ms, window_ms)
+    rows = [
+        {**audit, "broker": broker, "topic": key[0], "partition": key[1], "role": "follower", "size_bytes": 10**9}
+        for key, row in live.partitions.items()
+        for broker in row.replicas[1:]
+    ]
+    tables.append(settings.storage.tables, "partition_load", rows, transaction_id="followers", transaction_version=1)
+
+
+def what_if(tmp_path: Path, *arguments: str) -> int:
+    return cli.run(["what-if", "--config", str(tmp_path / "settings.json"), *arguments])
+
+
+def predicted(tmp_path: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert what_if(tmp_path, "--json", *arguments) == 0
+    data: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return data
+
+
+@pytest.mark.usefixtures("recorded")
+def test_brokers_that_are_added_take_their_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    as_is = predicted(tmp_path, capsys, "--from", "-12h")
+    assert (as_is["hours"], as_is["brokers"], as_is["partitions"]) == (6, 3, 12)
+    more = predicted(tmp_path, capsys, "--add-brokers", "2", "--from", "-12h")
+    assert more["brokers"] == 5
+    assert more["bytes_copied"] == sum(plan["bytes_to_move"] for plan in more["plans"]) > 0
+    assert more["max_over_mean"]["bytes_in"][-1] < 1.3
+    lowest = min(row["left_share"] for row in as_is["headroom"])
+    assert min(row["left_share"] for row in more["headroom"]) > lowest > 0
+
+
+@pytest.mark.usefixtures("recorded")
+def test_it_is_shown_in_words_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "whatif.png"
+    arguments = ("--traffic", "2x", "--grow", "orders=24", "--rack-down", "b", "--png", str(picture))
+    assert what_if(tmp_path, *arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("6 recorded hours (")
+    assert lines[1] == "assumed: rack b down, traffic x 2, orders with 24 partitions"
+    assert any(line.startswith("bytes in max/mean: ") for line in lines)
+    assert any(line.startswith("headroom of broker ") for line in lines)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--drop-topic", "order"), "--drop-topic: there is no topic 'order'; did you mean 'orders'?"),
+        (("--rack-down", "z"), "--rack-down: there is no rack 'z', allowed are a, b, c"),
+        (("--traffic", "lots"), "--traffic lots: found no factor, allowed are 2x, 1.5 or TOPIC=2x"),
+        (("--grow", "orders"), "--grow orders: found no TOPIC=PARTITIONS, allowed is for instance orders=60"),
+        (("--from", "yesterday"), "--from yesterday: found no time, allowed are -7d, -36h or 2026-11-21T14:00"),
+        (("--add-brokers", "-1"), "Invalid value for '--add-brokers': -1 is not in the range x>=0."),
+        (("--add-broker", "1", "--drop"), "No such option: --drop"),
+    ],
+)
+def test_what_is_wrong_is_named_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    assert what_if(tmp_path, *arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    if "--drop" in arguments:  # what click suggests besides depends on its release
+        assert shown.err.startswith("error: ")
+        assert shown.err.count("\n") == 1
+    else:
+        assert shown.err == f"error: {message}\n"
+
+
+def test_without_history_it_says_so(settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert what_if(tmp_path) == 2
+    place = settings.storage.tables
+    assert capsys.readouterr().err == f"error: found no closed window in {place}: is the pipeline running?\n"
+
+
+@pytest.mark.usefixtures("recorded")
+def test_without_hours_it_says_so(settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tables" / "partition_load_hourly").rename(tmp_path / "elsewhere")
+    assert what_if(tmp_path) == 2
+    assert capsys.readouterr().err.startswith("error: found no hour in the table partition_load_hourly since ")
+
+
+def test_times_are_read_as_utc() -> None:
+    now_ms = 1_800_000_000_000
+    assert since_ms_of("-2d", now_ms) == now_ms - 48 * HOUR_MS
+    assert since_ms_of("2027-01-15T08:00+01:00", now_ms) == since_ms_of("2027-01-15T07:00", now_ms)
+    for refused in ("-99999d", "2100-01-01"):
+        with pytest.raises(UsageProblem):
+            since_ms_of(refused, now_ms)
