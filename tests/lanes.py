@@ -1,11 +1,11 @@
-"""A pytest plugin: long runs use two processes, so that both cores work while tests wait for brokers.
+"""A pytest plugin: long runs use three processes, so that both cores work while tests wait for brokers.
 
-The second process is a fork of the first, made after collection: modules are imported once. Each begins with the files
-of its lane. `brokers` (first process) are those that share brokers, `spark` those that share a Spark session. All other
-files are taken by whichever process is free: first `apart`, those that start brokers of their own or another JVM, then
-those of the whole product, then pure ones. A third process would be quicker where all goes well; its brokers beside
-those of two others kept two cores so busy that tests gave up waiting. The first process reports all results, so
-options, exit code and summary are those of any pytest run.
+The others are forks of the first, made after collection: modules are imported once. Two begin with the files of a lane:
+`brokers` (first process) are those that share brokers, `spark` those that share a Spark session. All other files are
+taken by whichever of the two is free: first `apart`, those that start brokers of their own or another JVM, then those
+of the whole product, then pure ones. The third process runs pure tests from the start, at a low priority: it has what
+time the others leave. It starts no JVM: brokers of three processes kept two cores so busy that tests gave up waiting.
+The first process reports all results, so options, exit code and summary are those of any pytest run.
 """
 
 import gc
@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
 from typing import BinaryIO, NoReturn
 
@@ -30,6 +31,10 @@ LONG = "long"
 """Files of pure tests with this marker are begun first, or one process would run them while the others are done."""
 WHOLE_PRODUCT = "e2e"
 """Files with this marker come last: the product starts brokers and Spark of its own, best when those of tests end."""
+ON_SOCKETS = frozenset({"collect", "fleet", "serve", "shell", "tests"})
+"""Folders whose pure tests start processes and wait for answers within limits of time: not at a low priority."""
+LOW_PRIORITY = 10
+"""The niceness of the process that runs beside those with brokers: about a tenth of a core where these want both."""
 TESTS_MIN = 300
 """Fewer tests than this run in one process: their output then comes in order."""
 INDEX_BYTES = 4
@@ -82,15 +87,23 @@ class Reports:
             self.config.hook.pytest_runtest_logreport(report=report)
 
 
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What a process runs, in order, and its niceness beside that of pytest."""
+
+    parts: list[Files | Pool]
+    niceness: int = 0
+
+
 class Other:
     """A process beside the first, and its reports."""
 
-    def __init__(self, session: pytest.Session, own: Files, pools: list[Pool], stream: BinaryIO) -> None:
+    def __init__(self, session: pytest.Session, lane: Lane, stream: BinaryIO) -> None:
         self._reports = Reports(session.config, stream)
         self._exit_code: int | None = None
         self._pid = os.fork()
         if not self._pid:
-            _run_as_other(session, own, pools, self._reports)
+            _run_as_other(session, lane, self._reports)
 
     def replay(self) -> None:
         """Report what has come since the last call."""
@@ -123,21 +136,22 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     asked_for_one = option.collectonly or option.usepdb or option.capture == "no" or option.maxfail
     if session.testsfailed or asked_for_one or len(session.items) < TESTS_MIN or (os.cpu_count() or 1) < 2:
         return None
-    lanes: dict[str, Files] = {"brokers": [], "spark": [], APART: [], "product": [], "pure": []}
+    lanes: dict[str, Files] = {"brokers": [], "spark": [], APART: [], "product": [], "sockets": [], "pure": []}
     for _, items in groupby(session.items, key=lambda item: item.path):
         file = list(items)
         lanes[_lane(file)].append(file)
     lanes["pure"].sort(key=lambda file: LONG not in _markers(file))
-    pools = [Pool(lanes[APART]), Pool(lanes["product"]), Pool(lanes["pure"])]
-    _run_in_several(session, lanes["brokers"], [lanes["spark"]], pools)
+    pools = [Pool(lanes[name]) for name in (APART, "product", "sockets", "pure")]
+    others = [Lane([lanes["spark"], *pools]), Lane([pools[-1]], LOW_PRIORITY)]
+    _run_in_several(session, Lane([lanes["brokers"], *pools]), others)
     return True
 
 
 def _lane(file: list[pytest.Item]) -> str:
-    """Where a file's tests run: brokers (first process), spark (second), apart, product or pure (either)."""
+    """Where a file's tests run: brokers (first process), spark (second), pure (any), or any other name (first two)."""
     markers = _markers(file)
     if not markers & JVM_MARKERS:
-        return "pure"
+        return "sockets" if file[0].path.parent.name in ON_SOCKETS else "pure"
     if WHOLE_PRODUCT in markers:
         return "product"
     if "spark" in markers:
@@ -149,7 +163,7 @@ def _markers(file: list[pytest.Item]) -> set[str]:
     return {mark.name for item in file for mark in item.iter_markers()}
 
 
-def _run_in_several(session: pytest.Session, own: Files, of_others: list[Files], pools: list[Pool]) -> None:
+def _run_in_several(session: pytest.Session, own: Lane, lanes_of_others: list[Lane]) -> None:
     """Fork, run what is this process's, and report what all have done; raises Failed if another one broke."""
     gc.freeze()  # what collection has made lives to the end: no later collection need look at it
     capture = session.config.pluginmanager.getplugin("capturemanager")
@@ -158,16 +172,16 @@ def _run_in_several(session: pytest.Session, own: Files, of_others: list[Files],
     others: list[Other] = []
     with ExitStack() as streams:
         try:
-            for files in of_others:
+            for lane in lanes_of_others:
                 stream = streams.enter_context(tempfile.TemporaryFile())
-                others.append(Other(session, files, pools, stream))
+                others.append(Other(session, lane, stream))
             _start_capturing(capture)
 
             def replay() -> None:
                 for other in others:
                     other.replay()
 
-            _run_own_and_pools(session, own, pools, replay)
+            _run_lane(session, own, replay)
             for other in others:
                 while not other.has_ended():
                     replay()
@@ -184,22 +198,22 @@ def _run_in_several(session: pytest.Session, own: Files, of_others: list[Files],
             raise session.Failed(session.shouldfail)  # pytest's summary shows the reason and what has been reported
 
 
-def _run_own_and_pools(session: pytest.Session, own: Files, pools: list[Pool], after_file: Callable[[], None]) -> None:
+def _run_lane(session: pytest.Session, lane: Lane, after_file: Callable[[], None]) -> None:
     """What the files of each part started ends with it: the next ones need the memory, not the brokers."""
-    parts: list[Files | Pool] = [own, *pools]
-    for files in parts:
+    for files in lane.parts:
         _run(session, files, after_file)
 
 
-def _run_as_other(session: pytest.Session, own: Files, pools: list[Pool], reports: Reports) -> NoReturn:
-    """Run its own files, then those of the pools, then end without any of the first process's farewells."""
+def _run_as_other(session: pytest.Session, lane: Lane, reports: Reports) -> NoReturn:
+    """Run its lane, then end without any of the first process's farewells."""
     exit_code = 1
     try:
         for standard in (1, 2):  # only the first process speaks
             os.dup2(os.open(os.devnull, os.O_WRONLY), standard)
         _start_capturing(session.config.pluginmanager.getplugin("capturemanager"))
         session.config.pluginmanager.register(reports)
-        _run_own_and_pools(session, own, pools, lambda: None)
+        os.nice(lane.niceness)
+        _run_lane(session, lane, lambda: None)
         exit_code = 0
     finally:
         os._exit(exit_code)

@@ -1,8 +1,11 @@
 """A run in several processes reports what a run in one would."""
 
+import os
 from pathlib import Path
 
 import pytest
+
+from tests.lanes import LOW_PRIORITY
 
 pytest_plugins = ["pytester"]
 
@@ -14,19 +17,25 @@ lanes.TESTS_MIN = 10
 with open("first", "w") as first:
     first.write(str(os.getpid()))
 """
-PURE = """
+COMMON = """
 import os, pytest
 from tests.waiting import until
 
+PROCESSES = int(os.environ["PROCESSES"])
+
+def in_pure_tests():
+    "Process ids, each with its niceness, of those that have begun a pure test."
+    return {tuple(map(int, line.split())) for line in open("pids")} if os.path.exists("pids") else set()
+
+def is_first():
+    return os.getpid() == int(open("first").read())
+"""
+PURE = f"""{COMMON}
 @pytest.mark.parametrize("number", range(4))
 def test_passes(number):
     with open("pids", "a") as pids:
-        print(os.getpid(), file=pids)
-    if os.getpid() == int(open("first").read()):
-        open("pids_of_first", "w").close()
-    else:
-        open("pids_of_second", "w").close()
-        until("the first process has taken a file too", lambda: os.path.exists("pids_of_first"))
+        print(os.getpid(), os.nice(0), file=pids)
+    until("each process has taken a file", lambda: len(in_pure_tests()) >= PROCESSES)
 
 def test_fails():
     print("what it printed")
@@ -36,53 +45,43 @@ def test_fails():
 def test_is_skipped():
     pass
 """
-WITH_JVM = """
-import os, pytest
-from tests.waiting import until
-
+WITH_JVM = f"""{COMMON}
 @pytest.mark.kafka
 def test_stays_in_the_first_process():
-    assert os.getpid() == int(open("first").read())
-    until("the second process runs tests meanwhile", lambda: os.path.exists("pids"))
+    assert is_first()
+    until("the other processes run tests meanwhile", lambda: len(in_pure_tests()) >= PROCESSES - 1)
 """
-WITH_SPARK = """
-import os, pytest
-
+WITH_SPARK = f"""{COMMON}
 @pytest.mark.kafka
 @pytest.mark.spark
 def test_runs_in_the_second_process():
-    assert os.getpid() != int(open("first").read())
-    assert not os.path.exists("pids_of_second"), "before the pure tests"
+    assert not is_first()
+    assert (os.getpid(), os.nice(0)) not in in_pure_tests(), "before the pure tests"
+    open("second", "w").write(str(os.getpid()))
 """
-OWN_BROKERS = """
-import os, pytest
-
+OWN_BROKERS = f"""{COMMON}
 @pytest.mark.kafka
 @pytest.mark.apart
-def test_runs_before_the_whole_product_and_pure_tests():
-    assert not os.path.exists("pids")
+def test_runs_in_the_second_process_while_the_first_is_not_done():
+    assert os.getpid() == int(open("second").read())
+    assert (os.getpid(), os.nice(0)) not in in_pure_tests(), "before the pure tests"
     open("apart", "w").close()
 """
-PRODUCT = """
-import os, pytest
-
+PRODUCT = f"""{COMMON}
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.e2e
-def test_runs_once_a_process_has_done_its_own_files():
+def test_runs_after_those_with_brokers_of_their_own():
     assert os.path.exists("apart")
-    assert not os.path.exists("pids")
+    assert (os.getpid(), os.nice(0)) not in in_pure_tests(), "before the pure tests"
 """
-DEADLY = """
-import os, pytest
-from tests.waiting import until
-
+DEADLY = f"""{COMMON}
 @pytest.mark.parametrize("number", range(2))
-def test_ends_the_second_process(number):
-    if os.getpid() != int(open("first").read()):
+def test_ends_another_process(number):
+    if not is_first():
         open("died", "w").close()
         os._exit(7)
-    until("the second process has died", lambda: os.path.exists("died"))
+    until("another process has died", lambda: os.path.exists("died"))
 """
 
 
@@ -91,24 +90,29 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     """Three files of pure tests, and one that would start brokers."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[1]))  # it runs in a folder of its own
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # what other plugins import takes longer than the tests
+    monkeypatch.setenv("PROCESSES", "1")  # with more, pure tests wait for as many
     pytester.makeconftest(CONFTEST)
     pytester.makeini("[pytest]\nmarkers =\n    kafka: brokers\n    spark: Spark\n    apart: its own\n    e2e: all")
     pytester.makepyfile(test_a=PURE, test_b=PURE, test_c=PURE, test_d=WITH_JVM)
     return pytester
 
 
-def test_both_processes_run_tests_and_one_reports_them(suite: pytest.Pytester) -> None:
+def test_three_processes_run_tests_and_one_reports_them(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROCESSES", "3")
     suite.makepyfile(test_e=WITH_SPARK)
     result = suite.runpytest_subprocess()
     result.assert_outcomes(passed=14, failed=3, skipped=3)
     result.stdout.fnmatch_lines(["*AssertionError: on purpose*", "*Captured stdout call*", "what it printed"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert len(set((suite.path / "pids").read_text().split())) == 2
+    assert _niceness_of_processes(suite) == sorted([os.nice(0), os.nice(0), min(19, os.nice(0) + LOW_PRIORITY)])
 
 
 def test_files_with_brokers_of_their_own_are_taken_first_then_the_whole_product_then_pure_tests(
-    suite: pytest.Pytester,
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PROCESSES", "3")
     suite.makepyfile(test_e=OWN_BROKERS, test_f=WITH_SPARK, test_g=PRODUCT)
     suite.runpytest_subprocess().assert_outcomes(passed=16, failed=3, skipped=3)
 
@@ -116,11 +120,16 @@ def test_files_with_brokers_of_their_own_are_taken_first_then_the_whole_product_
 def test_a_few_tests_and_those_that_stop_at_a_failure_run_in_one_process(suite: pytest.Pytester) -> None:
     suite.runpytest_subprocess("test_a.py").assert_outcomes(passed=4, failed=1, skipped=1)
     suite.runpytest_subprocess("--maxfail=9").assert_outcomes(passed=13, failed=3, skipped=3)
-    assert len(set((suite.path / "pids").read_text().split())) == 2
+    assert _niceness_of_processes(suite) == [os.nice(0)] * 2
 
 
-def test_a_second_process_that_dies_fails_the_run(suite: pytest.Pytester) -> None:
+def test_another_process_that_dies_fails_the_run(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_c=DEADLY, test_d=DEADLY)
     result = suite.runpytest_subprocess()
     result.stdout.fnmatch_lines(["*another test process ended with 7*"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def _niceness_of_processes(suite: pytest.Pytester) -> list[int]:
+    processes = set((suite.path / "pids").read_text().splitlines())
+    return sorted(int(line.split()[1]) for line in processes)
