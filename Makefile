@@ -95,3 +95,15 @@ mutants: setup
 .PHONY: bench-fleet
 bench-fleet: setup
 	$(PYTHON) -m tests.benchmarks.bench_fleet $(ARGS)
+
+# Schema of the chart's values, users of Strimzi, and golden files; needs helm on the path.
+.PHONY: chart
+chart: setup
+	$(PYTHON) deploy/helm/chart.py
+	$(PYTHON) deploy/helm/render.py tests/deploy/golden
+
+# Plain manifests for those who apply them without Helm; needs helm on the path.
+NAMESPACE := default
+.PHONY: manifests
+manifests:
+	@helm template rebalancer deploy/helm/rebalancer --namespace $(NAMESPACE) $(if $(VALUES),--values $(VALUES))

@@ -1,0 +1,114 @@
+"""What of the chart follows from the product: `python deploy/helm/chart.py`. Needs no helm; tests compare.
+
+- `rebalancer/values.schema.json`: the shape of the values, with every setting of the product and its limits
+- `../kubernetes/kafka-users.yaml`: users of Strimzi with the least rights of each role
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from streaming.cluster.levels import NEEDS, ROLES, Need, Resource
+from streaming.settings import Settings, TopicSettings
+
+HERE = Path(__file__).resolve().parent
+VALUES_SCHEMA = HERE / "rebalancer" / "values.schema.json"
+KAFKA_USERS = HERE.parent / "kubernetes" / "kafka-users.yaml"
+
+SECRETS = frozenset(
+    {"sasl_password", "sasl_oauthbearer_client_secret", "prometheus_password", "prometheus_bearer_token"}
+)
+"""Settings that are secrets: values end up in a ConfigMap, so only files of Secrets are allowed."""
+OWN_SETTINGS = {"CollectSettings": {"shard"}, "ServeSettings": {"host", "port", "allowed_hosts"}}
+"""What the chart sets itself."""
+
+KAFKA_USERS_HEAD = """\
+# Users of Strimzi, one for each role, with the least rights of that role: those that deploy/acls/grant.sh grants, at
+# level execute. Made by deploy/helm/chart.py. Change the name of the cluster (main) and the namespace (that of the
+# Kafka resource), which must have `authorization: {type: simple}` and a listener with `scram-sha-512`.
+# The User Operator makes a Secret of the same name, with the key `password`. Pods read Secrets of their own namespace
+# alone: copy it, and the Secret main-cluster-ca-cert, to that of the rebalancer.
+# Not part of it: Read on the topics of `topics.foreign` for the pipeline.
+"""
+STRIMZI_OPERATIONS = {
+    "DESCRIBE": "Describe", "DESCRIBE_CONFIGS": "DescribeConfigs", "ALTER": "Alter", "ALTER_CONFIGS": "AlterConfigs",
+    "CREATE": "Create", "READ": "Read", "WRITE": "Write",
+}  # fmt: skip
+
+Json = dict[str, Any]
+
+
+def values_schema() -> str:
+    """JSON Schema (draft 7) of the chart's values."""
+    schema: Json = yaml.safe_load((HERE / "values.schema.yaml").read_text(encoding="utf-8"))
+    for helper in ("role", "login"):
+        del schema["definitions"][helper]
+    settings = Settings.model_json_schema(ref_template="#/definitions/{model}")
+    sections: Json = settings.pop("$defs")
+    files = {}
+    for field, section in settings["properties"].items():
+        name = section["$ref"].rpartition("/")[2]
+        for key in list(sections[name]["properties"]):
+            if key in SECRETS | OWN_SETTINGS.get(name, set()):
+                del sections[name]["properties"][key]
+            elif key.endswith("_file"):
+                files[f"{field}.{key}"] = {"$ref": "#/definitions/secretFile"}
+    schema["definitions"] |= sections | {
+        "settings": settings,
+        "secretFiles": {"type": "object", "additionalProperties": False, "properties": files},
+    }
+    return json.dumps(_without_defaults(schema), indent=2) + "\n"
+
+
+def _without_defaults(part: Any) -> Any:
+    """The schema without `default` and `title`: values that nobody sets are the product's business."""
+    if isinstance(part, dict):
+        plain = (key for key in part if key not in ("default", "title") or isinstance(part[key], dict))
+        return {key: _without_defaults(part[key]) for key in plain}
+    return [_without_defaults(item) for item in part] if isinstance(part, list) else part
+
+
+def kafka_users() -> str:
+    """The users as YAML documents."""
+    users = [_kafka_user(role) for role in ROLES]
+    return KAFKA_USERS_HEAD + yaml.safe_dump_all(users, sort_keys=False, explicit_start=True)
+
+
+def _kafka_user(role: str) -> Json:
+    acls: dict[str, Json] = {}
+    for need in NEEDS:
+        if need.role == role and need.resource is not Resource.FOREIGN_TOPICS:
+            for resource in _resources(need):
+                acl = acls.setdefault(json.dumps(resource), {"resource": resource, "operations": []})
+                acl["operations"].append(STRIMZI_OPERATIONS[need.operation])
+    return {
+        "apiVersion": "kafka.strimzi.io/v1beta2",
+        "kind": "KafkaUser",
+        "metadata": {
+            "name": f"rebalancer-{role}", "namespace": "kafka", "labels": {"strimzi.io/cluster": "main"},
+        },
+        "spec": {
+            "authentication": {"type": "scram-sha-512"},
+            "authorization": {"type": "simple", "acls": list(acls.values())},
+        },
+    }  # fmt: skip
+
+
+def _resources(need: Need) -> list[Json]:
+    if need.resource is Resource.CLUSTER:
+        return [{"type": "cluster"}]
+    topics = TopicSettings()
+    names = {
+        Resource.TOPICS: ("topic", ["*"]),
+        Resource.GROUPS: ("group", ["*"]),
+        Resource.INPUT_TOPICS: ("topic", [topics.byte_rate, topics.consumer_lag]),
+    }
+    kind, resources = names[need.resource]
+    return [{"type": kind, "name": name, "patternType": "literal"} for name in resources]
+
+
+if __name__ == "__main__":
+    VALUES_SCHEMA.write_text(values_schema(), encoding="utf-8")
+    KAFKA_USERS.write_text(kafka_users(), encoding="utf-8")

@@ -1,0 +1,81 @@
+{{/* Name of all objects of a release. */}}
+{{- define "rebalancer.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $full := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
+{{- default $full .Values.fullnameOverride | trunc 46 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "rebalancer.serviceAccountName" -}}
+{{- default (.Values.serviceAccount.create | ternary (include "rebalancer.fullname" .) "default") .Values.serviceAccount.name -}}
+{{- end }}
+
+{{- define "rebalancer.claimName" -}}
+{{- default (include "rebalancer.fullname" .) .Values.storage.existingClaim -}}
+{{- end }}
+
+{{- define "rebalancer.image" -}}
+{{- $image := .Values.image -}}
+{{- if $image.digest -}}{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}{{ $image.repository }}:{{ default .Chart.AppVersion $image.tag }}{{- end -}}
+{{- end }}
+
+{{/* What a selector holds: never changed by an upgrade. */}}
+{{- define "rebalancer.selectorLabels" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "rebalancer.labels" -}}
+{{ include "rebalancer.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: kafka-load-rebalancer
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Settings file of a role. Arguments: root, role. serve reads tables only, so it gets no login. */}}
+{{- define "rebalancer.settings" -}}
+{{- $values := index .root.Values .role -}}
+{{- $settings := mergeOverwrite (deepCopy .root.Values.settings) (deepCopy $values.settings) -}}
+{{- if eq .role "serve" -}}
+  {{- $full := include "rebalancer.fullname" .root -}}
+  {{- $namespace := .root.Release.Namespace -}}
+  {{- $names := list (printf "%s-serve" $full) (printf "%s-serve.%s" $full $namespace)
+        (printf "%s-serve.%s.svc" $full $namespace) (printf "%s-serve.%s.svc.cluster.local" $full $namespace) -}}
+  {{- $own := default dict $settings.serve -}}
+  {{- $serve := dict "host" "0.0.0.0" "port" 9464 "allowed_hosts" (concat $names $values.allowedHosts) -}}
+  {{- $_ := set $settings "serve" (mergeOverwrite (deepCopy $own) $serve) -}}
+  {{- $_ := set $settings "kafka" (pick (default dict $settings.kafka) "cluster_name" "cluster_id") -}}
+  {{- $_ := set $settings "collect" (pick (default dict $settings.collect) "sample_interval_ms") -}}
+{{- else -}}
+  {{- range $setting, $_ := include "rebalancer.secretFiles" . | fromYaml -}}
+    {{- $parts := splitList "." $setting -}}
+    {{- $section := default dict (get $settings (first $parts)) -}}
+    {{- $_ := set $section (last $parts) (printf "/etc/rebalancer/secrets/%s" $setting) -}}
+    {{- $_ := set $settings (first $parts) $section -}}
+  {{- end -}}
+{{- end -}}
+{{ toYaml $settings }}
+{{- end }}
+
+{{/* Files of Secrets that a role gets: those of the login for all but serve, those of `collect.` for the collector. */}}
+{{- define "rebalancer.secretFiles" -}}
+{{- $files := dict -}}
+{{- if ne .role "serve" -}}
+  {{- $values := index .root.Values .role -}}
+  {{- range $setting, $file := mergeOverwrite (deepCopy .root.Values.secretFiles) (deepCopy $values.secretFiles) -}}
+    {{- if or (hasPrefix "kafka." $setting) (eq $.role "collect") -}}
+      {{- $_ := set $files $setting $file -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{ toYaml $files }}
+{{- end }}
+
+{{/* Labels of a role's pods. Arguments: root, role. */}}
+{{- define "rebalancer.roleLabels" -}}
+{{ include "rebalancer.selectorLabels" .root }}
+app.kubernetes.io/component: {{ .role }}
+{{- end }}

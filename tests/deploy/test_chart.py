@@ -1,0 +1,293 @@
+"""The Helm chart. No machine of ours has a kubelet: so what it makes is compared with golden files, checked against
+Kubernetes' own schemas, and its settings are read by the product."""
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from streaming.config import load_settings
+from streaming.settings import Settings
+from tests.deploy.objects import (
+    CHART,
+    EXAMPLES,
+    GOLDEN,
+    HELM,
+    ROLES,
+    ROOT,
+    Json,
+    KafkaUser,
+    PrometheusRule,
+    ServiceMonitor,
+    golden,
+    of_kind,
+    pods,
+    script,
+)
+from tests.shell.test_levels import granted, rows_of
+
+KUBERNETES = ("1.25", "1.37")
+"""The oldest release that the chart allows, and the newest that there are schemas of."""
+CUSTOM: dict[str, type[BaseModel]] = {"ServiceMonitor": ServiceMonitor, "PrometheusRule": PrometheusRule}
+needs_helm = pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not on the path")
+
+
+def test_the_golden_files_are_those_of_the_chart() -> None:
+    """Else render them again, with helm on the path: `make chart`."""
+    made_of = (GOLDEN / "made-of.sha256").read_text(encoding="utf-8").strip()
+    assert made_of == script("render.py")["made_of"](), "the chart has changed: run `make chart` and review the diff"
+    assert sorted(path.stem for path in GOLDEN.glob("*.yaml")) == EXAMPLES
+
+
+@needs_helm
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_helm_renders_the_golden_files_with_our_boards_and_rules(example: str) -> None:
+    rendered = script("render.py")["rendered"](HELM / "examples" / f"{example}.yaml")
+    assert rendered == (GOLDEN / f"{example}.yaml").read_text(encoding="utf-8")
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("settings.kafka.sasl_password=x", "sasl_password is not allowed"),
+        ("settings.collect.shard=1/2", "shard is not allowed"),
+        ("settings.trigger.enter_ratio=0", "enter_ratio: Must be greater"),
+        ("settings.kafca.cluster_name=x", "kafca is not allowed"),
+        ("podSecurity.runAsUser=0", "runAsUser: Must be greater"),
+        ("secretFiles.kafka\\.sasl_password.secretName=x", "kafka.sasl_password is not allowed"),
+        ("pipeline.terminationGracePeriodSeconds=30", "terminationGracePeriodSeconds: Must be greater"),
+    ],
+)
+def test_helm_refuses_values_that_the_product_would_refuse(value: str, reason: str) -> None:
+    command = ["helm", "template", str(CHART), "--set", value]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1
+    assert reason in done.stderr
+
+
+@pytest.mark.parametrize("release", KUBERNETES)
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_objects_have_the_shape_that_kubernetes_wants(example: str, release: str) -> None:
+    validate = pytest.importorskip("kubernetes_validate", reason="`make setup` installs kubernetes-validate").validate
+    for made in golden(example):
+        if made["kind"] in CUSTOM:
+            shown = made if made["kind"] == "ServiceMonitor" else made | {"spec": {}}
+            CUSTOM[made["kind"]].model_validate(shown)
+        else:
+            validate(made, release, strict=True)
+
+
+def test_all_examples_together_make_every_kind_of_object() -> None:
+    kinds = {made["kind"] for example in EXAMPLES for made in golden(example)}
+    in_templates = "".join(path.read_text(encoding="utf-8") for path in (CHART / "templates").glob("*.yaml"))
+    assert kinds == set(re.findall(r"^kind: (\w+)$", in_templates, re.MULTILINE))
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_no_object_stands_twice_and_every_selector_meets_pods(example: str) -> None:
+    objects = golden(example)
+    names = [(made["kind"], made["metadata"]["name"]) for made in objects]
+    assert len(set(names)) == len(names)
+    labels = [made["spec"]["template"]["metadata"]["labels"] for made in of_kind(objects, "Deployment", "StatefulSet")]
+    for made in of_kind(objects, "Deployment", "StatefulSet", "Service", "PodDisruptionBudget", "NetworkPolicy"):
+        selector = made["spec"].get("selector", made["spec"].get("podSelector"))
+        wanted = selector.get("matchLabels", selector)
+        met = [row for row in labels if wanted.items() <= row.items()]
+        assert met, made["metadata"]["name"]
+        if made["kind"] in ("Deployment", "StatefulSet"):
+            assert len(met) == 1, "pods of one belong to no other"
+    for monitored in of_kind(objects, "ServiceMonitor"):
+        wanted = monitored["spec"]["selector"]["matchLabels"]
+        services = [
+            made for made in of_kind(objects, "Service") if wanted.items() <= made["metadata"]["labels"].items()
+        ]
+        assert [port["name"] for made in services for port in made["spec"]["ports"]] == ["http"]
+        assert monitored["spec"]["endpoints"][0]["relabelings"][0]["replacement"] == "rebalancer", (
+            "as the alerts know it"
+        )
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_pods_have_no_right_that_they_don_t_need(example: str) -> None:
+    user = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["podSecurity"]["runAsUser"]
+    assert f"useradd --uid {user} " in (ROOT / "deploy" / "compose" / "Dockerfile").read_text(encoding="utf-8")
+    for role, pod in pods(golden(example)):
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] == user
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        (container,) = pod["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+        }  # fmt: skip
+        writable = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
+        assert writable == ({"/tmp"} if role in ("collect", "serve") else {"/tmp", "/var/lib/rebalancer"})  # noqa: S108
+        assert container["workingDir"] == "/tmp"  # noqa: S108
+        assert container["resources"]["limits"]["memory"]
+        assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
+def test_a_batch_under_way_can_be_finished() -> None:
+    source = (ROOT / "streaming" / "pipeline" / "run.py").read_text(encoding="utf-8")
+    grace_s = float(re.findall(r"^STOP_GRACE_S = ([\d.]+)$", source, re.MULTILINE)[0])
+    for example in EXAMPLES:
+        (pod,) = [pod for role, pod in pods(golden(example)) if role == "pipeline"]
+        assert pod["terminationGracePeriodSeconds"] >= 2 * grace_s
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    least_s = schema["properties"]["pipeline"]["properties"]["terminationGracePeriodSeconds"]["minimum"]
+    assert least_s > grace_s
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_product_reads_the_settings_of_every_role(example: str, tmp_path: Path) -> None:
+    objects = golden(example)
+    (data,) = [made["data"] for made in of_kind(objects, "ConfigMap") if "serve.yaml" in made["data"]]
+    by_role = dict(pods(objects))
+    assert {name.removesuffix(".yaml") for name in data} == set(ROLES) == by_role.keys()
+    for role in ROLES:
+        file = tmp_path / f"{role}.yaml"
+        file.write_text(data[f"{role}.yaml"], encoding="utf-8")
+        settings = load_settings(file)
+        assert settings.storage.tables == "/var/lib/rebalancer/tables"
+        assert files_of(settings) == mounted_secrets(by_role[role])
+        assert (settings.serve.host == "0.0.0.0") == (role == "serve")  # noqa: S104
+        assert settings.kafka.cluster_name == yaml.safe_load(data["collect.yaml"])["kafka"]["cluster_name"]
+        if role == "serve":
+            assert not files_of(settings)
+            (service,) = [made for made in of_kind(objects, "Service") if made["metadata"]["name"].endswith("-serve")]
+            assert {service["metadata"]["name"], f"{service['metadata']['name']}.kafka-tools.svc"} <= set(
+                settings.serve.allowed_hosts
+            )
+
+
+def files_of(settings: Settings) -> set[str]:
+    """Files that the settings name as their secrets."""
+    sections = settings.model_dump(mode="json").values()
+    return {value for section in sections for key, value in section.items() if key.endswith("_file") and value}
+
+
+def mounted_secrets(pod: Json) -> set[str]:
+    """Files of Secrets, by their paths in the pod."""
+    projected = [volume["projected"] for volume in pod["volumes"] if volume["name"] == "secrets"]
+    return {
+        f"/etc/rebalancer/secrets/{item['path']}"
+        for volume in projected
+        for source in volume["sources"]
+        for item in source["secret"]["items"]
+    }
+
+
+def test_each_collector_reports_a_part_of_its_own() -> None:
+    shards = [pod["containers"][0]["args"] for role, pod in pods(golden("secured")) if role == "collect"]
+    assert shards == [["collect", "--set", f"collect.shard={number}/2"] for number in (1, 2)]
+    for made in of_kind(golden("secured"), "Deployment"):
+        if "-collect-" in made["metadata"]["name"]:
+            assert made["spec"]["strategy"] == {"type": "Recreate"}, "two of one part would count it twice"
+
+
+def test_controls_share_no_node_unless_the_volume_is_on_one() -> None:
+    def affinity(example: str) -> Json:
+        (pod,) = [pod for role, pod in pods(golden(example)) if role == "control"]
+        found: Json = pod["affinity"]
+        return found
+
+    assert "requiredDuringSchedulingIgnoredDuringExecution" in affinity("minimal")["podAntiAffinity"]
+    assert affinity("one-node").keys() == {"podAffinity"}
+    assert [pod["affinity"] for _, pod in pods(golden("one-node"))] == [affinity("one-node")] * 4
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_pods_may_reach_the_brokers_and_serve_alone_is_reached(example: str) -> None:
+    objects = golden(example)
+    policies = {
+        made["metadata"]["labels"]["app.kubernetes.io/component"]: made["spec"]
+        for made in of_kind(objects, "NetworkPolicy")
+    }
+    if example == "one-node":
+        assert not policies
+        return
+    (data,) = [made["data"] for made in of_kind(objects, "ConfigMap") if "serve.yaml" in made["data"]]
+    servers = yaml.safe_load(data["collect.yaml"])["kafka"]["bootstrap_servers"]
+    for role in ROLES:
+        allowed = {port["port"] for rule in policies[role]["egress"] for port in rule["ports"]}
+        brokers = {int(server.rpartition(":")[2]) for server in servers}
+        assert brokers <= allowed if role != "serve" else allowed == {53}
+        assert bool(policies[role]["ingress"]) == (role == "serve")
+
+
+@pytest.mark.parametrize(("file", "made"), [("VALUES_SCHEMA", "values_schema"), ("KAFKA_USERS", "kafka_users")])
+def test_files_that_follow_from_the_product_are_as_it_is(file: str, made: str) -> None:
+    chart = script("chart.py")
+    assert chart[file].read_text(encoding="utf-8") == chart[made](), "run `make chart`"
+
+
+@pytest.mark.parametrize("role", ["collect", "pipeline", "control"])
+def test_users_of_strimzi_have_the_rights_that_the_script_grants(role: str, tmp_path: Path) -> None:
+    users = [
+        KafkaUser.model_validate(user)
+        for user in yaml.safe_load_all((ROOT / "deploy/kubernetes/kafka-users.yaml").read_text(encoding="utf-8"))
+    ]
+    (user,) = [user for user in users if user.metadata.name == f"rebalancer-{role}"]
+    calls = []
+    for acl in user.spec.authorization.acls:
+        resource = acl.resource
+        where = f"--{resource.type}" + (f" {resource.name}" if resource.name else "")
+        calls += [f"{where} --operation {operation}" for operation in acl.operations]
+    assert rows_of(calls) == rows_of(granted(tmp_path, role, FOREIGN_TOPICS="").stdout.splitlines())
+
+
+def test_values_fit_their_schema_and_slips_do_not() -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason="`make setup` installs it, with kubernetes-validate")
+    judge = jsonschema.Draft7Validator(json.loads((CHART / "values.schema.json").read_text(encoding="utf-8")))
+    for file in (CHART / "values.yaml", *(HELM / "examples").glob("*.yaml")):
+        assert not list(judge.iter_errors(yaml.safe_load(file.read_text(encoding="utf-8")))), file
+    slips: list[Json] = [
+        {"settings": {"kafka": {"sasl_password": "x"}}}, {"settings": {"collect": {"shard": "1/2"}}},
+        {"settings": {"control": {"mode": "aply"}}}, {"secretFiles": {"kafka.sasl_password": {}}}, {"replicas": 2},
+    ]  # fmt: skip
+    assert all(list(judge.iter_errors(slip)) for slip in slips)
+
+
+def test_every_value_is_documented_with_its_default() -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    rows = dict(re.findall(r"^\| `([\w.]+)` \| `?([^|]*?)`? \|", page, re.MULTILINE))
+    for key, value in leaves(values):
+        role, _, common = key.partition(".")
+        documented = key if key in rows else f"ROLE.{common}" if role in ROLES else key
+        assert documented in rows, f"docs/kubernetes.md does not have {key}"
+        if documented == key:
+            assert yaml.safe_load(rows[key]) == value, key
+    known = {key for key, _ in leaves(values)}
+    for key in rows:
+        assert key in known or any(key.replace("ROLE", role) in known for role in ROLES), f"{key} is no value"
+
+
+def leaves(values: Json, prefix: str = "") -> list[tuple[str, Any]]:
+    """(Dotted key, default) of what can be set; settings of the product and resources count as one value."""
+    rows = []
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        whole = key in ("settings", "resources", "labels") or not isinstance(value, dict) or not value
+        rows += [(name, value)] if whole else leaves(value, f"{name}.")
+    return rows
+
+
+def test_the_chart_has_the_version_of_the_product_and_its_own_files_are_links_to_the_sources() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    assert chart["version"] == chart["appVersion"] == project["version"]
+    links = {path.name: path.resolve() for path in (CHART / "files").iterdir()}
+    prometheus, grafana = ROOT / "deploy" / "prometheus", ROOT / "deploy" / "grafana"
+    assert links == {
+        "alerts.yml": prometheus / "alerts.yml", "recordings.yml": prometheus / "recordings.yml",
+        "dashboards": grafana / "dashboards",
+    }  # fmt: skip
