@@ -3,6 +3,7 @@ for."""
 
 import runpy
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,8 +25,9 @@ def script(name: str) -> Json:
     return runpy.run_path(str(HELM / name))
 
 
+@cache
 def golden(example: str) -> list[Json]:
-    """The objects that the chart made of an example."""
+    """The objects that the chart made of an example; shared, so don't change them."""
     return [made for made in yaml.safe_load_all((GOLDEN / f"{example}.yaml").read_text(encoding="utf-8")) if made]
 
 

@@ -1,0 +1,124 @@
+"""The units of deploy/systemd, judged by systemd's own tools in a folder that stands for a machine's root. No service
+manager of ours runs them."""
+
+import re
+import shutil
+import subprocess
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from streaming.cli import rebalancer
+from tests.deploy.objects import ROLES, ROOT
+
+UNITS = ROOT / "deploy" / "systemd"
+SYSTEM = Path("/usr/lib/systemd/system")
+PROGRAM = "/opt/rebalancer/.venv/bin/rebalancer"
+SERVICES = ("rebalancer-collect@1-2", "rebalancer-pipeline", "rebalancer-control", "rebalancer-serve")
+EXPOSURE_MAX = 1.3
+"""Of 10; the page has the figures."""
+TIMEOUT_S = 300
+
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None or not SYSTEM.is_dir(), reason="systemd-analyze is not installed"
+)
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Root of a machine on which the units and a program are installed as docs/systemd.md has it."""
+    root = tmp_path_factory.mktemp("root")
+    shutil.copytree(UNITS, root / "etc/systemd/system")
+    targets = root / "usr/lib/systemd/system"
+    targets.mkdir(parents=True)
+    for target in SYSTEM.glob("*.target"):
+        if not target.is_symlink():
+            shutil.copy(target, targets)
+    program = root / PROGRAM.removeprefix("/")
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    return root
+
+
+def analyze(machine: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = ["systemd-analyze", f"--root={machine}", "--no-pager", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+
+
+@needs_systemd
+def test_systemd_has_nothing_against_the_units(machine: Path) -> None:
+    files = [str(machine / f"etc/systemd/system/{name}.service") for name in SERVICES]
+    files.append(str(machine / "etc/systemd/system/rebalancer.target"))
+    done = analyze(machine, "verify", "--man=no", *files)
+    ours = [line for line in done.stderr.splitlines() if "rebalancer" in line or "10-common" in line]
+    assert (done.returncode, ours) == (0, []), done.stderr
+
+
+@needs_systemd
+def test_systemd_notices_a_unit_that_is_wrong(machine: Path) -> None:
+    """Or the test above would show nothing."""
+    wrong = machine / "etc/systemd/system/wrong.service"
+    wrong.write_text("[Service]\nExecStart=/opt/missing\nRestart=perhaps\n")
+    try:
+        done = analyze(machine, "verify", "--man=no", str(wrong))
+    finally:
+        wrong.unlink()
+    assert done.returncode == 1
+    assert "Failed to parse service restart specifier" in done.stderr
+
+
+@needs_systemd
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_may_do_little(machine: Path, service: str) -> None:
+    done = analyze(machine, "security", "--offline=true", f"{service}.service")
+    match = re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert match, done.stdout + done.stderr
+    assert float(match.group(1)) <= EXPOSURE_MAX
+
+
+def unit(file: Path) -> ConfigParser:
+    parser = ConfigParser(strict=False, interpolation=None, delimiters=("=",))
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read_string(file.read_text(encoding="utf-8"))
+    return parser
+
+
+def test_each_role_has_a_unit_that_starts_it_and_the_target_starts_all() -> None:
+    roles = {}
+    for file in UNITS.glob("rebalancer-*.service"):
+        role = re.split(r"[-@.]", file.name)[1]
+        start = unit(file)["Service"]["ExecStart"].split()
+        assert start[:2] == [PROGRAM, role]
+        options = [argument for argument in start[2:] if argument.startswith("--")]
+        shown = CliRunner().invoke(rebalancer, [role, "--help"]).output
+        assert all(option in shown for option in options)
+        roles[role] = file.name
+    assert roles.keys() == set(ROLES)
+    wanted = unit(UNITS / "rebalancer.target")["Unit"]["Wants"].split()
+    assert {name.replace("@1-1", "@") for name in wanted} == set(roles.values())
+
+
+def test_a_batch_under_way_can_be_finished() -> None:
+    source = (ROOT / "streaming" / "pipeline" / "run.py").read_text(encoding="utf-8")
+    grace_s = float(re.findall(r"^STOP_GRACE_S = ([\d.]+)$", source, re.MULTILINE)[0])
+    assert int(unit(UNITS / "rebalancer-pipeline.service")["Service"]["TimeoutStopSec"]) >= 2 * grace_s
+    common = unit(UNITS / "rebalancer-.service.d" / "10-common.conf")["Service"]
+    assert common["KillMode"] == "mixed", "else Java is ended in the middle of a batch"
+
+
+@pytest.mark.skipif(shutil.which("systemd-tmpfiles") is None, reason="systemd-tmpfiles is not installed")
+def test_folders_are_made_with_their_modes(tmp_path: Path) -> None:
+    """As the user of the test, in a folder of its own: owners of the lines are left out."""
+    lines = [line.split() for line in (UNITS / "rebalancer.tmpfiles").read_text().splitlines() if line[:1] not in "#"]
+    file = tmp_path / "lines.conf"
+    file.write_text("".join(f"{kind} {path} {mode} - - -\n" for kind, path, mode, *_ in lines))
+    (tmp_path / "etc/rebalancer").mkdir(parents=True)
+    (tmp_path / "etc/rebalancer/environment").touch(mode=0o644)
+    command = ["systemd-tmpfiles", "--create", f"--root={tmp_path}", str(file)]
+    subprocess.run(command, check=True, timeout=TIMEOUT_S)
+    modes = {path: (tmp_path / path).stat().st_mode & 0o777 for path in ("etc/rebalancer", "var/lib/rebalancer")}
+    assert modes == {"etc/rebalancer": 0o750, "var/lib/rebalancer": 0o750}
+    assert (tmp_path / "etc/rebalancer/environment").stat().st_mode & 0o777 == 0o600
