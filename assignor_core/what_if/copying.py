@@ -55,6 +55,8 @@ class Copying:
         self._leader_of, self._bytes_of, self._produced_of = leader_of, bytes_of, produced_of
         self._pending = deque(sorted(plan.movements, key=lambda row: row.wave))
         self._copies: list[_Copy] = []
+        self._flying: dict[PartitionKey, tuple[int, ...]] = {}
+        """Brokers that are at work for each movement under way: all of them until its last copy has caught up."""
         self._until_tick_ms = 0.0
         self._has_room = True
         """Whether more may begin than at the last look: something has ended since, or nothing has begun yet."""
@@ -104,14 +106,12 @@ class Copying:
     def _begin(self) -> list[Movement]:
         """Movements of the wave under way that the caps allow; those that copy nothing end at once."""
         limits = self._pace.limits
-        flying = {copy.movement.key: copy for copy in self._copies}
-        per_topic = Counter(key[0] for key in flying)
-        per_broker = Counter(copy.follower for copy in self._copies)
-        per_broker.update(copy.leader for copy in flying.values())
+        per_topic = Counter(key[0] for key in self._flying)
+        per_broker = Counter(broker for brokers in self._flying.values() for broker in brokers)
         wave = min((row.wave for row in (*self._pending, *(c.movement for c in self._copies))), default=0)
         elected: list[Movement] = []
         left: deque[Movement] = deque()
-        while self._pending and self._pending[0].wave == wave and len(flying) < limits.movements_in_flight_max:
+        while self._pending and self._pending[0].wave == wave and len(self._flying) < limits.movements_in_flight_max:
             movement = self._pending.popleft()
             receiving = sorted(set(movement.new_replicas) - set(movement.old_replicas))
             if not receiving and len(elected) < limits.elections_at_once_max:
@@ -124,7 +124,7 @@ class Copying:
                 continue
             size, produced = self._bytes_of(movement.key), self._produced_of(movement.key)
             self._copies += [_Copy(movement, leader, broker, size, produced) for broker in receiving]
-            flying[movement.key] = self._copies[-1]
+            self._flying[movement.key] = (*receiving, leader)
             per_topic[movement.topic] += 1
             per_broker.update((*receiving, leader))
         self._pending.extendleft(reversed(left))
@@ -150,4 +150,7 @@ class Copying:
         caught_up = {copy.movement.key: copy.movement for copy in self._copies if copy.left_bytes <= DONE_BYTES}
         self._copies = [copy for copy in self._copies if copy.left_bytes > DONE_BYTES]
         copying = {copy.movement.key for copy in self._copies}
-        return [movement for key, movement in caught_up.items() if key not in copying]
+        ended = [movement for key, movement in caught_up.items() if key not in copying]
+        for movement in ended:
+            del self._flying[movement.key]
+        return ended

@@ -23,13 +23,33 @@ HOURS_MAX = 24 * 366 * 10
     show_default=True,
     help="So far back.",
 )
+@click.option(
+    "--plans", "with_plans", is_flag=True, help="Make real plans of the recorded hours, and move what they say."
+)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="'KEY=VALUE ...'",
+    help="With --plans: these settings beside the others; repeatable.",
+)
+@click.option("--png", "png_file", type=click.Path(path_type=Path), help="With --plans: write a picture.")
 @settings_options
 @json_option
-def backtest(hours: float, config_file: Path | None, assignments: tuple[str, ...], as_json: bool) -> int:
+def backtest(
+    hours: float,
+    with_plans: bool,
+    policies: tuple[str, ...],
+    png_file: Path | None,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    as_json: bool,
+) -> int:
     """How many plans there would have been, how many in vain, and how long skew would have lasted.
 
     Try other settings with --set, for instance --set trigger.enter_ratio=1.2. A plan is taken to even out what it
     rests on; what was really done in that time is part of the load as it was.
+    With --plans the planner makes each plan, and its moves are carried out at the throttle on the simulated cluster.
     """
     from assignor_core.deciding.simulation import World, simulate
     from streaming.control.policies import decision_policy
@@ -39,8 +59,14 @@ def backtest(hours: float, config_file: Path | None, assignments: tuple[str, ...
 
     if math.isnan(hours):
         raise UsageProblem(f"--hours {hours}: is no number, allowed is above 0 to {HOURS_MAX}")
-    settings = settings_from(config_file, assignments)
     since_ms = clocks.now_ms() - round(hours * HOUR_MS)
+    if with_plans:
+        from streaming.commands.backtest_plans import backtest_plans
+
+        return backtest_plans(config_file, assignments, policies, since_ms, png_file, as_json=as_json)
+    if policies or png_file is not None:
+        raise UsageProblem(f"{'--policy' if policies else '--png'}: goes with --plans only")
+    settings = settings_from(config_file, assignments)
     capacities = capacities_of(settings.planner)
     trace = recorded_trace(window_tables_of(settings), settings.trigger.resources, capacities, since_ms=since_ms)
     if not trace.window_end_ms:

@@ -12,9 +12,10 @@ from pyarrow import compute as pc
 from assignor_core.live import PartitionKey
 from assignor_core.load import Floats
 from assignor_core.model import RATE_KEYS
+from assignor_core.resources import Resource
 from assignor_core.what_if import History, HistoryBroker, filled
 from streaming import tables
-from streaming.contract import BROKER_LOAD_DAILY, PARTITION_LOAD, PARTITION_LOAD_HOURLY
+from streaming.contract import BROKER_LOAD, BROKER_LOAD_DAILY, PARTITION_LOAD, PARTITION_LOAD_HOURLY
 from streaming.contract.records import SIZE_BYTES
 from streaming.errors import UsageProblem
 from streaming.settings import DAY_MS, HOUR_MS, Settings
@@ -24,6 +25,9 @@ from streaming.views.intents import drained_brokers
 
 CELLS_MAX = 40_000_000
 """Most hours times partitions that are read: 640 MB."""
+LOAD_MIN_BYTES_PER_SEC = 1_000.0
+"""A broker with a lower load is not followed within the hour: next to nothing varies by any factor."""
+WANDERING = (Resource.BYTES_IN, Resource.BYTES_OUT)
 TOPIC_SHIFT = 32
 """Keys as numbers: the topic's place above the partition's number."""
 
@@ -52,6 +56,7 @@ def read_history(reader: TableReader, settings: Settings, *, since_ms: int) -> H
         hours,
         loads,
         unknown,
+        _wander(reader, settings, hours, tuple(row.broker for row in load.brokers)),
         drained=drained_brokers(reader, settings.kafka.cluster_name) & known,
     )
 
@@ -139,6 +144,39 @@ def _hours(
     if not len(recorded):
         raise UsageProblem("the recorded hours hold none of the partitions that are there now")
     return tuple(first_ms + int(hour) * HOUR_MS for hour in recorded), rates[recorded]
+
+
+def _wander(
+    reader: TableReader, settings: Settings, hours: tuple[int, ...], brokers: tuple[int, ...]
+) -> dict[Resource, Floats]:
+    """Resource: H x windows of an hour x B, each window of `broker_load` over its broker's mean of the hour; 1 where
+    it is unknown. Of what has expired nothing is known.
+    """
+    window_ms = settings.pipeline.window_ms
+    shape = (len(hours), HOUR_MS // window_ms, len(brokers))
+    where = (
+        tables.of_cluster(settings.kafka.cluster_name)
+        & tables.at_least("window_start", tables.utc(hours[0]))
+        & tables.below("window_start", tables.utc(hours[-1] + HOUR_MS))
+    )
+    figures = [figure for resource in WANDERING for figure in resource.figures]
+    rows = reader.arrow(BROKER_LOAD.name, columns=("window_start", "broker", *figures), where=where)
+    start_ms = rows["window_start"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy()
+    broker = rows["broker"].to_numpy()
+    hour = np.searchsorted(np.array(hours), start_ms, side="right") - 1
+    number = (start_ms - np.array(hours)[hour]) // window_ms if len(hour) else hour
+    column = np.searchsorted(np.array(brokers), broker).clip(max=len(brokers) - 1)
+    kept = (hour >= 0) & (number < shape[1]) & (np.array(brokers)[column] == broker)
+    wander: dict[Resource, Floats] = {}
+    for resource in WANDERING:
+        loads: Floats = np.full(shape, np.nan)
+        known = [rows[figure].to_numpy().astype(np.float64) for figure in resource.figures]
+        sums = known[0] + sum(np.nan_to_num(values) for values in known[1:])
+        loads[hour[kept], number[kept], column[kept]] = sums[kept]
+        there = ~np.isnan(loads)
+        mean = np.where(there, loads, 0.0).sum(axis=1, keepdims=True) / np.maximum(there.sum(axis=1, keepdims=True), 1)
+        wander[resource] = np.where(there & (mean > LOAD_MIN_BYTES_PER_SEC), loads / np.maximum(mean, 1.0), 1.0)
+    return wander
 
 
 class _Codes:

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from assignor_core.live import LiveCluster, LivePartition
+from assignor_core.resources import Resource
 from streaming import cli, tables
 from streaming.commands.what_if import since_ms_of
 from streaming.errors import UsageProblem
 from streaming.settings import HOUR_MS, Settings
+from streaming.views.recorded_hours import read_history
 from tests.control.windows import window_columns, write_hours_before, write_windows
 
 MB = 1e6
-SKEWED = [(1, 2)] * 6 + [(2, 3)] * 3 + [(3, 1)] * 3
+SKEWED = [(1, 2)] * 6 + [(1, 3)] * 3 + [(3, 1)] * 3
 RACKS = {1: "a", 2: "b", 3: "c"}
 
 
@@ -32,7 +34,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def recorded(settings: Settings) -> Settings:
-    """Six hours of three brokers; broker 1 leads six of twelve partitions."""
+    """Six hours of three brokers; broker 1 has a replica of each partition: 1.5 times the mean."""
     partitions = {("orders", number): LivePartition(row, row[0], row) for number, row in enumerate(SKEWED)}
     live = LiveCluster("c", RACKS, partitions)
     now_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
@@ -114,6 +116,55 @@ def test_what_is_wrong_is_named_in_one_line(
         assert shown.err.count("\n") == 1
     else:
         assert shown.err == f"error: {message}\n"
+
+
+def backtest(tmp_path: Path, *arguments: str) -> int:
+    return cli.run(["backtest", "--config", str(tmp_path / "settings.json"), *arguments])
+
+
+@pytest.mark.usefixtures("recorded")
+def test_policies_are_replayed_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "backtest.png"
+    patient = "trigger.enter_ratio=1.9 trigger.exit_ratio=1.5"
+    arguments = ("--plans", "--policy", patient, "--png", str(picture))
+    assert backtest(tmp_path, "--json", *arguments) == 0
+    as_set, other = json.loads(capsys.readouterr().out)["policies"]
+    assert (as_set["policy"], other["policy"]) == ("as set", patient)
+    assert (len(as_set["plans"]), len(other["plans"])) == (1, 0)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    # Without a change, what-if is this very replay.
+    as_is = predicted(tmp_path, capsys)
+    assert {key: as_is[key] for key in as_set if key != "policy"} == {
+        key: value for key, value in as_set.items() if key != "policy"
+    }
+    assert backtest(tmp_path, "--plans", "--policy", patient) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "6 recorded hours of 3 brokers"
+    assert [line.split()[0] for line in lines[1:]] == ["policy", "as", "trigger.enter_ratio=1.9"]
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_policy_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert backtest(tmp_path, "--plans", "--policy", "trigger.enter=1.9") == 2
+    assert "trigger.enter" in capsys.readouterr().err
+    assert backtest(tmp_path, "--policy", "trigger.enter_ratio=1.9") == 2
+    assert capsys.readouterr().err == "error: --policy: goes with --plans only\n"
+
+
+def test_brokers_vary_within_the_hour_as_recorded(settings: Settings) -> None:
+    live = LiveCluster("c", RACKS, {("t", number): LivePartition((number,), number, (number,)) for number in RACKS})
+    hour_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
+    write_hours_before(settings, hour_ms, {1: {("t", number): MB for number in RACKS}})
+    for minute, rate in ((59, 1.5), (60, 0.5)):
+        rates = {("t", 1): rate * MB, ("t", 2): MB, ("t", 3): MB}
+        end_ms = hour_ms - (60 - minute) * 60_000
+        write_windows(settings, live, end_ms=end_ms, windows=1, rates=rates)
+    history = read_history(tables.TableReader(settings.storage.tables), settings, since_ms=hour_ms - HOUR_MS)
+    factors = history.wander[Resource.BYTES_IN]
+    assert factors.shape == (1, 60, 3)
+    assert factors[0, 58:, 0].tolist() == [1.5, 0.5]
+    assert factors[0, :58].min() == factors[0, :58].max() == 1.0
+    assert factors[0, :, 1:].max() == 1.0
 
 
 def test_without_history_it_says_so(settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
