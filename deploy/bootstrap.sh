@@ -42,6 +42,12 @@ if [ "$(cat .venv/installed 2>/dev/null)" != "$wanted" ]; then
   echo "$wanted" > .venv/installed
 fi
 
+if [ "${1:-}" = tests ] && ! .venv/bin/python -c 'import botocore' 2>/dev/null; then
+  say "botocore (tests of logins by AWS MSK IAM)"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r deploy/extras/msk.lock \
+    || say "botocore is not installed: the tests of AWS MSK IAM will be skipped"
+fi
+
 java_found() { .venv/bin/python -c 'from streaming.runtime.jars import java_command; java_command()' 2>/dev/null; }
 java_found || { apt_install "Java" openjdk-17-jre-headless && java_found; } \
   || fail "Java 17 or newer is needed: install openjdk-17-jre-headless"

@@ -51,6 +51,7 @@ CLOCKS = "streaming/runtime/clocks.py"
 READS_A_CLOCK = {
     "streaming/control/lease.py": "its default clocks: tests hand it others",
     "streaming/control/look_age.py": "its default clocks: tests hand it others",
+    "streaming/cluster/msk_tokens.py": "its default clock: signed tokens expire by the wall clock",
     "streaming/cluster/tokens.py": "its default clock: tokens expire by the wall clock",
 }
 """Besides a role's run.py, the commands and the demo, the only modules that may ask a clock."""
@@ -69,6 +70,7 @@ SIGNALS = {
 ONLY_IN = {
     "pyspark": ("streaming/pipeline/",),
     "kafka": ("streaming/cluster/", "streaming/collect/", "streaming/client/", "streaming/demo/"),
+    "botocore": ("streaming/cluster/msk_tokens.py",),
     "confluent_kafka": ("streaming/cluster/record_sender.py", "streaming/demo/"),
     "prometheus_client": ("streaming/serve/", "streaming/collect/jmx.py", "streaming/demo/measure.py"),
     "starlette": ("streaming/serve/",),

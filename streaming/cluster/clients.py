@@ -11,13 +11,17 @@ from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from streaming.cluster.kafka_python_mends import MendedAdminClient
-from streaming.cluster.tokens import TokenSource, token_source
+from streaming.cluster.msk_tokens import MskSigner
+from streaming.cluster.tokens import FileTokens, KeptTokens, TokenEndpoint, TokenSource
 from streaming.errors import ClusterUnreachable, RebalancerError
 from streaming.runtime.secrets import oauthbearer_client_secret, sasl_password
 from streaming.settings import KafkaSettings
 
 CLIENT_ID = "kafka-load-rebalancer"
+BY_TOKEN = ("OAUTHBEARER", "AWS_MSK_IAM")
+"""Mechanisms by which the Python clients show the brokers a token (SASL OAUTHBEARER)."""
 _JAVA_SECURITY = "org.apache.kafka.common.security"
+_AWS_IAM = "software.amazon.msk.auth.iam"
 
 
 def admin_client(settings: KafkaSettings) -> KafkaAdminClient:
@@ -61,6 +65,8 @@ def spark_options(settings: KafkaSettings) -> dict[str, str]:
     }
     if settings.sasl_mechanism == "OAUTHBEARER":
         options |= _java_oauthbearer(settings)
+    elif settings.sasl_mechanism == "AWS_MSK_IAM":
+        options |= _java_msk_iam(settings)
     elif settings.sasl_mechanism:
         module = "scram.ScramLoginModule" if settings.sasl_mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
         user, password = settings.sasl_username or "", sasl_password(settings)
@@ -81,14 +87,14 @@ def librdkafka_options(settings: KafkaSettings) -> dict[str, object]:
     Raises ClusterUnreachable where a token is needed and there is none.
     """
     options = _connection(settings, _LIBRDKAFKA_NAMES)
-    if settings.sasl_mechanism == "OAUTHBEARER":
+    if settings.sasl_mechanism in BY_TOKEN:
         options["oauth_cb"] = _librdkafka_tokens(_ready_source(settings))
     return options | {"bootstrap.servers": ",".join(settings.bootstrap_servers)}
 
 
 def _common(settings: KafkaSettings) -> dict[str, object]:
     options = _connection(settings, _KAFKA_PYTHON_NAMES)
-    if settings.sasl_mechanism == "OAUTHBEARER":
+    if settings.sasl_mechanism in BY_TOKEN:
         options["sasl_oauth_token_provider"] = _TokenProvider(_ready_source(settings))
     timeout_ms = settings.request_timeout_ms
     return options | {"request_timeout_ms": timeout_ms, "bootstrap_timeout_ms": timeout_ms}
@@ -126,8 +132,9 @@ def _connection(settings: KafkaSettings, names: Mapping[str, str]) -> dict[str, 
         "security_protocol": settings.security_protocol,
     }
     if settings.sasl_mechanism:
-        values["sasl_mechanism"] = settings.sasl_mechanism
-    if settings.sasl_mechanism not in (None, "OAUTHBEARER"):
+        by_token = settings.sasl_mechanism in BY_TOKEN
+        values["sasl_mechanism"] = "OAUTHBEARER" if by_token else settings.sasl_mechanism
+    if settings.sasl_mechanism not in (None, *BY_TOKEN):
         values |= {"sasl_username": settings.sasl_username, "sasl_password": sasl_password(settings)}
     files = {
         "ssl_ca_file": settings.ssl_ca_file,
@@ -140,7 +147,13 @@ def _connection(settings: KafkaSettings, names: Mapping[str, str]) -> dict[str, 
 
 def _ready_source(settings: KafkaSettings) -> TokenSource:
     """A source that has a token: where there is none, its own error says why, and the client's would not."""
-    source = token_source(settings)
+    source: TokenSource
+    if settings.sasl_mechanism == "AWS_MSK_IAM":
+        source = KeptTokens(MskSigner(settings).fetch)
+    elif settings.sasl_oauthbearer_token_file is not None:
+        source = FileTokens(settings)
+    else:
+        source = KeptTokens(TokenEndpoint(settings).fetch)
     source.token()
     return source
 
@@ -194,6 +207,17 @@ def _java_oauthbearer(settings: KafkaSettings) -> dict[str, str]:
     }
 
 
+def _java_msk_iam(settings: KafkaSettings) -> dict[str, str]:
+    """The mechanism of AWS's own jar, which finds and renews credentials itself (`pipeline.extra_jars`)."""
+    profile = settings.sasl_aws_msk_iam_profile
+    of_module = f' awsProfileName="{_quote(profile)}"' if profile else ""
+    return {
+        "sasl.mechanism": "AWS_MSK_IAM",
+        "sasl.jaas.config": f"{_AWS_IAM}.IAMLoginModule required{of_module};",
+        "sasl.client.callback.handler.class": f"{_AWS_IAM}.IAMClientCallbackHandler",
+    }
+
+
 def _jaas(module: str, options: Mapping[str, str]) -> str:
     written = "".join(f' {name}="{_quote(value)}"' for name, value in options.items())
     return f"{_JAVA_SECURITY}.{module} required{written};"
@@ -212,6 +236,8 @@ def _unreachable(settings: KafkaSettings, error: Exception) -> ClusterUnreachabl
     if settings.sasl_mechanism == "OAUTHBEARER":
         origin = settings.sasl_oauthbearer_token_file or f"client {settings.sasl_oauthbearer_client_id}"
         doubted.append(f"OAUTHBEARER token of {origin}")
+    elif settings.sasl_mechanism == "AWS_MSK_IAM":
+        doubted.append("IAM policy of the AWS credentials (kafka-cluster:Connect)")
     elif settings.sasl_mechanism:
         doubted.append(f"{settings.sasl_mechanism} password of user {settings.sasl_username}")
     if settings.security_protocol.endswith("SSL"):

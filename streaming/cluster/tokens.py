@@ -205,13 +205,6 @@ class TokenEndpoint:
         return token_of(value, life_ms, now_ms=self.now_ms(), origin=self._url)
 
 
-def token_source(settings: KafkaSettings) -> TokenSource:
-    """The source that the settings name, for one client."""
-    if settings.sasl_oauthbearer_token_file is not None:
-        return FileTokens(settings)
-    return KeptTokens(TokenEndpoint(settings).fetch)
-
-
 def token_of(value: object, life_ms: int | None, *, now_ms: int, origin: str) -> Token:
     """A token with its expiry: the earlier of its life and of the claim `exp`, if it is a JWT (RFC 7519).
 

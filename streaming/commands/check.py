@@ -28,7 +28,7 @@ from streaming.contract import TABLES
 from streaming.errors import RebalancerError
 from streaming.pipeline.guards import topics_read
 from streaming.runtime import clocks
-from streaming.runtime.jars import class_path, java_command
+from streaming.runtime.jars import check_extra_jars, class_path, java_command
 from streaming.runtime.printable import printable
 from streaming.settings import Settings
 from streaming.tables import TableReader
@@ -83,7 +83,7 @@ def check(config_file: Path | None, assignments: tuple[str, ...], roles: tuple[s
 
 def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
     yield _guarded("java", lambda: (True, java_command()))
-    yield _guarded("jars", lambda: (bool(class_path("spark")), "Spark's jars are there"))
+    yield _guarded("jars", lambda: _jars(settings))
     yield _guarded("tables writable", lambda: _writable(settings.storage.tables))
     yield _guarded("tables readable", lambda: _readable(settings))
     try:
@@ -163,6 +163,13 @@ def _guarded(name: str, run: Callable[[], tuple[bool, str]]) -> Finding:
     except RebalancerError as error:
         return Finding(name, False, str(error)[:DETAIL_CHARACTERS_MAX])
     return Finding(name, passed, detail)
+
+
+def _jars(settings: Settings) -> tuple[bool, str]:
+    check_extra_jars(settings.pipeline.extra_jars)
+    if settings.kafka.sasl_mechanism == "AWS_MSK_IAM" and not settings.pipeline.extra_jars:
+        return False, "Spark logs in by AWS_MSK_IAM with AWS's aws-msk-iam-auth jar: name it in pipeline.extra_jars"
+    return bool(class_path("spark")), "Spark's jars are there"
 
 
 def _writable(root: str) -> tuple[bool, str]:

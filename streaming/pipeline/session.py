@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from streaming.errors import SetUpIncomplete, UsageProblem
 from streaming.pipeline.class_archive import driver_options
 from streaming.runtime.files import current_umask
-from streaming.runtime.jars import jar_paths, java_command
+from streaming.runtime.jars import check_extra_jars, jar_paths, java_command
 from streaming.settings import PipelineSettings, StorageSettings
 from streaming.tables.places import scheme_of
 
@@ -34,6 +34,7 @@ def build_session(settings: PipelineSettings) -> SparkSession:
     UsageProblem where it knows no such master.
     """
     java_command()
+    check_extra_jars(settings.extra_jars)
     if "SPARK_ENV_LOADED" not in os.environ and not MASTER.fullmatch(settings.master):
         # Spark's own message comes from another process, amid its help.
         raise UsageProblem(
@@ -85,14 +86,18 @@ def _started(settings: PipelineSettings) -> SparkSession:
     return session
 
 
-def _jars(master: str) -> dict[str, str]:
-    on_class_path = {} if "SPARK_ENV_LOADED" in os.environ else driver_options(master)
-    return on_class_path or {"spark.jars": ",".join(str(path) for path in jar_paths("spark"))}
+def _jars(settings: PipelineSettings) -> dict[str, str]:
+    on_class_path = {} if "SPARK_ENV_LOADED" in os.environ else driver_options(settings.master)
+    if on_class_path:
+        # Behind ours: the archive of classes holds for a class path that begins as it did.
+        of_driver = (on_class_path["spark.driver.extraClassPath"], *map(str, settings.extra_jars))
+        return on_class_path | {"spark.driver.extraClassPath": os.pathsep.join(of_driver)}
+    return {"spark.jars": ",".join(map(str, (*jar_paths("spark"), *settings.extra_jars)))}
 
 
 def _options(settings: PipelineSettings) -> dict[str, str]:
     return {
-        **_jars(settings.master),
+        **_jars(settings),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from streaming.errors import SetUpIncomplete
+from streaming.errors import SetUpIncomplete, UsageProblem
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent.parent
 IVY_MANIFEST = PROJECT_ROOT / "conf" / "ivy.xml"
@@ -47,6 +47,13 @@ def jar_paths(configuration: str) -> list[Path]:
 def class_path(configuration: str) -> str:
     """The same as a Java class path."""
     return os.pathsep.join(str(path) for path in jar_paths(configuration))
+
+
+def check_extra_jars(jars: Sequence[Path]) -> None:
+    """Raises UsageProblem where a jar of `pipeline.extra_jars` is not there: Spark would start without it."""
+    for jar in jars:
+        if not jar.is_file():
+            raise UsageProblem(f"pipeline.extra_jars: {jar} is no file")
 
 
 def cache_folder() -> Path:

@@ -29,8 +29,8 @@ _ASSIGNMENT = re.compile(
 )
 """A name and its value in text: `'sasl_plain_password': 'x'`, `"token": "x"`, `password=x`."""
 _USER_INFO = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/?#\"'<>]+@", re.IGNORECASE)
-_TOKEN = re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*|(?<=\bBearer )[\w.~+/=-]+")
-"""A JWT, which begins with `{"` in base64, and any token of a bearer."""
+_TOKEN = re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*|\baHR0cHM6Ly9rYWZrYS[\w-]+|(?<=\bBearer )[\w.~+/=-]+")
+"""A JWT, which begins with `{"` in base64; a token of AWS MSK, with `https://kafka`; any token of a bearer."""
 _PRIVATE_KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 
 

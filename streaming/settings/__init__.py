@@ -16,6 +16,7 @@ from streaming.settings.fields import (
     HOUR_MS,
     MEMORY_ROOT,
     RETENTION_MAX_MS,
+    File,
     HttpUrl,
     Location,
     Milliseconds,
@@ -152,6 +153,7 @@ class PipelineSettings(Section):
         True, description="Our records are parsed and summed in Python with Arrow; false: in the JVM alone, slower"
     )
     driver_memory: str = Field("2g", pattern=r"^\d+[kmgt]$", description="Heap of the driver")
+    extra_jars: list[File] = Field([], description="More jars for Spark, such as AWS's aws-msk-iam-auth")
     retention_ms: int = Field(
         90 * 86_400_000, ge=60_000, le=RETENTION_MAX_MS, description="How long window rows are kept"
     )

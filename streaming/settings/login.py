@@ -1,10 +1,13 @@
 """How clients log in to the brokers: the part of `kafka` that all of them read, each in its own names."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 
 from streaming.settings.fields import File, HttpUrl, Section
+
+AwsRegion = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d+$")]
+"""Such as eu-west-1: it becomes part of a host's name."""
 
 
 class LoginSettings(Section):
@@ -13,7 +16,7 @@ class LoginSettings(Section):
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         "PLAINTEXT", description="As in Kafka's client settings"
     )
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"] | None = Field(
         None, description="With SASL_*: the mechanism"
     )
     sasl_username: str | None = Field(None, description="With PLAIN and SCRAM-*: the user")
@@ -38,6 +41,12 @@ class LoginSettings(Section):
     sasl_oauthbearer_token_file: File | None = Field(
         None, description="With OAUTHBEARER, instead of the endpoint: file with a token that others renew"
     )
+    sasl_aws_msk_iam_region: AwsRegion | None = Field(
+        None, description="With AWS_MSK_IAM: region of the cluster; null: from the names of the brokers"
+    )
+    sasl_aws_msk_iam_profile: str | None = Field(
+        None, description="With AWS_MSK_IAM: profile of AWS's own files; null: AWS's usual order of places"
+    )
     ssl_ca_file: File | None = Field(None, description="CA certificates, PEM")
     ssl_certificate_file: File | None = Field(None, description="Client certificate, PEM (mTLS)")
     ssl_key_file: File | None = Field(None, description="Key of the client certificate, PEM (mTLS)")
@@ -48,6 +57,9 @@ class LoginSettings(Section):
             return self
         if self.sasl_mechanism == "OAUTHBEARER":
             self._check_oauthbearer()
+        elif self.sasl_mechanism == "AWS_MSK_IAM":
+            if self.security_protocol != "SASL_SSL":
+                raise ValueError("sasl_mechanism AWS_MSK_IAM needs security_protocol SASL_SSL")
         elif not (self.sasl_mechanism and self.sasl_username):
             raise ValueError(f"security_protocol {self.security_protocol} needs sasl_mechanism and sasl_username")
         return self

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,4 +108,10 @@ def test_brokers_that_are_away_when_topics_are_checked_again_end_nothing(reach: 
 def test_a_master_that_spark_does_not_know_is_named(master: str) -> None:
     settings = Settings.model_validate({"pipeline": {"master": master}})
     with pytest.raises(UsageProblem, match=r"pipeline\.master: .* is no Spark master"):
+        build_session(settings.pipeline)
+
+
+def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"pipeline": {"extra_jars": [str(tmp_path / "gone.jar")]}})
+    with pytest.raises(UsageProblem, match=r"^pipeline\.extra_jars: .*gone\.jar is no file$"):
         build_session(settings.pipeline)
