@@ -6,6 +6,7 @@
 /api/weights bytes written per second to each partition, of all topics or of those given as ?topic=A&topic=B
 /healthz     200 while the process answers
 /readyz      200 while the snapshot is fresh and every part of it could be read, else 503 and why
+/api/v1/...  lists with history, from the tables: see `streaming.serve.api`
 """
 
 from collections.abc import Callable
@@ -13,11 +14,15 @@ from importlib.resources import files
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from streaming.serve.api.looks import Looks
+from streaming.serve.api.problems import answer_problem
+from streaming.serve.api.routes import reading_routes
 from streaming.serve.hosts import AllowedHosts
 from streaming.serve.metrics import Exposition, Form
 from streaming.serve.snapshot import Snapshot
@@ -80,7 +85,9 @@ def build_app(
             Route("/api/weights", weights),
             Route("/healthz", healthy),
             Route("/readyz", ready),
+            *reading_routes(Looks(snapshot, settings, clock)),
         ],
+        exception_handlers={HTTPException: answer_problem},
         middleware=[Middleware(AllowedHosts, [settings.serve.host, *settings.serve.allowed_hosts])],
     )
 

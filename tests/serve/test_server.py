@@ -17,31 +17,20 @@ import yaml
 from starlette.applications import Starlette
 
 from streaming.runtime.processes import free_port
-from streaming.serve.metrics import Exposition
-from streaming.serve.snapshot import Snapshot, read_snapshot
-from streaming.serve.web import build_app
-from streaming.settings import Settings
+from streaming.serve.snapshot import read_snapshot
+from tests.serve.asking import app_of, ask
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for, skewed_cluster
 from tests.waiting import DEADLINE_S, until
 
 
 def get(app: Starlette, path: str, accept: str = "*/*") -> httpx.Response:
-    async def ask() -> httpx.Response:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:9464") as client:
-            return await client.get(path, headers={"Accept": accept})
-
-    return asyncio.run(ask())
-
-
-def app_of(snapshot: Snapshot, settings: Settings) -> Starlette:
-    return build_app(lambda: snapshot, Exposition(snapshot, settings), settings, lambda: NOW_MS)
+    return ask(app, "GET", path, headers={"Accept": accept})
 
 
 @pytest.fixture
 def app(skewed_folder: Path) -> Starlette:
     settings = settings_for(skewed_folder)
-    return app_of(read_snapshot(settings, NOW_MS), settings)
+    return app_of(read_snapshot(settings, NOW_MS), settings, now_ms=NOW_MS)
 
 
 def test_metrics_come_in_the_form_that_is_asked_for(app: Starlette) -> None:
@@ -89,13 +78,13 @@ def test_ready_says_why_not(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
     Path(settings.storage.tables).mkdir()
     fresh = read_snapshot(settings, NOW_MS)
-    assert get(app_of(fresh, settings), "/readyz").status_code == 200
+    assert get(app_of(fresh, settings, now_ms=NOW_MS), "/readyz").status_code == 200
     broken = replace(fresh, failures={"load": "table broker_load can't be read"})
-    answer = get(app_of(broken, settings), "/readyz")
+    answer = get(app_of(broken, settings, now_ms=NOW_MS), "/readyz")
     assert (answer.status_code, answer.json()["problems"]) == (503, ["load: table broker_load can't be read"])
     old = replace(fresh, read_at_ms=NOW_MS - 3_600_000)
-    assert get(app_of(old, settings), "/readyz").status_code == 503
-    assert get(app_of(old, settings), "/healthz").status_code == 200
+    assert get(app_of(old, settings, now_ms=NOW_MS), "/readyz").status_code == 503
+    assert get(app_of(old, settings, now_ms=NOW_MS), "/healthz").status_code == 200
 
 
 def start(folder: Path, port: int) -> subprocess.Popen[str]:

@@ -1,0 +1,147 @@
+"""Brokers, topics, partitions and groups: as the newest window has them, or their history."""
+
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import Any
+
+from streaming.serve.api.looks import Looks
+from streaming.serve.api.pages import page, unpack
+from streaming.serve.api.parameters import FROM, STEP, TO
+from streaming.serve.api.problems import Problem
+from streaming.tables import ALL_ROWS, Condition, at_least, equal
+from streaming.views import history
+from streaming.views.as_json import to_json
+from streaming.views.history import Family, Span
+
+Values = Mapping[str, Any]
+"""Parameters of a request that were given, by name."""
+Body = dict[str, Any]
+
+SPAN_DEFAULT_MS = 3_600_000
+
+
+def brokers(looks: Looks, given: Values) -> Body:
+    """Brokers by id."""
+    snapshot = looks.snapshot()
+    where = equal("broker", given["broker"]) if "broker" in given else ALL_ROWS
+    if _is_history(given):
+        return _history(looks, given, history.BROKERS, where, rows_per_period=len(snapshot.load.brokers))
+    rows = (row for row in snapshot.load.brokers if given.get("broker") in (None, row.broker))
+    window = {"window_start_ms": snapshot.load.window_start_ms, "window_end_ms": snapshot.load.window_end_ms}
+    return _numbered([to_json(row) for row in rows], given, **window)
+
+
+def topics(looks: Looks, given: Values) -> Body:
+    """Topics by name, with the sum over their partitions."""
+    load = looks.snapshot().load
+    if _is_history(given):
+        family, where = history.TOPICS, equal("topic", _needed(given, "topic"))
+        return _history(looks, given, family, where, rows_per_period=_partitions(looks))
+    rows = []
+    for topic, rates in sorted(load.leader_rates.items()):
+        if given.get("topic") in (None, topic):
+            known = [rate for rate in rates if rate is not None]
+            rate = sum(known) if known else None
+            rows.append({"topic": topic, "partitions": len(rates), "bytes_in_per_sec": rate})
+    return _numbered(rows, given, window_start_ms=load.window_start_ms, window_end_ms=load.window_end_ms)
+
+
+def partitions(looks: Looks, given: Values) -> Body:
+    """Partitions by topic and number, as their leaders reported them."""
+    if _is_history(given):
+        where = equal("topic", _needed(given, "topic")) & equal("partition", _needed(given, "partition"))
+        return _history(looks, given, history.PARTITIONS, where, rows_per_period=_partitions(looks))
+    cursor = unpack(given.get("cursor"), int, str, int)
+    window_ms = cursor[0] if cursor else looks.snapshot().load.window_start_ms
+    if window_ms is None:
+        return page([], None, lambda _item, _number: [], window_start_ms=None)
+    where = _equal(given, "topic") & _equal(given, "partition")
+    if cursor:
+        where &= at_least("topic", cursor[1])
+    with looks.tables() as reader:
+        rows = history.newest_partitions(reader, looks.kafka_cluster, window_ms, where)
+    if cursor:
+        after = (cursor[1], cursor[2])
+        rows = [row for row in rows if (row["topic"], row["partition"]) > after]
+    return page(
+        rows,
+        given.get("limit"),
+        lambda item, _number: [window_ms, item["topic"], item["partition"]],
+        window_start_ms=window_ms,
+    )
+
+
+def groups(looks: Looks, given: Values) -> Body:
+    """Consumer groups by verdict, the worst first; the lag of one over time, by topic or by partition of a topic."""
+    part = looks.snapshot().groups
+    if _is_history(given):
+        where = equal("group_id", _needed(given, "group")) & _equal(given, "topic")
+        family = history.GROUP_PARTITIONS if "topic" in given else history.GROUPS
+        total = sum(row.partitions for row in part.groups)
+        return _history(looks, given, family, where, rows_per_period=total)
+    if "topic" in given:
+        raise Problem(400, "topic: goes with from, to or step alone")
+    rows = [row for row in part.groups if given.get("group") in (None, row.group)]
+    by_topic: dict[str, list[Any]] = {row.group: [] for row in rows} if "group" in given else {}
+    for topic in part.topics:
+        if topic.group in by_topic:
+            by_topic[topic.group].append(to_json(topic))
+    listed = (to_json(row) | ({"topics": by_topic[row.group][:1000]} if by_topic else {}) for row in rows)
+    return _numbered(list(listed), given, newest_event_ms=part.newest_event_ms)
+
+
+def _is_history(given: Values) -> bool:
+    return any(parameter.name in given for parameter in (FROM, TO, STEP))
+
+
+def _needed(given: Values, name: str) -> Any:
+    if name not in given:
+        raise Problem(400, f"{name}: is needed with from, to or step: the history of all would be too large")
+    return given[name]
+
+
+def _equal(given: Values, name: str) -> Condition:
+    return equal(name, given[name]) if name in given else ALL_ROWS
+
+
+def _partitions(looks: Looks) -> int:
+    """Rows of partition_load in one window, about: followers have rows too."""
+    load = looks.snapshot().load
+    return 3 * sum(len(rates) for rates in load.leader_rates.values())
+
+
+def _numbered(rows: list[dict[str, Any]], given: Values, **fields: Any) -> Body:
+    """A page of what the snapshot holds; the cursor is a place in the list."""
+    cursor = unpack(given.get("cursor"), int)
+    first = cursor[0] if cursor else 0
+    if first < 0:
+        raise Problem(400, "cursor: is none that this list has given")
+    return page(rows[first:], given.get("limit"), lambda _item, number: [first + number + 1], **fields)
+
+
+def _history(looks: Looks, given: Values, family: Family, where: Condition, *, rows_per_period: int) -> Body:
+    cursor = unpack(given.get("cursor"), int, list)
+    until_ms = given.get("to", looks.clock())
+    from_ms = given.get("from", max(0, until_ms - SPAN_DEFAULT_MS))
+    if from_ms >= until_ms:
+        raise Problem(400, f"from: {from_ms} is not before to, {until_ms}")
+    span = Span(from_ms, until_ms, given.get("step"))
+    with looks.tables() as reader:
+        past = history.read_history(
+            reader,
+            family,
+            span,
+            where,
+            kafka_cluster=looks.kafka_cluster,
+            window_ms=looks.settings.pipeline.window_ms,
+            rows_per_period=rows_per_period,
+        )
+    key = itemgetter("start_ms", *family.keys)
+    rows = past.rows
+    if cursor:
+        try:
+            rows = [row for row in rows if list(key(row)) > [cursor[0], *cursor[1]]]
+        except TypeError:
+            raise Problem(400, "cursor: is none that this list has given") from None
+    limit, step = given.get("limit"), {"step_ms": past.step_ms, "table": past.table}
+    return page(rows, limit, lambda item, _number: [item["start_ms"], list(key(item)[1:])], **step)

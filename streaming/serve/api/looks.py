@@ -1,0 +1,50 @@
+"""What requests that read look at: the newest snapshot, and the tables by one reader that requests take in turn."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from streaming.serve.api.problems import Problem
+from streaming.serve.snapshot import Snapshot
+from streaming.settings import Settings
+from streaming.tables import TableReader
+
+TURN_S = 10.0
+"""How long a request waits for its turn."""
+QUEUE_MAX = 16
+"""Requests that wait for their turn; each holds a thread of the process."""
+
+
+class Looks:
+    """`clock` gives ms since 1970. One request reads tables at a time: so memory is that of one answer."""
+
+    def __init__(self, snapshot: Callable[[], Snapshot], settings: Settings, clock: Callable[[], int]) -> None:
+        self.snapshot = snapshot
+        self.settings = settings
+        self.clock = clock
+        self._reader = TableReader(settings.storage.tables)
+        self._turn = threading.Lock()
+        self._queue = threading.BoundedSemaphore(QUEUE_MAX)
+
+    @property
+    def kafka_cluster(self) -> str:
+        """Name of the cluster in the tables."""
+        return self.settings.kafka.cluster_name
+
+    @contextmanager
+    def tables(self) -> Iterator[TableReader]:
+        """Tables in their newest versions; raises Problem where too many requests wait."""
+        busy = Problem(503, "too many requests read tables: try again", headers={"Retry-After": "5"})
+        if not self._queue.acquire(blocking=False):
+            raise busy
+        try:
+            if not self._turn.acquire(timeout=TURN_S):
+                raise busy
+            try:
+                self._reader.look_again()
+                self._reader.check_folder()
+                yield self._reader
+            finally:
+                self._turn.release()
+        finally:
+            self._queue.release()

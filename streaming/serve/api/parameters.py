@@ -1,0 +1,89 @@
+"""Parameters of the API: each is described once, for reading requests and for the OpenAPI document."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from starlette.datastructures import QueryParams
+
+from streaming.serve.api.problems import Problem
+
+TIME_MAX_MS = 253_402_300_799_000
+"""The last second of the year 9999: later times are no dates."""
+VALUE_SHOWN = 100
+"""Characters of a refused value that the answer repeats."""
+INT_DIGITS_MAX = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a path or query: a whole number with its limits, or a text with its greatest length."""
+
+    name: str
+    meaning: str
+    is_text: bool = False
+    least: int = 0
+    most: int = TIME_MAX_MS
+    """The greatest number, or the greatest length of a text."""
+    place: Literal["query", "path"] = "query"
+
+    def value(self, text: str) -> Any:
+        """The value; raises Problem."""
+        if self.is_text:
+            if not 1 <= len(text) <= self.most or not text.isprintable():
+                raise Problem(400, f"{self.name}: must be 1 to {self.most} printable characters, has {len(text)}")
+            return text
+        shown = text[:VALUE_SHOWN]
+        if not re.fullmatch(r"-?[0-9]+", text) or len(text) > INT_DIGITS_MAX + 1:
+            raise Problem(400, f"{self.name}: {shown!r} is not a whole number of {self.least} to {self.most}")
+        number = int(text)
+        if not self.least <= number <= self.most:
+            raise Problem(400, f"{self.name}: {number} is not within {self.least} to {self.most}")
+        return number
+
+    def described(self) -> dict[str, Any]:
+        """As OpenAPI describes it."""
+        limits = (
+            {"type": "string", "minLength": 1, "maxLength": self.most}
+            if self.is_text
+            else {"type": "integer", "format": "int64", "minimum": self.least, "maximum": self.most}
+        )
+        required = self.place == "path"
+        return {
+            "name": self.name,
+            "in": self.place,
+            "required": required,
+            "description": self.meaning,
+            "schema": limits,
+        }
+
+
+def text(name: str, meaning: str, length_max: int = 255) -> Parameter:
+    """A text of the query."""
+    return Parameter(name, meaning, is_text=True, most=length_max)
+
+
+LIMIT_MAX = 1_000
+LIMIT = Parameter("limit", "Most items of a page; fewer come where the answer would be too large", least=1, most=1000)
+CURSOR = text("cursor", "`next_cursor` of the page before", 1_500)
+FROM = Parameter("from", "Start, inclusive, ms since 1970 UTC")
+TO = Parameter("to", "End, exclusive, ms since 1970 UTC")
+STEP = Parameter("step", "Length of a step, ms; where no table is as fine, steps are longer", least=1)
+PAGED = (LIMIT, CURSOR)
+HISTORY = (FROM, TO, STEP, *PAGED)
+PAST = (FROM, TO, *PAGED)
+
+
+def read_query(query: QueryParams, known: Iterable[Parameter]) -> dict[str, Any]:
+    """Values by name, of those that are given; raises Problem for what is unknown, given twice or not allowed."""
+    by_name: Mapping[str, Parameter] = {one.name: one for one in known}
+    values: dict[str, Any] = {}
+    for name, value in query.multi_items():
+        if name not in by_name:
+            allowed = ", ".join(by_name) or "none"
+            raise Problem(400, f"{name[:VALUE_SHOWN]!r} is no parameter here; allowed are {allowed}")
+        if name in values:
+            raise Problem(400, f"{name}: is given twice")
+        values[name] = by_name[name].value(value)
+    return values

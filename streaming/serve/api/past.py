@@ -1,0 +1,106 @@
+"""Plans, executions, decisions: what the tables have kept, the newest first."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from streaming.serve.api.load import Body, Values
+from streaming.serve.api.looks import Looks
+from streaming.serve.api.pages import LIMIT_DEFAULT, page, unpack
+from streaming.serve.api.problems import Problem
+from streaming.views.past_rows import (
+    DECISIONS,
+    EXECUTIONS,
+    PLANS,
+    Before,
+    Past,
+    execution_events,
+    execution_figures,
+    figures,
+    read_execution_of,
+    read_movements,
+    read_past,
+    read_row,
+)
+from streaming.views.plans import plan_price
+
+EXECUTIONS_PER_PAGE = 25
+"""Each may have thousands of events, of which its state is made."""
+EVENTS_MAX = 500
+CHEAPER_MAX = 20
+
+
+def decisions(looks: Looks, given: Values) -> Body:
+    """Evaluations of the trigger, with the skew of each resource."""
+    return _page(looks, given, DECISIONS, _decision)
+
+
+def plans(looks: Looks, given: Values) -> Body:
+    """Plans, without their movements."""
+    return _page(looks, given, PLANS, figures)
+
+
+def plan(looks: Looks, given: Values) -> Body:
+    """One plan, with how long it lasts and cheaper ones."""
+    with looks.tables() as reader:
+        row = read_row(reader, PLANS, looks.kafka_cluster, given["plan_id"])
+        if row is None:
+            raise Problem(404, f"plan {given['plan_id']!r}: is unknown")
+        price = plan_price(reader, looks.kafka_cluster, given["plan_id"])
+    return {**figures(row), "duration_ms": price["duration_ms"], "cheaper": price["cheaper"][:CHEAPER_MAX]}
+
+
+def movements(looks: Looks, given: Values) -> Body:
+    """Movements of one plan, in its order."""
+    cursor = unpack(given.get("cursor"), int)
+    after = cursor[0] if cursor else -1
+    if not -1 <= after < 1 << 31:
+        raise Problem(400, "cursor: is none that this list has given")
+    with looks.tables() as reader:
+        if read_row(reader, PLANS, looks.kafka_cluster, given["plan_id"]) is None:
+            raise Problem(404, f"plan {given['plan_id']!r}: is unknown")
+        limit = given.get("limit", LIMIT_DEFAULT)
+        rows = read_movements(reader, given["plan_id"], after=after, rows_max=limit + 1)
+    return page(map(figures, rows), limit, lambda item, _number: [item["sequence"]])
+
+
+def executions(looks: Looks, given: Values) -> Body:
+    """Executions by when they were approved, as they stand now."""
+    limit = min(given.get("limit", EXECUTIONS_PER_PAGE), EXECUTIONS_PER_PAGE)
+    cluster = looks.kafka_cluster
+    with looks.tables() as reader:
+        firsts = read_past(reader, EXECUTIONS, cluster, _before(given), rows_max=limit + 1)
+        read = (read_execution_of(reader, cluster, row["execution_id"]) for row in firsts)
+        rows = [execution_figures(execution) for execution in read if execution is not None]
+    return page(rows, limit, lambda item, _number: [item["approved_ms"], item["execution_id"]])
+
+
+def execution(looks: Looks, given: Values) -> Body:
+    """One execution with its newest events."""
+    with looks.tables() as reader:
+        known = read_execution_of(reader, looks.kafka_cluster, given["execution_id"])
+    if known is None:
+        raise Problem(404, f"execution {given['execution_id']!r}: is unknown")
+    return execution_figures(known) | {"events": execution_events(known, events_max=EVENTS_MAX)}
+
+
+def _page(looks: Looks, given: Values, past: Past, shown: Any) -> Body:
+    limit = given.get("limit", LIMIT_DEFAULT)
+    with looks.tables() as reader:
+        rows = read_past(reader, past, looks.kafka_cluster, _before(given), rows_max=limit + 1)
+    keyed = [{**shown(row), "_key": past.key(row)} for row in rows]
+    keys = [row.pop("_key") for row in keyed]
+    return page(keyed, limit, lambda _item, number: list(keys[number]))
+
+
+def _before(given: Values) -> Before:
+    cursor = unpack(given.get("cursor"), int, str)
+    if cursor and cursor[0] < 0:
+        raise Problem(400, "cursor: is none that this list has given")
+    return Before(given.get("from"), given.get("to"), (cursor[0], cursor[1]) if cursor else None)
+
+
+def _decision(row: Mapping[str, Any]) -> dict[str, Any]:
+    shown = figures(row)
+    skew = shown.pop("skew_json", None)
+    return {**shown, "skew": json.loads(skew) if skew else {}}

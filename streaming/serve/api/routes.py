@@ -1,0 +1,43 @@
+"""Routes of the API."""
+
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from streaming.errors import TableUnavailable, UsageProblem
+from streaming.serve.api.endpoints import ENDPOINTS, Endpoint
+from streaming.serve.api.looks import Looks
+from streaming.serve.api.openapi import document
+from streaming.serve.api.pages import answer
+from streaming.serve.api.parameters import read_query
+from streaming.serve.api.problems import Problem
+
+
+def reading_routes(looks: Looks) -> list[BaseRoute]:
+    """What is read by GET, and the document that describes it."""
+    described = document(ENDPOINTS)
+
+    def openapi(_request: Request) -> Response:
+        return JSONResponse(described, headers={"Cache-Control": "no-cache"})
+
+    routes = [Route(endpoint.path, _reading(endpoint, looks)) for endpoint in ENDPOINTS]
+    return [Route("/api/openapi.json", openapi), *routes]
+
+
+def _reading(endpoint: Endpoint, looks: Looks) -> Callable[[Request], Response]:
+    in_path = [parameter for parameter in endpoint.parameters if parameter.place == "path"]
+    in_query = [parameter for parameter in endpoint.parameters if parameter.place == "query"]
+
+    def read(request: Request) -> Response:
+        given = {parameter.name: parameter.value(request.path_params[parameter.name]) for parameter in in_path}
+        given |= read_query(request.query_params, in_query)
+        try:
+            return answer(request, endpoint.answer(looks, given))
+        except UsageProblem as error:
+            raise Problem(400, str(error)) from None
+        except TableUnavailable as error:
+            raise Problem(503, str(error), headers={"Retry-After": "5"}) from None
+
+    return read

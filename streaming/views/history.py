@@ -1,0 +1,185 @@
+"""Load and lag over time, for whoever asks by HTTP: read from windows, hours or days, and joined into steps.
+
+The finest table is read whose periods and rows stay within bounds, so an answer costs the same however long its span.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import compute as pc
+
+from streaming.contract import (
+    BROKER_LOAD,
+    BROKER_LOAD_DAILY,
+    BROKER_LOAD_HOURLY,
+    GROUP_LAG,
+    GROUP_LAG_DAILY,
+    PARTITION_LOAD,
+    PARTITION_LOAD_DAILY,
+    PARTITION_LOAD_HOURLY,
+    TABLES,
+)
+from streaming.contract.rates import RATES
+from streaming.errors import UsageProblem
+from streaming.tables import Condition, TableReader, at_least, below, equal, of_cluster, utc
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+PERIODS_MAX = 1_500
+"""Periods of one table that an answer reads."""
+ROWS_MAX = 10_000_000
+"""Rows that these periods may hold, of all keys: what a query may have to look through."""
+
+REPLICA_RATES = tuple(rate.name for rate in RATES if rate.of_replica)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Tables that hold the same at several lengths of their periods, and how their columns are joined."""
+
+    tables: tuple[str, ...]
+    """By the window, then by the hour if there is such a table, then by the day."""
+    keys: tuple[str, ...]
+    """What tells the series of an answer apart."""
+    joined: Mapping[str, str]
+    """Column: Arrow's name of how periods become a step. `mean`, `max` or `last`."""
+    sums_partitions: bool = False
+    """Whether rows of one period and key are summed first."""
+
+    def periods_ms(self, window_ms: int) -> dict[str, int]:
+        """Table: length of its periods."""
+        lengths = (window_ms, DAY_MS) if len(self.tables) == 2 else (window_ms, HOUR_MS, DAY_MS)
+        return dict(zip(self.tables, lengths, strict=True))
+
+
+_PARTITION_TABLES = (PARTITION_LOAD.name, PARTITION_LOAD_HOURLY.name, PARTITION_LOAD_DAILY.name)
+_LAG_TABLES = (GROUP_LAG.name, GROUP_LAG_DAILY.name)
+
+BROKERS = Family(
+    (BROKER_LOAD.name, BROKER_LOAD_HOURLY.name, BROKER_LOAD_DAILY.name),
+    ("broker",),
+    {
+        **{rate.name: "mean" for rate in RATES},
+        "bytes_in_per_sec_max": "max",
+        "log_dir_used_bytes": "last",
+        "log_dir_usable_bytes": "last",
+    },
+)
+TOPICS = Family(
+    _PARTITION_TABLES, ("topic",), {**dict.fromkeys(REPLICA_RATES, "mean"), "size_bytes": "last"}, sums_partitions=True
+)
+PARTITIONS = Family(
+    _PARTITION_TABLES, ("topic", "partition"), {**dict.fromkeys(REPLICA_RATES, "mean"), "size_bytes": "last"}
+)
+GROUPS = Family(
+    _LAG_TABLES, ("group_id", "topic"), {"lag_records": "last", "lag_records_max": "max"}, sums_partitions=True
+)
+GROUP_PARTITIONS = Family(
+    _LAG_TABLES,
+    ("group_id", "topic", "partition"),
+    {"committed_offset": "last", "log_end_offset": "last", "lag_records": "last", "lag_records_max": "max"},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From `from_ms` (inclusive) to `to_ms` (exclusive), in steps of `step_ms`; None takes the table's periods."""
+
+    from_ms: int
+    to_ms: int
+    step_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Rows by start and key; `step_ms` may be longer than asked for, as no table is finer."""
+
+    table: str
+    step_ms: int
+    rows: list[dict[str, Any]]
+
+
+def read_history(
+    reader: TableReader,
+    family: Family,
+    span: Span,
+    where: Condition,
+    *,
+    kafka_cluster: str,
+    window_ms: int,
+    rows_per_period: int,
+) -> History:
+    """Raises UsageProblem for a span that no table answers within the bounds, and TableUnavailable.
+
+    `rows_per_period` is how many rows of all keys the tables hold for one period.
+    """
+    table, period_ms = _table_for(family, span, window_ms, rows_per_period)
+    step_ms = _step(span, period_ms)
+    there = TABLES[table].column_names()
+    start = "window_start" if "window_start" in there else "period_start"
+    values = [name for name in family.joined if name in there]
+    first_ms = span.from_ms - span.from_ms % step_ms
+    own = of_cluster(kafka_cluster) & at_least(start, utc(first_ms)) & below(start, utc(span.to_ms)) & where
+    if "role" in there:
+        own &= equal("role", "leader")
+    rows = reader.arrow(table, columns=(start, *family.keys, *values), where=own)
+    if family.sums_partitions:
+        rows = _summed(rows, start, family.keys, values)
+    return History(table, step_ms, _in_steps(rows, start, family, values, step_ms))
+
+
+def _table_for(family: Family, span: Span, window_ms: int, rows_per_period: int) -> tuple[str, int]:
+    periods = family.periods_ms(window_ms)
+    most = max(1, min(PERIODS_MAX, ROWS_MAX // max(1, rows_per_period)))
+    length_ms = span.to_ms - span.from_ms
+    fitting = {name: period_ms for name, period_ms in periods.items() if length_ms <= most * period_ms}
+    if not fitting:
+        raise UsageProblem(f"from, to: {length_ms} ms apart, allowed here are at most {most * max(periods.values())}")
+    coarse_enough = {name: ms for name, ms in fitting.items() if span.step_ms is not None and ms <= span.step_ms}
+    chosen = coarse_enough or dict(list(fitting.items())[:1])
+    return max(chosen.items(), key=lambda entry: entry[1])
+
+
+def _step(span: Span, period_ms: int) -> int:
+    """A whole number of periods, at least what is asked for."""
+    wanted_ms = max(span.step_ms or 0, period_ms)
+    return -(-wanted_ms // period_ms) * period_ms
+
+
+def _summed(rows: pa.Table, start: str, keys: Sequence[str], values: Sequence[str]) -> pa.Table:
+    by = [start, *keys]
+    sums = rows.group_by(by, use_threads=False).aggregate([(name, "sum") for name in values])
+    return sums.select([*by, *(f"{name}_sum" for name in values)]).rename_columns([*by, *values])
+
+
+def _in_steps(rows: pa.Table, start: str, family: Family, values: Sequence[str], step_ms: int) -> list[dict[str, Any]]:
+    rows = rows.sort_by([(start, "ascending"), *((key, "ascending") for key in family.keys)])
+    starts_ms = pc.divide(rows[start].cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
+    rows = rows.append_column("start_ms", pc.multiply(pc.divide(starts_ms, step_ms), step_ms))
+    by = ["start_ms", *family.keys]
+    joined = [(name, family.joined[name]) for name in values]
+    steps = rows.group_by(by, use_threads=False).aggregate([*joined, (start, "count")])
+    names = [*by, *(f"{name}_{how}" for name, how in joined)]
+    steps = steps.select(names).rename_columns([*by, *values]).sort_by([(key, "ascending") for key in by])
+    listed: list[dict[str, Any]] = steps.to_pylist()
+    return listed
+
+
+def newest_partitions(
+    reader: TableReader, kafka_cluster: str, window_start_ms: int, where: Condition
+) -> list[dict[str, Any]]:
+    """Leaders of partitions as they were in one window, by topic and partition. Raises TableUnavailable."""
+    own = of_cluster(kafka_cluster) & equal("window_start", utc(window_start_ms)) & equal("role", "leader") & where
+    columns = ("topic", "partition", "broker", *REPLICA_RATES, "size_bytes", "last_event_time_ms")
+    rows = reader.arrow(PARTITION_LOAD.name, columns=columns, where=own)
+    # While a leader moves, two brokers report it in one window: the later one leads now.
+    rows = rows.sort_by([("last_event_time_ms", "ascending"), ("broker", "ascending")])
+    newest = rows.group_by(["topic", "partition"], use_threads=False).aggregate(
+        [(name, "last") for name in columns[2:-1]]
+    )
+    names = ["topic", "partition", *columns[2:-1]]
+    newest = newest.select(["topic", "partition", *(f"{name}_last" for name in columns[2:-1])]).rename_columns(names)
+    listed: list[dict[str, Any]] = newest.sort_by([("topic", "ascending"), ("partition", "ascending")]).to_pylist()
+    return listed

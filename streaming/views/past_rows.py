@@ -1,0 +1,149 @@
+"""Rows of control's tables for whoever asks by HTTP, the newest first, a bounded page at a time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import compute as pc
+
+from assignor_core.execution.life_cycle import Execution
+from streaming.contract import DECISION, EXECUTION, MOVEMENT, PLAN, TABLES
+from streaming.tables import (
+    ALL_ROWS,
+    Condition,
+    TableReader,
+    at_least,
+    at_most,
+    below,
+    equal,
+    of_cluster,
+    one_of,
+    to_ms,
+    utc,
+)
+from streaming.views.executions import event_columns, folded
+
+LEFT_OUT = frozenset({"plan_json", "state_json", "answer_json"})
+"""Columns that are large, or of use to nobody but who writes them."""
+
+Key = tuple[int, str]
+"""Time of a row, ms, and its id: what a page ends with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Rows of a table that have a time and an id; `where` leaves out others."""
+
+    table: str
+    identity: str
+    where: Condition = ALL_ROWS
+
+    @property
+    def time(self) -> str:
+        """Its time column."""
+        return TABLES[self.table].time_column
+
+    def key(self, row: Mapping[str, Any]) -> Key:
+        """Of a row as the table has it."""
+        return to_ms(row[self.time]), str(row[self.identity])
+
+
+DECISIONS = Past(DECISION.name, "decision_id")
+PLANS = Past(PLAN.name, "plan_id")
+EXECUTIONS = Past(EXECUTION.name, "execution_id", equal("sequence", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """Rows from `from_ms` (inclusive) to `until_ms` (exclusive) whose keys are below `key`; None is no limit."""
+
+    from_ms: int | None = None
+    until_ms: int | None = None
+    key: Key | None = None
+
+
+def read_past(
+    reader: TableReader, past: Past, kafka_cluster: str, wanted: Before, *, rows_max: int, where: Condition = ALL_ROWS
+) -> list[dict[str, Any]]:
+    """At most `rows_max` rows, the newest first. Raises TableUnavailable.
+
+    Ids and times are read of all rows, the other columns of a page alone.
+    """
+    own = of_cluster(kafka_cluster) & past.where & where & _conditions(past.time, wanted)
+    keys = reader.arrow(past.table, columns=(past.time, past.identity), where=own)
+    keys = keys.sort_by([(past.time, "descending"), (past.identity, "descending")])
+    if wanted.key is not None:
+        keys = keys.filter(_is_below(keys, past, wanted.key))
+    page = [past.key(row) for row in keys.slice(0, rows_max).to_pylist()]
+    if not page:
+        return []
+    columns = [name for name in TABLES[past.table].column_names() if name not in LEFT_OUT]
+    span = at_most(past.time, utc(page[0][0])) & at_least(past.time, utc(page[-1][0]))
+    of_page = own & span & one_of(past.identity, {identity for _, identity in page})
+    by_key = {past.key(row): row for row in reader.rows(past.table, columns=columns, where=of_page)}
+    return [by_key[key] for key in dict.fromkeys(page)]
+
+
+def _conditions(time: str, wanted: Before) -> Condition:
+    since = ALL_ROWS if wanted.from_ms is None else at_least(time, utc(wanted.from_ms))
+    until = ALL_ROWS if wanted.until_ms is None else below(time, utc(wanted.until_ms))
+    return since & until & (ALL_ROWS if wanted.key is None else at_most(time, utc(wanted.key[0])))
+
+
+def _is_below(keys: pa.Table, past: Past, key: Key) -> pa.Array:
+    time = pa.scalar(utc(key[0]), keys[past.time].type)
+    same_time = pc.and_(pc.equal(keys[past.time], time), pc.less(keys[past.identity], key[1]))
+    return pc.or_(pc.less(keys[past.time], time), same_time)
+
+
+def read_row(reader: TableReader, past: Past, kafka_cluster: str, identity: str) -> dict[str, Any] | None:
+    """The newest row with this id; None where there is none. Raises TableUnavailable."""
+    rows = read_past(reader, past, kafka_cluster, Before(), rows_max=1, where=equal(past.identity, identity))
+    return rows[0] if rows else None
+
+
+def read_movements(reader: TableReader, plan_id: str, *, after: int, rows_max: int) -> list[dict[str, Any]]:
+    """Movements of a plan whose sequence is above `after`, in its order. Raises TableUnavailable."""
+    where = equal("plan_id", plan_id) & at_least("sequence", after + 1) & at_most("sequence", after + rows_max)
+    rows = reader.rows(MOVEMENT.name, where=where)
+    # A plan that was made again after its rows had expired has them once more.
+    return [row for _, row in sorted({row["sequence"]: row for row in rows}.items())]
+
+
+def read_execution_of(reader: TableReader, kafka_cluster: str, execution_id: str) -> Execution | None:
+    """The execution with this id; None where there is none. Raises TableUnavailable."""
+    where = of_cluster(kafka_cluster) & equal("execution_id", execution_id)
+    executions = folded(reader.rows(EXECUTION.name, where=where))
+    return executions[0] if executions else None
+
+
+def execution_figures(execution: Execution) -> dict[str, Any]:
+    """What is shown of an execution: where it stands now, and when it was approved, started and ended."""
+    return figures(event_columns(execution, execution.shown)) | {
+        "phase": execution.phase.value,
+        "approved_ms": execution.approved_ms,
+        "started_ms": execution.started_ms,
+        "ended_ms": execution.ended_ms,
+        "is_abort_requested": execution.abort_requested,
+    }
+
+
+def execution_events(execution: Execution, *, events_max: int) -> list[dict[str, Any]]:
+    """Its newest events, the newest first."""
+    newest = execution.history[::-1][:events_max]
+    return [figures(event_columns(execution, record)) for record in newest]
+
+
+def figures(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as JSON's types: `decided_at` becomes `decided_ms`, `event_time` `event_ms`, `window_end` `window_end_ms`.
+
+    A time that is null goes by the same name: it is known by its ending.
+    """
+    return {_named(name, value): to_ms(value) if isinstance(value, datetime) else value for name, value in row.items()}
+
+
+def _named(name: str, value: Any) -> str:
+    is_time = isinstance(value, datetime) or name.endswith("_at") or name in ("window_start", "window_end")
+    return f"{name.removesuffix('_at').removesuffix('_time')}_ms" if is_time else name

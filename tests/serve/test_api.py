@@ -1,0 +1,231 @@
+"""The reading API: what lists hold, how they are paged, what is refused, and that its document is true."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+
+from streaming.serve.api.pages import BODY_BYTES_MAX, page
+from streaming.serve.snapshot import read_snapshot
+from tests.serve.asking import app_of, ask, get
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
+
+HOUR_MS = 3_600_000
+LISTS = ("brokers", "topics", "partitions", "groups", "plans", "executions", "decisions")
+
+
+@pytest.fixture(scope="module")
+def app(skewed_tables: str) -> Starlette:
+    """Over tables that nobody changes."""
+    own = settings_for(Path(skewed_tables).parent)
+    return app_of(read_snapshot(own, NOW_MS), own, now_ms=NOW_MS)
+
+
+def items(response: httpx.Response) -> list[dict[str, Any]]:
+    assert response.status_code == 200, response.text
+    listed: list[dict[str, Any]] = response.json()["items"]
+    return listed
+
+
+def paged(app: Starlette, path: str, **query: Any) -> list[dict[str, Any]]:
+    """Items of all pages."""
+    collected: list[dict[str, Any]] = []
+    cursor: dict[str, str] = {}
+    for _ in range(1_000):
+        answer = get(app, path, **query, **cursor)
+        collected += items(answer)
+        if answer.json()["next_cursor"] is None:
+            return collected
+        cursor = {"cursor": answer.json()["next_cursor"]}
+    raise AssertionError("the pages do not end")
+
+
+def problem(response: httpx.Response) -> str:
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["status"] == response.status_code
+    return f"{response.status_code} {response.json()['detail']}"
+
+
+def test_lists_show_what_the_newest_window_holds(app: Starlette) -> None:
+    assert [row["broker"] for row in items(get(app, "/api/v1/brokers"))] == [1, 2, 3]
+    assert [row["broker"] for row in items(get(app, "/api/v1/brokers", broker=2))] == [2]
+    topics = items(get(app, "/api/v1/topics"))
+    assert [(row["topic"], row["partitions"]) for row in topics] == [("topic-A", 30), ("topic-B", 30)]
+    assert topics[1]["bytes_in_per_sec"] == pytest.approx(30 * 9.0e4)
+    first = items(get(app, "/api/v1/partitions", topic="topic-A"))[0]
+    assert (first["partition"], first["broker"], first["bytes_in_per_sec"]) == (0, 1, 2.8e5)
+    billing = items(get(app, "/api/v1/groups", group="billing"))[0]
+    assert billing["topics"][0]["topic"] == "topic-A"
+
+
+def test_history_has_a_row_for_each_step_and_broker(app: Starlette) -> None:
+    answer = get(app, "/api/v1/brokers", **{"from": NOW_MS - HOUR_MS})
+    assert (answer.json()["table"], answer.json()["step_ms"]) == ("broker_load", WINDOW_MS)
+    rows = [row for row in items(answer) if row["broker"] == 1]
+    assert [row["bytes_in_per_sec"] for row in rows] == pytest.approx([4.2e6 * (1 + 0.05 * n) for n in range(9)])
+    joined = items(get(app, "/api/v1/brokers", broker=1, step=10 * WINDOW_MS))
+    assert len(joined) <= 2
+    assert all(row["start_ms"] % (10 * WINDOW_MS) == 0 for row in joined)
+
+
+def test_history_of_a_topic_is_the_sum_of_its_partitions(app: Starlette) -> None:
+    rows = items(get(app, "/api/v1/topics", topic="topic-B", step=WINDOW_MS))
+    assert [row["bytes_in_per_sec"] for row in rows] == pytest.approx([30 * 9.0e4] * 9)
+    lags = items(get(app, "/api/v1/groups", group="billing", step=WINDOW_MS))
+    assert {row["lag_records"] for row in lags} == {900 * sum(range(30))}
+    one = items(get(app, "/api/v1/groups", group="billing", topic="topic-A", step=WINDOW_MS, limit=1000))
+    assert len(one) == 9 * 30
+
+
+def test_long_spans_are_read_from_hours_and_days(app: Starlette) -> None:
+    for days, table in ((0.5, "broker_load"), (30, "broker_load_hourly"), (300, "broker_load_daily")):
+        start = NOW_MS - int(days * 24 * HOUR_MS)
+        assert get(app, "/api/v1/brokers", **{"from": start}).json()["table"] == table
+    too_long = get(app, "/api/v1/brokers", **{"from": 0})
+    assert "allowed here are at most" in problem(too_long)
+    assert get(app, "/api/v1/brokers", step=HOUR_MS).json()["table"] == "broker_load_hourly"
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "limit"),
+    [("partitions", {}, 7), ("decisions", {}, 1), ("executions", {}, 1), ("brokers", {"step": WINDOW_MS}, 4),
+     ("groups", {}, 1), ("topics", {}, 1), ("plans", {}, 1)],
+)  # fmt: skip
+def test_pages_together_are_the_whole_list(app: Starlette, path: str, query: dict[str, Any], limit: int) -> None:
+    whole = items(get(app, f"/api/v1/{path}", limit=1000, **query))
+    assert whole
+    assert paged(app, f"/api/v1/{path}", limit=limit, **query) == whole
+
+
+def test_the_past_comes_newest_first_and_within_its_span(app: Starlette) -> None:
+    decisions = items(get(app, "/api/v1/decisions"))
+    assert [row["reason"] for row in decisions] == ["in_progress", "skewed", "balanced"]
+    assert "state_json" not in decisions[0]
+    lately = items(get(app, "/api/v1/decisions", **{"from": NOW_MS - 100_000, "to": NOW_MS - 60_000}))
+    assert [row["reason"] for row in lately] == ["skewed"]
+    executions = items(get(app, "/api/v1/executions"))
+    assert [(row["execution_id"], row["movements_done"]) for row in executions] == [("e-1", 4), ("e-0", 6)]
+
+
+def test_a_plan_and_an_execution_have_pages_of_their_own(app: Starlette) -> None:
+    plan = get(app, f"/api/v1/plans/{'a' * 64}").json()
+    assert (plan["movement_count"], plan["created_ms"]) == (6, NOW_MS - 70_000)
+    assert "plan_json" not in plan
+    assert items(get(app, f"/api/v1/plans/{'a' * 64}/movements")) == []
+    events = get(app, "/api/v1/executions/e-1").json()["events"]
+    assert [event["event"] for event in events] == ["progress", "submitted", "started", "approved"]
+    for path in (f"plans/{'b' * 64}", f"plans/{'b' * 64}/movements", "executions/e-9"):
+        assert problem(get(app, f"/api/v1/{path}")).startswith("404 ")
+
+
+def test_what_has_not_changed_is_not_sent_again(app: Starlette) -> None:
+    first = get(app, "/api/v1/decisions")
+    again = ask(app, "GET", "/api/v1/decisions", headers={"If-None-Match": f'W/"other", {first.headers["etag"]}'})
+    assert (again.status_code, again.content) == (304, b"")
+    assert get(app, "/api/v1/plans").headers["etag"] != first.headers["etag"]
+
+
+@pytest.mark.parametrize(
+    ("path", "refused"),
+    [
+        ("brokers?form=1", "'form' is no parameter here; allowed are broker, from, to, step, limit, cursor"),
+        ("brokers?limit=0", "limit: 0 is not within 1 to 1000"),
+        ("brokers?limit=1&limit=2", "limit: is given twice"),
+        ("brokers?from=yesterday", "from: 'yesterday' is not a whole number"),
+        ("brokers?from=5&to=5", "from: 5 is not before to, 5"),
+        ("decisions?cursor=AAAA", "cursor: is none that this list has given"),
+        ("partitions?step=60000", "topic: is needed with from, to or step"),
+        ("topics?topic=%00", "topic: must be 1 to 249 printable characters"),
+    ],
+)
+def test_wrong_parameters_are_named(app: Starlette, path: str, refused: str) -> None:
+    answer = get(app, f"/api/v1/{path.partition('?')[0]}?{path.partition('?')[2]}")
+    assert problem(ask(app, "GET", f"/api/v1/{path}")).startswith(f"400 {refused}"), answer.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/plans/..%2F..%2Fpasswd",
+        "/api/v1/../../etc/passwd",
+        "/api/v1/nothing",
+        "/api/v1/executions/%2e%2e%2f%2e%2e",
+        "//etc/passwd",
+        "/api/v1/brokers/",
+    ],
+)
+def test_tricks_with_paths_reach_nothing(app: Starlette, path: str) -> None:
+    assert ask(app, "GET", path).status_code in (307, 404)
+
+
+def test_a_name_with_script_stays_json_text(tmp_path: Path) -> None:
+    own, name = settings_for(tmp_path), "<script>alert(1)</script>"
+    synthetic = Synthetic(own.storage.tables)
+    synthetic.broker_load(NOW_MS - 120_000, {1: 1.0}, rack=name)
+    synthetic.partition_load(NOW_MS - 120_000, [(1, name, 0, "leader", 1.0)])
+    synthetic.group_lag(NOW_MS - 120_000, [(name, name, 0, 1, 2)], client_id=name)
+    app = app_of(read_snapshot(own, NOW_MS), own, now_ms=NOW_MS)
+    for path in ("brokers", "topics", "partitions", "groups"):
+        answer = get(app, f"/api/v1/{path}")
+        assert name in json.dumps(items(answer))
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert items(get(app, "/api/v1/groups", group=name))[0]["group"] == name
+    assert problem(get(app, "/api/v1/brokers", **{name: 1})).startswith("400 ")
+
+
+def test_without_tables_lists_are_empty_or_unavailable(tmp_path: Path) -> None:
+    own = settings_for(tmp_path)
+    nothing = app_of(read_snapshot(own, NOW_MS), own, now_ms=NOW_MS)
+    assert problem(get(nothing, "/api/v1/decisions")).startswith("503 ")
+    Path(own.storage.tables).mkdir()
+    empty = app_of(read_snapshot(own, NOW_MS), own, now_ms=NOW_MS)
+    assert {path: items(get(empty, f"/api/v1/{path}")) for path in LISTS} == {path: [] for path in LISTS}
+    assert items(get(empty, "/api/v1/brokers", step=60_000)) == []
+
+
+def test_no_page_is_larger_than_a_megabyte() -> None:
+    rows = [{"topic": "ü" * 249, "partition": number} for number in range(5_000)]
+    shown = page(rows, 5_000, lambda _item, number: [number + 1])
+    assert len(json.dumps(shown, ensure_ascii=False).encode()) < BODY_BYTES_MAX
+    assert 1_000 < len(shown["items"]) < 5_000
+    assert shown["next_cursor"] is not None
+
+
+def test_the_document_names_members_that_items_have(app: Starlette) -> None:
+    document = get(app, "/api/openapi.json").json()
+    assert document["openapi"].startswith("3.1")
+    for name in LISTS:
+        operation = document["paths"][f"/api/v1/{name}"]["get"]
+        listed = operation["responses"]["200"]["content"]["application/json"]["schema"]
+        item = items(get(app, f"/api/v1/{name}"))[0]
+        assert set(listed["properties"]["items"]["items"]["properties"]) <= set(item), name
+        assert re.fullmatch(r"[A-Z].*\.", operation["summary"])
+
+
+NUMBERS = st.integers(-(1 << 70), 1 << 70).map(str)
+VALUES = st.one_of(NUMBERS, st.text(max_size=40), st.sampled_from(["topic-A", "billing"]))
+NAMES = st.sampled_from(["from", "to", "step", "limit", "cursor", "broker", "topic", "partition", "group", "x"])
+
+
+@settings(max_examples=120)
+@given(st.data())
+def test_nothing_that_is_asked_is_an_error_of_the_server(app: Starlette, data: st.DataObject) -> None:
+    """Over the paths of the document: each answer is one that the document lists, and none is a failure."""
+    paths = get(app, "/api/openapi.json").json()["paths"]
+    path = data.draw(st.sampled_from(sorted(paths)))
+    for name in re.findall(r"{(\w+)}", path):
+        part = data.draw(st.one_of(st.just("a" * 64), st.just("e-1"), st.text(min_size=1, max_size=70)))
+        path = path.replace(f"{{{name}}}", str(httpx.QueryParams({"": part}))[1:].replace("+", "%20"))
+    query = data.draw(st.dictionaries(NAMES, VALUES, max_size=4))
+    answer = get(app, path, **query)
+    assert answer.status_code in (200, 307, 400, 404)
+    if answer.status_code in (400, 404):
+        problem(answer)
+    assert len(answer.content) <= BODY_BYTES_MAX
