@@ -7,6 +7,8 @@ from statistics import fmean
 from assignor_core.deciding.doubt import is_known, is_noise, is_passing
 from assignor_core.deciding.load_memory import NOTHING_REMEMBERED, LoadMemory
 from assignor_core.deciding.reasons import Reason
+from assignor_core.deciding.recurring import NO_HISTORY, Recurrence, RecurringLoad, recurrence_of
+from assignor_core.deciding.recurring.slots import DAY_MS
 from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
 
@@ -29,9 +31,15 @@ class Surroundings:
     """Since when brokers have been away without a break, where an execution has watched them: no step is taken then."""
     memory: LoadMemory = NOTHING_REMEMBERED
     """What windows up to the newest have shown."""
+    recurring: RecurringLoad = NO_HISTORY
+    """What the same hours of earlier days have shown."""
+    recurring_planned_ms: Mapping[int, int] = field(default_factory=dict)
+    """broker: when a plan for its recurring skew was last made."""
 
 
 NOTHING_ELSE = Surroundings()
+RECURRING_PLANNED_EVERY_DAYS = 7
+"""A recurring skew that a plan did not mend gets no other one sooner."""
 
 
 def brokers_over(policy: TriggerPolicy, window: SkewWindow) -> tuple[int, ...]:
@@ -47,7 +55,7 @@ def entering(
     The same broker: noise lifts now one, now another, and a plan that follows it moves load to and fro.
     """
     brokers = _over_for_long(policy, windows, around)
-    return next((over for over in brokers if _doubt(policy, over, around) is None), None)
+    return next((over for over in brokers if _doubt(policy, windows, over, around) is None), None)
 
 
 def doubted(
@@ -55,7 +63,7 @@ def doubted(
 ) -> tuple["Over", Reason, str] | None:
     """The worst broker that is over for long enough, and why it needs no plan for now; None of none."""
     for over in _over_for_long(policy, windows, around):
-        doubt = _doubt(policy, over, around)
+        doubt = _doubt(policy, windows, over, around)
         if doubt is not None:
             return (over, *doubt)
     return None
@@ -74,16 +82,51 @@ def _over_for_long(policy: TriggerPolicy, windows: tuple[SkewWindow, ...], aroun
             yield Over(resource, broker, since_ms)
 
 
-def _doubt(policy: TriggerPolicy, over: "Over", around: Surroundings) -> tuple[Reason, str] | None:
+def _doubt(
+    policy: TriggerPolicy, windows: tuple[SkewWindow, ...], over: "Over", around: Surroundings
+) -> tuple[Reason, str] | None:
     """Why the broker needs no plan for now although it is over for long enough, or None."""
+    # Where groups fall behind meanwhile, waiting for the end has its price.
+    expected = None if over.broker in around.behind else _expected(policy, windows, over, around)
+    if expected is not None:
+        return Reason.RECURRING, expected
     if not _uses_memory(policy, over.resource, over.broker, around):
         return None
     noise = is_noise(around.memory, over.resource, over.broker)
     if noise is not None:
         return Reason.NOISE, noise
-    # Where groups fall behind meanwhile, waiting for the end of a burst has its price.
     passing = None if over.broker in around.behind else is_passing(around.memory, over.resource, over.broker)
     return None if passing is None else (Reason.PASSING, passing)
+
+
+def _expected(policy: TriggerPolicy, windows: tuple[SkewWindow, ...], over: "Over", around: Surroundings) -> str | None:
+    """Why a skew that comes back at this time needs no plan now, or None: unknown, higher than usual, or due."""
+    known = recurrence(policy, windows, over, around)
+    if known is None:
+        return None
+    if known.lasts_ms < policy.recurring_plan_min_ms:
+        return known.in_words()
+    planned_ms = around.recurring_planned_ms.get(over.broker)
+    if planned_ms is None or around.changed_ms <= planned_ms:
+        return None  # no plan for it has been carried out
+    days = (windows[-1].window_end_ms - planned_ms) / DAY_MS
+    if days >= RECURRING_PLANNED_EVERY_DAYS:
+        return None
+    return f"{known.in_words()}; a plan for it was carried out {days:.1f} days ago"
+
+
+def recurrence(
+    policy: TriggerPolicy, windows: tuple[SkewWindow, ...], over: "Over", around: Surroundings
+) -> Recurrence | None:
+    """What is known to bring the broker over the threshold at this time, unless it is higher now than it usually is."""
+    if policy.detector is not Detector.NOISE or not policy.recurring_load:
+        return None
+    middle_ms = (windows[-1].window_start_ms + windows[-1].window_end_ms) // 2
+    known = recurrence_of(around.recurring, over.resource, over.broker, at_ms=middle_ms, above=policy.enter_ratio)
+    if known is None:
+        return None
+    shares = (window.ratios.get(over.resource, {}).get(over.broker, 1.0) for window in windows)
+    return known if fmean(share for share in shares if share > policy.enter_ratio) <= known.height else None
 
 
 def _uses_memory(policy: TriggerPolicy, resource: str, broker: int, around: Surroundings) -> bool:

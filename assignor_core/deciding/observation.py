@@ -14,6 +14,7 @@ from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.lasting import LastingPolicy
 from assignor_core.deciding.load_memory import NOTHING_REMEMBERED, LoadMemory
 from assignor_core.deciding.maintenance import MaintenanceWindow
+from assignor_core.deciding.recurring import NO_HISTORY, RecurringLoad
 from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.deciding.windows import ClosedWindow, skew_window
@@ -81,6 +82,8 @@ class Observation:
     """Since when brokers have been away without a break, as an execution has seen that was under way until now."""
     memory: LoadMemory = NOTHING_REMEMBERED
     """What these windows and earlier ones have shown; see `deciding.load_memory`."""
+    recurring: RecurringLoad = NO_HISTORY
+    """What the same hours of earlier days have shown; see `deciding.recurring`."""
 
     @classmethod
     def of(
@@ -95,11 +98,12 @@ class Observation:
         log_dirs: LogDirs = MappingProxyType({}),
         away_since_ms: Mapping[int, int] = MappingProxyType({}),
         memory: LoadMemory = NOTHING_REMEMBERED,
+        recurring: RecurringLoad = NO_HISTORY,
     ) -> "Observation":
         """The observation, with the skew of each window by `policy`."""
         counted = brokers_counted(live, drained)
         skews = tuple(skew_window(window, policy.resources, policy.capacities, counted) for window in windows)
-        return cls(now_ms, live, windows, skews, drained, changed_ms, log_dirs, away_since_ms, memory)
+        return cls(now_ms, live, windows, skews, drained, changed_ms, log_dirs, away_since_ms, memory, recurring)
 
     @property
     def counted(self) -> frozenset[int]:

@@ -23,6 +23,7 @@ class Reason(StrEnum):
     NOT_ENOUGH_WINDOWS = "not_enough_windows"
     NOISE = "noise"
     PASSING = "passing"
+    RECURRING = "recurring"
     INCOMPLETE = "incomplete"
     STALE_DATA = "stale_data"
     LOW_LOAD = "low_load"
@@ -51,6 +52,7 @@ LEAVES_PLACEMENT = (
     Reason.BALANCED,
     Reason.NOISE,
     Reason.PASSING,
+    Reason.RECURRING,
     Reason.LOW_LOAD,
     Reason.CATCHING_UP,
     Reason.MIN_GAIN,

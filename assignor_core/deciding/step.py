@@ -188,6 +188,8 @@ class _Deciding:
             changed_ms=observation.changed_ms,
             away_since_ms=observation.away_since_ms,
             memory=observation.memory,
+            recurring=observation.recurring,
+            recurring_planned_ms=dict(self.state.recurring_planned_ms),
         )
         self.state, evaluation = trigger_step(
             self._policy.trigger, self.state, observation.skews, around, now_ms=observation.now_ms
@@ -303,7 +305,7 @@ class _Deciding:
         if partial and proposed.plan.problems:
             # What is left out is a matter for people: the plan helps as far as it goes.
             evaluation = replace(evaluation, detail=f"{evaluation.detail}; {'; '.join(proposed.plan.problems)}")
-        self.state = after_plan(self._policy.trigger, self.state, now_ms)
+        self.state = after_plan(self._policy.trigger, self.state, now_ms, evaluation.recurring_broker)
         return self._now_or_later(evaluation, proposed, lost)
 
     def _now_or_later(self, evaluation: Evaluation, proposed: ProposedPlan, lost: frozenset[int]) -> Conclusion:

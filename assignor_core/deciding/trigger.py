@@ -13,15 +13,18 @@ from dataclasses import dataclass, replace
 
 from assignor_core.deciding.entering import (
     NOTHING_ELSE,
+    RECURRING_PLANNED_EVERY_DAYS,
     Over,
     Surroundings,
     doubted,
     ends_over,
     entering,
     is_even,
+    recurrence,
     windows_needed,
 )
 from assignor_core.deciding.reasons import Reason, Verdict
+from assignor_core.deciding.recurring.slots import DAY_MS
 from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger_policy import TriggerPolicy
 from assignor_core.live import too_many_away
@@ -50,6 +53,8 @@ class TriggerState:
     """(reason, when it was first seen), by reason; see `deciding.lasting`."""
     lagging_since_ms: tuple[tuple[str, int, int], ...] = ()
     """(topic, partition, when it was first seen to be under-replicated), by partition; see `deciding.health`."""
+    recurring_planned_ms: tuple[tuple[int, int], ...] = ()
+    """(broker, when a plan for its recurring skew was last made), by broker."""
     changed_ms: int = 0
     """When replicas or leaders were last moved: no plan for skew rests on windows that began before."""
     evaluated_ms: int = 0
@@ -59,6 +64,8 @@ class TriggerState:
         # JSON, in which the state is kept, knows lists only.
         pairs = tuple((int(broker), int(since_ms)) for broker, since_ms in self.missing_since_ms)
         object.__setattr__(self, "missing_since_ms", pairs)
+        recurring = tuple((int(broker), int(planned_ms)) for broker, planned_ms in self.recurring_planned_ms)
+        object.__setattr__(self, "recurring_planned_ms", recurring)
         object.__setattr__(self, "waiting_failed", tuple(self.waiting_failed))
         lasting = tuple((str(reason), int(since_ms)) for reason, since_ms in self.lasting_since_ms)
         object.__setattr__(self, "lasting_since_ms", lasting)
@@ -74,6 +81,8 @@ class Evaluation:
     detail: str
     resource: str | None
     max_over_mean: float | None
+    recurring_broker: int | None = None
+    """The broker that the plan is for, where its skew comes back at this time."""
 
 
 def step(
@@ -122,9 +131,15 @@ def step(
     return state, _when_entering(policy, state, settled, over, around, now_ms)
 
 
-def after_plan(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> TriggerState:
+def after_plan(
+    policy: TriggerPolicy, state: TriggerState, now_ms: int, recurring_broker: int | None = None
+) -> TriggerState:
     """State once a plan was made: the cooldown runs from now."""
-    return replace(state, cooldown_end_ms=now_ms + policy.cooldown_ms)
+    planned = dict(state.recurring_planned_ms)
+    if recurring_broker is not None:
+        planned[recurring_broker] = now_ms
+    recent = tuple(sorted(row for row in planned.items() if now_ms - row[1] < RECURRING_PLANNED_EVERY_DAYS * DAY_MS))
+    return replace(state, cooldown_end_ms=now_ms + policy.cooldown_ms, recurring_planned_ms=recent)
 
 
 def is_continuous(policy: TriggerPolicy, state: TriggerState, now_ms: int) -> bool:
@@ -227,7 +242,11 @@ def _when_entering(
         broker, since_ms = state.missing_since_ms[0]
         detail = f"broker {broker} has been away for {(now_ms - since_ms) / 1000:.0f} s: it may come back"
         return _hold(Reason.INCOMPLETE, detail, resource, ratio)
-    return Evaluation(Verdict.PLAN, Reason.SKEWED, _skewed(policy, settled, over, around), resource, ratio)
+    detail = _skewed(policy, settled, over, around)
+    known = recurrence(policy, settled, over, around)
+    if known is None:
+        return Evaluation(Verdict.PLAN, Reason.SKEWED, detail, resource, ratio)
+    return Evaluation(Verdict.PLAN, Reason.SKEWED, f"{detail}; {known.in_words()}", resource, ratio, over.broker)
 
 
 def _held_back(

@@ -25,6 +25,10 @@ class TriggerPolicy:
     windows_over: int = 3
     windows_considered: int = 5
     detector: Detector = Detector.NOISE
+    recurring_load: bool = True
+    """Whether a skew that comes at the same time each day or week makes no plan of its own; not without `NOISE`."""
+    recurring_plan_min_ms: int = 3_600_000
+    """One that lasts for so long each time is planned for all the same, once in a while."""
     windows_over_urgent: int = 2
     """Instead of `windows_over`, where groups that read from the hot broker fall behind."""
     cooldown_ms: int = 600_000
@@ -46,6 +50,8 @@ class TriggerPolicy:
             raise InputError(f"windows must be 1 <= k <= n, found {self.windows_over} and {self.windows_considered}")
         if self.windows_over_urgent < 1:
             raise InputError(f"windows_over_urgent must be 1 or more, found {self.windows_over_urgent}")
+        if self.recurring_plan_min_ms < 0:
+            raise InputError(f"recurring_plan_min_ms must be 0 or more, found {self.recurring_plan_min_ms}")
 
     @property
     def watched(self) -> Watched:

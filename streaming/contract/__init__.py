@@ -16,6 +16,7 @@ from streaming.contract.control_tables import (
     LOG_DIR,
     MOVEMENT,
     PLAN,
+    RECURRING_LOAD,
 )
 from streaming.contract.lag_tables import GROUP_EVENT, GROUP_LAG, GROUP_LAG_DAILY
 from streaming.contract.load_tables import (
@@ -51,6 +52,7 @@ TABLES: dict[str, Table] = {
         BROKER_INTENT,
         LOG_DIR,
         LOAD_MEMORY,
+        RECURRING_LOAD,
     )
 }
 """All of them by name."""
@@ -75,6 +77,7 @@ __all__ = [
     "PIPELINE_BATCH",
     "PLAN",
     "RECORD_VERSION",
+    "RECURRING_LOAD",
     "REJECTED_RECORD",
     "TABLES",
     "Column",

@@ -195,6 +195,25 @@ LOAD_MEMORY = Table(
     SHORT_HISTORY,
 )
 
+RECURRING_LOAD = Table(
+    "recurring_load",
+    "What control remembers of the hours of past days: loads in slots of ten minutes; replaced once an hour",
+    ("kafka_cluster", "resource", "day"),
+    "event_time",
+    (
+        CLUSTER,
+        text("resource", "Resource whose skew may make a plan", nullable=False),
+        timestamp("day", "Start of the day (UTC) that the row is about", nullable=False),
+        timestamp("event_time", "End of the newest slot that all rows hold, UTC", nullable=False),
+        text(
+            "day_json",
+            "By slot of the day, 0 to 143: mean load of a broker; share of brokers far above it. JSON",
+            nullable=False,
+        ),
+    ),
+    SHORT_HISTORY,
+)
+
 LOG_DIR = Table(
     "log_dir",
     "Log dirs of brokers as they were at the newest evaluation: one row each, replaced at each evaluation",

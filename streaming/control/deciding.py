@@ -21,6 +21,7 @@ from streaming.control.absences import Absences
 from streaming.control.evidence import TableEvidence
 from streaming.control.journal import Journal, decision_id
 from streaming.control.load_memory import KeptMemory
+from streaming.control.recurring_load import KeptRecurringLoad
 from streaming.control.windows import ClosedWindows, WindowTables
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import PlannerSettings
@@ -52,6 +53,7 @@ class Decider:
         self._state = journal.trigger_state()
         self._windows = ClosedWindows(window_tables)
         self._memory = KeptMemory(window_tables)
+        self._recurring = KeptRecurringLoad(window_tables)
         self._evaluated_ms = 0
 
     def tick(self, *, now_ms: int) -> ProposedPlan | None:
@@ -64,6 +66,7 @@ class Decider:
         policy = self._policy_for(frozenset(topic for topic, _ in live.partitions))
         drained = drained_brokers(TableReader(self._tables.root), self._tables.kafka_cluster)
         changed_ms = self._journal.changed_ms(now_ms=now_ms)
+        counted = brokers_counted(live, drained)
         observation = Observation.of(
             live,
             windows,
@@ -73,12 +76,8 @@ class Decider:
             now_ms=now_ms,
             log_dirs=self._log_dirs(now_ms),
             away_since_ms=self._absences.since_ms(now_ms),
-            memory=self._memory.after(
-                windows,
-                policy,
-                brokers_counted(live, drained),
-                changed_ms=max(changed_ms, self._state.changed_ms),
-            ),
+            memory=self._memory.after(windows, policy, counted, changed_ms=max(changed_ms, self._state.changed_ms)),
+            recurring=self._recurring.after(windows, policy, counted),
         )
         evidence = TableEvidence(self._cluster, live, self._journal, self._tables, policy, self._planner, now_ms)
         self._state, decision = step(self._state, observation, policy, evidence)

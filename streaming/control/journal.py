@@ -40,7 +40,7 @@ from streaming.views.plans import kept_plan, plan_ids
 
 log = structlog.get_logger()
 
-TABLES_WRITTEN = ("decision", "plan", "movement", "execution", "log_dir", "load_memory")
+TABLES_WRITTEN = ("decision", "plan", "movement", "execution", "log_dir", "load_memory", "recurring_load")
 PLAN_ID_CHARACTERS_MIN = 6
 PLANS_NAMED = 5
 

@@ -29,6 +29,8 @@ def trigger_policy(trigger: TriggerSettings, *, window_ms: int) -> TriggerPolicy
         windows_over=trigger.windows_over,
         windows_considered=trigger.windows_considered,
         detector=Detector(trigger.detector),
+        recurring_load=trigger.recurring_load,
+        recurring_plan_min_ms=trigger.recurring_plan_min_ms,
         cooldown_ms=trigger.cooldown_ms,
         windows_over_urgent=trigger.windows_over_urgent,
         completeness_min=trigger.completeness_min,

@@ -10,7 +10,7 @@ from datetime import datetime
 import structlog
 
 from streaming import tables
-from streaming.contract import BROKER_INTENT, DECISION, EXECUTION, LOAD_MEMORY, LOG_DIR, MOVEMENT, PLAN
+from streaming.contract import BROKER_INTENT, DECISION, EXECUTION, LOAD_MEMORY, LOG_DIR, MOVEMENT, PLAN, RECURRING_LOAD
 from streaming.settings import ControlSettings
 from streaming.views.decisions import newest_decision
 from streaming.views.executions import finished_before, plans_carried_out
@@ -27,6 +27,7 @@ TABLES_KEPT = (
     BROKER_INTENT.name,
     LOG_DIR.name,
     LOAD_MEMORY.name,
+    RECURRING_LOAD.name,
 )
 DAY_MS = 86_400_000
 """Rows go by the day: each deletion writes the files anew that hold younger rows too."""

@@ -27,6 +27,12 @@ class TriggerSettings(Section):
     detector: Literal["noise", "windows"] = Field(
         "noise", description="noise: a broker must also be over by more than its own noise; windows: k of n are enough"
     )
+    recurring_load: bool = Field(
+        True, description="Skew that comes at the same time each day or week makes no plan of its own"
+    )
+    recurring_plan_min_ms: Milliseconds = Field(
+        3_600_000, description="If it lasts for so long each time, one plan is made for it"
+    )
     windows_over_urgent: int = Field(
         2, ge=1, le=1000, description="k where consumer groups that read from the hot broker fall behind"
     )

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from assignor_core.deciding.simulation import Report, World, generate, simulate
-from assignor_core.deciding.simulation.loads import NOISE
+from assignor_core.deciding.simulation.loads import NOISE, SCENARIOS, WEEK_WINDOWS
 from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
 
 SEEDS = (1, 2)
@@ -22,6 +22,7 @@ def _windows(**changed: Any) -> TriggerPolicy:
 
 POLICIES: Mapping[str, TriggerPolicy] = {
     "the defaults": TriggerPolicy(),
+    "without recurring load": TriggerPolicy(recurring_load=False),
     "3 of 5 alone": _windows(),
     "one window of one": _windows(windows_over=1, windows_considered=1, windows_over_urgent=1),
     "2 of 3": _windows(windows_over=2, windows_considered=3),
@@ -38,12 +39,20 @@ POLICIES: Mapping[str, TriggerPolicy] = {
 COLUMNS = ("diurnal", "gaps", "bursts", "long bursts", "swing", "steps", "drift")
 
 
-def figures_of(policy: TriggerPolicy, *, noise: float = NOISE, seeds: Sequence[int] = SEEDS) -> dict[str, list[Report]]:
-    """Reports by scenario, one per seed."""
-    return {
-        scenario: [simulate(generate(scenario, seed=seed, noise=noise), policy, World()) for seed in seeds]
-        for scenario in COLUMNS
-    }
+def figures_of(
+    policy: TriggerPolicy,
+    *,
+    noise: float = NOISE,
+    seeds: Sequence[int] = SEEDS,
+    scenarios: Sequence[str] = COLUMNS,
+    weeks: int = 1,
+) -> dict[str, list[Report]]:
+    """Reports by scenario, one per seed, each of so many weeks in a row."""
+
+    def report(scenario: str, seed: int) -> Report:
+        return simulate(generate(scenario, seed=seed, noise=noise, windows=weeks * WEEK_WINDOWS), policy, World())
+
+    return {scenario: [report(scenario, seed) for seed in seeds] for scenario in scenarios}
 
 
 def row_of(name: str, reports: Mapping[str, list[Report]]) -> str:
@@ -52,9 +61,9 @@ def row_of(name: str, reports: Mapping[str, list[Report]]) -> str:
         f"{_sum(rows, 'triggers')} / {_sum(rows, 'false_triggers')} / {_sum(rows, 'flaps')}"
         for rows in reports.values()
     ]
-    delays = [delays for report in reports["steps"] for delays in report.found_after_windows]
-    worst = "never" if None in delays else str(max(value for value in delays if value is not None))
-    skewed_h = sum(_sum(reports[name], "windows_in_skew") for name in ("steps", "drift")) / 60
+    delays = [delays for report in reports.get("steps", ()) for delays in report.found_after_windows]
+    worst = "never" if None in delays else str(max((value for value in delays if value is not None), default="-"))
+    skewed_h = sum(_sum(reports.get(name, ()), "windows_in_skew") for name in ("steps", "drift")) / 60
     return f"| {name} | {' | '.join(cells)} | {worst} | {skewed_h:.1f} |"
 
 
@@ -66,12 +75,15 @@ def _sum(reports: Iterable[Report], name: str) -> int:
 @click.option("--noise", type=float, default=NOISE, show_default=True, help="Standard deviation of a broker's load.")
 @click.option("--seed", "seeds", type=int, multiple=True, default=SEEDS, show_default=True, help="A week for each.")
 @click.option("--policy", "names", type=click.Choice(list(POLICIES)), multiple=True, default=list(POLICIES))
-def main(noise: float, seeds: tuple[int, ...], names: tuple[str, ...]) -> None:
+@click.option("--scenario", "scenarios", type=click.Choice(list(SCENARIOS)), multiple=True, default=COLUMNS)
+@click.option("--weeks", type=click.IntRange(1, 52), default=1, show_default=True, help="In a row, for each seed.")
+def main(noise: float, seeds: tuple[int, ...], names: tuple[str, ...], scenarios: tuple[str, ...], weeks: int) -> None:
     """Print the table for one level of noise."""
-    click.echo(f"| policy | {' | '.join(COLUMNS)} | step found after | hours in skew |")
-    click.echo("|---" * (len(COLUMNS) + 3) + "|")
+    click.echo(f"| policy | {' | '.join(scenarios)} | step found after | hours in skew |")
+    click.echo("|---" * (len(scenarios) + 3) + "|")
     for name in names:
-        click.echo(row_of(name, figures_of(POLICIES[name], noise=noise, seeds=seeds)))
+        reports = figures_of(POLICIES[name], noise=noise, seeds=seeds, scenarios=scenarios, weeks=weeks)
+        click.echo(row_of(name, reports))
 
 
 if __name__ == "__main__":

@@ -120,6 +120,20 @@ def _gaps(trace: Trace, chance: random.Random) -> Trace:
     return replace(trace, window_end_ms=ends, loads=MappingProxyType({"bytes_in": loads[kept]}))
 
 
+DAILY_BURST_STARTS = (120, 840)
+DAILY_BURST_WINDOWS = 50
+
+
+def _daily_bursts(trace: Trace, chance: random.Random) -> Trace:
+    """Each day one broker has twice its load from 02:00 to 02:50, another from 14:00, give or take five minutes."""
+    loads = trace.loads["bytes_in"].copy()
+    for midnight in range(0, len(loads), DAY_WINDOWS):
+        for broker, minute in enumerate(DAILY_BURST_STARTS):
+            start = midnight + minute + chance.randint(-5, 5)
+            loads[start : start + DAILY_BURST_WINDOWS, broker] *= chance.uniform(1.8, 2.2)
+    return replace(trace, loads=MappingProxyType({"bytes_in": loads}))
+
+
 SWING_WINDOWS = 40
 
 
@@ -158,6 +172,7 @@ SCENARIOS: Mapping[str, Callable[[Trace, random.Random], Trace]] = MappingProxyT
         "diurnal": _unchanged,
         "bursts": _bursts((1, 2), per_day=12),
         "long bursts": _bursts((4, 10), per_day=4),
+        "daily bursts": _daily_bursts,
         "gaps": _gaps,
         "swing": _swing,
         "steps": _steps,

@@ -19,6 +19,7 @@ from assignor_core.deciding.doubt import PLAN_WINDOWS_MAX
 from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.load_memory import LoadMemory
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
+from assignor_core.deciding.recurring import RecurringLoad
 from assignor_core.deciding.simulation.loads import Trace
 from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.step import step
@@ -191,6 +192,7 @@ class _Run:
         self._state = TriggerState()
         kept = max(policy.trigger.windows_considered, policy.planner_windows, PLAN_WINDOWS_MAX)
         self._memory = LoadMemory()
+        self._recurring = RecurringLoad()
         self._windows: deque[ClosedWindow] = deque(maxlen=kept)
         self._skews: deque[SkewWindow] = deque(maxlen=kept)
         self._under_way: tuple[int, Change] | None = None
@@ -216,6 +218,7 @@ class _Run:
         self._skews.append(skew_window(self._windows[-1], self._policy.resources, {}, live.broker_racks))
         self._counts["skewed"] += self._in_skew[row]
         now_ms = self._trace.window_end_ms[row]
+        self._recurring = self._recurring.after((self._skews[-1],), self._policy.trigger.watched)
         if self._under_way is not None:
             until, factors = self._under_way
             if row >= until:
@@ -233,6 +236,7 @@ class _Run:
             tuple(self._skews),
             changed_ms=self._changed_ms,
             memory=self._memory,
+            recurring=self._recurring,
         )
         self._state, decision = step(before, observation, self._policy, self._plans)
         self._note_flap(before, now_ms)

@@ -1,0 +1,123 @@
+"""Control keeps what it knows of the hours of past days, and a control that starts anew goes on with it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignor_core.deciding.observation import DecisionPolicy
+from assignor_core.deciding.recurring import NO_HISTORY, recurrence_of
+from assignor_core.deciding.trigger_policy import TriggerPolicy
+from assignor_core.resources import Resource
+from streaming import tables
+from streaming.contract import BROKER_LOAD_HOURLY, RECURRING_LOAD
+from streaming.control import recurring_load
+from streaming.control.recurring_load import KEPT_EVERY_MS, KeptRecurringLoad, read_history
+from streaming.control.windows import WindowTables, closed_windows
+from streaming.settings import DAY_MS, HOUR_MS
+from tests.serve.synthetic import Synthetic
+
+CLUSTER = "main"
+POLICY = DecisionPolicy(resources=(Resource.BYTES_IN,))
+COUNTED = frozenset({1, 2, 3})
+WINDOW_MS = 600_000
+DAY_WINDOWS = DAY_MS // WINDOW_MS
+EVEN, HOT = dict.fromkeys((1, 2, 3), 1e6), {1: 3e6, 2: 1e6, 3: 1e6}
+
+
+@pytest.fixture
+def window_tables(tmp_path: Path) -> WindowTables:
+    return WindowTables(str(tmp_path / "tables"), CLUSTER, WINDOW_MS, WINDOW_MS, 30)
+
+
+def load(window_tables: WindowTables, first: int, last: int) -> None:
+    """Windows of ten minutes; from 02:00 to 02:50 broker 1 is hot."""
+    synthetic = Synthetic(window_tables.root, CLUSTER, _commits=first)
+    with synthetic.together():
+        for index in range(first, last):
+            rates = HOT if 12 <= index % DAY_WINDOWS < 17 else EVEN
+            end = tables.utc(WINDOW_MS * (index + 1))
+            synthetic.broker_load(WINDOW_MS * index, rates, window_end=end)
+
+
+def after(kept: KeptRecurringLoad, window_tables: WindowTables, index: int, policy: DecisionPolicy = POLICY) -> Any:
+    return kept.after(closed_windows(window_tables, now_ms=WINDOW_MS * (index + 2)), policy, COUNTED)
+
+
+def known(history: Any, day: int) -> str | None:
+    found = recurrence_of(history, "bytes_in", 1, at_ms=day * DAY_MS + 2 * HOUR_MS, above=1.3)
+    return None if found is None else found.in_words()
+
+
+def test_a_restart_goes_on_as_if_there_had_been_none(window_tables: WindowTables) -> None:
+    load(window_tables, 0, 4 * DAY_WINDOWS)
+    first, alone = KeptRecurringLoad(window_tables), KeptRecurringLoad(window_tables)
+    after(first, window_tables, 4 * DAY_WINDOWS)
+    kept = read_history(tables.TableReader(window_tables.root), CLUSTER)
+    assert kept.newest_ms == first.history.kept_until_ms() > 3 * DAY_MS
+    assert known(kept, 4) == "comes each day 02:00 to 02:50 UTC, known from 4 days"
+    load(window_tables, 4 * DAY_WINDOWS, 5 * DAY_WINDOWS)
+    restarted = KeptRecurringLoad(window_tables)
+    one, other = (after(kept, window_tables, 5 * DAY_WINDOWS) for kept in (restarted, alone))
+    assert one.newest_ms == other.newest_ms > kept.newest_ms
+    assert one.days == other.days
+    assert known(one, 5) == "comes each day 02:00 to 02:50 UTC, known from 5 days"
+
+
+def test_rows_are_kept_once_an_hour_and_replaced(window_tables: WindowTables) -> None:
+    load(window_tables, 0, DAY_WINDOWS)
+    kept = KeptRecurringLoad(window_tables)
+    after(kept, window_tables, DAY_WINDOWS)
+    shown = tables.read(window_tables.root, RECURRING_LOAD.name)
+    assert [row["resource"] for row in shown] == ["bytes_in"]
+    load(window_tables, DAY_WINDOWS, DAY_WINDOWS + 3)
+    after(kept, window_tables, DAY_WINDOWS + 3)
+    assert tables.read(window_tables.root, RECURRING_LOAD.name) == shown
+    load(window_tables, DAY_WINDOWS + 3, DAY_WINDOWS + 3 + KEPT_EVERY_MS // WINDOW_MS)
+    after(kept, window_tables, DAY_WINDOWS + 3 + KEPT_EVERY_MS // WINDOW_MS)
+    newer = tables.read(window_tables.root, RECURRING_LOAD.name)
+    assert len(newer) == 2, "one for each day"
+    assert newer[0]["event_time"] > shown[0]["event_time"]
+
+
+def test_the_weeks_before_the_windows_come_from_the_hours(window_tables: WindowTables) -> None:
+    rows = [
+        {
+            "kafka_cluster": CLUSTER, "period_start": tables.utc(hour * HOUR_MS),
+            "period_end": tables.utc((hour + 1) * HOUR_MS), "broker": broker, "bytes_in_per_sec": rate,
+            "covered_ms": HOUR_MS, "window_count": 6, "updated_at": tables.utc((hour + 1) * HOUR_MS),
+        }
+        for hour in range(28 * 24)
+        for broker, rate in (HOT if hour % (7 * 24) == 2 else EVEN).items()
+    ]  # fmt: skip
+    tables.append(window_tables.root, BROKER_LOAD_HOURLY.name, rows, transaction_id="test", transaction_version=1)
+    load(window_tables, 28 * DAY_WINDOWS, 28 * DAY_WINDOWS + 6)
+    history = after(KeptRecurringLoad(window_tables), window_tables, 28 * DAY_WINDOWS + 6)
+    assert known(history, 28) == "comes each Thu 02:00 to 03:00 UTC, known from 4 days"
+    assert known(history, 29) is None
+
+
+def test_what_cannot_be_read_is_learned_anew(window_tables: WindowTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(window_tables, 0, 20)
+    after(KeptRecurringLoad(window_tables), window_tables, 20)
+    rows = tables.read(window_tables.root, RECURRING_LOAD.name)
+    broken = [{**row, "day_json": '{"mean_load": [1]}'} for row in rows]
+    tables.replace(
+        window_tables.root,
+        RECURRING_LOAD.name,
+        broken,
+        kafka_cluster=CLUSTER,
+        transaction_id="x",
+        transaction_version=1,
+    )
+    warnings: list[str] = []
+    monkeypatch.setattr(recurring_load.log, "warning", lambda event, **_: warnings.append(event))
+    assert KeptRecurringLoad(window_tables).history.newest_ms == 0
+    assert warnings == ["recurring_load_unreadable"]
+
+
+def test_turned_off_it_reads_and_keeps_nothing(window_tables: WindowTables) -> None:
+    load(window_tables, 0, 20)
+    off = DecisionPolicy(resources=(Resource.BYTES_IN,), trigger=TriggerPolicy(recurring_load=False))
+    assert after(KeptRecurringLoad(window_tables), window_tables, 20, off) is NO_HISTORY
+    assert tables.TableReader(window_tables.root).version(RECURRING_LOAD.name) is None
