@@ -49,8 +49,10 @@ def _fewer(examples: int) -> int:
 
 
 # Spark of the tests and of the processes that they start, with the JVM's quick compiler alone: what the other one would
-# gain in a minute or two costs as much CPU time as the tests themselves.
-os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -XX:TieredStopAtLevel=1".strip()
+# gain in a minute or two costs as much CPU time as the tests themselves. Its room for code would be 48 MB then: the
+# session that tests share fills that, and a tenth of its CPU time would go into making room.
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {QUICK_COMPILER}".strip()
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,14 @@ __all__ = ["own"]  # the fixture
 DEADLINE_S = 300.0
 
 
+@pytest.fixture
+def executors_start_quickly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors with the JVM's quick compiler alone, as all of Spark in tests: they live for half a minute."""
+    (tmp_path / "spark-defaults.conf").write_text("spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+
+
+@pytest.mark.usefixtures("executors_start_quickly")
 def test_two_executors_give_the_same_windows_and_end_in_order(own: Settings, tmp_path: Path) -> None:
     foreign = own.topics.byte_rate + "-foreign"
     settings = own.model_copy(
