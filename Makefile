@@ -109,3 +109,8 @@ NAMESPACE := default
 .PHONY: manifests
 manifests:
 	@helm template rebalancer deploy/helm/rebalancer --namespace $(NAMESPACE) $(if $(VALUES),--values $(VALUES))
+
+# Wheel and sdist of the commit that is checked out, into dist.
+.PHONY: dist
+dist: setup
+	$(PYTHON) deploy/release/dist.py $(ARGS)

@@ -17,10 +17,6 @@ HERE = Path(__file__).resolve().parent
 VALUES_SCHEMA = HERE / "rebalancer" / "values.schema.json"
 KAFKA_USERS = HERE.parent / "kubernetes" / "kafka-users.yaml"
 
-SECRETS = frozenset(
-    {"sasl_password", "sasl_oauthbearer_client_secret", "prometheus_password", "prometheus_bearer_token"}
-)
-"""Settings that are secrets: values end up in a ConfigMap, so only files of Secrets are allowed."""
 OWN_SETTINGS = {"CollectSettings": {"shard"}, "ServeSettings": {"host", "port", "allowed_hosts"}}
 """What the chart sets itself."""
 
@@ -51,7 +47,8 @@ def values_schema() -> str:
     for field, section in settings["properties"].items():
         name = section["$ref"].rpartition("/")[2]
         for key in list(sections[name]["properties"]):
-            if key in SECRETS | OWN_SETTINGS.get(name, set()):
+            secret = "writeOnly" in json.dumps(sections[name]["properties"][key])  # values end up in a ConfigMap
+            if secret or key in OWN_SETTINGS.get(name, set()):
                 del sections[name]["properties"][key]
             elif key.endswith("_file"):
                 files[f"{field}.{key}"] = {"$ref": "#/definitions/secretFile"}
@@ -62,11 +59,15 @@ def values_schema() -> str:
     return json.dumps(_without_defaults(schema), indent=2) + "\n"
 
 
-def _without_defaults(part: Any) -> Any:
-    """The schema without `default` and `title`: values that nobody sets are the product's business."""
+def _without_defaults(part: Any, *, of_properties: bool = False) -> Any:
+    """The schema without `default` and `title`, which judge nothing; properties may have these names."""
     if isinstance(part, dict):
-        plain = (key for key in part if key not in ("default", "title") or isinstance(part[key], dict))
-        return {key: _without_defaults(part[key]) for key in plain}
+        left_out = () if of_properties else ("default", "title")
+        return {
+            key: _without_defaults(inner, of_properties=key == "properties" and not of_properties)
+            for key, inner in part.items()
+            if key not in left_out
+        }
     return [_without_defaults(item) for item in part] if isinstance(part, list) else part
 
 

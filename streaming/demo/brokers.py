@@ -25,7 +25,7 @@ from streaming.errors import RebalancerError
 from streaming.runtime import class_archive, jars, processes
 
 HOST = "127.0.0.1"
-JMX_RULES = jars.PROJECT_ROOT / "deploy" / "jmx" / "kafka-broker.yaml"
+JMX_RULES = Path(__file__).with_name("kafka-broker.yaml")
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 START_TIMEOUT_S = 120.0
 JVM_OPTIONS = (

@@ -24,8 +24,11 @@ from pathlib import Path
 from streaming.errors import SetUpIncomplete, UsageProblem
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent.parent
-IVY_MANIFEST = PROJECT_ROOT / "conf" / "ivy.xml"
-CHECKSUMS = PROJECT_ROOT / "conf" / "jars.sha256"
+"""Of a clone, for tests: an installed package has none."""
+IVY_MANIFEST = Path(__file__).with_name("ivy.xml")
+CHECKSUMS = Path(__file__).with_name("jars.sha256")
+"""In a clone both are links to `conf`; a package has copies."""
+SET_UP = "run `make setup`, or `python -m streaming.runtime.jars` where a package is installed"
 JAVA_VERSION_MIN = 17
 PRODUCT = ("spark", "broker", "agent")
 TESTS = ("tools", "oracle", "broker-oldest", "tiered")
@@ -40,7 +43,7 @@ def jar_paths(configuration: str) -> list[Path]:
     paths = [folder / name for name in _checksums([configuration])]
     missing = [path.name for path in paths if not path.is_file()]
     if missing or not paths:
-        raise SetUpIncomplete(f"jars of {configuration!r} are missing ({', '.join(missing[:3])}): run `make setup`")
+        raise SetUpIncomplete(f"jars of {configuration!r} are missing ({', '.join(missing[:3])}): {SET_UP}")
     return sorted(paths)
 
 
@@ -70,7 +73,9 @@ def java_command() -> str:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not java or not Path(java).exists():
-        raise SetUpIncomplete(f"Java {JAVA_VERSION_MIN} or newer is needed and none was found: run `make setup`")
+        raise SetUpIncomplete(
+            f"Java {JAVA_VERSION_MIN} or newer is needed and none was found: install it, or run `make setup`"
+        )
     output = _version_output(java)
     version = re.search(r'version "(\d+)', output)
     if not version or int(version.group(1)) < JAVA_VERSION_MIN:

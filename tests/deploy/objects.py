@@ -22,7 +22,13 @@ Json = dict[str, Any]
 
 def script(name: str) -> Json:
     """What a script of deploy/helm defines."""
-    return runpy.run_path(str(HELM / name))
+    return script_at(HELM / name)
+
+
+@cache
+def script_at(path: Path) -> Json:
+    """What a script defines; it is run once."""
+    return runpy.run_path(str(path))
 
 
 @cache

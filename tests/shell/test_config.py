@@ -1,6 +1,8 @@
 """Settings: who wins, what is refused and in which words, and the reference file that shows them all."""
 
 import json
+import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -163,3 +165,12 @@ def test_the_reference_file_shows_every_setting_with_its_default() -> None:
         for key in field.annotation.model_fields  # type: ignore[union-attr]
     }
     assert shown == existing
+
+
+def test_the_charts_schema_knows_every_setting_but_secrets() -> None:
+    """A changed setting needs `PYTHONPATH=. python deploy/helm/chart.py`."""
+    chart = runpy.run_path(str(REFERENCE.parents[1] / "deploy" / "helm" / "chart.py"))
+    schema = chart["VALUES_SCHEMA"].read_text(encoding="utf-8")
+    assert schema == chart["values_schema"](), "run `PYTHONPATH=. python deploy/helm/chart.py`"
+    assert '"sasl_password_file"' in schema
+    assert not {f'"{key.rpartition(".")[2]}"' for key in SECRET_KEYS} & set(re.findall(r'"\w+"', schema))
