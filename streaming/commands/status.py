@@ -74,6 +74,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
     from assignor_core.resources import Resource
     from streaming.commands.status_plan import shown_plan
     from streaming.tables import TableReader
+    from streaming.views.accuracy import accuracy_data, read_accuracy
     from streaming.views.broker_load import read_load
     from streaming.views.decisions import newest_decision
     from streaming.views.executions import brokers_owed, given_up, read_executions
@@ -101,6 +102,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "pause": given_up(reader, cluster, now_ms=now_ms).reason(now_ms) if settings.control.mode == "apply" else None,
         "execution": execution and _event_shown(execution),
         "execution_max_over_mean": execution and _ratios(execution),
+        "accuracy": accuracy_data(read_accuracy(reader, cluster, executions)),
         "throttles_left": list(brokers_owed(executions)),
         "log_dirs": [
             {"broker": row.broker, "path": row.path, "state": row.state, "used_ratio": row.used_share}
@@ -152,6 +154,7 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
 
     from streaming.commands.status_log_dirs import log_dir_lines
     from streaming.commands.status_plan import plan_line
+    from streaming.views.accuracy import accuracy_line
 
     table = Table("broker", "bytes in/s", "bytes out/s", "disk", "", box=None, pad_edge=False)
     rates = [row["bytes_in_per_sec"] for row in status["brokers"].values() if row["bytes_in_per_sec"] is not None]
@@ -184,6 +187,8 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
     ]
     if promises:
         lines.append(f"promised max/mean: {', '.join(promises)}")
+    accuracy = accuracy_line(status["accuracy"])
+    lines += [accuracy] if accuracy else []
     if status["throttles_left"]:
         lines.append(f"brokers {status['throttles_left']} keep the throttle of an execution that has ended")
     lines += log_dir_lines(status)

@@ -4,6 +4,7 @@ import json
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,10 @@ from streaming.commands.options import json_option, settings_from, settings_opti
 from streaming.commands.whole_files import write_whole
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
+
+if TYPE_CHECKING:
+    from streaming.control.what_if import Prediction
+    from streaming.settings import Settings
 
 HOURS_MAX = 24 * 366
 FACTOR = re.compile(r"(\d+(?:\.\d+)?)x?")
@@ -55,9 +60,11 @@ def what_if(
     option it shows the recorded hours as they are. It reads the tables alone and changes nothing.
     """
     from assignor_core.what_if import Changes
-    from streaming.commands.what_if_text import as_data, as_text, changes_text
+    from streaming.commands.what_if_text import as_data, as_text
     from streaming.control.what_if import predict
     from streaming.tables import TableReader
+    from streaming.views.accuracy import read_accuracy
+    from streaming.views.executions import read_executions
     from streaming.views.recorded_hours import daily_bytes_in, read_history
 
     factors = dict(_factor(text) for text in traffic)
@@ -75,20 +82,28 @@ def what_if(
     settings = settings_from(config_file, assignments)
     reader = TableReader(settings.storage.tables)
     history = read_history(reader, settings, since_ms=since_ms)
-    prediction = predict(history, changes, settings, daily_bytes_in(reader, settings.kafka.cluster_name))
+    cluster = settings.kafka.cluster_name
+    executions = read_executions(reader, cluster, now_ms=clocks.now_ms())
+    accuracy = read_accuracy(reader, cluster, executions)
+    prediction = predict(history, changes, settings, daily_bytes_in(reader, cluster), accuracy)
     if png_file is not None:
-        from streaming.simulate.plot import png_of
-        from streaming.simulate.replay_plot import plot_replays
-
-        name, ratio = f"assumed: {changes_text(changes)}", settings.trigger.enter_ratio
-        drawn = [(name, prediction.replay)]
-        write_whole("--png", png_file, png_of(plot_replays(drawn, history.cluster_name, enter_ratio=ratio)))
+        _write_picture(png_file, prediction, settings)
     if as_json:
         click.echo(json.dumps(as_data(prediction)))
         return 0
     for line in as_text(prediction, settings):
         echo(line)
     return 0
+
+
+def _write_picture(file: Path, prediction: "Prediction", settings: "Settings") -> None:
+    from streaming.commands.what_if_text import changes_text
+    from streaming.simulate.plot import png_of
+    from streaming.simulate.replay_plot import plot_replays
+
+    drawn = [(f"assumed: {changes_text(prediction.changes)}", prediction.replay)]
+    title, ratio = prediction.history.cluster_name, settings.trigger.enter_ratio
+    write_whole("--png", file, png_of(plot_replays(drawn, title, enter_ratio=ratio)))
 
 
 def since_ms_of(text: str, now_ms: int) -> int:

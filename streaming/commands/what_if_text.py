@@ -11,6 +11,7 @@ from streaming.commands.plan_price import duration_text
 from streaming.control.what_if import Prediction
 from streaming.settings import HOUR_MS, Settings
 from streaming.tables import utc
+from streaming.views.accuracy import accuracy_data, accuracy_line
 
 PLANS_SHOWN = 20
 HEADROOM_SHOWN = 5
@@ -32,6 +33,7 @@ def as_data(prediction: Prediction) -> dict[str, Any]:
         "headroom": [{**asdict(row), "left_share": row.left_share} for row in prediction.headroom],
         "bounds": [asdict(row) for row in prediction.bounds],
         "growth": None if prediction.growth is None else asdict(prediction.growth),
+        "accuracy": accuracy_data(prediction.accuracy),
         "brokers_needed": [asdict(row) for row in prediction.brokers_needed],
     }
 
@@ -77,6 +79,8 @@ def as_text(prediction: Prediction, settings: Settings) -> Iterator[str]:
     yield from _notes(prediction)
     yield from skew_lines(result, settings)
     yield from plan_lines(result)
+    accuracy = accuracy_line(accuracy_data(prediction.accuracy))
+    yield accuracy or "own error: unknown, as fewer than 3 executions here were measured"
     yield from _headroom_lines(prediction)
     yield from _bound_lines(prediction.bounds)
     yield from _growth_lines(prediction)

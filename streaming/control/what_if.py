@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from assignor_core.deciding.observation import DecisionPolicy
 from assignor_core.model import CAPACITY_KEYS, Capacity
 from assignor_core.what_if import Changes, History, Pace, Planning, Replay, changed, replay
+from assignor_core.what_if.accuracy import Accuracy
 from assignor_core.what_if.outlook import (
     Bound,
     BrokersNeeded,
@@ -35,9 +36,13 @@ class Prediction:
     growth: Growth | None
     """None where too few days are recorded."""
     brokers_needed: tuple[BrokersNeeded, ...]
+    accuracy: Accuracy
+    """By how much plans here came out differently from what they promised."""
 
 
-def predict(history: History, changes: Changes, settings: Settings, daily_bytes_in: list[float]) -> Prediction:
+def predict(
+    history: History, changes: Changes, settings: Settings, daily_bytes_in: list[float], accuracy: Accuracy
+) -> Prediction:
     """What would happen in the recorded hours under `changes`; raises InputError, UsageProblem."""
     assumed, away = changed(history, changes)
     result, policy = replayed(assumed, settings, away)
@@ -52,6 +57,7 @@ def predict(history: History, changes: Changes, settings: Settings, daily_bytes_
         bounds(assumed, result, away),
         growth,
         () if growth is None else brokers_needed(result, growth, policy.capacities, disks),
+        accuracy,
     )
 
 

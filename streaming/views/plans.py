@@ -4,7 +4,7 @@ The JSON of a plan, the large column, is read of one plan alone.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from operator import itemgetter
@@ -18,7 +18,7 @@ from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import REPORTED
 from streaming.contract import PLAN
 from streaming.errors import TableUnavailable
-from streaming.tables import Row, TableReader, above, below, equal, of_cluster, starts_with, to_ms, utc
+from streaming.tables import Row, TableReader, above, below, equal, of_cluster, one_of, starts_with, to_ms, utc
 
 TABLE = PLAN.name
 FIGURES = (
@@ -76,9 +76,21 @@ def plan_price(reader: TableReader, kafka_cluster: str, plan_id: str) -> dict[st
     where = of_cluster(kafka_cluster) & equal("plan_id", plan_id)
     row = reader.newest_row(TABLE, "created_at", columns=("created_at", "plan_json"), where=where)
     content = {} if row is None else json.loads(row["plan_json"])
+    return {"duration_ms": _duration_ms(content), "cheaper": list(content.get("cheaper", ()))}
+
+
+def plan_durations_ms(reader: TableReader, kafka_cluster: str, plan_ids: Collection[str]) -> dict[str, float | None]:
+    """How long each of these plans was to take; None where no throttle was known. Raises TableUnavailable."""
+    if not plan_ids:
+        return {}
+    where = of_cluster(kafka_cluster) & one_of("plan_id", sorted(plan_ids))
+    rows = reader.rows(TABLE, columns=("plan_id", "plan_json"), where=where)
+    return {row["plan_id"]: _duration_ms(json.loads(row["plan_json"])) for row in rows}
+
+
+def _duration_ms(content: Mapping[str, Any]) -> float | None:
     durations = [wave.get("duration_ms") for wave in content.get("waves", ())]
-    known = bool(durations) and None not in durations
-    return {"duration_ms": sum(durations) if known else None, "cheaper": list(content.get("cheaper", ()))}
+    return sum(durations) if durations and None not in durations else None
 
 
 def plans_made_before(reader: TableReader, kafka_cluster: str, before: datetime, *, now_ms: int) -> list[str]:

@@ -4,6 +4,7 @@ import json
 import time
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -89,6 +90,29 @@ def test_a_pause_after_executions_that_were_given_up_is_shown(tmp_path: Path, mo
     Console(width=200, file=page).print(drawn(shown))
     assert (line in page.getvalue()) == (mode == "apply")
     assert read_status(settings, now_ms=NOW_MS + 900_000)["pause"] is None
+
+
+def test_what_came_of_plans_is_shown_beside_what_they_promised(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    waves = json.dumps({"waves": [{"duration_ms": 30_000}, {"duration_ms": 10_000}]})
+    for number in range(3):
+        of: dict[str, Any] = {"execution_id": f"e-{number}", "plan_id": f"{number}" * 64}
+        at_ms = NOW_MS + number * 100_000
+        synthetic.plan(at_ms, of["plan_id"], plan_json=waves)
+        synthetic.event(at_ms, 0, "approved", **of)
+        synthetic.event(at_ms, 1, "started", **of)
+        synthetic.event(at_ms + 50_000, 2, "done", bytes_moved=123_000_000, **of)
+        synthetic.event(
+            at_ms + 60_000, 3, "measured", bytes_moved=123_000_000, bytes_in_max_over_mean_measured=1.122, **of
+        )
+    shown = read_status(settings, now_ms=NOW_MS + 400_000)
+    assert shown["accuracy"]["bytes_copied"] == {"median": 0.0, "likely": 0.0, "count": 3}
+    assert shown["accuracy"]["duration"]["median"] == pytest.approx(0.25)
+    with StringIO() as page:
+        Console(file=page, width=200).print(drawn(shown))
+        line = "plans so far: max/mean +10 % (80 %: within 10 %), bytes +0 % (80 %: within 0 %), duration +25 %"
+        assert line in page.getvalue()
 
 
 def test_a_plan_waits_until_it_expires_or_an_execution_takes_it(tmp_path: Path) -> None:
