@@ -34,11 +34,16 @@ Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Rows of a table that have a time and an id; `where` leaves out others."""
+    """Rows of a table that have a time and an id; with `is_first_of_many` only those with the sequence 0."""
 
     table: str
     identity: str
-    where: Condition = ALL_ROWS
+    is_first_of_many: bool = False
+
+    @property
+    def where(self) -> Condition:
+        """What leaves out others. Made when it is asked for: pyarrow imports pandas for a condition."""
+        return equal("sequence", 0) if self.is_first_of_many else ALL_ROWS
 
     @property
     def time(self) -> str:
@@ -52,7 +57,7 @@ class Past:
 
 DECISIONS = Past(DECISION.name, "decision_id")
 PLANS = Past(PLAN.name, "plan_id")
-EXECUTIONS = Past(EXECUTION.name, "execution_id", equal("sequence", 0))
+EXECUTIONS = Past(EXECUTION.name, "execution_id", is_first_of_many=True)
 
 
 @dataclass(frozen=True, slots=True)
