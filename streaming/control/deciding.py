@@ -67,6 +67,7 @@ class Decider:
         drained = drained_brokers(TableReader(self._tables.root), self._tables.kafka_cluster)
         changed_ms = self._journal.changed_ms(now_ms=now_ms)
         counted = brokers_counted(live, drained)
+        moved_ms = max(changed_ms, self._state.changed_ms)
         observation = Observation.of(
             live,
             windows,
@@ -76,8 +77,8 @@ class Decider:
             now_ms=now_ms,
             log_dirs=self._log_dirs(now_ms),
             away_since_ms=self._absences.since_ms(now_ms),
-            memory=self._memory.after(windows, policy, counted, changed_ms=max(changed_ms, self._state.changed_ms)),
-            recurring=self._recurring.after(windows, policy, counted),
+            memory=self._memory.after(windows, policy, counted, changed_ms=moved_ms),
+            recurring=self._recurring.after(windows, policy, counted, changed_ms=moved_ms),
         )
         evidence = TableEvidence(self._cluster, live, self._journal, self._tables, policy, self._planner, now_ms)
         self._state, decision = step(self._state, observation, policy, evidence)

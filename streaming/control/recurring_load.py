@@ -40,7 +40,7 @@ class KeptRecurringLoad:
         self._is_caught_up = False
 
     def after(
-        self, windows: tuple[ClosedWindow, ...], policy: DecisionPolicy, counted: frozenset[int]
+        self, windows: tuple[ClosedWindow, ...], policy: DecisionPolicy, counted: frozenset[int], *, changed_ms: int
     ) -> RecurringLoad:
         """With the newest closed windows, and at the first call with those that closed before them."""
         if not policy.trigger.recurring_load:
@@ -52,7 +52,7 @@ class KeptRecurringLoad:
         for window in windows:
             if window.end_ms > self.history.newest_ms:
                 skew = skew_window(window, policy.resources, policy.capacities, counted)
-                self.history = self.history.after((skew,), policy.trigger.watched)
+                self.history = self.history.after((skew,), policy.trigger.watched, changed_ms=changed_ms)
         if self.history.kept_until_ms() - self._kept_ms >= KEPT_EVERY_MS:
             self._keep()
         return self.history

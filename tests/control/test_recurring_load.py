@@ -41,7 +41,7 @@ def load(window_tables: WindowTables, first: int, last: int) -> None:
 
 
 def after(kept: KeptRecurringLoad, window_tables: WindowTables, index: int, policy: DecisionPolicy = POLICY) -> Any:
-    return kept.after(closed_windows(window_tables, now_ms=WINDOW_MS * (index + 2)), policy, COUNTED)
+    return kept.after(closed_windows(window_tables, now_ms=WINDOW_MS * (index + 2)), policy, COUNTED, changed_ms=0)
 
 
 def known(history: Any, day: int) -> str | None:

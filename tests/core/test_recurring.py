@@ -15,6 +15,7 @@ from assignor_core.deciding.load_memory import Watched
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.recurring import NO_HISTORY, RecurringLoad, recurrence_of
 from assignor_core.deciding.recurring.history import BROKERS_MAX, KEPT_DAYS, DayLoad
+from assignor_core.deciding.recurring.mended import FollowedSkew, moved, unmended
 from assignor_core.deciding.recurring.recurrence import RECURRENCES_MIN, SLOTS_MAX
 from assignor_core.deciding.recurring.slots import DAY_MS, DAY_SLOTS, SLOT_MS, slots_of
 from assignor_core.deciding.skew_windows import SkewWindow
@@ -252,3 +253,42 @@ def test_the_state_keeps_plans_for_recurring_skews_for_a_week() -> None:
     assert state.recurring_planned_ms == ((2, 5 * DAY_MS),)
     assert after_plan(POLICY, state, 12 * DAY_MS, 1).recurring_planned_ms == ((1, 12 * DAY_MS),)
     assert TriggerState(recurring_planned_ms=[[2, 5]]).recurring_planned_ms == ((2, 5),)  # type: ignore[arg-type]
+
+
+def followed(*shares: float, moved_after: int, threshold: float = 1.3) -> list[float]:
+    """Shares of a broker had nothing been moved; replicas are moved after so many windows of a minute."""
+    skews: dict[int, FollowedSkew] = {}
+    rows = []
+    for index, share in enumerate(shares):
+        if index == moved_after:
+            skews = moved(skews, index * 60_000)
+        skews, unmended_shares = unmended(
+            skews, {1: share}, threshold=threshold, start_ms=index * 60_000, may_be_moving=False
+        )
+        rows.append(unmended_shares[1])
+    return rows
+
+
+def test_a_mended_burst_is_followed_until_it_ends() -> None:
+    """Twice the load; a plan makes it even after the third window; four windows later the broker has half a share."""
+    shares = followed(1.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, moved_after=4)
+    assert shares == pytest.approx([1.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0, 0.5])
+
+
+def test_a_burst_that_ended_while_replicas_moved_is_over() -> None:
+    shares = followed(2.0, 2.0, 2.0, 0.5, 0.5, 0.5, 0.5, moved_after=3)
+    assert max(shares[3:]) < 1.3
+    assert shares[-1] == 0.5
+
+
+def test_a_lasting_skew_is_followed_for_hours_and_no_longer() -> None:
+    shares = followed(2.0, 2.0, 2.0, *[1.0] * 200, moved_after=3)
+    assert shares[100] == pytest.approx(2.0)
+    assert shares[-1] == 1.0
+
+
+@given(st.lists(st.floats(0.1, 4.0), min_size=1, max_size=60), st.integers(0, 60))
+def test_shares_without_a_move_are_as_measured_and_never_lower_after_one(shares: list[float], moved_after: int) -> None:
+    result = followed(*shares, moved_after=moved_after)
+    assert result[:moved_after] == shares[:moved_after]
+    assert all(unmended_share >= share for unmended_share, share in zip(result, shares, strict=True))

@@ -140,6 +140,14 @@ def test_bursts_are_waited_out_once_a_few_have_ended_by_themselves() -> None:
     assert learning.false_triggers < gullible.false_triggers / 2
 
 
+def test_bursts_that_come_each_day_make_no_plan_once_they_have_come_three_times() -> None:
+    """Two brokers, each at its own hour. Plans for one give back what was taken from the other, so they never end."""
+    daily = generate("daily bursts", seed=13, windows=5 * 1440)
+    learning, forgetful = (simulate(daily, TriggerPolicy(recurring_load=known)) for known in (True, False))
+    assert learning.triggers == 2 * 3
+    assert forgetful.triggers >= 2 * 5 - 1
+
+
 def test_a_step_is_not_noise_even_of_few_brokers() -> None:
     """It changes the share of every broker once; loads that are quiet before and after have no noise."""
     even, skewed = (

@@ -1,7 +1,7 @@
 """What the last weeks have shown, slot by slot: the mean load, and which brokers were far above it.
 
-Made of closed windows alone, so any process can make it again. A move of replicas changes nothing here: what comes back
-on another broker is learned anew, and what no longer comes back is never asked for.
+Made of closed windows and of when replicas were moved, so any process can make it again. What comes back on another
+broker after a move is learned anew, and what no longer comes back is never asked for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from assignor_core.deciding.load_memory import Watched
+from assignor_core.deciding.recurring.mended import FOLLOWED_MS, FollowedSkew, moved, unmended
 from assignor_core.deciding.recurring.slots import DAY_SLOTS, SLOT_MS, slots_of
 from assignor_core.deciding.skew_windows import SkewWindow
 
@@ -86,13 +87,17 @@ class RecurringLoad:
     slot: int = -1
     """The slot that goes on, counted from the epoch."""
     open: Mapping[str, OpenSlot] = field(default_factory=lambda: MappingProxyType({}))
+    changed_ms: int = 0
+    """The newest move of replicas or leaders that the windows so far have shown."""
+    followed: Mapping[str, Mapping[int, FollowedSkew]] = field(default_factory=lambda: MappingProxyType({}))
+    """resource: broker: its skew that goes on. A restart forgets it."""
 
-    def after(self, windows: Sequence[SkewWindow], watched: Watched) -> "RecurringLoad":
-        """With those of `windows`, oldest first, that are new."""
+    def after(self, windows: Sequence[SkewWindow], watched: Watched, *, changed_ms: int = 0) -> "RecurringLoad":
+        """With those of `windows`, oldest first, that are new; replicas or leaders were last moved at `changed_ms`."""
         history = self
         for window in windows:
             if window.window_end_ms > history.newest_ms:
-                history = history._with(window, watched)
+                history = history._with(window, watched, changed_ms)
         return history
 
     def kept_until_ms(self) -> int:
@@ -111,19 +116,37 @@ class RecurringLoad:
             return None
         return day.shares.get(broker, {}).get(at, 1.0)
 
-    def _with(self, window: SkewWindow, watched: Watched) -> "RecurringLoad":
+    def _with(self, window: SkewWindow, watched: Watched, changed_ms: int) -> "RecurringLoad":
         history = replace(self, newest_ms=window.window_end_ms)
         if window.completeness < watched.completeness_min:
             return history
+        history, by_resource = history._unmended(window, watched.enter_ratio, changed_ms)
         for slot in slots_of(window.window_start_ms, window.window_end_ms):
             if slot != history.slot:
                 history = replace(history._closed(watched.reference), slot=slot, open={})
             sums = {
                 resource: history.open.get(resource, OpenSlot()).after(window.mean_load.get(resource, 0.0), shares)
-                for resource, shares in window.ratios.items()
+                for resource, shares in by_resource.items()
             }
             history = replace(history, open={**history.open, **sums})
         return history
+
+    def _unmended(
+        self, window: SkewWindow, threshold: float, changed_ms: int
+    ) -> tuple["RecurringLoad", dict[str, dict[int, float]]]:
+        """With the skews that go on, and by resource each broker's share had none been mended while it went on."""
+        start_ms, followed = window.window_start_ms, self.followed
+        is_new = changed_ms > self.changed_ms
+        if is_new and start_ms >= changed_ms:
+            followed = {resource: moved(rows, changed_ms) for resource, rows in followed.items()}
+        may_be_moving = is_new and 0 < changed_ms - start_ms <= FOLLOWED_MS
+        going, by_resource = {}, {}
+        for resource, shares in window.ratios.items():
+            going[resource], by_resource[resource] = unmended(
+                followed.get(resource, {}), shares, threshold=threshold, start_ms=start_ms, may_be_moving=may_be_moving
+            )
+        newest_ms = changed_ms if is_new and start_ms >= changed_ms else self.changed_ms
+        return replace(self, changed_ms=newest_ms, followed=going), by_resource
 
     def _closed(self, above: float) -> "RecurringLoad":
         """With the slot that went on as one that is over, and without days that are too old."""

@@ -218,7 +218,11 @@ class _Run:
         self._skews.append(skew_window(self._windows[-1], self._policy.resources, {}, live.broker_racks))
         self._counts["skewed"] += self._in_skew[row]
         now_ms = self._trace.window_end_ms[row]
-        self._recurring = self._recurring.after((self._skews[-1],), self._policy.trigger.watched)
+        self._recurring = self._recurring.after(
+            (self._skews[-1],),
+            self._policy.trigger.watched,
+            changed_ms=max(self._changed_ms, self._state.changed_ms),
+        )
         if self._under_way is not None:
             until, factors = self._under_way
             if row >= until:
