@@ -114,3 +114,15 @@ manifests:
 .PHONY: dist
 dist: setup
 	$(PYTHON) deploy/release/dist.py $(ARGS)
+
+# Licences of what the product runs with, into docs/licences.md.
+.PHONY: licences
+licences: setup
+	$(PYTHON) deploy/release/licences.py
+
+# Known weaknesses of the locked packages, by pip-audit in an environment of its own; asks its default service.
+.PHONY: audit
+audit: setup
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	build/audit/bin/pip-audit --disable-pip --require-hashes --requirement requirements.lock

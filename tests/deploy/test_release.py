@@ -1,6 +1,7 @@
 """Which version a package has, and the form of the changelog that goes with it."""
 
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -45,3 +46,10 @@ def test_the_changelog_has_the_headings_of_keep_a_changelog() -> None:
         assert len(set(kinds)) == len(kinds)
         assert set(kinds) <= KINDS
     assert "<<<<" not in page
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the page lists what is installed for Python 3.11")
+def test_the_page_of_licences_has_all_that_is_installed_and_none_is_unknown() -> None:
+    script = script_at(ROOT / "deploy" / "release" / "licences.py")
+    assert script["page"]() == script["PAGE"].read_text(encoding="utf-8"), "run `make licences`"
+    assert script["UNKNOWN"] not in script["licences"]().values()
