@@ -14,6 +14,7 @@ from assignor_core.deciding.doubt import PLAN_WINDOWS_MAX
 from assignor_core.deciding.load_memory import LoadMemory
 from assignor_core.deciding.maintenance import may_act
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, brokers_counted
+from assignor_core.deciding.recurring import RecurringLoad
 from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.step import Decision, step
 from assignor_core.deciding.trigger import TriggerState
@@ -122,6 +123,7 @@ class _Run:
         self._windows: deque[ClosedWindow] = deque(maxlen=kept)
         self._skews: deque[SkewWindow] = deque(maxlen=kept)
         self._memory = LoadMemory()
+        self._recurring = RecurringLoad()
         self._state = TriggerState()
         self._changed_ms = 0
         self._copying: Copying | None = None
@@ -179,6 +181,7 @@ class _Run:
         skew = skew_window(window, SHOWN, self._policy.capacities, counted)
         self._windows.append(window)
         self._skews.append(self._judged(skew))
+        self._recurring = self._recurring.after((self._skews[-1],), self._policy.trigger.watched)
         self._count(skew, now_ms)
         if self._copying is not None:
             self._carry_on(self._copying, now_ms)
@@ -234,6 +237,7 @@ class _Run:
             drained=self._history.drained,
             changed_ms=self._changed_ms,
             memory=self._memory,
+            recurring=self._recurring,
         )
         self._state, decision = step(self._state, observation, self._policy, self._evidence)
         if decision.may_act and decision.proposed is not None:

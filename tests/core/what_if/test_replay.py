@@ -110,6 +110,14 @@ def test_an_execution_that_its_deadline_ends_keeps_what_is_done() -> None:
     assert run(skewed(), pace=PACE).plans[0].given_up is False
 
 
+def test_a_burst_of_each_night_is_known_after_some_days() -> None:
+    recorded = history([(1,), (2,), (3,)] * 4, hours=5 * 24)
+    factors = np.ones((5 * 24, 12, 3))
+    factors[2::24, 2:7, 0] = 2.5
+    nights = replace(recorded, wander={Resource.BYTES_IN: factors})
+    assert run(nights, window_ms=FIVE_MIN_MS).holds.get("recurring", 0) > 0
+
+
 def test_another_policy_makes_other_plans() -> None:
     patient = replace(POLICY, trigger=TriggerPolicy(enter_ratio=1.6))
     assert run(skewed(), policy=patient).plans == ()
