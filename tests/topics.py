@@ -16,8 +16,10 @@ def wait_until_known(admin: KafkaAdminClient, topics: Iterable[str]) -> None:
     Brokers hear of topics one after the other, and a request for a topic's settings, offsets or logs goes to any of
     them. `KafkaAdminClient.wait_for_topics` asks one broker, for 10 seconds.
     """
-    missing = list(topics)
-    waiting.until(f"all brokers know {missing}", lambda: _all_know(admin, missing))
+    wanted, problems = list(topics), list[str]()
+    waiting.until(
+        f"all brokers know {wanted}", lambda: _all_know(admin, wanted, problems), state=lambda: ", ".join(problems[-1:])
+    )
 
 
 def set_settings(admin: KafkaAdminClient, *changes: Any) -> None:
@@ -31,20 +33,23 @@ def set_settings(admin: KafkaAdminClient, *changes: Any) -> None:
     assert not refused, refused
 
 
-def _all_know(admin: KafkaAdminClient, topics: Sequence[str]) -> bool:
+def _all_know(admin: KafkaAdminClient, topics: Sequence[str], problems: list[str]) -> bool:
     try:
         brokers = [row["broker_id"] for row in admin.describe_cluster()["brokers"]]
-        return bool(brokers) and all(_knows(admin, broker, topics) for broker in brokers)
-    except KafkaError:
+        lacking = [broker for broker in brokers if not _knows(admin, broker, topics)]
+    except KafkaError as error:
+        # A client that came first knows the brokers of then, and would ask for them again minutes later.
+        admin._manager.cluster.request_update()
+        problems.append(str(error))
         return False
+    problems.append(f"not known to brokers {lacking} of {brokers}")
+    return bool(brokers) and not lacking
 
 
 def _knows(admin: KafkaAdminClient, broker: int, topics: Sequence[str]) -> bool:
     answer = admin._manager.run(_metadata, admin, broker, topics)
-    known = {
-        row.name for row in answer.topics if not row.error_code and row.partitions and all(map(_is_led, row.partitions))
-    }
-    return known >= set(topics)
+    known = {row.name for row in answer.topics if not row.error_code and row.partitions}
+    return known >= set(topics) and all(_is_led(partition) for row in answer.topics for partition in row.partitions)
 
 
 async def _metadata(admin: KafkaAdminClient, broker: int, topics: Sequence[str]) -> Any:

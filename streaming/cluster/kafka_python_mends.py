@@ -151,7 +151,7 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
         If the broker it asks next is no controller either, it raises RuntimeError, which is none of Kafka's errors.
         """
         try:
-            return await super()._send_request_to_controller(*arguments, **options)
+            return await self._refreshing_brokers(super()._send_request_to_controller(*arguments, **options))
         except (KafkaError, OSError):
             self._controller_id = None
             raise
@@ -165,7 +165,7 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
         return await super()._find_coordinator_ids(*arguments, **options)
 
     # In 3.0.12 `_manager.send` raises UnknownBrokerIdError without a request for metadata (see `_refreshing_brokers`).
-    # The five methods below send to a broker by its id.
+    # The methods below send to a broker by its id, as the one above does.
 
     async def _send_alter_configs_requests(self, *arguments: Any, **options: Any) -> Any:
         return await self._refreshing_brokers(super()._send_alter_configs_requests(*arguments, **options))

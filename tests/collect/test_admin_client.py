@@ -74,8 +74,9 @@ def test_all_brokers_are_asked_for_their_log_dirs_and_one_without_an_answer_cost
         lambda admin: admin.list_groups(broker_ids=[3]),
         lambda admin: admin._manager.run(admin._async_describe_log_dirs, None, [3]),
         lambda admin: admin.alter_replica_log_dirs({("t", 0, 3): "/d"}),
+        lambda admin: admin._manager.run(admin._send_request_to_controller, ListGroupsRequest()),
     ],
-    ids=["any request", "groups", "log dirs", "movements within a broker"],
+    ids=["any request", "groups", "log dirs", "movements within a broker", "the controller"],
 )
 def test_a_broker_it_does_not_know_makes_it_ask_for_metadata(ask: Callable[[Any], Any]) -> None:
     def unknown(_request: Any) -> Any:
