@@ -463,9 +463,13 @@ class Monitor:
         self._owners.pop(key, None)
 
     def _written(self, operation: str, table: str) -> None:
-        """A row was written: by the control that is in a turn, or by the story."""
+        """Rows were written: by the control that is in a turn, or by the story."""
+        if self.world.store.tables[table].rows:  # a table may be replaced by nothing
+            self._judge_row(table, self.world.store.tables[table].rows[-1])
+        self.world.called(f"after {operation} of {table}")
+
+    def _judge_row(self, table: str, row: Mapping[str, Any]) -> None:
         world = self.world
-        row = world.store.tables[table].rows[-1]
         if table == "lease":
             self._holder = None if row["released"] else world.running
         elif table == "plan" and world.running is not None:
@@ -478,7 +482,6 @@ class Monitor:
             if self._starts[row["execution_id"]] > 1:
                 self.breaks("4 begun once", f"{name} has started {self._starts[row['execution_id']]} times")
             self._judge_automatic(row["execution_id"])
-        world.called(f"after {operation} of {table}")
 
     def _name(self, execution_id: str) -> str:
         """Ids are drawn at random: the trace numbers executions as they come."""
