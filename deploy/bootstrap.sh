@@ -63,3 +63,15 @@ if [ "${1:-}" = tests ] && ! { command -v promtool >/dev/null && command -v amto
     say "prometheus and prometheus-alertmanager are not installed: the tests of alert rules will be skipped"
   fi
 fi
+
+kerberos_there() { PATH=$PATH:/usr/sbin command -v krb5kdc >/dev/null && .venv/bin/python -c 'import gssapi' 2>/dev/null; }
+if [ "${1:-}" = tests ] && ! kerberos_there; then
+  tried=.venv/kerberos-tried
+  # gssapi has no wheels for Linux: it is built here, by tools with hashes too.
+  if [ -n "$(find "$tried" -mmin -1440 2>/dev/null)" ] || ! { touch "$tried" \
+    && apt_install "tests of Kerberos" krb5-kdc krb5-admin-server libkrb5-dev gcc libc6-dev \
+    && .venv/bin/python -m pip install --quiet --require-hashes --only-binary :all: -r deploy/extras/kerberos-build.lock \
+    && .venv/bin/python -m pip install --quiet --require-hashes --no-build-isolation -r deploy/extras/kerberos.lock; }; then
+    say "Kerberos' KDC or gssapi is not installed: the tests of Kerberos will be skipped"
+  fi
+fi

@@ -71,6 +71,7 @@ ONLY_IN = {
     "pyspark": ("streaming/pipeline/",),
     "kafka": ("streaming/cluster/", "streaming/collect/", "streaming/client/", "streaming/demo/"),
     "botocore": ("streaming/cluster/msk_tokens.py",),
+    "gssapi": ("streaming/cluster/kerberos.py",),
     "confluent_kafka": ("streaming/cluster/record_sender.py", "streaming/demo/"),
     "prometheus_client": ("streaming/serve/", "streaming/collect/jmx.py", "streaming/demo/measure.py"),
     "starlette": ("streaming/serve/",),

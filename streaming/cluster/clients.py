@@ -11,6 +11,7 @@ from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from streaming.cluster.kafka_python_mends import MendedAdminClient
+from streaming.cluster.kerberos import ready_login
 from streaming.cluster.msk_tokens import MskSigner
 from streaming.cluster.tokens import FileTokens, KeptTokens, TokenEndpoint, TokenSource
 from streaming.errors import ClusterUnreachable, RebalancerError
@@ -27,7 +28,7 @@ _AWS_IAM = "software.amazon.msk.auth.iam"
 def admin_client(settings: KafkaSettings) -> KafkaAdminClient:
     """An admin client that has reached a broker; raises ClusterUnreachable."""
     try:
-        client = MendedAdminClient(**_common(settings))
+        client = MendedAdminClient(**python_options(settings))
     except (KafkaError, OSError, ValueError) as error:
         raise _unreachable(settings, error) from None
     try:
@@ -43,7 +44,7 @@ def admin_client(settings: KafkaSettings) -> KafkaAdminClient:
 def consumer(settings: KafkaSettings, **options: object) -> KafkaConsumer:
     """A consumer of bytes; `options` are kafka-python's. Raises ClusterUnreachable."""
     try:
-        return KafkaConsumer(**_common(settings), **options)
+        return KafkaConsumer(**python_options(settings), **options)
     except (KafkaError, OSError) as error:
         raise _unreachable(settings, error) from None
 
@@ -67,11 +68,13 @@ def spark_options(settings: KafkaSettings) -> dict[str, str]:
         options |= _java_oauthbearer(settings)
     elif settings.sasl_mechanism == "AWS_MSK_IAM":
         options |= _java_msk_iam(settings)
+    elif settings.sasl_mechanism == "GSSAPI":
+        options |= _java_gssapi(settings)
     elif settings.sasl_mechanism:
         module = "scram.ScramLoginModule" if settings.sasl_mechanism.startswith("SCRAM") else "plain.PlainLoginModule"
         user, password = settings.sasl_username or "", sasl_password(settings)
         options["sasl.mechanism"] = settings.sasl_mechanism
-        options["sasl.jaas.config"] = _jaas(module, {"username": user, "password": password})
+        options["sasl.jaas.config"] = _jaas(f"{_JAVA_SECURITY}.{module}", {"username": user, "password": password})
     if settings.ssl_ca_file:
         options |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(settings.ssl_ca_file)}
     if settings.ssl_certificate_file and settings.ssl_key_file:
@@ -92,10 +95,17 @@ def librdkafka_options(settings: KafkaSettings) -> dict[str, object]:
     return options | {"bootstrap.servers": ",".join(settings.bootstrap_servers)}
 
 
-def _common(settings: KafkaSettings) -> dict[str, object]:
+def python_options(settings: KafkaSettings) -> dict[str, object]:
+    """The same connection as options of kafka-python's clients. Hand it to a client, and to nothing else.
+
+    Raises ClusterUnreachable where a token or ticket is needed and there is none.
+    """
     options = _connection(settings, _KAFKA_PYTHON_NAMES)
     if settings.sasl_mechanism in BY_TOKEN:
         options["sasl_oauth_token_provider"] = _TokenProvider(_ready_source(settings))
+    elif settings.sasl_mechanism == "GSSAPI":
+        # Passed on as it is to our mechanism, which is registered in place of kafka-python's.
+        options["sasl_kerberos_name"] = ready_login(settings)
     timeout_ms = settings.request_timeout_ms
     return options | {"request_timeout_ms": timeout_ms, "bootstrap_timeout_ms": timeout_ms}
 
@@ -134,7 +144,7 @@ def _connection(settings: KafkaSettings, names: Mapping[str, str]) -> dict[str, 
     if settings.sasl_mechanism:
         by_token = settings.sasl_mechanism in BY_TOKEN
         values["sasl_mechanism"] = "OAUTHBEARER" if by_token else settings.sasl_mechanism
-    if settings.sasl_mechanism not in (None, *BY_TOKEN):
+    if settings.sasl_mechanism not in (None, "GSSAPI", *BY_TOKEN):
         values |= {"sasl_username": settings.sasl_username, "sasl_password": sasl_password(settings)}
     files = {
         "ssl_ca_file": settings.ssl_ca_file,
@@ -199,7 +209,7 @@ def _java_oauthbearer(settings: KafkaSettings) -> dict[str, str]:
     limit_ms = str(settings.request_timeout_ms)
     return {
         "sasl.mechanism": "OAUTHBEARER",
-        "sasl.jaas.config": _jaas("oauthbearer.OAuthBearerLoginModule", of_module),
+        "sasl.jaas.config": _jaas(f"{_JAVA_SECURITY}.oauthbearer.OAuthBearerLoginModule", of_module),
         "sasl.login.callback.handler.class": f"{_JAVA_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler",
         "sasl.oauthbearer.token.endpoint.url": file.absolute().as_uri() if file else url or "",
         "sasl.login.connect.timeout.ms": limit_ms,
@@ -210,17 +220,31 @@ def _java_oauthbearer(settings: KafkaSettings) -> dict[str, str]:
 def _java_msk_iam(settings: KafkaSettings) -> dict[str, str]:
     """The mechanism of AWS's own jar, which finds and renews credentials itself (`pipeline.extra_jars`)."""
     profile = settings.sasl_aws_msk_iam_profile
-    of_module = f' awsProfileName="{_quote(profile)}"' if profile else ""
+    of_module = {"awsProfileName": profile} if profile else {}
     return {
         "sasl.mechanism": "AWS_MSK_IAM",
-        "sasl.jaas.config": f"{_AWS_IAM}.IAMLoginModule required{of_module};",
+        "sasl.jaas.config": _jaas(f"{_AWS_IAM}.IAMLoginModule", of_module),
         "sasl.client.callback.handler.class": f"{_AWS_IAM}.IAMClientCallbackHandler",
+    }
+
+
+def _java_gssapi(settings: KafkaSettings) -> dict[str, str]:
+    """Java's own login with a keytab, which Kafka's clients renew."""
+    of_module = {
+        "useKeyTab": "true", "storeKey": "true", "doNotPrompt": "true",
+        "keyTab": str(settings.sasl_kerberos_keytab_file and settings.sasl_kerberos_keytab_file.absolute()),
+        "principal": settings.sasl_kerberos_principal or "",
+    }  # fmt: skip
+    return {
+        "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.service.name": settings.sasl_kerberos_service_name,
+        "sasl.jaas.config": _jaas("com.sun.security.auth.module.Krb5LoginModule", of_module),
     }
 
 
 def _jaas(module: str, options: Mapping[str, str]) -> str:
     written = "".join(f' {name}="{_quote(value)}"' for name, value in options.items())
-    return f"{_JAVA_SECURITY}.{module} required{written};"
+    return f"{module} required{written};"
 
 
 def _quote(text: str) -> str:
@@ -236,6 +260,10 @@ def _unreachable(settings: KafkaSettings, error: Exception) -> ClusterUnreachabl
     if settings.sasl_mechanism == "OAUTHBEARER":
         origin = settings.sasl_oauthbearer_token_file or f"client {settings.sasl_oauthbearer_client_id}"
         doubted.append(f"OAUTHBEARER token of {origin}")
+    elif settings.sasl_mechanism == "GSSAPI":
+        doubted.append(
+            f"service name {settings.sasl_kerberos_service_name}, principal {settings.sasl_kerberos_principal}"
+        )
     elif settings.sasl_mechanism == "AWS_MSK_IAM":
         doubted.append("IAM policy of the AWS credentials (kafka-cluster:Connect)")
     elif settings.sasl_mechanism:

@@ -17,6 +17,7 @@ from streaming.cluster.answers import kafka_cluster_id
 from streaming.cluster.broker_reads import BrokerReads
 from streaming.cluster.clients import admin_client, reaching
 from streaming.cluster.input_topics import create_input_topics
+from streaming.cluster.python_sender import PythonSender
 from streaming.cluster.record_sender import RecordSender
 from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
@@ -92,7 +93,8 @@ class Collector:
         self._collect = collect
         self._admin = admin_client(kafka)
         self._reads = BrokerReads(self._admin)
-        self._sender = RecordSender(kafka)
+        # librdkafka's wheels come without Kerberos.
+        self._sender = PythonSender(kafka) if kafka.sasl_mechanism == "GSSAPI" else RecordSender(kafka)
         self._shard = Shard.of(collect.shard)
         self._groups = GroupSampler(self._shard)
         self._refusals = Refusals()

@@ -16,9 +16,9 @@ class LoginSettings(Section):
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         "PLAINTEXT", description="As in Kafka's client settings"
     )
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"] | None = Field(
-        None, description="With SASL_*: the mechanism"
-    )
+    sasl_mechanism: (
+        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"] | None
+    ) = Field(None, description="With SASL_*: the mechanism")
     sasl_username: str | None = Field(None, description="With PLAIN and SCRAM-*: the user")
     sasl_password: SecretStr | None = Field(
         None, description="With PLAIN and SCRAM-*: better through the environment or a file"
@@ -47,6 +47,11 @@ class LoginSettings(Section):
     sasl_aws_msk_iam_profile: str | None = Field(
         None, description="With AWS_MSK_IAM: profile of AWS's own files; null: AWS's usual order of places"
     )
+    sasl_kerberos_principal: str | None = Field(None, description="With GSSAPI: the principal, with its realm")
+    sasl_kerberos_keytab_file: File | None = Field(None, description="With GSSAPI: keytab with the principal's key")
+    sasl_kerberos_service_name: str = Field(
+        "kafka", min_length=1, description="With GSSAPI: first part of the brokers' principals"
+    )
     ssl_ca_file: File | None = Field(None, description="CA certificates, PEM")
     ssl_certificate_file: File | None = Field(None, description="Client certificate, PEM (mTLS)")
     ssl_key_file: File | None = Field(None, description="Key of the client certificate, PEM (mTLS)")
@@ -60,6 +65,9 @@ class LoginSettings(Section):
         elif self.sasl_mechanism == "AWS_MSK_IAM":
             if self.security_protocol != "SASL_SSL":
                 raise ValueError("sasl_mechanism AWS_MSK_IAM needs security_protocol SASL_SSL")
+        elif self.sasl_mechanism == "GSSAPI":
+            if not (self.sasl_kerberos_principal and self.sasl_kerberos_keytab_file):
+                raise ValueError("sasl_mechanism GSSAPI needs sasl_kerberos_principal and sasl_kerberos_keytab_file")
         elif not (self.sasl_mechanism and self.sasl_username):
             raise ValueError(f"security_protocol {self.security_protocol} needs sasl_mechanism and sasl_username")
         return self

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from streaming.cluster.clients import librdkafka_options
+from streaming.cluster.python_sender import PythonSender
 from streaming.cluster.record_sender import RecordSender
 from streaming.errors import ClusterUnreachable
 from streaming.settings import KafkaSettings
@@ -42,7 +43,7 @@ def records(count: int) -> list[tuple[bytes, bytes]]:
 
 
 @contextmanager
-def broker_2_hangs(fleet: FleetProcess, sender: RecordSender) -> Iterator[None]:
+def broker_2_hangs(fleet: FleetProcess, sender: RecordSender | PythonSender) -> Iterator[None]:
     """A leader does not answer; `sender` has sent records to every leader before."""
     sender.send(TOPIC, records(100))
     assert sender.flush() == 0
@@ -54,8 +55,11 @@ def broker_2_hangs(fleet: FleetProcess, sender: RecordSender) -> Iterator[None]:
         fleet.run(process.resume_broker, 2)
 
 
-def test_every_record_arrives_once_and_those_of_a_key_in_order(fleet: FleetProcess) -> None:
-    sender, sent = RecordSender(settings_of(fleet)), records(5_000)
+@pytest.mark.parametrize("kind", [RecordSender, PythonSender])
+def test_every_record_arrives_once_and_those_of_a_key_in_order(
+    fleet: FleetProcess, kind: type[RecordSender | PythonSender]
+) -> None:
+    sender, sent = kind(settings_of(fleet)), records(5_000)
     assert sender.send(TOPIC, sent) == len(sent)
     assert sender.flush() == 0
     sender.close()
@@ -66,8 +70,11 @@ def test_every_record_arrives_once_and_those_of_a_key_in_order(fleet: FleetProce
 
 
 @pytest.mark.long
-def test_records_of_a_leader_that_hangs_are_counted_and_hold_up_no_others(fleet: FleetProcess) -> None:
-    sender, sent = RecordSender(settings_of(fleet, TIMEOUT_MS)), records(5_000)
+@pytest.mark.parametrize("kind", [RecordSender, PythonSender])
+def test_records_of_a_leader_that_hangs_are_counted_and_hold_up_no_others(
+    fleet: FleetProcess, kind: type[RecordSender | PythonSender]
+) -> None:
+    sender, sent = kind(settings_of(fleet, TIMEOUT_MS)), records(5_000)
     with broker_2_hangs(fleet, sender):
         sender.send(TOPIC, sent)
         lost = sender.flush()

@@ -1,26 +1,36 @@
-"""Logins by token (OAUTHBEARER) on a real broker: every role, tokens that end meanwhile, tokens that are refused."""
+"""Logins on a real broker, by token (OAUTHBEARER), Kerberos (GSSAPI), SCRAM and PLAIN: every role, tokens and tickets
+that end meanwhile, tokens that are refused.
+"""
 
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
+from pyspark.sql import SparkSession
 
 from streaming import tables
-from streaming.cluster.clients import admin_client
+from streaming.cluster.admin import Cluster
+from streaming.cluster.clients import admin_client, spark_options
 from streaming.cluster.record_sender import RecordSender
+from streaming.collect.run import Collector
 from streaming.demo.brokers import JVM_OPTIONS, EmbeddedCluster
 from streaming.errors import ClusterUnreachable, TableUnavailable
+from streaming.pipeline.session import build_session
 from streaming.runtime import processes
 from streaming.settings import Settings
-from tests.kafka.secured import make_certificates
+from tests import kerberos
+from tests.kafka.secured import SCRAM, make_certificates
+from tests.kerberos import Realm, host_of_loopback, missing_for_kerberos, realm
 from tests.tokens import AUDIENCE, CLIENT, SECRET, TokenServer, make_key, token_server
 from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
@@ -28,7 +38,9 @@ from tests.waiting import DEADLINE_S, until
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.apart]
 
 LISTENER = "SASL_PLAINTEXT"
-OF_LISTENER = f"listener.name.{LISTENER.lower()}.oauthbearer"
+OF_LISTENER = f"listener.name.{LISTENER.lower()}"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PASSWORD = "s3cret"  # noqa: S105 - of a broker that lives for a test
 JAVA_OAUTHBEARER = "org.apache.kafka.common.security.oauthbearer"
 VALIDATOR = f"{JAVA_OAUTHBEARER}.OAuthBearerValidatorCallbackHandler"
 WRONG = "hunter2-is-not-it"
@@ -58,26 +70,58 @@ def _the_server_is_as_at_first(tokens: TokenServer) -> None:
 
 
 @pytest.fixture(scope="module")
-def brokers(folder: Path) -> Iterator[EmbeddedCluster]:
+def kdc(folder: Path) -> Iterator[Realm | None]:
+    """None where Kerberos is not installed: the broker then starts without it."""
+    if missing_for_kerberos():
+        yield None
+        return
+    with realm(folder / "realm") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def brokers(folder: Path, kdc: Realm | None) -> Iterator[EmbeddedCluster]:
     """One broker that verifies tokens by a JWKS endpoint, and ends sessions with their tokens (KIP-368)."""
     with token_server(folder / "key.pem") as keys:
-        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.url}"
+        options = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.url}"]
+        if kdc is not None:
+            options.append(f"-Djava.security.krb5.conf={kdc.configuration}")
         settings = {
-            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            "sasl.enabled.mechanisms": "OAUTHBEARER,PLAIN,SCRAM-SHA-256" + (",GSSAPI" if kdc else ""),
+            f"{OF_LISTENER}.plain.sasl.jaas.config": f'{PLAIN} required user_{CLIENT}="{PASSWORD}";',
+            f"{OF_LISTENER}.scram-sha-256.sasl.jaas.config": SCRAM,
+            **(kerberos_settings(kdc) if kdc else {}),
             "sasl.oauthbearer.jwks.endpoint.url": keys.url,
             "sasl.oauthbearer.expected.audience": AUDIENCE,
-            f"{OF_LISTENER}.sasl.jaas.config": f"{JAVA_OAUTHBEARER}.OAuthBearerLoginModule required;",
-            f"{OF_LISTENER}.sasl.server.callback.handler.class": VALIDATOR,
-            f"{OF_LISTENER}.connections.max.reauth.ms": "3600000",
+            f"{OF_LISTENER}.oauthbearer.sasl.jaas.config": f"{JAVA_OAUTHBEARER}.OAuthBearerLoginModule required;",
+            f"{OF_LISTENER}.oauthbearer.sasl.server.callback.handler.class": VALIDATOR,
+            f"{OF_LISTENER}.oauthbearer.connections.max.reauth.ms": "3600000",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:ANONYMOUS;User:{CLIENT}",
         }
         cluster = EmbeddedCluster(
             folder / "home", broker_count=1, listeners=(LISTENER,), broker_settings=settings,
-            java_options=(*JVM_OPTIONS, allowed),
+            java_options=(*JVM_OPTIONS, *options),
         )  # fmt: skip
         with cluster:
             yield cluster
+
+
+def kerberos_settings(kdc: Realm) -> dict[str, str]:
+    principal = f"kafka/{host_of_loopback()}"
+    login = f'keyTab="{kdc.keytab(principal)}" principal="{principal}@{kerberos.NAME}"'
+    module = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
+    return {
+        "sasl.kerberos.service.name": "kafka",
+        f"{OF_LISTENER}.gssapi.sasl.jaas.config": f"{module} {login};",
+    }
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SparkSession]:
+    spark = build_session(Settings.model_validate({"pipeline": {"driver_memory": "1g"}}).pipeline)
+    yield spark
+    spark.stop()
 
 
 @pytest.fixture
@@ -93,7 +137,7 @@ def by_endpoint(brokers: EmbeddedCluster, tokens: TokenServer, folder: Path, tmp
     return settings_of(brokers, tmp_path, login)
 
 
-def settings_of(brokers: EmbeddedCluster, tmp_path: Path, login: dict[str, str]) -> dict[str, Any]:
+def settings_of(brokers: EmbeddedCluster, tmp_path: Path, login: Mapping[str, str]) -> dict[str, Any]:
     return {
         "kafka": {
             "bootstrap_servers": brokers.addresses(LISTENER), "security_protocol": LISTENER,
@@ -254,3 +298,86 @@ def answers(admin: Any) -> bool:
         return bool(admin.describe_cluster()["brokers"])
     except KafkaError:
         return False
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "GSSAPI"])
+def test_every_role_does_its_work_by(
+    mechanism: str, brokers: EmbeddedCluster, kdc: Realm | None, session: SparkSession, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The collector's samples, Spark's look at them, and what control asks for, on one connection each."""
+    login = {"sasl_mechanism": mechanism, "sasl_username": CLIENT, "sasl_password": PASSWORD}
+    if mechanism == "GSSAPI":
+        login = kerberos_login(kdc, monkeypatch, session)
+    elif mechanism != "PLAIN":
+        add_scram_user(brokers)
+    given = settings_of(brokers, tmp_path, login)
+    given["topics"] |= {"byte_rate": f"rates-{mechanism}", "consumer_lag": f"lag-{mechanism}"}
+    settings = Settings.model_validate(given)
+    with Collector(settings.kafka, settings.topics, settings.collect, settings.storage.tables) as collector:
+        wait_until_known(collector._admin, [settings.topics.byte_rate, settings.topics.consumer_lag])
+        now_ms = time.time_ns() // 1_000_000
+        collector.sample(now_ms=now_ms)
+        assert collector.sample(now_ms=now_ms + 1_000) > 0
+    options = {f"kafka.{name}": value for name, value in spark_options(settings.kafka).items()}
+    read = session.read.format("kafka").options(**options).option("subscribe", settings.topics.byte_rate).load()
+    assert read.count() > 0
+    admin = admin_client(settings.kafka)
+    try:
+        cluster = Cluster(admin)
+        cluster.set_throttle_rates({1: 1_000_000})
+        until("the throttle is shown", lambda: cluster.throttle_rates(), pause_s=0.1)
+        cluster.clear_throttle([1], {}, {})
+        live = cluster.describe()
+        topic = settings.topics.byte_rate
+        cluster.reassign({(topic, 0): live.partitions[(topic, 0)].replicas})
+    finally:
+        admin.close()
+
+
+def kerberos_login(kdc: Realm | None, monkeypatch: pytest.MonkeyPatch, session: SparkSession) -> dict[str, str]:
+    if kdc is None:
+        pytest.skip(missing_for_kerberos())
+    monkeypatch.setenv("KRB5_CONFIG", str(kdc.configuration))
+    jvm = session.sparkContext._jvm
+    assert jvm is not None
+    jvm.java.lang.System.setProperty("java.security.krb5.conf", str(kdc.configuration))
+    return {
+        "sasl_mechanism": "GSSAPI", "sasl_kerberos_principal": f"{CLIENT}@{kerberos.NAME}",
+        "sasl_kerberos_keytab_file": str(kdc.keytab(CLIENT)),
+    }  # fmt: skip
+
+
+def add_scram_user(brokers: EmbeddedCluster) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=brokers.bootstrap_servers)
+    try:
+        user = UserScramCredentialUpsertion(CLIENT, ScramMechanism.SCRAM_SHA_256, PASSWORD)
+        admin.alter_user_scram_credentials([user])
+        until("the user is known", lambda: CLIENT in str(admin.describe_user_scram_credentials([CLIENT])))
+    finally:
+        admin.close()
+
+
+def test_a_client_logs_in_with_the_next_ticket_after_one_has_ended(
+    brokers: EmbeddedCluster, kdc: Realm | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kdc is None:
+        pytest.skip(missing_for_kerberos())
+    monkeypatch.setenv("KRB5_CONFIG", str(kdc.configuration))
+    principal, life_s = "rebalancer-short", 4
+    keytab = kdc.keytab(principal, life=f"{life_s} seconds")
+    login = {
+        "sasl_mechanism": "GSSAPI", "sasl_kerberos_principal": f"{principal}@{kerberos.NAME}",
+        "sasl_kerberos_keytab_file": str(keytab),
+    }  # fmt: skip
+    settings = Settings.model_validate(settings_of(brokers, tmp_path, login)).kafka
+    admin = admin_client(settings)
+    try:
+        ends_s, tickets = time.monotonic() + life_s + 2, kdc.tickets(principal)
+        until("the ticket has ended", lambda: time.monotonic() > ends_s)
+        for broker in (*admin.broker_ids(), *admin._manager._conns):
+            admin._manager.close(broker)
+        until("the next ticket is taken", lambda: answers(admin))
+    finally:
+        admin.close()
+    assert kdc.tickets(principal) > tickets
