@@ -4,7 +4,7 @@ What has started goes on before anything else starts, so that two executions nev
 is carried out whatever the turn of its execution.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import structlog
@@ -26,6 +26,7 @@ from streaming.errors import (
     LeaseLost,
     LookTooOld,
     TableUnavailable,
+    UsageProblem,
 )
 
 log = structlog.get_logger()
@@ -59,8 +60,17 @@ class PlanExecutor(Protocol):
 class Carrier:
     """Carries out what the journal holds open; after a restart the journal shows which execution is under way."""
 
-    def __init__(self, executor: PlanExecutor, journal: Journal, marker: ClusterMarker | None = None) -> None:
-        """With a `marker` nothing is begun or gone on with while other tables' control changes the cluster."""
+    def __init__(
+        self,
+        executor: PlanExecutor,
+        journal: Journal,
+        marker: ClusterMarker | None = None,
+        check_rights: Callable[[], None] | None = None,
+    ) -> None:
+        """With a `marker` nothing is begun or gone on with while other tables' control changes the cluster. A plan is
+        refused where `check_rights` raises UsageProblem, before anything is asked of the cluster.
+        """
+        self._check_rights = check_rights
         self._executor = executor
         self._journal = journal
         self._marker = marker
@@ -75,6 +85,8 @@ class Carrier:
         turns = [row for row in open_executions if not (row.waiting and row.abort_requested)]
         if self._active is not None:
             self._adopt_request(self._active[0], turns)
+        if self._active is None and turns and turns[0].waiting and self._refused_for_rights(turns[0], now_ms):
+            return None
         if turns and not self._may_act():
             return self._active[0] if self._active else ExecutionRecord(turns[0])
         if self._active is None and turns:
@@ -85,6 +97,20 @@ class Carrier:
         if self._active is None and self._marker is not None:
             self._marker.release()
         return None if active is None else active[0]
+
+    def _refused_for_rights(self, execution: Execution, now_ms: int) -> bool:
+        """Whether control lacks a right without which no plan is carried out: its end is written then, with the reason.
+
+        Else Kafka would refuse each request, tick after tick.
+        """
+        try:
+            if self._check_rights is not None:
+                self._check_rights()
+        except UsageProblem as error:
+            self._journal.write_event(ExecutionRecord(execution), Event.REFUSED, str(error), now_ms=now_ms)
+            log.warning("plan_refused", plan_id=execution.plan_id[:12], reason=str(error))
+            return True
+        return False
 
     def _may_act(self) -> bool:
         """Whether the marker on the cluster stands; raises AnotherControl, AnotherCluster."""

@@ -5,6 +5,8 @@ A request that fails is logged and tried again at the next tick; the loop ends o
 
 import signal
 import threading
+from collections.abc import Callable
+from functools import partial
 from types import FrameType
 
 import structlog
@@ -59,7 +61,8 @@ def run_control(settings: Settings) -> int:
         lease = lease_of(admin, settings)
         with lease.kept():
             shown = cluster_of(admin, settings, logs=True)
-            turns = ControlTurns(leased_cluster(admin, lease), lease, settings, shown=shown)
+            check_rights = partial(check_may_execute, admin)
+            turns = ControlTurns(leased_cluster(admin, lease), lease, settings, shown=shown, check_rights=check_rights)
             while not stopping.is_set():
                 stopping.wait(turns.take(now_ms=clocks.now_ms()) / 1000)
     finally:
@@ -72,8 +75,15 @@ class ControlTurns:
     """Ticks while the lease is ours; else stands by. A loop that lost it is thrown away: the journal is its memory."""
 
     def __init__(
-        self, cluster: ControlledCluster, lease: Lease, settings: Settings, *, shown: ClusterReader | None = None
+        self,
+        cluster: ControlledCluster,
+        lease: Lease,
+        settings: Settings,
+        *,
+        shown: ClusterReader | None = None,
+        check_rights: Callable[[], None] | None = None,
     ) -> None:
+        self._check_rights = check_rights
         self._cluster = cluster
         self._shown = shown
         self._lease = lease
@@ -102,7 +112,10 @@ class ControlTurns:
             busy = self._loop.tick(now_ms=now_ms)
             return EXECUTING_INTERVAL_MS if busy else control.tick_interval_ms
         if self._lease.held or self._lease.try_acquire():
-            self._loop = ControlLoop(self._cluster, self._settings, now_ms=now_ms, lease=self._lease, shown=self._shown)
+            self._loop = ControlLoop(
+                self._cluster, self._settings, now_ms=now_ms, lease=self._lease, shown=self._shown,
+                check_rights=self._check_rights,
+            )  # fmt: skip
             log.info("control_started", mode=control.mode, kafka_cluster=cluster_name)
             self._standing_by = False
             return 0
@@ -123,6 +136,7 @@ class ControlLoop:
         now_ms: int,
         lease: Lease | None = None,
         shown: ClusterReader | None = None,
+        check_rights: Callable[[], None] | None = None,
     ) -> None:
         """With the `lease`, its marker stands on the cluster while an execution is under way. Decisions and plans rest
         on `shown`, the same cluster with what may be seen of it; None: all may be.
@@ -140,7 +154,7 @@ class ControlLoop:
         self._late_requests = LateRequests(cluster, self._journal, look_age, staged=settings.control.staged_moves)
         marker = None if lease is None else ClusterMarker(cluster, lease)
         executors = executors_of(cluster, self._journal, settings, look_age, absences)
-        self._carrier = Carrier(executors, self._journal, marker)
+        self._carrier = Carrier(executors, self._journal, marker, check_rights)
         self._unmeasured: ExecutionRecord | None = None
         self._owing: list[ExecutionRecord] = []
         self._ended: set[str] = set()

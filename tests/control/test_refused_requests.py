@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 import pytest
+import structlog
 
 from assignor_core.execution.refusals import TRIES_MAX
 from assignor_core.live import PartitionKey
@@ -15,7 +16,7 @@ from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
 from streaming.control.sweeping import REFUSED_AGAIN_MS
 from streaming.control.wiring import executor_of, journal_of
-from streaming.errors import ClusterRequestFailed
+from streaming.errors import ClusterRequestFailed, UsageProblem
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve
 
@@ -204,3 +205,23 @@ def test_brokers_that_no_longer_have_a_rate_owe_nothing(settings: Settings, monk
     tick_until(loop, settings, record, ticks_max=TRIES + 5)
     end = journal_of(settings).execution(record.execution.execution_id)
     assert (end.owes, "Kafka refuses to remove the throttle" in end.last.detail) == (False, True)
+
+
+def test_a_plan_that_is_approved_without_the_right_to_move_is_refused_once_with_the_reason(settings: Settings) -> None:
+    cluster, journal = Stubborn(), journal_of(settings)
+    first, second = approved(settings, LATER), approved(settings, LEADER)
+    problem, before = "this user may not carry out plans: missing ALTER on cluster", cluster.describe()
+
+    def check_rights() -> None:
+        raise UsageProblem(problem)
+
+    carrier = Carrier(executor_of(cluster, journal, settings), journal, check_rights=check_rights)
+    with structlog.testing.capture_logs() as logged:
+        for tick in range(4):
+            assert carrier.tick(now_ms=NOON_MS + tick) is None
+    for record in (first, second):
+        end = journal.execution(record.execution.execution_id).end
+        assert end is not None
+        assert (end.event.value, end.detail) == ("refused", problem)
+    assert [row["event"] for row in logged] == ["plan_refused"] * 2
+    assert cluster.describe() == before
