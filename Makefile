@@ -44,7 +44,7 @@ lock: setup
 	$(PYTHON) -m pip install --quiet uv
 	.venv/bin/uv pip compile --quiet --extra build --extra dev --universal --generate-hashes --no-header --no-annotate pyproject.toml -o requirements.lock
 	@for extra in msk kerberos-build kerberos; do .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
-		--python-version 3.11 deploy/extras/$$extra.in -o deploy/extras/$$extra.lock; done
+		--python-version 3.11 --no-emit-package python-dateutil --no-emit-package six deploy/extras/$$extra.in -o deploy/extras/$$extra.lock; done
 
 bench-planner: setup
 	$(PYTHON) -m tests.benchmarks.bench_planner $(ARGS)

@@ -44,7 +44,7 @@ fi
 
 if [ "${1:-}" = tests ] && ! .venv/bin/python -c 'import botocore' 2>/dev/null; then
   say "botocore (tests of logins by AWS MSK IAM)"
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r deploy/extras/msk.lock \
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-deps -r deploy/extras/msk.lock \
     || say "botocore is not installed: the tests of AWS MSK IAM will be skipped"
 fi
 
@@ -70,7 +70,8 @@ if [ "${1:-}" = tests ] && ! kerberos_there; then
   # gssapi has no wheels for Linux: it is built here, by tools with hashes too.
   if [ -n "$(find "$tried" -mmin -1440 2>/dev/null)" ] || ! { touch "$tried" \
     && apt_install "tests of Kerberos" krb5-kdc krb5-admin-server libkrb5-dev gcc libc6-dev \
-    && .venv/bin/python -m pip install --quiet --require-hashes --only-binary :all: -r deploy/extras/kerberos-build.lock \
+    && .venv/bin/python -m pip install --quiet --require-hashes --only-binary :all: \
+      -r deploy/extras/kerberos-build.lock \
     && .venv/bin/python -m pip install --quiet --require-hashes --no-build-isolation -r deploy/extras/kerberos.lock; }; then
     say "Kerberos' KDC or gssapi is not installed: the tests of Kerberos will be skipped"
   fi

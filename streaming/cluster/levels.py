@@ -17,6 +17,14 @@ class Level(StrEnum):
     PLAN = "plan"
     EXECUTE = "execute"
 
+    def includes(self, other: "Level") -> bool:
+        """Whether `other` is this level or one below it.
+
+        >>> Level.LOAD.includes(Level.LAG), Level.LOAD.includes(Level.PLAN)
+        (True, False)
+        """
+        return list(Level).index(other) <= list(Level).index(self)
+
 
 @dataclass(frozen=True, slots=True)
 class LevelFacts:

@@ -35,7 +35,7 @@ class MskSigner:
             import botocore.session
         except ImportError:
             raise SetUpIncomplete(
-                "kafka.sasl_mechanism AWS_MSK_IAM needs botocore: pip install -r deploy/extras/msk.lock"
+                "kafka.sasl_mechanism AWS_MSK_IAM needs botocore: pip install --no-deps -r deploy/extras/msk.lock"
             ) from None
         self._now_ms = now_ms
         self._region = region_of(settings)

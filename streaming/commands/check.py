@@ -64,14 +64,20 @@ class DescribedOnce(PartlyShownCluster):
 @click.command()
 @settings_options
 @click.option("--role", "roles", multiple=True, type=click.Choice(ROLES), help="Only what this role needs; repeatable.")
+@click.option(
+    "--level", type=click.Choice([level.value for level in Level]), default=Level.EXECUTE.value,
+    help="Only what this level of rights needs and allows (docs/security.md); default: execute, everything.",
+)  # fmt: skip
 @json_option
-def check(config_file: Path | None, assignments: tuple[str, ...], roles: tuple[str, ...], as_json: bool) -> int:
+def check(
+    config_file: Path | None, assignments: tuple[str, ...], roles: tuple[str, ...], level: str, as_json: bool
+) -> int:
     """Cluster, topics, tables, permissions, set-up and leftovers: named checks, each passed or why not.
 
     Changes nothing. Roles that connect as users of their own are checked with their own settings and --role.
     """
     settings = settings_from(config_file, assignments)
-    findings = list(_findings(settings, roles or ROLES))
+    findings = list(_findings(settings, roles or ROLES, Level(level)))
     if as_json:
         click.echo(json.dumps([{"name": row.name, "passed": row.passed, "detail": row.detail} for row in findings]))
     else:
@@ -81,7 +87,7 @@ def check(config_file: Path | None, assignments: tuple[str, ...], roles: tuple[s
     return 0 if all(row.passed for row in findings) else 1
 
 
-def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
+def _findings(settings: Settings, roles: tuple[str, ...], level: Level = Level.EXECUTE) -> Iterator[Finding]:
     yield _guarded("java", lambda: (True, java_command()))
     yield _guarded("jars", lambda: _jars(settings))
     yield _guarded("tables writable", lambda: _writable(settings.storage.tables))
@@ -93,7 +99,7 @@ def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
         return
     try:
         cluster = DescribedOnce(admin)
-        yield from _rights(admin, settings, roles)
+        yield from _rights(admin, settings, roles, level)
         if roles == ("pipeline",):
             return  # it reads two topics, and may not ask for more
         yield _guarded("cluster reached", lambda: _reached(cluster))
@@ -101,12 +107,13 @@ def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
         yield _guarded("cluster id", lambda: _cluster_id(cluster, settings))
         yield _guarded("partitions healthy", lambda: _healthy(cluster))
         yield _guarded("input topics", lambda: _input_topics(cluster, settings))
-        yield _reassignments(cluster)
-        yield _guarded("log dirs readable", lambda: _log_dirs(cluster, settings))
+        if level.includes(Level.LOAD):
+            yield _reassignments(cluster)
+            yield _guarded("log dirs readable", lambda: _log_dirs(cluster, settings))
         yield _guarded("brokers reported", lambda: _reports(cluster, settings))
         if settings.collect.prometheus_url is not None:
             yield _guarded("Prometheus", lambda: _prometheus(cluster, settings))
-        if "control" in roles:
+        if "control" in roles and level.includes(Level.EXECUTE):
             yield _guarded("no throttle left", lambda: _throttles(cluster, settings))
             yield _guarded("broker's time", lambda: _brokers_time(admin, cluster, settings))
             yield _guarded("no other tables", lambda: markers_finding(cluster, settings, now_ms=clocks.now_ms()))
@@ -114,8 +121,8 @@ def _findings(settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
         admin.close()
 
 
-def _rights(admin: Any, settings: Settings, roles: tuple[str, ...]) -> Iterator[Finding]:
-    """What each role lacks, and the level that all of them reach together."""
+def _rights(admin: Any, settings: Settings, roles: tuple[str, ...], wanted: Level = Level.EXECUTE) -> Iterator[Finding]:
+    """What each role lacks up to the level that is wanted, and the level that all of them reach together."""
     lacking: list[Missing] = []
     for role in roles:
         try:
@@ -125,8 +132,9 @@ def _rights(admin: Any, settings: Settings, roles: tuple[str, ...]) -> Iterator[
             return
         lacking += missing
         observes = role == "control" and settings.control.mode == "observe"
-        yield permissions_finding(role, [row for row in missing if not (observes and row.need.operation in ALTERING)])
-    yield level_finding(lacking, roles, mode=settings.control.mode)
+        needed = [row for row in missing if wanted.includes(row.need.level)]
+        yield permissions_finding(role, [row for row in needed if not (observes and row.need.operation in ALTERING)])
+    yield level_finding(lacking, roles, mode=settings.control.mode, wanted=wanted)
 
 
 def permissions_finding(role: str, missing: Sequence[Missing]) -> Finding:
@@ -137,14 +145,18 @@ def permissions_finding(role: str, missing: Sequence[Missing]) -> Finding:
     return Finding(f"permissions: {role}", False, f"missing: {named} (deploy/acls/grant.sh {role} grants them)")
 
 
-def level_finding(missing: Sequence[Missing], roles: Sequence[str], *, mode: str) -> Finding:
-    """The level of rights that the roles reach, and what brings the next; fails where nothing works, or where mode
-    `apply` can't move anything.
+def level_finding(
+    missing: Sequence[Missing], roles: Sequence[str], *, mode: str, wanted: Level = Level.EXECUTE
+) -> Finding:
+    """The level of rights that the roles reach, and what brings the next. Fails where nothing works, where mode `apply`
+    can't move anything, or below the level that is wanted, if it is not the last one.
     """
     reached = level_reached(missing, roles)
     levels = levels_of(roles)
-    may_execute = mode != "apply" or Level.EXECUTE not in levels or reached.level is Level.EXECUTE
-    return Finding("level of rights", reached.level is not None and may_execute, str(reached))
+    lowest = max((level for level in levels if wanted.includes(level)), key=list(Level).index, default=Level.LAG)
+    if wanted is Level.EXECUTE and not (mode == "apply" and Level.EXECUTE in levels):
+        lowest = Level.LAG  # the findings of the roles name what is missing
+    return Finding("level of rights", reached.level is not None and reached.level.includes(lowest), str(reached))
 
 
 def _missing(admin: Any, settings: Settings, role: str) -> tuple[Missing, ...]:

@@ -167,7 +167,7 @@ def test_a_profile_of_awss_files_gives_the_credentials(aws: Path) -> None:
 def test_without_botocore_the_line_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "botocore", None)
     monkeypatch.setitem(sys.modules, "botocore.session", None)
-    with pytest.raises(SetUpIncomplete, match=r"needs botocore: pip install -r deploy/extras/msk\.lock"):
+    with pytest.raises(SetUpIncomplete, match=r"needs botocore: pip install --no-deps -r deploy/extras/msk\.lock"):
         admin_client(settings_of())
 
 

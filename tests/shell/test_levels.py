@@ -89,6 +89,15 @@ def test_mode_apply_needs_the_last_level() -> None:
     assert level_finding(missing, ["collect"], mode="apply").passed
 
 
+@pytest.mark.parametrize("level", list(Level))
+def test_who_wants_a_level_only_needs_what_it_needs(level: Level) -> None:
+    above = [row for row in lacking(Level.LAG) if not level.includes(row.need.level)]
+    assert level_finding(above, ROLES, mode="propose", wanted=level).passed
+    if level is not Level.EXECUTE:
+        assert not level_finding(lacking(level), ROLES, mode="propose", wanted=level).passed
+    assert level_finding([], ["pipeline"], mode="propose", wanted=level).passed
+
+
 def test_a_right_is_named_once_though_two_roles_need_it() -> None:
     needs = [Need(role, Resource.CLUSTER, "DESCRIBE", "log dirs", Level.LOAD) for role in ("collect", "control")]
     reached = level_reached([Missing(need, "cluster") for need in needs], ROLES)
