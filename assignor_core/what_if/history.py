@@ -53,6 +53,8 @@ class History:
     """Resource: H x windows of an hour x B factors on a broker's load within the hour; 1 where nothing is known."""
     drained: frozenset[int] = frozenset()
     """Brokers that must end empty."""
+    silent: tuple[int, ...] = ()
+    """Brokers that sent nothing in the newest window: they and their replicas are left out."""
 
     def __post_init__(self) -> None:
         if not self.hour_start_ms:

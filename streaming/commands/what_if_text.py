@@ -7,6 +7,7 @@ from typing import Any
 from assignor_core.resources import Resource
 from assignor_core.what_if import Changes, Replay, ReplayedPlan
 from assignor_core.what_if.outlook import Bound, Growth
+from assignor_core.wording import first_named
 from streaming.commands.plan_price import duration_text
 from streaming.control.what_if import Prediction
 from streaming.settings import HOUR_MS, Settings
@@ -14,6 +15,7 @@ from streaming.tables import utc
 from streaming.views.accuracy import accuracy_data, accuracy_line
 
 PLANS_SHOWN = 20
+BROKERS_NAMED = 5
 HEADROOM_SHOWN = 5
 BOUND_SHOWN_FROM = 1.1
 """A bound on max/mean below is no news."""
@@ -27,6 +29,7 @@ def as_data(prediction: Prediction) -> dict[str, Any]:
         "changes": changes_data(prediction.changes),
         "brokers": len(history.brokers),
         "brokers_away": sorted(prediction.away),
+        "brokers_left_out": list(history.silent),
         "partitions": len(history.partitions),
         "partitions_unknown": history.unknown_count,
         **replay_data(result),
@@ -147,6 +150,9 @@ def _plan_data(plan: ReplayedPlan) -> dict[str, Any]:
 
 def _notes(prediction: Prediction) -> Iterator[str]:
     history, result = prediction.history, prediction.replay
+    if history.silent:
+        named = first_named(history.silent, BROKERS_NAMED)
+        yield f"brokers that sent nothing in the newest window are left out with their replicas: {named}"
     if history.unknown_count:
         yield f"the load of {history.unknown_count} partitions is unknown: each counts at the mean of all"
     sizes_unknown = [row.broker_id for row in history.brokers if row.total_bytes is None]

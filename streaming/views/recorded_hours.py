@@ -41,7 +41,7 @@ def read_history(reader: TableReader, settings: Settings, *, since_ms: int) -> H
     if load.window_start_ms is None:
         raise UsageProblem(f"found no closed window in {settings.storage.tables}: is the pipeline running?")
     placement, sizes = _placement(reader, settings, load.window_start_ms)
-    known = {row.broker for row in load.brokers}
+    known = {row.broker for row in load.brokers} - set(load.silent_brokers)
     keys = tuple(sorted(key for key, replicas in placement.items() if known.issuperset(replicas)))
     if not keys:
         raise UsageProblem(f"found no partition with a leader in {settings.storage.tables}")
@@ -49,15 +49,16 @@ def read_history(reader: TableReader, settings: Settings, *, since_ms: int) -> H
     loads, unknown = filled(rates)
     return History(
         settings.kafka.cluster_name,
-        _brokers(load),
+        _brokers(load, known),
         keys,
         tuple(placement[key] for key in keys),
         np.array([sizes[key] for key in keys], dtype=np.float64),
         hours,
         loads,
         unknown,
-        _wander(reader, settings, hours, tuple(row.broker for row in load.brokers)),
+        _wander(reader, settings, hours, tuple(sorted(known))),
         drained=drained_brokers(reader, settings.kafka.cluster_name) & known,
+        silent=load.silent_brokers,
     )
 
 
@@ -75,9 +76,9 @@ def daily_bytes_in(reader: TableReader, kafka_cluster: str) -> list[float]:
     return [sums.get(day, 0.0) for day in range(min(sums), max(sums) + 1)] if sums else []
 
 
-def _brokers(load: LoadPart) -> tuple[HistoryBroker, ...]:
+def _brokers(load: LoadPart, known: set[int]) -> tuple[HistoryBroker, ...]:
     rows = []
-    for row in load.brokers:
+    for row in (row for row in load.brokers if row.broker in known):
         used, usable = row.log_dir_used_bytes, row.log_dir_usable_bytes
         total = None if used is None or usable is None else used + usable
         rows.append(HistoryBroker(row.broker, row.rack, total, None if total is None else usable))

@@ -180,6 +180,21 @@ def test_without_hours_it_says_so(settings: Settings, tmp_path: Path, capsys: py
     assert capsys.readouterr().err.startswith("error: found no hour in the table partition_load_hourly since ")
 
 
+def test_a_broker_that_is_silent_is_left_out_and_named(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its replicas are in no row of the newest window: taken for an empty broker it would be filled."""
+    live = LiveCluster("c", RACKS, {("t", number): LivePartition((number,), number, (number,)) for number in RACKS})
+    hour_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
+    write_windows(settings, live, end_ms=hour_ms - settings.pipeline.window_ms, windows=2)
+    write_windows(settings, live, end_ms=hour_ms, windows=1, silent=(3,))
+    write_hours_before(settings, hour_ms, {1: {("t", number): MB for number in RACKS}})
+    data = predicted(tmp_path, capsys)
+    assert (data["brokers"], data["brokers_left_out"], data["partitions"], data["plans"]) == (2, [3], 2, [])
+    assert what_if(tmp_path) == 0
+    assert "left out with their replicas: 3\n" in capsys.readouterr().out
+
+
 def test_times_are_read_as_utc() -> None:
     now_ms = 1_800_000_000_000
     assert since_ms_of("-2d", now_ms) == now_ms - 48 * HOUR_MS
