@@ -22,7 +22,7 @@ from streaming.collect.groups import GroupSampler
 from streaming.collect.observe import observe
 from streaming.collect.rates import replica_rates
 from streaming.collect.refusals import Refusals
-from streaming.commands.check import _rights
+from streaming.commands.check import _findings, _rights
 from streaming.control.run import run_control
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterRequestFailed, UsageProblem
@@ -107,12 +107,23 @@ def test_level_by_level(brokers: EmbeddedCluster, superuser: KafkaAdminClient, f
             expected = SHOWN[level]
             until(f"level {level} is shown", lambda expected=expected: shown_level(admin, settings) == expected,  # type: ignore[misc]
                   state=lambda: shown_level(admin, settings), pause_s=0.2)  # fmt: skip
+            checks_out(settings, admin, level)
             collects(admin, settings, brokers, level)
             looks_to_plan(admin, level)
             if level is not Level.EXECUTE:
                 refuses_to_execute(settings)
     finally:
         admin.close()
+
+
+def checks_out(settings: Settings, admin: Any, level: Level | None) -> None:
+    """`check --level` fails for no right that its level does not need."""
+    if level is not None:
+        rights = [row for row in _rights(admin, settings, ROLES, level) if not row.passed]
+        others = [
+            row for row in _findings(settings, ROLES, level) if row.name in ("no reassignment", "log dirs readable")
+        ]
+        assert not [row for row in (*rights, *others) if not row.passed]
 
 
 def collects(admin: Any, settings: Settings, brokers: EmbeddedCluster, level: Level | None) -> None:
