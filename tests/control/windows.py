@@ -29,8 +29,13 @@ def write_windows(
     Topics whose name begins with `quiet` take nothing. `rates` gives each partition one of its own. Brokers that are
     `silent` send no sample. Of `forged` partitions the table holds this rate instead of the true one. Remote storage
     alone holds `remote_bytes` of these partitions.
+
+    A window that a call has written before stays as it is. The first call makes one commit of each table: a commit
+    takes longer than its rows.
     """
     window_ms = settings.pipeline.window_ms
+    at_once: dict[str, list[dict[str, Any]]] = {}
+    is_first = not tables.table_exists(settings.storage.tables, "broker_load")
     if rates is None:
         rates = {key: 0.0 if key[0].startswith(quiet) else rate for key in live.partitions}
     led_by = {key: row for key, row in live.partitions.items() if row.leader != NO_LEADER}
@@ -53,7 +58,15 @@ def write_windows(
             if broker not in silent
         ]  # fmt: skip
         for name, rows in (("partition_load", led), ("broker_load", totals)):
-            tables.append(settings.storage.tables, name, rows, transaction_id="test", transaction_version=start_ms)
+            at_once.setdefault(name, []).extend(rows)
+            if not is_first or index == 1:
+                tables.append(
+                    settings.storage.tables,
+                    name,
+                    at_once.pop(name),
+                    transaction_id="test",
+                    transaction_version=start_ms,
+                )
 
 
 def write_hours_before(

@@ -16,6 +16,8 @@ from tests.benchmarks.shapes import shape, variants
 from tests.core.planner.invariants import check_plan
 
 KINDS = [(name, seed, kind) for seed in (2, 20, 25, 29, 30) for name, kind in variants(seed).items()]
+SEEDS_OF_FAST = (2, 29)
+"""Seeds of `KINDS` that `make test-fast` tries, too."""
 SMALL = [
     (75, "plain"),  # a rack with fewer brokers than replicas
     (75, "dead"),
@@ -37,7 +39,13 @@ def planned(kind: Kind, seed: int) -> tuple[ClusterState, Plan, Effort]:
     return state, *propose_counted(state)
 
 
-@pytest.mark.parametrize(("name", "seed", "kind"), KINDS, ids=[f"{name} {seed}" for name, seed, _ in KINDS])
+@pytest.mark.parametrize(
+    ("name", "seed", "kind"),
+    [
+        pytest.param(name, seed, kind, id=f"{name} {seed}", marks=pytest.mark.long if seed not in SEEDS_OF_FAST else ())
+        for name, seed, kind in KINDS
+    ],
+)
 def test_a_shape_and_its_variants_cost_about_the_same_and_end_within_their_band(
     name: str, seed: int, kind: Kind
 ) -> None:
