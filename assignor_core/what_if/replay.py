@@ -181,7 +181,8 @@ class _Run:
         skew = skew_window(window, SHOWN, self._policy.capacities, counted)
         self._windows.append(window)
         self._skews.append(self._judged(skew))
-        self._recurring = self._recurring.after((self._skews[-1],), self._policy.trigger.watched)
+        changed_ms = max(self._changed_ms, self._state.changed_ms)
+        self._recurring = self._recurring.after((self._skews[-1],), self._policy.trigger.watched, changed_ms=changed_ms)
         self._count(skew, now_ms)
         if self._copying is not None:
             self._carry_on(self._copying, now_ms)
