@@ -228,12 +228,9 @@ class SimulatedCluster:
             raise InputError(f"partition {topic}-{number}: {message}")
         copies = {}
         for broker_id in replicas:
-            log_dir = (
-                controller.choose_log_dir(self.contents, broker_id) if broker_id in self.contents.brokers else None
-            )
-            if log_dir is None:
+            if broker_id not in self.contents.brokers:
                 raise InputError(f"partition {topic}-{number}: broker {broker_id} takes no replica")
-            copies[broker_id] = Replica(log_dir)
+            copies[broker_id] = Replica(controller.choose_log_dir(self.contents, broker_id))
         partition = SimulatedPartition(replicas, replicas, replicas[0], copies)
         self.contents.topics[topic].partitions[number] = partition
         self.contents.topics_changed()

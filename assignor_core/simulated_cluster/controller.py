@@ -93,8 +93,8 @@ def elect_where_offline(contents: ClusterContents) -> None:
             elect_where_needed(contents, key)
 
 
-def choose_log_dir(contents: ClusterContents, broker_id: int) -> int | None:
-    """The log dir with the fewest replicas, as Kafka places them; None if all of them are cordoned.
+def choose_log_dir(contents: ClusterContents, broker_id: int) -> int:
+    """The log dir with the fewest replicas, as Kafka places them: of those that are not cordoned, else of all.
 
     Where every dir is offline the broker is gone: the replica is made in one of them when that is repaired.
     """
@@ -103,17 +103,15 @@ def choose_log_dir(contents: ClusterContents, broker_id: int) -> int | None:
     for _, partition in contents.partitions():
         if (copy := partition.copies.get(broker_id)) is not None:
             counts[copy.log_dir] += 1
-    candidates = [index for index, row in enumerate(broker.log_dirs) if not row.cordoned]
-    return min(candidates, key=lambda index: (broker.log_dirs[index].offline, counts[index], index), default=None)
+    all_dirs = range(len(broker.log_dirs))
+    candidates = [index for index in all_dirs if not broker.log_dirs[index].cordoned] or all_dirs
+    return min(candidates, key=lambda index: (broker.log_dirs[index].offline, counts[index], index))
 
 
 def _start(
     contents: ClusterContents, key: PartitionKey, partition: SimulatedPartition, target: tuple[int, ...]
 ) -> str | None:
     if not target or len(set(target)) < len(target) or not contents.brokers.keys() >= set(target):
-        return INVALID_ASSIGNMENT
-    new = [broker for broker in target if broker not in partition.copies]
-    if any(choose_log_dir(contents, broker) is None for broker in new):
         return INVALID_ASSIGNMENT
     current = set(partition.replicas)
     removing = tuple(sorted(current - set(target)))
@@ -188,7 +186,6 @@ def _place(contents: ClusterContents, partition: SimulatedPartition) -> None:
     for broker in partition.replicas:
         if broker not in partition.copies:
             log_dir = choose_log_dir(contents, broker)
-            assert log_dir is not None, "refused before"
             partition.copies[broker] = Replica(log_dir, partition.start_bytes, behind_since_ms=contents.now_ms)
     for broker in partition.copies.keys() - set(partition.replicas):
         del partition.copies[broker]

@@ -41,6 +41,17 @@ def test_a_cordoned_log_dir_is_shown_and_gets_no_new_replica(disks: Disks) -> No
     assert shown(disks)[0].total_bytes == VOLUME
 
 
+def test_a_broker_whose_log_dirs_are_all_cordoned_takes_a_reassignment_all_the_same(disks: Disks) -> None:
+    """Kafka minds cordons only where it chooses brokers itself: nothing but our own look keeps replicas away."""
+    disks.cordon(0, 1)
+    disks.until("they are shown as cordoned", lambda: [row.is_cordoned for row in shown(disks)] == [True, True])
+    wanted = (disks.make_topic({0: (1,)}, size_bytes=SMALL_BYTES), 0)
+    disks.client.reassign({wanted: (2,)})
+    until_settled(disks, wanted, (2,))
+    assert index_of(disks, wanted) in (0, 1)
+    assert [row.is_cordoned for row in shown(disks)] == [True, True]
+
+
 def test_a_full_log_dir_goes_offline_and_is_shown_without_its_replicas(disks: Disks) -> None:
     """This is what the reserve is for. The broker goes on with the other log dir."""
     first, second = ((disks.make_topic({0: (1, 2)}, size_bytes=SMALL_BYTES), 0) for _ in range(2))

@@ -116,11 +116,13 @@ def test_a_broker_without_a_log_dir_is_gone_until_it_is_repaired() -> None:
     assert set(made.live_partition(T0).isr) == {1, 2}
 
 
-def test_a_cordoned_broker_takes_no_new_replica() -> None:
+def test_a_cordoned_broker_takes_a_reassignment_all_the_same() -> None:
+    """As Kafka does: `tests/conformance/test_log_dirs.py`."""
     made = cluster()
     made.contents.brokers[2].log_dirs[0].cordoned = True
-    assert made.reassign({T0: (2,)}) == {T0: "InvalidReplicationAssignmentError"}
-    assert made.live_partition(T0).replicas == (1,)
+    assert made.reassign({T0: (2,)}) == {T0: None}
+    made.advance(1_000)
+    assert made.live_partition(T0).replicas == (2,)
 
 
 def test_a_frozen_broker_is_fenced_after_its_session_and_catches_up_after_it() -> None:
