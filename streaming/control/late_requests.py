@@ -20,6 +20,7 @@ from assignor_core.wording import first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
 from streaming.control.late_within import take_back
+from streaming.control.log_dir_requests import LogDirRequests
 from streaming.control.look_age import LookAge
 from streaming.control.records import ExecutionRecord
 from streaming.control.requests import Requests
@@ -38,6 +39,8 @@ class _Watched:
     """An execution that has ended, and how many of the looks after its end are over."""
 
     record: ExecutionRecord
+    within: LogDirRequests
+    """What was asked for within brokers since its end."""
     looks: int = 0
     rates: frozenset[int] = frozenset()
     """Brokers that had a rate at the look before, with nothing being reassigned."""
@@ -70,7 +73,7 @@ class LateRequests:
 
     def watch(self, record: ExecutionRecord, *, now_ms: int) -> None:
         """Look again after the end of this execution, unless it is too long ago or nothing was ever asked for."""
-        watched = _Watched(record)
+        watched = _Watched(record, LogDirRequests(self._cluster, self._look_age))
         if record.execution.started_ms is None or now_ms > watched.ended_ms + LOOKS_AFTER_MS[-1]:
             return
         self._watched.append(watched)
@@ -95,7 +98,9 @@ class LateRequests:
         if another_cluster(started_on, live) is not None:
             return
         if kept.plan.within_brokers:
-            parts, watched.rates = take_back(self._cluster, self._look_age, execution, kept.plan, watched.rates)
+            parts, watched.rates = take_back(
+                self._cluster, self._look_age, execution, kept.plan, watched.rates, watched.within
+            )
         else:
             parts = self._taken_back_between(watched, kept, live)
         if parts:

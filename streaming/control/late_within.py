@@ -4,37 +4,62 @@ from collections.abc import Collection
 
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.refusals import NAMED_MAX
-from assignor_core.execution.within_brokers import Missed, cancellations, moving_within, standing_of
-from assignor_core.live import replica_name
+from assignor_core.execution.within_brokers import Missed, cancellations, going_back, moving_within, standing_of
+from assignor_core.live import ReplicaKey, replica_name
 from assignor_core.plan import Plan
 from assignor_core.wording import first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.log_dir_requests import LogDirRequests
 from streaming.control.look_age import LookAge
 
+LOOKS_MAX = 3
+"""At log dirs, until one shows no copy that is to be given up."""
+
 
 def take_back(
-    cluster: ControlledCluster, look_age: LookAge, execution: Execution, plan: Plan, rates_before: Collection[int]
+    cluster: ControlledCluster,
+    look_age: LookAge,
+    execution: Execution,
+    plan: Plan,
+    rates_before: Collection[int],
+    requests: LogDirRequests,
 ) -> tuple[list[str], frozenset[int]]:
     """Let brokers give up the copies of an execution that has ended, and remove its rates. Returns what was done, in
-    words, and the brokers that have a rate now.
+    words, and the brokers that have a rate now. `requests` are those of all looks after this execution.
 
     A rate alone could be another tool's that is about to begin: it goes if the look before showed it, too
     (`rates_before`), and its broker copies nothing.
     """
-    log_dirs = cluster.log_dirs(plan.brokers, [row.key for row in plan.log_dir_movements])
-    places = cancellations(plan, moving_within(standing_of(plan, log_dirs, Missed())), log_dirs)
+    copying = _give_up(cluster, look_age, plan, requests)
     done = []
-    if places:
-        refused = LogDirRequests(cluster, look_age).cancel(places, ())
-        given_up = sorted(places.keys() - refused.keys())
+    if copying:
+        given_up = sorted(requests.cancelled & copying)
         done.append(f"{len(given_up)} movements given up: {first_named(given_up, NAMED_MAX, replica_name)}")
     events = (event.figures.throttled_brokers or () for event in execution.events)
     ours = frozenset(broker for brokers in events for broker in brokers) - set(execution.throttled_brokers)
     rates = frozenset(cluster.log_dir_rates(ours)) if ours else frozenset()
-    at_rest = rates - {broker for broker, _ in places}
+    at_rest = rates - {broker for broker, _ in copying}
     old = sorted(at_rest & set(rates_before))
     if old:
         cluster.clear_log_dir_rates(old)
         done.append(f"rate removed from brokers {old}")
     return done, at_rest - set(old)
+
+
+def _give_up(
+    cluster: ControlledCluster, look_age: LookAge, plan: Plan, requests: LogDirRequests
+) -> frozenset[ReplicaKey]:
+    """Returns what was being copied. A copy may end just before the request to give it up, which then asks for a copy
+    back: the next look shows that, and it is given up, too.
+    """
+    copying: frozenset[ReplicaKey] = frozenset()
+    for _ in range(LOOKS_MAX):
+        look_age.begin()
+        log_dirs = cluster.log_dirs(plan.brokers, [row.key for row in plan.log_dir_movements])
+        back = [replica for replica in going_back(plan, log_dirs) if replica in requests.asked_to_stay]
+        places = cancellations(plan, [*moving_within(standing_of(plan, log_dirs, Missed())), *back], log_dirs)
+        if not places:
+            break
+        copying |= places.keys()
+        requests.cancel(places, ())
+    return copying

@@ -385,6 +385,34 @@ def test_what_comes_late_is_given_up(carried: Carried) -> None:
     assert carried.at_rest()
 
 
+def test_what_came_late_and_arrived_before_it_was_given_up_is_not_copied_back(
+    carried: Carried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To stay where a replica lay is a copy back, once it lies elsewhere."""
+    carried.client.faults.planned.append(PlannedFault(Fate.LATE, RequestKind.MOVE_WITHIN_BROKERS, 30_000))
+    carried.tick()
+    carried.journal.request_abort(carried.record.execution, now_ms=carried.now_ms)
+    carried.be_killed()
+    carried.to_the_end()
+    late = LateRequests(carried.client, carried.journal, LookAge(), staged=False)
+    late.watch(carried.record, now_ms=carried.now_ms)
+    carried.cluster.contents.log_dir_rates[1] = MB // 10
+    really_move = carried.client.move_to_log_dirs
+
+    def move_late(targets: Mapping[ReplicaKey, str]) -> None:
+        monkeypatch.undo()
+        carried.cluster.advance(200_000)
+        really_move(targets)
+
+    monkeypatch.setattr(carried.client, "move_to_log_dirs", move_late)
+    carried.cluster.advance(61_000)
+    for _ in range(3):
+        late.look_if_due(now_ms=carried.now_ms)
+        carried.cluster.advance(600_000)
+    assert carried.lie_in(B) == [0, 1, 2]
+    assert carried.at_rest()
+
+
 def test_a_broker_that_was_down_at_the_end_loses_its_rate_later(carried: Carried) -> None:
     carried.tick()
     carried.cluster.kill_broker(1)
