@@ -1,10 +1,10 @@
 """A pytest plugin: long runs use three processes, so that both cores work while tests wait for brokers.
 
 The others are forks of the first, made after collection: modules are imported once. Two begin with the files of a lane:
-`brokers` (first process) are those that share brokers, `spark` those that share a Spark session. All other files are
-taken by whichever of the two is free: first `apart`, those that start brokers of their own or another JVM, then those
-of the whole product, then pure ones. The third process runs pure tests from the start, at a low priority: it has what
-time the others leave. It starts no JVM: brokers of three processes kept two cores so busy that tests gave up waiting.
+`brokers` (first process) are those that share brokers, `spark` those that share a Spark session. Then they take files
+that start brokers of their own (`apart`, the whole product among them). The third process starts no broker: those of
+three processes kept two cores so busy that tests gave up waiting. It takes files that wait on sockets, for Prometheus
+or for Kafka's Java classes (`beside`), then, at a low priority, pure ones. The others take these, too, in the end.
 The first process reports all results, so options, exit code and summary are those of any pytest run.
 """
 
@@ -26,15 +26,14 @@ from _pytest.capture import CaptureManager
 
 JVM_MARKERS = frozenset({"spark", "kafka", "java", "prometheus", "e2e"})
 APART = "apart"
-"""Files with this marker start brokers, and share them with no other file."""
+"""Files with this marker start brokers, and share them with no other file; those of the whole product do, too."""
 LONG = "long"
-"""Files of pure tests with this marker are begun first, or one process would run them while the others are done."""
+"""Files with this marker are begun first, or one process would run them while the others are done."""
 WHOLE_PRODUCT = "e2e"
-"""Files with this marker come last: the product starts brokers and Spark of its own, best when those of tests end."""
 ON_SOCKETS = frozenset({"collect", "fleet", "serve", "shell", "tests"})
 """Folders whose pure tests start processes and wait for answers within limits of time: not at a low priority."""
 LOW_PRIORITY = 10
-"""The niceness of the process that runs beside those with brokers: about a tenth of a core where these want both."""
+"""The niceness of pure tests beside those with brokers: about a tenth of a core where these want both."""
 TESTS_MIN = 300
 """Fewer tests than this run in one process: their output then comes in order."""
 INDEX_BYTES = 4
@@ -89,10 +88,10 @@ class Reports:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What a process runs, in order, and its niceness beside that of pytest."""
+    """What a process runs, in order; `background` comes last, at a low priority."""
 
     parts: list[Files | Pool]
-    niceness: int = 0
+    background: Pool | None = None
 
 
 class Other:
@@ -136,27 +135,30 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     asked_for_one = option.collectonly or option.usepdb or option.capture == "no" or option.maxfail
     if session.testsfailed or asked_for_one or len(session.items) < TESTS_MIN or (os.cpu_count() or 1) < 2:
         return None
-    lanes: dict[str, Files] = {"brokers": [], "spark": [], APART: [], "product": [], "sockets": [], "pure": []}
+    lanes: dict[str, Files] = {"brokers": [], "spark": [], APART: [], "beside": [], "pure": []}
     for _, items in groupby(session.items, key=lambda item: item.path):
         file = list(items)
         lanes[_lane(file)].append(file)
-    lanes["pure"].sort(key=lambda file: LONG not in _markers(file))
-    pools = [Pool(lanes[name]) for name in (APART, "product", "sockets", "pure")]
-    others = [Lane([lanes["spark"], *pools]), Lane([pools[-1]], LOW_PRIORITY)]
-    _run_in_several(session, Lane([lanes["brokers"], *pools]), others)
+    apart, beside, pure = (
+        Pool(sorted(lanes[name], key=lambda file: LONG not in _markers(file))) for name in (APART, "beside", "pure")
+    )
+    others = [Lane([lanes["spark"], apart, beside, pure]), Lane([beside], background=pure)]
+    _run_in_several(session, Lane([lanes["brokers"], apart, beside, pure]), others)
     return True
 
 
 def _lane(file: list[pytest.Item]) -> str:
-    """Where a file's tests run: brokers (first process), spark (second), pure (any), or any other name (first two)."""
+    """Where a file's tests run: brokers (first process), spark (second), apart (these two), beside or pure (any)."""
     markers = _markers(file)
     if not markers & JVM_MARKERS:
-        return "sockets" if file[0].path.parent.name in ON_SOCKETS else "pure"
+        return "beside" if file[0].path.parent.name in ON_SOCKETS else "pure"
     if WHOLE_PRODUCT in markers:
-        return "product"
+        return APART
     if "spark" in markers:
         return "spark"
-    return "brokers" if "kafka" in markers and APART not in markers else APART
+    if "kafka" not in markers:
+        return "beside"
+    return APART if APART in markers else "brokers"
 
 
 def _markers(file: list[pytest.Item]) -> set[str]:
@@ -202,6 +204,9 @@ def _run_lane(session: pytest.Session, lane: Lane, after_file: Callable[[], None
     """What the files of each part started ends with it: the next ones need the memory, not the brokers."""
     for files in lane.parts:
         _run(session, files, after_file)
+    if lane.background:
+        os.nice(LOW_PRIORITY)
+        _run(session, lane.background, after_file)
 
 
 def _run_as_other(session: pytest.Session, lane: Lane, reports: Reports) -> NoReturn:
@@ -212,7 +217,6 @@ def _run_as_other(session: pytest.Session, lane: Lane, reports: Reports) -> NoRe
             os.dup2(os.open(os.devnull, os.O_WRONLY), standard)
         _start_capturing(session.config.pluginmanager.getplugin("capturemanager"))
         session.config.pluginmanager.register(reports)
-        os.nice(lane.niceness)
         _run_lane(session, lane, lambda: None)
         exit_code = 0
     finally:

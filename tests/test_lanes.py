@@ -65,14 +65,22 @@ OWN_BROKERS = f"""{COMMON}
 def test_runs_in_the_second_process_while_the_first_is_not_done():
     assert os.getpid() == int(open("second").read())
     assert (os.getpid(), os.nice(0)) not in in_pure_tests(), "before the pure tests"
-    open("apart", "w").close()
+    assert os.path.exists("product"), "after those that are long"
 """
 PRODUCT = f"""{COMMON}
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.e2e
-def test_runs_after_those_with_brokers_of_their_own():
-    assert os.path.exists("apart")
+@pytest.mark.long
+def test_runs_after_those_that_share_spark():
+    assert os.getpid() == int(open("second").read())
+    open("product", "w").close()
+"""
+BESIDE = f"""{COMMON}
+@pytest.mark.java
+def test_runs_at_no_low_priority_before_the_pure_tests():
+    assert not is_first()
+    assert os.nice(0) == int(os.environ["NICENESS"])
     assert (os.getpid(), os.nice(0)) not in in_pure_tests(), "before the pure tests"
 """
 DEADLY = f"""{COMMON}
@@ -92,7 +100,8 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # what other plugins import takes longer than the tests
     monkeypatch.setenv("PROCESSES", "1")  # with more, pure tests wait for as many
     pytester.makeconftest(CONFTEST)
-    pytester.makeini("[pytest]\nmarkers =\n    kafka: brokers\n    spark: Spark\n    apart: its own\n    e2e: all")
+    markers = ("kafka: brokers", "spark: Spark", "java: Java", "apart: its own", "e2e: all", "long: long")
+    pytester.makeini("\n    ".join(["[pytest]\nmarkers =", *markers]))
     pytester.makepyfile(test_a=PURE, test_b=PURE, test_c=PURE, test_d=WITH_JVM)
     return pytester
 
@@ -109,12 +118,11 @@ def test_three_processes_run_tests_and_one_reports_them(
     assert _niceness_of_processes(suite) == sorted([os.nice(0), os.nice(0), min(19, os.nice(0) + LOW_PRIORITY)])
 
 
-def test_files_with_brokers_of_their_own_are_taken_first_then_the_whole_product_then_pure_tests(
-    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_files_are_taken_first_and_pure_ones_last(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROCESSES", "3")
-    suite.makepyfile(test_e=OWN_BROKERS, test_f=WITH_SPARK, test_g=PRODUCT)
-    suite.runpytest_subprocess().assert_outcomes(passed=16, failed=3, skipped=3)
+    monkeypatch.setenv("NICENESS", str(os.nice(0)))
+    suite.makepyfile(test_e=OWN_BROKERS, test_f=WITH_SPARK, test_g=PRODUCT, test_h=BESIDE)
+    suite.runpytest_subprocess().assert_outcomes(passed=17, failed=3, skipped=3)
 
 
 def test_a_few_tests_and_those_that_stop_at_a_failure_run_in_one_process(suite: pytest.Pytester) -> None:

@@ -35,7 +35,9 @@ OF_LOAD = 'query="byte_rate"'
 STALLED_AFTER_S = 45
 """Longer than a batch lasts on a slow machine: a stall that is none would hold the skew back until it is over."""
 
-pytestmark = [pytest.mark.prometheus, pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, needs_servers]
+pytestmark = [
+    pytest.mark.prometheus, pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark.long, needs_servers,
+]  # fmt: skip
 
 
 def test_skew_a_dead_spark_and_balance_as_those_on_call_are_told(tmp_path: Path) -> None:
