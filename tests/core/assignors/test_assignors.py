@@ -35,7 +35,7 @@ def as_lists(partitions: Sequence[TopicPartition]) -> list[list[object]]:
 
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(15), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(15, 60))])
 def test_valid_and_safe_over_three_rebalances(strategy: str, seed: int) -> None:
     draws = random.Random(seed)
     line = {"strategy": strategy, **draws.choice([uniform_line, mixed_line])(draws, racks=draws.random() < 0.3)}
