@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "place": ("streaming.commands.place:place", "JSON lines in, one replica placement a line out."),
     "simulate": ("streaming.commands.simulate:simulate", "A group's rebalances: eager, cooperative, static."),
     "sql": ("streaming.commands.sql:sql", "SELECT over the Delta tables, no Spark needed."),
+    "token": ("streaming.commands.token:token", "API tokens: create, list, revoke."),
     "config": ("streaming.commands.config:config", "Effective settings and where each came from."),
 }
 

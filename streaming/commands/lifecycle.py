@@ -103,11 +103,8 @@ def _run(
     `show_and_carry_out`.
     """
     settings = settings_from(config_file, assignments)
-    proposed = _plan(settings, broker, policy)
-    problems, unfit = proposed.plan.problems, None
-    # Of a broker that is gone a part is worth making anew: the plan takes the most endangered partitions first.
-    if problems and policy is not None and not _is_gone(broker, proposed):
-        unfit = f"broker {broker} can't be emptied: {'; '.join(problems)}"
+    proposed = plan_for_broker(settings, broker, policy)
+    unfit = None if policy is None else why_not_emptied(broker, proposed)
     prepare = partial(_note, settings, broker, intent)
     return show_and_carry_out(
         context, proposed, str(broker), unfit, prepare, config_file=config_file, assignments=assignments, **how
@@ -121,12 +118,23 @@ def _note(settings: Settings, broker: int, intent: "Intent") -> None:
     echo(f"broker {broker} is noted for {intent.value}", err=True)
 
 
+def why_not_emptied(broker: int, proposed: "ProposedPlan") -> str | None:
+    """Why this plan does not empty the broker; None if it does.
+
+    Of a broker that is gone a part is worth making anew: the plan takes the most endangered partitions first.
+    """
+    problems = proposed.plan.problems
+    if not problems or _is_gone(broker, proposed):
+        return None
+    return f"broker {broker} can't be emptied: {'; '.join(problems)}"
+
+
 def _is_gone(broker: int, proposed: "ProposedPlan") -> bool:
     """Whether the plan takes replicas from the broker, which was not alive when it was made."""
     return proposed.observed is not None and broker in proposed.observed.brokers_missing
 
 
-def _plan(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> "ProposedPlan":
+def plan_for_broker(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> "ProposedPlan":
     """The plan, kept in the tables; raises UsageProblem for a broker that is not there."""
     from streaming.control.planning import propose_and_keep
     from streaming.control.policies import policy_of_plans, relief_policy

@@ -52,9 +52,10 @@ def control(config_file: ConfigFile, assignments: Assignments) -> int:
 @settings_options
 def serve(config_file: ConfigFile, assignments: Assignments) -> int:
     """Serve metrics, the API and the page from the tables, until stopped."""
+    from streaming.commands.acting import JournalActions
     from streaming.serve.run import run_serve
 
-    return _role(run_serve, config_file, assignments)
+    return _role(lambda settings: run_serve(settings, JournalActions(settings)), config_file, assignments)
 
 
 @click.command()

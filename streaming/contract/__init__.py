@@ -8,6 +8,7 @@ neither Spark nor Arrow nor Delta.
 
 from streaming.contract.columns import Column, ColumnType, Table
 from streaming.contract.control_tables import (
+    AUDIT,
     BROKER_INTENT,
     DECISION,
     EXECUTION,
@@ -53,11 +54,13 @@ TABLES: dict[str, Table] = {
         LOG_DIR,
         LOAD_MEMORY,
         RECURRING_LOAD,
+        AUDIT,
     )
 }
 """All of them by name."""
 
 __all__ = [
+    "AUDIT",
     "BROKER_INTENT",
     "BROKER_LOAD",
     "BROKER_LOAD_DAILY",

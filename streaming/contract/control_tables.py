@@ -230,3 +230,28 @@ LOG_DIR = Table(
     ),
     SHORT_HISTORY,  # replaced every minute
 )
+
+AUDIT = Table(
+    "audit",
+    "Acts that people and programs asked for by HTTP, append only: a row when each begins and one when it has ended",
+    ("act_id", "stage"),
+    "event_time",
+    (
+        text("act_id", "One act", nullable=False),
+        text("stage", "begun, which is written before anything is done, or ended", nullable=False),
+        CLUSTER,
+        timestamp("event_time", "When it was written, UTC", nullable=False),
+        text("action", "plan, approve, abort, drain or undrain", nullable=False),
+        text("target", "Plan, execution or broker; null where the act has none"),
+        text("actor", "Who asked: the name of the token", nullable=False),
+        text("signed_in_by", "How: token, and its id", nullable=False),
+        text("role", "viewer, operator or admin", nullable=False),
+        text("remote_address", "Address that asked, behind trusted proxies that of their client", nullable=False),
+        text("idempotency_key", "Key of the request: the same request with it acts once", nullable=False),
+        text("request_hash", "SHA-256 of path and body", nullable=False),
+        integer("status", "HTTP status of the answer; null of begun"),
+        text("state", "What came of it, one word; null of begun"),
+        text("detail", "What came of it, in a sentence; null of begun"),
+        text("answer_json", "The whole answer, JSON; null of begun"),
+    ),
+)

@@ -272,10 +272,10 @@ class Journal:
         """The same of a plan within brokers: `levels` are how full log dirs are, in words."""
         self.write_event(record, Event.MEASURED, f"log dirs: {levels}", now_ms=now_ms)
 
-    def request_abort(self, execution: Execution, *, now_ms: int) -> None:
+    def request_abort(self, execution: Execution, by: str = "a person", *, now_ms: int) -> None:
         """Ask whoever carries out `execution` to stop; a request that was written before stands."""
         request = EventRecord(
-            Event.ABORT_REQUESTED, ABORT_SEQUENCE, now_ms, "a person asked to stop", execution.figures.carried()
+            Event.ABORT_REQUESTED, ABORT_SEQUENCE, now_ms, f"{by} asked to stop", execution.figures.carried()
         )
         self._append("execution", [self._row(execution, request)], f"abort:{execution.execution_id}", 0)
 

@@ -10,7 +10,17 @@ from datetime import datetime
 import structlog
 
 from streaming import tables
-from streaming.contract import BROKER_INTENT, DECISION, EXECUTION, LOAD_MEMORY, LOG_DIR, MOVEMENT, PLAN, RECURRING_LOAD
+from streaming.contract import (
+    AUDIT,
+    BROKER_INTENT,
+    DECISION,
+    EXECUTION,
+    LOAD_MEMORY,
+    LOG_DIR,
+    MOVEMENT,
+    PLAN,
+    RECURRING_LOAD,
+)
 from streaming.settings import ControlSettings
 from streaming.views.decisions import newest_decision
 from streaming.views.executions import finished_before, plans_carried_out
@@ -28,6 +38,7 @@ TABLES_KEPT = (
     LOG_DIR.name,
     LOAD_MEMORY.name,
     RECURRING_LOAD.name,
+    AUDIT.name,
 )
 DAY_MS = 86_400_000
 """Rows go by the day: each deletion writes the files anew that hold younger rows too."""
@@ -82,6 +93,7 @@ def expire(root: str, kafka_cluster: str, settings: ControlSettings, *, now_ms: 
         PLAN.name: plans,
         DECISION.name: _expire_decisions(root, reader, kafka_cluster, _day(undecided_ms)),
         BROKER_INTENT.name: _expire_notes(root, reader, kafka_cluster, _day(unfinished_ms)),
+        AUDIT.name: _expire_acts(root, reader, kafka_cluster, _day(unfinished_ms)),
     }
 
 
@@ -135,6 +147,13 @@ def _expire_notes(root: str, reader: tables.TableReader, kafka_cluster: str, bef
         )
         for broker, end in outdated
     )
+
+
+def _expire_acts(root: str, reader: tables.TableReader, kafka_cluster: str, before: datetime) -> int:
+    old = tables.of_cluster(kafka_cluster) & tables.below(AUDIT.time_column, before)
+    if reader.newest(AUDIT.name, AUDIT.time_column, where=old) is None:
+        return 0
+    return tables.delete(root, AUDIT.name, old)
 
 
 def _day(time_ms: int) -> datetime:

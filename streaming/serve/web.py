@@ -20,9 +20,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from streaming.serve.api.actions import Actions
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.problems import answer_problem
-from streaming.serve.api.routes import reading_routes
+from streaming.serve.api.routes import api_routes
+from streaming.serve.api.sign_in import SignIn
+from streaming.serve.closed import ClosedReading
 from streaming.serve.hosts import AllowedHosts
 from streaming.serve.metrics import Exposition, Form
 from streaming.serve.snapshot import Snapshot
@@ -41,12 +44,17 @@ PAGE_HEADERS = {
 
 
 def build_app(
-    snapshot: Callable[[], Snapshot], exposition: Exposition, settings: Settings, clock: Callable[[], int]
+    snapshot: Callable[[], Snapshot],
+    exposition: Exposition,
+    settings: Settings,
+    clock: Callable[[], int],
+    actions: Actions,
 ) -> Starlette:
     """The application over `snapshot`, which returns the newest one at once, and the metrics made of it.
 
-    `clock` gives ms since 1970.
+    `clock` gives ms since 1970; `actions` is what requests that act ask.
     """
+    sign_in = SignIn(settings.serve.tokens_file)
     page = files("streaming.serve").joinpath("page.html").read_text(encoding="utf-8")
 
     async def metrics(request: Request) -> Response:
@@ -85,10 +93,13 @@ def build_app(
             Route("/api/weights", weights),
             Route("/healthz", healthy),
             Route("/readyz", ready),
-            *reading_routes(Looks(snapshot, settings, clock)),
+            *api_routes(Looks(snapshot, settings, clock), sign_in, actions),
         ],
         exception_handlers={HTTPException: answer_problem},
-        middleware=[Middleware(AllowedHosts, [settings.serve.host, *settings.serve.allowed_hosts])],
+        middleware=[
+            Middleware(AllowedHosts, [settings.serve.host, *settings.serve.allowed_hosts]),
+            *([Middleware(ClosedReading, sign_in, clock)] if settings.serve.reading == "signed_in" else []),
+        ],
     )
 
 

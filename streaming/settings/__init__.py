@@ -3,7 +3,6 @@
 Unknown keys are refused. Nothing is read here: `streaming.config` loads settings from file, environment, flags.
 """
 
-import re
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -20,13 +19,13 @@ from streaming.settings.fields import (
     HttpUrl,
     Location,
     Milliseconds,
-    Port,
     RegularExpression,
     Section,
     ShardText,
 )
 from streaming.settings.login import LoginSettings
 from streaming.settings.prometheus import PrometheusFields
+from streaming.settings.serve import ServeSettings
 
 __all__ = [
     "DAY_MS",
@@ -244,32 +243,6 @@ class ControlSettings(Section):
         ge=31 * DAY_MS,
         le=RETENTION_MAX_MS,
         description="How long executions with their plans, and outdated notes on brokers, are kept",
-    )
-
-
-def _host_names(names: list[str]) -> list[str]:
-    for name in names:
-        if not re.fullmatch(r"\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", name):
-            raise ValueError(
-                f"{name!r} is no host name; allowed are names without a port, like a.example.org or *.example.org"
-            )
-    return names
-
-
-class ServeSettings(Section):
-    """Metrics, API and page."""
-
-    host: str = Field("127.0.0.1", min_length=1, description="Address listened on; beyond loopback only if you say so")
-    port: Port = Field(9464, description="Port; 0 takes a free one")
-    allowed_hosts: Annotated[list[str], AfterValidator(_host_names)] = Field(
-        [],
-        description="Names by which it may be asked, besides addresses, localhost and the machine's own; '*' for all",
-    )
-    refresh_interval_ms: Milliseconds = Field(2_000, description="Time between two snapshots of the tables")
-    series_max: int = Field(20_000, ge=100, description="Most series exported; what is cut is counted")
-    hot_partitions: int = Field(20, ge=0, le=1_000, description="Hottest partitions exported")
-    compatible_metrics: list[Literal["kafka_exporter", "kminion", "burrow_exporter"]] = Field(
-        [], description="Lag exporters whose metric names /metrics has besides, a series for each partition"
     )
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import compute as pc
 
 from assignor_core.execution.life_cycle import Execution
-from streaming.contract import DECISION, EXECUTION, MOVEMENT, PLAN, TABLES
+from streaming.contract import AUDIT, DECISION, EXECUTION, MOVEMENT, PLAN, TABLES
 from streaming.tables import (
     ALL_ROWS,
     Condition,
@@ -34,16 +34,16 @@ Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Rows of a table that have a time and an id; with `is_first_of_many` only those with the sequence 0."""
+    """Rows of a table that have a time and an id; `only` is a column and the value that they have in it."""
 
     table: str
     identity: str
-    is_first_of_many: bool = False
+    only: tuple[str, str | int] | None = None
 
     @property
     def where(self) -> Condition:
         """What leaves out others. Made when it is asked for: pyarrow imports pandas for a condition."""
-        return equal("sequence", 0) if self.is_first_of_many else ALL_ROWS
+        return ALL_ROWS if self.only is None else equal(*self.only)
 
     @property
     def time(self) -> str:
@@ -57,7 +57,8 @@ class Past:
 
 DECISIONS = Past(DECISION.name, "decision_id")
 PLANS = Past(PLAN.name, "plan_id")
-EXECUTIONS = Past(EXECUTION.name, "execution_id", is_first_of_many=True)
+ACTS = Past(AUDIT.name, "act_id", ("stage", "ended"))
+EXECUTIONS = Past(EXECUTION.name, "execution_id", ("sequence", 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,12 @@ def movement(plan_id: str, created_ms: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def act(at_ms: int) -> dict[str, Any]:
+    texts = ("action", "actor", "signed_in_by", "role", "remote_address", "idempotency_key", "request_hash")
+    own = {"act_id": str(at_ms), "stage": "ended", "kafka_cluster": "test", "event_time": tables.utc(at_ms)}
+    return own | dict.fromkeys(texts, "x")
+
+
 def note(broker: int, at_ms: int, intent: str = "drain", cluster: str = "test") -> dict[str, Any]:
     return {
         "kafka_cluster": cluster, "broker": broker, "event_time": tables.utc(at_ms), "intent": intent, "by": "a test",
@@ -162,7 +168,7 @@ def test_notes_on_brokers_go_once_newer_ones_hold(tmp_path: Path) -> None:
     assert times(root, "broker_intent", "event_time") == [LONG_AGO_MS, LONG_AGO_MS, LONG_AGO_MS + 2, LATELY_MS]
 
 
-@pytest.mark.parametrize("writes", range(6))
+@pytest.mark.parametrize("writes", range(7))
 def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
     synthetic = Synthetic(root)
     with synthetic.together():
@@ -172,6 +178,7 @@ def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: py
         for at_ms in (LONG_AGO_MS, NOW_MS):
             synthetic.decision(at_ms)
         synthetic.append("broker_intent", [note(1, LONG_AGO_MS), note(1, NOW_MS)])
+        synthetic.append("audit", [act(LONG_AGO_MS), act(NOW_MS)])
     left, really_delete = writes, tables.delete
 
     def delete(*arguments: Any) -> int:
@@ -183,13 +190,13 @@ def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: py
 
     with monkeypatch.context() as patched:
         patched.setattr(tables, "delete", delete)
-        if writes < 5:
+        if writes < 6:
             with pytest.raises(TableUnavailable):
                 run(root)
         else:
             run(root)
     run(root)
-    assert [len(tables.read(root, name)) for name in TABLES_KEPT] == [1, 0, 0, 0, 1, 0, 0, 0]
+    assert [len(tables.read(root, name)) for name in TABLES_KEPT] == [1, 0, 0, 0, 1, 0, 0, 0, 1]
 
 
 def test_a_plan_that_is_made_again_after_its_rows_have_gone_has_its_movements(tmp_path: Path) -> None:

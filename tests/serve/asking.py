@@ -6,6 +6,8 @@ from typing import Any
 import httpx
 from starlette.applications import Starlette
 
+from streaming.commands.acting import JournalActions
+from streaming.serve.api.actions import Actions, Outcome
 from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import Snapshot
 from streaming.serve.web import build_app
@@ -14,9 +16,29 @@ from streaming.settings import Settings
 BASE_URL = "http://127.0.0.1:9464"
 
 
-def app_of(snapshot: Snapshot, settings: Settings, *, now_ms: int) -> Starlette:
-    """The application over one snapshot, at one time."""
-    return build_app(lambda: snapshot, Exposition(snapshot, settings), settings, lambda: now_ms)
+class Acted:
+    """Stands in for journal and cluster: what was asked for."""
+
+    def make_plan(self, *, now_ms: int) -> Outcome:  # noqa: ARG002
+        return Outcome("planned", "a plan was made")
+
+    def approve(self, plan_id: str, by: str, *, now_ms: int) -> Outcome:  # noqa: ARG002
+        return Outcome("approved", f"{plan_id} is approved by {by}")
+
+    def abort(self, execution_id: str, by: str, *, now_ms: int) -> Outcome:  # noqa: ARG002
+        return Outcome("abort_asked", f"{execution_id} is asked to stop by {by}")
+
+    def drain(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:  # noqa: ARG002
+        return Outcome("approved" if carry_out else "planned", f"broker {broker} by {by}")
+
+    def undrain(self, broker: int, *, now_ms: int) -> Outcome:  # noqa: ARG002
+        return Outcome("undrained", f"broker {broker}")
+
+
+def app_of(snapshot: Snapshot, settings: Settings, *, now_ms: int, actions: Actions | None = None) -> Starlette:
+    """The application over one snapshot, at one time; by default its acts go into the journal."""
+    acts = actions or JournalActions(settings)
+    return build_app(lambda: snapshot, Exposition(snapshot, settings), settings, lambda: now_ms, acts)
 
 
 def ask(app: Starlette, method: str, path: str, **how: Any) -> httpx.Response:

@@ -219,13 +219,13 @@ NAMES = st.sampled_from(["from", "to", "step", "limit", "cursor", "broker", "top
 def test_nothing_that_is_asked_is_an_error_of_the_server(app: Starlette, data: st.DataObject) -> None:
     """Over the paths of the document: each answer is one that the document lists, and none is a failure."""
     paths = get(app, "/api/openapi.json").json()["paths"]
-    path = data.draw(st.sampled_from(sorted(paths)))
+    path = data.draw(st.sampled_from(sorted(path for path in paths if "get" in paths[path])))
     for name in re.findall(r"{(\w+)}", path):
         part = data.draw(st.one_of(st.just("a" * 64), st.just("e-1"), st.text(min_size=1, max_size=70)))
         path = path.replace(f"{{{name}}}", str(httpx.QueryParams({"": part}))[1:].replace("+", "%20"))
     query = data.draw(st.dictionaries(NAMES, VALUES, max_size=4))
     answer = get(app, path, **query)
-    assert answer.status_code in (200, 307, 400, 404)
-    if answer.status_code in (400, 404):
+    assert answer.status_code in (200, 307, 400, 403, 404)
+    if answer.status_code in (400, 403, 404):
         problem(answer)
     assert len(answer.content) <= BODY_BYTES_MAX

@@ -1,38 +1,55 @@
 """Each curl of docs/api.md is answered as the page has it."""
 
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
 
+from streaming.runtime.api_tokens import Role, new_token, write_tokens
 from streaming.runtime.jars import PROJECT_ROOT
+from streaming.serve.api.acting import ACTS
 from streaming.serve.api.endpoints import ENDPOINTS
 from streaming.serve.snapshot import read_snapshot
-from tests.serve.asking import BASE_URL, app_of, ask
+from tests.serve.asking import BASE_URL, Acted, app_of, ask
 from tests.serve.synthetic import NOW_MS, settings_for
 
 PAGE = (PROJECT_ROOT / "docs/api.md").read_text(encoding="utf-8")
-READING = [line.strip() for line in PAGE.splitlines() if line.startswith("    curl ")]
+COMMANDS = [line.strip() for line in PAGE.splitlines() if line.startswith("    curl ")]
+URLS = {shlex.split(line)[-1].removeprefix(BASE_URL).partition("?")[0] for line in COMMANDS}
+IDS = {"plan_id": "a" * 64, "execution_id": "e-1", "broker": "3"}
 
 
-@pytest.fixture(scope="module")
-def app(skewed_tables: str) -> Starlette:
-    own = settings_for(Path(skewed_tables).parent)
-    return app_of(read_snapshot(own, NOW_MS), own, now_ms=NOW_MS)
+@pytest.fixture
+def served(skewed_folder: Path) -> tuple[Starlette, str]:
+    """The application and a token of an operator."""
+    file = skewed_folder / "tokens.json"
+    text, kept = new_token("me", Role.OPERATOR, now_ms=NOW_MS, expires_ms=NOW_MS + 1_000)
+    write_tokens(file, [kept])
+    own = settings_for(skewed_folder, serve={"tokens_file": str(file)})
+    return app_of(read_snapshot(own, NOW_MS), own, now_ms=NOW_MS, actions=Acted()), text
 
 
-@pytest.mark.parametrize("command", READING)
-def test_each_example_is_answered(app: Starlette, command: str) -> None:
-    *options, url = shlex.split(command)[1:]
-    headers = dict(option.split(": ", 1) for option in options if option != "--header")
-    assert url.startswith(f"{BASE_URL}/")
-    answer = ask(app, "GET", url, headers=headers)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_example_is_answered(served: tuple[Starlette, str], command: str) -> None:
+    app, token = served
+    *options, url = shlex.split(command.replace("$TOKEN", token))[1:]
+    given = list(zip(options[::2], options[1::2], strict=True))
+    headers = dict(value.split(": ", 1) for name, value in given if name == "--header")
+    content = next((value for name, value in given if name == "--data"), None)
+    method = next((value for name, value in given if name == "--request"), "GET")
+    answer = ask(app, method, url, headers=headers, content=content)
     assert answer.status_code == 200, answer.text
-    assert answer.json().get("items") != [] or url.endswith("/movements")
+    assert answer.json().get("items") != [] or url.endswith(("/movements", "/audit"))
+    assert "state" in answer.json() or method == "GET"
 
 
 def test_the_page_has_an_example_of_each_path() -> None:
-    paths = {shlex.split(line)[-1].removeprefix(BASE_URL).partition("?")[0] for line in READING}
-    wanted = {endpoint.path.format(plan_id="a" * 64, execution_id="e-1") for endpoint in ENDPOINTS}
-    assert wanted <= paths
+    assert {endpoint.path.format(**IDS) for endpoint in (*ENDPOINTS, *ACTS)} <= URLS
+
+
+def test_the_page_names_every_state_of_an_act() -> None:
+    source = (PROJECT_ROOT / "streaming/commands/acting.py").read_text()
+    states = set(re.findall(r'Outcome\(\s*"(\w+)"', source)) | {"declined", "failed"}
+    assert {state for state in states if f"`{state}`" not in PAGE} == set()

@@ -10,6 +10,7 @@ import pytest
 import structlog
 from starlette.applications import Starlette
 
+from streaming.commands.acting import JournalActions
 from streaming.config import load_settings
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
@@ -27,7 +28,9 @@ EVIL = "attacker.example"
 def app_of(folder: Path, *allowed: str, host: str = "127.0.0.1") -> Starlette:
     settings = settings_for(folder, serve={"allowed_hosts": list(allowed), "host": host})
     snapshot = read_snapshot(settings, NOW_MS)
-    return build_app(lambda: snapshot, Exposition(snapshot, settings), settings, clocks.now_ms)
+    return build_app(
+        lambda: snapshot, Exposition(snapshot, settings), settings, clocks.now_ms, JournalActions(settings)
+    )
 
 
 def status_of(app: Starlette, host: str, path: str = "/api/status") -> int:

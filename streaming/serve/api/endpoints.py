@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from streaming.contract import DECISION, MOVEMENT, PLAN, TABLES
+from streaming.contract import AUDIT, DECISION, MOVEMENT, PLAN, TABLES
 from streaming.contract.columns import ColumnType
 from streaming.serve.api import load, past
 from streaming.serve.api.load import Body, Values
@@ -39,6 +39,8 @@ class Endpoint:
     parameters: tuple[Parameter, ...]
     item: Mapping[str, Any]
     is_list: bool = True
+    needs_sign_in: bool = False
+    """Whether it is never open, whatever `serve.reading` is."""
 
     @property
     def summary(self) -> str:
@@ -97,4 +99,5 @@ ENDPOINTS = (
         is_list=False,
     ),
     Endpoint("/api/v1/decisions", past.decisions, PAST, _decision()),
+    Endpoint("/api/v1/audit", past.audit, PAST, of_table(AUDIT.name), needs_sign_in=True),
 )

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+from streaming.serve.api.acting import ActEndpoint
 from streaming.serve.api.endpoints import Endpoint
 from streaming.serve.api.problems import MEDIA_TYPE
 
@@ -23,8 +24,25 @@ REFUSALS = {
 }
 
 
-def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
+REFUSALS_TO_ACT = {
+    "400": "The request is not as it must be",
+    "401": "There is no token, or it does not hold",
+    "403": "Acting is off, the role may not act, or the request comes from another site",
+    "404": "There is no such plan or execution",
+    "409": "It can't be done as things stand: `state` names why",
+    "413": "The body is too large",
+    "415": "The body is not application/json",
+    "422": "The key was used for another request",
+    "429": "Too many wrong tokens",
+    "503": "Tables or brokers can't be asked now",
+}
+
+
+def document(endpoints: Iterable[Endpoint], acts: Iterable[ActEndpoint]) -> dict[str, Any]:
     """The document, OpenAPI 3.1."""
+    paths: dict[str, dict[str, Any]] = {endpoint.path: {"get": _operation(endpoint)} for endpoint in endpoints}
+    for act in acts:
+        paths.setdefault(act.path, {})["post"] = _act(act)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -32,8 +50,11 @@ def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
             "version": "1",
             "description": "Times are ms since 1970 UTC, rates are per second, unknown figures are null.",
         },
-        "paths": {endpoint.path: {"get": _operation(endpoint)} for endpoint in endpoints},
-        "components": {"schemas": {"Problem": PROBLEM}},
+        "paths": paths,
+        "components": {
+            "schemas": {"Problem": PROBLEM},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
     }
 
 
@@ -49,13 +70,38 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     }
     content = {"application/json": {"schema": listed if endpoint.is_list else item}}
     return {
-        "operationId": endpoint.answer.__name__,
+        "operationId": f"read_{endpoint.answer.__name__}",
         "summary": endpoint.summary,
         "parameters": [parameter.described() for parameter in endpoint.parameters],
         "responses": {
             "200": {"description": "The newest there is", "content": content, "headers": {"ETag": {"schema": {}}}},
             "304": {"description": "Not changed since the ETag of If-None-Match"},
             **{status: refusal(why) for status, why in REFUSALS.items()},
+        },
+    }
+
+
+def _act(endpoint: ActEndpoint) -> dict[str, Any]:
+    key = {
+        "name": "Idempotency-Key",
+        "in": "header",
+        "required": True,
+        "description": "Of your own: the same request with the same key acts once, for 24 hours",
+        "schema": {"type": "string", "minLength": 8, "maxLength": 128},
+    }
+    members = {name: {"type": "boolean", "description": why} for name, why in (endpoint.flags or {}).items()}
+    body = {"type": "object", "properties": members, "additionalProperties": False}
+    outcome = {"state": {"type": "string"}, "detail": {"type": "string"}}
+    answer = {"type": "object", "required": list(outcome), "properties": outcome}
+    return {
+        "operationId": endpoint.action,
+        "summary": endpoint.summary,
+        "security": [{"token": []}],
+        "parameters": [*([endpoint.parameter.described()] if endpoint.parameter else []), key],
+        "requestBody": {"required": False, "content": {"application/json": {"schema": body}}},
+        "responses": {
+            "200": {"description": "What came of it", "content": {"application/json": {"schema": answer}}},
+            **{status: refusal(why) for status, why in REFUSALS_TO_ACT.items()},
         },
     }
 

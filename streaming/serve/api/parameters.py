@@ -28,11 +28,16 @@ class Parameter:
     """The greatest number, or the greatest length of a text."""
     place: Literal["query", "path"] = "query"
 
+    @property
+    def _least_length(self) -> int:
+        return max(1, self.least)
+
     def value(self, text: str) -> Any:
         """The value; raises Problem."""
         if self.is_text:
-            if not 1 <= len(text) <= self.most or not text.isprintable():
-                raise Problem(400, f"{self.name}: must be 1 to {self.most} printable characters, has {len(text)}")
+            if not self._least_length <= len(text) <= self.most or not text.isprintable():
+                limits = f"{self._least_length} to {self.most} printable characters"
+                raise Problem(400, f"{self.name}: must be {limits}, has {len(text)}")
             return text
         shown = text[:VALUE_SHOWN]
         if not re.fullmatch(r"-?[0-9]+", text) or len(text) > INT_DIGITS_MAX + 1:
@@ -45,7 +50,7 @@ class Parameter:
     def described(self) -> dict[str, Any]:
         """As OpenAPI describes it."""
         limits = (
-            {"type": "string", "minLength": 1, "maxLength": self.most}
+            {"type": "string", "minLength": self._least_length, "maxLength": self.most}
             if self.is_text
             else {"type": "integer", "format": "int64", "minimum": self.least, "maximum": self.most}
         )

@@ -9,6 +9,7 @@ from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import LIMIT_DEFAULT, page, unpack
 from streaming.serve.api.problems import Problem
 from streaming.views.past_rows import (
+    ACTS,
     DECISIONS,
     EXECUTIONS,
     PLANS,
@@ -82,6 +83,11 @@ def execution(looks: Looks, given: Values) -> Body:
     if known is None:
         raise Problem(404, f"execution {given['execution_id']!r}: is unknown")
     return execution_figures(known) | {"events": execution_events(known, events_max=EVENTS_MAX)}
+
+
+def audit(looks: Looks, given: Values) -> Body:
+    """Acts that were asked for by HTTP and have ended: who, how signed in, from where, and what came of each."""
+    return _page(looks, given, ACTS, figures)
 
 
 def _page(looks: Looks, given: Values, past: Past, shown: Any) -> Body:

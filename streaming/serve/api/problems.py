@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -26,11 +27,10 @@ class Problem(HTTPException):
 def answer_problem(_request: Request, error: Exception) -> Response:
     """A problem, or any other HTTP error, as problem+json."""
     assert isinstance(error, HTTPException)
-    body = {
-        "type": "about:blank",
-        "title": HTTPStatus(error.status_code).phrase,
-        "status": error.status_code,
-        "detail": error.detail,
-        **(error.fields if isinstance(error, Problem) else {}),
-    }
+    body = problem_body(error.status_code, error.detail, error.fields if isinstance(error, Problem) else {})
     return JSONResponse(body, error.status_code, headers=error.headers, media_type=MEDIA_TYPE)
+
+
+def problem_body(status: int, detail: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Members of the RFC, then `fields`."""
+    return {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **fields}

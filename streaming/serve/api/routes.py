@@ -7,30 +7,37 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from streaming.errors import TableUnavailable, UsageProblem
+from streaming.serve.api.acting import ACTS, Acting
+from streaming.serve.api.actions import Actions
 from streaming.serve.api.endpoints import ENDPOINTS, Endpoint
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.openapi import document
 from streaming.serve.api.pages import answer
 from streaming.serve.api.parameters import read_query
 from streaming.serve.api.problems import Problem
+from streaming.serve.api.sign_in import HOW_TO_TURN_ON, SignIn
 
 
-def reading_routes(looks: Looks) -> list[BaseRoute]:
-    """What is read by GET, and the document that describes it."""
-    described = document(ENDPOINTS)
+def api_routes(looks: Looks, sign_in: SignIn, actions: Actions) -> list[BaseRoute]:
+    """What is read by GET, what acts by POST, and the document that describes both."""
+    described = document(ENDPOINTS, ACTS)
 
     def openapi(_request: Request) -> Response:
         return JSONResponse(described, headers={"Cache-Control": "no-cache"})
 
-    routes = [Route(endpoint.path, _reading(endpoint, looks)) for endpoint in ENDPOINTS]
-    return [Route("/api/openapi.json", openapi), *routes]
+    reading = [Route(endpoint.path, _reading(endpoint, looks, sign_in), methods=["GET"]) for endpoint in ENDPOINTS]
+    return [Route("/api/openapi.json", openapi), *reading, *Acting(looks, sign_in, actions).routes()]
 
 
-def _reading(endpoint: Endpoint, looks: Looks) -> Callable[[Request], Response]:
+def _reading(endpoint: Endpoint, looks: Looks, sign_in: SignIn) -> Callable[[Request], Response]:
     in_path = [parameter for parameter in endpoint.parameters if parameter.place == "path"]
     in_query = [parameter for parameter in endpoint.parameters if parameter.place == "query"]
 
     def read(request: Request) -> Response:
+        if endpoint.needs_sign_in:
+            if not sign_in.is_on:
+                raise Problem(403, HOW_TO_TURN_ON)
+            sign_in.person(request, now_ms=looks.clock())
         given = {parameter.name: parameter.value(request.path_params[parameter.name]) for parameter in in_path}
         given |= read_query(request.query_params, in_query)
         try:

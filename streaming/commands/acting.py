@@ -1,0 +1,146 @@
+"""Acts that serve is asked for by HTTP, through the journal and the planning of the commands.
+
+An approval, an abort or a note is a row: the control that holds the lease acts on it, now or after a take-over.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from assignor_core.errors import CoreError
+from assignor_core.execution.life_cycle import Execution
+from streaming.serve.api.actions import Outcome
+from streaming.settings import Settings
+from streaming.tables import TableReader, of_cluster, to_ms
+from streaming.views.past_rows import read_execution_of
+from streaming.views.plans import plan_ids
+
+if TYPE_CHECKING:
+    from assignor_core.proposed_plan import ProposedPlan
+
+
+class JournalActions:
+    """Acts on the cluster and the tables of these settings; connects to brokers only to make a plan."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def make_plan(self, *, now_ms: int) -> Outcome:
+        """The plan that control would make, of the newest windows and the placement as it is."""
+        from streaming.commands.live_cluster import live_cluster
+        from streaming.control.planning import propose_and_keep
+        from streaming.control.wiring import journal_of, window_tables_of
+
+        settings = self._settings
+        with live_cluster(settings) as cluster:
+            journal, windows = journal_of(settings), window_tables_of(settings)
+            proposed = propose_and_keep(cluster, journal, windows, settings.planner, now_ms=now_ms)
+        return _planned(proposed)
+
+    def approve(self, plan_id: str, by: str, *, now_ms: int) -> Outcome:
+        """Approve once: an open execution of the plan stands, and one that has ended is not repeated."""
+        from streaming.control.wiring import journal_of
+
+        journal = journal_of(self._settings)
+        if plan_id not in plan_ids(self._reader(), self._cluster, plan_id):
+            return Outcome("unknown", f"plan {plan_id!r}: is unknown", 404)
+        try:
+            kept = journal.plan(plan_id)
+        except (CoreError, KeyError, TypeError, ValueError) as error:
+            detail = f"the plan can't be read: {type(error).__name__}: {error}"
+            return Outcome("unreadable", detail, 409)
+        of_plan = [row for row in journal.executions(now_ms=now_ms) if row.plan_id == plan_id]
+        for row in of_plan:
+            if not row.ended:
+                detail = f"execution {row.execution_id} of this plan is {row.phase}"
+                return Outcome("already_approved", detail, fields=_named(row))
+            if row.approved_ms >= kept.created_ms:
+                detail = f"execution {row.execution_id} of this plan has ended, {_end(row)}: make a new plan"
+                return Outcome("already_ended", detail, 409, _named(row))
+        if now_ms >= kept.expires_ms:
+            return Outcome("expired", "the plan has expired: make a new one", 409, {"expires_ms": kept.expires_ms})
+        if not kept.plan.movement_count:
+            return Outcome("nothing_to_move", "the plan moves nothing", 409)
+        before = journal.open_executions(now_ms=now_ms)
+        execution = journal.approve(kept, by, now_ms=now_ms)
+        turn = f" after execution {before[-1].execution_id}" if before else ""
+        detail = f"execution {execution.execution_id} is approved; {self._who_carries_out(now_ms)}{turn}"
+        return Outcome("accepted", detail, fields=_named(execution))
+
+    def abort(self, execution_id: str, by: str, *, now_ms: int) -> Outcome:
+        """Ask to stop; one that has ended stays as it is."""
+        from streaming.control.wiring import journal_of
+
+        execution = read_execution_of(self._reader(), self._cluster, execution_id)
+        if execution is None:
+            return Outcome("unknown", f"execution {execution_id!r}: is unknown", 404)
+        if execution.ended:
+            detail = f"execution {execution_id} has ended, {_end(execution)}: nothing is left to stop"
+            return Outcome("already_ended", detail, 409, _named(execution))
+        if execution.abort_requested:
+            detail = f"execution {execution_id} was asked to stop before"
+            return Outcome("already_requested", detail, fields=_named(execution))
+        journal_of(self._settings).request_abort(execution, by, now_ms=now_ms)
+        detail = f"execution {execution_id} is asked to stop; {self._who_carries_out(now_ms)}"
+        return Outcome("abort_asked", detail, fields=_named(execution))
+
+    def drain(self, broker: int, by: str, *, carry_out: bool, now_ms: int) -> Outcome:
+        """A plan that empties the broker; if it is carried out, the broker is noted first, so that it stays empty."""
+        from streaming.commands.lifecycle import plan_for_broker, why_not_emptied
+        from streaming.control.intents import note_intent
+        from streaming.control.policies import relief_policy
+        from streaming.views.intents import Intent
+
+        policy = relief_policy(frozenset({broker}), drain=True)
+        proposed = plan_for_broker(self._settings, broker, policy)
+        planned = _planned(proposed)
+        if not carry_out:
+            return planned
+        unfit = why_not_emptied(broker, proposed)
+        if unfit is not None:
+            return Outcome("can_not_be_emptied", unfit, 409, planned.fields)
+        note_intent(self._settings.storage.tables, self._cluster, broker, Intent.DRAIN, now_ms=now_ms)
+        if not proposed.plan.movement_count:
+            return Outcome("drained", f"broker {broker} is noted for drain and holds nothing", fields=planned.fields)
+        approved = self.approve(proposed.plan.plan_id, by, now_ms=now_ms)
+        return Outcome(approved.state, approved.detail, approved.status, {**planned.fields, **approved.fields})
+
+    def undrain(self, broker: int, *, now_ms: int) -> Outcome:
+        """Note that the broker takes its share again."""
+        from streaming.control.intents import note_intent
+        from streaming.views.intents import Intent, drained_brokers
+
+        if broker not in drained_brokers(self._reader(), self._cluster):
+            return Outcome("not_drained", f"broker {broker} is not drained: nothing was changed")
+        note_intent(self._settings.storage.tables, self._cluster, broker, Intent.USE, now_ms=now_ms)
+        return Outcome("undrained", f"broker {broker} may get replicas again; nothing was moved")
+
+    @property
+    def _cluster(self) -> str:
+        return self._settings.kafka.cluster_name
+
+    def _reader(self) -> TableReader:
+        return TableReader(self._settings.storage.tables)
+
+    def _who_carries_out(self, now_ms: int) -> str:
+        """Whether a control holds the lease: by the clock of whoever renewed it."""
+        for row in self._reader().rows("lease", where=of_cluster(self._cluster)):
+            if not row["released"] and now_ms < to_ms(row["renewed_at"]) + row["ttl_ms"]:
+                return f"{row['owner']} carries it out"
+        return "no control holds the lease: it waits until one runs"
+
+
+def _planned(proposed: "ProposedPlan") -> Outcome:
+    plan = proposed.plan
+    fields: dict[str, Any] = {"movement_count": plan.movement_count, "bytes_to_move": round(plan.bytes_to_move)}
+    if not plan.movement_count:
+        return Outcome("nothing_to_move", "the plan moves nothing and is not kept", fields=fields)
+    moves = f"{plan.movement_count} movements, {plan.bytes_to_move:,.0f} bytes"
+    detail = f"{moves}; nothing moves until it is approved"
+    return Outcome("planned", detail, fields={"plan_id": plan.plan_id, **fields})
+
+
+def _named(execution: Execution) -> dict[str, Any]:
+    return {"plan_id": execution.plan_id, "execution_id": execution.execution_id, "phase": execution.phase.value}
+
+
+def _end(execution: Execution) -> str:
+    return "" if execution.end is None else f"{execution.end.event.value}"

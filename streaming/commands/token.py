@@ -1,0 +1,85 @@
+"""`rebalancer token create|list|revoke`: who may ask serve, by the file `serve.tokens_file`."""
+
+import fcntl
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from streaming.commands.console import echo
+from streaming.commands.options import settings_from, settings_options
+from streaming.errors import UsageProblem
+from streaming.runtime import clocks
+from streaming.runtime.api_tokens import Role, new_token, read_tokens, write_tokens
+from streaming.tables import utc
+
+DAY_MS = 86_400_000
+NAME_LENGTH_MAX = 100
+
+
+@click.group()
+def token() -> None:
+    """API tokens for programs and people who act by HTTP; serve sees a change of the file at the next request."""
+
+
+@token.command()
+@click.argument("name")
+@click.option("--role", type=click.Choice([role.value for role in Role]), default="viewer", show_default=True)
+@click.option("--days", type=click.IntRange(1, 3_650), default=90, show_default=True, help="How long it holds.")
+@settings_options
+def create(name: str, role: str, days: int, config_file: Path | None, assignments: tuple[str, ...]) -> int:
+    """Make a token for NAME and print it; it is shown this once, the file keeps a hash."""
+    if not 1 <= len(name) <= NAME_LENGTH_MAX or not name.isprintable():
+        raise UsageProblem(f"token name: must be 1 to {NAME_LENGTH_MAX} printable characters, has {len(name)}")
+    now_ms = clocks.now_ms()
+    text, made = new_token(name, Role(role), now_ms=now_ms, expires_ms=now_ms + days * DAY_MS)
+    with _locked(_file(config_file, assignments)) as file:
+        known = read_tokens(file) if file.exists() else {}
+        write_tokens(file, [*known.values(), made])
+    echo(f"token {made.token_id} for {name}, role {role}, until {utc(made.expires_ms):%Y-%m-%d %H:%M} UTC", err=True)
+    sys.stdout.write(f"{text}\n")  # `echo` would mask it
+    return 0
+
+
+@token.command("list")
+@settings_options
+def list_tokens(config_file: Path | None, assignments: tuple[str, ...]) -> int:
+    """Show each token's id, role, end and name; no token can be shown again."""
+    for row in read_tokens(_file(config_file, assignments)).values():
+        state = "until" if row.expires_ms > clocks.now_ms() else "expired"
+        echo(f"{row.token_id}  {row.role:8}  {state} {utc(row.expires_ms):%Y-%m-%d %H:%M}  {row.name}")
+    return 0
+
+
+@token.command()
+@click.argument("token_id")
+@settings_options
+def revoke(token_id: str, config_file: Path | None, assignments: tuple[str, ...]) -> int:
+    """Take the token TOKEN_ID away; serve refuses it from the next request on."""
+    with _locked(_file(config_file, assignments)) as file:
+        known = read_tokens(file)
+        if known.pop(token_id, None) is None:
+            raise UsageProblem(f"token {token_id!r}: is unknown; `rebalancer token list` shows ids")
+        write_tokens(file, known.values())
+    echo(f"token {token_id} is revoked")
+    return 0
+
+
+def _file(config_file: Path | None, assignments: tuple[str, ...]) -> Path:
+    file = settings_from(config_file, assignments).serve.tokens_file
+    if file is None:
+        raise UsageProblem("serve.tokens_file: is not set; name the file that is to hold the tokens")
+    return file
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[Path]:
+    """One change at a time: of two that read the same file, one would be lost."""
+    try:
+        with file.with_name(f".{file.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield file
+    except OSError as error:
+        raise UsageProblem(f"tokens file {file}: {error.strerror or error}") from None

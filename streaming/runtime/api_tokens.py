@@ -1,0 +1,104 @@
+"""API tokens: who may ask serve, as a file holds them. Of a token the file has a hash alone.
+
+A token is `rbt_ID_SECRET`. The secret has 256 random bits, so one SHA-256 of it can't be guessed back, and no salt or
+slow hash is needed as it is for passwords.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from streaming.errors import UsageProblem
+
+FORM = re.compile(r"rbt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
+TOKENS_MAX = 1_000
+FILE_BYTES_MAX = 1_000_000
+
+
+class Role(StrEnum):
+    """What who is signed in may do: each role may do what those before it may."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+    def may(self, needed: "Role") -> bool:
+        """Whether it may do what asks for `needed`."""
+        order = list(Role)
+        return order.index(self) >= order.index(needed)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiToken:
+    """A token as the file has it."""
+
+    token_id: str
+    name: str
+    role: Role
+    sha256: str
+    created_ms: int
+    expires_ms: int
+
+    def fits(self, token: str, *, now_ms: int) -> bool:
+        """Whether this is the text of it, and it has not expired."""
+        return hmac.compare_digest(self.sha256, _hash(token)) and now_ms < self.expires_ms
+
+
+def new_token(name: str, role: Role, *, now_ms: int, expires_ms: int) -> tuple[str, ApiToken]:
+    """The text of a new token, which is kept nowhere, and what the file keeps."""
+    token_id = secrets.token_hex(6)
+    text = f"rbt_{token_id}_{secrets.token_urlsafe(32)}"
+    return text, ApiToken(token_id, name, role, _hash(text), now_ms, expires_ms)
+
+
+def token_id_of(text: str) -> str | None:
+    """The id in the text of a token; None of a text that is none."""
+    match = FORM.fullmatch(text)
+    return match[1] if match else None
+
+
+def read_tokens(file: Path) -> dict[str, ApiToken]:
+    """Tokens by id; raises UsageProblem, also where the file is not there."""
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(FILE_BYTES_MAX + 1)
+        if len(content) > FILE_BYTES_MAX:
+            raise ValueError(f"is larger than {FILE_BYTES_MAX} bytes")
+        rows = json.loads(content)["tokens"]
+        tokens = [ApiToken(**{**row, "role": Role(row["role"])}) for row in rows]
+    except OSError as error:
+        raise UsageProblem(
+            f"tokens file {file}: {error.strerror or error}; `rebalancer token create` makes it"
+        ) from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UsageProblem(f"tokens file {file}: is not one of `rebalancer token`: {error}") from None
+    return {token.token_id: token for token in tokens}
+
+
+def write_tokens(file: Path, tokens: Iterable[ApiToken]) -> None:
+    """Write the file anew, readable by its owner alone; raises UsageProblem."""
+    kept = list(tokens)
+    if len(kept) > TOKENS_MAX:
+        raise UsageProblem(f"tokens file {file}: {len(kept)} tokens, allowed are {TOKENS_MAX}: revoke some")
+    part = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as opened:
+            json.dump({"tokens": [asdict(token) for token in kept]}, opened, indent=1)
+            opened.flush()
+            os.fsync(opened.fileno())
+        os.replace(part, file)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UsageProblem(f"tokens file {file}: {error.strerror or error}") from None
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

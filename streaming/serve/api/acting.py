@@ -1,0 +1,185 @@
+"""Requests that act: who asks is known and may, the request is their own, it acts once, and leaves rows in `audit`."""
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from assignor_core.errors import CoreError
+from streaming.errors import RebalancerError, RefusedForSafety, UsageProblem
+from streaming.runtime.api_tokens import Role
+from streaming.serve.api.actions import Actions, Outcome
+from streaming.serve.api.audit import Act, Audit
+from streaming.serve.api.looks import Looks
+from streaming.serve.api.pages import as_json
+from streaming.serve.api.parameters import Parameter
+from streaming.serve.api.problems import MEDIA_TYPE, Problem, problem_body
+from streaming.serve.api.requests import check_origin, idempotency_key, read_body
+from streaming.serve.api.sign_in import HOW_TO_TURN_ON, Person, SignIn
+
+log = structlog.get_logger()
+
+TURN_S = 30.0
+"""How long an act waits for the one before it."""
+
+Given = Mapping[str, Any]
+"""The parameter of the path, and members of the body."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActEndpoint:
+    """A path that acts by POST; `flags` are the members that its body may have, each true or false."""
+
+    path: str
+    action: str
+    summary: str
+    act: Callable[[Actions, Given, str, int], Outcome]
+    parameter: Parameter | None = None
+    flags: Mapping[str, str] | None = None
+
+
+PLAN_ID = Parameter("plan_id", "The whole id of a plan, 64 characters", is_text=True, least=64, most=64, place="path")
+EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", is_text=True, most=64, place="path")
+BROKER_ID = Parameter("broker", "Broker id", most=(1 << 31) - 1, place="path")
+CARRY_OUT = {"carry_out": "Note the drain and approve the plan at once"}
+
+ACTS = (
+    ActEndpoint(
+        "/api/v1/plans",
+        "plan",
+        "Make the plan that control would make now, and keep it.",
+        lambda actions, _given, _by, now_ms: actions.make_plan(now_ms=now_ms),
+    ),
+    ActEndpoint(
+        "/api/v1/plans/{plan_id}/approve",
+        "approve",
+        "Ask for exactly this plan to be carried out.",
+        lambda actions, given, by, now_ms: actions.approve(given["plan_id"], by, now_ms=now_ms),
+        PLAN_ID,
+    ),
+    ActEndpoint(
+        "/api/v1/executions/{execution_id}/abort",
+        "abort",
+        "Ask for this execution to stop; finished moves stay.",
+        lambda actions, given, by, now_ms: actions.abort(given["execution_id"], by, now_ms=now_ms),
+        EXECUTION_ID,
+    ),
+    ActEndpoint(
+        "/api/v1/brokers/{broker}/drain",
+        "drain",
+        "Make a plan that empties this broker.",
+        lambda actions, given, by, now_ms: actions.drain(
+            given["broker"], by, carry_out=given.get("carry_out", False), now_ms=now_ms
+        ),
+        BROKER_ID,
+        CARRY_OUT,
+    ),
+    ActEndpoint(
+        "/api/v1/brokers/{broker}/undrain",
+        "undrain",
+        "End the drain of this broker; moves nothing.",
+        lambda actions, given, _by, now_ms: actions.undrain(given["broker"], now_ms=now_ms),
+        BROKER_ID,
+    ),
+)
+
+
+class Acting:
+    """Answers requests that act; one act at a time in this process."""
+
+    def __init__(self, looks: Looks, sign_in: SignIn, actions: Actions) -> None:
+        self._looks = looks
+        self._sign_in = sign_in
+        self._actions = actions
+        self._audit = Audit(looks.settings.storage.tables, looks.kafka_cluster)
+        self._turn = threading.Lock()
+
+    def routes(self) -> list[Route]:
+        """A route for each act."""
+        return [Route(endpoint.path, self._endpoint(endpoint), methods=["POST"]) for endpoint in ACTS]
+
+    def _endpoint(self, endpoint: ActEndpoint) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            if not self._sign_in.is_on:
+                raise Problem(403, HOW_TO_TURN_ON)
+            check_origin(request)
+            person = self._sign_in.person(request, now_ms=self._looks.clock())
+            if not person.role.may(Role.OPERATOR):
+                raise Problem(403, f"role {person.role} may not act: {Role.OPERATOR} is needed")
+            key = idempotency_key(request)
+            content, body = await read_body(request)
+            given = _given(endpoint, request, body)
+            target = str(given[endpoint.parameter.name]) if endpoint.parameter else None
+            digest = hashlib.sha256(request.url.path.encode() + b"\0" + content).hexdigest()
+            act = Act(endpoint.action, target, person, key, digest)
+            return await run_in_threadpool(self._act_in_turn, endpoint, given, act)
+
+        return answer
+
+    def _act_in_turn(self, endpoint: ActEndpoint, given: Given, act: Act) -> Response:
+        if not self._turn.acquire(timeout=TURN_S):
+            raise Problem(503, "another act is not done yet: try again", headers={"Retry-After": "5"})
+        try:
+            return self._act_once(endpoint, given, act)
+        except RebalancerError as error:  # the table of the audit
+            raise Problem(503, str(error), headers={"Retry-After": "5"}) from None
+        finally:
+            self._turn.release()
+
+    def _act_once(self, endpoint: ActEndpoint, given: Given, act: Act) -> Response:
+        clock = self._looks.clock
+        known = self._audit.answered(act, now_ms=clock())
+        if known is not None:
+            if known.request_hash != act.request_hash:
+                raise Problem(422, "Idempotency-Key: was used for another request: take a new one")
+            return _response(known.status, known.answer, {"Idempotency-Replayed": "true"})
+        self._audit.begin(act, now_ms=clock())
+        outcome = self._outcome(endpoint, given, act.person)
+        answer = _answer(outcome)
+        log.info("act", action=act.action, target=act.target, actor=act.person.name, state=outcome.state)
+        self._audit.end(act, outcome, answer, now_ms=clock())
+        return _response(outcome.status, answer, {})
+
+    def _outcome(self, endpoint: ActEndpoint, given: Given, person: Person) -> Outcome:
+        by = f"{person.name} ({person.signed_in_by})"
+        try:
+            return endpoint.act(self._actions, given, by, self._looks.clock())
+        except UsageProblem as error:
+            return Outcome("declined", str(error), 400)
+        except (CoreError, RefusedForSafety) as error:
+            return Outcome("declined", str(error), 409)
+        except RebalancerError as error:
+            return Outcome("failed", str(error), 503)
+
+
+def _given(endpoint: ActEndpoint, request: Request, body: dict[str, Any]) -> dict[str, Any]:
+    if request.query_params:
+        raise Problem(400, "no parameters of a query are allowed here")
+    flags = endpoint.flags or {}
+    for name, value in body.items():
+        if name not in flags:
+            raise Problem(400, f"{name[:100]!r} is no member here; allowed are {', '.join(flags) or 'none'}")
+        if not isinstance(value, bool):
+            raise Problem(400, f"{name}: must be true or false")
+    parameter = endpoint.parameter
+    in_path = {parameter.name: parameter.value(request.path_params[parameter.name])} if parameter else {}
+    return {**body, **in_path}
+
+
+def _answer(outcome: Outcome) -> dict[str, Any]:
+    fields = {"state": outcome.state, **outcome.fields}
+    if outcome.status < 400:
+        return {"detail": outcome.detail, **fields}
+    return problem_body(outcome.status, outcome.detail, fields)
+
+
+def _response(status: int, answer: dict[str, Any], headers: dict[str, str]) -> Response:
+    media_type = "application/json" if status < 400 else MEDIA_TYPE
+    return Response(as_json(answer), status, {**headers, "Cache-Control": "no-store"}, media_type)

@@ -1,0 +1,54 @@
+"""What a request that acts must be like, before anything looks at what it asks."""
+
+import json
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from streaming.serve.api.problems import Problem
+
+BODY_BYTES_MAX = 16_384
+KEY = re.compile(r"[\x21-\x7e]{8,128}", re.ASCII)
+
+
+def check_origin(request: Request) -> None:
+    """Raises Problem for what a page of another site sends: browsers name their site in these headers."""
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+        raise Problem(403, f"origin {origin[:100]!r} is another site")
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise Problem(403, "the request comes from a page of another site")
+
+
+def idempotency_key(request: Request) -> str:
+    """The key of the request; raises Problem."""
+    key = request.headers.get("idempotency-key", "")
+    if not KEY.fullmatch(key):
+        raise Problem(400, "Idempotency-Key: this header is needed, with 8 to 128 visible ASCII characters of your own")
+    return key
+
+
+async def read_body(request: Request) -> tuple[bytes, dict[str, Any]]:
+    """The body and the JSON object in it, empty of an empty one; raises Problem for one that is too large or no JSON.
+
+    Only `application/json` is taken: no form of another site can send it.
+    """
+    content = b""
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > BODY_BYTES_MAX:
+            raise Problem(413, f"the body is larger than {BODY_BYTES_MAX} bytes", headers={"Connection": "close"})
+    if not content:
+        return content, {}
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise Problem(415, f"content type {media_type[:100]!r}: allowed is application/json")
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        raise Problem(400, "the body is no JSON") from None
+    if not isinstance(body, dict):
+        raise Problem(400, "the body is no JSON object")
+    return content, body

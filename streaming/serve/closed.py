@@ -1,0 +1,32 @@
+"""Where `serve.reading` is `signed_in`: API and metrics want a token of any role."""
+
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from streaming.serve.api.problems import Problem, answer_problem
+from streaming.serve.api.sign_in import SignIn
+
+CLOSED = ("/api/", "/metrics")
+"""Beginnings of paths. The page has no figures of its own; health tells nothing about the cluster."""
+
+
+class ClosedReading:
+    """ASGI middleware: 401 without a token that holds."""
+
+    def __init__(self, app: ASGIApp, sign_in: SignIn, clock: Callable[[], int]) -> None:
+        self._app = app
+        self._sign_in = sign_in
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what may pass."""
+        if scope["type"] == "http" and scope["path"].startswith(CLOSED):
+            request = Request(scope)
+            try:
+                self._sign_in.person(request, now_ms=self._clock())
+            except Problem as problem:
+                await answer_problem(request, problem)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)

@@ -1,0 +1,365 @@
+"""Requests that act: who may, what each attack gets, that a key acts once, and how every act ends."""
+
+import json
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+
+from assignor_core.errors import NothingToPlanOn
+from streaming.cli import run
+from streaming.commands.acting import JournalActions
+from streaming.control.journal import Journal
+from streaming.control.wiring import journal_of
+from streaming.errors import ClusterUnreachable
+from streaming.runtime.api_tokens import Role, new_token, read_tokens, write_tokens
+from streaming.serve.api.acting import ACTS
+from streaming.serve.api.endpoints import ENDPOINTS
+from streaming.serve.api.openapi import document
+from streaming.serve.snapshot import read_snapshot
+from streaming.settings import Settings
+from streaming.tables import append, read, replace, utc
+from streaming.tables.memory import forget
+from streaming.views.intents import Intent
+from tests.control.noted_cluster import plan
+from tests.serve.asking import Acted, app_of, ask
+from tests.serve.synthetic import NOW_MS, Synthetic, settings_for
+
+YEAR_MS = 365 * 86_400_000
+
+
+class Served:
+    """An application over tables in memory, with a token for each role."""
+
+    def __init__(self, folder: Path, root: str, **serve: Any) -> None:
+        self.file = folder / "tokens.json"
+        made = {role: new_token(f"{role}-1", role, now_ms=NOW_MS, expires_ms=NOW_MS + YEAR_MS) for role in Role}
+        write_tokens(self.file, [kept for _, kept in made.values()])
+        self.tokens = {role: text for role, (text, _) in made.items()}
+        serve = {"tokens_file": str(self.file), **serve}
+        self.settings = Settings.model_validate(
+            settings_for(folder, serve=serve).model_dump() | {"storage": {"tables": root}}
+        )
+        self.now_ms = NOW_MS
+        self.app: Starlette = app_of(read_snapshot(self.settings, NOW_MS), self.settings, now_ms=NOW_MS)
+
+    @property
+    def journal(self) -> Journal:
+        return journal_of(self.settings)
+
+    def post(self, path: str, *, role: Role = Role.OPERATOR, key: str | None = None, **how: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.tokens[role]}", "Idempotency-Key": key or uuid.uuid4().hex}
+        headers |= how.pop("headers", {})
+        return ask(self.app, "POST", f"/api/v1/{path}", headers=headers, **how)
+
+    def get(self, path: str, role: Role | None = Role.VIEWER) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.tokens[role]}"} if role else {}
+        return ask(self.app, "GET", path, headers=headers)
+
+    def acts(self) -> list[dict[str, Any]]:
+        return read(self.settings.storage.tables, "audit")
+
+
+@pytest.fixture
+def root() -> Iterator[str]:
+    name = f"memory:{uuid.uuid4().hex}"
+    yield name
+    forget(name)
+
+
+@pytest.fixture
+def served(tmp_path: Path, root: str) -> Served:
+    return Served(tmp_path, root)
+
+
+def state(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["state"]
+
+
+def refusal(response: httpx.Response) -> tuple[int, str]:
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    return response.status_code, response.json()["detail"]
+
+
+def test_without_authentication_acting_is_off_and_says_how_to_turn_it_on(tmp_path: Path, root: str) -> None:
+    served = Served(tmp_path, root, tokens_file=None)
+    for path in ("plans", f"plans/{'a' * 64}/approve", "executions/e-1/abort", "brokers/1/drain", "brokers/1/undrain"):
+        status, detail = refusal(served.post(path))
+        assert status == 403
+        assert "set serve.tokens_file" in detail
+        assert "rebalancer token create" in detail
+    assert refusal(served.get("/api/v1/audit"))[0] == 403
+    assert served.acts() == []
+
+
+def test_an_approval_is_in_the_journal_and_the_audit_names_who_gave_it(served: Served) -> None:
+    kept = plan(served.journal, 0, now_ms=NOW_MS)
+    answer = served.post(f"plans/{kept.plan.plan_id}/approve", key="approve-1")
+    assert state(answer) == (200, "accepted")
+    assert "no control holds the lease: it waits until one runs" in answer.json()["detail"]
+    execution = served.journal.open_executions(now_ms=NOW_MS)[0]
+    assert execution.execution_id == answer.json()["execution_id"]
+    assert "approved by operator-1 (token " in execution.last.detail
+    begun, ended = sorted(served.acts(), key=lambda row: row["stage"])
+    assert (begun["status"], ended["status"], ended["state"]) == (None, 200, "accepted")
+    for row in (begun, ended):
+        assert (row["actor"], row["role"], row["action"]) == ("operator-1", "operator", "approve")
+        assert (row["target"], row["remote_address"]) == (kept.plan.plan_id, "127.0.0.1")
+    shown = served.get("/api/v1/audit").json()["items"]
+    assert [(row["actor"], row["state"]) for row in shown] == [("operator-1", "accepted")]
+    assert refusal(served.get("/api/v1/audit", role=None))[0] == 401
+
+
+def test_a_plan_is_approved_once(served: Served) -> None:
+    kept = plan(served.journal, 0, now_ms=NOW_MS)
+    path = f"plans/{kept.plan.plan_id}/approve"
+    first, second = served.post(path), served.post(path)
+    assert [state(first), state(second)] == [(200, "accepted"), (200, "already_approved")]
+    assert first.json()["execution_id"] == second.json()["execution_id"]
+    assert len(served.journal.executions(now_ms=NOW_MS)) == 1
+
+
+def test_a_plan_that_was_refused_or_carried_out_is_not_begun_again(served: Served) -> None:
+    kept = plan(served.journal, 0, now_ms=NOW_MS)
+    served.journal.refuse(kept, "it no longer fits", now_ms=NOW_MS)
+    answer = served.post(f"plans/{kept.plan.plan_id}/approve")
+    assert state(answer) == (409, "already_ended")
+    assert "make a new plan" in refusal(answer)[1]
+
+
+def test_an_old_plan_is_refused_and_an_unknown_or_shortened_id_too(served: Served) -> None:
+    kept = plan(served.journal, 0, now_ms=NOW_MS - 30 * 86_400_000)
+    assert state(served.post(f"plans/{kept.plan.plan_id}/approve")) == (409, "expired")
+    assert state(served.post(f"plans/{'0' * 64}/approve")) == (404, "unknown")
+    assert refusal(served.post(f"plans/{kept.plan.plan_id[:12]}/approve"))[0] == 400
+    assert served.journal.executions(now_ms=NOW_MS) == []
+
+
+def test_while_another_control_takes_over_the_approval_waits_in_the_journal(served: Served) -> None:
+    """It is a row: whoever holds the lease next reads it. The answer names who holds it now."""
+    tables_root, kept = served.settings.storage.tables, plan(served.journal, 0, now_ms=NOW_MS)
+    row = {"kafka_cluster": "test", "sequence": 1, "owner": "host-a/1", "renewed_at": utc(NOW_MS), "ttl_ms": 15_000}
+    append(tables_root, "lease", [{**row, "released": False}], transaction_id="lease:test", transaction_version=1)
+    answer = served.post(f"plans/{kept.plan.plan_id}/approve")
+    assert "host-a/1 carries it out" in answer.json()["detail"]
+    replace(tables_root, "lease", [{**row, "sequence": 2, "owner": "host-b/1", "released": False}],
+            kafka_cluster="test", transaction_id="lease:test", transaction_version=2)  # fmt: skip
+    taken = journal_of(served.settings).open_executions(now_ms=NOW_MS)
+    assert [one.execution_id for one in taken] == [answer.json()["execution_id"]]
+    again = served.post(f"plans/{kept.plan.plan_id}/approve")
+    assert state(again) == (200, "already_approved")
+
+
+def test_a_plan_that_can_not_be_read_is_refused(served: Served) -> None:
+    Synthetic(served.settings.storage.tables).plan(NOW_MS, "c" * 64)
+    assert state(served.post(f"plans/{'c' * 64}/approve")) == (409, "unreadable")
+
+
+def test_an_abort_is_asked_once_and_leaves_what_has_ended(served: Served) -> None:
+    kept = plan(served.journal, 0, now_ms=NOW_MS)
+    execution = served.journal.approve(kept, "a test", now_ms=NOW_MS)
+    path = f"executions/{execution.execution_id}/abort"
+    assert state(served.post(path)) == (200, "abort_asked")
+    asked = served.journal.execution(execution.execution_id)
+    assert asked.abort_requested
+    assert state(served.post(path)) == (200, "already_requested")
+    ended = served.journal.refuse(plan(served.journal, 1, now_ms=NOW_MS), "no", now_ms=NOW_MS)
+    assert state(served.post(f"executions/{ended.execution_id}/abort")) == (409, "already_ended")
+    assert state(served.post("executions/e-9/abort")) == (404, "unknown")
+
+
+def test_a_drain_ends_once(served: Served) -> None:
+    from streaming.control.intents import note_intent
+
+    note_intent(served.settings.storage.tables, "test", 3, Intent.DRAIN, now_ms=NOW_MS)
+    assert state(served.post("brokers/3/undrain")) == (200, "undrained")
+    assert state(served.post("brokers/3/undrain")) == (200, "not_drained")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(NothingToPlanOn("no closed window"), 409), (ClusterUnreachable("no broker answers"), 503)]
+)
+def test_what_goes_wrong_is_an_answer_and_a_row(
+    served: Served, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int
+) -> None:
+    def fail(_self: JournalActions, *, now_ms: int) -> None:
+        raise error
+
+    monkeypatch.setattr(JournalActions, "make_plan", fail)
+    assert refusal(served.post("plans")) == (status, str(error))
+    assert [row["status"] for row in served.acts() if row["stage"] == "ended"] == [status]
+
+
+def test_a_request_with_its_key_acts_once_and_gets_its_answer_again(served: Served) -> None:
+    kept = plan(served.journal, 0, now_ms=NOW_MS)
+    path = f"plans/{kept.plan.plan_id}/approve"
+    first, again = served.post(path, key="once-only"), served.post(path, key="once-only")
+    assert first.json() == again.json()
+    assert again.headers["idempotency-replayed"] == "true"
+    assert len(served.acts()) == 2
+    other = served.post("executions/e-9/abort", key="once-only")
+    assert refusal(other)[0] == 422
+    of_another = served.post(path, key="once-only", role=Role.ADMIN)
+    assert state(of_another) == (200, "already_approved"), "keys of two people are two keys"
+    assert refusal(served.post(path, headers={"Idempotency-Key": ""}))[0] == 400
+
+
+def test_a_viewer_may_not_act(served: Served) -> None:
+    kept = plan(served.journal, 0, now_ms=NOW_MS)
+    assert refusal(served.post(f"plans/{kept.plan.plan_id}/approve", role=Role.VIEWER))[0] == 403
+    assert served.acts() == []
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "http://127.0.0.1:9464.evil.example"},
+     {"Origin": "http://127.0.0.1:9465"}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}],
+    ids=str,
+)  # fmt: skip
+def test_requests_of_other_sites_are_refused(served: Served, headers: dict[str, str]) -> None:
+    assert refusal(served.post("brokers/3/undrain", headers=headers))[0] == 403
+    own = {"Origin": "http://127.0.0.1:9464", "Sec-Fetch-Site": "same-origin"}
+    assert served.post("brokers/3/undrain", headers=own).status_code == 200
+
+
+def test_a_form_of_another_site_is_refused(served: Served) -> None:
+    """A page may send these types without asking first; it could not send JSON."""
+    for media_type in ("application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x"):
+        answer = served.post("brokers/3/drain", content=b'{"carry_out": true}', headers={"Content-Type": media_type})
+        assert refusal(answer)[0] == 415
+
+
+def test_a_host_that_was_pointed_here_is_refused(served: Served) -> None:
+    assert served.post("brokers/3/undrain", headers={"Host": "rebound.example"}).status_code == 421
+    assert served.acts() == []
+
+
+def test_many_wrong_tokens_are_slowed_and_a_right_one_still_holds(served: Served) -> None:
+    wrong = f"rbt_{'0' * 12}_{'x' * 43}"
+    answers = [served.post("brokers/3/undrain", headers={"Authorization": f"Bearer {wrong}"}) for _ in range(30)]
+    assert [answer.status_code for answer in answers] == [401] * 10 + [429] * 20
+    assert answers[0].headers["www-authenticate"] == "Bearer"
+    assert answers[-1].headers["retry-after"] == "60"
+    assert served.post("brokers/3/undrain").status_code == 200
+    assert len({row["act_id"] for row in served.acts()}) == 1
+
+
+def test_ten_thousand_addresses_are_remembered_and_no_more() -> None:
+    from starlette.requests import Request
+
+    from streaming.serve.api import sign_in
+    from streaming.serve.api.problems import Problem
+
+    guard = sign_in.SignIn(None)
+    for number in range(sign_in.ADDRESSES_MAX + 50):
+        client = (f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 1)
+        scope = {"type": "http", "headers": [(b"authorization", b"Bearer x")], "client": client}
+        with pytest.raises(Problem):
+            guard.person(Request(scope), now_ms=NOW_MS)
+    assert len(guard._wrong) == sign_in.ADDRESSES_MAX
+
+
+def test_bodies_that_are_too_large_or_no_object_are_refused(served: Served) -> None:
+    def drain(content: bytes) -> int:
+        headers = {"Content-Type": "application/json"}
+        return refusal(served.post("brokers/3/drain", content=content, headers=headers))[0]
+
+    assert drain(b" " * 10_000_000) == 413
+    assert [drain(body) for body in (b"[]", b"{", b"[" * 10_000, b'{"carry_out": 1}', b'{"<script>": true}')] == [
+        400
+    ] * 5
+    assert served.acts() == []
+
+
+@pytest.mark.parametrize("path", ["brokers/-1/drain", "brokers/x/drain", "brokers/99999999999/drain",
+                                  f"plans/{'a' * 65}/approve", f"plans/%00{'a' * 63}/approve"])  # fmt: skip
+def test_targets_that_can_not_be_are_refused(served: Served, path: str) -> None:
+    assert refusal(served.post(path))[0] in (400, 404)
+
+
+def test_script_in_the_name_of_a_token_stays_text(served: Served) -> None:
+    name = "<script>alert(1)</script>"
+    text, made = new_token(name, Role.OPERATOR, now_ms=NOW_MS, expires_ms=NOW_MS + 1_000)
+    write_tokens(served.file, [*read_tokens(served.file).values(), made])
+    served.post("brokers/3/undrain", headers={"Authorization": f"Bearer {text}"})
+    shown = served.get("/api/v1/audit")
+    assert shown.json()["items"][0]["actor"] == name
+    assert shown.headers["content-type"] == "application/json"
+
+
+def test_closed_reading_wants_a_token_and_health_does_not(tmp_path: Path, root: str) -> None:
+    served = Served(tmp_path, root, reading="signed_in")
+    for path in ("/api/status", "/api/v1/brokers", "/api/weights", "/metrics", "/api/openapi.json"):
+        assert refusal(served.get(path, role=None))[0] == 401
+        assert served.get(path).status_code == 200
+    assert {served.get(path, role=None).status_code for path in ("/healthz", "/readyz", "/")} <= {200, 503}
+
+
+def test_tokens_are_made_listed_and_taken_away(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--set", f"serve.tokens_file={served.file}"]
+    assert run(["token", "create", "billing-bot", "--role", "operator", "--days", "3650", *options]) == 0
+    text = capsys.readouterr().out.strip()
+    assert text not in served.file.read_text(), "the file has a hash alone"
+    assert served.file.stat().st_mode & 0o077 == 0
+    token_id = text.split("_")[1]
+    headers = {"Authorization": f"Bearer {text}"}
+    assert served.post("brokers/3/undrain", headers=headers).status_code == 200
+    assert run(["token", "list", *options]) == 0
+    assert f"{token_id}  operator" in capsys.readouterr().out
+    assert run(["token", "revoke", token_id, *options]) == 0
+    assert served.post("brokers/3/undrain", headers=headers).status_code == 401
+    assert run(["token", "revoke", token_id, *options]) == 2
+    assert run(["token", "list", "--set", "serve.tokens_file=null"]) == 2
+
+
+def test_an_expired_token_and_a_spoilt_file_let_nobody_in(served: Served) -> None:
+    text, made = new_token("old", Role.ADMIN, now_ms=NOW_MS - 2, expires_ms=NOW_MS)
+    write_tokens(served.file, [made])
+    assert served.post("brokers/3/undrain", headers={"Authorization": f"Bearer {text}"}).status_code == 401
+    for content in ("", "{}", '{"tokens": [{}]}', json.dumps({"tokens": [{"role": "root"}]})):
+        served.file.write_text(content)
+        assert refusal(served.post("brokers/3/undrain"))[0] == 503
+    served.file.unlink()
+    assert refusal(served.post("brokers/3/undrain"))[0] == 503
+
+
+def test_the_document_names_every_act(served: Served) -> None:
+    paths = served.get("/api/openapi.json").json()["paths"]
+    acts = {path for path, methods in paths.items() if "post" in methods}
+    assert acts == {
+        "/api/v1/plans",
+        "/api/v1/plans/{plan_id}/approve",
+        "/api/v1/executions/{execution_id}/abort",
+        "/api/v1/brokers/{broker}/drain",
+        "/api/v1/brokers/{broker}/undrain",
+    }
+    assert all({"get", "post"} >= set(methods) for methods in paths.values())
+
+
+PARTS = st.one_of(st.just("a" * 64), st.just("e-1"), st.just("3"), st.text(min_size=1, max_size=70))
+BODIES = st.one_of(st.binary(max_size=60), st.just(b'{"carry_out": true}'), st.just(b""))
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_no_request_that_acts_is_an_error_of_the_server(served: Served, data: st.DataObject) -> None:
+    """Over the paths of the document: each answer is one that the document lists."""
+    acts = data.draw(st.sampled_from(ACTS))
+    path = re.sub(r"{\w+}", lambda _: quote(data.draw(PARTS), safe=""), acts.path)
+    app = app_of(read_snapshot(served.settings, NOW_MS), served.settings, now_ms=NOW_MS, actions=Acted())
+    headers = {
+        "Authorization": f"Bearer {served.tokens[Role.ADMIN]}",
+        "Idempotency-Key": data.draw(st.sampled_from(["same-key", "short", "another-key"])),
+        "Content-Type": data.draw(st.sampled_from(["application/json", "text/plain", ""])),
+    }
+    answer = ask(app, "POST", path, headers=headers, content=data.draw(BODIES))
+    listed = document(ENDPOINTS, ACTS)["paths"][acts.path]["post"]["responses"]
+    assert str(answer.status_code) in listed or answer.status_code in (307, 404, 405)
