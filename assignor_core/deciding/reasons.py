@@ -34,6 +34,8 @@ class Reason(StrEnum):
     CATCHING_UP = "catching_up"
     LOADS_DISAGREE = "loads_disagree"
     MIN_GAIN = "min_gain"
+    NOT_WORTH_IT = "not_worth_it"
+    CHEAP_HOUR = "cheap_hour"
     TOO_MANY_AWAY = "too_many_away"
     NO_ROOM = "no_room"
     UNHEALTHY = "unhealthy"
@@ -56,6 +58,8 @@ LEAVES_PLACEMENT = (
     Reason.LOW_LOAD,
     Reason.CATCHING_UP,
     Reason.MIN_GAIN,
+    Reason.NOT_WORTH_IT,
+    Reason.CHEAP_HOUR,
     Reason.DAY_BUDGET,
 )
 """Decisions to hold after which a plan for the placement may follow: data are sound, and there is no plan for load."""

@@ -25,7 +25,7 @@ from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger import Evaluation, TriggerState, after_plan, brokers_failed, settled_windows
 from assignor_core.deciding.trigger import step as trigger_step
 from assignor_core.deciding.windows import ClosedWindow, skew_window, without_catch_up
-from assignor_core.deciding.worth import gain_of_noise, not_worth_it
+from assignor_core.deciding.worth import gain_of_noise, not_worth_it, postponed
 from assignor_core.errors import LoadsDisagree, NothingToPlanOn
 from assignor_core.live import too_many_away
 from assignor_core.proposed_plan import ProposedPlan
@@ -302,6 +302,9 @@ class _Deciding:
                 return _held(evaluation, Reason.DAY_BUDGET, f"{budget.in_words()}; {useless}")
             no_place = partial and proposed.plan.problems
             return _held(evaluation, Reason.NO_ROOM if no_place else Reason.MIN_GAIN, useless)
+        later = postponed(self._policy, self.state, self._observation, evaluation, proposed.plan)
+        if later is not None and not self._is_urgent():
+            return _held(evaluation, later.reason, f"{evaluation.detail}; {later.detail}")
         if partial and proposed.plan.problems:
             # What is left out is a matter for people: the plan helps as far as it goes.
             evaluation = replace(evaluation, detail=f"{evaluation.detail}; {'; '.join(proposed.plan.problems)}")
@@ -338,6 +341,11 @@ class _Deciding:
             return None
         detail = f"plan {waiting[:12]}, made at a higher load, waits for {self._next_opening()}; {evaluation.detail}"
         return _held(evaluation, Reason.MAINTENANCE_WINDOW, detail)
+
+    def _is_urgent(self) -> bool:
+        """Whether consumer groups fall behind on the broker that is above the threshold."""
+        broker = self.state.breached_broker
+        return broker is not None and bool(self._evidence.groups_behind(frozenset({broker})))
 
     def _drop_if_back(self) -> None:
         """Drop a plan that waits to replace failed brokers once one of them is back: it would empty a sound broker.

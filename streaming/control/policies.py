@@ -7,6 +7,7 @@ from dataclasses import replace
 from assignor_core.deciding.lasting import LastingPolicy
 from assignor_core.deciding.maintenance import MaintenanceWindow, window_of
 from assignor_core.deciding.observation import DecisionPolicy, Mode
+from assignor_core.deciding.postponing import PostponingPolicy
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
 from assignor_core.execution.reconcile import Limits
@@ -46,6 +47,7 @@ def decision_policy(settings: Settings, topics: Iterable[str]) -> DecisionPolicy
     return DecisionPolicy(
         trigger=trigger_policy(settings.trigger, window_ms=settings.pipeline.window_ms),
         lasting=lasting_policy(settings.trigger),
+        postponing=PostponingPolicy(settings.trigger.relief_min, settings.trigger.cheap_hour_wait_max_ms),
         fill=fill_policy(settings),
         mode=Mode(settings.control.mode),
         maintenance=maintenance_windows(settings.control),

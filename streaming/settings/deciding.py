@@ -33,6 +33,19 @@ class TriggerSettings(Section):
     recurring_plan_min_ms: Milliseconds = Field(
         3_600_000, description="If it lasts for so long each time, one plan is made for it"
     )
+    relief_min: float = Field(
+        0.0,
+        ge=0,
+        le=1000,
+        description="Bytes a plan must relieve a broker of before the skew ends, for each byte it copies; "
+        "0: it is always made",
+    )
+    cheap_hour_wait_max_ms: int = Field(
+        0,
+        ge=0,
+        le=86_400_000,
+        description="Mode apply waits for an hour with less load until a skew is this old; 0: not at all",
+    )
     windows_over_urgent: int = Field(
         2, ge=1, le=1000, description="k where consumer groups that read from the hot broker fall behind"
     )
