@@ -90,6 +90,21 @@ def test_episodes_that_end_by_themselves_are_measured_and_short_ones_left_out() 
     assert episode(once, 1.5, 1.5).windows_of(1) == 2
 
 
+def test_each_broker_has_episodes_of_its_own_that_begin_above_the_threshold_not_at_it() -> None:
+    rows = [{1: 1.3, 2: 1.5, 3: 0.9, 4: 1.4}] * 3 + [{1: 1.0, 2: 1.3, 3: 0.9, 4: 1.4}] * 2
+    episodes = Episodes().after(rows[0], threshold=1.3, windows_min=3)
+    assert [episodes.windows_of(broker) for broker in (1, 2, 3, 4)] == [0, 1, 0, 1]
+    for shares in rows[1:]:
+        episodes = episodes.after(shares, threshold=1.3, windows_min=3)
+    assert [episodes.windows_of(broker) for broker in (1, 2, 3, 4)] == [0, 0, 0, 5]
+    assert episodes.ended == (3,)
+
+
+def test_the_newest_64_episodes_are_kept() -> None:
+    episodes = Episodes(ended=tuple(range(100, 164)))
+    assert episode(episodes, 1.5, 1.5, 1.5, 1.0, 1.0).ended == (*range(101, 164), 3)
+
+
 @pytest.mark.parametrize(("after_move", "lasted"), [(1.0, LASTING), (0.65, 4)])
 def test_windows_after_a_move_show_whether_the_skew_had_ended(after_move: float, lasted: int) -> None:
     moved = episode(Episodes(), 1.6, 1.6, 1.6, 1.6).changed()

@@ -333,3 +333,26 @@ def test_stories_keep_the_cluster_sound_and_lose_nothing_that_was_acknowledged(f
 def test_a_seed_tells_the_same_story_twice() -> None:
     assert played(7).contents == played(7).contents
     assert played(7).contents != played(8).contents
+
+
+def test_a_reassignment_that_an_added_replica_leads_is_not_cancelled_and_ends_by_another_target() -> None:
+    """The other added replica and all old ones have failed: relief waits until an operator asks for brokers that live
+    (docs/execution.md, "A reassignment that an added replica leads").
+    """
+    made = SimulatedCluster.of(dict.fromkeys(range(1, 6)), network_bytes_per_sec=MB, disk_bytes_per_sec=MB)
+    made.create_topic("t", {0: (1, 2)}, size_bytes=MB)
+    made.reassign({T0: (3, 4)})
+    made.kill_broker(4)
+    made.advance(60_000)
+    for broker in (1, 2):
+        made.kill_broker(broker)
+    made.advance(2 * SESSION_TIMEOUT_MS)
+    client = SimulatedClient(made)
+    before = client.describe().partitions[T0]
+    assert (before.leader, before.isr, before.adding_replicas, before.removing_replicas) == (3, (3,), (3, 4), (1, 2))
+    assert client.describe().reassigning() - client.describe().waiting_for_brokers() == {T0}
+    assert made.reassign({T0: None}) == {T0: "InvalidReplicationAssignmentError"}
+    assert made.reassign({T0: (3, 5)}) == {T0: None}
+    made.advance(60_000)
+    after = client.describe().partitions[T0]
+    assert (after.replicas, after.reassigning, sorted(after.isr)) == ((3, 5), False, [3, 5])

@@ -22,6 +22,7 @@ _TESTS = {
     "deciding/giving_up": ("core/test_step",),
     "deciding/health": ("core/test_observed_windows", "control/test_unhealthy"),
     "deciding/lasting": ("core/test_lasting",),
+    "deciding/load_memory/episodes": ("core/test_load_memory", "core/test_recurring"),
     "deciding/maintenance": ("core/test_maintenance",),
     "deciding/noise": ("core/test_observed_windows",),
     "deciding/observation": ("core/test_observed_windows", "control/test_policies"),
