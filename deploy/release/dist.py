@@ -21,6 +21,8 @@ TAG = re.compile(r"v(\d+\.\d+\.\d+)")
 BUILD = "from setuptools import build_meta as b; b.build_wheel({0!r}); b.build_sdist({0!r})"
 TIMEOUT_S = 600
 SMALL_MODE, PROGRAM_MODE = 0o644, 0o755
+SHARED_UMASK = 0o022
+"""Modes of files that setuptools makes, whatever the umask of who builds."""
 
 
 class NotReleasable(Exception):
@@ -55,8 +57,9 @@ def build(tree: Path, version: str, epoch_s: int, folder: Path) -> list[Path]:
     with tempfile.TemporaryDirectory() as made:
         command = [sys.executable, "-c", BUILD.format(made)]
         done = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
-        )
+            command, cwd=tree, env=environment, capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
+            umask=SHARED_UMASK,
+        )  # fmt: skip
         if done.returncode:
             raise NotReleasable(f"setuptools: {(done.stderr.splitlines() or ['failed'])[-1]}")
         results = []

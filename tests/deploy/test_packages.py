@@ -45,13 +45,17 @@ def built(dist: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> lis
 def test_two_builds_are_equal_byte_for_byte(
     dist: dict[str, Any], built: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another folder, another hour, another time zone, and files that only their owner may read."""
+    """Another folder, another hour, another time zone, another umask, and files that only their owner may read."""
     tree = tree_at(tmp_path)
     for path in tree.rglob("*.py"):
         path.chmod(0o600)
         os.utime(path, (EPOCH_S + 7_000, EPOCH_S + 7_000))
     monkeypatch.setenv("TZ", "Asia/Tokyo")
-    again = dist["build"](tree, "9.8.7", EPOCH_S, tmp_path / "again")
+    before = os.umask(0o077)
+    try:
+        again = dist["build"](tree, "9.8.7", EPOCH_S, tmp_path / "again")
+    finally:
+        os.umask(before)
     assert [path.name for path in again] == [path.name for path in built]
     assert len(built) == 2
     for first, second in zip(built, again, strict=True):
