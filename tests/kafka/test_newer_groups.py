@@ -270,8 +270,16 @@ def java(newer_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[JavaProcess
         yield running
 
 
+@pytest.fixture
+def crashing(newer_cluster: EmbeddedCluster, tmp_path: Path) -> Iterator[JavaProcess]:
+    """A process beside `java`, to be killed."""
+    state = str(tmp_path / "state-of-crashing")
+    with JavaProcess("NewerMembers.java", newer_cluster.bootstrap_servers[0], state) as running:
+        yield running
+
+
 def test_a_share_group_is_shown_as_kafkas_tool_shows_it(
-    java: JavaProcess, settings: Settings, topic: str, compared: Callable[[str], Compared]
+    java: JavaProcess, crashing: JavaProcess, settings: Settings, topic: str, compared: Callable[[str], Compared]
 ) -> None:
     both = compared("share")
     for name in ("a", "b", "c", "d"):
@@ -282,6 +290,10 @@ def test_a_share_group_is_shown_as_kafkas_tool_shows_it(
     assert all(row["committed_offset"] == 10 for row in report["partitions"])
     java.send("stop", topic, "a")
     both.until_same("three members", has(3))
+    crashing.send("share", topic, "e", topic)
+    both.until_same("four members again", has(4))
+    crashing.kill()
+    both.until_same("e is gone after its session", has(3))
     for name in ("b", "c", "d"):
         java.send("hang", topic, name)
     write(settings, topic, 30)
@@ -297,7 +309,7 @@ def lags(report: Row) -> list[int | None]:
 
 
 def test_a_streams_group_is_shown_as_kafkas_tool_shows_it(
-    java: JavaProcess, topic: str, compared: Callable[[str], Compared]
+    java: JavaProcess, crashing: JavaProcess, topic: str, compared: Callable[[str], Compared]
 ) -> None:
     both = compared("streams")
     java.send("streams", topic, "a", topic)
@@ -308,6 +320,10 @@ def test_a_streams_group_is_shown_as_kafkas_tool_shows_it(
     both.until_same("two members", has(2, "a-StreamThread-1-consumer", "b-StreamThread-1-consumer"))
     java.send("stop", topic, "a")
     both.until_same("the other one", has(1, "b-StreamThread-1-consumer"))
+    crashing.send("streams", topic, "c", topic)
+    both.until_same("c beside it", has(2, "b-StreamThread-1-consumer", "c-StreamThread-1-consumer"))
+    crashing.kill()
+    both.until_same("c is gone after its session", has(1, "b-StreamThread-1-consumer"))
 
 
 UPGRADE: tuple[tuple[str, str, set[str], str], ...] = (
