@@ -2,7 +2,7 @@
 
 /            page for people, refreshes itself
 /metrics     Prometheus text, or OpenMetrics where Accept asks for it
-/api/status  the snapshot as JSON
+/api/status  the snapshot as JSON, its longest lists in part
 /api/weights bytes written per second to each partition, of all topics or of those given as ?topic=A&topic=B
 /healthz     200 while the process answers
 /readyz      200 while the snapshot is fresh and every part of it could be read, else 503 and why
@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from streaming.serve.api.actions import Actions
 from streaming.serve.api.looks import Looks
+from streaming.serve.api.pages import as_json
 from streaming.serve.api.problems import answer_problem
 from streaming.serve.api.routes import api_routes
 from streaming.serve.api.sign_in import SignIn
@@ -29,12 +30,14 @@ from streaming.serve.closed import ClosedReading
 from streaming.serve.hosts import AllowedHosts
 from streaming.serve.metrics import Exposition, Form
 from streaming.serve.snapshot import Snapshot
+from streaming.serve.status import status_of
 from streaming.settings import Settings
 from streaming.views.as_json import to_json
 
 FRESH_INTERVALS = 10
 FRESH_MIN_MS = 30_000
 
+NOT_KEPT = {"Cache-Control": "no-store"}
 PAGE_HEADERS = {
     # All of the page is in the page: nothing is fetched from anywhere else, and nothing else may embed it.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
@@ -66,14 +69,14 @@ def build_app(
         return Response(body, media_type=form.content_type, headers=headers)
 
     def status(_request: Request) -> Response:
-        return JSONResponse(to_json(snapshot()), headers={"Cache-Control": "no-store"})
+        return Response(as_json(status_of(snapshot())), headers=NOT_KEPT, media_type="application/json")
 
     def weights(request: Request) -> Response:
         load = snapshot().load
         wanted = request.query_params.getlist("topic") or list(load.leader_rates)
         known = {topic: load.leader_rates[topic] for topic in wanted if topic in load.leader_rates}
         body = {"window_end_ms": load.window_end_ms, "bytes_in_per_sec": to_json(known)}
-        return JSONResponse(body, headers={"Cache-Control": "no-store"})
+        return JSONResponse(body, headers=NOT_KEPT)
 
     def ready(_request: Request) -> Response:
         problems = _problems(snapshot(), settings, now_ms=clock())

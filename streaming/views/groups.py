@@ -17,6 +17,7 @@ from assignor_core.lag import LagStatus
 from assignor_core.lag.history import Ints, last_true
 from streaming.settings import Settings
 from streaming.tables import TableReader
+from streaming.views.as_json import LEFT_OUT_OF_STATUS
 from streaming.views.group_lag import LagPicture, reason_of
 from streaming.views.group_looks import known_members
 from streaming.views.group_offsets import OffsetRows, offsets_of
@@ -79,7 +80,7 @@ class GroupPart:
     newest_event_ms: int | None = None
     statuses: Mapping[str, int] = field(default_factory=dict)
     """Verdict: groups that have it, all verdicts, worst first."""
-    offsets: Mapping[str, OffsetRows] = field(default_factory=dict)
+    offsets: Mapping[str, OffsetRows] = field(default_factory=dict, metadata=LEFT_OUT_OF_STATUS)
     """By kind (see `group_offsets`), where they are exported one by one."""
 
 

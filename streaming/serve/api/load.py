@@ -1,8 +1,8 @@
 """Brokers, topics, partitions and groups: as the newest window has them, or their history."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import page, unpack
@@ -11,8 +11,10 @@ from streaming.serve.api.problems import Problem
 from streaming.tables import ALL_ROWS, Condition, at_least, equal
 from streaming.views import history
 from streaming.views.as_json import to_json
+from streaming.views.groups import GroupVerdict
 from streaming.views.history import Family, Span
 
+T = TypeVar("T")
 Values = Mapping[str, Any]
 """Parameters of a request that were given, by name."""
 Body = dict[str, Any]
@@ -26,9 +28,9 @@ def brokers(looks: Looks, given: Values) -> Body:
     where = equal("broker", given["broker"]) if "broker" in given else ALL_ROWS
     if _is_history(given):
         return _history(looks, given, history.BROKERS, where, rows_per_period=len(snapshot.load.brokers))
-    rows = (row for row in snapshot.load.brokers if given.get("broker") in (None, row.broker))
+    rows = [row for row in snapshot.load.brokers if given.get("broker") in (None, row.broker)]
     window = {"window_start_ms": snapshot.load.window_start_ms, "window_end_ms": snapshot.load.window_end_ms}
-    return _numbered([to_json(row) for row in rows], given, **window)
+    return _numbered(rows, to_json, given, **window)
 
 
 def topics(looks: Looks, given: Values) -> Body:
@@ -37,13 +39,8 @@ def topics(looks: Looks, given: Values) -> Body:
     if _is_history(given):
         family, where = history.TOPICS, equal("topic", _needed(given, "topic"))
         return _history(looks, given, family, where, rows_per_period=_partitions(looks))
-    rows = []
-    for topic, rates in sorted(load.leader_rates.items()):
-        if given.get("topic") in (None, topic):
-            known = [rate for rate in rates if rate is not None]
-            rate = sum(known) if known else None
-            rows.append({"topic": topic, "partitions": len(rates), "bytes_in_per_sec": rate})
-    return _numbered(rows, given, window_start_ms=load.window_start_ms, window_end_ms=load.window_end_ms)
+    rows = [row for row in sorted(load.leader_rates.items()) if given.get("topic") in (None, row[0])]
+    return _numbered(rows, _topic, given, window_start_ms=load.window_start_ms, window_end_ms=load.window_end_ms)
 
 
 def partitions(looks: Looks, given: Values) -> Body:
@@ -86,8 +83,18 @@ def groups(looks: Looks, given: Values) -> Body:
     for topic in part.topics:
         if topic.group in by_topic:
             by_topic[topic.group].append(to_json(topic))
-    listed = (to_json(row) | ({"topics": by_topic[row.group][:1000]} if by_topic else {}) for row in rows)
-    return _numbered(list(listed), given, newest_event_ms=part.newest_event_ms)
+
+    def shown(row: GroupVerdict) -> dict[str, Any]:
+        topics = {"topics": by_topic[row.group][:1000]} if by_topic else {}
+        return {**to_json(row), **topics}
+
+    return _numbered(rows, shown, given, newest_event_ms=part.newest_event_ms)
+
+
+def _topic(row: tuple[str, Sequence[float | None]]) -> dict[str, Any]:
+    topic, rates = row
+    known = [rate for rate in rates if rate is not None]
+    return {"topic": topic, "partitions": len(rates), "bytes_in_per_sec": sum(known) if known else None}
 
 
 def _is_history(given: Values) -> bool:
@@ -110,13 +117,14 @@ def _partitions(looks: Looks) -> int:
     return 3 * sum(len(rates) for rates in load.leader_rates.values())
 
 
-def _numbered(rows: list[dict[str, Any]], given: Values, **fields: Any) -> Body:
-    """A page of what the snapshot holds; the cursor is a place in the list."""
+def _numbered(rows: Sequence[T], shown: Callable[[T], dict[str, Any]], given: Values, **fields: Any) -> Body:
+    """A page of what the snapshot holds; the cursor is a place in the list. Only rows of the page are made JSON of."""
     cursor = unpack(given.get("cursor"), int)
     first = cursor[0] if cursor else 0
     if first < 0:
         raise Problem(400, "cursor: is none that this list has given")
-    return page(rows[first:], given.get("limit"), lambda _item, number: [first + number + 1], **fields)
+    listed = map(shown, rows[first:])
+    return page(listed, given.get("limit"), lambda _item, number: [first + number + 1], **fields)
 
 
 def _history(looks: Looks, given: Values, family: Family, where: Condition, *, rows_per_period: int) -> Body:
