@@ -1,8 +1,10 @@
 """What tests of several folders share: brokers, started once for all of them and ended whatever happens."""
 
 import os
+import sys
 import uuid
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -14,6 +16,11 @@ if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
     from streaming.demo.brokers import EmbeddedCluster
+
+# A failed assert in a helper of tests shows its values, too.
+pytest.register_assert_rewrite(
+    *{f"tests.{file.stem}" for file in Path(__file__).parent.iterdir()}.difference(sys.modules)
+)
 
 pytest_plugins = ["tests.lanes"]
 

@@ -5,9 +5,13 @@ from dataclasses import replace
 import pytest
 
 from assignor_core.deciding.observation import DecisionPolicy, Mode
+from assignor_core.deciding.reasons import Reason
+from assignor_core.deciding.trigger import TriggerState, step
+from assignor_core.deciding.windows import ClosedWindow, skew_window
 from assignor_core.execution.reconcile import Limits
 from assignor_core.planner.policy import PlannerPolicy
 from streaming.control.policies import decision_policy, limits, planner_policy, relief_policy
+from streaming.demo.run import SHORT_STORY
 from streaming.settings import ControlSettings, PlannerSettings, Settings
 
 
@@ -56,3 +60,14 @@ def test_each_mode_can_be_set(mode: Mode) -> None:
     settings = Settings.model_validate({"control": {"mode": str(mode)}})
     assert decision_policy(settings, ()).mode is mode
     assert mode in ("observe", "propose", "apply")
+
+
+def test_a_demo_that_reads_all_its_records_again_makes_no_second_plan() -> None:
+    """The loads of a run on a slow machine, where reading 30 MB again lasted longer than a window."""
+    settings = Settings.model_validate(SHORT_STORY)
+    policy = decision_policy(settings, ())
+    reading = {"bytes_in": {1: 59e3, 2: 56e3, 3: 59e3}, "bytes_out": {1: 42e3, 2: 191e3, 3: 53e3}}
+    closed = [ClosedWindow(end - 10_000, end, frozenset({1, 2, 3}), reading) for end in (10_000, 20_000, 30_000)]
+    windows = tuple(skew_window(window, policy.resources, {}, {1, 2, 3}) for window in closed)
+    _, evaluation = step(policy.trigger, TriggerState(), windows, now_ms=31_000)
+    assert evaluation.reason is Reason.BALANCED

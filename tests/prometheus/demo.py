@@ -76,8 +76,9 @@ def assert_balanced_once(home: Path, output: str) -> None:
     assert "verdict  balanced, nothing lost" in output
     assert "exit_code=-9" in output  # the kill did happen, and the role was started again
     events = [row["event"] for row in tables.read(str(home / "tables"), "execution")]
-    assert events.count("started") == 1  # and the plan was carried out once
-    assert events.count("done") == 1
+    decisions = tables.read(str(home / "tables"), "decision")
+    plans = [f"{row['decided_at']} {row['reason']}: {row['detail']}" for row in decisions if row["plan_id"]]
+    assert (events.count("started"), events.count("done")) == (1, 1), (events, plans)  # carried out once
     assert {row["topic"] for row in tables.read(str(home / "tables"), "movement")} >= {"orders"}
     assert (home / "report.html").stat().st_size > 50_000
     assert (home / "report.png").is_file()
