@@ -5,6 +5,7 @@ import io
 import json
 import math
 import sys
+from collections.abc import Set
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from pyarrow.fs import PyFileSystem
 
 from streaming import tables
 from streaming.commands.options import settings_from, settings_options
+from streaming.commands.tables_named import tables_named
 from streaming.contract import TABLES, ColumnType
 from streaming.errors import UsageProblem
 from streaming.runtime.printable import printable_lines
@@ -67,16 +69,13 @@ def run_query(query: str, root: str, at: datetime | None = None) -> tuple[list[s
         statements = duckdb.extract_statements(query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise UsageProblem("sql: exactly one SELECT (or WITH ... SELECT) is allowed")
-        registered = []
-        for name in TABLES:
-            table = tables.open_table(root, name)
-            if table is not None:
-                # Registered as a lazy dataset: only the columns and files that the query needs are read.
-                kept_since = None if at is None else _go_back(table, at)
-                connection.register(f"_{name}", table.to_pyarrow_dataset())
-                connection.execute(_view(name, kept_since))
-                registered.append(name)
-        if not registered:
+        named = tables_named(query, TABLES.keys(), connection)
+        first = named or TABLES.keys()
+        missing = _register(connection, root, first, at)
+        if missing:
+            # The error that DuckDB then raises names tables like the one that isn't there.
+            missing |= _register(connection, root, TABLES.keys() - first, at)
+        if missing == TABLES.keys():
             raise UsageProblem(f"sql: no tables in {root}: is storage.tables right?")
         result = connection.execute(query)
         return [column[0] for column in result.description or ()], result.fetchall()
@@ -84,6 +83,21 @@ def run_query(query: str, root: str, at: datetime | None = None) -> tuple[list[s
         raise UsageProblem(f"sql: {tables.first_line(error)}") from None
     finally:
         connection.close()
+
+
+def _register(connection: duckdb.DuckDBPyConnection, root: str, names: Set[str], at: datetime | None) -> set[str]:
+    """Make the views of these tables; returns the names of those that aren't there. Raises TableUnavailable."""
+    missing = set()
+    for name in names:
+        table = tables.open_table(root, name)
+        if table is None:
+            missing.add(name)
+            continue
+        # Registered as a lazy dataset: only the columns and files that the query needs are read.
+        kept_since = None if at is None else _go_back(table, at)
+        connection.register(f"_{name}", table.to_pyarrow_dataset())
+        connection.execute(_view(name, kept_since))
+    return missing
 
 
 def _view(name: str, kept_since: datetime | None) -> str:

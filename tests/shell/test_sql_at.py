@@ -9,7 +9,7 @@ import pytest
 
 from streaming import tables
 from streaming.commands.sql import run_query
-from streaming.errors import UsageProblem
+from streaming.errors import TableUnavailable, UsageProblem
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
 
 DAYS_KEPT = 8
@@ -55,3 +55,52 @@ def test_a_time_before_the_oldest_version_that_is_kept_is_refused(root: str) -> 
 
 def test_a_table_that_was_made_later_held_nothing_then(root: str) -> None:
     assert run_query("SELECT count(*) FROM group_lag", root, days_ago(DAYS_KEPT + 1))[1] == [(0,)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        COUNT,
+        "SELECT count(*) FROM main.Broker_Load",
+        f"WITH seen AS ({COUNT}) SELECT * FROM seen",  # noqa: S608 - names of our own
+        "WITH broker_load AS (FROM broker_load) SELECT count(*) FROM broker_load",
+        "SELECT count(*) FROM broker_load JOIN broker_load AS other USING (broker, window_start)",
+        "SELECT (SELECT count(*) FROM broker_load) FROM range(1)",
+    ],
+)
+def test_a_table_that_is_not_named_is_not_opened(root: str, query: str) -> None:
+    _break_log(root, "group_lag")
+    assert run_query(query, root)[1] == [(4,)]
+    with pytest.raises(TableUnavailable, match="group_lag"):
+        run_query("SELECT count(*) FROM group_lag", root)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(*) FROM query_table('broker_load'), (SELECT 1 FROM group_lag LIMIT 1)",
+        "SELECT 4 FROM (SHOW TABLES), (SELECT 1 FROM group_lag LIMIT 1) WHERE name = 'broker_load'",
+        "SELECT 4 FROM duckdb_views(), (SELECT 1 FROM group_lag LIMIT 1) WHERE view_name = 'broker_load'",
+        "SELECT 4 FROM information_schema.tables, group_lag WHERE table_name = 'broker_load' LIMIT 1",
+        "SELECT count(*) FROM (PIVOT broker_load ON broker IN (1) USING max(bytes_in_per_sec) GROUP BY window_start)",
+    ],
+)
+def test_a_query_may_read_tables_that_it_does_not_name(root: str, query: str) -> None:
+    assert run_query(query, root)[1] == [(4,)]
+
+
+@pytest.mark.parametrize("missing", ["broker_loads", "partition_load"])
+def test_a_table_that_is_not_there_is_named_in_the_error_with_one_like_it(root: str, missing: str) -> None:
+    with pytest.raises(UsageProblem, match=f"Table with name {missing} does not exist"):
+        run_query(f"SELECT * FROM {missing}, group_lag", root)  # noqa: S608 - names of our own
+
+
+def test_a_query_of_no_table_is_refused_where_there_are_none(tmp_path: Path) -> None:
+    for query in ("SELECT 1", COUNT):
+        with pytest.raises(UsageProblem, match="no tables in"):
+            run_query(query, str(tmp_path))
+
+
+def _break_log(root: str, name: str) -> None:
+    for entry in (Path(root) / name / "_delta_log").iterdir():
+        entry.write_text("no log of Delta")
