@@ -49,18 +49,16 @@ class JournalActions:
             return Outcome("unreadable", detail, 409)
         of_plan = [row for row in journal.executions(now_ms=now_ms) if row.plan_id == plan_id]
         for row in of_plan:
-            if not row.ended:
-                detail = f"execution {row.execution_id} of this plan is {row.phase}"
-                return Outcome("already_approved", detail, fields=_named(row))
-            if row.approved_ms >= kept.created_ms:
-                detail = f"execution {row.execution_id} of this plan has ended, {_end(row)}: make a new plan"
-                return Outcome("already_ended", detail, 409, _named(row))
+            if not row.ended or row.approved_ms >= kept.created_ms:
+                return _approved_before(row)
         if now_ms >= kept.expires_ms:
             return Outcome("expired", "the plan has expired: make a new one", 409, {"expires_ms": kept.expires_ms})
         if not kept.plan.movement_count:
             return Outcome("nothing_to_move", "the plan moves nothing", 409)
         before = journal.open_executions(now_ms=now_ms)
-        execution = journal.approve(kept, by, now_ms=now_ms)
+        execution, is_new = journal.approve_once(kept, by, now_ms=now_ms)
+        if not is_new:
+            return _approved_before(execution)
         turn = f" after execution {before[-1].execution_id}" if before else ""
         detail = f"execution {execution.execution_id} is approved; {self._who_carries_out(now_ms)}{turn}"
         return Outcome("accepted", detail, fields=_named(execution))
@@ -136,6 +134,14 @@ def _planned(proposed: "ProposedPlan") -> Outcome:
     moves = f"{plan.movement_count} movements, {plan.bytes_to_move:,.0f} bytes"
     detail = f"{moves}; nothing moves until it is approved"
     return Outcome("planned", detail, fields={"plan_id": plan.plan_id, **fields})
+
+
+def _approved_before(execution: Execution) -> Outcome:
+    if execution.ended:
+        detail = f"execution {execution.execution_id} of this plan has ended, {_end(execution)}: make a new plan"
+        return Outcome("already_ended", detail, 409, _named(execution))
+    detail = f"execution {execution.execution_id} of this plan is {execution.phase}"
+    return Outcome("already_approved", detail, fields=_named(execution))
 
 
 def _named(execution: Execution) -> dict[str, Any]:

@@ -86,11 +86,7 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
         with lease.kept():
             cluster = leased_cluster(admin, lease)
             following = _Following(cluster, journal, lease, settings)
-            # A second one for the same plan would take the throttle of the first for somebody else's.
-            own = (
-                row for row in journal.open_executions(now_ms=clocks.now_ms()) if row.plan_id == approved.plan.plan_id
-            )
-            execution = next(own, None) or journal.approve(approved, f"a person ({owner()})", now_ms=clocks.now_ms())
+            execution = journal.approve(approved, f"a person ({owner()})", now_ms=clocks.now_ms())
             end = following.to_the_end(execution)
         if end.event is Event.REFUSED and revalidate:
             _propose_again(cluster, journal, settings)

@@ -4,6 +4,7 @@ The journal is the only memory of control. Each row has an id of its own and eac
 repeatable, so a crash between two writes neither loses nor doubles one.
 """
 
+import hashlib
 import json
 import os
 import socket
@@ -196,16 +197,44 @@ class Journal:
         return plan_of_movements(self._reader(), self._cluster, execution.plan_id)
 
     def approve(self, approved: KeptPlan, by: str, *, now_ms: int, in_windows_only: bool = False) -> Execution:
-        """Ask for `approved` to be carried out, by whoever holds the lease, now or after a restart."""
+        """Ask for `approved` to be carried out, by whoever holds the lease, now or later; see `approve_once`."""
+        return self.approve_once(approved, by, now_ms=now_ms, in_windows_only=in_windows_only)[0]
+
+    def approve_once(
+        self, approved: KeptPlan, by: str, *, now_ms: int, in_windows_only: bool = False
+    ) -> tuple[Execution, bool]:
+        """The execution of `approved`, and whether this call has begun it; one that is open stands.
+
+        A second one would take the throttle of the first for somebody else's. So all who approve what they see in the
+        same journal draw the same id, and the row of one of them alone is written.
+        """
+        of_plan = [row for row in self.executions(now_ms=now_ms) if row.plan_id == approved.plan.plan_id]
+        still_open = next((row for row in of_plan if not row.ended), None)
+        if still_open is not None:
+            return still_open, False
+        before = of_plan[-1].execution_id if of_plan else ""
+        execution_id = _approval_id(approved, before)
         detail = f"plan {approved.plan.plan_id[:12]} approved by {by}"
-        return self._begin(approved, Event.APPROVED, detail, now_ms, in_windows_only=in_windows_only)
+        try:
+            begun = self._begin(execution_id, approved, Event.APPROVED, detail, now_ms, in_windows_only=in_windows_only)
+        except LeaseLost:  # another process has approved it meanwhile
+            return self.execution(execution_id), False
+        return begun, True
 
     def refuse(self, approved: KeptPlan, reason: str, *, now_ms: int) -> Execution:
         """Note that a plan is not carried out; in one row, as an approval not yet taken back would be begun."""
-        return self._begin(approved, Event.REFUSED, reason, now_ms)
+        execution_id = f"{approved.plan.plan_id[:12]}-{uuid.uuid4().hex[:8]}"
+        return self._begin(execution_id, approved, Event.REFUSED, reason, now_ms)
 
     def _begin(
-        self, approved: KeptPlan, event: Event, detail: str, now_ms: int, *, in_windows_only: bool | None = None
+        self,
+        execution_id: str,
+        approved: KeptPlan,
+        event: Event,
+        detail: str,
+        now_ms: int,
+        *,
+        in_windows_only: bool | None = None,
     ) -> Execution:
         plan = approved.plan
         figures = Figures(
@@ -215,7 +244,6 @@ class Journal:
             before=_ratios(plan.skew_before),
             predicted=_ratios(plan.skew_after),
         )
-        execution_id = f"{plan.plan_id[:12]}-{uuid.uuid4().hex[:8]}"
         execution = begin(execution_id, plan.plan_id, EventRecord(event, 0, now_ms, detail, figures))
         self._append_event(execution, execution.last)
         return execution
@@ -310,6 +338,13 @@ class Journal:
 def decision_id(cluster: str, window_end_ms: int) -> str:
     """Id of the evaluation of one window of one cluster."""
     return f"{cluster}-{window_end_ms}"
+
+
+def _approval_id(approved: KeptPlan, before: str) -> str:
+    """Id of the execution that follows `before`, the newest of this plan ("" if there is none)."""
+    plan_id = approved.plan.plan_id
+    seed = f"{plan_id}/{approved.created_ms}/{before}"
+    return f"{plan_id[:12]}-{hashlib.sha256(seed.encode()).hexdigest()[:8]}"
 
 
 def _ratios(skew: Mapping[str, Any]) -> dict[Resource, float]:

@@ -32,10 +32,10 @@ def settings(tmp_path: Path) -> Settings:
     return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
 
 
-def approved(journal: Journal, *, in_windows_only: bool = False) -> ExecutionRecord:
+def approved(journal: Journal, *, in_windows_only: bool = False, topic: str = "t") -> ExecutionRecord:
     plan = Plan(
         "c",
-        (Movement("t", 0, (1,), (2,), 5.0),),
+        (Movement(topic, 0, (1,), (2,), 5.0),),
         {name: {"max_over_mean": ratio} for name, ratio in BEFORE.items()},
         {name: {"max_over_mean": ratio} for name, ratio in AFTER.items()},
     )
@@ -92,7 +92,7 @@ def test_pauses_are_no_work_and_survive_a_restart(settings: Settings) -> None:
 def test_bytes_of_the_last_day_are_those_of_automatic_plans_that_were_at_work_in_it(settings: Settings) -> None:
     journal, day_ms = journal_of(settings), 86_400_000
     carried_out(journal, approved(journal))  # by a person
-    done, aborted, waits = (approved(journal, in_windows_only=True) for _ in range(3))
+    done, aborted, waits = (approved(journal, in_windows_only=True, topic=name) for name in ("u", "v", "w"))
     journal.write_event(done, Event.STARTED, "", now_ms=1_500)
     journal.write_event(done, Event.DONE, "", now_ms=2_000, bytes_moved=5)
     journal.write_event(aborted, Event.STARTED, "", now_ms=1_500)
