@@ -48,6 +48,8 @@ from tests.simulation.world import Actor, World
 
 Lists = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """Replicas, adding, removing."""
+JUDGED_TABLES = ("lease", "plan", "execution")
+"""Tables whose rows are judged, each of them: one write may add several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,10 @@ class Monitor:
     _changes: int = -1
     """The cluster's own count of them at the last look."""
     _known: dict[str, Execution] = field(default_factory=dict)
-    _rows_known: int = 0
-    """Rows of `execution` that are in `_known`: the table only grows."""
+    _rows_seen: dict[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)
+    """Rows by table after its last write: what is not among them is new at the next."""
+    _rows_of: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    """Rows of `execution` that have been judged, by execution: deleting them later takes nothing back."""
     _plans: dict[str, tuple[MemoryTable, KeptPlan]] = field(default_factory=dict)
     """Plans by id, and the version of `plan` that they were read from."""
 
@@ -192,11 +196,6 @@ class Monitor:
 
     def executions(self) -> list[Execution]:
         """All of the journal, oldest first."""
-        table = self.world.store.tables.get("execution")
-        if table is not None and len(table.rows) > self._rows_known:
-            new, self._rows_known = table.rows[self._rows_known :], len(table.rows)
-            changed = list(grown(self._known, new, self._rows_of))
-            self._known |= {execution.execution_id: execution for _, execution in changed}
         return sorted(self._known.values(), key=by_age)
 
     def judge_end(self) -> None:
@@ -463,9 +462,13 @@ class Monitor:
         self._owners.pop(key, None)
 
     def _written(self, operation: str, table: str) -> None:
-        """Rows were written: by the control that is in a turn, or by the story."""
-        if self.world.store.tables[table].rows:  # a table may be replaced by nothing
-            self._judge_row(table, self.world.store.tables[table].rows[-1])
+        """Rows were written or deleted: by the control that is in a turn, or by the story."""
+        if table in JUDGED_TABLES:
+            rows, seen = self.world.store.tables[table].rows, set(map(id, self._rows_seen.get(table, ())))
+            self._rows_seen[table] = rows
+            for row in rows:
+                if id(row) not in seen:
+                    self._judge_row(table, row)
         self.world.called(f"after {operation} of {table}")
 
     def _judge_row(self, table: str, row: Mapping[str, Any]) -> None:
@@ -477,6 +480,9 @@ class Monitor:
             self._judge_room(world.running, disks.planned(world.cluster.contents, movements), "plans")
         elif table == "execution":
             name = self._name(row["execution_id"])
+            self._rows_of.setdefault(row["execution_id"], []).append(row)
+            changed = grown(self._known, [row], self._rows_of.__getitem__)
+            self._known |= {execution.execution_id: execution for _, execution in changed}
             world.note(world.running.name if world.running else "person", f"{name} {row['event']}: {row['detail']}")
             self._starts[row["execution_id"]] += row["event"] == Event.STARTED.value
             if self._starts[row["execution_id"]] > 1:
@@ -492,9 +498,6 @@ class Monitor:
         for execution in self.executions():
             if execution.in_progress or (not open_only and execution.started_ms is not None):
                 yield from self._plan_of(execution)
-
-    def _rows_of(self, execution_id: str) -> list[dict[str, Any]]:
-        return [row for row in self.world.store.tables["execution"].rows if row["execution_id"] == execution_id]
 
     def _plan_of(self, execution: Execution) -> tuple[Movement, ...]:
         return self._kept(execution).plan.movements

@@ -10,6 +10,7 @@ from unittest import mock
 from assignor_core import marker
 from assignor_core.deciding import giving_up, health, planning
 from assignor_core.execution import progress, reconcile, refusals, room, staging, within_brokers
+from assignor_core.execution.events import ABORT_SEQUENCE, Event
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Done, Wait
 from assignor_core.execution.within_brokers import RoomWithin
@@ -33,6 +34,7 @@ from streaming.control import (
     throttle,
 )
 from streaming.control import planning as load_planning
+from streaming.control.journal import Journal
 from streaming.control.lease import Lease
 from streaming.control.look_age import LookAge
 from streaming.pipeline import sums
@@ -178,6 +180,18 @@ def _with_hidden_topics(partition_loads: Any) -> Any:
     return lambda tables, windows, _topics: partition_loads(tables, windows, {f"topic-{n}" for n in range(10)})
 
 
+def _begun_twice_in_one_write(append: Any) -> Any:
+    """The row that follows the second start is of another execution, so the newest row shows nothing wrong."""
+
+    def wrong(self: Any, name: str, rows: list[dict[str, Any]], *transaction: Any) -> Any:
+        if name == "execution" and rows[0]["event"] == Event.STARTED:
+            other = {"execution_id": "gone", "event": Event.ABORT_REQUESTED.value, "sequence": ABORT_SEQUENCE}
+            rows = [*rows, *rows, {**rows[0], **other}]
+        return append(self, name, rows, *transaction)
+
+    return wrong
+
+
 def _copies_taken_for_ours(silent_max_ms: Any) -> Any:
     """As if only the id of the lease counted."""
     return lambda holder, marker: None if marker.lease_id == holder.lease_id else silent_max_ms(holder, marker)
@@ -253,6 +267,7 @@ PLANTED = (
         "mode apply plans at once after each execution that it gives up", "6", giving_up.GivenUp, "reason",
         lambda _: lambda _self, _now_ms: None, 5346,
     ),
+    Planted("an execution is begun twice in one write", "4", Journal, "_append", _begun_twice_in_one_write, 3),
     Planted("the first start binds the tables", "6", identity, "planned_cluster_id", lambda _: lambda *_: None, 3348),
     Planted(
         "loads of hidden topics count", "8 no broker is made worse than the plan said", load_planning,

@@ -1,12 +1,15 @@
 """The judge of stories takes whatever control may write."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from assignor_core.execution.events import Event
 from assignor_core.simulated_cluster import SimulatedCluster
 from streaming.control.journal import TABLES_WRITTEN
 from streaming.settings import Settings
+from streaming.tables import utc
 from tests.simulation.monitor import Monitor
 from tests.simulation.world import World
 
@@ -28,3 +31,47 @@ def test_a_table_may_be_replaced_by_nothing(world: World, table: str) -> None:
     world.store.write(table, (), lambda _row: True, transaction_id="test", transaction_version=1)
     assert world.store.tables[table].version == 1
     assert not monitor.broken
+
+
+def row(sequence: int, event: Event, execution_id: str = "e-1") -> dict[str, Any]:
+    return {
+        "execution_id": execution_id, "sequence": sequence, "plan_id": "p", "kafka_cluster": "simulated", "owner": "o",
+        "event_time": utc(sequence), "event": event.value, "detail": event.value, "movements_total": 1,
+        "movements_done": 0, "bytes_total": 1, "bytes_moved": 0,
+    }  # fmt: skip
+
+
+def test_each_row_of_a_write_is_judged(world: World) -> None:
+    """What a row before the last one shows is no longer to be seen when the write is over."""
+    monitor = Monitor(world, undisturbed=True)
+    twice = [row(0, Event.APPROVED), row(1, Event.STARTED), row(1, Event.STARTED), row(2, Event.DONE)]
+    world.store.write("execution", twice, None, transaction_id="test", transaction_version=1)
+    assert [broken.invariant for broken in monitor.broken] == ["4 begun once"]
+
+
+def test_each_row_is_judged_by_the_execution_as_it_was_then(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor, seen = Monitor(world, undisturbed=True), []
+    judge = Monitor._judge_automatic
+
+    def noted(self: Monitor, execution_id: str) -> None:
+        seen.append((execution_id, self.executions()[0].last_event))
+        judge(self, execution_id)
+
+    monkeypatch.setattr(Monitor, "_judge_automatic", noted)
+    events = [Event.APPROVED, Event.STARTED, Event.DONE, Event.MEASURED]
+    rows = [row(number, event) for number, event in enumerate(events)]
+    world.store.write("execution", rows, None, transaction_id="test", transaction_version=1)
+    assert seen == [("e-1", event) for event in events]
+    assert not monitor.broken
+
+
+def test_a_row_that_stays_when_others_are_deleted_is_judged_once(world: World) -> None:
+    monitor = Monitor(world, undisturbed=True)
+    rows = [row(0, Event.REFUSED, "e-0"), row(0, Event.APPROVED), row(1, Event.STARTED)]
+    world.store.write("execution", rows, None, transaction_id="test", transaction_version=1)
+    assert world.store.delete("execution", lambda row: row["execution_id"] == "e-0") == 1
+    world.store.write("execution", [row(2, Event.DONE)], None, transaction_id="test", transaction_version=2)
+    assert not monitor.broken
+    assert {known.execution_id: known.last_event for known in monitor.executions()} == {
+        "e-0": Event.REFUSED, "e-1": Event.DONE,
+    }  # fmt: skip

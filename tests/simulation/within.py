@@ -15,6 +15,7 @@ within the brokers, too; brokers refuse movements, and to give them up, for a wh
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from random import Random
+from typing import Any
 
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
@@ -96,12 +97,10 @@ class WithinMonitor(Monitor):
         if begun:
             self._judge_begun(who, begun, known)
 
-    def _written(self, operation: str, table: str) -> None:
-        if table == "execution":
-            row = self.world.store.tables[table].rows[-1]
-            if row["event"] in ENDS:
-                self._judge_left(row["execution_id"], row["throttled_brokers"] or (), row["detail"])
-        super()._written(operation, table)
+    def _judge_row(self, table: str, row: Mapping[str, Any]) -> None:
+        super()._judge_row(table, row)
+        if table == "execution" and row["event"] in ENDS:
+            self._judge_left(row["execution_id"], row["throttled_brokers"] or (), row["detail"])
 
     def _judge_left(self, execution_id: str, owed: Collection[int], detail: str) -> None:
         """What an execution that ends now leaves behind; `owed` are brokers that the journal names with their rates."""
