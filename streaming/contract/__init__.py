@@ -16,6 +16,7 @@ from streaming.contract.control_tables import (
     LOAD_MEMORY,
     LOG_DIR,
     MOVEMENT,
+    NOTIFICATION,
     PLAN,
     RECURRING_LOAD,
 )
@@ -55,6 +56,7 @@ TABLES: dict[str, Table] = {
         LOAD_MEMORY,
         RECURRING_LOAD,
         AUDIT,
+        NOTIFICATION,
     )
 }
 """All of them by name."""
@@ -74,6 +76,7 @@ __all__ = [
     "LOAD_MEMORY",
     "LOG_DIR",
     "MOVEMENT",
+    "NOTIFICATION",
     "PARTITION_LOAD",
     "PARTITION_LOAD_DAILY",
     "PARTITION_LOAD_HOURLY",

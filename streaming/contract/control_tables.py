@@ -255,3 +255,26 @@ AUDIT = Table(
         text("answer_json", "The whole answer, JSON; null of begun"),
     ),
 )
+
+NOTIFICATION = Table(
+    "notification",
+    "Notifications that serve sends to webhooks, append only: a row before each try and one after it",
+    ("webhook", "occurrence_id", "attempt", "stage"),
+    "event_time",
+    (
+        text("webhook", "Name in the settings", nullable=False),
+        text("occurrence_id", "What happened: the same id in every process", nullable=False),
+        integer("attempt", "Try, from 0", nullable=False),
+        text("stage", "begun, then sent, failed or given_up", nullable=False),
+        CLUSTER,
+        timestamp("event_time", "When it was written, UTC", nullable=False),
+        text("kind", "Kind of what happened, as in the settings", nullable=False),
+        text("subject", "Plan, execution or group", nullable=False),
+        timestamp("occurred_at", "When it happened, UTC", nullable=False),
+        text("title", "What happened, a line", nullable=False),
+        text("detail", "What happened, in a sentence with its figures", nullable=False),
+        text("facts_json", "Figures, JSON object", nullable=False),
+        integer("status", "HTTP status of the answer; null where there was none"),
+        text("error", "What went wrong; null where nothing did"),
+    ),
+)

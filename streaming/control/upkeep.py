@@ -18,8 +18,10 @@ from streaming.contract import (
     LOAD_MEMORY,
     LOG_DIR,
     MOVEMENT,
+    NOTIFICATION,
     PLAN,
     RECURRING_LOAD,
+    Table,
 )
 from streaming.settings import ControlSettings
 from streaming.views.decisions import newest_decision
@@ -39,6 +41,7 @@ TABLES_KEPT = (
     LOAD_MEMORY.name,
     RECURRING_LOAD.name,
     AUDIT.name,
+    NOTIFICATION.name,
 )
 DAY_MS = 86_400_000
 """Rows go by the day: each deletion writes the files anew that hold younger rows too."""
@@ -93,7 +96,8 @@ def expire(root: str, kafka_cluster: str, settings: ControlSettings, *, now_ms: 
         PLAN.name: plans,
         DECISION.name: _expire_decisions(root, reader, kafka_cluster, _day(undecided_ms)),
         BROKER_INTENT.name: _expire_notes(root, reader, kafka_cluster, _day(unfinished_ms)),
-        AUDIT.name: _expire_acts(root, reader, kafka_cluster, _day(unfinished_ms)),
+        AUDIT.name: _expire_rows(root, reader, AUDIT, kafka_cluster, _day(unfinished_ms)),
+        NOTIFICATION.name: _expire_rows(root, reader, NOTIFICATION, kafka_cluster, _day(undecided_ms)),
     }
 
 
@@ -149,11 +153,12 @@ def _expire_notes(root: str, reader: tables.TableReader, kafka_cluster: str, bef
     )
 
 
-def _expire_acts(root: str, reader: tables.TableReader, kafka_cluster: str, before: datetime) -> int:
-    old = tables.of_cluster(kafka_cluster) & tables.below(AUDIT.time_column, before)
-    if reader.newest(AUDIT.name, AUDIT.time_column, where=old) is None:
+def _expire_rows(root: str, reader: tables.TableReader, table: Table, kafka_cluster: str, before: datetime) -> int:
+    """Rows that need no other row to be understood."""
+    old = tables.of_cluster(kafka_cluster) & tables.below(table.time_column, before)
+    if reader.newest(table.name, table.time_column, where=old) is None:
         return 0
-    return tables.delete(root, AUDIT.name, old)
+    return tables.delete(root, table.name, old)
 
 
 def _day(time_ms: int) -> datetime:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, SecretStr
 
 from streaming.errors import UsageProblem
 from streaming.settings import KafkaSettings, Settings
+from streaming.settings.notify import WebhookSettings
 
 MASK = "**********"
 SECRET_NAME = re.compile(r"password|passwd|secret|token|credential|jaas", re.IGNORECASE)
@@ -96,7 +97,26 @@ def secrets_of(settings: Settings) -> frozenset[str]:
     for file in (collect.prometheus_password_file, collect.prometheus_bearer_token_file):
         with suppress(UsageProblem):
             secrets |= {first_line(file, "collect")} if file is not None else set()
+    for name, webhook in settings.notify.webhooks.items():
+        with suppress(UsageProblem):
+            secrets |= {webhook_key(webhook, name) or ""} - {""}
+        with suppress(UsageProblem):
+            secrets |= {webhook_url(webhook, name)} if webhook.url_file is not None else set()
     return frozenset(secrets)
+
+
+def webhook_url(webhook: WebhookSettings, name: str) -> str:
+    """Where to send, from the settings or the first line of its file; raises UsageProblem."""
+    if webhook.url_file is None:
+        return str(webhook.url)
+    return first_line(webhook.url_file, f"notify.webhooks.{name}.url_file").strip()
+
+
+def webhook_key(webhook: WebhookSettings, name: str) -> str | None:
+    """The key that signs, or None where nothing is signed; raises UsageProblem."""
+    if webhook.secret_file is None:
+        return None
+    return first_line(webhook.secret_file, f"notify.webhooks.{name}.secret_file").strip()
 
 
 def sasl_password(settings: KafkaSettings) -> str:

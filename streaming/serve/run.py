@@ -13,6 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from streaming.errors import RebalancerError, UsageProblem
+from streaming.notify.sender import Notifier
 from streaming.runtime import clocks
 from streaming.serve.api.actions import Actions
 from streaming.serve.refresh import Refresher
@@ -52,11 +53,14 @@ def run_serve(settings: Settings, actions: Actions) -> int:
         scheme = "http" if settings.serve.tls_certificate_file is None else "https"
         log.info("serve_started", url=f"{scheme}://{host}:{port}/", tables=settings.storage.tables)
         _put_answers_first()
+        notifier = Notifier(settings, lambda: refresher.snapshot().groups.topics, clocks.now_ms)
         refresher.start()
+        notifier.start()
         try:
             server.run(sockets=[listener])
         finally:
             refresher.stop()
+            notifier.stop()
     if refresher.failure is not None:
         raise refresher.failure
     log.info("serve_stopped")

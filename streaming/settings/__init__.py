@@ -24,6 +24,7 @@ from streaming.settings.fields import (
     ShardText,
 )
 from streaming.settings.login import LoginSettings
+from streaming.settings.notify import NotifySettings, WebhookSettings
 from streaming.settings.prometheus import PrometheusFields
 from streaming.settings.serve import ServeSettings
 
@@ -38,6 +39,7 @@ __all__ = [
     "KafkaSettings",
     "LogSettings",
     "LoginSettings",
+    "NotifySettings",
     "PipelineSettings",
     "PlannerSettings",
     "ReadableBy",
@@ -47,6 +49,7 @@ __all__ = [
     "StorageSettings",
     "TopicSettings",
     "TriggerSettings",
+    "WebhookSettings",
 ]
 
 
@@ -265,4 +268,5 @@ class Settings(Section):
     planner: PlannerSettings = PlannerSettings()
     control: ControlSettings = ControlSettings()
     serve: ServeSettings = ServeSettings()
+    notify: NotifySettings = NotifySettings()
     log: LogSettings = LogSettings()

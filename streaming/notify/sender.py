@@ -1,0 +1,132 @@
+"""The thread that sends notifications. It reads tables and writes `notification`; control never waits for it."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+
+import httpx
+import structlog
+
+from streaming.errors import RebalancerError
+from streaming.notify.deliveries import FAILED, GIVEN_UP, SENT, Deliveries, Delivery
+from streaming.notify.forms import body_of, headers_of
+from streaming.notify.groups import StoppedGroups
+from streaming.notify.occurrences import Occurrence, read_occurrences
+from streaming.runtime.secrets import webhook_key, webhook_url
+from streaming.settings import Settings
+from streaming.settings.notify import WebhookSettings
+from streaming.tables import TableReader
+from streaming.views.groups import GroupTopic
+
+log = structlog.get_logger()
+
+TIMEOUT_S = 10.0
+SENT_AT_A_TIME = 20
+"""Most notifications that one webhook gets at a look; the others at the next."""
+OF_GROUPS_MAX = 1_000
+"""Most occurrences of groups kept until they are sent."""
+
+
+class Notifier:
+    """Looks at the tables again and again and sends what is new. `clock` gives ms since 1970.
+
+    A webhook that was never sent anything gets nothing of the past.
+    """
+
+    def __init__(self, settings: Settings, group_topics: Callable[[], Iterable[GroupTopic]], clock: Callable[[], int]):
+        self._settings = settings
+        self._group_topics = group_topics
+        self._clock = clock
+        self._began_ms = clock()
+        self._reader = TableReader(settings.storage.tables)
+        self._deliveries = Deliveries(settings.storage.tables, settings.kafka.cluster_name)
+        self._groups = StoppedGroups(self._deliveries.newest_of_groups)
+        self._of_groups: list[Occurrence] = []
+        self._begun_before: set[str] = set()
+        self._knows_past = False
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="notify", daemon=True)
+        self._failure = ""
+
+    def start(self) -> None:
+        """Begin, if there is anybody to notify."""
+        if self._settings.notify.webhooks:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and wait for it: for a request under way at most."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(TIMEOUT_S + 1)
+
+    def look(self) -> None:
+        """Send what is due now; raises RebalancerError where a table can't be read or written."""
+        now_ms, give_up_ms = self._clock(), self._settings.notify.give_up_ms
+        self._begun_before |= set() if self._knows_past else self._deliveries.webhooks()
+        self._knows_past = True
+        known = self._deliveries.known(since_ms=now_ms - 2 * give_up_ms)
+        happened = self._happened(now_ms - give_up_ms, now_ms)
+        for webhook, target in self._settings.notify.webhooks.items():
+            own = {one_id: delivery for (name, one_id), delivery in known.items() if name == webhook}
+            since_ms = 0 if webhook in self._begun_before else self._began_ms
+            self._send_due(webhook, target, [one for one in happened if one.at_ms >= since_ms], own)
+
+    def _happened(self, since_ms: int, now_ms: int) -> list[Occurrence]:
+        kept = [*self._of_groups, *self._groups.look(self._group_topics(), now_ms=now_ms)]
+        self._of_groups = [one for one in kept if one.at_ms >= since_ms][-OF_GROUPS_MAX:]
+        self._reader.look_again()
+        rows = read_occurrences(self._reader, self._settings, since_ms=since_ms, now_ms=now_ms)
+        return [*self._of_groups, *rows]
+
+    def _send_due(
+        self, webhook: str, target: WebhookSettings, occurrences: Iterable[Occurrence], own: Mapping[str, Delivery]
+    ) -> None:
+        unfinished = (delivery.occurrence for delivery in own.values() if not delivery.is_over)
+        due = [
+            one
+            for one in {one.occurrence_id: one for one in (*unfinished, *occurrences)}.values()
+            if one.kind in target.kinds and _is_due(own.get(one.occurrence_id), self._clock())
+        ]
+        for one in sorted(due, key=lambda one: one.at_ms)[:SENT_AT_A_TIME]:
+            if self._stopping.is_set():
+                return
+            earlier = own.get(one.occurrence_id)
+            self._send(webhook, target, one, 0 if earlier is None else earlier.attempt + 1)
+
+    def _send(self, webhook: str, target: WebhookSettings, one: Occurrence, attempt: int) -> None:
+        if not self._deliveries.begin(webhook, one, attempt, now_ms=self._clock()):
+            return  # another process has it
+        status, problem = self._post(webhook, target, one)
+        stage = SENT if not problem else FAILED
+        if problem and self._clock() >= one.at_ms + self._settings.notify.give_up_ms:
+            stage = GIVEN_UP
+        self._deliveries.end(webhook, one, attempt, stage, status=status, detail=problem, now_ms=self._clock())
+        report = log.info if stage == SENT else log.warning
+        report("notification", webhook=webhook, kind=one.kind, stage=stage, attempt=attempt, problem=problem or None)
+
+    def _post(self, webhook: str, target: WebhookSettings, one: Occurrence) -> tuple[int | None, str]:
+        """Status, and what went wrong; an empty text if nothing did."""
+        try:
+            url, key = webhook_url(target, webhook), webhook_key(target, webhook)
+            body = body_of(one, self._settings.kafka.cluster_name, target.format)
+            headers = headers_of(one, body, key, now_ms=self._clock())
+            # What a receiver answers with is not read: it could be without end.
+            with httpx.stream("POST", url, content=body, headers=headers, timeout=TIMEOUT_S) as answer:
+                status, is_success = answer.status_code, answer.is_success
+        except (httpx.HTTPError, httpx.InvalidURL, RebalancerError) as error:
+            return None, f"{type(error).__name__}: {error}"[:500]
+        return status, "" if is_success else f"HTTP status {status}"
+
+    def _loop(self) -> None:
+        while not self._stopping.wait(self._settings.notify.interval_ms / 1000):
+            failure = ""
+            try:
+                self.look()
+            except RebalancerError as error:
+                failure = str(error)
+            if failure != self._failure:
+                log.warning("notifications_wait", reason=failure) if failure else log.info("notifications_go_on")
+            self._failure = failure
+
+
+def _is_due(delivery: Delivery | None, now_ms: int) -> bool:
+    return delivery is None or (not delivery.is_over and now_ms >= delivery.due_ms())

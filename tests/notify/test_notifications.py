@@ -1,0 +1,325 @@
+"""Notifications: each occurrence reaches each webhook once, signed, whoever sends and whatever fails meanwhile."""
+
+import hashlib
+import hmac
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignor_core.deciding.reasons import Reason
+from streaming import tables
+from streaming.errors import TableUnavailable
+from streaming.notify.deliveries import CLAIM_MS, Deliveries
+from streaming.notify.groups import LASTS_MS
+from streaming.notify.sender import Notifier
+from streaming.runtime.secrets import secrets_of
+from streaming.settings import Settings
+from streaming.views.groups import GroupTopic
+from tests.serve.synthetic import NOW_MS, Synthetic
+
+KEY = "a key of the receiver"
+HOUR_MS = 3_600_000
+
+
+@dataclass
+class Receiver:
+    """An HTTP server on loopback that answers with `status` and keeps what it got."""
+
+    status: int = 200
+    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    url: str = ""
+
+    def titles(self) -> list[str]:
+        return [json.loads(body).get("title") or json.loads(body)["text"] for _, body in self.requests]
+
+
+@dataclass
+class Clock:
+    now_ms: int = NOW_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    received = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            received.requests.append((dict(self.headers), body))
+            self.send_response(received.status)
+            self.send_header("Location", received.url)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        received.url = f"http://127.0.0.1:{server.server_port}/hook"
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield received
+        server.shutdown()
+
+
+@pytest.fixture
+def root() -> str:
+    return f"memory:{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def synthetic(root: str) -> Synthetic:
+    return Synthetic(root)
+
+
+def settings_of(root: str, *, mode: str = "propose", **webhooks: dict[str, Any]) -> Settings:
+    settings = Settings.model_validate(
+        {"kafka": {"cluster_name": "test"}, "control": {"mode": mode}, "notify": {"webhooks": webhooks}}
+    )
+    return settings.model_copy(update={"storage": settings.storage.model_copy(update={"tables": root})})
+
+
+def test_events_of_an_execution_are_sent_once_and_in_their_order(
+    receiver: Receiver, root: str, synthetic: Synthetic
+) -> None:
+    clock = Clock()
+    settings = settings_of(root, ops={"url": receiver.url})
+    notifiers = [Notifier(settings, list, clock) for _ in range(2)]
+    for number, event in enumerate(("approved", "started", "submitted", "done", "measured")):
+        synthetic.event(NOW_MS + number, number, event)
+    for notifier in notifiers * 2:
+        notifier.look()
+    assert receiver.titles() == [
+        "Execution of plan aaaaaaaaaaaa has started",
+        "Plan aaaaaaaaaaaa is carried out",
+        "Load after plan aaaaaaaaaaaa is measured",
+    ]
+    started = json.loads(receiver.requests[0][1])
+    assert (started["kafka_cluster"], started["kind"]) == ("test", "execution_started")
+    assert started["facts"]["bytes_total"] == 123_000_000
+    clock.now_ms += 10 * HOUR_MS
+    Notifier(settings, list, clock).look()
+    assert len(receiver.requests) == 3
+
+
+def test_who_is_new_gets_nothing_of_the_past_and_who_was_away_gets_it(
+    receiver: Receiver, root: str, synthetic: Synthetic
+) -> None:
+    clock = Clock()
+    settings = settings_of(root, ops={"url": receiver.url})
+    synthetic.event(NOW_MS - 60_000, 0, "approved")
+    synthetic.event(NOW_MS - 59_000, 1, "started")
+    Notifier(settings, list, clock).look()
+    assert receiver.titles() == []
+    synthetic.event(NOW_MS + 1, 2, "done")
+    clock.now_ms += 1_000
+    notifier = Notifier(settings, list, Clock(NOW_MS))
+    notifier.look()
+    assert receiver.titles() == ["Plan aaaaaaaaaaaa is carried out"]
+    synthetic.event(NOW_MS + 2 * HOUR_MS, 3, "measured")  # while no serve runs
+    Notifier(settings, list, Clock(NOW_MS + 2 * HOUR_MS + 60_000)).look()
+    assert receiver.titles()[1:] == ["Load after plan aaaaaaaaaaaa is measured"]
+
+
+def test_the_signature_covers_time_and_body(
+    receiver: Receiver, root: str, synthetic: Synthetic, tmp_path: Path
+) -> None:
+    key_file, url_file = tmp_path / "key", tmp_path / "url"
+    key_file.write_text(f"{KEY}\n")
+    url_file.write_text(f"{receiver.url}?secret=of-the-url\n")
+    settings = settings_of(root, ops={"url_file": str(url_file), "secret_file": str(key_file)})
+    notifier = Notifier(settings, list, Clock())
+    synthetic.event(NOW_MS, 0, "approved")
+    synthetic.event(NOW_MS, 1, "started")
+    notifier.look()
+    ((headers, body),) = receiver.requests
+    signed_at, _, given = headers["X-Rebalancer-Signature"].removeprefix("t=").partition(",v1=")
+    assert int(signed_at) == NOW_MS // 1000
+    assert given == hmac.new(KEY.encode(), f"{signed_at}.".encode() + body, hashlib.sha256).hexdigest()
+    assert secrets_of(settings) >= {KEY, f"{receiver.url}?secret=of-the-url"}
+
+
+def test_what_fails_is_sent_again_later_and_given_up_in_the_end(
+    receiver: Receiver, root: str, synthetic: Synthetic
+) -> None:
+    clock = Clock()
+    settings = settings_of(root, ops={"url": receiver.url})
+    notifier = Notifier(settings, list, clock)
+    synthetic.event(NOW_MS, 0, "approved")
+    synthetic.event(NOW_MS, 1, "started")
+    receiver.status = 503
+    for _ in range(3):
+        notifier.look()
+    assert len(receiver.requests) == 1  # not again at once
+    for _ in range(40):
+        clock.now_ms += 150_000
+        notifier.look()
+    rows = tables.read(root, "notification")
+    assert {row["occurrence_id"]: row["status"] for row in rows if row["stage"] == "given_up"} == {
+        "execution:e-1:1": 503
+    }
+    assert 6 < len(receiver.requests) < 30
+    assert len(rows) == 2 * len(receiver.requests)
+    receiver.status, sent = 302, len(receiver.requests)
+    synthetic.event(clock.now_ms, 2, "done")
+    notifier.look()
+    assert len(receiver.requests) == sent + 1  # a redirect is not followed
+    receiver.status = 204
+    clock.now_ms += 60_000
+    notifier.look()
+    assert tables.read(root, "notification")[-1]["stage"] == "sent"
+
+
+def test_a_try_that_was_cut_off_by_a_kill_is_made_again(receiver: Receiver, root: str, synthetic: Synthetic) -> None:
+    clock = Clock()
+    settings = settings_of(root, ops={"url": receiver.url})
+    killed = Notifier(settings, list, clock)
+    synthetic.event(NOW_MS, 0, "approved")
+    synthetic.event(NOW_MS, 1, "started")
+    (one,) = killed._happened(0, NOW_MS)  # what stands in the tables when a kill comes before the request
+    assert Deliveries(root, "test").begin("ops", one, 0, now_ms=NOW_MS)
+    follower = Notifier(settings, list, clock)
+    follower.look()
+    assert receiver.titles() == []
+    clock.now_ms += CLAIM_MS
+    follower.look()
+    assert receiver.titles() == ["Execution of plan aaaaaaaaaaaa has started"]
+
+
+def test_a_webhook_that_cannot_be_reached_holds_up_no_other(
+    receiver: Receiver, root: str, synthetic: Synthetic, tmp_path: Path
+) -> None:
+    settings = settings_of(
+        root,
+        absent={"url_file": str(tmp_path / "absent")},
+        closed={"url": "http://127.0.0.1:1/"},
+        slack={"url": receiver.url, "format": "slack", "kinds": ["execution_started"]},
+    )
+    notifier = Notifier(settings, list, Clock())
+    synthetic.event(NOW_MS, 0, "approved")
+    synthetic.event(NOW_MS, 1, "started")
+    synthetic.event(NOW_MS, 2, "done")
+    notifier.look()
+    assert receiver.titles() == ["*Execution of plan aaaaaaaaaaaa has started* (cluster test)\nstarted for a test"]
+    failed = [row for row in tables.read(root, "notification") if row["stage"] == "failed"]
+    assert sorted({row["webhook"] for row in failed}) == ["absent", "closed"]
+    assert all(row["error"] for row in failed)
+
+
+@pytest.mark.parametrize(
+    ("mode", "decision_id", "age_ms", "told"),
+    [("propose", "d", 0, 1), ("propose", None, 0, 0), ("apply", "d", 0, 0), ("apply", "d", 60_000, 1)],
+)
+def test_a_plan_that_control_made_waits(
+    receiver: Receiver, root: str, synthetic: Synthetic, mode: str, decision_id: str | None, age_ms: int, told: int
+) -> None:
+    notifier = Notifier(settings_of(root, mode=mode, ops={"url": receiver.url}), list, Clock(NOW_MS))
+    synthetic.decision(NOW_MS, "plan", Reason.SKEWED.value, plan_id="a" * 64)
+    synthetic.plan(NOW_MS, mode=mode, decision_id=decision_id)
+    notifier._clock = Clock(NOW_MS + age_ms)
+    notifier.look()
+    notifier.look()
+    assert len(receiver.requests) == told
+    if told:
+        content = json.loads(receiver.requests[0][1])
+        assert content["title"].startswith("Plan aaaaaaaaaaaa waits for ")
+        assert content["detail"].startswith("6 movements copy 0.1 GB; it expires at ")
+
+
+def topic(group: str, *, stopped: int, lag: int) -> GroupTopic:
+    return GroupTopic(group, "orders", "Empty", 3, {"stop": stopped, "ok": 3 - stopped}, lag, lag, 60.0, None, None)
+
+
+def test_a_group_that_stops_is_named_once_and_again_when_it_goes_on(receiver: Receiver, root: str) -> None:
+    clock = Clock()
+    topics: list[GroupTopic] = []
+    settings = settings_of(root, ops={"url": receiver.url})
+    notifiers = [Notifier(settings, lambda: topics, clock) for _ in range(2)]
+
+    def pass_(ms: int) -> None:
+        for _ in range(ms // 60_000):
+            clock.now_ms += 60_000
+            for notifier in notifiers:
+                notifier.look()
+
+    topics[:] = [
+        topic("billing", stopped=2, lag=5_000),
+        topic("small", stopped=2, lag=10),
+        topic("fine", stopped=0, lag=10**6),
+    ]
+    pass_(LASTS_MS)
+    assert receiver.titles() == []
+    pass_(LASTS_MS)
+    assert receiver.titles() == ["Consumer group billing has stopped"]
+    notifiers.append(Notifier(settings, lambda: topics, clock))  # another serve starts
+    pass_(2 * LASTS_MS)
+    assert len(receiver.requests) == 1
+    topics[:] = [topic("billing", stopped=0, lag=10)]
+    pass_(2 * LASTS_MS)
+    topics[:] = [topic("billing", stopped=2, lag=9_000)]
+    pass_(2 * LASTS_MS)
+    assert receiver.titles() == [
+        "Consumer group billing has stopped", "Consumer group billing goes on", "Consumer group billing has stopped",
+    ]  # fmt: skip
+    assert [json.loads(body)["notification_id"] for _, body in receiver.requests] == [
+        "group:billing:1", "group:billing:2", "group:billing:3",
+    ]  # fmt: skip
+
+
+def test_tables_that_cannot_be_written_send_nothing(
+    receiver: Receiver, root: str, synthetic: Synthetic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be sent again at each look."""
+    notifier = Notifier(settings_of(root, ops={"url": receiver.url}), list, Clock())
+    synthetic.event(NOW_MS, 0, "approved")
+    synthetic.event(NOW_MS, 1, "started")
+
+    def full(*_: object, **__: object) -> bool:
+        raise TableUnavailable("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tables, "append", full)
+        with pytest.raises(TableUnavailable, match="no space"):
+            notifier.look()
+    assert receiver.titles() == []
+    notifier.look()
+    assert len(receiver.requests) == 1
+
+
+def test_names_of_any_characters_reach_the_receiver(receiver: Receiver, root: str) -> None:
+    clock, name = Clock(), "a\r\nX-Evil: 1 <b>&é\x1b"
+    notifier = Notifier(
+        settings_of(root, ops={"url": receiver.url}, slack={"url": receiver.url, "format": "slack"}),
+        lambda: [topic(name, stopped=1, lag=5_000)],
+        clock,
+    )
+    for _ in range(12):
+        clock.now_ms += 60_000
+        notifier.look()
+    (headers, body), (_, slack) = receiver.requests
+    assert "X-Evil" not in headers
+    assert json.loads(body)["subject"] == name
+    assert "<b>" not in json.loads(slack)["text"]
+    assert headers["X-Rebalancer-Notification-Id"].startswith("group:a\\r\\nX-Evil")
+
+
+@pytest.mark.parametrize(
+    ("webhook", "problem"),
+    [
+        ({}, "set either url or url_file"),
+        ({"url": "http://h/", "url_file": "/f"}, "set either url or url_file"),
+        ({"url": "ftp://h/"}, "must be like http"),
+        ({"url": "http://h/", "kinds": []}, "at least 1 item"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(webhook: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        settings_of("memory:x", ops=webhook)
