@@ -57,6 +57,14 @@ def movement(plan_id: str, created_ms: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def notification(at_ms: int) -> dict[str, Any]:
+    return {
+        "webhook": "ops", "occurrence_id": f"plan:{at_ms}", "attempt": 0, "stage": "sent", "kafka_cluster": "test",
+        "event_time": tables.utc(at_ms), "kind": "plan_waits", "subject": "p", "occurred_at": tables.utc(at_ms),
+        "title": "Plan p waits", "detail": "", "facts_json": "{}", "status": 200,
+    }  # fmt: skip
+
+
 def act(at_ms: int) -> dict[str, Any]:
     texts = ("action", "actor", "signed_in_by", "role", "remote_address", "idempotency_key", "request_hash")
     own = {"act_id": str(at_ms), "stage": "ended", "kafka_cluster": "test", "event_time": tables.utc(at_ms)}
@@ -168,7 +176,7 @@ def test_notes_on_brokers_go_once_newer_ones_hold(tmp_path: Path) -> None:
     assert times(root, "broker_intent", "event_time") == [LONG_AGO_MS, LONG_AGO_MS, LONG_AGO_MS + 2, LATELY_MS]
 
 
-@pytest.mark.parametrize("writes", range(7))
+@pytest.mark.parametrize("writes", range(8))
 def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
     synthetic = Synthetic(root)
     with synthetic.together():
@@ -179,6 +187,7 @@ def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: py
             synthetic.decision(at_ms)
         synthetic.append("broker_intent", [note(1, LONG_AGO_MS), note(1, NOW_MS)])
         synthetic.append("audit", [act(LONG_AGO_MS), act(NOW_MS)])
+        synthetic.append("notification", [notification(LONG_AGO_MS), notification(NOW_MS)])
     left, really_delete = writes, tables.delete
 
     def delete(*arguments: Any) -> int:
@@ -190,13 +199,13 @@ def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: py
 
     with monkeypatch.context() as patched:
         patched.setattr(tables, "delete", delete)
-        if writes < 6:
+        if writes < 7:
             with pytest.raises(TableUnavailable):
                 run(root)
         else:
             run(root)
     run(root)
-    assert [len(tables.read(root, name)) for name in TABLES_KEPT] == [1, 0, 0, 0, 1, 0, 0, 0, 1]
+    assert [len(tables.read(root, name)) for name in TABLES_KEPT] == [1, 0, 0, 0, 1, 0, 0, 0, 1, 1]
 
 
 def test_a_plan_that_is_made_again_after_its_rows_have_gone_has_its_movements(tmp_path: Path) -> None:
