@@ -12,11 +12,10 @@ from streaming.commands.console import echo
 from streaming.commands.options import settings_from, settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
-from streaming.runtime.api_tokens import Role, new_token, read_tokens, write_tokens
+from streaming.runtime.api_tokens import NAME_LENGTH_MAX, Role, new_token, read_tokens, write_tokens
 from streaming.tables import utc
 
 DAY_MS = 86_400_000
-NAME_LENGTH_MAX = 100
 
 
 @click.group()

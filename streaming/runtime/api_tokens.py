@@ -10,16 +10,22 @@ import json
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from streaming.errors import UsageProblem
 
 FORM = re.compile(r"rbt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
+ID = re.compile(r"[0-9a-f]{12}", re.ASCII)
+SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+NAME_LENGTH_MAX = 100
 TOKENS_MAX = 1_000
 FILE_BYTES_MAX = 1_000_000
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Role(StrEnum):
@@ -37,7 +43,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApiToken:
-    """A token as the file has it."""
+    """A token as the file has it; raises ValueError and TypeError for what is none."""
 
     token_id: str
     name: str
@@ -45,6 +51,14 @@ class ApiToken:
     sha256: str
     created_ms: int
     expires_ms: int
+
+    def __post_init__(self) -> None:
+        if not ID.fullmatch(self.token_id) or not SHA256.fullmatch(self.sha256):
+            raise ValueError(f"token {self.token_id!r}: id or hash is none")
+        if not 1 <= len(self.name) <= NAME_LENGTH_MAX or not self.name.isprintable():
+            raise ValueError(f"token {self.token_id}: name must be 1 to {NAME_LENGTH_MAX} printable characters")
+        if type(self.created_ms) is not int or type(self.expires_ms) is not int:
+            raise ValueError(f"token {self.token_id}: created_ms and expires_ms must be whole numbers")
 
     def fits(self, token: str, *, now_ms: int) -> bool:
         """Whether this is the text of it, and it has not expired."""
@@ -68,22 +82,31 @@ def read_tokens(file: Path) -> dict[str, ApiToken]:
     """Tokens by id; raises UsageProblem, also where the file is not there."""
     try:
         with file.open("rb") as opened:
+            mode = stat.S_IMODE(os.fstat(opened.fileno()).st_mode)
             content = opened.read(FILE_BYTES_MAX + 1)
+        if mode & OTHERS_WRITE:
+            raise UsageProblem(f"tokens file {file}: others than its owner may write it (mode {mode:04o}): chmod go-w")
         if len(content) > FILE_BYTES_MAX:
             raise ValueError(f"is larger than {FILE_BYTES_MAX} bytes")
-        rows = json.loads(content)["tokens"]
-        tokens = [ApiToken(**{**row, "role": Role(row["role"])}) for row in rows]
+        return _by_id(json.loads(content)["tokens"])
     except OSError as error:
         raise UsageProblem(
             f"tokens file {file}: {error.strerror or error}; `rebalancer token create` makes it"
         ) from None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageProblem(f"tokens file {file}: is not one of `rebalancer token`: {error}") from None
-    return {token.token_id: token for token in tokens}
+
+
+def _by_id(rows: list[dict[str, Any]]) -> dict[str, ApiToken]:
+    tokens = [ApiToken(**{**row, "role": Role(row["role"])}) for row in rows]
+    by_id = {token.token_id: token for token in tokens}
+    if len(by_id) < len(tokens):
+        raise ValueError("two tokens have the same id")
+    return by_id
 
 
 def write_tokens(file: Path, tokens: Iterable[ApiToken]) -> None:
-    """Write the file anew, readable by its owner alone; raises UsageProblem."""
+    """Write the file; raises UsageProblem. A new one is its owner's alone; one that is there keeps its readers."""
     kept = list(tokens)
     if len(kept) > TOKENS_MAX:
         raise UsageProblem(f"tokens file {file}: {len(kept)} tokens, allowed are {TOKENS_MAX}: revoke some")
@@ -91,6 +114,7 @@ def write_tokens(file: Path, tokens: Iterable[ApiToken]) -> None:
     try:
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as opened:
+            _let_read(handle, file)
             json.dump({"tokens": [asdict(token) for token in kept]}, opened, indent=1)
             opened.flush()
             os.fsync(opened.fileno())
@@ -98,6 +122,16 @@ def write_tokens(file: Path, tokens: Iterable[ApiToken]) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise UsageProblem(f"tokens file {file}: {error.strerror or error}") from None
+
+
+def _let_read(handle: int, file: Path) -> None:
+    """Those who may read `file` read what replaces it: serve may run as another user. Nobody else gets to write it."""
+    try:
+        there = file.stat()
+        os.fchown(handle, there.st_uid, there.st_gid)
+    except (FileNotFoundError, PermissionError):
+        return
+    os.fchmod(handle, stat.S_IMODE(there.st_mode) & ~OTHERS_WRITE)
 
 
 def _hash(text: str) -> str:

@@ -110,4 +110,7 @@ def _problems(snapshot: Snapshot, settings: Settings, *, now_ms: int) -> list[st
     patience_ms = max(FRESH_MIN_MS, FRESH_INTERVALS * settings.serve.refresh_interval_ms)
     age_ms = now_ms - snapshot.read_at_ms
     stale = [f"the snapshot is {age_ms / 1000:.0f} s old"] if age_ms > patience_ms else []
-    return stale + [f"{part}: {reason}" for part, reason in sorted(snapshot.failures.items())]
+    failures = sorted(snapshot.failures.items())
+    if settings.serve.reading == "signed_in":  # a reason may name folders, hosts and topics
+        return stale + [f"{part}: can't be read" for part, _ in failures]
+    return stale + [f"{part}: {reason}" for part, reason in failures]

@@ -1,10 +1,14 @@
 """What tests of serve share: tables that have everything, written once and copied for each test."""
 
 import shutil
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from streaming.tables.memory import forget
+from tests.serve.served import Served
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for, skewed_cluster
 
 
@@ -21,3 +25,15 @@ def skewed_folder(skewed_tables: str, tmp_path: Path) -> Path:
     """A folder of the test's own for `settings_for`: its tables are those of `skewed_cluster` at `NOW_MS`."""
     shutil.copytree(skewed_tables, settings_for(tmp_path).storage.tables)
     return tmp_path
+
+
+@pytest.fixture
+def root() -> Iterator[str]:
+    name = f"memory:{uuid.uuid4().hex}"
+    yield name
+    forget(name)
+
+
+@pytest.fixture
+def served(tmp_path: Path, root: str) -> Served:
+    return Served(tmp_path, root)

@@ -2,22 +2,16 @@
 
 import json
 import re
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from starlette.applications import Starlette
 
 from assignor_core.errors import NothingToPlanOn
 from streaming.cli import run
 from streaming.commands.acting import JournalActions
-from streaming.control.journal import Journal
 from streaming.control.wiring import journal_of
 from streaming.errors import ClusterUnreachable
 from streaming.runtime.api_tokens import Role, new_token, read_tokens, write_tokens
@@ -25,68 +19,12 @@ from streaming.serve.api.acting import ACTS
 from streaming.serve.api.endpoints import ENDPOINTS
 from streaming.serve.api.openapi import document
 from streaming.serve.snapshot import read_snapshot
-from streaming.settings import Settings
-from streaming.tables import append, read, replace, utc
-from streaming.tables.memory import forget
+from streaming.tables import append, replace, utc
 from streaming.views.intents import Intent
 from tests.control.noted_cluster import plan
 from tests.serve.asking import Acted, app_of, ask
-from tests.serve.synthetic import NOW_MS, Synthetic, settings_for
-
-YEAR_MS = 365 * 86_400_000
-
-
-class Served:
-    """An application over tables in memory, with a token for each role."""
-
-    def __init__(self, folder: Path, root: str, **serve: Any) -> None:
-        self.file = folder / "tokens.json"
-        made = {role: new_token(f"{role}-1", role, now_ms=NOW_MS, expires_ms=NOW_MS + YEAR_MS) for role in Role}
-        write_tokens(self.file, [kept for _, kept in made.values()])
-        self.tokens = {role: text for role, (text, _) in made.items()}
-        serve = {"tokens_file": str(self.file), **serve}
-        self.settings = Settings.model_validate(
-            settings_for(folder, serve=serve).model_dump() | {"storage": {"tables": root}}
-        )
-        self.now_ms = NOW_MS
-        self.app: Starlette = app_of(read_snapshot(self.settings, NOW_MS), self.settings, now_ms=NOW_MS)
-
-    @property
-    def journal(self) -> Journal:
-        return journal_of(self.settings)
-
-    def post(self, path: str, *, role: Role = Role.OPERATOR, key: str | None = None, **how: Any) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {self.tokens[role]}", "Idempotency-Key": key or uuid.uuid4().hex}
-        headers |= how.pop("headers", {})
-        return ask(self.app, "POST", f"/api/v1/{path}", headers=headers, **how)
-
-    def get(self, path: str, role: Role | None = Role.VIEWER) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {self.tokens[role]}"} if role else {}
-        return ask(self.app, "GET", path, headers=headers)
-
-    def acts(self) -> list[dict[str, Any]]:
-        return read(self.settings.storage.tables, "audit")
-
-
-@pytest.fixture
-def root() -> Iterator[str]:
-    name = f"memory:{uuid.uuid4().hex}"
-    yield name
-    forget(name)
-
-
-@pytest.fixture
-def served(tmp_path: Path, root: str) -> Served:
-    return Served(tmp_path, root)
-
-
-def state(response: httpx.Response) -> tuple[int, str]:
-    return response.status_code, response.json()["state"]
-
-
-def refusal(response: httpx.Response) -> tuple[int, str]:
-    assert response.headers["content-type"] == "application/problem+json", response.text
-    return response.status_code, response.json()["detail"]
+from tests.serve.served import Served, refusal, state
+from tests.serve.synthetic import NOW_MS, Synthetic
 
 
 def test_without_authentication_acting_is_off_and_says_how_to_turn_it_on(tmp_path: Path, root: str) -> None:

@@ -1,9 +1,8 @@
 """Requests that act: who asks is known and may, the request is their own, it acts once, and leaves rows in `audit`."""
 
 import hashlib
-import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -23,11 +22,9 @@ from streaming.serve.api.parameters import Parameter
 from streaming.serve.api.problems import MEDIA_TYPE, Problem, problem_body
 from streaming.serve.api.requests import check_origin, idempotency_key, read_body
 from streaming.serve.api.sign_in import HOW_TO_TURN_ON, Person, SignIn
+from streaming.serve.api.turns import TRY_AGAIN, Turns
 
 log = structlog.get_logger()
-
-TURN_S = 30.0
-"""How long an act waits for the one before it."""
 
 Given = Mapping[str, Any]
 """The parameter of the path, and members of the body."""
@@ -43,6 +40,8 @@ class ActEndpoint:
     act: Callable[[Actions, Given, str, int], Outcome]
     parameter: Parameter | None = None
     flags: Mapping[str, str] | None = None
+    makes_plan: bool = False
+    """Whether it may take minutes on a large cluster."""
 
 
 PLAN_ID = Parameter("plan_id", "The whole id of a plan, 64 characters", is_text=True, least=64, most=64, place="path")
@@ -56,6 +55,7 @@ ACTS = (
         "plan",
         "Make the plan that control would make now, and keep it.",
         lambda actions, _given, _by, now_ms: actions.make_plan(now_ms=now_ms),
+        makes_plan=True,
     ),
     ActEndpoint(
         "/api/v1/plans/{plan_id}/approve",
@@ -80,6 +80,7 @@ ACTS = (
         ),
         BROKER_ID,
         CARRY_OUT,
+        makes_plan=True,
     ),
     ActEndpoint(
         "/api/v1/brokers/{broker}/undrain",
@@ -92,46 +93,54 @@ ACTS = (
 
 
 class Acting:
-    """Answers requests that act; one act at a time in this process."""
+    """Answers requests that act; in this process one that makes a plan at a time, and one other."""
 
     def __init__(self, looks: Looks, sign_in: SignIn, actions: Actions) -> None:
         self._looks = looks
         self._sign_in = sign_in
         self._actions = actions
         self._audit = Audit(looks.settings.storage.tables, looks.kafka_cluster)
-        self._turn = threading.Lock()
+        self._planning, self._noting = Turns(), Turns()
+        """An abort must not wait for a plan that is being made."""
 
     def routes(self) -> list[Route]:
         """A route for each act."""
         return [Route(endpoint.path, self._endpoint(endpoint), methods=["POST"]) for endpoint in ACTS]
 
     def _endpoint(self, endpoint: ActEndpoint) -> Callable[[Request], Any]:
+        turns = self._planning if endpoint.makes_plan else self._noting
+
         async def answer(request: Request) -> Response:
             if not self._sign_in.is_on:
                 raise Problem(403, HOW_TO_TURN_ON)
             check_origin(request)
-            person = self._sign_in.person(request, now_ms=self._looks.clock())
-            if not person.role.may(Role.OPERATOR):
-                raise Problem(403, f"role {person.role} may not act: {Role.OPERATOR} is needed")
+            person = self._operator(request)
             key = idempotency_key(request)
             content, body = await read_body(request)
             given = _given(endpoint, request, body)
             target = str(given[endpoint.parameter.name]) if endpoint.parameter else None
             digest = hashlib.sha256(request.url.path.encode() + b"\0" + content).hexdigest()
             act = Act(endpoint.action, target, person, key, digest)
-            return await run_in_threadpool(self._act_in_turn, endpoint, given, act)
+            with turns.place():
+                return await run_in_threadpool(self._act_in_turn, turns, endpoint, given, act, request)
 
         return answer
 
-    def _act_in_turn(self, endpoint: ActEndpoint, given: Given, act: Act) -> Response:
-        if not self._turn.acquire(timeout=TURN_S):
-            raise Problem(503, "another act is not done yet: try again", headers={"Retry-After": "5"})
-        try:
-            return self._act_once(endpoint, given, act)
-        except RebalancerError as error:  # the table of the audit
-            raise Problem(503, str(error), headers={"Retry-After": "5"}) from None
-        finally:
-            self._turn.release()
+    def _operator(self, request: Request) -> Person:
+        person = self._sign_in.person(request, now_ms=self._looks.clock())
+        if not person.role.may(Role.OPERATOR):
+            log.warning("act_refused", actor=person.name, role=person.role.value, path=request.url.path)
+            raise Problem(403, f"role {person.role} may not act: {Role.OPERATOR} is needed")
+        return person
+
+    def _act_in_turn(self, turns: Turns, endpoint: ActEndpoint, given: Given, act: Act, request: Request) -> Response:
+        with turns.turn():
+            # Again: while the body came, or the act before was done, the token may have been revoked.
+            act = replace(act, person=self._operator(request))
+            try:
+                return self._act_once(endpoint, given, act)
+            except RebalancerError as error:  # the table of the audit
+                raise Problem(503, str(error), headers=TRY_AGAIN) from None
 
     def _act_once(self, endpoint: ActEndpoint, given: Given, act: Act) -> Response:
         clock = self._looks.clock

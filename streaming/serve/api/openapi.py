@@ -30,6 +30,7 @@ REFUSALS_TO_ACT = {
     "403": "Acting is off, the role may not act, or the request comes from another site",
     "404": "There is no such plan or execution",
     "409": "It can't be done as things stand: `state` names why",
+    "408": "The body has not come in time",
     "413": "The body is too large",
     "415": "The body is not application/json",
     "422": "The key was used for another request",

@@ -1,25 +1,37 @@
 """What a request that acts must be like, before anything looks at what it asks."""
 
+import asyncio
 import json
 import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from streaming.serve.api.problems import Problem
 
 BODY_BYTES_MAX = 16_384
+BODY_WAIT_S = 10.0
+"""How long a body may take to come."""
+CLOSE = {"Connection": "close"}
 KEY = re.compile(r"[\x21-\x7e]{8,128}", re.ASCII)
 
 
 def check_origin(request: Request) -> None:
     """Raises Problem for what a page of another site sends: browsers name their site in these headers."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+    if origin is not None and (not _site(origin) or _site(origin) != request.headers.get("host", "").lower()):
         raise Problem(403, f"origin {origin[:100]!r} is another site")
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Problem(403, "the request comes from a page of another site")
+
+
+def _site(origin: str) -> str:
+    """Host and port; empty of what is no origin."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def idempotency_key(request: Request) -> str:
@@ -35,20 +47,38 @@ async def read_body(request: Request) -> tuple[bytes, dict[str, Any]]:
 
     Only `application/json` is taken: no form of another site can send it.
     """
-    content = b""
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > BODY_BYTES_MAX:
-            raise Problem(413, f"the body is larger than {BODY_BYTES_MAX} bytes", headers={"Connection": "close"})
+    content = await _content(request)
     if not content:
         return content, {}
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise Problem(415, f"content type {media_type[:100]!r}: allowed is application/json")
     try:
-        body = json.loads(content)
+        body = json.loads(content, object_pairs_hook=_members)
     except (ValueError, RecursionError):
         raise Problem(400, "the body is no JSON") from None
     if not isinstance(body, dict):
         raise Problem(400, "the body is no JSON object")
     return content, body
+
+
+async def _content(request: Request) -> bytes:
+    content = b""
+    try:
+        async with asyncio.timeout(BODY_WAIT_S):
+            async for chunk in request.stream():
+                content += chunk
+                if len(content) > BODY_BYTES_MAX:
+                    raise Problem(413, f"the body is larger than {BODY_BYTES_MAX} bytes", headers=CLOSE)
+    except TimeoutError:
+        raise Problem(408, f"the body has not come within {BODY_WAIT_S:.0f} s", headers=CLOSE) from None
+    except ClientDisconnect:
+        raise Problem(400, "the request was cut before the end of its body", headers=CLOSE) from None
+    return content
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise Problem(400, "a member of the body is given twice")
+    return members

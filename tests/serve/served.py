@@ -1,0 +1,60 @@
+"""An application that acts, over tables in memory, and those who ask it."""
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import httpx
+from starlette.applications import Starlette
+
+from streaming.control.journal import Journal
+from streaming.control.wiring import journal_of
+from streaming.runtime.api_tokens import Role, new_token, write_tokens
+from streaming.serve.snapshot import read_snapshot
+from streaming.settings import Settings
+from streaming.tables import read
+from tests.serve.asking import app_of, ask
+from tests.serve.synthetic import NOW_MS, settings_for
+
+YEAR_MS = 365 * 86_400_000
+
+
+class Served:
+    """An application over tables in memory, with a token for each role."""
+
+    def __init__(self, folder: Path, root: str, **serve: Any) -> None:
+        self.file = folder / "tokens.json"
+        made = {role: new_token(f"{role}-1", role, now_ms=NOW_MS, expires_ms=NOW_MS + YEAR_MS) for role in Role}
+        write_tokens(self.file, [kept for _, kept in made.values()])
+        self.tokens = {role: text for role, (text, _) in made.items()}
+        serve = {"tokens_file": str(self.file), **serve}
+        self.settings = Settings.model_validate(
+            settings_for(folder, serve=serve).model_dump() | {"storage": {"tables": root}}
+        )
+        self.now_ms = NOW_MS
+        self.app: Starlette = app_of(read_snapshot(self.settings, NOW_MS), self.settings, now_ms=NOW_MS)
+
+    @property
+    def journal(self) -> Journal:
+        return journal_of(self.settings)
+
+    def post(self, path: str, *, role: Role = Role.OPERATOR, key: str | None = None, **how: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.tokens[role]}", "Idempotency-Key": key or uuid.uuid4().hex}
+        headers |= how.pop("headers", {})
+        return ask(self.app, "POST", f"/api/v1/{path}", headers=headers, **how)
+
+    def get(self, path: str, role: Role | None = Role.VIEWER) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.tokens[role]}"} if role else {}
+        return ask(self.app, "GET", path, headers=headers)
+
+    def acts(self) -> list[dict[str, Any]]:
+        return read(self.settings.storage.tables, "audit")
+
+
+def state(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["state"]
+
+
+def refusal(response: httpx.Response) -> tuple[int, str]:
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    return response.status_code, response.json()["detail"]
