@@ -27,6 +27,8 @@ from streaming.runtime import class_archive, jars, processes
 HOST = "127.0.0.1"
 JMX_RULES = Path(__file__).with_name("kafka-broker.yaml")
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+META_FILE = "meta.properties"
+"""In every log dir and metadata log dir: ids of the cluster, the broker and the folder."""
 START_TIMEOUT_S = 120.0
 JVM_OPTIONS = (
     "-Xms128m", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
@@ -115,7 +117,7 @@ class EmbeddedCluster:
         """Format and start every broker and wait until all are registered; on failure nothing is left running."""
         self.home.mkdir(parents=True, exist_ok=True)
         processes.end_noted(self._notes)
-        self._cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self._cluster_id = _random_id()
         self.brokers = tuple(self._plan_broker(index) for index in range(self.broker_count))
         try:
             self._format_all()
@@ -191,22 +193,30 @@ class EmbeddedCluster:
         )
 
     def _format_all(self) -> None:
-        """Write settings and format the log folders, all brokers side by side."""
-        formatters = []
+        """Write settings; Kafka's tool formats the folders of the first broker, the others get copies of its files."""
         for broker in self.brokers:
             _empty(broker.folder)
-            settings = broker.folder / "server.properties"
-            settings.write_text("".join(f"{key}={value}\n" for key, value in self._settings_of(broker).items()))
-            command = [
-                jars.java_command(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-                *class_archive.options(archive_path(self.jars_of)), "-cp", jars.class_path(self.jars_of),
-                f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Dbroker.log={broker.folder / 'format.log'}",
-                "kafka.tools.StorageTool", "format", f"--cluster-id={self._cluster_id}", "--config", str(settings),
-            ]  # fmt: skip
-            formatters.append(processes.start(command, log=broker.folder / "format.log"))
-        for broker, formatter in zip(self.brokers, formatters, strict=True):
-            if formatter.wait(timeout=START_TIMEOUT_S) != 0:
-                raise BrokerStartFailed(f"formatting failed: see {broker.folder / 'format.log'}")
+            settings = "".join(f"{key}={value}\n" for key, value in self._settings_of(broker).items())
+            (broker.folder / "server.properties").write_text(settings)
+        first, *others = self.brokers
+        self._format(first)
+        for broker in others:  # a JVM for each would take a second of CPU
+            for folder in (_metadata_folder(broker), *self._log_dirs_of(broker)):
+                _copy_format(_metadata_folder(first), folder, broker.broker_id)
+
+    def _format(self, broker: EmbeddedBroker) -> None:
+        log = broker.folder / "format.log"
+        command = [
+            jars.java_command(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            *class_archive.options(archive_path(self.jars_of)), "-cp", jars.class_path(self.jars_of),
+            f"-Dlog4j2.configurationFile={LOG_SETTINGS}", f"-Dbroker.log={log}", "kafka.tools.StorageTool", "format",
+            f"--cluster-id={self._cluster_id}", "--config", str(broker.folder / "server.properties"),
+        ]  # fmt: skip
+        if processes.start(command, log=log).wait(timeout=START_TIMEOUT_S) != 0:
+            raise BrokerStartFailed(f"formatting failed: see {log}")
+
+    def _log_dirs_of(self, broker: EmbeddedBroker) -> tuple[Path, ...]:
+        return self.log_dirs.get(broker.broker_id, (broker.folder / "data",))
 
     def _settings_of(self, broker: EmbeddedBroker) -> dict[str, str]:
         copies = str(min(3, self.broker_count))
@@ -223,9 +233,12 @@ class EmbeddedCluster:
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocols}",
             "controller.quorum.voters": voters,
-            "log.dirs": ",".join(map(str, self.log_dirs.get(broker.broker_id, (broker.folder / "data",)))),
+            "log.dirs": ",".join(map(str, self._log_dirs_of(broker))),
             # Apart from the replicas: a log dir that fails must not take the controller along.
-            "metadata.log.dir": str(broker.folder / "metadata"),
+            "metadata.log.dir": str(_metadata_folder(broker)),
+            # An idle controller writes a record at each interval; by Kafka's default, half a second, that is a third of
+            # the CPU time of idle brokers.
+            "metadata.max.idle.interval.ms": "5000",
             "auto.create.topics.enable": "false",
             "num.network.threads": "2",
             "num.io.threads": "4",
@@ -271,6 +284,25 @@ def _known_to(broker: EmbeddedBroker) -> set[int] | None:
         finally:
             admin.close()
     return None
+
+
+def _metadata_folder(broker: EmbeddedBroker) -> Path:
+    return broker.folder / "metadata"
+
+
+def _copy_format(formatted: Path, folder: Path, broker_id: int) -> None:
+    """Write what Kafka's tool writes for a broker of the cluster: each folder has an id of its own (KIP-858)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(formatted / "bootstrap.checkpoint", folder)
+    own = {"node.id": str(broker_id), "directory.id": _random_id()}
+    rows = (line.split("=", 1) for line in (formatted / META_FILE).read_text().splitlines() if "=" in line)
+    properties = {**dict(rows), **own}
+    (folder / META_FILE).write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+
+
+def _random_id() -> str:
+    """An id in Kafka's form: 16 random bytes in base64 without padding."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def _empty(folder: Path) -> None:
