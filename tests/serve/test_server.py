@@ -16,6 +16,7 @@ import pytest
 import yaml
 from starlette.applications import Starlette
 
+from streaming import tables
 from streaming.runtime.processes import free_port
 from streaming.serve.snapshot import read_snapshot
 from tests.serve.asking import app_of, ask
@@ -90,7 +91,8 @@ def test_ready_says_why_not(tmp_path: Path) -> None:
 def start(folder: Path, port: int) -> subprocess.Popen[str]:
     config = folder / "rebalancer.yaml"
     settings = {"kafka": {"cluster_name": "test"}, "storage": {"tables": str(folder / "tables")},
-                "serve": {"port": port, "refresh_interval_ms": 200}, "log": {"format": "json"}}  # fmt: skip
+                "serve": {"port": port, "refresh_interval_ms": 200}, "log": {"format": "json"},
+                "notify": {"webhooks": {"ops": {"url": "http://127.0.0.1:1/"}}, "interval_ms": 200}}  # fmt: skip
     config.write_text(yaml.safe_dump(settings))
     command = [sys.executable, "-m", "streaming", "serve", "--config", str(config)]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -119,10 +121,15 @@ def test_it_starts_without_tables_sees_them_come_and_ends_on_a_signal(
     assert client.get("/api/status").json()["load"]["brokers"] == []
     assert client.get("/readyz").status_code == 503
     now_ms = time.time_ns() // 1_000_000
-    skewed_cluster(Synthetic(str(tmp_path / "tables")), now_ms)
+    synthetic = Synthetic(str(tmp_path / "tables"))
+    skewed_cluster(synthetic, now_ms)
     until("the tables are seen", lambda: client.get("/api/status").json()["control"]["execution"], pause_s=0.1)
     assert client.get("/readyz").status_code == 200
     client.close()
+    for sequence, event in enumerate(("approved", "started")):
+        synthetic.event(time.time_ns() // 1_000_000, sequence, event, execution_id="e-2")
+    tried = until("a notification is tried", lambda: tables.read(synthetic.root, "notification"))
+    assert tried[0]["occurrence_id"] == "execution:e-2:1"
     process.send_signal(number)
     assert process.wait(DEADLINE_S) == 0
     assert process.stderr is not None
