@@ -10,12 +10,12 @@ from types import FrameType
 
 import structlog
 import uvicorn
-from starlette.applications import Starlette
 
-from streaming.errors import RebalancerError, UsageProblem
+from streaming.errors import RebalancerError
 from streaming.notify.sender import Notifier
 from streaming.runtime import clocks
 from streaming.serve.api.actions import Actions
+from streaming.serve.connections import server_config
 from streaming.serve.refresh import Refresher
 from streaming.serve.web import build_app
 from streaming.settings import ServeSettings, Settings
@@ -46,7 +46,7 @@ def run_serve(settings: Settings, actions: Actions) -> int:
     with listener:
         refresher = Refresher(settings, stop, clocks.now_ms)
         app = build_app(refresher.snapshot, refresher.exposition, settings, clocks.now_ms, actions)
-        server = Server(_config(app, settings.serve))
+        server = Server(server_config(app, settings.serve))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         host, port = listener.getsockname()[:2]
@@ -65,26 +65,6 @@ def run_serve(settings: Settings, actions: Actions) -> int:
         raise refresher.failure
     log.info("serve_stopped")
     return 0
-
-
-def _config(app: Starlette, settings: ServeSettings) -> uvicorn.Config:
-    """Forwarded headers are believed of nobody by default: uvicorn itself would believe all of this machine."""
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=3,
-        proxy_headers=bool(settings.trusted_proxies),
-        forwarded_allow_ips=settings.trusted_proxies,
-        ssl_certfile=settings.tls_certificate_file,
-        ssl_keyfile=settings.tls_key_file,
-    )
-    try:
-        config.load()
-    except OSError as error:  # of ssl too
-        files = f"{settings.tls_certificate_file}, {settings.tls_key_file}"
-        raise UsageProblem(f"serve.tls_certificate_file, serve.tls_key_file: {files}: {error}") from None
-    return config
 
 
 def _put_answers_first() -> None:

@@ -41,12 +41,15 @@ def app_of(snapshot: Snapshot, settings: Settings, *, now_ms: int, actions: Acti
     return build_app(lambda: snapshot, Exposition(snapshot, settings), settings, lambda: now_ms, acts)
 
 
-def ask(app: Starlette, method: str, path: str, **how: Any) -> httpx.Response:
-    """One answer; an exception of the application is raised here."""
+def ask(
+    app: Any, method: str, path: str, *, client: tuple[str, int] = ("127.0.0.1", 123), **how: Any
+) -> httpx.Response:
+    """One answer, to a request of the address `client`; an exception of the application is raised here."""
 
     async def asked() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE_URL) as client:
-            return await client.request(method, path, **how)
+        transport = httpx.ASGITransport(app, client=client)
+        async with httpx.AsyncClient(transport=transport, base_url=BASE_URL) as asking:
+            return await asking.request(method, path, **how)
 
     return asyncio.run(asked())
 

@@ -19,6 +19,8 @@ WRONG_MAX = 10
 address may be that of many people, and a secret of 256 bits can't be guessed at any rate."""
 WRONG_SPAN_MS = 60_000
 ADDRESSES_MAX = 10_000
+ADDRESS_LENGTH_MAX = 64
+"""A proxy may pass any text on."""
 
 HOW_TO_TURN_ON = (
     "acting is off, as nobody can sign in: set serve.tokens_file, make a token with "
@@ -54,7 +56,7 @@ class SignIn:
 
     def person(self, request: Request, *, now_ms: int) -> Person:
         """Who asks; raises Problem 401 without a token that holds, 429 after many, 503 where tokens can't be read."""
-        address = request.client.host if request.client else "unknown"
+        address = request.client.host[:ADDRESS_LENGTH_MAX] if request.client else "unknown"
         scheme, _, text = request.headers.get("authorization", "").partition(" ")
         if not text:
             raise _unauthorized("no token: send `Authorization: Bearer TOKEN`")

@@ -1,0 +1,99 @@
+"""Connections of serve: TLS, trusted proxies, and for how long a request may keep serve waiting."""
+
+import asyncio
+from typing import Any
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from streaming.errors import UsageProblem
+from streaming.settings import ServeSettings
+
+REQUEST_WAIT_S = 10.0
+"""How long the head of a request may take to come, and the rest of one that is answered before its end."""
+HEAD_BYTES_MAX = 65_536
+"""Of a larger head the request gets 400."""
+CONNECTIONS_MAX = 500
+"""Each takes a file descriptor, of which a process often has 1,024."""
+
+
+class BoundedProtocol(H11Protocol):
+    """uvicorn's own, which ends connections whose requests don't come: without that anybody could use them all up."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take the connection, or refuse it at once."""
+        super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS_MAX:
+            transport.abort()
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """More of a request."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """The answer is sent."""
+        super().on_response_complete()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has ended."""
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        if not self._is_awaited() or self.transport.is_closing():
+            self._stop_timer()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(REQUEST_WAIT_S, self.transport.abort)
+
+    def _is_awaited(self) -> bool:
+        """Whether a head has begun to come, or the rest of a body that nobody reads.
+
+        Bodies that are read are waited for by their readers. Between two requests uvicorn waits for 5 s.
+        """
+        if self.cycle is None:
+            return self.conn.their_state is h11.IDLE
+        if self.conn.their_state is h11.SEND_BODY:
+            return self.cycle.response_complete
+        return self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def server_config(app: ASGIApp, settings: ServeSettings) -> uvicorn.Config:
+    """How uvicorn is to run `app`; raises UsageProblem for files of TLS that can't be used.
+
+    Forwarded headers are believed of nobody by default: uvicorn itself would believe all of this machine.
+    """
+    tls: dict[str, Any] = {}
+    if settings.tls_certificate_file is not None:
+        # Any password: without one OpenSSL would ask the terminal for that of a locked key, and wait.
+        tls = {"ssl_certfile": settings.tls_certificate_file, "ssl_keyfile": settings.tls_key_file,
+               "ssl_keyfile_password": "none"}  # fmt: skip
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=3,
+        http=BoundedProtocol,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        ws="none",
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
+        **tls,
+    )
+    try:
+        config.load()
+    except OSError as error:  # of ssl too
+        files = f"{settings.tls_certificate_file}, {settings.tls_key_file}"
+        raise UsageProblem(f"serve.tls_certificate_file, serve.tls_key_file: {files}: {error}") from None
+    return config
