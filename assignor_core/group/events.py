@@ -10,9 +10,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from assignor_core.assignors.contract import TopicPartition
 from assignor_core.group.states import GroupState
+
+if TYPE_CHECKING:  # not all assignors, for who looks at lag
+    from assignor_core.assignors.contract import TopicPartition
 
 CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 """Kafka's types of groups."""
@@ -50,7 +53,7 @@ class GroupLook:
 
     at_ms: int
     state: str | None
-    owners: Mapping[TopicPartition, str | None]
+    owners: "Mapping[TopicPartition, str | None]"
     generation_id: int | None = None
     group_type: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)

@@ -4,7 +4,7 @@ Columns of points, two a window: its first and its newest sample. What happened 
 both answers are bounds there: the lag is at least, the commit at the latest, that old. Knows no verdict.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
 import numpy as np
@@ -30,6 +30,15 @@ class LagHistory:
     time_ms: Floats
     committed: Floats
     log_end: Floats
+    counts: Ints = field(init=False)
+    """P numbers of points."""
+    newest: Ints = field(init=False)
+    """P indices of the newest points."""
+
+    def __post_init__(self) -> None:
+        counts = np.diff(np.append(self.starts, len(self.time_ms)))
+        object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "newest", self.starts + counts - 1)
 
     @classmethod
     def of_windows(
@@ -39,16 +48,6 @@ class LagHistory:
         """Of windows, each with its first and its newest sample; `starts` index the windows."""
         points = (np.column_stack(pair).ravel() for pair in (times_ms, committed, log_end))
         return cls(starts * POINTS_PER_WINDOW, *points)
-
-    @property
-    def counts(self) -> Ints:
-        """P numbers of points."""
-        return np.diff(np.append(self.starts, len(self.time_ms)))
-
-    @property
-    def newest(self) -> Ints:
-        """P indices of the newest points."""
-        return self.starts + self.counts - 1
 
     def of(self, partitions: Flags) -> Self:
         """The same of some partitions, of which there is at least one."""

@@ -17,6 +17,7 @@ from streaming.settings import Settings
 
 if TYPE_CHECKING:
     from assignor_core.lag import BurrowStatus
+    from streaming.tables import TableReader
     from streaming.views.group_lag import LagPicture
     from streaming.views.group_members import GroupFacts
     from streaming.views.lag_windows import LagWindows
@@ -77,10 +78,7 @@ def read_lag(
 
     With `groups_max` above 0 so many of the groups that match, the worst; the others are counted.
     """
-    from streaming.commands.lag_causes import advice_of, causes_of
     from streaming.tables import TableReader
-    from streaming.views.as_json import to_json
-    from streaming.views.group_members import read_group_facts
     from streaming.views.lag_windows import LagWindows
 
     reader, cluster = TableReader(settings.storage.tables), settings.kafka.cluster_name
@@ -100,24 +98,34 @@ def read_lag(
     if group_id is not None:
         if picture is None:
             raise _unknown_group(windows.picture(), group_id, settings)
-        rows: list[dict[str, Any]] = picture.with_figures().to_pylist()
-        causes = causes_of(reader, settings, group_id, rows, newest_ms=picture.newest_event_ms)
-        facts = read_group_facts(reader, settings.kafka.cluster_name, group_id, window_ms=settings.pipeline.window_ms)
-        return {
-            **head,
-            "group": group_id,
-            "state": max(rows, key=lambda row: row["last_event_time_ms"])["group_state"],
-            **{name: getattr(facts, name) if facts else None for name in GROUP_FACTS},
-            "causes": to_json(causes),
-            "members": to_json(advice_of(rows, causes)),
-            "partitions": _partitions(picture, rows, facts, burrow=burrow),
-        }
+        return head | _one_group(reader, settings, picture, group_id, burrow=burrow)
     if picture is None:
         return {**head, "groups": [], "groups_seen": 0}
     if burrow:
         groups = _burrow_groups(picture)
         return head | _worst(groups, [row for row in groups if matches.search(row["group"])], groups_max)
     return head | _verdicts(windows, picture, matches, groups_max)
+
+
+def _one_group(
+    reader: "TableReader", settings: Settings, picture: "LagPicture", group_id: str, *, burrow: bool
+) -> dict[str, Any]:
+    """A group with its causes, advice on members, and its partitions."""
+    from streaming.commands.lag_causes import advice_of, causes_of
+    from streaming.views.as_json import to_json
+    from streaming.views.group_members import read_group_facts
+
+    rows: list[dict[str, Any]] = picture.with_figures().to_pylist()
+    causes = causes_of(reader, settings, group_id, rows, newest_ms=picture.newest_event_ms)
+    facts = read_group_facts(reader, settings.kafka.cluster_name, group_id, window_ms=settings.pipeline.window_ms)
+    return {
+        "group": group_id,
+        "state": max(rows, key=lambda row: row["last_event_time_ms"])["group_state"],
+        **{name: getattr(facts, name) if facts else None for name in GROUP_FACTS},
+        "causes": to_json(causes),
+        "members": to_json(advice_of(rows, causes)),
+        "partitions": _partitions(picture, rows, facts, burrow=burrow),
+    }
 
 
 def _verdicts(

@@ -1,7 +1,7 @@
 """Views as JSON's types, one way for `/api/status` and the commands."""
 
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 LEFT_OUT_OF_STATUS = {"status": False}
@@ -11,8 +11,26 @@ SHOWN_AMONG_ITS_FIELDS = {"among": True}
 """Metadata of a mapping whose entries /api/status shows beside the other fields."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TextOnDemand:
+    """A text that is made when it is asked for: of ten thousand, a few are shown."""
+
+    make: Callable[[], str]
+
+    def __str__(self) -> str:
+        return self.make()
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
 def to_json(value: Any) -> Any:
     """A snapshot or a part of it as JSON's types; a tuple key becomes its parts with a slash between."""
+    if isinstance(value, TextOnDemand):
+        return str(value)
     if is_dataclass(value) and not isinstance(value, type):
         shown: dict[str, Any] = {}
         for entry in fields(value):

@@ -5,8 +5,9 @@ Reads the newest windows of `group_lag`, closed or not: lag is a state, and its 
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from assignor_core.lag import LagStatus
 from assignor_core.lag.history import Ints, last_true
 from streaming.settings import Settings
 from streaming.tables import TableReader
-from streaming.views.as_json import LEFT_OUT_OF_STATUS
+from streaming.views.as_json import LEFT_OUT_OF_STATUS, TextOnDemand
 from streaming.views.group_lag import LagPicture, reason_of
 from streaming.views.group_looks import known_members
 from streaming.views.group_offsets import OffsetRows, offsets_of
@@ -27,6 +28,7 @@ from streaming.views.runs import Runs, listed, rows_listed
 
 LABELS = tuple(status.label for status in LagStatus)
 """Verdicts by their number."""
+REASONS_BLOCK = 500
 REASON_COLUMNS = (
     *KEY, "status", "at_once", "left_over", "lag_records", "lag_seconds", "stuck_ms", "rewound_records",
     "consumed_per_sec", "produced_per_sec", "completeness", "client_id", "group_members", "group_type",
@@ -61,7 +63,7 @@ class GroupVerdict:
 
     group: str
     status: str
-    why: str
+    why: str | TextOnDemand
     """The worst partition and what is wrong with it."""
     state: str | None
     partitions: int
@@ -127,24 +129,28 @@ def verdicts_by_group(picture: LagPicture) -> tuple[GroupVerdict, ...]:
     rows = picture.partitions
     runs = Runs.of(rows, "group_id")
     status = rows["status"].to_numpy()
-    lags, waits = runs.totals(rows["lag_records"]), runs.highest(rows["lag_seconds"])
     counts, states = runs.statuses(status), _states(rows, runs)
-    worst = rows_listed(picture.with_figures(_worst_partitions(rows, runs)).select(REASON_COLUMNS))
-    verdicts = [
+    lags, waits = runs.totals(rows["lag_records"]), runs.highest(rows["lag_seconds"])
+    worst = _worst_partitions(rows, runs)
+    # Groups that are equal stay in the order of their names.
+    order = np.lexsort((-np.array([lag or 0 for lag in lags]), -status[worst]))
+    shown = picture.with_figures(worst[order]).select(REASON_COLUMNS)
+    reasons = _Reasons(shown, [counts[number] for number in order.tolist()])
+    names, types = listed(shown["group_id"]), listed(shown["group_type"])
+    return tuple(
         GroupVerdict(
-            group=row["group_id"],
-            status=LABELS[row["status"]],
-            why=_why(row, statuses),
-            state=state,
-            partitions=sum(statuses.values()),
-            statuses=statuses,
-            lag_records=lag,
-            lag_seconds=wait,
-            group_type=row["group_type"],
+            group=names[place],
+            status=LABELS[verdict],
+            why=TextOnDemand(partial(reasons.text, place)),
+            state=states[number],
+            partitions=sum(counts[number].values()),
+            statuses=counts[number],
+            lag_records=lags[number],
+            lag_seconds=waits[number],
+            group_type=types[place],
         )
-        for row, statuses, state, lag, wait in zip(worst, counts, states, lags, waits, strict=True)
-    ]
-    return tuple(sorted(verdicts, key=lambda row: (-LABELS.index(row.status), -(row.lag_records or 0), row.group)))
+        for place, (number, verdict) in enumerate(zip(order.tolist(), listed(shown["status"]), strict=True))
+    )
 
 
 def states_by_group(partitions: pa.Table) -> dict[str, str | None]:
@@ -189,6 +195,25 @@ def _worst_partitions(rows: pa.Table, runs: Runs) -> Ints:
     lag = np.where(is_worst, pc.fill_null(rows["lag_records"], -1).to_numpy(), -2)
     is_first = lag == runs.spread(np.maximum.reduceat(lag, runs.starts))
     return np.minimum.reduceat(np.where(is_first, np.arange(runs.rows), runs.rows), runs.starts)
+
+
+class _Reasons:
+    """Why groups have their verdicts, of their worst partitions. Rows are listed some at a time: many groups are asked
+    for one after the other, or none."""
+
+    def __init__(self, worst: pa.Table, statuses: Sequence[Mapping[str, int]]) -> None:
+        self._worst = worst
+        self._statuses = statuses
+        self._listed: tuple[int, Sequence[Mapping[str, Any]]] = (-1, ())
+
+    def text(self, place: int) -> str:
+        """Of the group at this place."""
+        block, row = divmod(place, REASONS_BLOCK)
+        known, rows = self._listed
+        if known != block:
+            rows = rows_listed(self._worst.slice(block * REASONS_BLOCK, REASONS_BLOCK))
+            self._listed = (block, rows)
+        return _why(rows[row], self._statuses[place])
 
 
 def _why(worst: Mapping[str, Any], statuses: Mapping[str, int]) -> str:
