@@ -14,7 +14,7 @@ import structlog
 from streaming.errors import TableUnavailable
 from streaming.settings import Settings
 from streaming.tables import TableReader, TableState
-from streaming.views.broker_load import LoadPart, read_load
+from streaming.views.broker_load import LoadPart, LoadReader
 from streaming.views.control import ControlPart, ControlReader
 from streaming.views.groups import GroupPart, GroupReader
 from streaming.views.log_dirs import LogDirState, read_log_dirs
@@ -74,6 +74,7 @@ class SnapshotReader:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._reader = TableReader(settings.storage.tables)
+        load = LoadReader(self._reader, settings)
         groups = GroupReader(self._reader, settings)
         memberships = MembershipReader(self._reader, settings, groups)
         control = ControlReader(self._reader, settings)
@@ -82,7 +83,7 @@ class SnapshotReader:
         # Tables first: were their volume mounted between the two looks, control would seem to have done nothing yet.
         self._parts: dict[str, _Part] = {
             "tables": _Part((), lambda: read_table_states(self._reader), ()),
-            "load": _Part(("broker_load", "partition_load"), lambda: read_load(self._reader, settings), LoadPart()),
+            "load": _Part(("broker_load", "partition_load"), load.read, LoadPart()),
             "groups": _Part(("group_lag",), groups.read, GroupPart()),
             "memberships": _Part(("group_lag", "group_event"), memberships.read, ()),
             "control": _Part(("decision", "plan", "execution"), control.read, ControlPart()),

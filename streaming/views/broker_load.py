@@ -9,10 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-import numpy as np
-import pyarrow as pa
-from pyarrow import compute as pc
-
 from assignor_core.deciding.agreement import load_disagreement
 from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import Skew, skew_of
@@ -22,13 +18,13 @@ from streaming.contract.records import (
     GROUPS_LEFT_OUT,
     LOG_DIR_USABLE_BYTES,
     LOG_DIR_USED_BYTES,
-    REMOTE_SIZE_BYTES,
     REQUESTS_REFUSED,
 )
 from streaming.settings import Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster
 from streaming.views.as_json import LEFT_OUT_OF_STATUS, SHOWN_AMONG_ITS_FIELDS
 from streaming.views.broker_windows import COLUMNS, Row, capacities, closed, loads
+from streaming.views.partition_loads import HotPartition, PartitionLoadReader, PartitionLoads
 
 HISTORY_WINDOWS = 60
 FIRST_SAMPLE_INTERVALS = 1.5
@@ -57,16 +53,6 @@ class BrokerLoad:
     last_sample_ms: int
     load_disagreement: float | None
     """Bytes in that it reports less those of the partitions that it leads, in mean loads; None where unknown or low."""
-
-
-@dataclass(frozen=True, slots=True)
-class HotPartition:
-    """A partition among those with most bytes written."""
-
-    broker: int
-    topic: str
-    partition: int
-    bytes_in_per_sec: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,32 +101,61 @@ class LoadPart:
         return sum(row.last_sample_ms >= start_ms and row.log_dir_usable_bytes is None for row in self.brokers)
 
 
+class LoadReader:
+    """Reads the load part again and again. Not for two threads."""
+
+    def __init__(self, reader: TableReader, settings: Settings) -> None:
+        self._reader = reader
+        self._settings = settings
+        self._partitions = PartitionLoadReader(
+            reader, settings.kafka.cluster_name, hottest_max=settings.serve.hot_partitions
+        )
+
+    def read(self) -> LoadPart:
+        """The load part; at most `HISTORY_WINDOWS` windows before the newest are read, however old that one is. Raises
+        TableUnavailable."""
+        settings = self._settings
+        own = of_cluster(settings.kafka.cluster_name)
+        newest = self._reader.newest_of_cluster("broker_load", "window_start", settings.kafka.cluster_name)
+        if newest is None:
+            return LoadPart()
+        since = newest - timedelta(milliseconds=HISTORY_WINDOWS * settings.pipeline.window_ms)
+        rows = self._reader.rows("broker_load", columns=_COLUMNS, where=own & at_least("window_start", since))
+        windows = closed(rows, watermark_ms=settings.pipeline.watermark_ms)
+        if not windows:
+            return LoadPart()
+        start_ms = max(windows)
+        return _load_part(rows, windows, start_ms, self._partitions.read(start_ms), settings)
+
+
 def read_load(reader: TableReader, settings: Settings) -> LoadPart:
-    """The load part; at most `HISTORY_WINDOWS` windows before the newest are read, however old that one is."""
-    own = of_cluster(settings.kafka.cluster_name)
-    newest = reader.newest_of_cluster("broker_load", "window_start", settings.kafka.cluster_name)
-    if newest is None:
-        return LoadPart()
-    since = newest - timedelta(milliseconds=HISTORY_WINDOWS * settings.pipeline.window_ms)
-    rows = reader.rows("broker_load", columns=_COLUMNS, where=own & at_least("window_start", since))
-    windows = closed(rows, watermark_ms=settings.pipeline.watermark_ms)
-    if not windows:
-        return LoadPart()
-    start_ms, window = max(windows.items())
-    counts, led = _partitions(reader, settings, start_ms)
+    """The load part, for one look. Raises TableUnavailable."""
+    return LoadReader(reader, settings).read()
+
+
+def _load_part(
+    rows: Sequence[Row],
+    windows: Mapping[int, Sequence[Row]],
+    start_ms: int,
+    partitions: PartitionLoads,
+    settings: Settings,
+) -> LoadPart:
+    window, counts = windows[start_ms], partitions.counts
     by_resource = {resource: loads(window, resource) for resource in MEASURED}
     by_resource[Resource.LEADERS] = {broker: float(leaders) for broker, (leaders, _) in counts.items()}
     by_resource[Resource.REPLICAS] = {broker: float(replicas) for broker, (_, replicas) in counts.items()}
     return LoadPart(
         window_start_ms=start_ms,
         window_end_ms=tables.to_ms(window[0]["window_end"]),
-        brokers=_brokers(rows, window, counts, _disagreement(window, led), _remote_bytes(led)),
+        brokers=_brokers(
+            rows, window, counts, _disagreement(window, partitions.bytes_in_per_sec), partitions.remote_bytes
+        ),
         brokers_reporting=len(by_resource[Resource.BYTES_IN]),
         skew={resource: _skew(known, resource, settings) for resource, known in by_resource.items() if known},
         loads=by_resource,
-        hot_partitions=_hottest(led, settings.serve.hot_partitions),
+        hot_partitions=partitions.hottest,
         history=tuple(_history(windows.values(), settings)),
-        leader_rates=_by_topic(led),
+        leader_rates=partitions.leader_rates,
         sample_interval_ms=max((_sample_interval_ms(row) for row in window if row["covered_ms"]), default=None),
         brokers_reported_twice=tuple(row["broker"] for row in window if _is_reported_twice(row)),
     )
@@ -204,60 +219,10 @@ def _brokers(
     )
 
 
-def _partitions(reader: TableReader, settings: Settings, start_ms: int) -> tuple[dict[int, tuple[int, int]], pa.Table]:
-    """Leaders and replicas by broker, and the rows of leaders, of one window."""
-    where = of_cluster(settings.kafka.cluster_name) & equal("window_start", tables.utc(start_ms))
-    columns = ("broker", "topic", "partition", "role", "bytes_in_per_sec", REMOTE_SIZE_BYTES.name)
-    rows = reader.encoded("partition_load", columns=columns, where=where)
-    led = rows.filter(pc.equal(rows["role"], "leader"))
-    replicas = {entry["values"]: entry["counts"] for entry in pc.value_counts(rows["broker"]).to_pylist()}
-    leaders = {entry["values"]: entry["counts"] for entry in pc.value_counts(led["broker"]).to_pylist()}
-    counts = {broker: (leaders.get(broker, 0), count) for broker, count in sorted(replicas.items())}
-    return counts, led
-
-
-def _disagreement(window: Sequence[Row], led: pa.Table) -> dict[int, float]:
+def _disagreement(window: Sequence[Row], of_partitions: Mapping[int, float]) -> dict[int, float]:
     """What control compares before it plans, of one window; see `assignor_core.deciding.agreement`."""
     reported = {row["broker"]: row["bytes_in_per_sec"] for row in window if row["bytes_in_per_sec"] is not None}
-    sums = led.group_by("broker").aggregate([("bytes_in_per_sec", "sum")])
-    of_partitions = {row["broker"]: row["bytes_in_per_sec_sum"] or 0.0 for row in sums.to_pylist()}
     return load_disagreement(reported, of_partitions)
-
-
-def _remote_bytes(led: pa.Table) -> dict[int, int]:
-    """What remote storage alone holds of the logs that each broker leads, where that is known of any."""
-    known = led.filter(pc.is_valid(led[REMOTE_SIZE_BYTES.name]))
-    sums = known.group_by("broker").aggregate([(REMOTE_SIZE_BYTES.name, "sum")])
-    return {row["broker"]: row[f"{REMOTE_SIZE_BYTES.name}_sum"] for row in sums.to_pylist()}
-
-
-def _hottest(led: pa.Table, count: int) -> tuple[HotPartition, ...]:
-    known = led.filter(pc.is_valid(led["bytes_in_per_sec"]))
-    rates = known["bytes_in_per_sec"]
-    if known.num_rows > count > 0:  # only what may be among them is put in order
-        known = known.filter(pc.greater_equal(rates, rates[pc.top_k_unstable(rates, count)[-1].as_py()]))
-    known = known.set_column(known.column_names.index("topic"), "topic", known["topic"].cast(pa.string()))
-    hottest = known.sort_by([("bytes_in_per_sec", "descending"), ("topic", "ascending"), ("partition", "ascending")])
-    return tuple(
-        HotPartition(row["broker"], row["topic"], row["partition"], row["bytes_in_per_sec"])
-        for row in hottest.slice(0, count).to_pylist()
-    )
-
-
-def _by_topic(led: pa.Table) -> dict[str, tuple[float | None, ...]]:
-    """Rates in partition order; partitions between others that no row shows are unknown."""
-    if not led.num_rows:
-        return {}
-    topics = led["topic"].combine_chunks().dictionary_encode()
-    topic, partition = topics.indices.to_numpy(), led["partition"].to_numpy()
-    lengths = np.zeros(len(topics.dictionary), dtype=np.int64)
-    np.maximum.at(lengths, topic, partition + 1)
-    starts = np.cumsum(lengths) - lengths
-    rates = np.full(int(lengths.sum()), np.nan)
-    rates[starts[topic] + partition] = led["bytes_in_per_sec"].to_numpy()
-    shown = pa.array(rates, from_pandas=True).to_pylist()
-    ranges = zip(topics.dictionary.to_pylist(), starts.tolist(), lengths.tolist(), strict=True)
-    return {name: tuple(shown[start : start + length]) for name, start, length in sorted(ranges) if length}
 
 
 def _history(windows: Iterable[Sequence[Row]], settings: Settings) -> Iterator[WindowSkew]:

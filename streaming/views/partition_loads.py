@@ -1,0 +1,134 @@
+"""What the rows of `partition_load` of one window add up to, read anew only where that window has other rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute as pc
+
+from streaming import tables
+from streaming.contract.records import REMOTE_SIZE_BYTES
+from streaming.tables import TableReader, equal, of_cluster
+
+TABLE = "partition_load"
+_COLUMNS = ("broker", "topic", "partition", "role", "bytes_in_per_sec", REMOTE_SIZE_BYTES.name)
+
+
+@dataclass(frozen=True, slots=True)
+class HotPartition:
+    """A partition among those with most bytes written."""
+
+    broker: int
+    topic: str
+    partition: int
+    bytes_in_per_sec: float
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLoads:
+    """One window; everything is empty where it has no rows."""
+
+    counts: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Leaders and replicas by broker."""
+    bytes_in_per_sec: Mapping[int, float] = field(default_factory=dict)
+    """Written to the partitions that each broker leads."""
+    remote_bytes: Mapping[int, int] = field(default_factory=dict)
+    """What remote storage alone holds of the logs that each broker leads, where that is known of any."""
+    hottest: tuple[HotPartition, ...] = ()
+    leader_rates: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """Bytes written per second to each partition of a topic, in partition order; None where it is unknown."""
+
+
+class PartitionLoadReader:
+    """Reads window after window of one cluster. Not for two threads."""
+
+    def __init__(self, reader: TableReader, kafka_cluster: str, *, hottest_max: int) -> None:
+        self._reader = reader
+        self._of_cluster = of_cluster(kafka_cluster)
+        self._hottest_max = hottest_max
+        self._version: tuple[int, int | None] | None = None
+        self._files: frozenset[str] | None = None
+        self._known = PartitionLoads()
+
+    def read(self, start_ms: int) -> PartitionLoads:
+        """The window that starts then. Raises TableUnavailable."""
+        version = (start_ms, self._reader.version(TABLE))
+        if version == self._version:
+            return self._known
+        files = self._files_of(start_ms)
+        # Most commits are of other windows.
+        has_same_rows = files is not None and files == self._files and self._is_known(start_ms)
+        if not has_same_rows:
+            self._version = None
+            where = self._of_cluster & equal("window_start", tables.utc(start_ms))
+            self._known = _sums(self._reader.encoded(TABLE, columns=_COLUMNS, where=where), self._hottest_max)
+        self._version, self._files = version, files
+        return self._known
+
+    def _is_known(self, start_ms: int) -> bool:
+        return self._version is not None and self._version[0] == start_ms
+
+    def _files_of(self, start_ms: int) -> frozenset[str] | None:
+        """Files that may hold rows of the window; None where the table has none."""
+        files = self._reader.files(TABLE, "window_start")
+        if files is None:
+            return None
+        start = tables.utc(start_ms)
+        return frozenset(
+            path
+            for path, (least, greatest) in files.items()
+            if (least is None or least <= start) and (greatest is None or greatest >= start)
+        )
+
+
+def _sums(rows: pa.Table, hottest_max: int) -> PartitionLoads:
+    led = rows.filter(pc.equal(rows["role"], "leader"))
+    replicas, leaders = _counts(rows["broker"]), _counts(led["broker"])
+    sums = led.group_by("broker").aggregate([("bytes_in_per_sec", "sum")])
+    return PartitionLoads(
+        counts={broker: (leaders.get(broker, 0), count) for broker, count in sorted(replicas.items())},
+        bytes_in_per_sec={row["broker"]: row["bytes_in_per_sec_sum"] or 0.0 for row in sums.to_pylist()},
+        remote_bytes=_remote_bytes(led),
+        hottest=_hottest(led, hottest_max),
+        leader_rates=_by_topic(led),
+    )
+
+
+def _counts(values: pa.ChunkedArray) -> dict[int, int]:
+    return {entry["values"]: entry["counts"] for entry in pc.value_counts(values).to_pylist()}
+
+
+def _remote_bytes(led: pa.Table) -> dict[int, int]:
+    known = led.filter(pc.is_valid(led[REMOTE_SIZE_BYTES.name]))
+    sums = known.group_by("broker").aggregate([(REMOTE_SIZE_BYTES.name, "sum")])
+    return {row["broker"]: row[f"{REMOTE_SIZE_BYTES.name}_sum"] for row in sums.to_pylist()}
+
+
+def _hottest(led: pa.Table, count: int) -> tuple[HotPartition, ...]:
+    known = led.filter(pc.is_valid(led["bytes_in_per_sec"]))
+    rates = known["bytes_in_per_sec"]
+    if known.num_rows > count > 0:  # only what may be among them is put in order
+        known = known.filter(pc.greater_equal(rates, rates[pc.top_k_unstable(rates, count)[-1].as_py()]))
+    known = known.set_column(known.column_names.index("topic"), "topic", known["topic"].cast(pa.string()))
+    hottest = known.sort_by([("bytes_in_per_sec", "descending"), ("topic", "ascending"), ("partition", "ascending")])
+    return tuple(
+        HotPartition(row["broker"], row["topic"], row["partition"], row["bytes_in_per_sec"])
+        for row in hottest.slice(0, count).to_pylist()
+    )
+
+
+def _by_topic(led: pa.Table) -> dict[str, tuple[float | None, ...]]:
+    """Rates in partition order; partitions between others that no row shows are unknown."""
+    if not led.num_rows:
+        return {}
+    topics = led["topic"].combine_chunks().dictionary_encode()
+    topic, partition = topics.indices.to_numpy(), led["partition"].to_numpy()
+    lengths = np.zeros(len(topics.dictionary), dtype=np.int64)
+    np.maximum.at(lengths, topic, partition + 1)
+    starts = np.cumsum(lengths) - lengths
+    rates = np.full(int(lengths.sum()), np.nan)
+    rates[starts[topic] + partition] = led["bytes_in_per_sec"].to_numpy()
+    shown = pa.array(rates, from_pandas=True).to_pylist()
+    ranges = zip(topics.dictionary.to_pylist(), starts.tolist(), lengths.tolist(), strict=True)
+    return {name: tuple(shown[start : start + length]) for name, start, length in sorted(ranges) if length}

@@ -1,0 +1,94 @@
+"""Loads of partitions are read once for a closed window, and again only where it has got other rows."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from streaming.settings import Settings
+from streaming.tables import ALL_ROWS, Condition, TableReader
+from streaming.views.broker_load import LoadPart, LoadReader, read_load
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
+
+
+class CountingReader(TableReader):
+    """Counts how often loads of partitions are read."""
+
+    reads = 0
+
+    def encoded(self, name: str, *, columns: Sequence[str], where: Condition = ALL_ROWS) -> pa.Table:
+        self.reads += name == "partition_load"
+        return super().encoded(name, columns=columns, where=where)
+
+
+class Kept:
+    """A reader that is kept, held against one that has just begun."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.reader = CountingReader(settings.storage.tables)
+        self.loads = LoadReader(self.reader, settings)
+
+    def look(self) -> tuple[LoadPart, int]:
+        """The load, and how often partitions were read for it."""
+        self.reader.look_again()
+        before = self.reader.reads
+        load = self.loads.read()
+        assert load == read_load(TableReader(self.settings.storage.tables), self.settings)
+        return load, self.reader.reads - before
+
+
+def window(synthetic: Synthetic, number: int, rate: float, *, is_final: bool) -> None:
+    start_ms = NOW_MS + number * WINDOW_MS
+    synthetic.broker_load(start_ms, {1: rate, 2: rate}, is_final=is_final)
+    rows = [(1, "t", 0, "leader", rate), (2, "t", 1, "leader", rate / 2), (2, "t", 0, "follower", rate)]
+    synthetic.partition_load(start_ms, rows, is_final=is_final)
+
+
+def test_rows_of_other_windows_cost_no_reading_of_the_closed_one(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    window(synthetic, 0, 1e6, is_final=True)
+    kept = Kept(settings)
+    assert kept.look()[1] == 1
+    assert kept.look()[1] == 0
+    window(synthetic, 1, 2e6, is_final=False)
+    load, reads = kept.look()
+    assert (load.window_start_ms, reads) == (NOW_MS, 0)
+    window(synthetic, -1, 3e6, is_final=True)
+    assert kept.look()[1] == 0
+
+
+def test_a_window_that_is_closed_next_is_read(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    kept = Kept(settings)
+    assert kept.look() == (LoadPart(), 0)
+    for number in range(2):
+        window(synthetic, number, 1e6 * (1 + number), is_final=True)
+        load, reads = kept.look()
+        assert (load.window_start_ms, reads) == (NOW_MS + number * WINDOW_MS, 1)
+        assert load.leader_rates == {"t": (1e6 * (1 + number), 5e5 * (1 + number))}
+
+
+def test_rows_that_come_late_are_seen(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    window(synthetic, 0, 1e6, is_final=True)
+    kept = Kept(settings)
+    kept.look()
+    synthetic.partition_load(NOW_MS, [(2, "late", 0, "leader", 7.0)])
+    load, reads = kept.look()
+    assert reads == 1
+    assert load.leader_rates["late"] == (7.0,)
+    assert kept.look()[1] == 0
+
+
+def test_a_table_that_comes_after_the_window_is_seen(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    synthetic.broker_load(NOW_MS, {1: 1e6})
+    kept = Kept(settings)
+    assert kept.look()[0].leader_rates == {}
+    synthetic.partition_load(NOW_MS, [(1, "t", 0, "leader", 1e6)])
+    assert kept.look()[0].leader_rates == {"t": (1e6,)}
