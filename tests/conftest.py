@@ -62,6 +62,19 @@ QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {QUICK_COMPILER}".strip()
 
 
+@pytest.fixture
+def tables_in_memory() -> Iterator[str]:
+    """A root of the test's own, as a commit to Delta takes longer than what most tests test.
+
+    `tests/tables/test_stores.py` holds such tables to what Delta does.
+    """
+    from streaming.tables.memory import forget
+
+    root = f"memory:{uuid.uuid4().hex}"
+    yield root
+    forget(root)
+
+
 @pytest.fixture(scope="session")
 def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator["EmbeddedCluster"]:
     """Three brokers for all tests that use topics of their own."""

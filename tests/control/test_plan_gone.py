@@ -13,16 +13,26 @@ from streaming.control.run import ControlLoop
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import TableUnavailable
 from streaming.settings import Settings
+from streaming.tables import ALL_ROWS, delete
 from tests.control.noted_cluster import NOON_MS, SKEW, NotedCluster, approve
 
 HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tables_in_memory: str) -> Settings:
+    return settings_over(tables_in_memory)
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Settings:
+    return settings_over(str(tmp_path / "tables"))
+
+
+def settings_over(root: str) -> Settings:
     return Settings.model_validate(
         {
-            "storage": {"tables": str(tmp_path / "tables")},
+            "storage": {"tables": root},
             "kafka": {"cluster_name": "c"},
             "control": {"maintenance_windows": ["12:00-13:00", "14:00-15:00"]},
         }
@@ -32,7 +42,7 @@ def settings(tmp_path: Path) -> Settings:
 def lose(settings: Settings, *names: str) -> None:
     """Somebody removes all rows of these tables."""
     for name in names:
-        DeltaTable(f"{settings.storage.tables}/{name}").delete()
+        delete(settings.storage.tables, name, ALL_ROWS)
 
 
 def last(settings: Settings, record: ExecutionRecord) -> tuple[str, str]:
@@ -75,35 +85,35 @@ def test_where_the_movements_are_gone_too_what_is_in_flight_is_named(settings: S
     assert cluster.throttle_rates() == {}
 
 
-def test_movements_that_are_not_those_of_the_plan_cancel_nothing(settings: Settings) -> None:
-    cluster, journal = NotedCluster(), journal_of(settings)
-    first, _ = under_way(settings, cluster)
+def test_movements_that_are_not_those_of_the_plan_cancel_nothing(on_disk: Settings) -> None:
+    cluster, journal = NotedCluster(), journal_of(on_disk)
+    first, _ = under_way(on_disk, cluster)
     cluster.reassign({("t", 2): (3,)})  # by somebody else
-    lose(settings, "plan")
-    DeltaTable(f"{settings.storage.tables}/movement").update({"partition": "2", "new_replicas": "make_array(3)"})
+    lose(on_disk, "plan")
+    DeltaTable(f"{on_disk.storage.tables}/movement").update({"partition": "2", "new_replicas": "make_array(3)"})
     assert journal.movements_of(first.execution) is None
-    ControlLoop(cluster, settings, now_ms=NOON_MS + 3).tick(now_ms=NOON_MS + 3)
-    assert last(settings, first)[0] == "aborted"
+    ControlLoop(cluster, on_disk, now_ms=NOON_MS + 3).tick(now_ms=NOON_MS + 3)
+    assert last(on_disk, first)[0] == "aborted"
     assert ("t", 2) in cluster.describe().reassigning()
 
 
-def test_a_plan_that_can_not_be_read_as_one_ends_its_execution(settings: Settings) -> None:
+def test_a_plan_that_can_not_be_read_as_one_ends_its_execution(on_disk: Settings) -> None:
     cluster = NotedCluster()
-    first, _ = under_way(settings, cluster)
-    DeltaTable(f"{settings.storage.tables}/plan").update({"plan_json": "replace(plan_json, '[2]', '[3]')"})
-    ControlLoop(cluster, settings, now_ms=NOON_MS + 3).tick(now_ms=NOON_MS + 3)
-    assert last(settings, first)[0] == "aborted"
+    first, _ = under_way(on_disk, cluster)
+    DeltaTable(f"{on_disk.storage.tables}/plan").update({"plan_json": "replace(plan_json, '[2]', '[3]')"})
+    ControlLoop(cluster, on_disk, now_ms=NOON_MS + 3).tick(now_ms=NOON_MS + 3)
+    assert last(on_disk, first)[0] == "aborted"
     assert not cluster.describe().reassigning()
 
 
-def test_a_table_of_plans_that_is_not_there_ends_nothing(settings: Settings, tmp_path: Path) -> None:
+def test_a_table_of_plans_that_is_not_there_ends_nothing(on_disk: Settings, tmp_path: Path) -> None:
     cluster = NotedCluster()
-    first, _ = under_way(settings, cluster)
-    loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 3)
+    first, _ = under_way(on_disk, cluster)
+    loop = ControlLoop(cluster, on_disk, now_ms=NOON_MS + 3)
     (tmp_path / "tables" / "plan").rename(tmp_path / "away")
     with pytest.raises(TableUnavailable, match="table plan is gone"):
         loop.tick(now_ms=NOON_MS + 3)
-    assert last(settings, first)[0] == "submitted"
+    assert last(on_disk, first)[0] == "submitted"
 
 
 def paused(settings: Settings, cluster: NotedCluster) -> tuple[KeptPlan, ExecutionRecord]:

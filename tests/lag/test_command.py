@@ -20,10 +20,13 @@ from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 WINDOWS = 10
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    """Ten minutes: `well` keeps up, `stuck` commits nothing, `slow` reads half, `back` was set back, `new` is new."""
-    settings = settings_for(tmp_path)
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Ten minutes: `well` keeps up, `stuck` commits nothing, `slow` reads half, `back` was set back, `new` is new.
+
+    Nobody writes to these tables.
+    """
+    settings = settings_for(tmp_path_factory.mktemp("lag"))
     synthetic = Synthetic(settings.storage.tables)
     with synthetic.together():
         for index in range(WINDOWS):

@@ -1,13 +1,11 @@
 """What tests of serve share: tables that have everything, written once and copied for each test."""
 
 import shutil
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from streaming.tables.memory import forget
+from streaming.serve.snapshot import Snapshot, read_snapshot
 from tests.serve.served import Served
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for, skewed_cluster
 
@@ -27,11 +25,15 @@ def skewed_folder(skewed_tables: str, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="session")
+def skewed_snapshot(skewed_tables: str) -> Snapshot:
+    """What serve reads of them."""
+    return read_snapshot(settings_for(Path(skewed_tables).parent), NOW_MS)
+
+
 @pytest.fixture
-def root() -> Iterator[str]:
-    name = f"memory:{uuid.uuid4().hex}"
-    yield name
-    forget(name)
+def root(tables_in_memory: str) -> str:
+    return tables_in_memory
 
 
 @pytest.fixture

@@ -13,12 +13,15 @@ NOW_MS = 1_795_236_000_000
 WINDOW_MS = 60_000
 
 
-def settings_for(folder: Path, **sections: Mapping[str, Any]) -> Settings:
-    """Settings with tables in `folder`, on any free port."""
+def settings_for(folder: Path | str, **sections: Mapping[str, Any]) -> Settings:
+    """Settings with tables in `folder`, or in memory below a root like `memory:NAME`; on any free port."""
+    storage = {"tables": str(folder)}
+    if isinstance(folder, Path):
+        storage = {"tables": str(folder / "tables"), "checkpoints": str(folder / "checkpoints")}
     return Settings.model_validate(
         {
             "kafka": {"cluster_name": "test"},
-            "storage": {"tables": str(folder / "tables"), "checkpoints": str(folder / "checkpoints")},
+            "storage": storage,
             **sections,
             "serve": {"port": 0, "refresh_interval_ms": 200, **sections.get("serve", {})},
         }

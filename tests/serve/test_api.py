@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 
 from streaming.serve.api.pages import BODY_BYTES_MAX, page
-from streaming.serve.snapshot import read_snapshot
+from streaming.serve.snapshot import Snapshot, read_snapshot
 from tests.serve.asking import app_of, ask, get
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
@@ -21,10 +21,10 @@ LISTS = ("brokers", "topics", "partitions", "groups", "plans", "executions", "de
 
 
 @pytest.fixture(scope="module")
-def app(skewed_tables: str) -> Starlette:
+def app(skewed_tables: str, skewed_snapshot: Snapshot) -> Starlette:
     """Over tables that nobody changes."""
     own = settings_for(Path(skewed_tables).parent)
-    return app_of(read_snapshot(own, NOW_MS), own, now_ms=NOW_MS)
+    return app_of(skewed_snapshot, own, now_ms=NOW_MS)
 
 
 def items(response: httpx.Response) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from streaming.runtime.api_tokens import Role, new_token, write_tokens
 from streaming.runtime.jars import PROJECT_ROOT
 from streaming.serve.api.acting import ACTS
 from streaming.serve.api.endpoints import ENDPOINTS
-from streaming.serve.snapshot import read_snapshot
+from streaming.serve.snapshot import Snapshot
 from tests.serve.asking import BASE_URL, Acted, app_of, ask
 from tests.serve.synthetic import NOW_MS, settings_for
 
@@ -22,13 +22,13 @@ IDS = {"plan_id": "a" * 64, "execution_id": "e-1", "broker": "3"}
 
 
 @pytest.fixture
-def served(skewed_folder: Path) -> tuple[Starlette, str]:
+def served(skewed_folder: Path, skewed_snapshot: Snapshot) -> tuple[Starlette, str]:
     """The application and a token of an operator."""
     file = skewed_folder / "tokens.json"
     text, kept = new_token("me", Role.OPERATOR, now_ms=NOW_MS, expires_ms=NOW_MS + 1_000)
     write_tokens(file, [kept])
     own = settings_for(skewed_folder, serve={"tokens_file": str(file)})
-    return app_of(read_snapshot(own, NOW_MS), own, now_ms=NOW_MS, actions=Acted()), text
+    return app_of(skewed_snapshot, own, now_ms=NOW_MS, actions=Acted()), text
 
 
 @pytest.mark.parametrize("command", COMMANDS)

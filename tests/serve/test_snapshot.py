@@ -67,8 +67,8 @@ def test_a_folder_that_goes_away_is_told_and_its_figures_stay(skewed_folder: Pat
     assert (away.load, away.control, away.streams) == (whole.load, whole.control, whole.streams)
 
 
-def test_figures_are_those_of_the_newest_closed_window(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_figures_are_those_of_the_newest_closed_window(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(START_MS, {1: 10.0, 2: 10.0})
     synthetic.broker_load(START_MS + WINDOW_MS, {1: 30.0, 2: 10.0})
@@ -80,8 +80,8 @@ def test_figures_are_those_of_the_newest_closed_window(folder: Path) -> None:
     assert [row.max_over_mean for row in load.history] == [1.0, 1.5]
 
 
-def test_a_window_is_closed_by_later_events_before_its_rows_say_so(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_a_window_is_closed_by_later_events_before_its_rows_say_so(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(START_MS, {1: 10.0}, is_final=False)
     assert read_snapshot(settings, NOW_MS).load.window_end_ms is None
@@ -89,8 +89,8 @@ def test_a_window_is_closed_by_later_events_before_its_rows_say_so(folder: Path)
     assert read_snapshot(settings, NOW_MS).load.window_end_ms == START_MS + WINDOW_MS
 
 
-def test_a_silent_broker_is_shown_without_figures(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_a_silent_broker_is_shown_without_figures(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(START_MS, {1: 10.0, 2: 10.0, 3: 10.0})
     synthetic.broker_load(START_MS + WINDOW_MS, {1: 10.0, 2: None})
@@ -102,8 +102,8 @@ def test_a_silent_broker_is_shown_without_figures(folder: Path) -> None:
     assert set(snapshot.load.skew["bytes_in"].deviation) == {1}
 
 
-def test_brokers_whose_free_disk_space_is_unknown_are_counted(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_brokers_whose_free_disk_space_is_unknown_are_counted(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     assert read_snapshot(settings, NOW_MS).load.brokers_log_dirs_unknown is None
     synthetic.broker_load(START_MS, {1: 10.0, 2: 10.0, 3: 10.0})
@@ -118,8 +118,8 @@ def test_brokers_whose_free_disk_space_is_unknown_are_counted(folder: Path) -> N
     assert exported["brokers_log_dirs_unknown"] == 1
 
 
-def test_a_stretched_interval_between_samples_is_shown_beside_the_one_that_is_set(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_a_stretched_interval_between_samples_is_shown_beside_the_one_that_is_set(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     assert read_snapshot(settings, NOW_MS).load.sample_interval_ms is None
     synthetic.broker_load(START_MS, {1: 10.0}, covered_ms=60_000, sample_count=6)
@@ -139,9 +139,9 @@ def test_a_stretched_interval_between_samples_is_shown_beside_the_one_that_is_se
     ids=["one", "one, the first began before", "two", "one, stretched", "two, stretched", "unknown"],
 )
 def test_brokers_that_two_collectors_report_are_counted(
-    folder: Path, covered_ms: int, samples_taken: int, twice: int
+    tables_in_memory: str, covered_ms: int, samples_taken: int, twice: int
 ) -> None:
-    settings = settings_for(folder)
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(START_MS, {1: 10.0}, covered_ms=60_000, sample_count=6)
     synthetic.broker_load(START_MS, {2: 10.0}, covered_ms=covered_ms, sample_count=samples_taken)
@@ -153,22 +153,22 @@ def test_brokers_that_two_collectors_report_are_counted(
     assert exported["brokers_reported_twice"] == twice
 
 
-def test_old_data_stays_visible_however_old_it_is(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_old_data_stays_visible_however_old_it_is(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     Synthetic(settings.storage.tables).broker_load(START_MS, {1: 10.0})
     year_later = NOW_MS + 365 * 86_400_000
     assert read_snapshot(settings, year_later).load.window_end_ms == START_MS + WINDOW_MS
 
 
-def test_capacities_count_where_every_broker_has_one(folder: Path) -> None:
+def test_capacities_count_where_every_broker_has_one(tables_in_memory: str) -> None:
     capacities = {"1": {"bytes_in_per_sec": 20.0}, "2": {"bytes_in_per_sec": 10.0}}
-    settings = settings_for(folder, planner={"capacities": capacities})
+    settings = settings_for(tables_in_memory, planner={"capacities": capacities})
     Synthetic(settings.storage.tables).broker_load(START_MS, {1: 20.0, 2: 10.0})
     assert read_snapshot(settings, NOW_MS).load.skew["bytes_in"].max_over_mean == 1.0
 
 
-def test_lag_is_summed_by_topic_worst_first_and_unknown_is_none(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_lag_is_summed_by_topic_worst_first_and_unknown_is_none(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.group_lag(START_MS, [("g", "t", 0, 10, 100)])
     synthetic.group_lag(
@@ -179,9 +179,9 @@ def test_lag_is_summed_by_topic_worst_first_and_unknown_is_none(folder: Path) ->
     assert (unknown.group, unknown.lag_records, unknown.retention_ratio) == ("h", None, None)
 
 
-def test_of_retained_records_only_where_some_were_deleted(folder: Path) -> None:
+def test_of_retained_records_only_where_some_were_deleted(tables_in_memory: str) -> None:
     """A group that has read nothing of a young topic has all of it to read, and loses none of it."""
-    settings = settings_for(folder)
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.group_lag(START_MS, [("young", "t", 0, 0, 100)], log_start_offset=0)
     synthetic.group_lag(START_MS, [("old", "u", 0, 60, 100), ("old", "u", 1, 90, 100)], log_start_offset=50)
@@ -190,8 +190,8 @@ def test_of_retained_records_only_where_some_were_deleted(folder: Path) -> None:
     assert ratios == {"young": None, "old": pytest.approx(40 / 50), "unknown": None}
 
 
-def test_when_retention_has_removed_all_that_was_unread_all_is_lost(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_when_retention_has_removed_all_that_was_unread_all_is_lost(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     rows = [("lost", "t", 0, 60, 100), ("in time", "t", 0, 100, 100), ("unknown", "t", 0, None, 100)]
     synthetic.group_lag(START_MS, rows, log_start_offset=100)
@@ -252,8 +252,8 @@ def test_totals_begin_anew_before_rows_expire_and_never_fall_otherwise(folder: P
     assert [decisions for (decisions, _, _, _), _ in expected] == [1, 2, 3, 1, 2]
 
 
-def test_an_execution_is_under_way_until_it_is_done(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_an_execution_is_under_way_until_it_is_done(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     reader = SnapshotReader(settings)
     synthetic.event(NOW_MS, 0, "approved")
@@ -276,8 +276,8 @@ def test_an_execution_is_under_way_until_it_is_done(folder: Path) -> None:
     assert reader.read(NOW_MS).control.failures == 1
 
 
-def test_a_plan_that_waits_for_its_turn_does_not_hide_the_one_that_is_carried_out(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_a_plan_that_waits_for_its_turn_does_not_hide_the_one_that_is_carried_out(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.event(NOW_MS - 90_000, 0, "approved", execution_id="e-0")
     synthetic.event(NOW_MS - 90_000, 1, "started", execution_id="e-0")
@@ -296,8 +296,8 @@ def test_a_plan_that_waits_for_its_turn_does_not_hide_the_one_that_is_carried_ou
     assert newest["execution_id"] == "e-2"
 
 
-def test_rejected_records_of_a_foreign_topic_are_those_of_a_query_that_reads_it(folder: Path) -> None:
-    settings = settings_for(folder, topics={"foreign": {"telegraf": "telegraf-json"}})
+def test_rejected_records_of_a_foreign_topic_are_those_of_a_query_that_reads_it(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory, topics={"foreign": {"telegraf": "telegraf-json"}})
     synthetic = Synthetic(settings.storage.tables)
     for topic in ("rebalancer.byte-rate", "rebalancer.consumer-lag", "telegraf", "read-no-more"):
         synthetic.rejected(NOW_MS, ["not_json"], topic)
@@ -387,8 +387,8 @@ def test_all_tables_are_told_by_version_files_and_bytes(folder: Path) -> None:
     assert (by_name["plan"].files, by_name["plan"].size_bytes) == (0, 0)
 
 
-def test_a_broker_shows_how_far_its_partitions_disagree_with_it(folder: Path) -> None:
-    settings = settings_for(folder)
+def test_a_broker_shows_how_far_its_partitions_disagree_with_it(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(START_MS, {1: 1e6, 2: 3e6, 3: None})
     led = [(1, "t", 0, "leader", 1e6), (2, "t", 1, "leader", 1e6), (1, "t", 1, "follower", 9e6)]

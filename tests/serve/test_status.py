@@ -19,8 +19,8 @@ from streaming.settings import Settings
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 
-def test_a_plan_that_waits_for_its_turn_does_not_hide_the_one_that_is_carried_out(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
+def test_a_plan_that_waits_for_its_turn_does_not_hide_the_one_that_is_carried_out(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
 
     def shown() -> str:
@@ -63,8 +63,8 @@ def test_the_plan_that_waits_is_shown_with_the_command_that_carries_it_out(
     assert status["decision"]["plan_id"] is None, "what the newest evaluation has made"
 
 
-def test_the_price_of_the_plan_that_waits_is_shown_beside_it(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
+def test_the_price_of_the_plan_that_waits_is_shown_beside_it(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     cheaper = [{"gain_share": 0.81, "movements": 2, "bytes_to_move": 24_600_000.0}]
     content = {"waves": [{"duration_ms": 60_000.0}, {"duration_ms": 90_000.0}], "cheaper": cheaper}
     Synthetic(settings.storage.tables).plan(NOW_MS - 60_000, plan_json=json.dumps(content))
@@ -78,8 +78,8 @@ def test_the_price_of_the_plan_that_waits_is_shown_beside_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("mode", ["apply", "propose"])
-def test_a_pause_after_executions_that_were_given_up_is_shown(tmp_path: Path, mode: str) -> None:
-    settings = settings_for(tmp_path, control={"mode": mode})
+def test_a_pause_after_executions_that_were_given_up_is_shown(tables_in_memory: str, mode: str) -> None:
+    settings = settings_for(tables_in_memory, control={"mode": mode})
     synthetic = Synthetic(settings.storage.tables)
     for sequence, event in enumerate(("approved", "started", "aborted")):
         synthetic.event(NOW_MS, sequence, event, in_windows_only=True)
@@ -92,8 +92,8 @@ def test_a_pause_after_executions_that_were_given_up_is_shown(tmp_path: Path, mo
     assert read_status(settings, now_ms=NOW_MS + 900_000)["pause"] is None
 
 
-def test_what_came_of_plans_is_shown_beside_what_they_promised(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
+def test_what_came_of_plans_is_shown_beside_what_they_promised(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     waves = json.dumps({"waves": [{"duration_ms": 30_000}, {"duration_ms": 10_000}]})
     for number in range(3):
@@ -115,8 +115,8 @@ def test_what_came_of_plans_is_shown_beside_what_they_promised(tmp_path: Path) -
         assert line in page.getvalue()
 
 
-def test_a_plan_waits_until_it_expires_or_an_execution_takes_it(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
+def test_a_plan_waits_until_it_expires_or_an_execution_takes_it(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
 
     def waiting(after_ms: int) -> str | None:
@@ -142,24 +142,24 @@ def test_a_plan_waits_until_it_expires_or_an_execution_takes_it(tmp_path: Path) 
 START_MS = NOW_MS - NOW_MS % WINDOW_MS - 3 * WINDOW_MS
 
 
-def test_the_newest_window_is_shown_however_old_it_is_as_on_the_page(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
+def test_the_newest_window_is_shown_however_old_it_is_as_on_the_page(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     Synthetic(settings.storage.tables).broker_load(START_MS, {1: 3.0, 2: 1.0})
     shown = read_status(settings, now_ms=START_MS + 6 * 3_600_000)
     assert shown["window_end_ms"] == read_snapshot(settings, NOW_MS).load.window_end_ms == START_MS + WINDOW_MS
     assert (shown["window_age_s"], shown["bytes_in_max_over_mean"]) == (6 * 3_600 - 60, 1.5)
 
 
-def test_max_over_mean_is_that_of_page_and_metrics_where_capacities_are_set(tmp_path: Path) -> None:
+def test_max_over_mean_is_that_of_page_and_metrics_where_capacities_are_set(tables_in_memory: str) -> None:
     capacities = {1: {"bytes_in_per_sec": 300.0}, 2: {"bytes_in_per_sec": 100.0}}
-    settings = settings_for(tmp_path, planner={"capacities": capacities})
+    settings = settings_for(tables_in_memory, planner={"capacities": capacities})
     Synthetic(settings.storage.tables).broker_load(START_MS, {1: 3.0, 2: 1.0})
     shown = read_status(settings, now_ms=NOW_MS)["bytes_in_max_over_mean"]
     assert shown == read_snapshot(settings, NOW_MS).load.skew["bytes_in"].max_over_mean == 1.0
 
 
-def test_a_broker_without_a_sample_in_the_newest_window_is_shown_without_figures(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
+def test_a_broker_without_a_sample_in_the_newest_window_is_shown_without_figures(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(START_MS, {1: 3.0, 2: 1.0})
     synthetic.broker_load(START_MS + WINDOW_MS, {1: 3.0})
@@ -170,8 +170,8 @@ def test_a_broker_without_a_sample_in_the_newest_window_is_shown_without_figures
     }
 
 
-def test_how_many_members_a_group_has_is_unknown_where_its_state_is(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
+def test_how_many_members_a_group_has_is_unknown_where_its_state_is(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.group_lag(START_MS, [("g", "t", 0, 1, 2)], group_state="Unknown", member_id=None)
     assert [row.members for row in read_snapshot(settings, NOW_MS).memberships] == [None]
@@ -185,8 +185,8 @@ def test_everything_as_data_for_programs(skewed_folder: Path) -> None:
     assert shown == (Path(__file__).parent / "status.json").read_text().removesuffix("\n")
 
 
-def test_brokers_that_no_collector_reports_or_two_are_named(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
+def test_brokers_that_no_collector_reports_or_two_are_named(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, dict.fromkeys((1, 2, 3, 4), 10.0))
     assert lines(settings) == []
@@ -200,8 +200,8 @@ def test_brokers_that_no_collector_reports_or_two_are_named(tmp_path: Path) -> N
     ]
 
 
-def test_of_many_silent_brokers_the_first_are_named(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
+def test_of_many_silent_brokers_the_first_are_named(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, dict.fromkeys(range(1, 60), 10.0))
     synthetic.broker_load(NOW_MS - WINDOW_MS, {1: 10.0})

@@ -25,8 +25,8 @@ LONG = 240
 
 
 @pytest.fixture(scope="module")
-def small(skewed_tables: str) -> Snapshot:
-    return read_snapshot(settings_for(Path(skewed_tables).parent), NOW_MS)
+def small(skewed_snapshot: Snapshot) -> Snapshot:
+    return skewed_snapshot
 
 
 @pytest.fixture(scope="module")

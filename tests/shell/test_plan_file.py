@@ -17,11 +17,8 @@ from streaming.commands.apply import _propose_again, apply
 from streaming.control.wiring import journal_of
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
-from tests.control.conftest import tables_in_memory
 from tests.control.test_deciding import crowded
 from tests.control.windows import write_windows
-
-__all__ = ["tables_in_memory"]  # the fixture
 
 HOUR_MS = 3_600_000
 MOVE = Movement("t", 0, (1, 2), (3, 2), 5.0)
