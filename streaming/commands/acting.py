@@ -3,6 +3,7 @@
 An approval, an abort or a note is a row: the control that holds the lease acts on it, now or after a take-over.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from assignor_core.errors import CoreError
@@ -27,12 +28,16 @@ class JournalActions:
         """The plan that control would make, of the newest windows and the placement as it is."""
         from streaming.commands.live_cluster import live_cluster
         from streaming.control.planning import propose_and_keep
+        from streaming.control.policies import policy_on
         from streaming.control.wiring import journal_of, window_tables_of
 
         settings = self._settings
+
         with live_cluster(settings) as cluster:
             journal, windows = journal_of(settings), window_tables_of(settings)
-            proposed = propose_and_keep(cluster, journal, windows, settings.planner, now_ms=now_ms)
+            proposed = propose_and_keep(
+                cluster, journal, windows, settings.planner, now_ms=now_ms, policy_for=partial(policy_on, settings)
+            )
         return _planned(proposed)
 
     def approve(self, plan_id: str, by: str, *, now_ms: int) -> Outcome:
@@ -88,7 +93,7 @@ class JournalActions:
         from streaming.views.intents import Intent
 
         policy = relief_policy(frozenset({broker}), drain=True)
-        proposed = plan_for_broker(self._settings, broker, policy)
+        proposed = plan_for_broker(self._settings, broker, policy, now_ms=now_ms)
         planned = _planned(proposed)
         if not carry_out:
             return planned

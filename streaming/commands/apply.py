@@ -8,6 +8,7 @@ turn, one after the other. A command that ends before its execution prints it.
 import signal
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -25,9 +26,7 @@ from streaming.settings import Settings
 if TYPE_CHECKING:
     from assignor_core.execution.events import EventRecord
     from assignor_core.execution.life_cycle import Execution
-    from assignor_core.live import LiveCluster
     from assignor_core.plan import Plan
-    from assignor_core.planner.policy import PlannerPolicy
     from assignor_core.proposed_plan import ProposedPlan
     from streaming.cluster.ports import ClusterReader, ControlledCluster
     from streaming.control.carrier import Carrier
@@ -234,15 +233,12 @@ def _is_kept(proposed: "ProposedPlan", journal: "Journal") -> bool:
 
 def _propose_again(cluster: "ClusterReader", journal: "Journal", settings: Settings) -> None:
     from streaming.control.planning import propose_and_keep
-    from streaming.control.policies import policy_of_plans
+    from streaming.control.policies import policy_on
     from streaming.control.wiring import window_tables_of
-
-    def policy_for(live: "LiveCluster") -> "PlannerPolicy":
-        return policy_of_plans(settings, {topic for topic, _ in live.partitions})
 
     window_tables, now_ms = window_tables_of(settings), clocks.now_ms()
     plan = propose_and_keep(
-        cluster, journal, window_tables, settings.planner, now_ms=now_ms, policy_for=policy_for
+        cluster, journal, window_tables, settings.planner, now_ms=now_ms, policy_for=partial(policy_on, settings)
     ).plan
     if not plan.movement_count:
         echo("a new plan was made: there is nothing to move")

@@ -103,7 +103,7 @@ def _run(
     `show_and_carry_out`.
     """
     settings = settings_from(config_file, assignments)
-    proposed = plan_for_broker(settings, broker, policy)
+    proposed = plan_for_broker(settings, broker, policy, now_ms=clocks.now_ms())
     unfit = None if policy is None else why_not_emptied(broker, proposed)
     prepare = partial(_note, settings, broker, intent)
     return show_and_carry_out(
@@ -134,7 +134,7 @@ def _is_gone(broker: int, proposed: "ProposedPlan") -> bool:
     return proposed.observed is not None and broker in proposed.observed.brokers_missing
 
 
-def plan_for_broker(settings: Settings, broker: int, policy: "PlannerPolicy | None") -> "ProposedPlan":
+def plan_for_broker(settings: Settings, broker: int, policy: "PlannerPolicy | None", *, now_ms: int) -> "ProposedPlan":
     """The plan, kept in the tables; raises UsageProblem for a broker that is not there."""
     from streaming.control.planning import propose_and_keep
     from streaming.control.policies import policy_of_plans, relief_policy
@@ -156,7 +156,7 @@ def plan_for_broker(settings: Settings, broker: int, policy: "PlannerPolicy | No
             journal_of(settings),
             window_tables_of(settings),
             settings.planner,
-            now_ms=clocks.now_ms(),
+            now_ms=now_ms,
             policy_for=policy_for,
             drained=drained,
         )

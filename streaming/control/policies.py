@@ -11,6 +11,7 @@ from assignor_core.deciding.postponing import PostponingPolicy
 from assignor_core.deciding.reasons import Reason
 from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
 from assignor_core.execution.reconcile import Limits
+from assignor_core.live import LiveCluster
 from assignor_core.log_dirs.planning import FillPolicy
 from assignor_core.planner.policy import PlannerPolicy
 from assignor_core.planner.statistic import Statistic
@@ -84,6 +85,11 @@ def policy_of_plans(settings: Settings, topics: Iterable[str]) -> PlannerPolicy:
     """Policy of plans on a cluster with these topics; durations are those of control's throttle unless one is set."""
     throttle = settings.planner.throttle_bytes_per_sec or settings.control.throttle_bytes_per_sec
     return replace(planner_policy(settings.planner, topics), throttle_bytes_per_sec=throttle)
+
+
+def policy_on(settings: Settings, live: LiveCluster) -> PlannerPolicy:
+    """That of plans on this cluster."""
+    return policy_of_plans(settings, {topic for topic, _ in live.partitions})
 
 
 def planner_policy(planner: PlannerSettings, topics: Iterable[str]) -> PlannerPolicy:

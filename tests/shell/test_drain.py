@@ -28,7 +28,7 @@ def proposed(model: ClusterState) -> ProposedPlan:
 
 def drained(model: ClusterState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """The exit code of a drain that a person does not confirm."""
-    monkeypatch.setattr(lifecycle, "plan_for_broker", lambda *_: proposed(model))
+    monkeypatch.setattr(lifecycle, "plan_for_broker", lambda *_, **_now: proposed(model))
     arguments = ["6", "--apply", "--set", f"storage.tables={tmp_path / 'tables'}"]
     result = CliRunner().invoke(lifecycle.drain, arguments, input="n\n", standalone_mode=False)
     if result.exception is not None:

@@ -1,0 +1,150 @@
+"""By HTTP from a skew to balance and a drain, on a simulated cluster: plan, approve, control carries out, abort."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
+from streaming.commands import lifecycle, live_cluster
+from streaming.control.planning import propose_live
+from streaming.control.policies import policy_of_plans
+from streaming.control.run import ControlLoop
+from streaming.control.wiring import window_tables_of
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable
+from streaming.settings import Settings
+from streaming.tables import TableReader
+from streaming.views.intents import drained_brokers
+from tests.control.windows import write_windows
+from tests.serve.served import Served, refusal, state
+from tests.serve.synthetic import NOW_MS
+
+TICK_MS = 1_000
+TICKS_MAX = 300
+ERRORS = ClientErrors(ClusterRequestFailed, ClusterUnreachable)
+
+
+class Simulated:
+    """Broker 1 leads six partitions of eight, each of two replicas; broker 4 leads none."""
+
+    def __init__(self, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.served = served
+        self.cluster = SimulatedCluster.of({1: "a", 2: "b", 3: "c", 4: "d"}, network_bytes_per_sec=1_000_000_000)
+        replicas = [(1, 2), (1, 3), (1, 4), (1, 2), (1, 3), (1, 4), (2, 3), (3, 2)]
+        self.cluster.create_topic("t", dict(enumerate(replicas)), size_bytes=1_000)
+        self.client = SimulatedClient(self.cluster, errors=ERRORS)
+        write_windows(served.settings, self.client.describe(), end_ms=NOW_MS)
+
+        @contextmanager
+        def connected(_settings: Settings) -> Iterator[SimulatedClient]:
+            yield self.client
+
+        monkeypatch.setattr(live_cluster, "live_cluster", connected)
+        monkeypatch.setattr(lifecycle, "live_cluster", connected)
+
+    def carry_out(self) -> None:
+        """Control ticks until nothing is open."""
+        control = ControlLoop(self.client, self.served.settings, now_ms=NOW_MS + self.cluster.now_ms)
+        for _ in range(TICKS_MAX):
+            now_ms = NOW_MS + self.cluster.now_ms
+            control.tick(now_ms=now_ms)
+            if not self.served.journal.open_executions(now_ms=now_ms):
+                return
+            self.cluster.advance(TICK_MS)
+        raise AssertionError(self.served.journal.open_executions(now_ms=NOW_MS))
+
+    def led(self) -> dict[int, int]:
+        led = dict.fromkeys((1, 2, 3, 4), 0)
+        for row in self.client.describe().partitions.values():
+            led[row.replicas[0]] += 1
+        return led
+
+    def held(self, broker: int) -> int:
+        return sum(broker in row.replicas for row in self.client.describe().partitions.values())
+
+    def end_of(self, answer: httpx.Response) -> str:
+        shown = self.served.get(f"/api/v1/executions/{answer.json()['execution_id']}").json()
+        return str(shown["phase"])
+
+
+@pytest.fixture
+def simulated(served: Served, monkeypatch: pytest.MonkeyPatch) -> Simulated:
+    return Simulated(served, monkeypatch)
+
+
+def test_from_a_skew_to_balance(simulated: Simulated) -> None:
+    served = simulated.served
+    planned = served.post("plans")
+    assert state(planned) == (200, "planned")
+    plan_id = planned.json()["plan_id"]
+    assert served.get(f"/api/v1/plans/{plan_id}").json()["movement_count"] == planned.json()["movement_count"]
+    assert simulated.led()[1] == 6, "nothing moves before it is approved"
+    approved = served.post(f"plans/{plan_id}/approve")
+    assert state(approved) == (200, "accepted")
+    simulated.carry_out()
+    assert max(simulated.led().values()) <= 3
+    assert simulated.end_of(approved) == "done"
+    assert state(served.post(f"plans/{plan_id}/approve")) == (409, "already_ended")
+    assert state(served.post(f"executions/{approved.json()['execution_id']}/abort")) == (409, "already_ended")
+
+
+def test_the_plan_is_the_one_that_control_would_make(simulated: Simulated) -> None:
+    """With the same limits and at the same throttle, which gives its duration."""
+    settings, served = simulated.served.settings, simulated.served
+    kept = served.journal.plan(served.post("plans").json()["plan_id"])
+    live = simulated.client.describe()
+    policy = policy_of_plans(settings, {"t"})
+    windows = window_tables_of(settings)
+    of_control = propose_live(simulated.client, live, windows, settings.planner, now_ms=NOW_MS, policy=policy).plan
+    assert (kept.plan.plan_id, kept.plan.waves) == (of_control.plan_id, of_control.waves)
+
+
+def test_an_execution_that_is_aborted_before_control_takes_it_moves_nothing(simulated: Simulated) -> None:
+    served = simulated.served
+    approved = served.post(f"plans/{served.post('plans').json()['plan_id']}/approve")
+    assert state(served.post(f"executions/{approved.json()['execution_id']}/abort")) == (200, "abort_asked")
+    simulated.carry_out()
+    assert (simulated.end_of(approved), simulated.led()[1]) == ("aborted", 6)
+
+
+def test_a_broker_is_drained_and_stays_noted(simulated: Simulated) -> None:
+    served = simulated.served
+    looked = served.post("brokers/1/drain")
+    assert state(looked) == (200, "planned")
+    drained = drained_brokers(TableReader(served.settings.storage.tables), "test")
+    assert (drained, served.journal.open_executions(now_ms=NOW_MS)) == (frozenset(), [])
+    carried = served.post("brokers/1/drain", json={"carry_out": True})
+    assert state(carried) == (200, "accepted")
+    simulated.carry_out()
+    assert (simulated.end_of(carried), simulated.held(1)) == ("done", 0)
+    assert drained_brokers(TableReader(served.settings.storage.tables), "test") == {1}
+    again = served.post(f"plans/{carried.json()['plan_id']}/approve")
+    assert state(again) == (409, "already_ended")
+    assert state(served.post("brokers/1/undrain")) == (200, "undrained")
+
+
+def test_a_broker_that_is_not_there_is_not_drained(simulated: Simulated) -> None:
+    status, detail = refusal(simulated.served.post("brokers/9/drain"))
+    assert (status, detail) == (400, "broker 9: is not there, allowed are 1, 2, 3, 4")
+
+
+def test_a_broker_whose_replicas_fit_nowhere_else_is_not_noted(simulated: Simulated) -> None:
+    """Each partition of five has a replica on every broker: there is no other place."""
+    served = simulated.served
+    simulated.cluster.create_topic("u", dict.fromkeys(range(5), (1, 2, 3, 4)), size_bytes=1_000)
+    write_windows(served.settings, simulated.client.describe(), end_ms=NOW_MS + 60_000)
+    answer = served.post("brokers/1/drain", json={"carry_out": True})
+    assert state(answer) == (409, "can_not_be_emptied")
+    assert drained_brokers(TableReader(served.settings.storage.tables), "test") == frozenset()
+    assert served.journal.open_executions(now_ms=NOW_MS) == []
+
+
+def test_when_two_approve_different_plans_one_is_carried_out_after_the_other(simulated: Simulated) -> None:
+    served = simulated.served
+    first = served.post(f"plans/{served.post('plans').json()['plan_id']}/approve")
+    second = served.post("brokers/1/drain", json={"carry_out": True})
+    assert f"after execution {first.json()['execution_id']}" in second.json()["detail"]
+    simulated.carry_out()
+    ends = {simulated.end_of(first), simulated.end_of(second)}
+    assert ends <= {"done", "refused"}, "the second is refused if the first has moved what it rests on"
