@@ -234,12 +234,12 @@ def windows_of(rows: pa.Table, keys: PartitionKeys, known: Iterable[Ints] = ()) 
         _Offsets.packed(rows[name], base) if name in rows.column_names else _Offsets.unknown(rows.num_rows)
         for name in _KEPT
     ]
-    times = [rows[name].to_numpy() for name in ("first_event_time_ms", "last_event_time_ms")]
+    times = [rows[name] for name in ("first_event_time_ms", "last_event_time_ms")]
     shared = list(known)
     for start_ms in sorted(pc.unique(starts).to_pylist()):
         sorted_keys, places = _in_order(numbers, np.flatnonzero(pc.equal(starts, start_ms).to_numpy()), shared)
         shared = [sorted_keys, *shared[:KNOWN_MAX]]
-        first_ms, last_ms = (_since(column[places], start_ms) for column in times)
+        first_ms, last_ms = (_since(column, places, start_ms) for column in times)
         yield LagWindow(
             start_ms, sorted_keys, start_ms + int(last_ms.max()), first_ms, last_ms, ends[places],
             *(column.at(places) for column in offsets),
@@ -278,10 +278,12 @@ def _fits(value: int | None) -> bool:
     return value is None or -_INT32.max <= value <= _INT32.max
 
 
-def _since(times_ms: Ints, start_ms: int) -> NDArray[np.int32]:
-    """Times since the start; one number where they are all the same, as those of one look are."""
-    since = np.clip(times_ms - start_ms, -_INT32.max, _INT32.max).astype(np.int32)
-    return np.broadcast_to(since[0], since.shape) if (since == since[0]).all() else since
+def _since(times_ms: pa.ChunkedArray, places: Ints, start_ms: int) -> NDArray[np.int32]:
+    """Times of these rows since the start; one number where they are all the same, as those of one look are."""
+    span = pc.min_max(times_ms).as_py()
+    of_rows = np.array([span["min"]]) if span["min"] == span["max"] else times_ms.to_numpy()[places]
+    since = np.clip(of_rows - start_ms, -_INT32.max, _INT32.max).astype(np.int32)
+    return np.broadcast_to(since[0], places.shape) if (since == since[0]).all() else since
 
 
 def _floats(values: pa.ChunkedArray) -> Floats:
