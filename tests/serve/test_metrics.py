@@ -55,13 +55,19 @@ def value(series: Series, name: str, **labels: str) -> float | None:
     return series.get((f"rebalancer_{name}", frozenset({"kafka_cluster": "test", **labels}.items())))
 
 
-@pytest.fixture
-def skewed(skewed_folder: Path) -> Settings:
-    return settings_for(skewed_folder, planner={"capacities": {"1": {"bytes_in_per_sec": 1.0e7}}})
+@pytest.fixture(scope="module")
+def skewed(skewed_tables: str) -> Settings:
+    """Over tables that nobody changes."""
+    return settings_for(Path(skewed_tables).parent, planner={"capacities": {"1": {"bytes_in_per_sec": 1.0e7}}})
 
 
-def test_what_the_tables_say_is_what_is_exported(skewed: Settings) -> None:
-    series = series_of(generate_latest(registry_now(skewed)).decode())
+@pytest.fixture(scope="module")
+def of_skewed(skewed: Settings) -> Snapshot:
+    return read_snapshot(skewed, NOW_MS)
+
+
+def test_what_the_tables_say_is_what_is_exported(skewed: Settings, of_skewed: Snapshot) -> None:
+    series = series_of(generate_latest(registry_of(lambda: of_skewed, skewed)).decode())
     assert value(series, "broker_in_bytes_per_second", broker="1") == pytest.approx(4.2e6 * 1.4)
     assert value(series, "broker_replication_in_bytes_per_second", broker="2") == 4.0e5
     assert value(series, "broker_in_capacity_bytes_per_second", broker="1") == 1.0e7
@@ -101,8 +107,8 @@ def test_what_the_tables_say_is_what_is_exported(skewed: Settings) -> None:
     assert value(series, "snapshot_part_up", part="load") == 1
 
 
-def test_groups_that_were_left_out_are_added_up_over_the_brokers_that_are_known(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
+def test_groups_that_were_left_out_are_added_up_over_the_brokers_that_are_known(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, {1: 1.0}, groups_left_out=None)
     assert value(series_of(generate_latest(registry_now(settings)).decode()), "consumergroups_left_out") is None
@@ -111,8 +117,10 @@ def test_groups_that_were_left_out_are_added_up_over_the_brokers_that_are_known(
     assert value(series_of(generate_latest(registry_now(settings)).decode()), "consumergroups_left_out") == 8
 
 
-def test_what_remote_storage_holds_is_added_up_by_leader_and_absent_where_it_holds_nothing(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
+def test_what_remote_storage_holds_is_added_up_by_leader_and_absent_where_it_holds_nothing(
+    tables_in_memory: str,
+) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic, start_ms = Synthetic(settings.storage.tables), NOW_MS - WINDOW_MS
     synthetic.broker_load(start_ms, {1: 1.0, 2: 1.0})
     tiered = [(1, "t", 0, "leader", 1.0), (1, "t", 1, "leader", 1.0)]
@@ -123,8 +131,8 @@ def test_what_remote_storage_holds_is_added_up_by_leader_and_absent_where_it_hol
     assert value(series, "broker_remote_log_bytes", broker="2") is None
 
 
-def test_requests_that_brokers_refuse_are_shown_by_broker_and_absent_where_unknown(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
+def test_requests_that_brokers_refuse_are_shown_by_broker_and_absent_where_unknown(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic, start_ms = Synthetic(settings.storage.tables), NOW_MS - WINDOW_MS
     synthetic.broker_load(start_ms, {1: 1.0}, requests_refused=3)
     synthetic.broker_load(start_ms, {2: 1.0}, requests_refused=0)
@@ -134,8 +142,8 @@ def test_requests_that_brokers_refuse_are_shown_by_broker_and_absent_where_unkno
     assert shown == [3, 0, None]
 
 
-def test_a_failed_broker_is_a_trigger_and_every_reason_not_to_plan_is_counted(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
+def test_a_failed_broker_is_a_trigger_and_every_reason_not_to_plan_is_counted(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.decision(NOW_MS - 60_000, "plan", "broker_failed", plan_id="a" * 64)
     synthetic.decision(NOW_MS - 30_000, "hold", "maintenance_window")
@@ -202,10 +210,10 @@ def test_before_control_makes_its_tables_it_has_done_nothing(tmp_path: Path) -> 
     assert value(series, "rebalance_triggers_total", trigger="network_in") == 0
 
 
-def test_a_part_that_was_never_read_counts_nothing(skewed: Settings) -> None:
-    ruin(skewed, "execution")
-    snapshot = read_snapshot(skewed, NOW_MS)
-    series = series_of(generate_latest(registry_of(lambda: snapshot, skewed)).decode())
+def test_a_part_that_was_never_read_counts_nothing(skewed_folder: Path) -> None:
+    settings = settings_for(skewed_folder)
+    ruin(settings, "execution")
+    series = series_of(generate_latest(registry_now(settings)).decode())
     assert value(series, "snapshot_part_up", part="control") == 0
     rebalances = {name for name, _ in series if name.startswith(("rebalancer_rebalance_", "rebalancer_skew_breach"))}
     assert rebalances == {"rebalancer_rebalance_mode_info"}
@@ -218,16 +226,16 @@ def ruin(settings: Settings, table: str) -> None:
         file.write_bytes(b"no parquet")
 
 
-def test_a_broken_part_is_0_and_its_figures_stay(skewed: Settings) -> None:
-    snapshot = replace(read_snapshot(skewed, NOW_MS), failures={"load": "table broker_load can't be read"})
+def test_a_broken_part_is_0_and_its_figures_stay(skewed: Settings, of_skewed: Snapshot) -> None:
+    snapshot = replace(of_skewed, failures={"load": "table broker_load can't be read"})
     series = series_of(generate_latest(registry_of(lambda: snapshot, skewed)).decode())
     assert value(series, "snapshot_part_up", part="load") == 0
     assert value(series, "snapshot_part_up", part="control") == 1
     assert value(series, "broker_in_bytes_per_second", broker="2") == 2.5e6
 
 
-def test_a_broker_that_is_gone_leaves_no_series(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path)
+def test_a_broker_that_is_gone_leaves_no_series(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     start_ms = NOW_MS - 100 * WINDOW_MS
     synthetic.broker_load(start_ms, {1: 10.0, 9: 10.0})
@@ -237,9 +245,10 @@ def test_a_broker_that_is_gone_leaves_no_series(tmp_path: Path) -> None:
     assert not [labels for name, labels in series if ("broker", "9") in labels]
 
 
-def test_every_family_is_exported_and_every_exported_one_is_listed(skewed: Settings) -> None:
+def test_every_family_is_exported_and_every_exported_one_is_listed(skewed: Settings, of_skewed: Snapshot) -> None:
     parsed = {
-        family.name: family for family in text_string_to_metric_families(generate_latest(registry_now(skewed)).decode())
+        family.name: family
+        for family in text_string_to_metric_families(generate_latest(registry_of(lambda: of_skewed, skewed)).decode())
     }
     ours = {name: family for name, family in parsed.items() if name.startswith("rebalancer_")}
     assert {family.name.removesuffix("_total"): family.kind for family in FAMILIES} == {
@@ -250,8 +259,8 @@ def test_every_family_is_exported_and_every_exported_one_is_listed(skewed: Setti
             assert set(sample.labels) - {"le"} == {"kafka_cluster", *family.labels}, family.name
 
 
-def test_openmetrics_says_the_same(skewed: Settings) -> None:
-    registry = registry_now(skewed)
+def test_openmetrics_says_the_same(skewed: Settings, of_skewed: Snapshot) -> None:
+    registry = registry_of(lambda: of_skewed, skewed)
     text = series_of(generate_latest(registry).decode())
     other = {
         (sample.name, frozenset(sample.labels.items())): sample.value
@@ -262,13 +271,12 @@ def test_openmetrics_says_the_same(skewed: Settings) -> None:
     assert other == {key: number for key, number in text.items() if key[0].startswith("rebalancer_")}
 
 
-def test_an_answer_is_that_of_the_newest_snapshot_in_every_form(skewed: Settings) -> None:
-    snapshot = read_snapshot(skewed, NOW_MS)
-    exposition = Exposition(snapshot, skewed)
+def test_an_answer_is_that_of_the_newest_snapshot_in_every_form(skewed: Settings, of_skewed: Snapshot) -> None:
+    exposition = Exposition(of_skewed, skewed)
     accepted = ("text/plain", "application/openmetrics-text; version=1.0.0")
     forms = [Form.of(accept, encoding) for accept in accepted for encoding in ("", "br;q=1, gzip")]
     for now_ms in (NOW_MS, NOW_MS + 5_000):
-        exposition.update(replace(snapshot, read_at_ms=now_ms))
+        exposition.update(replace(of_skewed, read_at_ms=now_ms))
         for form in forms:
             body = gzip.decompress(exposition.answer(form)) if form.packed else exposition.answer(form)
             stamp = re.search(rb"^rebalancer_snapshot_timestamp_seconds\S* (\S+)$", body, re.MULTILINE)
@@ -276,33 +284,34 @@ def test_an_answer_is_that_of_the_newest_snapshot_in_every_form(skewed: Settings
             assert float(stamp.group(1)) == now_ms / 1000
 
 
-def test_usual_forms_lie_ready_before_anybody_asks_and_others_once_somebody_did(skewed: Settings) -> None:
-    snapshot = read_snapshot(skewed, NOW_MS)
-    exposition = Exposition(snapshot, skewed)
+def test_usual_forms_lie_ready_before_anybody_asks_and_others_once_somebody_did(
+    skewed: Settings, of_skewed: Snapshot
+) -> None:
+    exposition = Exposition(of_skewed, skewed)
     accepted = ("", "text/plain", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
     usual = [Form.of(accept, encoding) for accept in accepted for encoding in ("", "gzip")]
     assert all(exposition.ready(form) for form in usual)
     other = Form.of("text/plain;version=1.0.0;escaping=allow-utf-8")
     assert exposition.ready(other) is None
     assert exposition.answer(other) == exposition.ready(other)
-    exposition.update(snapshot)
+    exposition.update(of_skewed)
     assert exposition.ready(other), "from now on with every snapshot"
     exposition.ready(usual[0])
-    exposition.update(snapshot)
+    exposition.update(of_skewed)
     assert exposition.ready(usual[0])
 
 
-def test_whoever_names_versions_without_end_makes_no_more_work(skewed: Settings) -> None:
-    exposition = Exposition(read_snapshot(skewed, NOW_MS), skewed)
+def test_whoever_names_versions_without_end_makes_no_more_work(skewed: Settings, of_skewed: Snapshot) -> None:
+    exposition = Exposition(of_skewed, skewed)
     forms = [Form.of(f"application/openmetrics-text;version=1.0.{number}") for number in range(10)]
     assert all(exposition.answer(form).endswith(b"# EOF\n") for form in forms)
     others = sum(exposition.ready(form) is not None for form in USUAL_FORMS if form not in forms)
     assert sum(exposition.ready(form) is not None for form in forms) == FORMS_MAX - others
 
 
-def test_what_alerts_on_groups_rest_on_is_kept_before_details_of_any(tmp_path: Path) -> None:
+def test_what_alerts_on_groups_rest_on_is_kept_before_details_of_any(tables_in_memory: str) -> None:
     """1,000 groups on three topics each, at the default limit, beside a cluster of 50 brokers."""
-    settings = settings_for(tmp_path)
+    settings = settings_for(tables_in_memory)
     synthetic = Synthetic(settings.storage.tables)
     synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, dict.fromkeys(range(50), 1.0))
     snapshot = replace(read_snapshot(settings, NOW_MS), **crowd(1_000, 3))
@@ -333,8 +342,8 @@ def crowd(groups: int, topics: int) -> dict[str, Any]:
     return {"groups": GroupPart(tuple(verdicts), tuple(lags)), "memberships": memberships}
 
 
-def test_the_cap_cuts_the_least_important_and_counts_it(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path, serve={"series_max": 300})
+def test_the_cap_cuts_the_least_important_and_counts_it(tables_in_memory: str) -> None:
+    settings = settings_for(tables_in_memory, serve={"series_max": 300})
     rows = [(f"group-{index}", "t", 0, 0, 1_000 - index) for index in range(200)]
     Synthetic(settings.storage.tables).group_lag(NOW_MS - 2 * WINDOW_MS, rows, log_start_offset=1)
     series = series_of(generate_latest(registry_now(settings)).decode())
@@ -348,9 +357,9 @@ def test_the_cap_cuts_the_least_important_and_counts_it(tmp_path: Path) -> None:
     assert value(series, "window_seconds") == 60
 
 
-def test_of_too_many_groups_the_worst_are_exported_with_all_that_alerts_rest_on(tmp_path: Path) -> None:
+def test_of_too_many_groups_the_worst_are_exported_with_all_that_alerts_rest_on(tables_in_memory: str) -> None:
     """10,000 groups at the default limit; the one that stands still has no more lag than the others."""
-    settings = settings_for(tmp_path)
+    settings = settings_for(tables_in_memory)
     parts = crowd(10_000, 1)
     worst_first = tuple(sorted(parts["groups"].groups, key=lambda row: row.status != "stop"))
     parts["groups"] = replace(parts["groups"], groups=worst_first)
@@ -444,7 +453,7 @@ def test_the_page_of_metrics_is_the_generated_one() -> None:
 
 @pytest.mark.prometheus
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool isn't installed (Debian package prometheus)")
-def test_promtool_finds_nothing_to_complain_about(skewed: Settings) -> None:
-    text = generate_latest(registry_now(skewed))
+def test_promtool_finds_nothing_to_complain_about(skewed: Settings, of_skewed: Snapshot) -> None:
+    text = generate_latest(registry_of(lambda: of_skewed, skewed))
     checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
     assert (checked.returncode, checked.stderr.decode()) == (0, "")
