@@ -45,8 +45,8 @@ def nothing_more(execution_id: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return settings_for(tmp_path)
+def settings(tables_in_memory: str) -> Settings:
+    return settings_for(tables_in_memory)
 
 
 @pytest.fixture

@@ -32,6 +32,11 @@ def settings(tmp_path: Path) -> Settings:
     return Settings.model_validate({"storage": {"tables": str(tmp_path / "tables")}})
 
 
+@pytest.fixture
+def in_memory(tables_in_memory: str) -> Settings:
+    return Settings.model_validate({"storage": {"tables": tables_in_memory}})
+
+
 def approved(journal: Journal, *, in_windows_only: bool = False, topic: str = "t") -> ExecutionRecord:
     plan = Plan(
         "c",
@@ -89,8 +94,8 @@ def test_pauses_are_no_work_and_survive_a_restart(settings: Settings) -> None:
     )
 
 
-def test_bytes_of_the_last_day_are_those_of_automatic_plans_that_were_at_work_in_it(settings: Settings) -> None:
-    journal, day_ms = journal_of(settings), 86_400_000
+def test_bytes_of_the_last_day_are_those_of_automatic_plans_that_were_at_work_in_it(in_memory: Settings) -> None:
+    journal, day_ms = journal_of(in_memory), 86_400_000
     carried_out(journal, approved(journal))  # by a person
     done, aborted, waits = (approved(journal, in_windows_only=True, topic=name) for name in ("u", "v", "w"))
     journal.write_event(done, Event.STARTED, "", now_ms=1_500)
@@ -107,14 +112,14 @@ def test_bytes_of_the_last_day_are_those_of_automatic_plans_that_were_at_work_in
 
 
 def test_what_was_promised_stands_beside_what_was_measured_and_judges_by_the_greatest_promise(
-    settings: Settings,
+    in_memory: Settings,
 ) -> None:
-    journal = journal_of(settings)
+    journal = journal_of(in_memory)
     record = approved(journal)
     carried_out(journal, record)
     measured = {Resource.BYTES_IN: 1.4, Resource.BYTES_OUT: 1.1, Resource.LEADERS: 1.0}
     journal.write_measured(record, measured, now_ms=2_000)
-    row = max(tables.read(settings.storage.tables, "execution"), key=lambda row: int(row["sequence"]))
+    row = max(tables.read(in_memory.storage.tables, "execution"), key=lambda row: int(row["sequence"]))
     assert (
         row["detail"]
         == "max/mean measured (promised): bytes_in 1.400 (1.100), bytes_out 1.100 (1.100), leaders 1.000 (1.000)"
