@@ -282,6 +282,22 @@ def test_the_document_names_every_act(served: Served) -> None:
     assert all({"get", "post"} >= set(methods) for methods in paths.values())
 
 
+def test_the_document_says_what_a_key_is_and_where_a_token_is_needed(served: Served) -> None:
+    paths = served.get("/api/openapi.json").json()["paths"]
+    acts = [methods["post"] for methods in paths.values() if "post" in methods]
+    for act in acts:
+        key = next(parameter["schema"] for parameter in act["parameters"] if parameter["name"] == "Idempotency-Key")
+        fits = [
+            bool(re.search(key["pattern"], text))
+            for text in ("a-key-123", "~" * 128, "short", "a key 123", "\u00e9" * 9)
+        ]
+        assert fits == [True, True, False, False, False]
+    assert paths["/api/v1/audit"]["get"]["security"] == acts[0]["security"] == [{"token": []}]
+    assert "403" in paths["/api/v1/audit"]["get"]["responses"]
+    reading = [methods["get"]["responses"] for methods in paths.values() if "get" in methods]
+    assert all({"401", "429"} <= set(responses) for responses in reading), "serve.reading may be signed_in"
+
+
 PARTS = st.one_of(st.just("a" * 64), st.just("e-1"), st.just("3"), st.text(min_size=1, max_size=70))
 BODIES = st.one_of(st.binary(max_size=60), st.just(b'{"carry_out": true}'), st.just(b""))
 

@@ -6,6 +6,7 @@ from typing import Any
 from streaming.serve.api.acting import ActEndpoint
 from streaming.serve.api.endpoints import Endpoint
 from streaming.serve.api.problems import MEDIA_TYPE
+from streaming.serve.api.requests import KEY
 
 PROBLEM = {
     "type": "object",
@@ -19,24 +20,27 @@ PROBLEM = {
 }
 REFUSALS = {
     "400": "A parameter is unknown or not allowed",
+    "401": "There is no token, or it does not hold: `serve.reading` is signed_in",
     "404": "There is no such thing",
+    "429": "Too many wrong tokens",
     "503": "Tables can't be read now",
 }
-
-
 REFUSALS_TO_ACT = {
     "400": "The request is not as it must be",
     "401": "There is no token, or it does not hold",
     "403": "Acting is off, the role may not act, or the request comes from another site",
     "404": "There is no such plan or execution",
-    "409": "It can't be done as things stand: `state` names why",
     "408": "The body has not come in time",
+    "409": "It can't be done as things stand: `state` names why",
     "413": "The body is too large",
     "415": "The body is not application/json",
     "422": "The key was used for another request",
     "429": "Too many wrong tokens",
     "503": "Tables or brokers can't be asked now",
 }
+
+
+BY_TOKEN: list[dict[str, list[str]]] = [{"token": []}]
 
 
 def document(endpoints: Iterable[Endpoint], acts: Iterable[ActEndpoint]) -> dict[str, Any]:
@@ -70,14 +74,16 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         },
     }
     content = {"application/json": {"schema": listed if endpoint.is_list else item}}
+    refusals = REFUSALS | ({"403": "Nobody can sign in"} if endpoint.needs_sign_in else {})
     return {
+        **({"security": BY_TOKEN} if endpoint.needs_sign_in else {}),
         "operationId": f"read_{endpoint.answer.__name__}",
         "summary": endpoint.summary,
         "parameters": [parameter.described() for parameter in endpoint.parameters],
         "responses": {
             "200": {"description": "The newest there is", "content": content, "headers": {"ETag": {"schema": {}}}},
             "304": {"description": "Not changed since the ETag of If-None-Match"},
-            **{status: refusal(why) for status, why in REFUSALS.items()},
+            **{status: refusal(why) for status, why in refusals.items()},
         },
     }
 
@@ -88,7 +94,7 @@ def _act(endpoint: ActEndpoint) -> dict[str, Any]:
         "in": "header",
         "required": True,
         "description": "Of your own: the same request with the same key acts once, for 24 hours",
-        "schema": {"type": "string", "minLength": 8, "maxLength": 128},
+        "schema": {"type": "string", "pattern": f"^{KEY.pattern}$"},
     }
     members = {name: {"type": "boolean", "description": why} for name, why in (endpoint.flags or {}).items()}
     body = {"type": "object", "properties": members, "additionalProperties": False}
@@ -97,7 +103,7 @@ def _act(endpoint: ActEndpoint) -> dict[str, Any]:
     return {
         "operationId": endpoint.action,
         "summary": endpoint.summary,
-        "security": [{"token": []}],
+        "security": BY_TOKEN,
         "parameters": [*([endpoint.parameter.described()] if endpoint.parameter else []), key],
         "requestBody": {"required": False, "content": {"application/json": {"schema": body}}},
         "responses": {
