@@ -252,3 +252,71 @@ def test_what_relieves_the_broker_of_enough_is_worth_it(relief_min: float, left_
 def test_limits_outside_their_range_are_refused(relief_min: float, wait_max_ms: int) -> None:
     with pytest.raises(InputError, match=r"must be"):
         PostponingPolicy(relief_min, wait_max_ms)
+
+
+def test_limits_are_named_with_what_was_given() -> None:
+    with pytest.raises(InputError, match=r"^relief_min must be a number of 0 or more, found -0\.5$"):
+        PostponingPolicy(-0.5)
+    with pytest.raises(InputError, match=r"^cheap_hour_wait_max_ms must be from 0 to 86400000, found -7$"):
+        PostponingPolicy(cheap_hour_wait_max_ms=-7)
+    assert PostponingPolicy() == PostponingPolicy(0.0, 0)
+    assert [policy.is_off for policy in (PostponingPolicy(), WORTH, WAITS)] == [True, False, False]
+
+
+def test_the_median_of_five_skews_that_lasted_as_long_is_what_is_left() -> None:
+    assert windows_left(memory(*[3] * 5), "bytes_in", 1) == 1
+    assert windows_left(memory(*[9] * 5, 2), "bytes_in", 1) == 6
+    assert windows_left(memory(*[9] * 4, 2), "bytes_in", 1) is None
+
+
+def test_a_plan_that_relieves_of_just_enough_is_worth_it() -> None:
+    assert Effort(20.0, 5.0).relieved_bytes(2_000) == 10.0
+    assert not_worth_its_bytes(PostponingPolicy(relief_min=0.5), 2_000, Effort(20.0, 5.0)) is None
+    costly = not_worth_its_bytes(PostponingPolicy(relief_min=0.51), 6_000_000_000, Effort(1e16, 1e6))
+    assert costly is not None
+    assert "within 100000 min more here" in costly.detail
+
+
+def waits_for(known: RecurringLoad, effort: Effort = EFFORT, wait_max_ms: int = WAIT_MAX_MS) -> str | None:
+    """The hour that a plan waits for at noon, as its detail names it, for a skew that has just begun."""
+    policy = PostponingPolicy(cheap_hour_wait_max_ms=wait_max_ms)
+    later = cheap_hour(policy, known, "bytes_in", effort, now_ms=NOW_MS, since_ms=NOW_MS)
+    return None if later is None else later.detail.split("copied from ")[1].split(", with")[0]
+
+
+def days_of(loads: dict[int, dict[int, float]]) -> RecurringLoad:
+    """By day, counted back from today: the load of hours that differ from 2."""
+    rows = {
+        TODAY - back: DayLoad({slot: hours.get(slot // HOUR_SLOTS, 2.0) for slot in range(DAY_SLOTS)})
+        for back, hours in loads.items()
+    }
+    return RecurringLoad(days={"bytes_in": rows})
+
+
+def test_a_plan_waits_for_one_of_the_23_hours_after_this_one() -> None:
+    assert waits_for(history(cheap=13)) == "13:00 UTC, in 1.0 h"
+    assert waits_for(history(cheap=11)) == "11:00 UTC, in 23.0 h"
+    assert waits_for(history(cheap=14), wait_max_ms=2 * HOUR_MS) == "14:00 UTC, in 2.0 h"
+    assert waits_for(history(cheap=15), wait_max_ms=2 * HOUR_MS) is None
+    # The same hour of tomorrow has less load by what today has shown.
+    assert waits_for(days_of({0: {12: 0.5}, 1: {12: 0.5}, 2: {}, 3: {}, 4: {}})) is None
+
+
+def test_the_load_of_an_hour_is_known_from_the_four_days_before() -> None:
+    rows: dict[int, dict[int, float]] = {back: {15: 1.0} for back in range(1, 6)}
+    assert waits_for(days_of({back: rows[back] for back in (1, 3, 4)})) == "15:00 UTC, in 3.0 h"
+    assert waits_for(days_of({back: rows[back] for back in (3, 4, 5)})) is None
+    assert waits_for(history(slots=3)) == "15:00 UTC, in 3.0 h"
+    assert waits_for(history(slots=2)) is None
+
+
+def test_what_costs_as_much_as_it_saves_waits() -> None:
+    relieved_bytes = EFFORT.relieved_bytes(3 * HOUR_MS)
+    assert waits_for(history(), Effort(relieved_bytes, 1e6)) == "15:00 UTC, in 3.0 h"
+    assert waits_for(history(), Effort(relieved_bytes - 1, 1e6)) is None
+
+
+def test_nothing_waits_in_an_hour_whose_own_load_is_not_known() -> None:
+    rows = history().days["bytes_in"]
+    known = {day: {slot: load for slot, load in row.mean_load.items() if slot // 6 != 12} for day, row in rows.items()}
+    assert waits_for(RecurringLoad(days={"bytes_in": {day: DayLoad(row) for day, row in known.items()}})) is None

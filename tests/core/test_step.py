@@ -460,3 +460,10 @@ def test_consumers_that_catch_up_make_no_lasting_skew() -> None:
     given = Given(catch_up={1: 4e6})
     assert decided(given, observed(HOT, HOT, HOT))[1].may_act
     assert given.asked_windows == []
+
+
+def test_a_pause_after_what_was_given_up_begins_with_15_minutes_and_ends_to_the_ms() -> None:
+    assert GivenUp() == GivenUp(0, 0)
+    assert [GivenUp(count).pause_ms for count in (0, 1, 5, 6)] == [0, 900_000, 14_400_000, 21_600_000]
+    assert GivenUp(1).reason(899_999) is not None
+    assert GivenUp(1).reason(900_000) is None

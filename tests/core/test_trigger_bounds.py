@@ -11,7 +11,7 @@ from assignor_core.deciding.entering import Surroundings, entering
 from assignor_core.deciding.reasons import LASTING_REASONS, Reason, Verdict
 from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger import Evaluation, TriggerState, step
-from assignor_core.deciding.trigger_policy import TriggerPolicy
+from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
 from assignor_core.errors import InputError
 
 POLICY = TriggerPolicy(enter_ratio=1.3, exit_ratio=1.15, windows_over=2, windows_considered=3)
@@ -239,3 +239,19 @@ def test_a_broker_that_may_come_back_is_named_with_the_time_it_is_away() -> None
     around = Surroundings(missing_brokers=frozenset({4}), alive_count=18)
     found = evaluated(windows(1.5, 1.5), away, around, policy=policy, now_ms=HOUR_MS * 3 // 2)
     assert found.detail == "broker 4 has been away for 3600 s: it may come back"
+
+
+def test_the_defaults_are_those_that_the_documentation_explains() -> None:
+    assert TriggerPolicy() == TriggerPolicy(
+        enter_ratio=1.30, exit_ratio=1.15, windows_over=3, windows_considered=5, detector=Detector("noise"),
+        recurring_load=True, recurring_plan_min_ms=HOUR_MS, windows_over_urgent=2, cooldown_ms=600_000,
+        completeness_min=0.95, load_min_bytes_per_sec=100_000.0, stale_after_ms=360_000,
+        broker_failure_grace_ms=1_800_000, relief_max_away_share=0.40,
+    )  # fmt: skip
+    assert [str(row) for row in Detector] == ["noise", "windows"]
+
+
+def test_a_recurring_skew_of_any_length_may_be_planned_for() -> None:
+    assert TriggerPolicy(recurring_plan_min_ms=0).recurring_plan_min_ms == 0
+    with pytest.raises(InputError, match=r"^recurring_plan_min_ms must be 0 or more, found -1$"):
+        TriggerPolicy(recurring_plan_min_ms=-1)
