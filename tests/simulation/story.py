@@ -157,7 +157,7 @@ class Story:
         self._end_faults()
         self.world.pass_time(self._longer_ms)
         bound_ms = FAULTS_MS + self._longer_ms + BOUND_MS + (LATE_WORK_MS if self._identity.leaves_late_work else 0)
-        while self._busy() and self.world.cluster.now_ms < bound_ms:
+        while self._busy() and self.world.cluster.now_ms < self._bound_ms(bound_ms):
             self.world.pass_time(LOOK_MS)
         self.monitor.judge_end()
         return PlayedStory(
@@ -172,6 +172,17 @@ class Story:
             self.world.pass_time(LOOK_MS)
             if not acts_alone and not self._approvals_to_come and not self._busy():
                 return
+
+    def _bound_ms(self, bound_ms: int) -> int:
+        """The bound of the story. What automatic mode began shortly before it has the time of any other execution; not
+        where it gave up more than one before: that it makes plan after plan then is to be noticed.
+        """
+        executions = self.monitor.executions()
+        if sum(row.ended and row.done_ms is None for row in executions) > 1:
+            return bound_ms
+        epoch_ms = self.world.now_ms - self.world.cluster.now_ms
+        begun_ms = (row.approved_ms - epoch_ms for row in executions if not row.ended or row.owes)
+        return min(max(bound_ms, max(begun_ms, default=0) + BOUND_MS), bound_ms + BOUND_MS)
 
     def _busy(self) -> bool:
         executions = self.monitor.executions()
