@@ -57,9 +57,10 @@ def _fewer(examples: int) -> int:
 
 # Spark of the tests and of the processes that they start, with the JVM's quick compiler alone: what the other one would
 # gain in a minute or two costs as much CPU time as the tests themselves. Its room for code would be 48 MB then: the
-# session that tests share fills that, and a tenth of its CPU time would go into making room.
-QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {QUICK_COMPILER}".strip()
+# session that tests share fills that, and a tenth of its CPU time would go into making room. And with the
+# serial collector in place of G1: a start of Spark with one batch takes 7 to 21 % less CPU time.
+FOR_SHORT_LIVES = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {FOR_SHORT_LIVES}".strip()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from streaming import tables
 from streaming.cluster.clients import admin_client
 from streaming.settings import Settings
+from tests.conftest import FOR_SHORT_LIVES
 from tests.pipeline.running import kill, produce, samples_counted, start_pipeline
 from tests.pipeline.test_adapters import ALL_TOPIC_BYTES_IN
 from tests.pipeline.test_windows import load_record, make_topics, own, recount, send
@@ -23,8 +24,8 @@ DEADLINE_S = 300.0
 
 @pytest.fixture
 def executors_start_quickly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Executors with the JVM's quick compiler alone, as all of Spark in tests: they live for half a minute."""
-    (tmp_path / "spark-defaults.conf").write_text("spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1\n")
+    """Executors with the same options of Java as all of Spark in tests: they live for half a minute."""
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.executor.extraJavaOptions {FOR_SHORT_LIVES}\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
 
 
