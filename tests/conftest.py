@@ -24,8 +24,11 @@ pytest.register_assert_rewrite(
 
 pytest_plugins = ["tests.lanes"]
 
-# The same examples in every run, so that a failure can be repeated; no deadline, as machines are shared.
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+# The same examples in every run, so that a failure can be repeated. No limit of time, as machines are shared: on a new
+# clone the first text that a test draws takes seconds, for the table of all characters is made then.
+hypothesis.settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("repeatable")
 
 FEWER = 4
