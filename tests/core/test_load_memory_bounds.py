@@ -71,9 +71,13 @@ def noisy_shares() -> list[float]:
     return shares
 
 
-@pytest.mark.parametrize("shares", [noisy_shares(), [1.0] * 12 + [1.5, 0.6, 1.1] * 5])
+@pytest.mark.parametrize(
+    "shares", [noisy_shares(), [1.0] * 12 + [1.5, 0.6, 1.1] * 5, [1.0, 1.1] * 5 + [4.0] + [1.0] * 5]
+)
 def test_levels_are_those_of_their_definition(shares: list[float]) -> None:
-    """The first series moves replicas before window 300; the second has no noise for so long that nothing is cut."""
+    """The first series moves replicas before window 300; the second has no noise for so long that nothing is cut; of
+    the third it is the first window that may be.
+    """
     levels, expected = Levels.none(), Reference()
     for index, share in enumerate(shares):
         if index == 300:
@@ -84,6 +88,13 @@ def test_levels_are_those_of_their_definition(shares: list[float]) -> None:
         expected.follow(share, end_ms)
         for name, value in vars(expected).items():
             assert getattr(levels, name)[0] == pytest.approx(value, rel=1e-9, abs=1e-12), (index, name)
+
+
+def test_evidence_begins_anew_after_a_move() -> None:
+    moved = levels_of(excess=9.0, excess_windows=5, excess_since_ms=7).changed()
+    assert moved.risen_since_ms(1) == 0
+    again = moved.after({1: 2.0}, end_ms=20, reference=REFERENCE)
+    assert (int(again.excess_windows[0]), again.risen_since_ms(1)) == (1, 20)
 
 
 def test_none_has_no_rows_and_lists_of_different_lengths_are_refused() -> None:
