@@ -62,7 +62,7 @@ class Replicas(NamedTuple):
 
     def take(self, rows: Indices) -> "Replicas":
         """The replicas of these rows."""
-        return Replicas(self.partitions[rows], self.slots[rows], self.loads[rows])
+        return Replicas(self.partitions[rows], self.slots[rows], self.loads.take(rows, axis=0))
 
 
 def best_by_score(candidates: Iterable[Candidate | None]) -> Candidate | None:

@@ -94,14 +94,15 @@ class Placement:
 
     def slots_of(self, partitions: Indices, broker: int) -> Indices:
         """Place of `broker` in the replica list of each partition: 0 where it leads."""
-        slots: Indices = np.argmax(self.replicas[partitions] == broker, axis=1)
+        slots: Indices = np.argmax(self.replicas.take(partitions, axis=0) == broker, axis=1)
         return slots
 
     def loads_at(self, partitions: Indices, slots: Indices) -> Floats:
         """N x C what each replica puts on its broker."""
-        loads: Floats = self.following[partitions]
+        # `take` copies whole rows: it needs half the time of an index in brackets, and every look comes by here.
+        loads: Floats = self.following.take(partitions, axis=0)
         leads = np.flatnonzero(slots == 0)
-        loads[leads] = self.leading[partitions[leads]]
+        loads[leads] = self.leading.take(partitions[leads], axis=0)
         return loads
 
     def move(self, partition: int, slot: int, target: int) -> None:
