@@ -32,6 +32,7 @@ def accuracy_data(accuracy: Accuracy) -> dict[str, Any]:
 def accuracy_line(data: Mapping[str, Any]) -> str | None:
     """What `accuracy_data` made, for people; None where too few executions were measured.
 
+    >>> from assignor_core.what_if.accuracy import Error
     >>> accuracy_line(accuracy_data(Accuracy(duration=Error(0.1, 0.25, 4))))
     'plans so far: duration +10 % (80 %: within 25 %), of 4 measured'
     """

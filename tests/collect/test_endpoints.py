@@ -1,6 +1,5 @@
 """JMX endpoints that are mistyped or answer with something else: a clear word at the start, later only a warning."""
 
-import doctest
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -157,10 +156,6 @@ def test_a_login_inside_a_url_is_not_logged() -> None:
         counters("", OTHERWISE_WRONG.replace("//", "//reader:hunter2@"))
     assert [line["event"] for line in lines] == ["jmx_incomplete", "jmx_unreachable"]
     assert all("@" in line["url"] and "hunter2" not in str(line) and "reader" not in str(line) for line in lines)
-
-
-def test_the_value_of_a_line() -> None:
-    assert doctest.testmod(jmx_endpoints).failed == 0
 
 
 def test_a_url_that_the_http_client_refuses_is_no_endpoint() -> None:

@@ -1,6 +1,5 @@
 """Foreign formats, from bytes to our records: golden vectors, what is left out, what is refused."""
 
-import doctest
 import json
 from typing import Any
 
@@ -8,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.pipeline import lateness
-from streaming.pipeline.adapters import PARSERS, Context, Misfit, cruise_control, normal
+from streaming.pipeline.adapters import PARSERS, Context, Misfit
 from streaming.pipeline.adapters.cruise_control import Metric, decode
 
 CONTEXT = Context("main", {"http://kafka-2:8778/jolokia": 2, "kafka-3:7071": 3, "kafka-4": 4})
@@ -20,11 +18,6 @@ BROKER = {"v": 1, "kafka_cluster": "main", "topic": None, "partition": None, "ev
 ALL_TOPIC_BYTES_IN = bytes.fromhex("0000000000018bcfe568000000000340934a0000000000")
 TOPIC_BYTES_IN = bytes.fromhex("0100020000018bcfe5680000000003000000066f726465727340934a0000000000")
 PARTITION_SIZE = bytes.fromhex("0200040000018bcfe5680000000003000000066f72646572730000000740934a0000000000")
-
-
-@pytest.mark.parametrize("module", [normal, cruise_control, lateness])
-def test_docstrings_hold(module: Any) -> None:
-    assert doctest.testmod(module).failed == 0
 
 
 def read(name: str, value: Any) -> list[Any]:

@@ -1,7 +1,6 @@
 """A page of another site must not read serve through a browser: which `Host` is answered."""
 
 import asyncio
-import doctest
 import socket
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from streaming.commands.acting import JournalActions
 from streaming.config import load_settings
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
-from streaming.serve import hosts
 from streaming.serve.hosts import NAMED_MAX
 from streaming.serve.metrics import Exposition
 from streaming.serve.snapshot import read_snapshot
@@ -40,10 +38,6 @@ def status_of(app: Starlette, host: str, path: str = "/api/status") -> int:
             return (await client.get(path, headers={"Host": host})).status_code
 
     return asyncio.run(ask())
-
-
-def test_the_examples() -> None:
-    assert doctest.testmod(hosts).failed == 0
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -1,6 +1,5 @@
 """Members and rebalances of groups, from tables written by the test: counted once, whoever reads them when."""
 
-import doctest
 from pathlib import Path
 
 import pytest
@@ -117,7 +116,3 @@ def test_events_that_can_not_be_read_hide_no_lag(settings: Settings) -> None:
     assert list(broken.failures) == ["memberships"]
     assert broken.memberships == whole.memberships
     assert broken.groups.topics[0].lag_records == 8
-
-
-def test_examples() -> None:
-    assert doctest.testmod(totals).failed == 0

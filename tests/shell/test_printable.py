@@ -1,6 +1,5 @@
 """Names that a terminal would act on, in everything that prints: shown as they are written, never acted on."""
 
-import doctest
 import json
 import unicodedata
 from pathlib import Path
@@ -15,7 +14,6 @@ from assignor_core.proposed_plan import ProposedPlan
 from streaming.cli import run
 from streaming.commands import check
 from streaming.commands.plan_model import show
-from streaming.runtime import printable as module
 from streaming.runtime.logs import configure_logging
 from streaming.runtime.printable import printable, printable_lines
 from streaming.serve.metrics import Exposition, Form
@@ -47,10 +45,6 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
         synthetic.group_lag(at_ms, [(EVIL, EVIL, 0, 10, 10 + index), (TWO_LINES, "t", 0, 10, 10 + index)])
     synthetic.decision(NOW_MS, detail=f"group {EVIL} falls behind")
     return made
-
-
-def test_the_examples() -> None:
-    assert doctest.testmod(module).failed == 0
 
 
 def test_what_is_no_control_character_stays() -> None:
