@@ -39,7 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("streaming.commands.check:check", "Cluster, topics, tables, leftover throttles, permissions."),
     "assign": ("streaming.commands.assign:assign", "JSON lines in, one consumer assignment a line out."),
     "place": ("streaming.commands.place:place", "JSON lines in, one replica placement a line out."),
-    "simulate": ("streaming.commands.simulate:simulate", "A group's rebalances: eager, cooperative, static."),
+    "simulate": ("streaming.commands.simulate:simulate", "A group's rebalances under each protocol and assignor."),
     "sql": ("streaming.commands.sql:sql", "SELECT over the Delta tables, no Spark needed."),
     "token": ("streaming.commands.token:token", "API tokens: create, list, revoke."),
     "config": ("streaming.commands.config:config", "Effective settings and where each came from."),
