@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
@@ -126,6 +126,16 @@ class Other:
     def failure(self) -> str | None:
         """Why its results are not whole, if they are not."""
         return f"another test process ended with {self._exit_code}" if self._exit_code else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect with the garbage collector off: nearly all that is made lives to the end, and is not worth a look."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
