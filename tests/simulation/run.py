@@ -1,4 +1,4 @@
-"""The fault simulation as a command: any number of stories, and all planted faults.
+"""The fault simulation as a command: any number of stories, and with 200 or more of them all planted faults.
 
     make simulate-faults ARGS="--seeds 1000 --first 1"
 
@@ -44,6 +44,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=200, help="how many stories")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--trace", action="store_true", help="show the whole trace of every story")
+    parser.add_argument("--planted", action="store_true", help="planted faults, too, however few stories")
     parser.add_argument("--story", choices=KINDS, help="tell stories of this kind only")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -68,7 +69,11 @@ def main() -> int:
     elapsed_s, elapsed_cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
     for name, count in sorted(expected.items()):
         print(f"{count} stories break a known finding: {name}")
-    caught = sum(_is_caught(index, options.first) for index in range(len(PLANTED)))
+    # They take minutes: who looks at one story waits for none of them.
+    planted = range(len(PLANTED)) if options.planted or options.seeds >= PLANTED_SEEDS_MAX else ()
+    if not planted:
+        print(f"planted faults are not run with fewer than {PLANTED_SEEDS_MAX} stories, unless --planted asks for them")
+    caught = sum(_is_caught(index, options.first) for index in planted)
     result = {
         "seeds": options.seeds,
         "stories_per_s": round(options.seeds / elapsed_s, 2),
@@ -76,11 +81,11 @@ def main() -> int:
         "executions": executions,
         "faults": dict(sorted(faults.items())),
         "planted_caught": caught,
-        "planted": len(PLANTED),
+        "planted": len(planted),
         "broken": broken,
     }
     print(json.dumps(result))
-    return 1 if broken or caught < len(PLANTED) else 0
+    return 1 if broken or caught < len(planted) else 0
 
 
 def report(played: PlayedStory, row: Broken) -> str:
