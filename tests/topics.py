@@ -4,7 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient
+from kafka.admin import ConfigResourceType
 from kafka.errors import KafkaError
+from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from tests import waiting
@@ -33,6 +35,21 @@ def set_settings(admin: KafkaAdminClient, *changes: Any) -> None:
     assert not refused, refused
 
 
+def wait_until_set(admin: KafkaAdminClient, topic: str, setting: str, text: str) -> None:
+    """Until every broker shows this value of the topic's setting: they hear of it one after the other."""
+
+    def all_show() -> bool:
+        try:
+            brokers = [row["broker_id"] for row in admin.describe_cluster()["brokers"]]
+            shown = {admin._manager.run(_topic_setting, admin, broker, topic, setting) for broker in brokers}
+        except KafkaError:
+            admin._manager.cluster.request_update()
+            return False
+        return shown == {text}
+
+    waiting.until(f"all brokers show {setting}={text} of {topic}", all_show)
+
+
 def _all_know(admin: KafkaAdminClient, topics: Sequence[str], problems: list[str]) -> bool:
     try:
         brokers = [row["broker_id"] for row in admin.describe_cluster()["brokers"]]
@@ -56,6 +73,14 @@ async def _metadata(admin: KafkaAdminClient, broker: int, topics: Sequence[str])
     wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
     return await admin._manager.send(request, node_id=broker)
+
+
+async def _topic_setting(admin: KafkaAdminClient, broker: int, topic: str, setting: str) -> str | None:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=ConfigResourceType.TOPIC, resource_name=topic, configuration_keys=[setting]
+    )
+    answer = await admin._manager.send(DescribeConfigsRequest(resources=[resource]), node_id=broker)
+    return next((row.value for result in answer.results for row in result.configs if row.name == setting), None)
 
 
 def _is_led(partition: Any) -> bool:

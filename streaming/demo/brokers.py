@@ -236,9 +236,6 @@ class EmbeddedCluster:
             "log.dirs": ",".join(map(str, self._log_dirs_of(broker))),
             # Apart from the replicas: a log dir that fails must not take the controller along.
             "metadata.log.dir": str(_metadata_folder(broker)),
-            # An idle controller writes a record at each interval; by Kafka's default, half a second, that is a third of
-            # the CPU time of idle brokers.
-            "metadata.max.idle.interval.ms": "5000",
             "auto.create.topics.enable": "false",
             "num.network.threads": "2",
             "num.io.threads": "4",

@@ -40,7 +40,7 @@ from streaming.settings import KafkaSettings
 from tests import waiting
 from tests.fleet.fleet import Fleet
 from tests.fleet.process import FleetProcess
-from tests.topics import set_settings, wait_until_known
+from tests.topics import set_settings, wait_until_known, wait_until_set
 
 BROKERS = (1, 2, 3)
 RECORD_BYTES = 50_000
@@ -294,6 +294,7 @@ class EmbeddedStage:
     def set_list(self, topic: str, setting: str, text: str) -> None:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, {setting: ("SET", text)})
         set_settings(self._admin, resource)
+        wait_until_set(self._admin, topic, setting, text)
 
     def set_min_insync_replicas(self, topic: str, count: int) -> None:
         self.set_list(topic, "min.insync.replicas", str(count))
