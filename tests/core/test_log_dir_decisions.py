@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from assignor_core.deciding.giving_up import GivenUp
-from assignor_core.deciding.log_dirs import disks_of_brokers, full_log_dirs, propose_within
+from assignor_core.deciding.log_dirs import disks_of_brokers, full_in_words, full_log_dirs, propose_within
 from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation, PlanRequest
 from assignor_core.deciding.reasons import Reason, Verdict
 from assignor_core.deciding.step import DELETED_AFTER_MS, Decision, step
@@ -14,6 +14,7 @@ from assignor_core.deciding.windows import ClosedWindow
 from assignor_core.disks import FutureReplica, LogDirDescription, LogDirs
 from assignor_core.errors import NothingToPlanOn
 from assignor_core.live import LiveCluster, LivePartition, Reassignment
+from assignor_core.log_dir_movement import LogDirMovement
 from assignor_core.log_dirs.planning import FillPolicy, WithinBroker, relieve
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from assignor_core.resources import Resource
@@ -148,3 +149,33 @@ def test_what_others_move_and_excluded_topics_stay() -> None:
 def test_a_broker_that_shows_no_log_dirs_has_no_plan() -> None:
     with pytest.raises(NothingToPlanOn, match="broker 3 did not show its log dirs"):
         propose_within(LIVE, LOG_DIRS, {3}, lambda _disks: WithinBroker(), cluster_name="c")
+
+
+def test_the_fullest_log_dirs_are_named_first_and_five_at_most() -> None:
+    third, last = LogDirDescription("/c", 1_000, 100), LogDirDescription("/z", 1_000, 100)
+    log_dirs = {1: (last, third, WIDE), 2: (LogDirDescription("/y", 1_000, 50), WIDE), 3: (third, WIDE)}
+    full = [(broker, row.path) for broker, row in full_log_dirs(log_dirs, 0.85)]
+    assert full == [(2, "/y"), (1, "/c"), (1, "/z"), (3, "/c")]
+    many = {1: tuple(LogDirDescription(f"/{number}", 1_000, 100) for number in range(6))}
+    assert full_in_words(many, FillPolicy()) == (
+        "log dirs above 85%: /0 of broker 1 (90%), /1 of broker 1 (90%), /2 of broker 1 (90%), /3 of broker 1 (90%), "
+        "/4 of broker 1 (90%) and 1 more"
+    )
+    assert full_in_words(many, None) is None
+
+
+def test_the_plan_shows_how_full_each_log_dir_is_and_will_be() -> None:
+    offline, unknown = LogDirDescription("/off", is_offline=True), LogDirDescription("/old", total_bytes=1_000)
+    empty = LogDirDescription("/none", 0, 0)
+    moved = WithinBroker((LogDirMovement(1, "t", 1, "/a", "/b", 300.0),))
+    rows = {1: (FULL, WIDE, offline, unknown, empty)}
+    made = propose_within(LIVE, rows, {1}, lambda _disks: moved, cluster_name="c")
+    assert made.plan.diagnosis == ("broker 1: /a 95% -> 65%, /b 5% -> 35%, /off offline, /old unknown, /none unknown",)
+    still = propose_within(LIVE, {1: (LogDirDescription("/x", 3, 1),)}, {1}, lambda _: WithinBroker(), cluster_name="c")
+    assert still.plan.diagnosis == ("broker 1: /x 67% -> 67%",)
+
+
+def test_what_nobody_shows_the_size_of_needs_no_room_yet() -> None:
+    added = LivePartition((2, 1), 2, (2,), (1,))
+    (disks,) = disks_of_brokers(replace(LIVE, partitions={("new", 0): added}), LOG_DIRS, {1})
+    assert disks.full_bytes == {("new", 0): 0}

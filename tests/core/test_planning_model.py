@@ -216,6 +216,10 @@ def test_a_plan_that_copies_nothing_of_tiered_logs_does_not_name_them() -> None:
     assert local_bytes_note(moves, {("u", 0): 4.0, ("v", 0): 4.0}) == (
         "2 movements are of tiered logs and copy local bytes only: 11 of 19 bytes, the rest stays in remote storage"
     )
+    twice = Movement("t", 0, (1, 2), (3, 4), 6.0)
+    assert local_bytes_note([twice], {("t", 0): 9.0}) == (
+        "1 movement is of a tiered log and copies local bytes only: 6 of 24 bytes, the rest stays in remote storage"
+    )
 
 
 def test_what_only_brokers_hold_that_did_not_answer_counts_with_the_mean_size_and_as_unknown() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assignor_core.deciding.load_memory import NOTHING_REMEMBERED, LoadMemory
 from assignor_core.deciding.load_memory.episodes import LASTING, Episodes, OpenEpisode
-from assignor_core.deciding.observation import DecisionPolicy, Mode
+from assignor_core.deciding.observation import DecisionPolicy, Mode, Observation
 from assignor_core.deciding.postponing import (
     EPISODES_MIN,
     HOUR_MS,
@@ -27,10 +27,12 @@ from assignor_core.deciding.recurring import NO_HISTORY, RecurringLoad
 from assignor_core.deciding.recurring.history import DayLoad
 from assignor_core.deciding.recurring.slots import DAY_MS, DAY_SLOTS
 from assignor_core.deciding.step import Decision
-from assignor_core.deciding.trigger import TriggerState
-from assignor_core.deciding.worth import postponed
+from assignor_core.deciding.trigger import Evaluation, TriggerState
+from assignor_core.deciding.trigger_policy import Detector
+from assignor_core.deciding.worth import gain_of_noise, not_worth_it, postponed
 from assignor_core.errors import InputError
 from assignor_core.plan import Movement
+from tests.core.test_load_memory import levels_of, noisy
 from tests.core.test_step import AWAY, HOT, MINUTE_MS, NIGHT, POLICY, Given, decided, observed, proposed
 
 TODAY = 10
@@ -320,3 +322,62 @@ def test_nothing_waits_in_an_hour_whose_own_load_is_not_known() -> None:
     rows = history().days["bytes_in"]
     known = {day: {slot: load for slot, load in row.mean_load.items() if slot // 6 != 12} for day, row in rows.items()}
     assert waits_for(RecurringLoad(days={"bytes_in": {day: DayLoad(row) for day, row in known.items()}})) is None
+
+
+def seen(*loads: float) -> tuple[Observation, TriggerState, Evaluation]:
+    """Skewed windows with these mean loads, oldest first, and the decision on them."""
+    observation = replace(observed(*[HOT] * len(loads), now_ms=NOW_MS), memory=SHORT)
+    skews = tuple(
+        replace(row, mean_load={"bytes_in": load} if load else {})
+        for row, load in zip(observation.skews, loads, strict=True)
+    )
+    state, decision = decided(Given(), observation)
+    state = replace(state, breached_since_ms=NOW_MS - 1, breached_broker=1, breached_resource="bytes_in")
+    return replace(observation, skews=skews), state, decision.evaluation
+
+
+def test_the_load_that_counts_is_that_of_the_newest_window_and_an_unknown_one_is_none() -> None:
+    rules = replace(POLICY, postponing=WORTH)
+    plan = proposed(movements=copying(COSTLY)).plan
+    observation, state, evaluation = seen(9e6, 9e6, 9e6, 2e6)
+    held = postponed(rules, state, observation, evaluation, plan)
+    assert held is not None
+    assert held.detail.endswith("it relieves the broker of 1.7 GB")
+    # Two hundred bytes would be enough here, less than a load of one byte a second brings.
+    lenient = replace(POLICY, postponing=PostponingPolicy(relief_min=1e-10))
+    observation, state, evaluation = seen(2e6, 2e6, 2e6, 0.0)
+    assert postponed(lenient, state, observation, evaluation, plan) is not None
+
+
+def test_a_skew_that_is_a_day_old_is_no_longer_postponed() -> None:
+    rules = replace(POLICY, postponing=WORTH)
+    plan = proposed(movements=copying(COSTLY)).plan
+    observation, state, evaluation = seen(2e6, 2e6, 2e6, 2e6)
+    day_old = replace(state, breached_since_ms=NOW_MS - WAIT_MAX_MS)
+    assert postponed(rules, day_old, observation, evaluation, plan) is None
+    assert postponed(rules, replace(day_old, breached_since_ms=NOW_MS - WAIT_MAX_MS + 1), observation, evaluation, plan)
+    for unknown in ({"breached_broker": None}, {"breached_since_ms": None}):
+        assert postponed(rules, replace(state, **unknown), observation, evaluation, plan) is None
+    assert postponed(rules, state, observation, replace(evaluation, resource="disk"), plan) is None
+    assert postponed(rules, state, observation, evaluation, replace(plan, movements=copying(0.0))) is None
+
+
+def test_a_resource_that_no_broker_shows_is_no_reason_to_move() -> None:
+    unknown = Evaluation(Verdict.PLAN, Reason.SKEWED, "", "disk", 1.5)
+    assert not_worth_it(proposed(), unknown, 0.0, 0.0) == (
+        "max/mean of disk is not known: no broker shows the sizes of its logs"
+    )
+
+
+def test_noise_is_what_is_remembered_only_where_the_detector_asks_for_it() -> None:
+    levels = levels_of(noisy(600, noise=0.10, memory=0.6))
+    observation, state, evaluation = seen(2e6, 2e6, 2e6, 2e6)
+    observation = replace(observation, memory=LoadMemory(levels={"bytes_in": levels}))
+    by_detector = {
+        detector: gain_of_noise(
+            replace(POLICY, trigger=replace(POLICY.trigger, detector=detector)), state, observation, evaluation, 3
+        )
+        for detector in Detector
+    }
+    assert by_detector[Detector.NOISE] > 0.05
+    assert by_detector[Detector.WINDOWS] == 0.0, "the windows themselves are equal"
