@@ -47,19 +47,22 @@ def test_a_plan_for_skew_rests_on_the_newest_windows_since_the_breach_and_the_la
 
 
 @pytest.mark.parametrize(
-    ("changed", "count"),
+    ("detector", "changed", "count"),
     [
-        ({}, PLAN_WINDOWS_MAX),
-        ({"detector": Detector.WINDOWS}, 2),
-        ({"breached_resource": "bytes_out"}, 2),
-        ({"breached_resource": None}, 2),
-        ({"breached_broker": 2}, 2),
-        ({"breached_broker": None}, 2),
+        (Detector.NOISE, {}, PLAN_WINDOWS_MAX),
+        (Detector.WINDOWS, {}, 2),
+        (Detector.NOISE, {"breached_resource": "bytes_out"}, 2),
+        (Detector.NOISE, {"breached_resource": None}, 2),
+        (Detector.NOISE, {"breached_broker": 2}, 2),
+        (Detector.NOISE, {"breached_broker": None}, 2),
     ],
 )
-def test_where_the_broker_is_noisy_it_rests_on_more_windows(changed: dict[str, Any], count: int) -> None:
-    policy = replace(POLICY, trigger=TriggerPolicy(detector=changed.pop("detector", Detector.NOISE)))
-    state = TriggerState(**({"breached_since_ms": 1, "breached_resource": "bytes_in", "breached_broker": 1} | changed))
+def test_where_the_broker_is_noisy_it_rests_on_more_windows(
+    detector: Detector, changed: dict[str, Any], count: int
+) -> None:
+    policy = replace(POLICY, trigger=TriggerPolicy(detector=detector))
+    breach: dict[str, Any] = {"breached_since_ms": 1, "breached_resource": "bytes_in", "breached_broker": 1}
+    state = TriggerState(**(breach | changed))
     memory = LoadMemory(levels={"bytes_in": levels_of(noisy(600, noise=0.10, memory=0.6))})
     request = asked(state=state, seen=replace(SEEN, memory=memory), policy=policy)
     assert request.windows == WINDOWS[-count:]

@@ -356,8 +356,8 @@ def test_a_skew_that_is_a_day_old_is_no_longer_postponed() -> None:
     day_old = replace(state, breached_since_ms=NOW_MS - WAIT_MAX_MS)
     assert postponed(rules, day_old, observation, evaluation, plan) is None
     assert postponed(rules, replace(day_old, breached_since_ms=NOW_MS - WAIT_MAX_MS + 1), observation, evaluation, plan)
-    for unknown in ({"breached_broker": None}, {"breached_since_ms": None}):
-        assert postponed(rules, replace(state, **unknown), observation, evaluation, plan) is None
+    for unknown in (replace(state, breached_broker=None), replace(state, breached_since_ms=None)):
+        assert postponed(rules, unknown, observation, evaluation, plan) is None
     assert postponed(rules, state, observation, replace(evaluation, resource="disk"), plan) is None
     assert postponed(rules, state, observation, evaluation, replace(plan, movements=copying(0.0))) is None
 
