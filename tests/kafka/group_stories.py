@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from kafka import KafkaAdminClient
+
 from assignor_core.group.scenario import Crash, Happening, Start, Stop, Subscribe
 from assignor_core.group.simulation import Run
 from assignor_core.group.trace import What
@@ -135,6 +137,7 @@ class RealGroup:
     ) -> None:  # fmt: skip
         self._moves = moves
         self._cluster, self._topic, self._story, self._group = cluster, topic, story, group
+        self._admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
         self._own_events: list[MemberEvent] = []
         self._jvms: dict[str, JavaMembers] = {}
         self._others: list[str] = []
@@ -144,6 +147,7 @@ class RealGroup:
         try:
             return self._live(shared, shared_events)
         finally:
+            self._admin.close()
             for jvm in self._jvms.values():
                 jvm.close()
 
@@ -153,7 +157,7 @@ class RealGroup:
         running: set[str] = set()
         for number, step in enumerate(self._story.steps):
             if step[0] == "wait":
-                time.sleep(AWAY_MS / 1000)
+                time.sleep(AWAY_MS / 1000)  # the length of an absence, as in the simulation
                 continue
             kind, name = step[0], step[1]
             jvm = self._jvms.get(name, shared)
@@ -169,10 +173,21 @@ class RealGroup:
             else:
                 self._note(name, "ended")
                 running.discard(name)
-                jvm.kill() if kind == "kill" else jvm.stop(self._group, name)
+                jvm.kill() if kind == "kill" else self._stop(name, shared, shared_events)
             if self._story.steps[number + 1 : number + 2] != (("wait",),):
                 self._settle(shared_events, running)
         return Record(self._moves(self._cluster, self._group), self._events(shared_events))
+
+    def _stop(self, name: str, shared: JavaMembers, shared_events: list[MemberEvent]) -> None:
+        """Until it has closed: what follows is measured from there, and on a busy machine closing takes seconds."""
+        shared.stop(self._group, name)
+
+        def closed() -> bool:
+            return any(
+                one.what == "closed" and (one.group, one.name) == (self._group, name) for one in list(shared_events)
+            )
+
+        until(f"the end of {name} of {self._group}", closed, pause_s=0.05)
 
     def _events(self, shared_events: Sequence[MemberEvent]) -> list[MemberEvent]:
         """What members told, and what was done to them, in order of time."""
@@ -184,7 +199,10 @@ class RealGroup:
         return sorted(mine, key=lambda one: one.at_ms)
 
     def _settle(self, shared_events: list[MemberEvent], running: set[str]) -> None:
-        """All members are in, every partition has its reader, and nothing happened for more than two heartbeats."""
+        """All members are in, every partition has its reader, and nothing happened for more than two heartbeats.
+
+        The coordinator says so too: on a busy machine members are silent for longer in the middle of a rebalance.
+        """
         expected = [*range(PARTITIONS), *(number for _ in self._others for number in range(OTHER_PARTITIONS))]
 
         def settled() -> bool:
@@ -201,9 +219,15 @@ class RealGroup:
                     owned[event.name] -= set(event.partitions)
             read = [partition for name in running for partition in owned[name]]
             quiet = time.time() * 1000 - events[-1].at_ms >= QUIET_S * 1000
-            return quiet and not silent and (not running or sorted(read) == sorted(expected))
+            known = quiet and not silent and (not running or sorted(read) == sorted(expected))
+            return known and self._state() == ("Stable" if running else "Empty")
 
         until(f"{self._group} with {sorted(running)}", settled, pause_s=0.05)
+
+    def _state(self) -> str:
+        """As the coordinator has it: of a group of the consumer protocol `Stable` once all members are at its epoch."""
+        listed = self._admin.list_groups()
+        return next((group["group_state"] for group in listed if group["group_id"] == self._group), "")
 
     def _note(self, name: str, what: str) -> None:
         self._own_events.append(MemberEvent(time.time_ns() // 1_000_000, self._group, name, what, 0, ()))
