@@ -163,6 +163,7 @@ print(sorted(answers.get() for _ in rivals if not answers.empty()))
 """
 
 
+@pytest.mark.long
 def test_of_many_at_once_one_gets_it(tmp_path: Path) -> None:
     tables.create_table(str(tmp_path), TABLE)
     command = [sys.executable, "-c", RIVALS, str(tmp_path)]

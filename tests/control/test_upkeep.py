@@ -176,7 +176,15 @@ def test_notes_on_brokers_go_once_newer_ones_hold(tmp_path: Path) -> None:
     assert times(root, "broker_intent", "event_time") == [LONG_AGO_MS, LONG_AGO_MS, LONG_AGO_MS + 2, LATELY_MS]
 
 
-@pytest.mark.parametrize("writes", range(8))
+@pytest.mark.parametrize(
+    ("root", "writes"),
+    [
+        pytest.param(kind, writes, marks=pytest.mark.long if kind == "delta" and writes != 3 else ())
+        for kind in ("delta", "memory")
+        for writes in range(8)
+    ],
+    indirect=["root"],
+)
 def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
     synthetic = Synthetic(root)
     with synthetic.together():
@@ -252,6 +260,7 @@ def test_what_control_still_looks_at_can_not_be_set_to_expire() -> None:
         ControlSettings(execution_retention_ms=30 * DAY_MS)
 
 
+@pytest.mark.long
 def test_two_that_expire_rows_at_the_same_time_while_another_writes_lose_nothing(tmp_path: Path) -> None:
     """A control whose lease has just been taken may still be at it."""
     root, synthetic = str(tmp_path), Synthetic(str(tmp_path))

@@ -161,7 +161,10 @@ def test_an_empty_broker_is_filled_once_it_has_been_empty_for_long_enough() -> N
     assert of(deciding.after(30)) == (Verdict.HOLD, Reason.BALANCED)
 
 
-@pytest.mark.parametrize(("brokers", "empty"), [(2, 1), (4, 3), (30, 1), (60, 1), (60, 2)])
+@pytest.mark.parametrize(
+    ("brokers", "empty"),
+    [(2, 1), (4, 3), *(pytest.param(*many, marks=pytest.mark.long) for many in ((30, 1), (60, 1))), (60, 2)],
+)
 def test_it_is_filled_however_many_others_there_are(brokers: int, empty: int) -> None:
     """Among sixty no other is above its band without it: all have 1.7 % too much."""
     unskewed = replace(with_lasting(grace_ms=0), trigger=TriggerPolicy(enter_ratio=3.0))

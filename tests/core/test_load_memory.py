@@ -36,7 +36,10 @@ def levels_of(rows: list[dict[int, float]], levels: Levels | None = None, start:
     return levels
 
 
-@pytest.mark.parametrize(("noise", "memory"), [(0.05, 0.0), (0.10, 0.6), (0.15, 0.6)])
+@pytest.mark.parametrize(
+    ("noise", "memory"),
+    [(0.10, 0.6), *(pytest.param(*other, marks=pytest.mark.long) for other in ((0.05, 0.0), (0.15, 0.6)))],
+)
 def test_noise_and_its_memory_are_measured(noise: float, memory: float) -> None:
     levels = levels_of(noisy(3_000, noise=noise, memory=memory))
     assert levels.noise(1) == pytest.approx(noise, rel=0.2)

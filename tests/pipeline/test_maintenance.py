@@ -93,6 +93,7 @@ def test_a_table_that_cannot_be_kept_is_told_and_stops_nothing(tmp_path: Path) -
     assert maintenance_of(settings, PIPELINE_BATCH).run_if_due(now_ms=NOW_MS)
 
 
+@pytest.mark.long
 def test_what_was_joined_is_not_written_anew_at_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables.upkeep, "TIERS_BYTES", (1_000_000, 100_000))
     settings = Settings.model_validate({"storage": {"tables": str(tmp_path)}})

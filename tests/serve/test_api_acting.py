@@ -190,6 +190,7 @@ def test_many_wrong_tokens_are_slowed_and_a_right_one_still_holds(served: Served
     assert len({row["act_id"] for row in served.acts()}) == 1
 
 
+@pytest.mark.long
 def test_ten_thousand_addresses_are_remembered_and_no_more() -> None:
     from starlette.requests import Request
 

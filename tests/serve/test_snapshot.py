@@ -221,9 +221,9 @@ def test_totals_are_counted_once_and_survive_a_restart(folder: Path) -> None:
         assert snapshot.control.planning_seconds == (0.42,)
 
 
-def test_totals_begin_anew_before_rows_expire_and_never_fall_otherwise(folder: Path) -> None:
+def test_totals_begin_anew_before_rows_expire_and_never_fall_otherwise(tables_in_memory: str) -> None:
     """A counter that falls to anything but 0 adds all of the rest once more: Prometheus takes it for one begun anew."""
-    settings = settings_for(folder)
+    settings = settings_for(tables_in_memory)
     synthetic, control, day_ms = Synthetic(settings.storage.tables), settings.control, 86_400_000
     running = SnapshotReader(settings)
     first_ms = NOW_MS - NOW_MS % (control.execution_retention_ms // 2)

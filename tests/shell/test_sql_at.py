@@ -1,6 +1,7 @@
 """`rebalancer sql --at`: the version of that time, and a refusal where none so old is kept."""
 
 import os
+import shutil
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,23 +17,31 @@ DAYS_KEPT = 8
 COUNT = "SELECT count(*) FROM broker_load"
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> str:
-    """broker_load, made ten days ago, whose log of the first two days was cleaned away; group_lag made today."""
-    made = Synthetic(str(tmp_path))
+@pytest.fixture(scope="module")
+def made_today(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """broker_load and group_lag; only to be copied."""
+    folder = tmp_path_factory.mktemp("made")
+    made = Synthetic(str(folder))
     for window in range(3):
         made.broker_load(NOW_MS + window * WINDOW_MS, {1: 1.0})
-    delta = tables.open_table(str(tmp_path), "broker_load")
+    delta = tables.open_table(str(folder), "broker_load")
     assert delta is not None
     delta.create_checkpoint()
     made.broker_load(NOW_MS + 3 * WINDOW_MS, {1: 1.0})
+    made.group_lag(NOW_MS, [("g", "t", 0, 1, 2)])
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path: Path, made_today: Path) -> str:
+    """broker_load, made ten days ago, whose log of the first two days was cleaned away; group_lag made today."""
+    shutil.copytree(made_today, tmp_path, dirs_exist_ok=True)
     log = tmp_path / "broker_load" / "_delta_log"
     for version, days in enumerate((10, 9, 9, DAYS_KEPT)):
         aged_s = time.time() - days * 86_400
         os.utime(log / f"{version:020d}.json", (aged_s, aged_s))
     for version in range(3):
         (log / f"{version:020d}.json").unlink()
-    made.group_lag(NOW_MS, [("g", "t", 0, 1, 2)])
     return str(tmp_path)
 
 

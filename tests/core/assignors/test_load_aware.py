@@ -196,6 +196,7 @@ def test_figures_are_those_of_a_recount(seed: int, strategy: str) -> None:
     assert 0 < figures.moved_weight_least <= figures.moved_weight
 
 
+@pytest.mark.long
 def test_a_free_partition_costs_the_same_however_many_read_it() -> None:
     """All readers of a topic were hashed for each of its partitions: 18 times as slow with 10,000 as with 100."""
     weights = {"t": zipf(40_000, 0.3, 1)}

@@ -70,6 +70,7 @@ def test_a_plan_with_that_budget_is_sound_and_brings_as_much(name: str) -> None:
         assert sum(movement.gain for movement in again.movements) >= (cheaper.gain_share - ROUNDING) * gain
 
 
+@pytest.mark.long
 def test_cheaper_plans_spread_all_crowded_racks_as_the_plan_does() -> None:
     state, plan = planned("many crowded racks")
     assert len(plan.cheaper) == len(GAIN_SHARES)

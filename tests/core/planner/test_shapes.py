@@ -21,10 +21,11 @@ SEEDS_OF_FAST = (2, 29)
 SMALL = [
     (75, "plain"),  # a rack with fewer brokers than replicas
     (75, "dead"),
-    (11, "plain"),  # a partition that is heavier than what one of few brokers should carry
-    (173, "plain"),
-    (173, "new"),
-    (149, "unequal"),
+    # A partition that is heavier than what one of few brokers should carry.
+    pytest.param(11, "plain", marks=pytest.mark.long),
+    pytest.param(173, "plain", marks=pytest.mark.long),
+    pytest.param(173, "new", marks=pytest.mark.long),
+    pytest.param(149, "unequal", marks=pytest.mark.long),
     (36, "unequal disks"),  # loads that only exchanges of like rates and unlike sizes make even
 ]
 UNEQUAL_DISKS = "unequal disks"
@@ -69,7 +70,7 @@ def test_small_clusters_that_are_hard_to_balance_end_within_their_band_or_at_a_b
     assert propose(after).movements == ()
 
 
-@pytest.mark.parametrize("seed", [2, 25, 29])
+@pytest.mark.parametrize("seed", [*(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 25)), 29])
 def test_a_shape_in_another_order_gives_the_same_plan(seed: int) -> None:
     for kind in variants(seed).values():
         state, plan, _ = planned(kind, seed)

@@ -110,6 +110,7 @@ def test_an_execution_that_its_deadline_ends_keeps_what_is_done() -> None:
     assert run(skewed(), pace=PACE).plans[0].given_up is False
 
 
+@pytest.mark.long
 def test_a_burst_of_each_night_is_known_after_some_days() -> None:
     recorded = history([(1,), (2,), (3,)] * 4, hours=5 * 24)
     factors = np.ones((5 * 24, 12, 3))
