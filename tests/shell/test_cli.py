@@ -128,8 +128,10 @@ def test_a_topic_that_would_be_passed_over_in_silence_is_refused(
 
 
 OUTPUTS = [
-    (["config"], ""), (["config", "--help"], ""),
-    (["config"], "1"), (["config", "--json"], "1"), (["config", "--help"], "1"),
+    (["config"], ""), (["config"], "1"),
+    pytest.param(["config", "--help"], "", marks=pytest.mark.long),
+    pytest.param(["config", "--help"], "1", marks=pytest.mark.long),
+    pytest.param(["config", "--json"], "1", marks=pytest.mark.long),
 ]  # fmt: skip
 """A buffer is written when it is full, else at the end, whatever the command; without one each has its own way."""
 
