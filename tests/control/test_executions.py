@@ -196,6 +196,38 @@ def test_one_look_at_the_wrong_metadata_ends_nothing(settings: Settings) -> None
     assert events(settings, record)[-1] == "done"
 
 
+def without_the_topic() -> SimulatedCluster:
+    """What answers at the address has the right id and the right brokers, and not the topic of the plan."""
+    return SimulatedCluster.of({1: None, 2: None, 3: None}, cluster_id="c")
+
+
+def test_nine_looks_at_wrong_metadata_end_nothing(settings: Settings) -> None:
+    """Each of them shows all partitions of the plan as gone, and no request by name says that they are hidden."""
+    cluster = NotedCluster()
+    one, record = both_partitions(settings, cluster)
+    one.tick(now_ms=NOON_MS)
+    right = cluster.cluster
+    cluster.connect(without_the_topic())
+    for look in range(1, 10):
+        one.tick(now_ms=NOON_MS + 1_000 * look)
+        assert not journal_of(settings).execution(record.execution.execution_id).ended, look
+    cluster.connect(right)
+    right.advance(1_000)
+    one.tick(now_ms=NOON_MS + 10_000)
+    assert events(settings, record)[-1] == "done"
+
+
+def test_ten_looks_that_show_all_partitions_as_gone_end_as_aborted(settings: Settings) -> None:
+    cluster = NotedCluster()
+    one, record = both_partitions(settings, cluster)
+    one.tick(now_ms=NOON_MS)
+    cluster.connect(without_the_topic())
+    for look in range(1, 20):
+        one.tick(now_ms=NOON_MS + 1_000 * look)
+    end = journal_of(settings).execution(record.execution.execution_id).last
+    assert (end.event, end.detail.partition(",")[0]) == ("aborted", "0 movements made")
+
+
 def test_a_topic_that_may_not_be_described_for_long_is_waited_for(settings: Settings) -> None:
     cluster = NotedCluster()
     one, record = both_partitions(settings, cluster)

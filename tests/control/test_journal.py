@@ -1,6 +1,7 @@
 """What the journal keeps of an execution, and what follows from it, on real tables without a broker."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,6 +22,7 @@ from streaming.control.wiring import journal_of
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
 from streaming.views.executions import folded
+from tests.serve.synthetic import Synthetic
 
 NEW_COLUMNS = {"in_windows_only", "disk_max_over_mean_predicted"}
 BEFORE = {"bytes_in": 1.5, "bytes_out": 1.2, "disk": 1.1, "leaders": 3.0, "replicas": 1.0}
@@ -73,6 +75,50 @@ def test_the_newest_plans_are_named_first(settings: Settings) -> None:
     with pytest.raises(UsageProblem) as caught:
         journal.plan("no-such-plan")
     assert str(caught.value).endswith(f"is unknown; the newest are {', '.join(ids[:1:-1])}")
+
+
+def column_reads(monkeypatch: pytest.MonkeyPatch, column: str) -> list[int]:
+    """Rows of each read that has this column, from now on."""
+    reads: list[int] = []
+    arrow = tables.TableReader.arrow
+
+    def counted(reader: tables.TableReader, name: str, **asked: Any) -> pa.Table:
+        rows = arrow(reader, name, **asked)
+        if column in rows.column_names:
+            reads.append(rows.num_rows)
+        return rows
+
+    monkeypatch.setattr(tables.TableReader, "arrow", counted)
+    return reads
+
+
+def test_of_decisions_the_json_of_the_newest_alone_is_read(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A year of them, 8 kB each with 100 brokers, was read at each start."""
+    synthetic = Synthetic(settings.storage.tables, cluster=settings.kafka.cluster_name)
+    for day in range(3):
+        with synthetic.together():
+            for minute in range(50):
+                synthetic.decision(86_400_000 * day + 60_000 * minute, state_json=f'{{"changed_ms": {minute}}}')
+    journal = journal_of(settings)
+    reads = column_reads(monkeypatch, "state_json")
+    newest = journal.last_decision()
+    assert newest is not None
+    assert newest["decided_at"] == tables.utc(86_400_000 * 2 + 60_000 * 49)
+    assert reads == [1]
+    assert journal.trigger_state().changed_ms == 49
+    assert reads == [1, 1]
+
+
+def test_of_plans_the_json_of_the_one_that_is_asked_for_is_read(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = journal_of(settings)
+    plans = [Plan("c", (Movement("t", number, (1,), (2,), 5.0),)) for number in range(5)]
+    for number, plan in enumerate(plans):
+        journal.write_plan(ProposedPlan(plan), decision=None, now_ms=number)
+    reads = column_reads(monkeypatch, "plan_json")
+    assert journal.plan(plans[2].plan_id[:12]).plan == plans[2]
+    assert reads == [1]
 
 
 def test_pauses_are_no_work_and_survive_a_restart(settings: Settings) -> None:

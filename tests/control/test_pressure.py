@@ -9,8 +9,9 @@ import pytest
 from assignor_core.execution.caution import LagBound
 from assignor_core.live import LivePartition
 from streaming import tables
-from streaming.control.pressure import READ_INTERVAL_MS, LagPressure
+from streaming.control.pressure import BASELINE_WINDOWS, READ_INTERVAL_MS, LagPressure
 from streaming.control.windows import WindowTables
+from streaming.views.lag_verdicts import CURRENT_WINDOWS
 
 WINDOW_MS = 60_000
 STARTED_MS = 1_700_000_040_000
@@ -157,10 +158,8 @@ def test_newer_windows_of_another_cluster_in_the_same_tables_do_not_hide_ours(gr
     assert groups.reason(7) is not None
 
 
-def test_windows_that_have_not_changed_are_not_read_again(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks are taken every five seconds; windows change with the pipeline's batches."""
-    groups.write(1_000, -1)
-    groups.write(3_000, 0, committed=1)
+def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows are read from now on, summed, in its only element."""
     read, arrow = [0], tables.TableReader.arrow
 
     def counted(reader: tables.TableReader, name: str, **asked: Any) -> pa.Table:
@@ -169,6 +168,31 @@ def test_windows_that_have_not_changed_are_not_read_again(groups: Groups, monkey
         return rows
 
     monkeypatch.setattr(tables.TableReader, "arrow", counted)
+    return read
+
+
+def test_what_is_read_does_not_grow_with_the_time_before_the_start_and_since(
+    groups: Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it was read at each look: after six hours that took half a minute, and 1.5 GB."""
+    for window in range(-BASELINE_WINDOWS - 20, 0):
+        groups.write(10, window, committed=100 + window)
+    groups.write(5_000, 0, committed=200)
+    read = rows_read(monkeypatch)
+    assert groups.reason(0) is not None
+    assert read == [BASELINE_WINDOWS + 1], "the windows right before the start, and the one since"
+    for window in range(1, CURRENT_WINDOWS + 20):
+        groups.write(5_000 + window, window, committed=200 + window)
+    read[0] = 0
+    assert groups.reason(CURRENT_WINDOWS + 19) is not None
+    assert read == [CURRENT_WINDOWS + 1], "the newest windows alone"
+
+
+def test_windows_that_have_not_changed_are_not_read_again(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks are taken every five seconds; windows change with the pipeline's batches."""
+    groups.write(1_000, -1)
+    groups.write(3_000, 0, committed=1)
+    read = rows_read(monkeypatch)
     behind = groups.reason(0)
     assert behind is not None
     assert read == [2], "what was before, and what is now"

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from streaming import tables
 from streaming.control import upkeep
+from streaming.control.run import ControlLoop
 from streaming.control.upkeep import TABLES_KEPT, Upkeep, expire
 from streaming.control.wiring import journal_of
 from streaming.errors import TableUnavailable
@@ -22,7 +23,7 @@ from streaming.settings import DAY_MS, ControlSettings, Settings
 from streaming.tables import TableReader
 from streaming.tables.memory import forget
 from streaming.views.intents import drained_brokers
-from tests.control.noted_cluster import plan
+from tests.control.noted_cluster import NotedCluster, plan
 from tests.serve.synthetic import Synthetic
 
 NOW_MS = 1_795_000_000_000
@@ -286,3 +287,18 @@ def test_two_that_expire_rows_at_the_same_time_while_another_writes_lose_nothing
     assert all("can't be deleted" in problem for problem in unavailable)
     run(root)
     assert times(root, "decision", "decided_at") == [NOW_MS + number for number in range(10)]
+
+
+def test_control_deletes_expired_rows_between_two_ticks(tables_in_memory: str) -> None:
+    """Whoever runs control needs to do nothing for it."""
+    settings = Settings.model_validate({"kafka": {"cluster_name": "test"}, "storage": {"tables": tables_in_memory}})
+    synthetic, cluster = Synthetic(tables_in_memory), NotedCluster()
+    with synthetic.together():
+        for at_ms in (LONG_AGO_MS, LATELY_MS):
+            synthetic.decision(at_ms)
+    loop = ControlLoop(cluster, settings, now_ms=NOW_MS)
+    interval_ms = settings.pipeline.maintenance_interval_ms
+    loop.tick(now_ms=NOW_MS + interval_ms - 1)
+    assert len(times(tables_in_memory, "decision", "decided_at")) == 2
+    loop.tick(now_ms=NOW_MS + interval_ms)
+    assert times(tables_in_memory, "decision", "decided_at") == [LATELY_MS]

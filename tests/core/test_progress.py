@@ -119,6 +119,17 @@ def test_what_metadata_does_not_show_is_gone_after_several_looks_only() -> None:
     assert looks.after(made, both) == NO_LOOKS
 
 
+def test_nine_looks_that_miss_a_partition_are_too_few_and_ten_are_enough() -> None:
+    """The other movement is made: were the missing one taken for gone at once, the plan would end as done."""
+    made = Plan("c", (Movement("t", 0, (1,), (2,), 1.0), Movement("u", 0, (1,), (2,), 1.0)))
+    live, looks, steps = at(2), NO_LOOKS, []
+    for _ in range(10):
+        looks = looks.after(made, live)
+        steps.append(next_step(made, live, Limits(), worked_ms=0, looks=looks))
+    assert [isinstance(step, Wait) for step in steps] == [True] * 9 + [False]
+    assert steps[-1] == Done()
+
+
 def test_what_may_not_be_described_is_never_gone() -> None:
     """Asked by name, Kafka says so: the topic may be there, or not."""
     made = plan((1, 2), (3, 2))
