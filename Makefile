@@ -45,6 +45,14 @@ lock: setup
 	.venv/bin/uv pip compile --quiet --extra build --extra dev --universal --generate-hashes --no-header --no-annotate pyproject.toml -o requirements.lock
 	@for extra in msk kerberos-build kerberos; do .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
 		--python-version 3.11 --no-emit-package python-dateutil --no-emit-package six deploy/extras/$$extra.in -o deploy/extras/$$extra.lock; done
+	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
+		--constraint requirements.lock deploy/extras/docs.in -o deploy/extras/docs.lock
+
+# The documentation as a site that needs no server and no network: build/site/index.html.
+.PHONY: docs
+docs:
+	@deploy/bootstrap.sh docs
+	@$(PYTHON) deploy/site/build_site.py $(ARGS)
 
 bench-planner: setup
 	$(PYTHON) -m tests.benchmarks.bench_planner $(ARGS)

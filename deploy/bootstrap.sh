@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Set-up, as the first step of every make target: virtual environment, locked dependencies, Java 17+, JVM jars.
-# Fast when all is there; safe to run again after it was interrupted. `deploy/bootstrap.sh tests` adds what tests need.
+# Fast when all is there; safe to run again after it was interrupted. `deploy/bootstrap.sh tests` adds what tests need;
+# `deploy/bootstrap.sh docs` is about the documentation's site alone, without Java.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -47,6 +48,14 @@ if [ "${1:-}" = tests ] && ! .venv/bin/python -c 'import botocore' 2>/dev/null; 
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-deps -r deploy/extras/msk.lock \
     || say "botocore is not installed: the tests of AWS MSK IAM will be skipped"
 fi
+
+if { [ "${1:-}" = docs ] || [ "${1:-}" = tests ]; } && ! .venv/bin/python -c 'import material' 2>/dev/null; then
+  say "mkdocs-material (the documentation as a site)"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r deploy/extras/docs.lock \
+    || { [ "$1" = tests ] && say "mkdocs-material is not installed: the tests of the site will be skipped"; } \
+    || fail "mkdocs-material can't be installed"
+fi
+[ "${1:-}" != docs ] || exit 0
 
 java_found() { .venv/bin/python -c 'from streaming.runtime.jars import java_command; java_command()' 2>/dev/null; }
 java_found || { apt_install "Java" openjdk-17-jre-headless && java_found; } \
