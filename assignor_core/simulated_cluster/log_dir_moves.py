@@ -1,8 +1,9 @@
 """Movements of replicas between the log dirs of one broker, as Kafka's ReplicaManager makes them (KIP-113).
 
 The broker copies the replica into a future replica in the other log dir. Once that holds all, it takes the replica's
-place. Asked for the log dir that the replica lies in, the broker gives up the copy. Errors are names as clients show
-them.
+place. Asked for the log dir that the replica lies in, the broker gives up the copy. While the other log dir is offline
+it knows nothing of the copy, but the files stay: it goes on with it afterwards. While any log dir is offline it begins
+no copy. Errors are names as clients show them.
 """
 
 from assignor_core.live import PartitionKey
@@ -27,11 +28,14 @@ def move_to_log_dir(contents: ClusterContents, broker_id: int, key: PartitionKey
     if broker.log_dirs[copy.log_dir].offline:
         return STORAGE_ERROR
     if copy.log_dir == index:
-        copy.future = None
+        if copy.future is not None and not broker.log_dirs[copy.future.log_dir].offline:
+            copy.future = None
         return None
     if broker.log_dirs[index].cordoned:
         return CORDONED
     if copy.future is None or copy.future.log_dir != index:
+        if any(row.offline for row in broker.log_dirs):
+            return STORAGE_ERROR
         assert partition is not None
         copy.future = FutureCopy(index, partition.start_bytes)
         contents.moving_within.add((broker_id, key))
@@ -64,10 +68,7 @@ def _grow(contents: ClusterContents, broker_id: int, key: PartitionKey, growth_b
     partition = contents.topics[key[0]].partitions[key[1]]
     copy, future = partition.copies[broker_id], _future_of(contents, broker_id, key)
     log_dirs = contents.brokers[broker_id].log_dirs
-    if future is None or log_dirs[copy.log_dir].offline:
-        return
-    if log_dirs[future.log_dir].offline:
-        copy.future = None
+    if future is None or log_dirs[copy.log_dir].offline or log_dirs[future.log_dir].offline:
         return
     future.end_bytes = max(future.end_bytes, partition.start_bytes)
     future.end_bytes = min(copy.end_bytes, future.end_bytes + growth_bytes)

@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.refusals import NAMED_MAX
+from assignor_core.execution.stranded import may_go_on
 from assignor_core.execution.within_brokers import Missed, cancellations, going_back, moving_within, standing_of
 from assignor_core.live import ReplicaKey, replica_name
 from assignor_core.plan import Plan
@@ -30,7 +31,7 @@ def take_back(
     A rate alone could be another tool's that is about to begin: it goes if the look before showed it, too
     (`rates_before`), and its broker copies nothing.
     """
-    copying = _give_up(cluster, look_age, plan, requests)
+    copying, _ = give_up(cluster, look_age, plan, requests)
     done = []
     if copying:
         given_up = sorted(requests.cancelled & copying)
@@ -46,11 +47,14 @@ def take_back(
     return done, at_rest - set(old)
 
 
-def _give_up(
+def give_up(
     cluster: ControlledCluster, look_age: LookAge, plan: Plan, requests: LogDirRequests
-) -> frozenset[ReplicaKey]:
-    """Returns what was being copied. A copy may end just before the request to give it up, which then asks for a copy
-    back: the next look shows that, and it is given up, too.
+) -> tuple[frozenset[ReplicaKey], dict[ReplicaKey, str]]:
+    """Let brokers give up the copies of a plan whose execution has ended. Returns what was being copied, and what may
+    go on all the same, with the reason.
+
+    A copy may end just before the request to give it up, which then asks for a copy back: the next look shows that, and
+    it is given up, too.
     """
     copying: frozenset[ReplicaKey] = frozenset()
     for _ in range(LOOKS_MAX):
@@ -59,7 +63,7 @@ def _give_up(
         back = [replica for replica in going_back(plan, log_dirs) if replica in requests.asked_to_stay]
         places = cancellations(plan, [*moving_within(standing_of(plan, log_dirs, Missed())), *back], log_dirs)
         if not places:
-            break
+            return copying, may_go_on(plan, log_dirs)
         copying |= places.keys()
-        requests.cancel(places, ())
-    return copying
+        refused = requests.cancel(places, ())
+    return copying, may_go_on(plan, log_dirs) | dict.fromkeys(places, "not shown as given up") | dict(refused)

@@ -5,6 +5,7 @@ Only replicas of the plan are ever asked to move.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import structlog
 
@@ -14,6 +15,7 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Abort, Done, Wait
 from assignor_core.execution.refusals import NAMED_MAX
+from assignor_core.execution.stranded import may_go_on, may_go_on_text
 from assignor_core.execution.within_brokers import (
     Missed,
     MoveWithin,
@@ -51,6 +53,8 @@ from streaming.control.reports import Reports
 from streaming.settings import ControlSettings
 
 log = structlog.get_logger()
+
+NOTHING_LEFT: Mapping[ReplicaKey, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,14 +257,20 @@ class LogDirMoves:
         if (places or left) and self._requests.may_cancel:
             return False
         detail = f"{reason}; {len(self._requests.cancelled)} movements in flight given up"
-        if left:
-            detail += f", {len(left)} may go on without a throttle: {_refusals_text(left)}"
-        self._clear_and_write(look, Event.ABORTED, detail)
+        self._clear_and_write(look, Event.ABORTED, detail, left)
         return True
 
-    def _clear_and_write(self, look: LookWithin, event: Event, detail: str) -> None:
-        """Remove the throttle, then write the event."""
-        self.reports.write_cleared(look, event, detail, self._throttle.clear(look.execution))
+    def _clear_and_write(
+        self, look: LookWithin, event: Event, detail: str, left: Mapping[ReplicaKey, str] = NOTHING_LEFT
+    ) -> None:
+        """Remove the throttle, then write the event. Brokers that may go on with a copy keep their rate: the sweeper
+        gives the copy up, and removes the rate then. `left` is what they have refused to give up, with their reasons.
+        """
+        going_on = {**may_go_on(look.plan, look.log_dirs), **left}
+        if going_on:
+            detail += f"; {may_go_on_text(going_on)}"
+        remains = self._throttle.clear(look.execution, keeping={broker for broker, _ in going_on})
+        self.reports.write_cleared(look, event, detail, remains)
 
     def _progress_figures(self, look: LookWithin) -> Mapping[str, int]:
         """How far the look shows it to be."""

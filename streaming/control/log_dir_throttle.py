@@ -44,22 +44,23 @@ class LogDirThrottle:
         elif rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):
             self._send(rates)
 
-    def clear(self, execution: Execution) -> Remains:
-        """Remove the rates that the journal names as ours; safe to repeat. Brokers that are down keep theirs.
+    def clear(self, execution: Execution, *, keeping: Collection[int] = ()) -> Remains:
+        """Remove the rates that the journal names as ours; safe to repeat. Brokers that are down keep theirs, and so do
+        those of `keeping`, which may go on with a copy.
 
         Raises ClusterRequestFailed if Kafka refuses, until it has refused too often: then that is what remains.
         """
         self._set = False
         ours = execution.throttled_brokers
         try:
-            down = self._cluster.clear_log_dir_rates(ours)
+            down = self._cluster.clear_log_dir_rates(sorted(set(ours) - set(keeping)))
         except ClusterRequestFailed as error:
             self._clear_tries += 1
             if self._clear_tries < CLEAR_TRIES_MAX:
                 raise
             return Remains(ours, str(error))
         self._clear_tries = 0
-        return Remains(tuple(down))
+        return Remains(tuple(sorted({*down, *keeping} & {*ours})))
 
     def _send(self, rates: dict[int, int]) -> None:
         self._cluster.set_log_dir_rates(rates)

@@ -149,8 +149,8 @@ class ControlLoop:
         self._windows = ClosedWindows(self._window_tables)
         absences = absences_of(settings)
         self._decider = decider_of(shown or cluster, self._journal, settings, absences)
-        self._sweeper = Sweeper(cluster, self._journal)
         look_age = LookAge() if lease is None else lease.look_age
+        self._sweeper = Sweeper(cluster, self._journal, look_age)
         self._late_requests = LateRequests(cluster, self._journal, look_age, staged=settings.control.staged_moves)
         marker = None if lease is None else ClusterMarker(cluster, lease)
         executors = executors_of(cluster, self._journal, settings, look_age, absences)

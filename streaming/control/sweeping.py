@@ -1,11 +1,22 @@
-"""Removes what brokers kept of the throttle of an execution that has ended: they were down at its end, or refused."""
+"""Removes what brokers kept of the throttle of an execution that has ended: they were down at its end, or refused, or
+may go on with a copy between their log dirs that nobody could give up. That copy is given up before.
+"""
+
+from collections.abc import Collection
 
 import structlog
 
 from assignor_core.execution.events import Event
+from assignor_core.execution.refusals import NAMED_MAX
 from assignor_core.identity import another_cluster
+from assignor_core.live import ReplicaKey, replica_name
+from assignor_core.plan import Plan
+from assignor_core.wording import first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.journal import Journal
+from streaming.control.late_within import give_up
+from streaming.control.log_dir_requests import LogDirRequests
+from streaming.control.look_age import LookAge
 from streaming.control.records import ExecutionRecord
 from streaming.errors import ClusterRequestFailed
 
@@ -13,6 +24,10 @@ log = structlog.get_logger()
 
 LOOK_INTERVAL_MS = 30_000
 """Time between two looks at brokers that owe: a look describes the whole cluster, and a broker may be away for days."""
+COPY_LOOK_INTERVAL_MS = 5_000
+"""The same where a copy may go on: a log dir that fills goes offline with all that it holds. Such a look asks for the
+plan's replicas only.
+"""
 REFUSED_AGAIN_MS = 600_000
 """How long a broker that refuses is left alone."""
 
@@ -20,11 +35,14 @@ REFUSED_AGAIN_MS = 600_000
 class Sweeper:
     """Sweeps while nothing is under way: a rate that is removed could be that of another execution."""
 
-    def __init__(self, cluster: ControlledCluster, journal: Journal) -> None:
+    def __init__(self, cluster: ControlledCluster, journal: Journal, look_age: LookAge | None = None) -> None:
         self._cluster = cluster
         self._journal = journal
+        self._look_age = look_age or LookAge()
         self._again_ms: dict[str, int] = {}
         """By execution that owes: when the next look is due."""
+        self._requests: dict[str, LogDirRequests] = {}
+        """The same: what was asked for within brokers since its end."""
 
     def sweep(self, record: ExecutionRecord, *, now_ms: int) -> bool:
         """Remove the rates that brokers owe; True once nothing is left."""
@@ -38,19 +56,38 @@ class Sweeper:
             self._again_ms[execution.execution_id] = now_ms + LOOK_INTERVAL_MS
             return False
         owed = execution.throttled_brokers
-        within = kept is not None and kept.plan.within_brokers
+        plan = kept.plan if kept is not None and kept.plan.within_brokers else None
+        given_up, going_on = ([], {}) if plan is None else self._give_up(execution.execution_id, plan)
+        copying = {broker for broker, _ in going_on} & {*owed}
         try:
-            cleared = self._cluster.clear_log_dir_rates(owed) if within else self._cluster.clear_throttle(owed, {}, {})
-            left = tuple(cleared)
+            left = tuple(sorted({*self._clear([row for row in owed if row not in copying], plan), *copying}))
         except ClusterRequestFailed as error:
             log.warning("sweep_refused", execution_id=execution.execution_id, brokers=owed, error=str(error))
             self._again_ms[execution.execution_id] = now_ms + REFUSED_AGAIN_MS
             return False
-        if left != owed:
+        if left != owed or given_up:
             detail = f"throttle of brokers {sorted(set(owed) - set(left))} removed after the end"
+            if given_up:
+                detail += f"; {len(given_up)} movements given up: {first_named(given_up, NAMED_MAX, replica_name)}"
             self._journal.write_event(record, Event.SWEPT, detail, now_ms=now_ms, throttled_brokers=left)
         if left:
-            self._again_ms[execution.execution_id] = now_ms + LOOK_INTERVAL_MS
+            self._again_ms[execution.execution_id] = now_ms + (COPY_LOOK_INTERVAL_MS if copying else LOOK_INTERVAL_MS)
             return False
         self._again_ms.pop(execution.execution_id, None)
+        self._requests.pop(execution.execution_id, None)
         return True
+
+    def _give_up(self, execution_id: str, plan: Plan) -> tuple[list[ReplicaKey], dict[ReplicaKey, str]]:
+        """Let brokers give up copies of an execution that has ended. Returns those, and what may go on all the same."""
+        requests = self._requests.setdefault(execution_id, LogDirRequests(self._cluster, self._look_age))
+        before = requests.cancelled
+        copying, going_on = give_up(self._cluster, self._look_age, plan, requests)
+        return sorted((requests.cancelled - before) & copying), going_on
+
+    def _clear(self, brokers: Collection[int], plan: Plan | None) -> list[int]:
+        """Remove rates, of movements within brokers where such a plan is given; returns the brokers that keep them."""
+        if not brokers:
+            return []
+        if plan is not None:
+            return self._cluster.clear_log_dir_rates(brokers)
+        return self._cluster.clear_throttle(brokers, {}, {})

@@ -25,7 +25,7 @@ from streaming.control.late_requests import LateRequests
 from streaming.control.look_age import LookAge
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
-from streaming.control.sweeping import Sweeper
+from streaming.control.sweeping import COPY_LOOK_INTERVAL_MS, Sweeper
 from streaming.control.wiring import journal_of, log_dir_executor_of
 from streaming.errors import AnotherCluster, ClusterRequestFailed, ClusterUnreachable, LogDirMovesRefused
 from streaming.settings import Settings
@@ -262,7 +262,51 @@ def test_a_target_that_goes_offline_ends_what_was_copied_there(carried: Carried)
     detail = carried.to_the_end()
     assert carried.record.execution.last_event is Event.ABORTED
     assert detail.startswith("0 movements made, 3 skipped: t-0 on broker 1 (")
+    assert carried.client.log_dir_rates() == {1: MB}
+    carried.cluster.repair_log_dir(1, 1)
+    carried.cluster.advance(1_000)
+    assert not carried.at_rest(), "the broker goes on with what it had copied"
+    assert Sweeper(carried.client, carried.journal).sweep(carried.record, now_ms=carried.now_ms)
     assert carried.lie_in(A) == [0, 1, 2]
+    assert carried.at_rest()
+
+
+def test_a_copy_that_can_not_be_given_up_keeps_its_rate_until_it_is(carried: Carried) -> None:
+    """Its replica lies in a log dir that went offline: the broker refuses whatever is asked for."""
+    carried.tick()
+    carried.journal.request_abort(carried.record.execution, now_ms=carried.now_ms)
+    carried.cluster.fail_log_dir(1, 0)
+    carried.be_killed()
+    assert "3 may go on, and their brokers keep their rates: t-0 on broker 1 (the log dir" in carried.to_the_end()
+    assert carried.record.execution.throttled_brokers == (1,)
+    sweeper = Sweeper(carried.client, carried.journal)
+    assert not sweeper.sweep(carried.record, now_ms=carried.now_ms)
+    carried.cluster.repair_log_dir(1, 0)
+    assert not sweeper.sweep(carried.record, now_ms=carried.now_ms), "no log dirs are asked about all the time"
+    carried.cluster.advance(COPY_LOOK_INTERVAL_MS)
+    assert carried.client.log_dir_rates() == {1: MB}
+    assert carried.lie_in(B) == []
+    assert sweeper.sweep(carried.record, now_ms=carried.now_ms)
+    assert "3 movements given up: t-0 on broker 1" in carried.record.execution.last.detail
+    assert carried.at_rest()
+    assert carried.lie_in(A) == [0, 1, 2]
+
+
+def test_a_pause_keeps_the_rate_of_what_may_go_on(settings: Settings, cluster: SimulatedCluster) -> None:
+    """It is Monday, 12:00:54: the log dir fails, and the hours end."""
+    hours = {"maintenance_windows": ["Mon 11:00-12:01", "Mon 12:10-13:00"], "movements_per_broker_max": 1}
+    cluster.advance(54_000)
+    own = settings.model_copy(update={"control": settings.control.model_copy(update=hours)})
+    carried = Carried(own, cluster, in_windows_only=True)
+    assert carried.begin()
+    carried.tick()
+    cluster.fail_log_dir(1, 1)
+    while not carried.record.execution.paused:
+        assert not carried.tick()
+    assert "3 may go on" in carried.record.execution.last.detail
+    assert carried.client.log_dir_rates() == {1: MB}
+    cluster.repair_log_dir(1, 1)
+    assert carried.to_the_end().startswith("every movement has been made")
     assert carried.at_rest()
 
 
@@ -418,11 +462,12 @@ def test_a_broker_that_was_down_at_the_end_loses_its_rate_later(carried: Carried
     carried.cluster.kill_broker(1)
     carried.journal.request_abort(carried.record.execution, now_ms=carried.now_ms)
     carried.be_killed()
-    assert "may go on without a throttle" in carried.to_the_end()
+    assert "3 may go on, and their brokers keep their rates: t-0 on broker 1 (not shown by" in carried.to_the_end()
     assert carried.record.execution.throttled_brokers == (1,)
     carried.cluster.restart_broker(1)
     assert Sweeper(carried.client, carried.journal).sweep(carried.record, now_ms=carried.now_ms)
-    assert carried.client.log_dir_rates() == {}
+    assert carried.at_rest()
+    assert carried.lie_in(A) == [0, 1, 2]
 
 
 def test_the_result_is_measured_once_kafka_has_deleted_what_left(carried: Carried) -> None:

@@ -57,6 +57,7 @@ WITHIN_ONCE_BROKEN = {
     498: "a broker that was away when its rate was set came back and copied without one",
     1058: "copies from a log dir that had gone offline counted as under way for the judge",
     300618: "the judge had not looked when a broker that died was back before its session had ended",
+    500398: "an execution was aborted while the log dir that it copied from was offline, and went on without a rate",
     558: "others filled a log dir while replicas were copied to it, and the judge took it for sound",
 }
 """The same of stories of full log dirs."""

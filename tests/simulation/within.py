@@ -109,8 +109,10 @@ class WithinMonitor(Monitor):
             self.breaks("6 no throttle is left", f"within brokers {sorted(rates)} at an end: {detail}")
         execution = next(row for row in self.executions() if row.execution_id == execution_id)
         for movement in self._movements_within(execution):
-            if self._is_copied(movement.replica) and "may go on without a throttle" not in detail:
-                self.breaks("6 no copy is left", f"{replica_name(movement.replica)} is copied at an end: {detail}")
+            copy = self.copy_of(movement.replica)
+            is_ours = copy is not None and copy.future is not None and movement.replica not in self.moved_by_others
+            if is_ours and movement.broker not in owed:
+                self.breaks("6 no copy is left", f"{replica_name(movement.replica)} may go on at an end: {detail}")
 
     def _is_copied(self, replica: ReplicaKey) -> bool:
         """Whether it is copied for us. From a log dir that is offline nothing is: what lies in there is not shown, and
