@@ -48,8 +48,13 @@ class Error:
     """Relative errors of one figure; 0.1 is a tenth more than promised."""
 
     median: float
+    """With its sign: whether promises are too high or too low."""
+    off_median: float
+    """Half of the promises were off by no more than this, in either direction."""
     likely: float
-    """In 80 % of the cases the error was no larger than this, in either direction."""
+    """80 % were off by no more than this."""
+    off_max: float
+    """The worst was off by this."""
     count: int
 
 
@@ -87,7 +92,7 @@ def accuracy_of(comparisons: Iterable[Comparison]) -> Accuracy:
 
     >>> one = Comparison("e", 1.0, 1.1, 100, 90, 1000.0, 1500)
     >>> accuracy_of([one] * 3).duration
-    Error(median=0.5, likely=0.5, count=3)
+    Error(median=0.5, off_median=0.5, likely=0.5, off_max=0.5, count=3)
     >>> accuracy_of([one]).duration is None
     True
     """
@@ -106,6 +111,6 @@ def accuracy_of(comparisons: Iterable[Comparison]) -> Accuracy:
 def _error(errors: Sequence[float]) -> Error | None:
     if len(errors) < EXECUTIONS_MIN:
         return None
-    values = np.array(errors)
-    likely = float(np.quantile(np.abs(values), LIKELY_SHARE))
-    return Error(float(np.median(values)), likely, len(values))
+    off = np.abs(errors)
+    off_median, likely, off_max = (float(np.quantile(off, share)) for share in (0.5, LIKELY_SHARE, 1.0))
+    return Error(float(np.median(errors)), off_median, likely, off_max, len(errors))

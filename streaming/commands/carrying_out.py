@@ -9,7 +9,7 @@ import click
 
 from streaming.commands.apply import apply
 from streaming.commands.console import echo
-from streaming.commands.options import in_use
+from streaming.commands.options import in_use, settings_from
 from streaming.commands.plan_model import show
 from streaming.errors import RefusedForSafety
 
@@ -34,7 +34,12 @@ def show_and_carry_out(
 
     `arguments` are those that the command was called with, `unfit` is why the plan is not to be carried out.
     """
-    show(proposed, out_file=None, as_json=as_json or not sys.stdout.isatty())
+    from streaming.views.accuracy import accuracy_beside_plan
+
+    # Plans within brokers promise no skew, and none is measured after them.
+    within = proposed.plan.within_brokers
+    accuracy = None if within else accuracy_beside_plan(settings_from(config_file, assignments))
+    show(proposed, out_file=None, as_json=as_json or not sys.stdout.isatty(), accuracy=accuracy)
     if not carry_out:
         command = f"rebalancer {context.info_name} {arguments} --apply{in_use()}"
         echo(f"nothing has been changed; to carry it out: {command}", err=True)

@@ -47,6 +47,7 @@ def plan(
     A plan from the live cluster is kept in the tables: `rebalancer apply PLAN_ID` carries it out.
     """
     policy_from(knobs)  # a wrong option is refused before anything is read
+    accuracy = None
     if log_dirs and model_file is not None:
         raise UsageProblem("--log-dirs: brokers are asked how full their log dirs are, so it can't go with --model")
     if log_dirs:
@@ -54,8 +55,8 @@ def plan(
     elif model_file is not None:
         result = _plan_model(model_file, config_file, assignments, knobs)
     else:
-        result = _plan_live(config_file, assignments, knobs)
-    show(result, out_file=out_file, as_json=as_json or not sys.stdout.isatty())
+        result, accuracy = _plan_live(config_file, assignments, knobs)
+    show(result, out_file=out_file, as_json=as_json or not sys.stdout.isatty(), accuracy=accuracy)
     return 0
 
 
@@ -106,10 +107,15 @@ def plan_log_dirs_on(
     return keep_within(settings, live, shown, only_brokers or several, make, excluded_topics=excluded, now_ms=now_ms)
 
 
-def _plan_live(config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]) -> "ProposedPlan":
+def _plan_live(
+    config_file: Path | None, assignments: tuple[str, ...], knobs: dict[str, Any]
+) -> tuple["ProposedPlan", dict[str, Any] | None]:
+    """The plan, and how far the promises of earlier ones were off."""
+    from streaming.views.accuracy import accuracy_beside_plan
+
     settings = settings_from(config_file, assignments)
     with live_cluster(settings) as cluster:
-        return plan_on(cluster, settings, knobs, now_ms=clocks.now_ms())
+        return plan_on(cluster, settings, knobs, now_ms=clocks.now_ms()), accuracy_beside_plan(settings)
 
 
 def plan_on(cluster: "ClusterReader", settings: Settings, knobs: dict[str, Any], *, now_ms: int) -> "ProposedPlan":

@@ -8,7 +8,7 @@ import gc
 import json
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from assignor_core.errors import InputError
 from assignor_core.model import cluster_from_json
 from assignor_core.planner import PlannerPolicy, Statistic, propose
 from assignor_core.proposed_plan import ProposedPlan
-from streaming.commands.plan_price import duration_text, price_texts
+from streaming.commands.plan_price import accuracy_line, duration_text, price_texts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -174,20 +174,26 @@ def plan_from_model(text: str, policy_for: Callable[[frozenset[str]], PlannerPol
             gc.enable()
 
 
-def show(proposed: ProposedPlan, *, out_file: Path | None, as_json: bool) -> None:
-    """Print a plan as JSON or as a short text, and write its JSON to `out_file` if given."""
+def show(
+    proposed: ProposedPlan, *, out_file: Path | None, as_json: bool, accuracy: Mapping[str, Any] | None = None
+) -> None:
+    """Print a plan as JSON or as a short text, and write its JSON to `out_file` if given.
+
+    `accuracy` is how far the promises of earlier plans were off (`accuracy_data`); None where that is not known.
+    """
+    content = proposed.to_json() if accuracy is None else {**proposed.to_json(), "accuracy": accuracy}
     if out_file:
         try:
-            out_file.write_text(json.dumps(proposed.to_json()) + "\n")
+            out_file.write_text(json.dumps(content) + "\n")
         except OSError as error:
             raise InputError(f"--out {out_file}: {error}") from None
     if as_json:
-        click.echo(json.dumps(proposed.to_json()))
+        click.echo(json.dumps(content))
     else:
-        _print_text(proposed)
+        _print_text(proposed, accuracy)
 
 
-def _print_text(proposed: ProposedPlan) -> None:
+def _print_text(proposed: ProposedPlan, accuracy: Mapping[str, Any] | None) -> None:
     from rich.table import Table
 
     from streaming.commands.console import console
@@ -216,6 +222,9 @@ def _print_text(proposed: ProposedPlan) -> None:
         f"{len(plan.waves)} waves, planned in {proposed.elapsed_ms / 1000:.2f} s"
     )
     _print_price(proposed, to)
+    own_error = accuracy_line(accuracy)
+    if own_error is not None:
+        to.print(own_error)
     for line in (*plan.problems, *plan.diagnosis):
         to.print(f"- {line}")
 

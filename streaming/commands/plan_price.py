@@ -1,4 +1,4 @@
-"""What a plan costs, in words: how long it takes, and what brings most of it."""
+"""What a plan costs, in words: how long it takes, what brings most of it, and how far such promises were off."""
 
 from collections.abc import Iterable, Mapping
 from math import ceil
@@ -6,6 +6,8 @@ from typing import Any
 
 MOST_OF_IT = 0.8
 """The cheaper plan that is named in one line brings at least this part of the gain."""
+PROMISED = (("max/mean", "max_over_mean"), ("bytes", "bytes_copied"), ("duration", "duration"))
+"""What a plan promises, in words and as `Accuracy` names it."""
 
 
 def duration_text(duration_ms: float) -> str:
@@ -32,3 +34,23 @@ def price_texts(price: Mapping[str, Any], *, whole_bytes: float) -> Iterable[str
             f"at least {most['gain_share']:.0%} of the gain for {most['bytes_to_move'] / whole_bytes:.0%} of the bytes "
             f"with --max-bytes {ceil(most['bytes_to_move'])}"
         )
+
+
+def accuracy_line(accuracy: Mapping[str, Any] | None) -> str | None:
+    """How far the promises of earlier plans were off (`accuracy_data`); None where too few were measured.
+
+    >>> row = {"median": -0.02, "off_median": 0.03, "likely": 0.08, "off_max": 0.11, "count": 12}
+    >>> accuracy_line({"max_over_mean": row, "bytes_copied": None, "duration": row | {"count": 5}})
+    'predictions of the last 12 plans were off: max/mean by 3 % (median), 11 % at most; duration by 3 % (median), \
+11 % at most (of 5)'
+    """
+    known = [(words, accuracy[name]) for words, name in PROMISED if accuracy[name] is not None] if accuracy else []
+    if not known:
+        return None
+    count = max(row["count"] for _, row in known)
+    return f"predictions of the last {count} plans were off: {'; '.join(_off_text(*row, count) for row in known)}"
+
+
+def _off_text(words: str, error: Mapping[str, Any], count: int) -> str:
+    fewer = f" (of {error['count']})" if error["count"] < count else ""
+    return f"{words} by {error['off_median'] * 100:.0f} % (median), {error['off_max'] * 100:.0f} % at most{fewer}"

@@ -102,7 +102,7 @@ def read_status(settings: Settings, *, now_ms: int) -> dict[str, Any]:
         "pause": given_up(reader, cluster, now_ms=now_ms).reason(now_ms) if settings.control.mode == "apply" else None,
         "execution": execution and _event_shown(execution),
         "execution_max_over_mean": execution and _ratios(execution),
-        "accuracy": accuracy_data(read_accuracy(reader, cluster, executions)),
+        "accuracy": accuracy_data(read_accuracy(reader, cluster)),
         "throttles_left": list(brokers_owed(executions)),
         "log_dirs": [
             {"broker": row.broker, "path": row.path, "state": row.state, "used_ratio": row.used_share}
@@ -152,9 +152,9 @@ def drawn(status: dict[str, Any]) -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
+    from streaming.commands.plan_price import accuracy_line
     from streaming.commands.status_log_dirs import log_dir_lines
     from streaming.commands.status_plan import plan_line
-    from streaming.views.accuracy import accuracy_line
 
     table = Table("broker", "bytes in/s", "bytes out/s", "disk", "", box=None, pad_edge=False)
     rates = [row["bytes_in_per_sec"] for row in status["brokers"].values() if row["bytes_in_per_sec"] is not None]

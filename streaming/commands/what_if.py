@@ -64,7 +64,6 @@ def what_if(
     from streaming.control.what_if import predict
     from streaming.tables import TableReader
     from streaming.views.accuracy import read_accuracy
-    from streaming.views.executions import read_executions
     from streaming.views.recorded_hours import daily_bytes_in, read_history
 
     factors = dict(_factor(text) for text in traffic)
@@ -83,9 +82,7 @@ def what_if(
     reader = TableReader(settings.storage.tables)
     history = read_history(reader, settings, since_ms=since_ms)
     cluster = settings.kafka.cluster_name
-    executions = read_executions(reader, cluster, now_ms=clocks.now_ms())
-    accuracy = read_accuracy(reader, cluster, executions)
-    prediction = predict(history, changes, settings, daily_bytes_in(reader, cluster), accuracy)
+    prediction = predict(history, changes, settings, daily_bytes_in(reader, cluster), read_accuracy(reader, cluster))
     if png_file is not None:
         _write_picture(png_file, prediction, settings)
     if as_json:

@@ -8,11 +8,11 @@ from assignor_core.resources import Resource
 from assignor_core.what_if import Changes, Replay, ReplayedPlan
 from assignor_core.what_if.outlook import Bound, Growth
 from assignor_core.wording import first_named
-from streaming.commands.plan_price import duration_text
+from streaming.commands.plan_price import accuracy_line, duration_text
 from streaming.control.what_if import Prediction
 from streaming.settings import HOUR_MS, Settings
 from streaming.tables import utc
-from streaming.views.accuracy import accuracy_data, accuracy_line
+from streaming.views.accuracy import accuracy_data
 
 PLANS_SHOWN = 20
 BROKERS_NAMED = 5
@@ -83,7 +83,7 @@ def as_text(prediction: Prediction, settings: Settings) -> Iterator[str]:
     yield from skew_lines(result, settings)
     yield from plan_lines(result)
     accuracy = accuracy_line(accuracy_data(prediction.accuracy))
-    yield accuracy or "own error: unknown, as fewer than 3 executions here were measured"
+    yield accuracy or "own error: unknown, as fewer than 3 plans here were carried out and measured"
     yield from _headroom_lines(prediction)
     yield from _bound_lines(prediction.bounds)
     yield from _growth_lines(prediction)

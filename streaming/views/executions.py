@@ -5,7 +5,7 @@ Control, serve, the commands and the demo read executions here. What follows fro
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import takewhile
 from operator import itemgetter
 from typing import Any
@@ -34,6 +34,8 @@ COLUMNS = (
 _RATIO_COLUMNS = {when: tuple((resource, f"{resource}_max_over_mean_{when}") for resource in REPORTED) for when in WHEN}
 SEARCH_MS = 30 * 86_400_000
 """How far back executions are read at each tick. What is older and unfinished is searched for once, at the start."""
+DAYS_BACK = (2, 20, 200, 2000)
+"""How far before the newest measurement others are looked for; the next only where fewer than asked for were found."""
 _OF_UNFINISHED = ("execution_id", "sequence", "event", "event_time", "throttled_brokers")
 _SHOW_AN_END = ENDING_EVENTS | EVENTS_AFTER_THE_END
 
@@ -116,6 +118,27 @@ def given_up(reader: tables.TableReader, kafka_cluster: str, *, now_ms: int) -> 
         if row["event"] == Event.ABORTED and row["in_windows_only"] and row["execution_id"] not in stopped
     ]
     return GivenUp(len(ended_ms), max(ended_ms, default=0))
+
+
+def newest_measured(reader: tables.TableReader, kafka_cluster: str, count: int) -> list[str]:
+    """Ids of the newest executions whose load was measured beside a promise, newest first; raises TableUnavailable.
+
+    Those within brokers are left out: they promise no max/mean.
+    """
+    own = tables.of_cluster(kafka_cluster) & tables.equal("event", Event.MEASURED.value)
+    for when in ("predicted", "measured"):
+        own &= tables.is_known(f"bytes_in_max_over_mean_{when}")
+    newest = reader.newest(TABLE, "event_time", where=own)
+    if newest is None:
+        return []
+    ids: list[str] = []
+    for days in DAYS_BACK:
+        where = own & tables.at_least("event_time", newest - timedelta(days=days))
+        rows = reader.arrow(TABLE, columns=("execution_id", "event_time"), where=where)
+        ids = rows.sort_by([("event_time", "descending"), ("execution_id", "ascending")])["execution_id"].to_pylist()
+        if len(ids) >= count:
+            break
+    return ids[:count]
 
 
 def read_execution(reader: tables.TableReader, execution_id: str) -> Execution:

@@ -107,11 +107,16 @@ def test_what_came_of_plans_is_shown_beside_what_they_promised(tables_in_memory:
             at_ms + 60_000, 3, "measured", bytes_moved=123_000_000, bytes_in_max_over_mean_measured=1.122, **of
         )
     shown = read_status(settings, now_ms=NOW_MS + 400_000)
-    assert shown["accuracy"]["bytes_copied"] == {"median": 0.0, "likely": 0.0, "count": 3}
+    assert shown["accuracy"]["bytes_copied"] == dict.fromkeys(("median", "off_median", "likely", "off_max"), 0.0) | {
+        "count": 3
+    }
     assert shown["accuracy"]["duration"]["median"] == pytest.approx(0.25)
     with StringIO() as page:
         Console(file=page, width=200).print(drawn(shown))
-        line = "plans so far: max/mean +10 % (80 %: within 10 %), bytes +0 % (80 %: within 0 %), duration +25 %"
+        line = (
+            "predictions of the last 3 plans were off: max/mean by 10 % (median), 10 % at most; "
+            "bytes by 0 % (median), 0 % at most; duration by 25 % (median), 25 % at most"
+        )
         assert line in page.getvalue()
 
 

@@ -1,11 +1,16 @@
 """What plans promised against what came."""
 
+from dataclasses import replace
+from random import Random
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from assignor_core.execution.events import Event, EventRecord, Figures
 from assignor_core.execution.life_cycle import Execution, begin
 from assignor_core.resources import Resource
-from assignor_core.what_if.accuracy import EXECUTIONS_MIN, accuracy_of, compared
+from assignor_core.what_if.accuracy import EXECUTIONS_MIN, Comparison, accuracy_of, compared
 
 
 def execution(*, promised: float = 1.0, measured: float | None = 1.1, paused_ms: int = 0) -> Execution:
@@ -56,3 +61,51 @@ def test_few_executions_say_too_little() -> None:
     row = compared(execution(), 50_000.0)
     assert row is not None
     assert accuracy_of([row] * (EXECUTIONS_MIN - 1)).max_over_mean is None
+
+
+COMPARISONS = st.builds(
+    Comparison,
+    st.just("e"),
+    st.floats(1.0, 3.0),
+    st.floats(1.0, 3.0),
+    st.integers(0, 10**12),
+    st.integers(0, 10**12),
+    st.none() | st.floats(1.0, 1e9),
+    st.integers(0, 10**9),
+)
+
+
+@given(st.lists(COMPARISONS, max_size=15), st.randoms(use_true_random=False))
+def test_what_holds_of_every_error(rows: list[Comparison], random: Random) -> None:
+    accuracy = accuracy_of(rows)
+    shuffled = rows.copy()
+    random.shuffle(shuffled)
+    assert accuracy_of(shuffled) == accuracy, "whatever their order"
+    known: tuple[list[float | None], ...] = (
+        [row.max_over_mean_error for row in rows],
+        [row.bytes_error for row in rows if row.bytes_predicted],
+        [row.duration_error for row in rows if row.duration_predicted_ms],
+    )
+    for error, errors in zip((accuracy.max_over_mean, accuracy.bytes_copied, accuracy.duration), known, strict=True):
+        assert (error is None) == (len(errors) < EXECUTIONS_MIN)
+        if error is not None:
+            assert error.count == len(errors)
+            assert 0.0 <= error.off_median <= error.likely <= error.off_max
+            assert abs(error.median) <= error.off_max
+            assert error.off_max == max(abs(value) for value in errors if value is not None)
+
+
+@given(st.lists(COMPARISONS, min_size=EXECUTIONS_MIN, max_size=15))
+def test_promises_that_came_true_are_off_by_nothing(rows: list[Comparison]) -> None:
+    kept = [
+        replace(
+            row,
+            max_over_mean_measured=row.max_over_mean_predicted,
+            bytes_copied=row.bytes_predicted,
+            duration_predicted_ms=float(row.duration_ms) or None,
+        )
+        for row in rows
+    ]
+    accuracy = accuracy_of(kept)
+    for error in (accuracy.max_over_mean, accuracy.bytes_copied, accuracy.duration):
+        assert error is None or (error.off_max, error.median) == (0.0, 0.0)

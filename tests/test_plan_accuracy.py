@@ -1,0 +1,116 @@
+"""How far earlier plans were off, as the tables show it: beside a plan, in `status` and in `what-if`."""
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from assignor_core.planner import propose
+from assignor_core.proposed_plan import ProposedPlan
+from streaming import cli
+from streaming.commands import plan as plan_module
+from streaming.commands.plan_model import show
+from streaming.settings import DAY_MS, Settings
+from streaming.tables import TableReader
+from streaming.tables.memory import forget
+from streaming.views.accuracy import PLANS_MAX, accuracy_beside_plan, read_accuracy
+from tests.control.test_deciding import DescribedCluster, skewed
+from tests.control.windows import write_windows
+from tests.core.planner.cases import founding
+from tests.serve.synthetic import NOW_MS, Synthetic, settings_for
+
+
+@pytest.fixture(params=["delta", "memory"])
+def synthetic(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Synthetic]:
+    root = str(tmp_path) if request.param == "delta" else f"memory:{uuid.uuid4().hex}"
+    yield Synthetic(root)
+    forget(root)
+
+
+def measured(synthetic: Synthetic, number: int, done_ms: int, *, factor: float, within: bool = False) -> None:
+    """One plan that was carried out and brought `factor` times the max/mean that it promised."""
+    execution_id, plan_id = f"e-{number}", f"{number:064d}"
+    ratio = {"bytes_in_max_over_mean_measured": None if within else 1.02 * factor, "bytes_moved": 123_000_000}
+    synthetic.plan(done_ms - 60_000, plan_id, plan_json=json.dumps({"waves": [{"duration_ms": 50_000}]}))
+    for sequence, event in enumerate(("approved", "started", "done", "measured")):
+        columns = ratio if event == "measured" else {}
+        at_ms = done_ms - 50_000 if sequence < 2 else done_ms
+        synthetic.event(at_ms, sequence, event, execution_id=execution_id, plan_id=plan_id, **columns)
+
+
+def test_the_newest_plans_count_however_far_back_they_are(synthetic: Synthetic) -> None:
+    """Before them came plans that were far off, and among them are some that moved replicas within brokers."""
+    with synthetic.together():
+        for number in range(PLANS_MAX + 3):
+            age_ms = number**2 * DAY_MS
+            measured(synthetic, number, NOW_MS - age_ms, factor=1.1 if number < PLANS_MAX else 3.0)
+        for number in range(100, 103):
+            measured(synthetic, number, NOW_MS, factor=1.0, within=True)
+    accuracy = read_accuracy(TableReader(synthetic.root), synthetic.cluster)
+    assert accuracy.max_over_mean is not None
+    assert accuracy.max_over_mean.count == PLANS_MAX
+    assert accuracy.max_over_mean.off_max == pytest.approx(0.1)
+    assert accuracy.duration is not None
+    assert accuracy.duration.off_max == 0.0
+    assert read_accuracy(TableReader(synthetic.root), "another").max_over_mean is None
+
+
+def test_two_plans_say_too_little_and_no_tables_say_nothing(synthetic: Synthetic) -> None:
+    reader = TableReader(synthetic.root)
+    assert read_accuracy(reader, synthetic.cluster).max_over_mean is None
+    with synthetic.together():
+        for number in range(2):
+            measured(synthetic, number, NOW_MS + number, factor=1.1)
+    reader.look_again()
+    assert read_accuracy(reader, synthetic.cluster).max_over_mean is None
+
+
+def test_a_history_that_makes_no_sense_hides_no_plan(tables_in_memory: str) -> None:
+    settings, synthetic = settings_for(tables_in_memory), Synthetic(tables_in_memory)
+    for number in range(3):
+        synthetic.event(NOW_MS, 0, "measured", execution_id=f"e-{number}", bytes_in_max_over_mean_measured=1.1)
+    assert accuracy_beside_plan(settings) is None
+
+
+ROW = {"median": -0.02, "off_median": 0.03, "likely": 0.08, "off_max": 0.11, "count": 12}
+
+
+def test_a_plan_is_shown_with_how_far_earlier_ones_were_off(capsys: pytest.CaptureFixture[str]) -> None:
+    accuracy = {"max_over_mean": ROW, "bytes_copied": None, "duration": None}
+    proposed = ProposedPlan(propose(founding()))
+    show(proposed, out_file=None, as_json=False, accuracy=accuracy)
+    line = "predictions of the last 12 plans were off: max/mean by 3 % (median), 11 % at most"
+    assert line in " ".join(capsys.readouterr().out.split())
+    show(proposed, out_file=None, as_json=False, accuracy=dict.fromkeys(accuracy))
+    assert "predictions" not in capsys.readouterr().out
+    show(proposed, out_file=None, as_json=True, accuracy=accuracy)
+    assert json.loads(capsys.readouterr().out)["accuracy"] == accuracy
+
+
+def test_the_command_plan_has_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "settings.json"
+    content = {"kafka": {"cluster_name": "test"}, "storage": {"tables": str(tmp_path / "tables")}}
+    file.write_text(json.dumps(content))
+    settings, cluster = Settings.model_validate(content), skewed()
+    now_ms = time.time_ns() // 1_000_000 // 60_000 * 60_000
+    write_windows(settings, cluster.live, end_ms=now_ms)
+    synthetic = Synthetic(settings.storage.tables)
+    with synthetic.together():
+        for number in range(3):
+            measured(synthetic, number, now_ms - number * DAY_MS, factor=1.1)
+
+    @contextmanager
+    def described(_settings: object) -> Iterator[DescribedCluster]:
+        yield cluster
+
+    monkeypatch.setattr(plan_module, "live_cluster", described)
+    assert cli.run(["plan", "--config", str(file), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["accuracy"]["max_over_mean"]["off_max"] == pytest.approx(0.1)
+    assert shown["accuracy"]["bytes_copied"]["count"] == 3
