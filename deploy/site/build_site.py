@@ -179,14 +179,26 @@ def write_pages(folder: Path, repository_url: str | None = None) -> None:
 
 
 def settings_of_mkdocs(pages: Path, site: Path) -> str:
-    """mkdocs.yml with its folders and the lists of runbooks and decisions."""
+    """mkdocs.yml with its folders, all runbooks and decisions, and at the end the pages that it does not name."""
     text = (HERE / "mkdocs.yml").read_text(encoding="utf-8")
     for name in ("runbooks", "decisions"):
         listed = sorted((pages / name).glob("*.md"), key=lambda page: (page.name != "README.md", page.name))
         text = text.replace(f"{{{name}}}", json.dumps([f"{name}/{page.name}" for page in listed]))
+    unnamed = [
+        page.name for page in sorted(pages.glob("*.md")) if not re.search(rf"\b{page.name}$", text, re.MULTILINE)
+    ]
+    if unnamed:
+        text += f"  - More: {json.dumps(unnamed)}\n"
     for name, path in (("pages", pages), ("site", site), ("theme", HERE / "theme")):
         text = text.replace(f"{{{name}}}", str(path))
     return text
+
+
+def run_mkdocs(own_settings: Path) -> int:
+    """Exit code of a strict build. Not with --quiet: it counts only the warnings that it prints."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean", "--config-file", str(own_settings)]
+    no_advertising = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, env=no_advertising, check=False, timeout=TIMEOUT_S).returncode
 
 
 def build(work: Path, site: Path, repository_url: str | None = None) -> int:
@@ -195,19 +207,7 @@ def build(work: Path, site: Path, repository_url: str | None = None) -> int:
     shutil.rmtree(pages, ignore_errors=True)
     write_pages(pages, repository_url)
     own_settings.write_text(settings_of_mkdocs(pages, site), encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "--quiet",
-        "--clean",
-        "--config-file",
-        str(own_settings),
-    ]
-    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "DISABLE_MKDOCS_2_WARNING": "true"}
-    return subprocess.run(command, env=quiet, check=False, timeout=TIMEOUT_S).returncode
+    return run_mkdocs(own_settings)
 
 
 def main() -> int:

@@ -55,6 +55,23 @@ def targets(site: Path) -> Iterator[tuple[Path, str, str]]:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("link", "code"), [("#part", 0), ("#none", 1), ("none.md", 1)])
+def test_a_link_that_leads_nowhere_fails(script: dict[str, Any], tmp_path: Path, link: str, code: int) -> None:
+    pytest.importorskip("material", reason="deploy/extras/docs.lock is not installed")
+    pages, settings = tmp_path / "pages", tmp_path / "mkdocs.yml"
+    pages.mkdir()
+    (pages / "index.md").write_text(f"# A page\n\n[a link]({link})\n\n## Part\n")
+    settings.write_text(script["settings_of_mkdocs"](pages, tmp_path / "site").partition("\nnav:")[0])
+    assert script["run_mkdocs"](settings) == code
+
+
+def test_a_page_that_the_site_does_not_name_comes_last(script: dict[str, Any], tmp_path: Path) -> None:
+    for name in ("index.md", "unnamed.md"):
+        (tmp_path / name).touch()
+    assert script["settings_of_mkdocs"](tmp_path, tmp_path).endswith('\n  - More: ["unnamed.md"]\n')
+
+
+@pytest.mark.long
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     loaded = [(page.name, target) for page, tag, target in targets(site) if tag in LOADED]
     assert len(loaded) > 100
