@@ -1,0 +1,95 @@
+"""Pages of the docs are plain English, by numbers; the pages that are not yet are listed, and the list only shrinks."""
+
+import pytest
+
+from tests.docs.prose import LINE_CHARACTERS_MAX, SENTENCE_WORDS_MAX, faults, pages
+
+NOT_YET = frozenset(
+    {
+        "ARCHITECTURE.md",
+        "README.md",
+        "docs/api.md",
+        "docs/assignors.md",
+        "docs/execution.md",
+        "docs/findings.md",
+        "docs/fleet.md",
+        "docs/groups.md",
+        "docs/metrics.md",
+        "docs/pipeline.md",
+        "docs/planner.md",
+        "docs/security.md",
+        "docs/simulation.md",
+        "docs/tables.md",
+        "docs/trigger.md",
+        "docs/what-if.md",
+    }
+)
+"""Pages that break a rule. Take a page out once it keeps them all; no page may be added."""
+
+
+@pytest.mark.parametrize("name", sorted(set(pages()) - NOT_YET))
+def test_a_page_is_plain_english(name: str) -> None:
+    assert faults(pages()[name].read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("name", sorted(NOT_YET))
+def test_a_page_that_keeps_the_rules_leaves_the_list(name: str) -> None:
+    assert faults(pages()[name].read_text(encoding="utf-8")), f"{name} keeps all rules now: remove it from NOT_YET"
+
+
+def sentence(length: int) -> str:
+    return " ".join(["w"] * length) + "."
+
+
+SHORT = f"{sentence(9)} " * 3
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "",
+        f"{SHORT}{sentence(SENTENCE_WORDS_MAX)}",
+        f"{sentence(17)} {sentence(18)} {sentence(17)}",
+        "x" * LINE_CHARACTERS_MAX,
+        f"# {'w ' * 60}\n\n    {'tells ' * 60}\n    {'tells ' * 60}\n\n{SHORT}",
+        f"```\n{'tells ' * 60}\n```\n\n| {'tells ' * 60} |\n|---|\n",
+        "Control reads `says who tells` and `" + "w " * 30 + "`.",
+        "".join(f"- {'w ' * 12}\n" for _ in range(5)),
+        "".join(f"{number}. {'w ' * 12}\n" for number in range(5)),
+        f"{'w ' * 20}? {'w ' * 20}! {SHORT}",
+        "A table has a version, e.g. 12. The essay is a foretold word.",
+        f"{'w ' * 20}\n\n{'w ' * 17}\n\n{'w ' * 17}",
+    ],
+    ids=str.split(
+        "empty long-enough median line code fence-and-table inline list steps question parts-of-words paragraphs"
+    ),
+)
+def test_a_page_without_faults(page: str) -> None:
+    assert faults(page) == []
+
+
+@pytest.mark.parametrize(
+    ("page", "fault"),
+    [
+        (f"{SHORT}{sentence(SENTENCE_WORDS_MAX + 1)}", "line 1: a sentence of 36 words"),
+        (f"{SHORT}\n\n- {SHORT}{'w ' * 18}\n  {'w ' * 18}", "line 3: a sentence of 36 words"),
+        (f"{SHORT}\n\n{'[word](docs/a_page.md) ' * 6}\n{'w ' * 30}", "line 3: a sentence of 36 words"),
+        (f"{SHORT}{'w ' * 20}(e.g. {'w ' * 15})", "line 1: a sentence of 36 words"),
+        (f"{SHORT}{'w ' * 20}(i.e. {'w ' * 15})", "line 1: a sentence of 36 words"),
+        ("".join(f"{number}. {'w ' * 18}\n" for number in range(5)), "half of the sentences have 18 words or more"),
+        (f"{sentence(18)} {sentence(18)} {sentence(17)}", "half of the sentences have 18 words or more"),
+        (f"{SHORT}\n{'x' * (LINE_CHARACTERS_MAX + 1)}", "line 2: 161 characters"),
+        (f"- {SHORT}\n    {'x' * (LINE_CHARACTERS_MAX - 3)}", "line 2: 161 characters"),
+        ("The label tells the broker.", "line 1: 'tells': write"),
+        ("A word.\n\n- A group comes\n  to rest.", "line 3: 'comes to rest': write"),
+        ("```\ncode\n```\nThe log Says why.", "line 4: 'Says': write"),
+        ("    code\n\nThe log says why.", "line 3: 'says': write"),
+    ],
+)
+def test_a_page_with_a_fault(page: str, fault: str) -> None:
+    assert [one for one in faults(page) if one.startswith(fault)], faults(page)
+
+
+def test_the_pages_are_those_of_the_root_and_of_docs() -> None:
+    assert {"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/lag.md"} <= set(pages())
+    assert not [name for name in pages() if "decisions" in name or "runbooks" in name]
