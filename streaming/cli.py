@@ -42,6 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("streaming.commands.simulate:simulate", "A group's rebalances under each protocol and assignor."),
     "sql": ("streaming.commands.sql:sql", "SELECT over the Delta tables, no Spark needed."),
     "token": ("streaming.commands.token:token", "API tokens: create, list, revoke."),
+    "user": ("streaming.commands.user:user", "People who sign in on the page: add, list, remove, role, password."),
     "config": ("streaming.commands.config:config", "Effective settings and where each came from."),
 }
 

@@ -1,9 +1,6 @@
 """`rebalancer token create|list|revoke`: who may ask serve, by the file `serve.tokens_file`."""
 
-import fcntl
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -12,7 +9,8 @@ from streaming.commands.console import echo
 from streaming.commands.options import settings_from, settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
-from streaming.runtime.api_tokens import NAME_LENGTH_MAX, Role, new_token, read_tokens, write_tokens
+from streaming.runtime.api_tokens import NAME_LENGTH_MAX, WHAT, Role, new_token, read_tokens, write_tokens
+from streaming.runtime.secret_files import one_change
 from streaming.tables import utc
 
 DAY_MS = 86_400_000
@@ -34,7 +32,7 @@ def create(name: str, role: str, days: int, config_file: Path | None, assignment
         raise UsageProblem(f"token name: must be 1 to {NAME_LENGTH_MAX} printable characters, has {len(name)}")
     now_ms = clocks.now_ms()
     text, made = new_token(name, Role(role), now_ms=now_ms, expires_ms=now_ms + days * DAY_MS)
-    with _locked(_file(config_file, assignments)) as file:
+    with one_change(_file(config_file, assignments), WHAT) as file:
         known = read_tokens(file) if file.exists() else {}
         write_tokens(file, [*known.values(), made])
     echo(f"token {made.token_id} for {name}, role {role}, until {utc(made.expires_ms):%Y-%m-%d %H:%M} UTC", err=True)
@@ -57,7 +55,7 @@ def list_tokens(config_file: Path | None, assignments: tuple[str, ...]) -> int:
 @settings_options
 def revoke(token_id: str, config_file: Path | None, assignments: tuple[str, ...]) -> int:
     """Take the token TOKEN_ID away; serve refuses it from the next request on."""
-    with _locked(_file(config_file, assignments)) as file:
+    with one_change(_file(config_file, assignments), WHAT) as file:
         known = read_tokens(file)
         if known.pop(token_id, None) is None:
             raise UsageProblem(f"token {token_id!r}: is unknown; `rebalancer token list` shows ids")
@@ -71,14 +69,3 @@ def _file(config_file: Path | None, assignments: tuple[str, ...]) -> Path:
     if file is None:
         raise UsageProblem("serve.tokens_file: is not set; name the file that is to hold the tokens")
     return file
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[Path]:
-    """One change at a time: of two that read the same file, one would be lost."""
-    try:
-        with file.with_name(f".{file.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield file
-    except OSError as error:
-        raise UsageProblem(f"tokens file {file}: {error.strerror or error}") from None

@@ -7,10 +7,8 @@ slow hash is needed as it is for passwords.
 import hashlib
 import hmac
 import json
-import os
 import re
 import secrets
-import stat
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -18,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from streaming.errors import UsageProblem
+from streaming.runtime.secret_files import read_private, replace_private
 
 FORM = re.compile(r"rbt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})", re.ASCII)
 ID = re.compile(r"[0-9a-f]{12}", re.ASCII)
 SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 NAME_LENGTH_MAX = 100
 TOKENS_MAX = 1_000
-FILE_BYTES_MAX = 1_000_000
-OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+WHAT = "tokens file"
 
 
 class Role(StrEnum):
@@ -81,14 +79,7 @@ def token_id_of(text: str) -> str | None:
 def read_tokens(file: Path) -> dict[str, ApiToken]:
     """Tokens by id; raises UsageProblem, also where the file is not there."""
     try:
-        with file.open("rb") as opened:
-            mode = stat.S_IMODE(os.fstat(opened.fileno()).st_mode)
-            content = opened.read(FILE_BYTES_MAX + 1)
-        if mode & OTHERS_WRITE:
-            raise UsageProblem(f"tokens file {file}: others than its owner may write it (mode {mode:04o}): chmod go-w")
-        if len(content) > FILE_BYTES_MAX:
-            raise ValueError(f"is larger than {FILE_BYTES_MAX} bytes")
-        return _by_id(json.loads(content)["tokens"])
+        return _by_id(json.loads(read_private(file, WHAT))["tokens"])
     except OSError as error:
         raise UsageProblem(
             f"tokens file {file}: {error.strerror or error}; `rebalancer token create` makes it"
@@ -110,28 +101,7 @@ def write_tokens(file: Path, tokens: Iterable[ApiToken]) -> None:
     kept = list(tokens)
     if len(kept) > TOKENS_MAX:
         raise UsageProblem(f"tokens file {file}: {len(kept)} tokens, allowed are {TOKENS_MAX}: revoke some")
-    part = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    try:
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as opened:
-            _let_read(handle, file)
-            json.dump({"tokens": [asdict(token) for token in kept]}, opened, indent=1)
-            opened.flush()
-            os.fsync(opened.fileno())
-        os.replace(part, file)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise UsageProblem(f"tokens file {file}: {error.strerror or error}") from None
-
-
-def _let_read(handle: int, file: Path) -> None:
-    """Those who may read `file` read what replaces it: serve may run as another user. Nobody else gets to write it."""
-    try:
-        there = file.stat()
-        os.fchown(handle, there.st_uid, there.st_gid)
-    except (FileNotFoundError, PermissionError):
-        return
-    os.fchmod(handle, stat.S_IMODE(there.st_mode) & ~OTHERS_WRITE)
+    replace_private(file, json.dumps({"tokens": [asdict(token) for token in kept]}, indent=1), WHAT)
 
 
 def _hash(text: str) -> str:

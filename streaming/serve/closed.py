@@ -1,4 +1,4 @@
-"""Where `serve.reading` is `signed_in`: API and metrics want a token of any role."""
+"""Where `serve.reading` is `signed_in`: API and metrics want a token or session of any role."""
 
 from collections.abc import Callable
 
@@ -10,10 +10,12 @@ from streaming.serve.api.sign_in import SignIn
 
 CLOSED = ("/api/", "/metrics")
 """Beginnings of paths. The page has no figures of its own; health tells nothing about the cluster."""
+OPEN = frozenset({"/api/v1/session"})
+"""Where people sign in."""
 
 
 class ClosedReading:
-    """ASGI middleware: 401 without a token that holds."""
+    """ASGI middleware: 401 without a token or session that holds."""
 
     def __init__(self, app: ASGIApp, sign_in: SignIn, clock: Callable[[], int]) -> None:
         self._app = app
@@ -22,10 +24,10 @@ class ClosedReading:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on what may pass."""
-        if scope["type"] == "http" and scope["path"].startswith(CLOSED):
+        if scope["type"] == "http" and scope["path"].startswith(CLOSED) and scope["path"] not in OPEN:
             request = Request(scope)
             try:
-                self._sign_in.person(request, now_ms=self._clock())
+                self._sign_in.reader(request, now_ms=self._clock())
             except Problem as problem:
                 await answer_problem(request, problem)(scope, receive, send)
                 return

@@ -57,7 +57,7 @@ def build_app(
 
     `clock` gives ms since 1970; `actions` is what requests that act ask.
     """
-    sign_in = SignIn(settings.serve.tokens_file)
+    sign_in = SignIn(settings.serve)
     page = files("streaming.serve").joinpath("page.html").read_text(encoding="utf-8")
 
     async def metrics(request: Request) -> Response:

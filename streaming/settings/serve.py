@@ -43,10 +43,19 @@ class ServeSettings(Section):
         [], description="Lag exporters whose metric names /metrics has besides, a series for each partition"
     )
     tokens_file: File | None = Field(
-        None, description="API tokens, as `rebalancer token` writes them; null: nobody signs in, and nothing acts"
+        None, description="API tokens, as `rebalancer token` writes them; null: no program signs in"
+    )
+    users_file: File | None = Field(
+        None,
+        description="People and their passwords, as `rebalancer user` writes them; null: nobody signs in on the page. "
+        "Without both files nothing acts",
+    )
+    session_ms: Milliseconds = Field(43_200_000, description="How long a person stays signed in at most")
+    session_idle_ms: Milliseconds = Field(
+        3_600_000, description="A person who does nothing for so long is signed out; what the page reads does not count"
     )
     reading: Literal["open", "signed_in"] = Field(
-        "open", description="signed_in: API and metrics want a token of any role; health does not"
+        "open", description="signed_in: API and metrics want a token or session of any role; health does not"
     )
     trusted_proxies: Annotated[list[str], AfterValidator(_networks)] = Field(
         [], description="Addresses or networks whose X-Forwarded-For and X-Forwarded-Proto are believed"
@@ -56,8 +65,8 @@ class ServeSettings(Section):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if self.reading == "signed_in" and self.tokens_file is None:
-            raise ValueError("reading: signed_in needs tokens_file, without which nobody can sign in")
+        if self.reading == "signed_in" and self.tokens_file is None and self.users_file is None:
+            raise ValueError("reading: signed_in needs tokens_file or users_file, without which nobody can sign in")
         if (self.tls_certificate_file is None) != (self.tls_key_file is None):
             raise ValueError("tls_certificate_file and tls_key_file: one is set without the other")
         return self

@@ -19,6 +19,7 @@ from streaming.serve.api.acting import ACTS
 from streaming.serve.api.endpoints import ENDPOINTS
 from streaming.serve.api.openapi import document
 from streaming.serve.snapshot import read_snapshot
+from streaming.settings import ServeSettings
 from streaming.tables import append, replace, utc
 from streaming.views.intents import Intent
 from tests.control.noted_cluster import plan
@@ -197,12 +198,12 @@ def test_ten_thousand_addresses_are_remembered_and_no_more() -> None:
     from streaming.serve.api import sign_in
     from streaming.serve.api.problems import Problem
 
-    guard = sign_in.SignIn(None)
+    guard = sign_in.SignIn(ServeSettings())
     for number in range(sign_in.ADDRESSES_MAX + 50):
         client = (f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 1)
         scope = {"type": "http", "headers": [(b"authorization", b"Bearer x")], "client": client}
         with pytest.raises(Problem):
-            guard.person(Request(scope), now_ms=NOW_MS)
+            guard.reader(Request(scope), now_ms=NOW_MS)
     assert len(guard._wrong) == sign_in.ADDRESSES_MAX
 
 
@@ -279,13 +280,15 @@ def test_the_document_names_every_act(served: Served) -> None:
         "/api/v1/executions/{execution_id}/abort",
         "/api/v1/brokers/{broker}/drain",
         "/api/v1/brokers/{broker}/undrain",
+        "/api/v1/session",
     }
+    assert set(paths.pop("/api/v1/session")) == {"get", "post", "delete"}
     assert all({"get", "post"} >= set(methods) for methods in paths.values())
 
 
 def test_the_document_says_what_a_key_is_and_where_a_token_is_needed(served: Served) -> None:
     paths = served.get("/api/openapi.json").json()["paths"]
-    acts = [methods["post"] for methods in paths.values() if "post" in methods]
+    acts = [methods["post"] for path, methods in paths.items() if "post" in methods and path != "/api/v1/session"]
     for act in acts:
         key = next(parameter["schema"] for parameter in act["parameters"] if parameter["name"] == "Idempotency-Key")
         fits = [
@@ -293,7 +296,8 @@ def test_the_document_says_what_a_key_is_and_where_a_token_is_needed(served: Ser
             for text in ("a-key-123", "~" * 128, "short", "a key 123", "\u00e9" * 9)
         ]
         assert fits == [True, True, False, False, False]
-    assert paths["/api/v1/audit"]["get"]["security"] == acts[0]["security"] == [{"token": []}]
+    assert paths["/api/v1/audit"]["get"]["security"] == [{"token": []}, {"session": []}]
+    assert acts[0]["security"] == [{"token": []}, {"session": [], "csrf": []}]
     assert "403" in paths["/api/v1/audit"]["get"]["responses"]
     reading = [methods["get"]["responses"] for methods in paths.values() if "get" in methods]
     assert all({"401", "429"} <= set(responses) for responses in reading), "serve.reading may be signed_in"

@@ -9,8 +9,10 @@ from starlette.applications import Starlette
 
 from streaming.runtime.api_tokens import Role, new_token, write_tokens
 from streaming.runtime.jars import PROJECT_ROOT
+from streaming.runtime.users import new_user, write_users
 from streaming.serve.api.acting import ACTS
 from streaming.serve.api.endpoints import ENDPOINTS
+from streaming.serve.api.signing import PATH
 from streaming.serve.snapshot import Snapshot
 from tests.serve.asking import BASE_URL, Acted, app_of, ask
 from tests.serve.synthetic import NOW_MS, settings_for
@@ -27,7 +29,9 @@ def served(skewed_folder: Path, skewed_snapshot: Snapshot) -> tuple[Starlette, s
     file = skewed_folder / "tokens.json"
     text, kept = new_token("me", Role.OPERATOR, now_ms=NOW_MS, expires_ms=NOW_MS + 1_000)
     write_tokens(file, [kept])
-    own = settings_for(skewed_folder, serve={"tokens_file": str(file)})
+    users = skewed_folder / "users.json"
+    write_users(users, [new_user("ada", Role.OPERATOR, "three-words-that-rhyme", now_ms=NOW_MS)])
+    own = settings_for(skewed_folder, serve={"tokens_file": str(file), "users_file": str(users)})
     return app_of(skewed_snapshot, own, now_ms=NOW_MS, actions=Acted()), text
 
 
@@ -42,11 +46,11 @@ def test_each_example_is_answered(served: tuple[Starlette, str], command: str) -
     answer = ask(app, method, url, headers=headers, content=content)
     assert answer.status_code == 200, answer.text
     assert answer.json().get("items") != [] or url.endswith(("/movements", "/audit"))
-    assert "state" in answer.json() or method == "GET"
+    assert "state" in answer.json() or method == "GET" or url.endswith("/session")
 
 
 def test_the_page_has_an_example_of_each_path() -> None:
-    assert {endpoint.path.format(**IDS) for endpoint in (*ENDPOINTS, *ACTS)} <= URLS
+    assert {endpoint.path.format(**IDS) for endpoint in (*ENDPOINTS, *ACTS)} | {PATH} <= URLS
 
 
 def test_the_page_names_every_state_of_an_act() -> None:

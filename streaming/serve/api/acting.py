@@ -127,7 +127,7 @@ class Acting:
         return answer
 
     def _operator(self, request: Request) -> Person:
-        person = self._sign_in.person(request, now_ms=self._looks.clock())
+        person = self._sign_in.actor(request, now_ms=self._looks.clock())
         if not person.role.may(Role.OPERATOR):
             log.warning("act_refused", actor=person.name, role=person.role.value, path=request.url.path)
             raise Problem(403, f"role {person.role} may not act: {Role.OPERATOR} is needed")

@@ -7,6 +7,9 @@ from streaming.serve.api.acting import ActEndpoint
 from streaming.serve.api.endpoints import Endpoint
 from streaming.serve.api.problems import MEDIA_TYPE
 from streaming.serve.api.requests import KEY
+from streaming.serve.api.sessions import COOKIE
+from streaming.serve.api.sign_in import CSRF_HEADER
+from streaming.serve.api.signing import PATH as SESSION_PATH
 
 PROBLEM = {
     "type": "object",
@@ -20,15 +23,15 @@ PROBLEM = {
 }
 REFUSALS = {
     "400": "A parameter is unknown or not allowed",
-    "401": "There is no token, or it does not hold: `serve.reading` is signed_in",
+    "401": "There is no token or session, or it does not hold: `serve.reading` is signed_in",
     "404": "There is no such thing",
     "429": "Too many wrong tokens",
     "503": "Tables can't be read now",
 }
 REFUSALS_TO_ACT = {
     "400": "The request is not as it must be",
-    "401": "There is no token, or it does not hold",
-    "403": "Acting is off, the role may not act, or the request comes from another site",
+    "401": "There is no token or session, or it does not hold",
+    "403": "Acting is off, the role may not act, the request is of another site, or the CSRF token is missing",
     "404": "There is no such plan or execution",
     "408": "The body has not come in time",
     "409": "It can't be done as things stand: `state` names why",
@@ -38,9 +41,29 @@ REFUSALS_TO_ACT = {
     "429": "Too many wrong tokens",
     "503": "Tables or brokers can't be asked now",
 }
+REFUSALS_OF_SESSIONS = {
+    "400": "Name or password is missing or none",
+    "401": "Name or password is wrong, or a token that is sent does not hold",
+    "403": "Nobody can sign in with a password, or the request does not come from the page",
+    "408": "The body has not come in time",
+    "413": "The body is too large",
+    "415": "The body is not application/json",
+    "429": "Too many wrong passwords or tokens",
+    "503": "The users file can't be read, or too many sign in",
+}
 
-
-BY_TOKEN: list[dict[str, list[str]]] = [{"token": []}]
+READS: list[dict[str, list[str]]] = [{"token": []}, {"session": []}]
+ACTS_BY: list[dict[str, list[str]]] = [{"token": []}, {"session": [], "csrf": []}]
+SCHEMES = {
+    "token": {"type": "http", "scheme": "bearer"},
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": COOKIE,
+        "description": "As POST /api/v1/session sets it; over TLS its name begins with __Host-",
+    },
+    "csrf": {"type": "apiKey", "in": "header", "name": CSRF_HEADER, "description": "`csrf_token` of the session"},
+}
 
 
 def document(endpoints: Iterable[Endpoint], acts: Iterable[ActEndpoint]) -> dict[str, Any]:
@@ -48,6 +71,7 @@ def document(endpoints: Iterable[Endpoint], acts: Iterable[ActEndpoint]) -> dict
     paths: dict[str, dict[str, Any]] = {endpoint.path: {"get": _operation(endpoint)} for endpoint in endpoints}
     for act in acts:
         paths.setdefault(act.path, {})["post"] = _act(act)
+    paths[SESSION_PATH] = session_operations()
     return {
         "openapi": "3.1.0",
         "info": {
@@ -58,7 +82,7 @@ def document(endpoints: Iterable[Endpoint], acts: Iterable[ActEndpoint]) -> dict
         "paths": paths,
         "components": {
             "schemas": {"Problem": PROBLEM},
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": SCHEMES,
         },
     }
 
@@ -76,7 +100,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     content = {"application/json": {"schema": listed if endpoint.is_list else item}}
     refusals = REFUSALS | ({"403": "Nobody can sign in"} if endpoint.needs_sign_in else {})
     return {
-        **({"security": BY_TOKEN} if endpoint.needs_sign_in else {}),
+        **({"security": READS} if endpoint.needs_sign_in else {}),
         "operationId": f"read_{endpoint.answer.__name__}",
         "summary": endpoint.summary,
         "parameters": [parameter.described() for parameter in endpoint.parameters],
@@ -103,13 +127,46 @@ def _act(endpoint: ActEndpoint) -> dict[str, Any]:
     return {
         "operationId": endpoint.action,
         "summary": endpoint.summary,
-        "security": BY_TOKEN,
+        "security": ACTS_BY,
         "parameters": [*([endpoint.parameter.described()] if endpoint.parameter else []), key],
         "requestBody": {"required": False, "content": {"application/json": {"schema": body}}},
         "responses": {
             "200": {"description": "What came of it", "content": {"application/json": {"schema": answer}}},
             **{status: refusal(why) for status, why in REFUSALS_TO_ACT.items()},
         },
+    }
+
+
+def session_operations() -> dict[str, Any]:
+    """What can be done with a session."""
+    members = {
+        "signed_in": {"type": "boolean"},
+        "name": {"type": ["string", "null"]},
+        "role": {"type": ["string", "null"]},
+        "signed_in_by": {"type": ["string", "null"], "description": "Token or session, and its id"},
+        "csrf_token": {"type": ["string", "null"], "description": f"Goes into {CSRF_HEADER}; null of a token"},
+        "ends_in_ms": {"type": ["integer", "null"], "description": "When the session ends unless it is used"},
+        "by_password": {"type": "boolean", "description": "Whether people can sign in with a password"},
+        "detail": {"type": "string", "description": "Where nobody can sign in: how to turn it on"},
+    }
+    answer = {"type": "object", "required": list(members), "properties": members}
+    done = {"description": "Who is signed in now", "content": {"application/json": {"schema": answer}}}
+    login = {name: {"type": "string", "minLength": 1} for name in ("name", "password")}
+    body = {"type": "object", "required": list(login), "properties": login, "additionalProperties": False}
+
+    def operation(name: str, summary: str, *statuses: str, **more: Any) -> dict[str, Any]:
+        refusals = {status: refusal(REFUSALS_OF_SESSIONS[status]) for status in statuses}
+        return {"operationId": name, "summary": summary, **more, "responses": {"200": done, **refusals}}
+
+    return {
+        "get": operation("read_session", "Who is signed in; a use of the session.", "401", "429", "503"),
+        "post": operation(
+            "sign_in",
+            "Sign in with name and password; sets the cookie.",
+            *REFUSALS_OF_SESSIONS,
+            requestBody={"required": True, "content": {"application/json": {"schema": body}}},
+        ),
+        "delete": operation("sign_out", "End the session of the cookie.", "403", "503", security=[*ACTS_BY[1:], {}]),
     }
 
 

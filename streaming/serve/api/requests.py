@@ -26,6 +26,16 @@ def check_origin(request: Request) -> None:
         raise Problem(403, "the request comes from a page of another site")
 
 
+def check_own_page(request: Request, *, needs_tls: bool) -> None:
+    """Raises Problem for what does not name this site as its `Origin`; one without TLS is not that with TLS."""
+    check_origin(request)
+    origin = request.headers.get("origin")
+    if origin is None:
+        raise Problem(403, "Origin: this header is needed for what is done in a session; browsers send it")
+    if needs_tls and not origin.lower().startswith("https://"):
+        raise Problem(403, f"origin {origin[:100]!r} is another site")
+
+
 def _site(origin: str) -> str:
     """Host and port; empty of what is no origin."""
     try:

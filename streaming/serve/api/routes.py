@@ -16,17 +16,23 @@ from streaming.serve.api.pages import answer
 from streaming.serve.api.parameters import read_query
 from streaming.serve.api.problems import Problem
 from streaming.serve.api.sign_in import HOW_TO_TURN_ON, SignIn
+from streaming.serve.api.signing import Signing
 
 
 def api_routes(looks: Looks, sign_in: SignIn, actions: Actions) -> list[BaseRoute]:
-    """What is read by GET, what acts by POST, and the document that describes both."""
+    """What is read by GET, what acts by POST, who is signed in, and the document that describes both."""
     described = document(ENDPOINTS, ACTS)
 
     def openapi(_request: Request) -> Response:
         return JSONResponse(described, headers={"Cache-Control": "no-cache"})
 
     reading = [Route(endpoint.path, _reading(endpoint, looks, sign_in), methods=["GET"]) for endpoint in ENDPOINTS]
-    return [Route("/api/openapi.json", openapi), *reading, *Acting(looks, sign_in, actions).routes()]
+    return [
+        Route("/api/openapi.json", openapi),
+        *reading,
+        *Acting(looks, sign_in, actions).routes(),
+        *Signing(sign_in, looks.clock).routes(),
+    ]
 
 
 def _reading(endpoint: Endpoint, looks: Looks, sign_in: SignIn) -> Callable[[Request], Response]:
@@ -37,7 +43,7 @@ def _reading(endpoint: Endpoint, looks: Looks, sign_in: SignIn) -> Callable[[Req
         if endpoint.needs_sign_in:
             if not sign_in.is_on:
                 raise Problem(403, HOW_TO_TURN_ON)
-            sign_in.person(request, now_ms=looks.clock())
+            sign_in.reader(request, now_ms=looks.clock())
         given = {parameter.name: parameter.value(request.path_params[parameter.name]) for parameter in in_path}
         given |= read_query(request.query_params, in_query)
         try:

@@ -1,16 +1,19 @@
-"""Who asks: bearer tokens of `serve.tokens_file`, and a limit on wrong ones."""
+"""Who asks: bearer tokens of `serve.tokens_file`, sessions of `serve.users_file`, and a limit on wrong tokens."""
 
+import hmac
 import threading
 from collections import OrderedDict, deque
 from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
 from starlette.requests import Request
 
-from streaming.errors import UsageProblem
-from streaming.runtime.api_tokens import ApiToken, Role, read_tokens, token_id_of
+from streaming.runtime.api_tokens import Role, read_tokens, token_id_of
 from streaming.serve.api.problems import Problem
+from streaming.serve.api.requests import check_own_page
+from streaming.serve.api.sessions import Session, Sessions, is_secure
+from streaming.serve.api.watched import Watched
+from streaming.settings import ServeSettings
 
 log = structlog.get_logger()
 
@@ -21,10 +24,13 @@ WRONG_SPAN_MS = 60_000
 ADDRESSES_MAX = 10_000
 ADDRESS_LENGTH_MAX = 64
 """A proxy may pass any text on."""
+CSRF_HEADER = "X-CSRF-Token"
+NOBODY = "no token and no session that holds: send `Authorization: Bearer TOKEN`, or sign in on the page"
 
 HOW_TO_TURN_ON = (
     "acting is off, as nobody can sign in: set serve.tokens_file, make a token with "
-    "`rebalancer token create NAME --role operator`, and send it as `Authorization: Bearer TOKEN`"
+    "`rebalancer token create NAME --role operator`, and send it as `Authorization: Bearer TOKEN`; or, for people on "
+    "the page, set serve.users_file and add them with `rebalancer user add NAME --role operator`"
 )
 
 
@@ -35,50 +41,57 @@ class Person:
     name: str
     role: Role
     signed_in_by: str
-    """For the audit: `token ID`."""
+    """For the audit: `token ID` or `session ID`."""
     remote_address: str
 
 
 class SignIn:
-    """Looks tokens up, in the file as it is now. For many threads. `file` None: nobody signs in."""
+    """Looks tokens and sessions up, in the files as they are now. For many threads. Without files nobody signs in."""
 
-    def __init__(self, file: Path | None) -> None:
-        self._file = file
+    def __init__(self, settings: ServeSettings) -> None:
+        self.sessions = Sessions(settings)
+        self._tokens = Watched(settings.tokens_file, read_tokens, "tokens")
         self._lock = threading.Lock()
-        self._stamp: tuple[int, int, int] | None = None
-        self._tokens: dict[str, ApiToken] = {}
         self._wrong: OrderedDict[str, deque[int]] = OrderedDict()
 
     @property
     def is_on(self) -> bool:
         """Whether anybody can sign in."""
-        return self._file is not None
+        return self._tokens.is_set or self.sessions.is_on
 
-    def person(self, request: Request, *, now_ms: int) -> Person:
-        """Who asks; raises Problem 401 without a token that holds, 429 after many, 503 where tokens can't be read."""
-        address = request.client.host[:ADDRESS_LENGTH_MAX] if request.client else "unknown"
-        scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    def reader(self, request: Request, *, now_ms: int) -> Person:
+        """Who reads; raises Problem 401 for nobody, 429 after many wrong tokens, 503 where files can't be read."""
+        if "authorization" in request.headers:
+            return self._by_token(request, now_ms)
+        session = self.sessions.find(request, now_ms=now_ms)
+        if session is None:
+            raise _unauthorized(NOBODY)
+        return _person(request, session)
+
+    def actor(self, request: Request, *, now_ms: int) -> Person:
+        """Who acts; raises Problem as `reader` does, and 403 for a session where the page has not sent the request.
+
+        A browser adds cookies by itself, also for pages of others; it never adds a token.
+        """
+        if "authorization" in request.headers:
+            return self._by_token(request, now_ms)
+        session = self.sessions.find(request, now_ms=now_ms)
+        if session is None:
+            raise _unauthorized(NOBODY)
+        check_of_session(request, session)
+        self.sessions.find(request, now_ms=now_ms, is_used=True)
+        return _person(request, session)
+
+    def _by_token(self, request: Request, now_ms: int) -> Person:
+        scheme, _, text = request.headers["authorization"].partition(" ")
         if not text:
             raise _unauthorized("no token: send `Authorization: Bearer TOKEN`")
+        text, address = text.strip(), address_of(request)
         with self._lock:
-            known = self._known().get(token_id_of(text.strip()) or "") if scheme.lower() == "bearer" else None
-            if known is not None and known.fits(text.strip(), now_ms=now_ms):
+            known = self._tokens.now().get(token_id_of(text) or "") if scheme.lower() == "bearer" else None
+            if known is not None and known.fits(text, now_ms=now_ms):
                 return Person(known.name, known.role, f"token {known.token_id}", address)
             raise self._refused(address, now_ms)
-
-    def _known(self) -> dict[str, ApiToken]:
-        if self._file is None:
-            return {}
-        try:
-            there = self._file.stat()
-            stamp = there.st_mtime_ns, there.st_size, there.st_ino
-            if stamp != self._stamp:
-                self._tokens, self._stamp = read_tokens(self._file), stamp
-        except (OSError, UsageProblem) as error:
-            self._stamp = None
-            log.warning("tokens_unreadable", error=str(error))
-            raise Problem(503, "serve.tokens_file can't be read: see the log of serve") from None
-        return self._tokens
 
     def _refused(self, address: str, now_ms: int) -> Problem:
         times = self._wrong.setdefault(address, deque(maxlen=WRONG_MAX + 1))
@@ -92,6 +105,23 @@ class SignIn:
             log.warning("token_refused", remote_address=address)
             return _unauthorized("the token is unknown, revoked or expired")
         return Problem(429, "too many wrong tokens", headers={"Retry-After": str(WRONG_SPAN_MS // 1000)})
+
+
+def check_of_session(request: Request, session: Session) -> None:
+    """Raises Problem 403 for what acts by a cookie and does not come from the page of this session."""
+    check_own_page(request, needs_tls=is_secure(request))
+    given = request.headers.get(CSRF_HEADER, "")
+    if not hmac.compare_digest(given.encode(), session.csrf_token.encode()):
+        raise Problem(403, f"{CSRF_HEADER}: is missing or not that of the session; GET /api/v1/session has it")
+
+
+def address_of(request: Request) -> str:
+    """The address that asks, behind trusted proxies that of their client."""
+    return request.client.host[:ADDRESS_LENGTH_MAX] if request.client else "unknown"
+
+
+def _person(request: Request, session: Session) -> Person:
+    return Person(session.name, session.role, f"session {session.session_id}", address_of(request))
 
 
 def _unauthorized(detail: str) -> Problem:

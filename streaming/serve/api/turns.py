@@ -16,7 +16,8 @@ TRY_AGAIN = {"Retry-After": "5"}
 class Turns:
     """Of one kind of acts."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "act") -> None:
+        self._what = what
         self._places = threading.BoundedSemaphore(WAITING_MAX)
         self._turn = threading.Lock()
 
@@ -24,7 +25,7 @@ class Turns:
     def place(self) -> Iterator[None]:
         """To be held before a thread is; raises Problem 503 at once where too many wait."""
         if not self._places.acquire(blocking=False):
-            raise Problem(503, "too many acts wait: try again", headers=TRY_AGAIN)
+            raise Problem(503, f"too many {self._what}s wait: try again", headers=TRY_AGAIN)
         try:
             yield
         finally:
@@ -34,7 +35,7 @@ class Turns:
     def turn(self) -> Iterator[None]:
         """Wait for the act before; raises Problem 503."""
         if not self._turn.acquire(timeout=TURN_S):
-            raise Problem(503, "another act is not done yet: try again", headers=TRY_AGAIN)
+            raise Problem(503, f"another {self._what} is not done yet: try again", headers=TRY_AGAIN)
         try:
             yield
         finally:

@@ -1,0 +1,160 @@
+"""`rebalancer user add|list|remove|role|password`: people who sign in with a password, in `serve.users_file`."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from streaming.commands.console import echo
+from streaming.commands.options import Command, settings_from, settings_options
+from streaming.errors import UsageProblem
+from streaming.runtime import clocks
+from streaming.runtime.api_tokens import Role
+from streaming.runtime.secret_files import one_change
+from streaming.runtime.users import PASSWORD_LENGTH_MAX, WHAT, User, new_user, read_users, write_users
+from streaming.tables import utc
+
+PASSWORD_BYTES_MAX = 8 * PASSWORD_LENGTH_MAX
+
+role_option = click.option("--role", type=click.Choice([role.value for role in Role]), default="viewer",
+                           show_default=True)  # fmt: skip
+
+
+def password_option(command: Command) -> Command:
+    """Adds --password-file."""
+    return click.option(
+        "--password-file",
+        type=click.Path(path_type=Path, allow_dash=True),
+        help="Its first line is the password; - for standard input.  [default: asked for on the terminal]",
+    )(command)
+
+
+@click.group()
+def user() -> None:
+    """People who sign in on the page with a password; serve sees a change of the file at the next request."""
+
+
+@user.command()
+@click.argument("name")
+@role_option
+@password_option
+@settings_options
+def add(
+    name: str, role: str, password_file: Path | None, config_file: Path | None, assignments: tuple[str, ...]
+) -> int:
+    """Add NAME, who is not there yet."""
+    file = _file(config_file, assignments)
+    _refuse_known(_known(file), name)
+    made = _made(name, Role(role), _password(password_file))
+    with _changed(file) as users:
+        _refuse_known(users, name)
+        users[name] = made
+    echo(f"user {name} is added, role {role}")
+    return 0
+
+
+@user.command("list")
+@settings_options
+def list_users(config_file: Path | None, assignments: tuple[str, ...]) -> int:
+    """Show each user's role, when role or password were set, and name."""
+    for row in read_users(_file(config_file, assignments)).values():
+        echo(f"{row.role:8}  since {utc(row.changed_ms):%Y-%m-%d %H:%M}  {row.name}")
+    return 0
+
+
+@user.command()
+@click.argument("name")
+@settings_options
+def remove(name: str, config_file: Path | None, assignments: tuple[str, ...]) -> int:
+    """Remove NAME; their sessions end at the next request."""
+    with _changed(_file(config_file, assignments)) as users:
+        del users[_who(users, name).name]
+    echo(f"user {name} is removed")
+    return 0
+
+
+@user.command("role")
+@click.argument("name")
+@role_option
+@settings_options
+def change_role(name: str, role: str, config_file: Path | None, assignments: tuple[str, ...]) -> int:
+    """Give NAME another role; their sessions end at the next request."""
+    with _changed(_file(config_file, assignments)) as users:
+        users[name] = replace(_who(users, name), role=Role(role), changed_ms=clocks.now_ms())
+    echo(f"user {name} has role {role}")
+    return 0
+
+
+@user.command()
+@click.argument("name")
+@password_option
+@settings_options
+def password(name: str, password_file: Path | None, config_file: Path | None, assignments: tuple[str, ...]) -> int:
+    """Set another password for NAME; their sessions end at the next request."""
+    file = _file(config_file, assignments)
+    role = _who(_known(file), name).role
+    made = _made(name, role, _password(password_file))
+    with _changed(file) as users:
+        users[name] = replace(made, role=_who(users, name).role)
+    echo(f"user {name} has another password")
+    return 0
+
+
+def _file(config_file: Path | None, assignments: tuple[str, ...]) -> Path:
+    file = settings_from(config_file, assignments).serve.users_file
+    if file is None:
+        raise UsageProblem("serve.users_file: is not set; name the file that is to hold the users")
+    return file
+
+
+def _known(file: Path) -> dict[str, User]:
+    return read_users(file) if file.exists() else {}
+
+
+@contextmanager
+def _changed(file: Path) -> Iterator[dict[str, User]]:
+    with one_change(file, WHAT):
+        users = _known(file)
+        yield users
+        write_users(file, users.values())
+
+
+def _refuse_known(users: dict[str, User], name: str) -> None:
+    if name in users:
+        raise UsageProblem(f"user {name!r}: is there already; `rebalancer user password` sets another password")
+
+
+def _who(users: dict[str, User], name: str) -> User:
+    if name not in users:
+        raise UsageProblem(f"user {name!r}: is unknown; `rebalancer user list` shows names")
+    return users[name]
+
+
+def _made(name: str, role: Role, password: str) -> User:
+    try:
+        return new_user(name, role, password, now_ms=clocks.now_ms())
+    except ValueError as error:
+        raise UsageProblem(str(error)) from None
+
+
+def _password(file: Path | None) -> str:
+    """The password, from the terminal where no file is named; it is shown nowhere."""
+    if file is None:
+        if not sys.stdin.isatty():
+            raise UsageProblem("password: no terminal to ask on: use --password-file FILE, or - for standard input")
+        asked: str = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+        return asked
+    try:
+        if str(file) == "-":
+            content = sys.stdin.buffer.read(PASSWORD_BYTES_MAX)
+        else:
+            with file.open("rb") as opened:
+                content = opened.read(PASSWORD_BYTES_MAX)
+        return content.decode().partition("\n")[0].removesuffix("\r")
+    except OSError as error:
+        raise UsageProblem(f"password file {file}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise UsageProblem(f"password file {file}: is no UTF-8") from None

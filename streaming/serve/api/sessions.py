@@ -1,0 +1,113 @@
+"""Sessions of people who signed in with a password. In memory, of this process: a restart of serve ends them all.
+
+Of the random id in a cookie only a hash is kept.
+"""
+
+import hashlib
+import re
+import secrets
+import threading
+from dataclasses import dataclass, replace
+
+from starlette.requests import Request
+
+from streaming.runtime.api_tokens import Role
+from streaming.runtime.users import User, read_users, user_with
+from streaming.serve.api.watched import Watched
+from streaming.settings import ServeSettings
+
+OF_USER_MAX = 10
+"""Beyond, the session of the user that was used longest ago ends. With as many users as the file may have, that bounds
+the memory."""
+COOKIE = "rebalancer_session"
+FORM = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session. `session_id` is its name for the audit and logs: nobody can sign in with it."""
+
+    session_id: str
+    name: str
+    role: Role
+    user_stamp: str
+    csrf_token: str
+    started_ms: int
+    used_ms: int
+
+
+def cookie_name(request: Request) -> str:
+    """Over TLS a name that browsers let no other host and no page without TLS set (RFC 6265bis, 4.1.3.2)."""
+    return f"__Host-{COOKIE}" if is_secure(request) else COOKIE
+
+
+def is_secure(request: Request) -> bool:
+    """Whether the browser asked over TLS: of serve itself, or of a trusted proxy that says so."""
+    return request.url.scheme == "https"
+
+
+class Sessions:
+    """Begins, finds and ends sessions, by the users file as it is now. For many threads."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self._settings = settings
+        self._users = Watched(settings.users_file, read_users, "users")
+        self._lock = threading.Lock()
+        self._by_hash: dict[str, Session] = {}
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody can sign in with a password."""
+        return self._users.is_set
+
+    def user(self, name: str, password: str) -> User | None:
+        """The user whose name and password these are; as slow for unknown names. Raises Problem 503 and ValueError."""
+        with self._lock:
+            users = self._users.now()
+        return user_with(users, name, password)
+
+    def begin(self, user: User, *, now_ms: int) -> tuple[str, Session]:
+        """A new session, and the id for its cookie."""
+        secret, number = secrets.token_urlsafe(32), secrets.token_hex(6)
+        session = Session(number, user.name, user.role, user.stamp, secrets.token_urlsafe(32), now_ms, now_ms)
+        with self._lock:
+            self._by_hash = {key: one for key, one in self._by_hash.items() if self.ends_in_ms(one, now_ms=now_ms) > 0}
+            own = [key for key, one in self._by_hash.items() if one.name == user.name]
+            if len(own) >= OF_USER_MAX:
+                del self._by_hash[min(own, key=lambda key: self._by_hash[key].used_ms)]
+            self._by_hash[_hash(secret)] = session
+        return secret, session
+
+    def find(self, request: Request, *, now_ms: int, is_used: bool = False) -> Session | None:
+        """The session of the cookie, if it holds; `is_used` begins its idle time anew. Raises Problem 503."""
+        key = self._key(request)
+        with self._lock:
+            session = self._by_hash.get(key)
+            if session is None:
+                return None
+            user = self._users.now().get(session.name)
+            is_same = user is not None and user.stamp == session.user_stamp
+            if not is_same or self.ends_in_ms(session, now_ms=now_ms) <= 0:
+                del self._by_hash[key]
+                return None
+            if is_used:
+                session = self._by_hash[key] = replace(session, used_ms=max(now_ms, session.used_ms))
+            return session
+
+    def end(self, request: Request) -> None:
+        """End the session of the cookie, if there is one."""
+        with self._lock:
+            self._by_hash.pop(self._key(request), None)
+
+    def ends_in_ms(self, session: Session, *, now_ms: int) -> int:
+        """When it ends unless it is used, ms from now."""
+        own = self._settings
+        return min(session.started_ms + own.session_ms, session.used_ms + own.session_idle_ms) - now_ms
+
+    def _key(self, request: Request) -> str:
+        secret = request.cookies.get(cookie_name(request), "")
+        return _hash(secret) if FORM.fullmatch(secret) else ""
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

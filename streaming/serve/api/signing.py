@@ -1,0 +1,161 @@
+"""`/api/v1/session`: people sign in with name and password, see who is signed in, and sign out."""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from streaming.runtime.users import PASSWORD_LENGTH_MAX, User, check_name
+from streaming.serve.api.attempts import OF_ADDRESS_MAX, OF_USER_MAX, SPAN_MS, Attempts, network_of
+from streaming.serve.api.pages import as_json
+from streaming.serve.api.problems import Problem
+from streaming.serve.api.requests import check_origin, read_body
+from streaming.serve.api.sessions import Session, cookie_name, is_secure
+from streaming.serve.api.sign_in import HOW_TO_TURN_ON, SignIn, address_of, check_of_session
+from streaming.serve.api.turns import Turns
+
+log = structlog.get_logger()
+
+PATH = "/api/v1/session"
+HOW_TO_SIGN_IN = (
+    "nobody can sign in with a password: set serve.users_file, and add people with "
+    "`rebalancer user add NAME --role operator`"
+)
+WRONG = "name or password is wrong"
+TOO_MANY = {"Retry-After": str(SPAN_MS // 1000)}
+
+
+class Signing:
+    """Begins and ends sessions; one password is hashed at a time, as each takes a core and 16 MiB."""
+
+    def __init__(self, sign_in: SignIn, clock: Callable[[], int]) -> None:
+        self._sign_in = sign_in
+        self._sessions = sign_in.sessions
+        self._clock = clock
+        self._turns = Turns("sign-in")
+        self._lock = threading.Lock()
+        self._of_user, self._of_address = Attempts(OF_USER_MAX), Attempts(OF_ADDRESS_MAX)
+
+    def routes(self) -> list[Route]:
+        """A route for each method."""
+        return [
+            Route(PATH, self.show, methods=["GET"]),
+            Route(PATH, self.begin, methods=["POST"]),
+            Route(PATH, self.end, methods=["DELETE"]),
+        ]
+
+    def show(self, request: Request) -> Response:
+        """Who is signed in, and what a request that acts needs; counts as a use of the session."""
+        if "authorization" in request.headers:
+            by_token = self._sign_in.reader(request, now_ms=self._clock())
+            named = {"name": by_token.name, "role": by_token.role.value, "signed_in_by": by_token.signed_in_by}
+            return _answer(self._nobody() | named | {"signed_in": True, "detail": "signed in"})
+        session = self._sessions.find(request, now_ms=self._clock(), is_used=True)
+        return _answer(self._nobody() if session is None else self._described(session))
+
+    async def begin(self, request: Request) -> Response:
+        """Sign in with name and password; the answer sets the cookie."""
+        if not self._sessions.is_on:
+            raise Problem(403, HOW_TO_SIGN_IN)
+        check_origin(request)
+        _, body = await read_body(request)
+        name, password = _given(body)
+        network, now_ms = network_of(address_of(request)), self._clock()
+        with self._turns.place():
+            self._count(name, network, now_ms)
+            user = await run_in_threadpool(self._user, name, password)
+        if user is None:
+            log.warning("sign_in_refused", remote_address=address_of(request))
+            raise Problem(401, WRONG)
+        with self._lock:
+            self._of_user.give_back(name, taken_ms=now_ms)
+            self._of_address.give_back(network, taken_ms=now_ms)
+        return self._begun(request, user)
+
+    def end(self, request: Request) -> Response:
+        """Sign out."""
+        session = self._sessions.find(request, now_ms=self._clock())
+        if session is not None:
+            check_of_session(request, session)
+            self._sessions.end(request)
+            log.info("signed_out", actor=session.name, session_id=session.session_id)
+        answer = _answer(self._nobody())
+        _delete_cookie(request, answer)
+        return answer
+
+    def _user(self, name: str, password: str) -> User | None:
+        with self._turns.turn():
+            try:
+                return self._sessions.user(name, password)
+            except ValueError:
+                raise Problem(400, "password: is no Unicode text") from None
+
+    def _begun(self, request: Request, user: User) -> Response:
+        # Always a new id, and an end to the one before: an id that somebody else knows is worth nothing.
+        self._sessions.end(request)
+        secret, session = self._sessions.begin(user, now_ms=self._clock())
+        log.info("signed_in", actor=user.name, role=user.role.value, session_id=session.session_id,
+                 remote_address=address_of(request))  # fmt: skip
+        answer = _answer(self._described(session))
+        answer.set_cookie(cookie_name(request), secret, path="/", secure=is_secure(request), httponly=True,
+                          samesite="strict")  # fmt: skip
+        return answer
+
+    def _count(self, name: str, network: str, now_ms: int) -> None:
+        with self._lock:
+            is_allowed = self._of_address.take(network, now_ms=now_ms) and self._of_user.take(name, now_ms=now_ms)
+        if not is_allowed:
+            raise Problem(429, "too many wrong passwords: try again later", headers=TOO_MANY)
+
+    def _described(self, session: Session) -> dict[str, Any]:
+        return self._nobody() | {
+            "signed_in": True,
+            "name": session.name,
+            "role": session.role.value,
+            "signed_in_by": f"session {session.session_id}",
+            "csrf_token": session.csrf_token,
+            "ends_in_ms": self._sessions.ends_in_ms(session, now_ms=self._clock()),
+            "detail": "signed in",
+        }
+
+    def _nobody(self) -> dict[str, Any]:
+        detail = "not signed in" if self._sessions.is_on else HOW_TO_SIGN_IN
+        return {
+            "signed_in": False,
+            "name": None,
+            "role": None,
+            "signed_in_by": None,
+            "csrf_token": None,
+            "ends_in_ms": None,
+            "by_password": self._sessions.is_on,
+            "detail": detail if self._sign_in.is_on else HOW_TO_TURN_ON,
+        }
+
+
+def _given(body: Mapping[str, Any]) -> tuple[str, str]:
+    if set(body) != {"name", "password"}:
+        raise Problem(400, "the body must have the members name and password, and no others")
+    name, password = body["name"], body["password"]
+    if not isinstance(name, str) or not isinstance(password, str):
+        raise Problem(400, "name and password must be texts")
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise Problem(400, str(error)) from None
+    if not 1 <= len(password) <= PASSWORD_LENGTH_MAX:
+        raise Problem(400, f"password: must have 1 to {PASSWORD_LENGTH_MAX} characters")
+    return name, password
+
+
+def _answer(body: Mapping[str, Any]) -> Response:
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Cookie, Authorization"}
+    return Response(as_json(body), headers=headers, media_type="application/json")
+
+
+def _delete_cookie(request: Request, answer: Response) -> None:
+    answer.delete_cookie(cookie_name(request), path="/", secure=is_secure(request), httponly=True, samesite="strict")
