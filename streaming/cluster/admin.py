@@ -34,6 +34,7 @@ from assignor_core.throttles import (
 )
 from streaming.cluster.answers import is_unanswered, racks_of, translated, unanswered_in
 from streaming.cluster.connection import ROLE
+from streaming.cluster.live_metadata import LiveTopic
 from streaming.cluster.log_dirs import LogDirRequests, log_dir_of
 from streaming.cluster.markers import markers_on, replacement
 from streaming.errors import ClusterRequestFailed, ElectionsRefused, ReassignmentsRefused
@@ -41,7 +42,6 @@ from streaming.errors import ClusterRequestFailed, ElectionsRefused, Reassignmen
 log = structlog.get_logger()
 
 PREFERRED = 0
-NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
 UNSHOWN = TopicAuthorizationFailedError.errno
 """What Kafka answers for a topic that the client may not describe, whether it is there or not."""
 TOPIC_NOT_SHOWN = (UnknownTopicOrPartitionError.errno, UNSHOWN)
@@ -60,14 +60,14 @@ class Cluster(LogDirRequests):
             described = self._described_topics(topics)
             moving = self._reassignments()
         listed = {(row.topic, row.partition): _reassignment(answer) for row, answer in (moving or {}).items()}
-        partitions = {}
-        hidden = frozenset(row["name"] for row in described if row.get("error_code", 0) == UNSHOWN)
-        described = [row for row in described if row.get("error_code", 0) not in TOPIC_NOT_SHOWN]
-        ids = {row["name"]: row["topic_id"] for row in described if row.get("topic_id") not in (None, NO_TOPIC_ID)}
+        hidden = frozenset(row.name for row in described if row.error_code == UNSHOWN)
+        described = [row for row in described if row.error_code not in TOPIC_NOT_SHOWN]
+        ids = {row.name: row.topic_id for row in described if row.topic_id is not None}
+        partitions: dict[PartitionKey, LivePartition] = {}
         for topic in described:
-            for partition in topic["partitions"]:
-                key = (topic["name"], partition["partition_index"])
-                partitions[key] = _live_partition(partition, listed.get(key))
+            partitions.update(topic.partitions)
+        for key in partitions.keys() & listed.keys():
+            partitions[key] = partitions[key].with_reassignment(listed[key])
         return LiveCluster(
             cluster["cluster_id"], racks_of(cluster["brokers"]), partitions, ids, listed,
             reassignments_hidden=moving is None, hidden_topics=hidden,
@@ -78,11 +78,11 @@ class Cluster(LogDirRequests):
         moving: dict[TopicPartition, dict[str, Any]] = self._admin.list_partition_reassignments()
         return moving
 
-    def _described_topics(self, topics: Collection[str] | None) -> list[dict[str, Any]]:
-        """Rows of metadata; asked by name, Kafka answers with an error for a topic that is not there."""
+    def _described_topics(self, topics: Collection[str] | None) -> list[LiveTopic]:
+        """Topics in metadata; asked by name, Kafka answers with an error for a topic that is not there."""
         if topics is not None and not topics:
             return []
-        rows: list[dict[str, Any]] = self._admin.describe_topics(None if topics is None else sorted(topics))
+        rows: list[LiveTopic] = self._admin.live_topics(None if topics is None else sorted(topics))
         return rows
 
     def log_dirs(
@@ -224,8 +224,9 @@ class Cluster(LogDirRequests):
         if not leaders and not followers:
             return
         with translated("list topics", role=ROLE):
-            existing = set(self._admin.list_topics())
-        present = self.throttled_replicas(existing & {*leaders, *followers})
+            rows = self._described_topics({*leaders, *followers})
+        existing = {row.name for row in rows if row.error_code not in TOPIC_NOT_SHOWN}
+        present = self.throttled_replicas(existing)
         changes: dict[str, dict[str, tuple[str, str | None]]] = defaultdict(dict)
         for setting, side in ((LEADER_REPLICAS, leaders), (FOLLOWER_REPLICAS, followers)):
             for topic, entries in side.items():
@@ -236,8 +237,3 @@ class Cluster(LogDirRequests):
 
 def _reassignment(answer: Mapping[str, Any]) -> Reassignment:
     return Reassignment(tuple(answer["replicas"]), tuple(answer["adding_replicas"]), tuple(answer["removing_replicas"]))
-
-
-def _live_partition(partition: Mapping[str, Any], moving: Reassignment | None) -> LivePartition:
-    replicas, isr = tuple(partition["replica_nodes"]), tuple(partition["isr_nodes"])
-    return LivePartition(replicas, partition["leader_id"], isr).with_reassignment(moving)

@@ -25,7 +25,7 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from streaming.cluster import classic_groups, metadata_columns
+from streaming.cluster import classic_groups, metadata_rows
 from streaming.cluster.answer_columns import (
     FETCH_OF_MANY,
     FETCH_VERSION_MAX,
@@ -68,7 +68,7 @@ class BrokerReads:
 
     def metadata(self) -> ClusterMetadata:
         """Brokers that are alive and all partitions, as one broker knows them; raises KafkaError."""
-        versions = {"min_version": metadata_columns.VERSION_MIN, "max_version": metadata_columns.VERSION_MAX}
+        versions = {"min_version": metadata_rows.VERSION_MIN, "max_version": metadata_rows.VERSION_MAX}
         answer: RawAnswer = self._ask_any(
             lambda broker: self._admin.ask_raw(
                 broker, RawRequest(MetadataRequest(topics=None, allow_auto_topic_creation=False, **versions))

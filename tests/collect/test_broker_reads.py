@@ -89,7 +89,7 @@ def test_metadata_is_decoded_anew_only_if_topics_or_partitions_have_changed(
     decoder = MetadataDecoder()
     first = decoder.decode(version, metadata_answer(version))
     with monkeypatch.context() as patched:
-        patched.setattr("streaming.cluster.metadata_columns._topic", None)
+        patched.setattr("streaming.cluster.metadata_columns.read_topic", None)
         assert decoder.decode(version, metadata_answer(version)) is first
         assert decoder.decode(version, metadata_answer(version, controller=2)) is first
         with_broker = decoder.decode(version, metadata_answer(version, brokers=(1, 2, 3)))
