@@ -51,6 +51,7 @@ class LogDirRows:
     replicas: TopicRows
     total_bytes: int | None
     usable_bytes: int | None
+    is_cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,10 @@ def decode_list_offsets(version: int, body: bytes) -> TopicRows:
 
 
 def decode_log_dirs(version: int, body: bytes) -> tuple[int, list[LogDirRows]]:
-    """(Error code, log dirs) with rows of `index`, `size`, `is_future`. Versions 0 to 5; raises KafkaProtocolError."""
+    """(Error code, log dirs) with rows of `index`, `size`, `lag`, `is_future`. Versions 0 to 5.
+
+    Raises KafkaProtocolError.
+    """
     layout = _Layout.of(
         [("index", ">i4"), ("size", ">i8"), ("lag", ">i8"), ("is_future", "u1")],
         flexible=version >= LOG_DIRS_FLEXIBLE,
@@ -87,10 +91,10 @@ def decode_log_dirs(version: int, body: bytes) -> tuple[int, list[LogDirRows]]:
         error_code, path, replicas = reader.int16(), reader.text(), _topics(reader, layout)
         has_volume = version >= LOG_DIRS_WITH_VOLUME
         volume = (reader.int64(), reader.int64()) if has_volume else (-1, -1)
-        reader.skip(1 if version >= LOG_DIRS_WITH_CORDON else 0)
+        is_cordoned = version >= LOG_DIRS_WITH_CORDON and reader.taken(1) != b"\x00"
         reader.tags()
         total_bytes, usable_bytes = (figure if figure >= 0 else None for figure in volume)
-        return LogDirRows(error_code, path, replicas, total_bytes, usable_bytes)
+        return LogDirRows(error_code, path, replicas, total_bytes, usable_bytes, is_cordoned)
 
     def decode(reader: Reader) -> tuple[int, list[LogDirRows]]:
         reader.skip(4)

@@ -7,14 +7,22 @@ fails where a method was renamed.
 
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from kafka import KafkaAdminClient
-from kafka.errors import KafkaError, NoError, NotControllerError, UnknownBrokerIdError, for_code
-from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from kafka.errors import (
+    KafkaError,
+    KafkaProtocolError,
+    NoError,
+    NotControllerError,
+    UnknownBrokerIdError,
+    for_code,
+)
+from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasRequest, DescribeLogDirsRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from streaming.cluster.answer_columns import LogDirRows, decode_log_dirs
 from streaming.cluster.first_contact import SharingNetClient, first_answer
 from streaming.cluster.live_metadata import LiveMetadata, LiveTopic
 from streaming.cluster.metadata_rows import VERSION_MAX, VERSION_MIN
@@ -40,11 +48,11 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
 
     def log_dirs_by_broker(
         self, brokers: Iterable[int], partitions: Iterable[tuple[str, int]] | None = None
-    ) -> tuple[dict[int, list[dict[str, Any]]], dict[int, Exception]]:
+    ) -> tuple[dict[int, list[LogDirRows]], dict[int, Exception]]:
         """(Log dirs, errors) by broker, with those of `partitions` that each broker holds, or with all.
 
         All brokers are asked at once, so those that hang cost one `request_timeout_ms` together. In 3.0.12 one broker
-        is asked after the other, and the first that doesn't answer ends it.
+        is asked after the other, and the first that doesn't answer ends it. A broker that refuses shows no log dirs.
         """
         wanted: dict[str, list[int]] | None = None
         if partitions is not None:
@@ -52,9 +60,21 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
             for topic, partition in partitions:
                 wanted[topic].append(partition)
         topics = None if wanted is None else list(wanted.items())
-        answers: tuple[dict[int, list[dict[str, Any]]], dict[int, Exception]]
-        answers = self._manager.run(self._async_log_dirs_by_broker, topics, tuple(brokers))
-        return answers
+
+        @cache  # all brokers are asked about the same partitions
+        def body(version: int) -> bytes:
+            return bytes(DescribeLogDirsRequest(topics=topics).encode(version=version))
+
+        requests = {broker: RawRequest(DescribeLogDirsRequest(topics=topics), body) for broker in brokers}
+        answers: dict[int, RawAnswer]
+        answers, errors = self._manager.run(self._async_ask_each, requests)
+        shown = {}
+        for broker, answer in answers.items():
+            try:
+                _, shown[broker] = decode_log_dirs(answer.version, answer.body)
+            except KafkaProtocolError as error:
+                errors[broker] = error
+        return shown, errors
 
     def live_topics(self, topics: Iterable[str] | None = None) -> list[LiveTopic]:
         """These topics (all where None) as one broker shows them, in the place of `describe_topics`; raises KafkaError.
@@ -139,25 +159,21 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
         limited = self._manager.wait_for(answer, self.config["request_timeout_ms"])
         return await self._refreshing_brokers(limited)
 
-    async def _async_log_dirs_by_broker(
-        self, topics: list[tuple[str, list[int]]] | None, brokers: Iterable[int]
-    ) -> tuple[dict[int, list[dict[str, Any]]], dict[int, Exception]]:
-        asked = {broker: self._manager.call_soon(self._log_dirs_in_time, topics, broker) for broker in brokers}
-        log_dirs: dict[int, list[dict[str, Any]]] = {}
+    async def _async_ask_each(
+        self, requests: Mapping[int, RawRequest]
+    ) -> tuple[dict[int, RawAnswer], dict[int, Exception]]:
+        asked = {
+            broker: self._manager.call_soon(self._async_ask_broker, broker, request)
+            for broker, request in requests.items()
+        }
+        answers: dict[int, RawAnswer] = {}
         errors: dict[int, Exception] = {}
         for broker, answer in asked.items():
             try:
-                (row,) = await answer
+                answers[broker] = await answer
             except (KafkaError, OSError) as error:
                 errors[broker] = error
-            else:
-                log_dirs[broker] = row["log_dirs"]
-        return log_dirs, errors
-
-    async def _log_dirs_in_time(self, topics: list[tuple[str, list[int]]] | None, broker: int) -> Any:
-        """The client's own limit does not count the time until a connection stands, which doubles with each failure."""
-        answer = self._manager.call_soon(self._async_describe_log_dirs, topics, [broker])
-        return await self._manager.wait_for(answer, self.config["request_timeout_ms"])
+        return answers, errors
 
     async def _async_send(self, request: Any) -> Any:
         return await self._manager.send(request)
@@ -195,9 +211,6 @@ class MendedAdminClient(KafkaAdminClient):  # type: ignore[misc]  # kafka-python
 
     async def _async_list_groups(self, *arguments: Any, **options: Any) -> Any:
         return await self._refreshing_brokers(super()._async_list_groups(*arguments, **options))
-
-    async def _async_describe_log_dirs(self, *arguments: Any, **options: Any) -> Any:
-        return await self._refreshing_brokers(super()._async_describe_log_dirs(*arguments, **options))
 
     async def _async_alter_replica_log_dirs(self, *arguments: Any, **options: Any) -> Any:
         return await self._refreshing_brokers(super()._async_alter_replica_log_dirs(*arguments, **options))

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from kafka.admin import ConfigResourceType
 from kafka.errors import NoError
@@ -10,6 +9,7 @@ from kafka.errors import NoError
 from assignor_core.disks import FutureReplica, LogDirDescription
 from assignor_core.live import ReplicaKey
 from assignor_core.throttles import LOG_DIR_RATE
+from streaming.cluster.answer_columns import LogDirRows
 from streaming.cluster.answers import translated, unanswered_in
 from streaming.cluster.connection import ROLE, Connection
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable, LogDirMovesRefused
@@ -78,24 +78,25 @@ class LogDirRequests(Connection):
         self._alter(ConfigResourceType.BROKER, change, what=CORDONED_LOG_DIRS)
 
 
-def log_dir_of(row: Mapping[str, Any]) -> LogDirDescription:
+def log_dir_of(row: LogDirRows) -> LogDirDescription:
     """One log dir of an answer to DescribeLogDirs."""
-    total_bytes, usable_bytes = row.get("total_bytes", -1), row.get("usable_bytes", -1)
-    replicas = {
-        (topic["name"], partition["partition_index"]): partition
-        for topic in row["topics"]
-        for partition in topic["partitions"]
+    replicas = row.replicas
+    topics = [replicas.topics[topic] for topic in replicas.topic.tolist()]
+    keys = list(zip(topics, replicas.column("index").tolist(), strict=True))
+    sizes = replicas.column("size").tolist()
+    future_places = replicas.column("is_future").nonzero()[0].tolist()
+    future_replicas = {
+        keys[place]: FutureReplica(sizes[place], int(replicas.rows["lag"][place])) for place in future_places
     }
+    replica_bytes = dict(zip(keys, sizes, strict=True))
+    for key in future_replicas:
+        del replica_bytes[key]
     return LogDirDescription(
-        row["log_dir"],
-        total_bytes if total_bytes >= 0 else None,
-        usable_bytes if usable_bytes >= 0 else None,
-        {key: replica["partition_size"] for key, replica in replicas.items() if not replica["is_future_key"]},
-        is_offline=row["error_code"] != 0,
-        is_cordoned=bool(row.get("is_cordoned", False)),
-        future_replicas={
-            key: FutureReplica(replica["partition_size"], replica["offset_lag"])
-            for key, replica in replicas.items()
-            if replica["is_future_key"]
-        },
+        row.path,
+        row.total_bytes,
+        row.usable_bytes,
+        replica_bytes,
+        is_offline=row.error_code != 0,
+        is_cordoned=row.is_cordoned,
+        future_replicas=future_replicas,
     )

@@ -7,12 +7,22 @@ from typing import Any, cast
 
 import pytest
 from kafka import KafkaAdminClient
-from kafka.errors import NotControllerError, RequestTimedOutError, SaslAuthenticationFailedError, UnknownBrokerIdError
+from kafka.errors import (
+    KafkaProtocolError,
+    NotControllerError,
+    RequestTimedOutError,
+    SaslAuthenticationFailedError,
+    UnknownBrokerIdError,
+)
 from kafka.net.selector import NetworkSelector
-from kafka.protocol.admin import ListGroupsRequest
+from kafka.protocol.admin import DescribeLogDirsRequest, ListGroupsRequest
+from kafka.protocol.admin.cluster import DescribeLogDirsResponse
 
+from assignor_core.disks import FutureReplica, LogDirDescription
 from streaming.cluster.first_contact import SharingManager
 from streaming.cluster.kafka_python_mends import MendedAdminClient
+from streaming.cluster.log_dirs import log_dir_of
+from streaming.cluster.raw_requests import RawAnswer
 
 
 class Wire:
@@ -59,12 +69,32 @@ def test_all_brokers_are_asked_for_their_log_dirs_and_one_without_an_answer_cost
                 raise RequestTimedOutError
             return answer
 
-    wire = Hanging(lambda _request: SimpleNamespace(results=[SimpleNamespace(to_dict=lambda: {"log_dir": "/d"})]))
-    shown, errors = client(wire).log_dirs_by_broker([1, 2, 3], [("t", 0), ("t", 1)])
-    assert shown == {broker: [{"log_dir": "/d"}] for broker in (1, 3)}
-    assert {broker: type(error) for broker, error in errors.items()} == {2: RequestTimedOutError}
-    assert wire.sent == [("DescribeLogDirsRequest", broker) for broker in (1, 2, 3)]
-    assert wire.limits_ms == [7_000] * 3
+    result = DescribeLogDirsResponse.DescribeLogDirsResult
+    replicas = [("t", [(0, 30, 0, False), (1, 20, 4, True)])]
+    shown_of_all = [result(error_code=0, log_dir="/d", topics=replicas, total_bytes=9, usable_bytes=5)]
+    body = bytes(DescribeLogDirsResponse(throttle_time_ms=0, error_code=0, results=shown_of_all).encode(version=4))
+    bodies: list[bytes] = []
+
+    def answer(request: Any) -> RawAnswer:
+        request.with_header(correlation_id=1, client_id="c")
+        request.API_VERSION = 4
+        bodies.append(request.encode(framed=True, header=True))
+        # What broker 3 answers is torn off.
+        return RawAnswer(4, body[:-9] if len(bodies) == 3 else body)
+
+    wire = Hanging(answer)
+    shown, errors = client(wire).log_dirs_by_broker([1, 2, 3, 4], [("t", 0), ("t", 1)])
+    expected = LogDirDescription("/d", 9, 5, {("t", 0): 30}, future_replicas={("t", 1): FutureReplica(20, 4)})
+    assert {broker: [log_dir_of(row) for row in rows] for broker, rows in shown.items()} == {
+        1: [expected],
+        4: [expected],
+    }
+    assert {broker: type(error) for broker, error in errors.items()} == {2: RequestTimedOutError, 3: KafkaProtocolError}
+    assert wire.sent == [("RawRequest", broker) for broker in (1, 2, 3, 4)]
+    assert wire.limits_ms == [7_000] * 4
+    asked = DescribeLogDirsRequest(topics=[("t", [0, 1])])
+    asked.with_header(correlation_id=1, client_id="c")
+    assert bodies == [bytes(asked.encode(version=4, framed=True, header=True))] * 4
 
 
 @pytest.mark.parametrize(
@@ -72,7 +102,7 @@ def test_all_brokers_are_asked_for_their_log_dirs_and_one_without_an_answer_cost
     [
         lambda admin: admin.ask_broker(3, ListGroupsRequest()),
         lambda admin: admin.list_groups(broker_ids=[3]),
-        lambda admin: admin._manager.run(admin._async_describe_log_dirs, None, [3]),
+        lambda admin: _raised(admin.log_dirs_by_broker([3])[1][3]),
         lambda admin: admin.alter_replica_log_dirs({("t", 0, 3): "/d"}),
         lambda admin: admin._manager.run(admin._send_request_to_controller, ListGroupsRequest()),
     ],
@@ -86,6 +116,10 @@ def test_a_broker_it_does_not_know_makes_it_ask_for_metadata(ask: Callable[[Any]
     with pytest.raises(UnknownBrokerIdError):
         ask(client(wire))
     assert wire.refreshed == 1
+
+
+def _raised(error: Exception) -> None:
+    raise error
 
 
 def test_a_controller_that_can_not_be_found_is_an_error_of_kafkas_and_looked_for_again() -> None:
@@ -103,13 +137,12 @@ def test_every_private_method_that_is_overridden_exists_upstream() -> None:
         "_async_ask_broker",
         "_async_first_answer",
         "_async_leader_offsets",
-        "_async_log_dirs_by_broker",
-        "_log_dirs_in_time",
+        "_async_ask_each",
         "_async_send",
         "_sent",
     }
     overridden = own - added - {"_refreshing_brokers"}
-    assert len(overridden) == 7
+    assert len(overridden) == 6
     assert [name for name in sorted(overridden) if not hasattr(KafkaAdminClient, name)] == []
 
 

@@ -63,9 +63,8 @@ def test_log_dirs(log_dirs: list[Row], error_code: int, version: int) -> None:
     assert made_code == (error_code if version >= 3 else 0)
     for row, (code, path, topics, total, usable) in zip(made, log_dirs, strict=True):
         assert (row.error_code, row.path) == (code, path)
-        assert shown(row.replicas, "index", "size", "is_future") == [
-            (name, figures[0], figures[1], figures[3]) for name, *figures in rows_of(topics)
-        ]
+        assert shown(row.replicas, "index", "size", "lag", "is_future") == rows_of(topics)
+        assert row.is_cordoned == (version >= 5)
         volume = [figure if figure >= 0 and version >= 4 else None for figure in (total, usable)]
         assert [row.total_bytes, row.usable_bytes] == volume
 
