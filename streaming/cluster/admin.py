@@ -224,9 +224,8 @@ class Cluster(LogDirRequests):
         if not leaders and not followers:
             return
         with translated("list topics", role=ROLE):
-            rows = self._described_topics({*leaders, *followers})
-        existing = {row.name for row in rows if row.error_code not in TOPIC_NOT_SHOWN}
-        present = self.throttled_replicas(existing)
+            existing = {row.name for row in self._described_topics(None)}
+        present = self.throttled_replicas(existing & {*leaders, *followers})
         changes: dict[str, dict[str, tuple[str, str | None]]] = defaultdict(dict)
         for setting, side in ((LEADER_REPLICAS, leaders), (FOLLOWER_REPLICAS, followers)):
             for topic, entries in side.items():
