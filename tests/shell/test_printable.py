@@ -67,6 +67,7 @@ def test_no_command_lets_a_name_act_on_the_terminal(
     out = capsys.readouterr().out
     check_harmless(out)
     assert not [line for line in out.splitlines() if line.startswith("error: all is lost")]
+    assert not [line for line in out.splitlines() if "error: all is lost" in line and "billing\\n" not in line]
 
 
 def test_an_error_is_one_harmless_line(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:

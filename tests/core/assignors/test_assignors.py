@@ -27,6 +27,7 @@ from assignor_core.errors import InputError, MalformedBytes
 from streaming.commands.assign import assignment_answer, explained_answer, group_of
 from streaming.commands.json_lines import answer_line
 from tests.core.assignors.groups import after, disputed, mixed_line, uniform_line
+from tests.core.assignors.recorded_rounds import ROUNDS, Round
 from tests.costs import grows_at_most
 
 
@@ -89,6 +90,13 @@ def test_an_even_group_with_racks_stays_as_it_is() -> None:
         assert {name: sorted(own) for name, own in result.assignment.items()} == {
             name: list(member.owned_partitions) for name, member in members.items()
         }
+
+
+@pytest.mark.parametrize("row", ROUNDS, ids=lambda row: row.name)
+def test_rounds_that_must_be_kafkas_stay_as_they_are(row: Round) -> None:
+    """Whoever leads the next round must find nothing to take back."""
+    result = assignment_answer(row.line)
+    assert {name: sorted(own) for name, own in result["assignment"].items()} == row.assignment
 
 
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
