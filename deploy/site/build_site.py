@@ -94,10 +94,12 @@ def with_indents(text: str) -> str:
     """
     written: list[str] = []
     offsets: list[int] = []
+    has_parts = False
     lines = text.split("\n")
     for number, (line, fenced) in enumerate(_fenced(lines)):
         if not line.strip():
             written.append("")
+            has_parts = True
             continue
         indent, after_blank = len(line) - len(line.lstrip()), not written or not written[-1]
         item = None if fenced else ITEM.match(line)
@@ -105,10 +107,11 @@ def with_indents(text: str) -> str:
         while offsets and indent < offsets[-1] and (after_blank or item or not _continues(line)):
             offsets.pop()
         if item and indent - (offsets[-1] if offsets else 0) < INDENT and _may_begin(item, was, after_blank):
-            if not after_blank and was <= len(offsets):
+            if not after_blank and (was <= len(offsets) or has_parts):
                 written.append("")
             written.append(" " * INDENT * len(offsets) + f"{item.group(2)} {line[item.end() :]}")
             offsets.append(item.end())
+            has_parts = False
             continue
         if not (fenced or after_blank) and number + 1 < len(lines) and TABLE_RULE.match(lines[number + 1]):
             written.append("")

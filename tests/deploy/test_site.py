@@ -114,6 +114,7 @@ def test_code_keeps_its_brackets(script: dict[str, Any]) -> None:
     [
         ("Do:\n1. One\n   more\n   - two\n2. Three", "Do:\n\n1. One\n    more\n\n    - two\n2. Three"),
         ("1. A\n\n       code\n\n   text", "1. A\n\n        code\n\n    text"),
+        ("1. A\n\n   b\n2. C\n3. D", "1. A\n\n    b\n\n2. C\n3. D"),
         ("- a\n  b\n\nc", "- a\n    b\n\nc"),
         ("- a\nb", "- a\n    b"),
         ("of\n2026. Then", "of\n2026. Then"),
