@@ -24,3 +24,15 @@ def entries_text(replicas: Iterable[tuple[int, int]]) -> str:
     '0:2,1:3'
     """
     return ",".join(f"{partition}:{broker}" for partition, broker in sorted(replicas))
+
+
+def missing_entries(text: str | None, replicas: ThrottledReplicas) -> ThrottledReplicas:
+    """Those of `replicas` that a list doesn't name; `text` as Kafka shows it, None where it is not set.
+
+    >>> sorted(missing_entries("0:2,7:7", frozenset({(0, 2), (1, 3)}))), missing_entries("*", frozenset({(0, 2)}))
+    ([(1, 3)], frozenset())
+    """
+    named = set((text or "").split(","))
+    if EVERY_REPLICA in named:
+        return frozenset()
+    return frozenset(row for row in replicas if f"{row[0]}:{row[1]}" not in named)

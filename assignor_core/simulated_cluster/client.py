@@ -13,6 +13,7 @@ from assignor_core.simulated_cluster import controller
 from assignor_core.simulated_cluster.cluster import SimulatedCluster
 from assignor_core.simulated_cluster.faults import RequestKind
 from assignor_core.simulated_cluster.log_dir_client import LogDirClient, described
+from assignor_core.simulated_cluster.throttling import INVALID_CONFIG, hear
 from assignor_core.throttles import (
     EVERY_REPLICA,
     FOLLOWER_RATE,
@@ -87,16 +88,18 @@ class SimulatedClient(LogDirClient):
         return self._send(RequestKind.READ_THROTTLES, lambda: self._rates(brokers))
 
     def throttled_replicas(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
-        """Lists of throttled replicas that are set, by (topic, setting)."""
+        """Lists of throttled replicas that are set, by (topic, setting), as brokers have heard of them."""
         names = sorted(set(topics))
         return self._send(RequestKind.READ_THROTTLES, lambda: self._lists(names))
 
     def set_throttled_replicas(
         self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
-        """Add entries to the lists of topics that exist; a list that is `*` stays."""
+        """Add entries to the lists of topics that exist; a list that is `*` stays. Where it is `*` and brokers have not
+        heard of that, Kafka refuses the entries of this topic.
+        """
         self._before_change()
-        self._send(RequestKind.CHANGE_THROTTLES, lambda: self._change_lists(leaders, followers, add=True))
+        self._send(RequestKind.CHANGE_THROTTLES, lambda: self._add_to_lists(leaders, followers))
 
     def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
         """Set both rates of brokers in metadata."""
@@ -218,24 +221,42 @@ class SimulatedClient(LogDirClient):
         return {broker_id: dict(rates[broker_id]) for broker_id in asked if rates.get(broker_id)}
 
     def _lists(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
-        existing = self.cluster.placement.topics
+        existing = {name: row for name in topics if (row := self.cluster.placement.topics.get(name))}
+        for row in existing.values():
+            hear(row, self.cluster.now_ms)
         return {
-            (name, setting): existing[name].throttled_replicas[setting]
-            for name in topics
-            if name in existing
+            (name, setting): row.heard_replicas[setting]
+            for name, row in existing.items()
             for setting in (LEADER_REPLICAS, FOLLOWER_REPLICAS)
-            if setting in existing[name].throttled_replicas
+            if setting in row.heard_replicas
         }
 
-    def _change_lists(
-        self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas], *, add: bool
+    def _add_to_lists(
+        self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
-        existing = self.cluster.placement.topics
-        change = self.cluster.append_throttled_replicas if add else self.cluster.subtract_throttled_replicas
+        """Topic after topic: one that refuses a part takes nothing, and the others take theirs all the same."""
+        topics, refused = self.cluster.placement.topics, {}
+        shown = self._lists(sorted(leaders.keys() | followers.keys()))
+        for name in sorted((leaders.keys() | followers.keys()) & topics.keys()):
+            sides = ((LEADER_REPLICAS, leaders.get(name)), (FOLLOWER_REPLICAS, followers.get(name)))
+            added = {row: side for row, side in sides if side and shown.get((name, row)) != EVERY_REPLICA}
+            if any(topics[name].throttled_replicas.get(setting) == EVERY_REPLICA for setting in added):
+                refused[name] = INVALID_CONFIG
+                continue
+            for setting, entries in added.items():
+                self.cluster.append_throttled_replicas(name, setting, entries_text(entries))
+        if refused:
+            name, error = min(refused.items())
+            raise self._errors.refused(f"throttled replicas of topic {name} can't be changed: {error}")
+
+    def _take_from_lists(
+        self, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
+    ) -> None:
+        """A list that is `*` stays: it holds no entry."""
         for setting, side in ((LEADER_REPLICAS, leaders), (FOLLOWER_REPLICAS, followers)):
             for name, entries in sorted(side.items()):
-                if entries and name in existing and existing[name].throttled_replicas.get(setting) != EVERY_REPLICA:
-                    change(name, setting, entries_text(entries))
+                if entries and name in self.cluster.placement.topics:
+                    self.cluster.subtract_throttled_replicas(name, setting, entries_text(entries))
 
     def _change_rates(self, rates: Mapping[int, int | None]) -> None:
         """Broker after broker: those before one that doesn't answer are changed, and all that don't refuse."""
@@ -259,7 +280,7 @@ class SimulatedClient(LogDirClient):
         followers: Mapping[str, ThrottledReplicas],
     ) -> list[int]:
         self._change_rates(dict.fromkeys(brokers))
-        self._change_lists(leaders, followers, add=False)
+        self._take_from_lists(leaders, followers)
         return sorted(set(brokers) - set(self._alive()))
 
 

@@ -33,7 +33,7 @@ from assignor_core.simulated_cluster.state import (
     SimulatedPartition,
     SimulatedTopic,
 )
-from assignor_core.simulated_cluster.throttling import append_entries, subtract_entries
+from assignor_core.simulated_cluster.throttling import append_entries, spread, subtract_entries
 
 TERABYTE = 10**12
 
@@ -170,15 +170,24 @@ class SimulatedCluster:
 
     def append_throttled_replicas(self, topic: str, setting: str, entries: str) -> str | None:
         """Add `partition:broker` entries to a list of a topic; the name of the error, or None."""
-        return append_entries(self.contents.topics[topic], setting, entries)
+        error = append_entries(self.contents.topics[topic], setting, entries)
+        self._spread_lists(topic)
+        return error
 
     def subtract_throttled_replicas(self, topic: str, setting: str, entries: str) -> None:
         """Remove `partition:broker` entries from a list of a topic."""
         subtract_entries(self.contents.topics[topic], setting, entries)
+        self._spread_lists(topic)
 
     def set_throttled_replicas(self, topic: str, setting: str, text: str) -> None:
         """Replace a list of a topic, for example by `*`."""
         self.contents.topics[topic].throttled_replicas[setting] = text
+        self._spread_lists(topic)
+
+    def remove_throttled_replicas(self, topic: str, setting: str) -> None:
+        """Remove a list of a topic, whatever it names."""
+        self.contents.topics[topic].throttled_replicas.pop(setting, None)
+        self._spread_lists(topic)
 
     # Faults.
 
@@ -214,6 +223,9 @@ class SimulatedCluster:
         self.contents.brokers[broker_id].log_dirs[log_dir].offline = False
         self.contents.changes += 1
         controller.elect_where_offline(self.contents)
+
+    def _spread_lists(self, topic: str) -> None:
+        spread(self.contents.topics[topic], self.now_ms, self.contents.list_delay_ms)
 
     def _return(self, broker_id: int, *, after_crash: bool) -> None:
         broker = self.contents.brokers[broker_id]

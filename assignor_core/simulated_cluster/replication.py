@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from assignor_core.live import NO_LEADER, PartitionKey
 from assignor_core.simulated_cluster import controller, log_dir_moves
 from assignor_core.simulated_cluster.state import BrokerStatus, ClusterContents, SimulatedPartition
-from assignor_core.simulated_cluster.throttling import throttled_on_follower, throttled_on_leader
+from assignor_core.simulated_cluster.throttling import hear, throttled_on_follower, throttled_on_leader
 from assignor_core.throttles import FOLLOWER_RATE, LEADER_RATE
 
 STEP_MS = 1_000
@@ -187,6 +187,9 @@ def _caught_up_ms(contents: ClusterContents, row: _Copying) -> int:
 
 def _copying(contents: ClusterContents) -> list[_Copying]:
     """Replicas that catch up; those that press on the same limit share it evenly."""
+    for topic in contents.topics.values():
+        if topic.unheard:
+            hear(topic, contents.now_ms)
     pressing = [
         (key, partition, follower, tuple(_limits(contents, key, partition.leader, follower)))
         for key, partition in contents.partitions()

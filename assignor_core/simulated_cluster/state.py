@@ -5,6 +5,7 @@ moves bytes, `cluster` is the only door for others. Positions are bytes written 
 holds the bytes between the partition's `start_bytes` (retention) and its own `end_bytes`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -128,7 +129,11 @@ class SimulatedTopic:
     partitions: dict[int, SimulatedPartition] = field(default_factory=dict)
     min_insync_replicas: int = 1
     throttled_replicas: dict[str, str] = field(default_factory=dict)
-    """Lists of throttled replicas as text, by the name of the setting."""
+    """Lists of throttled replicas as text, by the name of the setting, as the controller keeps them."""
+    heard_replicas: Mapping[str, str] = field(default_factory=dict)
+    """The same as brokers know them: what they throttle, and what they show."""
+    unheard: list[tuple[int, Mapping[str, str]]] = field(default_factory=list)
+    """What they will hear of them, and when, oldest first."""
 
 
 @dataclass(slots=True)
@@ -138,6 +143,8 @@ class ClusterContents:
     cluster_id: str
     brokers: dict[int, SimulatedBroker]
     topics: dict[str, SimulatedTopic] = field(default_factory=dict)
+    list_delay_ms: int = 0
+    """So late brokers hear of a list of throttled replicas that is changed now."""
     throttle_rates: dict[int, dict[str, int]] = field(default_factory=dict)
     """Rates in bytes/s by broker and setting; they outlive the broker's process."""
     log_dir_rates: dict[int, int] = field(default_factory=dict)

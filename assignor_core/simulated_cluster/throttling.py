@@ -1,7 +1,8 @@
 """Replication throttles of a simulated cluster: lists changed entry by entry as Kafka does, and who is throttled.
 
-Kafka throttles only copies that are out of sync. A copy counts on the leader's side if the leader's own replica is
-in the topic's leader list, on the follower's side if the follower's is in the follower list.
+The controller keeps the lists. Brokers throttle, and show, what they have heard of them. Kafka throttles only copies
+that are out of sync. A copy counts on the leader's side if the leader's own replica is in the topic's leader list, on
+the follower's side if the follower's is in the follower list.
 """
 
 from assignor_core.simulated_cluster.state import SimulatedTopic
@@ -39,8 +40,21 @@ def throttled_on_follower(topic: SimulatedTopic, partition: int, follower: int) 
     return _names(topic, FOLLOWER_REPLICAS, partition, follower)
 
 
+def spread(topic: SimulatedTopic, now_ms: int, delay_ms: int) -> None:
+    """Brokers hear of the lists as they are now after `delay_ms`, and in the order of their changes."""
+    heard_ms = max(now_ms + delay_ms, topic.unheard[-1][0] if topic.unheard else now_ms)
+    topic.unheard.append((heard_ms, dict(topic.throttled_replicas)))
+    hear(topic, now_ms)
+
+
+def hear(topic: SimulatedTopic, now_ms: int) -> None:
+    """Let brokers know what they have heard until now."""
+    while topic.unheard and topic.unheard[0][0] <= now_ms:
+        _, topic.heard_replicas = topic.unheard.pop(0)
+
+
 def _names(topic: SimulatedTopic, setting: str, partition: int, broker: int) -> bool:
-    text = topic.throttled_replicas.get(setting)
+    text = topic.heard_replicas.get(setting)
     return text is not None and (text == EVERY_REPLICA or f"{partition}:{broker}" in text.split(","))
 
 

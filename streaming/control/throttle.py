@@ -26,7 +26,7 @@ from assignor_core.live import LiveCluster
 from assignor_core.model import Capacity
 from assignor_core.plan import Plan
 from assignor_core.resources import Resource
-from assignor_core.throttles import ThrottledReplicas
+from assignor_core.throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS, ThrottledReplicas, missing_entries
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.windows import ClosedWindows, WindowTables
 from streaming.errors import ClusterRequestFailed
@@ -35,6 +35,8 @@ __all__ = ["ADAPT_INTERVAL_MS", "AdaptiveRates", "Throttle", "ThrottleScope", "t
 
 log = structlog.get_logger()
 
+LISTS_LOOK_INTERVAL_MS = 5_000
+"""Time between two looks at the lists of throttled replicas of topics that copy. Others may change them at any time."""
 CLEAR_TRIES_MAX = 60
 """So often control tries to remove a throttle that Kafka refuses to remove, a tick apart. Then the execution ends."""
 
@@ -81,12 +83,12 @@ class Throttle:
     def __init__(self, cluster: ControlledCluster, rates: "AdaptiveRates") -> None:
         self._cluster = cluster
         self._rates = rates
-        self._set = False
-        self._clear_tries = 0
+        self.forget()
 
     def forget(self) -> None:
         """From now on the throttle is that of another execution: it is set anew."""
         self._set = False
+        self._listed_ms = 0
         self._clear_tries = 0
 
     def brokers(self, execution: Execution, plan: Plan, live: LiveCluster) -> tuple[int, ...]:
@@ -106,10 +108,11 @@ class Throttle:
         alive: Collection[int],
         pressed: bool,
         now_ms: int,
+        copying: Collection[str] = (),
         without: Collection[str] = (),
     ) -> None:
         """Set the throttle where this process hasn't yet, `without` these topics, and adapt it from then on. A broker
-        that was away takes its rate once it is `alive`.
+        that was away takes its rate once it is `alive`. Topics that are `copying` get entries again that others remove.
         """
         ours = frozenset(execution.throttled_brokers).intersection(alive)
         if not self._set:
@@ -120,10 +123,32 @@ class Throttle:
             )
             self._cluster.set_throttled_replicas(leaders, followers)
             self._send(self._rates.initial(ours, now_ms=now_ms))
-            self._set = True
-        elif rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):
+            self._set, self._listed_ms = True, now_ms
+            return
+        self._keep_lists(plan, set(copying) - set(without), now_ms)
+        if rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):
             self._send(rates)
             log.info("throttle_adapted", plan_id=plan.plan_id[:12], rates=rates)
+
+    def _keep_lists(self, plan: Plan, topics: Collection[str], now_ms: int) -> None:
+        """Somebody may have replaced a list by `*`, and removed that: our entries are gone with it."""
+        if not topics or now_ms - self._listed_ms < LISTS_LOOK_INTERVAL_MS:
+            return
+        scope, shown = throttle_scope(plan), self._cluster.throttled_replicas(topics)
+        leaders, followers = (
+            {
+                topic: missing
+                for topic in side.keys() & set(topics)
+                if (missing := missing_entries(shown.get((topic, setting)), side[topic]))
+            }
+            for setting, side in ((LEADER_REPLICAS, scope.leaders), (FOLLOWER_REPLICAS, scope.followers))
+        )
+        if leaders or followers:
+            log.info(
+                "throttle_lists_changed", plan_id=plan.plan_id[:12], topics=sorted(leaders.keys() | followers.keys())
+            )
+            self._cluster.set_throttled_replicas(leaders, followers)
+        self._listed_ms = now_ms
 
     def clear(self, execution: Execution, plan: Plan) -> Remains:
         """Remove the throttle that the journal names as ours; safe to repeat. Brokers that are down keep their rate.

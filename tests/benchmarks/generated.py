@@ -18,7 +18,7 @@ from assignor_core.disks import LogDirDescription
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, ReplicaKey
 from assignor_core.marker import Marker
 from assignor_core.plan import Movement, Plan
-from assignor_core.throttles import ThrottledReplicas
+from assignor_core.throttles import EVERY_REPLICA, FOLLOWER_REPLICAS, LEADER_REPLICAS, ThrottledReplicas
 from streaming.contract import TABLES
 from streaming.tables.arrow import row_schema
 from streaming.tables.store import create_table
@@ -158,9 +158,9 @@ class GeneratedCluster:
         return {}
 
     @_asked
-    def throttled_replicas(self, _topics: Iterable[str]) -> dict[tuple[str, str], str]:
-        """The same of topics."""
-        return {}
+    def throttled_replicas(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
+        """Every replica of every topic is named: there is nothing to add."""
+        return {(topic, setting): EVERY_REPLICA for topic in topics for setting in (LEADER_REPLICAS, FOLLOWER_REPLICAS)}
 
     @_asked
     def set_throttled_replicas(

@@ -136,7 +136,7 @@ def _change_list(fleet: Fleet, topic: str, setting: str, operation: int, value: 
     elif operation == SET:
         fleet.cluster.set_throttled_replicas(topic, setting, value)
     else:
-        fleet.contents.topics[topic].throttled_replicas.pop(setting, None)
+        fleet.cluster.remove_throttled_replicas(topic, setting)
     return None
 
 

@@ -19,6 +19,7 @@ from streaming.settings import Settings
 from tests.simulation.control import SimulatedControl
 from tests.simulation.disks import make_room, tighten
 from tests.simulation.identity_faults import IdentityFaults
+from tests.simulation.list_faults import ListFaults
 from tests.simulation.monitor import Broken, Monitor
 from tests.simulation.world import Actor, Blow, Interruption, World
 
@@ -130,6 +131,7 @@ class Story:
         self._controls = 0
         self._approvals_to_come = 0
         self._identity = IdentityFaults(seed, self.world, self.monitor, FAULTS_MS)
+        self._lists = ListFaults(seed, self.world, self._others, FAULTS_MS // 2)
         self._longer_ms = 0
         """How much longer the story goes on after its faults: automatic mode needs the time of several plans."""
 
@@ -141,6 +143,7 @@ class Story:
         self._plan_blows()
         self._plan_room()
         self._identity.plan()
+        self._lists.plan()
         for _ in range(self._random.choice((1, 2, 2))):
             self.world.plan(self._random.randrange(2_000), self._others, self._start_control)
         if self.world.settings.control.mode != "apply":
@@ -279,6 +282,7 @@ class Story:
         faults.throttles_refused.clear()
         self.world.interruptions.clear()
         self._identity.end()
+        self._lists.end()
         for fault in self._faults:
             # A story that ends early must not take another tool's throttle for one that control has left.
             if fault.ends_another and fault.at_ms > self.world.cluster.now_ms:

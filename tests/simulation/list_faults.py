@@ -1,0 +1,73 @@
+"""Lists of throttled replicas: brokers hear of changes late, and others set them to `*` and remove them at any time.
+
+Drawn apart, so that the rest of a story is what it would be without these faults.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from assignor_core.throttles import EVERY_REPLICA, FOLLOWER_REPLICAS, LEADER_REPLICAS
+from tests.simulation.world import Actor, World
+
+DELAYS_MS = (200, 1_000, 5_000)
+DELAYS_MAX = 4
+REMOVED_AFTER_MS = 30_000
+
+
+class ListFaults:
+    """Those of one story; none of them begins after `faults_ms`."""
+
+    def __init__(self, seed: int, world: World, others: Actor, faults_ms: int) -> None:
+        self._random = Random(f"lists of {seed}")
+        self._world, self._others, self._faults_ms = world, others, faults_ms
+
+    def plan(self) -> None:
+        """Let them happen as time passes."""
+        random, lists_changed = self._random, self._random.choice((0, 0, 1, 3))
+        if random.random() < 0.5:
+            for _ in range(random.randint(1, DELAYS_MAX)):
+                self._plan(random.randrange(self._faults_ms), self._delay(random.choice(DELAYS_MS)))
+        for _ in range(lists_changed):
+            name = random.choice(sorted(self._world.cluster.placement.topics))
+            settings = random.choice(((LEADER_REPLICAS,), (FOLLOWER_REPLICAS,), (LEADER_REPLICAS, FOLLOWER_REPLICAS)))
+            at_ms = random.randrange(self._faults_ms)
+            self._plan(at_ms, self._setting(name, settings))
+            self._plan(at_ms + random.randrange(1, REMOVED_AFTER_MS), self._removing(name, settings))
+
+    def end(self) -> None:
+        """Brokers hear of changes at once again."""
+        self._world.cluster.contents.list_delay_ms = 0
+
+    def _plan(self, at_ms: int, action: Callable[[], None]) -> None:
+        self._world.plan(at_ms, self._others, action)
+
+    def _delay(self, delay_ms: int) -> Callable[[], None]:
+        def begin() -> None:
+            self._world.cluster.contents.list_delay_ms = delay_ms
+            self._world.faults["brokers hear late of lists of throttled replicas"] += 1
+
+        return begin
+
+    def _setting(self, name: str, settings: tuple[str, ...]) -> Callable[[], None]:
+        def set_lists() -> None:
+            if name in self._world.cluster.placement.topics:
+                for setting in settings:
+                    self._world.cluster.set_throttled_replicas(name, setting, EVERY_REPLICA)
+                self._strikes(f"every replica of {name} is throttled by others")
+
+        return set_lists
+
+    def _removing(self, name: str, settings: tuple[str, ...]) -> Callable[[], None]:
+        """With all that they hold, as a person or Kafka's own tool does."""
+
+        def remove() -> None:
+            if name in self._world.cluster.placement.topics:
+                for setting in settings:
+                    self._world.cluster.remove_throttled_replicas(name, setting)
+                self._strikes(f"throttled replicas of {name} are removed by others")
+
+        return remove
+
+    def _strikes(self, what: str) -> None:
+        self._world.note("others", what)
+        self._world.faults[" ".join(word for word in what.split() if not word.startswith("topic-"))] += 1
