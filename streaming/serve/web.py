@@ -1,6 +1,6 @@
 """The HTTP side: routes over the newest snapshot. Knows no table.
 
-/            page for people, refreshes itself
+/            page for people, refreshes itself, with a form to sign in
 /metrics     Prometheus text, or OpenMetrics where Accept asks for it
 /api/status  the snapshot as JSON, its longest lists in part
 /api/weights bytes written per second to each partition, of all topics or of those given as ?topic=A&topic=B
@@ -9,6 +9,9 @@
 /api/v1/...  lists with history, from the tables: see `streaming.serve.api`
 """
 
+import base64
+import hashlib
+import re
 from collections.abc import Callable
 from importlib.resources import files
 
@@ -38,12 +41,39 @@ FRESH_INTERVALS = 10
 FRESH_MIN_MS = 30_000
 
 NOT_KEPT = {"Cache-Control": "no-store"}
-PAGE_HEADERS = {
-    # All of the page is in the page: nothing is fetched from anywhere else, and nothing else may embed it.
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-    "connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'",
-    "X-Content-Type-Options": "nosniff",
-}
+INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'{hashes}; "
+    "connect-src 'self'; img-src data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+)
+"""Nothing is fetched from anywhere else, and nothing else may embed the page. Of scripts inside the page only its own
+run. Forms are sent by script alone: a browser that sends one itself might put a password into an address."""
+
+
+class PageFiles:
+    """The page and its script, read once, with their headers."""
+
+    def __init__(self) -> None:
+        self._page = _text("page.html")
+        self._script = _text("sign_in.js")
+        own = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in INLINE.findall(self._page))
+        policy = POLICY.format(hashes="".join(f" 'sha256-{digest}'" for digest in own))
+        self._headers = {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}
+
+    def routes(self) -> list[Route]:
+        """Routes of both."""
+        return [Route("/", self._index), Route("/sign-in.js", self._sign_in)]
+
+    def _index(self, _request: Request) -> Response:
+        return HTMLResponse(self._page, headers=self._headers)
+
+    def _sign_in(self, _request: Request) -> Response:
+        headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
+        return Response(self._script, headers=headers, media_type="text/javascript")
+
+
+def _text(name: str) -> str:
+    return files("streaming.serve").joinpath(name).read_text(encoding="utf-8")
 
 
 def build_app(
@@ -58,7 +88,6 @@ def build_app(
     `clock` gives ms since 1970; `actions` is what requests that act ask.
     """
     sign_in = SignIn(settings.serve)
-    page = files("streaming.serve").joinpath("page.html").read_text(encoding="utf-8")
 
     async def metrics(request: Request) -> Response:
         form = Form.of(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
@@ -85,12 +114,9 @@ def build_app(
     def healthy(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
-    def index(_request: Request) -> Response:
-        return HTMLResponse(page, headers=PAGE_HEADERS)
-
     return Starlette(
         routes=[
-            Route("/", index),
+            *PageFiles().routes(),
             Route("/metrics", metrics),
             Route("/api/status", status),
             Route("/api/weights", weights),

@@ -1,10 +1,12 @@
 """People who sign in with a password: who gets in, what each attack gets, and when a session ends."""
 
 import asyncio
+import base64
 import fcntl
 import hashlib
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -312,6 +314,20 @@ def test_script_in_a_name_stays_text(signed: Signed) -> None:
     assert (shown.headers["x-content-type-options"], shown.headers["cache-control"]) == ("nosniff", "no-store")
     assert browser.acts().status_code == 200
     assert browser.asks("GET", "/api/v1/audit").json()["items"][0]["actor"] == name
+
+
+def test_the_page_runs_its_own_scripts_alone_and_sends_no_form_by_itself(signed: Signed) -> None:
+    page, script = ask(signed.app, "GET", "/"), ask(signed.app, "GET", "/sign-in.js")
+    policy = dict(part.split(" ", 1) for part in page.headers["content-security-policy"].split("; "))
+    inline = re.findall(r"<script>(.*?)</script>", page.text, re.DOTALL)
+    own = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in inline]
+    assert policy["script-src"].split() == ["'self'", *(f"'sha256-{digest}'" for digest in own)]
+    assert (policy["default-src"], policy["form-action"], policy["connect-src"]) == ("'none'", "'none'", "'self'")
+    assert '<script src="sign-in.js">' in page.text
+    assert '<form id="sign-in" method="post"' in page.text, "without a script no password gets into an address"
+    assert script.headers["content-type"].startswith("text/javascript")
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", page.text + script.text)
+    assert not re.search(r"<[^>]+ on\w+=", page.text)
 
 
 def test_where_reading_is_signed_in_a_session_reads(tmp_path: Path, root: str, hashed: list[str]) -> None:

@@ -1,0 +1,55 @@
+"use strict";
+// Who is signed in, the form, and the button to sign out. Names come from outside: they only ever become text.
+(() => {
+  const own = id => document.getElementById(id);
+  const form = own("sign-in"), error = own("sign-in-error"), who = own("who"), out = own("sign-out"), off = own("sign-in-off");
+  const USE_MS = 60000;
+  let csrfToken = null, usedAt = 0, timer = 0;
+
+  function show(session) {
+    csrfToken = session.csrf_token;
+    clearTimeout(timer);
+    who.textContent = session.signed_in ? `${session.name} · ${session.role}` : "";
+    who.hidden = out.hidden = !session.signed_in;
+    form.hidden = session.signed_in || !session.by_password;
+    off.hidden = session.signed_in || session.by_password;
+    own("sign-in-how").textContent = session.detail;
+    if (session.signed_in && session.ends_in_ms !== null) timer = setTimeout(look, session.ends_in_ms + 1000);
+  }
+  async function ask(method, body, headers) {
+    const response = await fetch("api/v1/session", {
+      method, cache: "no-store", credentials: "same-origin", headers: headers || {}, body: body && JSON.stringify(body),
+    });
+    const answer = await response.json();
+    if (!response.ok) throw new Error(answer.detail);
+    return answer;
+  }
+  async function look() {
+    usedAt = Date.now();
+    try { show(await ask("GET")); } catch (problem) { error.textContent = problem.message; }
+  }
+  form.addEventListener("submit", async event => {
+    event.preventDefault();
+    error.textContent = "";
+    const fields = form.elements, button = own("sign-in-button");
+    button.disabled = true;
+    try {
+      const session = await ask("POST", { name: fields.namedItem("name").value, password: fields.namedItem("password").value },
+        { "Content-Type": "application/json" });
+      form.reset();
+      show(session);
+    } catch (problem) {
+      fields.namedItem("password").value = "";
+      error.textContent = problem.message;
+    }
+    button.disabled = false;
+  });
+  out.addEventListener("click", async () => {
+    error.textContent = "";
+    try { show(await ask("DELETE", null, { "X-CSRF-Token": csrfToken })); } catch (problem) { error.textContent = problem.message; look(); }
+  });
+  // A person at the page uses the session; the page that refreshes itself does not.
+  for (const name of ["pointerdown", "keydown"])
+    document.addEventListener(name, () => { if (csrfToken && Date.now() - usedAt > USE_MS) look(); });
+  look();
+})();
