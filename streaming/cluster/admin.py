@@ -147,7 +147,7 @@ class Cluster(LogDirRequests):
     def throttle_rates(self, brokers: Collection[int] | None = None) -> dict[int, dict[str, int]]:
         """Throttle rates that are set dynamically, bytes/s, by broker and setting."""
         asked = [str(broker) for broker in self._alive() if brokers is None or broker in brokers]
-        modified = self._modified(ConfigResourceType.BROKER, asked)
+        modified = self._modified(ConfigResourceType.BROKER, asked, (LEADER_RATE, FOLLOWER_RATE))
         return {
             int(broker): rates
             for broker, values in modified.items()
@@ -156,7 +156,7 @@ class Cluster(LogDirRequests):
 
     def throttled_replicas(self, topics: Iterable[str]) -> dict[tuple[str, str], str]:
         """Lists of throttled replicas that are set, by (topic, setting)."""
-        modified = self._modified(ConfigResourceType.TOPIC, sorted(set(topics)))
+        modified = self._modified(ConfigResourceType.TOPIC, sorted(set(topics)), (LEADER_REPLICAS, FOLLOWER_REPLICAS))
         return {
             (topic, key): values[key]
             for topic, values in modified.items()

@@ -53,12 +53,14 @@ class Connection:
         with translated("describe the cluster", role=ROLE):
             return list(brokers_alive(self._admin))
 
-    def _modified(self, kind: ConfigResourceType, names: list[str]) -> dict[str, dict[str, str]]:
-        """Settings that were set on these resources themselves, not inherited from a default."""
+    def _modified(
+        self, kind: ConfigResourceType, names: list[str], settings: tuple[str, ...]
+    ) -> dict[str, dict[str, str]]:
+        """Those of `settings` that were set on these resources themselves, not inherited from a default."""
         if not names:
             return {}
         with translated("read throttle settings", role=ROLE):
-            described = self._admin.describe_configs([ConfigResource(kind, name) for name in names])
+            described = self._admin.describe_configs([ConfigResource(kind, name, settings) for name in names])
         resources = described.get(kind.name.lower(), {})
         return {name: {key: row["value"] for key, row in values.items()} for name, values in resources.items()}
 

@@ -54,7 +54,7 @@ class LogDirRequests(Connection):
     def log_dir_rates(self, brokers: Collection[int] | None = None) -> dict[int, int]:
         """Rates of movements within a broker that are set dynamically, bytes/s by broker."""
         asked = [str(broker) for broker in self._alive() if brokers is None or broker in brokers]
-        modified = self._modified(ConfigResourceType.BROKER, asked)
+        modified = self._modified(ConfigResourceType.BROKER, asked, (LOG_DIR_RATE,))
         return {int(broker): int(row[LOG_DIR_RATE]) for broker, row in modified.items() if row.get(LOG_DIR_RATE)}
 
     def set_log_dir_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:

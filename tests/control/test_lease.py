@@ -12,6 +12,7 @@ import pytest
 
 from streaming import tables
 from streaming.cluster.admin import Cluster
+from streaming.cluster.live_metadata import LiveTopic
 from streaming.control.lease import LOOP_SILENT_MAX_MS, TABLE, TAKE_OVER_MARGIN_MS, Lease
 from streaming.errors import AnotherCluster, LeaseExpired, LeaseLost, TableUnavailable
 from streaming.runtime import clocks
@@ -346,8 +347,8 @@ def test_no_change_of_the_cluster_is_sent_without_it(tmp_path: Path, clock: Cloc
     class Reading:
         """An admin client that may be asked and must not be told."""
 
-        def list_topics(self) -> list[str]:
-            return ["t"]
+        def live_topics(self, _names: object) -> list[LiveTopic]:
+            return [LiveTopic("t", None, 0, {})]
 
         def describe_configs(self, _resources: object) -> dict[str, object]:
             return {}
