@@ -43,7 +43,9 @@ def evaluated(
 def test_reasons_are_those_of_the_metrics() -> None:
     line = next(row for row in METRICS.read_text().splitlines() if "rebalance_suppressed_total`: " in row)
     named = re.findall("`([a-z_]+)`", line.partition("`: ")[2])
-    reasons_to_plan = {"skewed", "broker_failed", "log_dir_full", *map(str, LASTING_REASONS)}
+    lasting = ("crowded_racks", "empty_broker", "unpreferred_leaders")
+    reasons_to_plan = {"skewed", "broker_failed", "log_dir_full", *lasting}
+    assert tuple(map(str, LASTING_REASONS)) == lasting
     assert {str(reason) for reason in Reason} == {*named, *reasons_to_plan, "balanced"}
     assert [str(verdict) for verdict in Verdict] == ["plan", "hold"]
 

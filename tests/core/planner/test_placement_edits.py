@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from assignor_core.load import NO_BROKER, ClusterArrays, broker_loads, cluster_arrays
+from assignor_core.load import NEGLIGIBLE, NO_BROKER, ClusterArrays, broker_loads, cluster_arrays
 from assignor_core.model import Broker, ClusterState, Partition, PartitionLoad
 from assignor_core.planner.placement import GRID, Placement, on_grid
 from assignor_core.resources import Resource
@@ -130,6 +130,12 @@ def test_a_column_without_load_is_0_everywhere() -> None:
         assert column(placement, resource) == [0, 0, 0, 0]
     assert column(placement, Resource.LEADERS) == [0.5, 0, 0.5, 0]
     assert placement.scale[placement.arrays.columns.of(Resource.BYTES_IN)].tolist() == [0.0]
+
+
+def test_a_load_is_one_above_the_negligible() -> None:
+    for load, scale in ((NEGLIGIBLE, 0.0), (2 * NEGLIGIBLE, 1 / (2 * NEGLIGIBLE))):
+        placement = Placement(arrays_of((1,), loads=(load,)))
+        assert placement.scale[placement.arrays.columns.of(Resource.BYTES_IN)].tolist() == [scale]
 
 
 def test_fractions_lie_on_a_grid_of_2_to_the_minus_40() -> None:
