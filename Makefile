@@ -39,12 +39,15 @@ setup:
 setup-tests:
 	@deploy/bootstrap.sh tests
 
+# What extras share with requirements.lock, which has the versions.
+LOCKED := python-dateutil six certifi click idna jinja2 markupsafe pyyaml
+
 # After a change of the dependencies in pyproject.toml.
 lock: setup
 	$(PYTHON) -m pip install --quiet uv
 	.venv/bin/uv pip compile --quiet --extra build --extra dev --universal --generate-hashes --no-header --no-annotate pyproject.toml -o requirements.lock
-	@for extra in msk kerberos-build kerberos; do .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
-		--python-version 3.11 --no-emit-package python-dateutil --no-emit-package six deploy/extras/$$extra.in -o deploy/extras/$$extra.lock; done
+	@for extra in msk s3-tests kerberos-build kerberos; do .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
+		--python-version 3.11 $(addprefix --no-emit-package ,$(LOCKED)) deploy/extras/$$extra.in -o deploy/extras/$$extra.lock; done
 	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
 		--constraint requirements.lock deploy/extras/docs.in -o deploy/extras/docs.lock
 

@@ -57,6 +57,12 @@ if { [ "${1:-}" = docs ] || [ "${1:-}" = tests ]; } && ! .venv/bin/python -c 'im
 fi
 [ "${1:-}" != docs ] || exit 0
 
+if [ "${1:-}" = tests ] && ! .venv/bin/python -c 'import flask_cors, moto' 2>/dev/null; then
+  say "moto (tests of tables on S3)"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-deps -r deploy/extras/s3-tests.lock \
+    || say "moto is not installed: the tests of tables on S3 will be skipped"
+fi
+
 java_found() { .venv/bin/python -c 'from streaming.runtime.jars import java_command; java_command()' 2>/dev/null; }
 java_found || { apt_install "Java" openjdk-17-jre-headless && java_found; } \
   || fail "Java 17 or newer is needed: install openjdk-17-jre-headless"

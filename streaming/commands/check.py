@@ -32,6 +32,7 @@ from streaming.runtime.jars import check_extra_jars, class_path, java_command
 from streaming.runtime.printable import printable
 from streaming.settings import Settings
 from streaming.tables import TableReader
+from streaming.tables.conditional_puts import try_conditional_put
 from streaming.tables.places import local_folder
 from streaming.views.identity import check_cluster_id, expected_cluster_id, known_holder
 
@@ -92,6 +93,8 @@ def _findings(settings: Settings, roles: tuple[str, ...], level: Level = Level.E
     yield _guarded("jars", lambda: _jars(settings))
     yield _guarded("tables writable", lambda: _writable(settings.storage.tables))
     yield _guarded("tables readable", lambda: _readable(settings))
+    if "pipeline" in roles:
+        yield from _pipelines_storage(settings)
     try:
         admin = admin_client(settings.kafka)
     except RebalancerError as error:
@@ -169,7 +172,7 @@ def _missing(admin: Any, settings: Settings, role: str) -> tuple[Missing, ...]:
     )
 
 
-def _guarded(name: str, run: Callable[[], tuple[bool, str]]) -> Finding:
+def _guarded(name: str, run: Callable[[], tuple[bool | None, str]]) -> Finding:
     try:
         passed, detail = run()
     except RebalancerError as error:
@@ -184,10 +187,10 @@ def _jars(settings: Settings) -> tuple[bool, str]:
     return bool(class_path("spark")), "Spark's jars are there"
 
 
-def _writable(root: str) -> tuple[bool, str]:
+def _writable(root: str) -> tuple[bool | None, str]:
     folder = local_folder(root)
     if folder is None:
-        return True, f"{root} is not a local folder: not tried"
+        return try_conditional_put(root)
     existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     probe = existing / f".rebalancer-check-{uuid.uuid4().hex}"
     try:
@@ -196,6 +199,17 @@ def _writable(root: str) -> tuple[bool, str]:
     except OSError as error:
         return False, f"{existing}: {error.strerror}"
     return True, str(folder)
+
+
+def _pipelines_storage(settings: Settings) -> Iterator[Finding]:
+    """Whether Spark can write where tables and checkpoints lie; nothing where both are folders."""
+    storage = settings.storage
+    remote = [place for place in (storage.tables, storage.checkpoints) if local_folder(place) is None]
+    if remote and not settings.pipeline.extra_jars:
+        yield Finding(
+            "pipeline's storage", False,
+            f"Spark can't write to {remote[0]}: no file system for it is among its jars (docs/object-store.md)",
+        )  # fmt: skip
 
 
 def _readable(settings: Settings) -> tuple[bool, str]:

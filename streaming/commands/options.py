@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from streaming.config import load_settings
 from streaming.runtime.files import restrict_new_files
 from streaming.settings import KafkaSettings, Settings
+from streaming.tables.object_stores import use_object_store
 
 Command = Callable[..., Any]
 
@@ -54,9 +55,11 @@ def flags_of(assignments: tuple[str, ...]) -> dict[str, object]:
 
 
 def settings_from(config_file: Path | None, assignments: tuple[str, ...] = ()) -> Settings:
-    """Effective settings of a command line; raises UsageProblem in one line. From now on new files are as they ask."""
+    """Effective settings of a command line; raises UsageProblem in one line. From now on new files
+    are as they ask, and tables on an object store are reached as they ask."""
     settings = load_settings(config_file, flags_of(assignments))
     restrict_new_files(settings.storage.readable_by)
+    use_object_store(settings.storage)
     return settings
 
 

@@ -23,6 +23,8 @@ from streaming.commands.tables_named import tables_named
 from streaming.contract import TABLES, ColumnType
 from streaming.errors import UsageProblem
 from streaming.runtime.printable import printable_lines
+from streaming.tables.object_stores import use_object_store
+from streaming.tables.places import local_folder
 
 ROWS_SHOWN_MAX = 1_000
 
@@ -56,10 +58,20 @@ def sql(
         return _list_tables()
     if not query:
         raise UsageProblem("sql: no query given; try `rebalancer sql --tables`")
-    root = tables_dir or settings_from(config_file, assignments).storage.tables
+    root = _root(tables_dir, config_file, assignments)
     columns, rows = run_query(query, root, _moment(at_text))
     _print(columns, [tuple(map(_readable, row)) for row in rows], output_format)
     return 0
+
+
+def _root(tables_dir: str | None, config_file: Path | None, assignments: tuple[str, ...]) -> str:
+    """Where the tables lie. A folder that is named needs no settings; an object store may be reached by them."""
+    if tables_dir and local_folder(tables_dir) is not None:
+        return tables_dir
+    storage = settings_from(config_file, assignments).storage
+    if tables_dir:
+        use_object_store(storage.model_copy(update={"tables": tables_dir}))
+    return tables_dir or storage.tables
 
 
 def run_query(query: str, root: str, at: datetime | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:

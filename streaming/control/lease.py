@@ -69,11 +69,14 @@ class Lease:
     _valid_until_ms: int | None = None
     _watched: tuple[int, int] = (-1, 0)
     _seen: bool = False
+    _reader: tables.TableReader = field(init=False)
+    """Kept open: to open a table on an object store takes a request or two for each of its newest commits."""
     _guard: threading.RLock = field(default_factory=threading.RLock)
     _progress_ms: int | None = None
 
     def __post_init__(self) -> None:
         self.look_age = LookAge(self.clock, self.wall_clock)
+        self._reader = tables.TableReader(self.root)
 
     @property
     def held(self) -> bool:
@@ -89,7 +92,7 @@ class Lease:
         row = self._row()
         self._check_cluster(row)
         asked_ms = self.clock()
-        is_gone = row is None or row["released"] or _has_died(row)
+        is_gone = row is None or row["released"] or _has_died(row) or self._wrote(row)
         if row is not None and not is_gone:
             if row["sequence"] != self._watched[0]:
                 self._watched = (row["sequence"], asked_ms)
@@ -121,9 +124,23 @@ class Lease:
                 raise LeaseExpired(
                     f"the main loop has made no progress for {silent_s:.0f} s: it does not keep the lease"
                 )
-            if self.held and not self._write(self._sequence + 1, asked_ms):
+            if self.held and not (self._write(self._sequence + 1, asked_ms) or self._renewed_unheard(asked_ms)):
                 self._valid_until_ms = None
                 raise LeaseLost(f"another process has taken over {self.kafka_cluster}")
+
+    def _renewed_unheard(self, asked_ms: int) -> bool:
+        """True where an earlier renewal was written and its answer was lost, as may be on an object store, and another
+        has followed it. The earlier one is as old as its unknown beginning: it does not count.
+        """
+        row = self._row()
+        if row is None or not self._wrote(row) or row["sequence"] != self._sequence + 1:
+            return False
+        self._sequence = row["sequence"]
+        return self._write(self._sequence + 1, asked_ms)
+
+    def _wrote(self, row: tables.Row) -> bool:
+        """Whether the row is of this process since it tried to take the lease the last time: each try draws an id."""
+        return self.holder is not None and not row["released"] and row.get("holder_id") == self.holder.holder_id
 
     def release(self) -> None:
         """Give it back, so that the next one needn't wait."""
@@ -146,7 +163,8 @@ class Lease:
                 raise LeaseLost(f"this process may not change {self.kafka_cluster}: it does not hold the lease")
             self._check_clock()
             row = self._row()
-            if row is None or row["sequence"] != self._sequence:
+            # A renewal whose answer was lost stands there one further than this process knows.
+            if row is None or not (row["sequence"] == self._sequence or self._wrote(row)):
                 self._valid_until_ms = None
                 raise LeaseLost(f"another process has taken over {self.kafka_cluster}")
             self._check_clock()  # again: to read the row may take longer than the lease holds
@@ -196,8 +214,10 @@ class Lease:
         log.warning("cluster_taken_over", kafka_cluster=self.kafka_cluster, before=noted, now=self.kafka_cluster_id)
 
     def _row(self) -> tables.Row | None:
-        where = tables.of_cluster(self.kafka_cluster)
-        row = tables.newest(tables.read(self.root, TABLE, where=where), "sequence")
+        with self._guard:
+            self._reader.look_again()
+            rows = self._reader.rows(TABLE, where=tables.of_cluster(self.kafka_cluster))
+        row = tables.newest(rows, "sequence")
         if row is None and self._seen:
             raise self._gone()
         self._seen = row is not None
@@ -209,10 +229,15 @@ class Lease:
             "Where it was removed on purpose, start again"
         )
 
+    def _table_has_gone(self) -> bool:
+        with self._guard:
+            self._reader.look_again()
+            return self._reader.version(TABLE) is None
+
     def _write(self, sequence: int, asked_ms: int, *, released: bool = False) -> bool:
         # Only who has never seen the table may make it: in the place of a folder that is not mounted any more it would
         # be a lease of our own, while another process takes over the real one.
-        if self._seen and not tables.table_exists(self.root, TABLE):
+        if self._seen and self._table_has_gone():
             raise self._gone()
         namespace = _namespace()
         row = {

@@ -32,6 +32,7 @@ from streaming.errors import LeaseLost
 from streaming.runtime import clocks
 from streaming.settings import Settings
 from streaming.tables import TableReader
+from streaming.tables.conditional_puts import check_conditional_put
 from streaming.views.broker_windows import capacities_of
 from streaming.views.intents import drained_brokers
 
@@ -46,7 +47,9 @@ ENDED_LOOK_INTERVAL_MS = 600_000
 
 
 def run_control(settings: Settings) -> int:
-    """Run until SIGTERM or SIGINT; returns the exit code. Raises UsageProblem in mode `apply` without the right to."""
+    """Run until SIGTERM or SIGINT; returns the exit code. Raises UsageProblem in mode `apply` without the right to,
+    RefusedForSafety on an object store that could give the lease to two.
+    """
     stopping = threading.Event()
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -54,6 +57,7 @@ def run_control(settings: Settings) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
+    check_conditional_put(settings.storage.tables)
     admin = admin_client(settings.kafka)
     try:
         if settings.control.mode == "apply":

@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 
 from streaming.contract import Table
 from streaming.pipeline.spark_types import SPARK_TYPES
-from streaming.tables import create_table, file_statistics, instant, row_schema
+from streaming.tables import create_table, file_statistics, instant, opened, row_schema
 
 TRANSACTION_ID = "spark.databricks.delta.write.txnAppId"
 TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -74,7 +74,7 @@ class WindowTable:
 
         Raises TooManyRows where that may be more than `rows_max`: a new checkpoint reads old records again.
         """
-        delta = DeltaTable(self._location)
+        delta = opened(self._location)
         written = delta.transaction_version(transaction[0])
         if written is not None and written >= transaction[1]:
             return None

@@ -18,7 +18,16 @@ from pyarrow import compute as pc
 from streaming.contract import PARTITION_LOAD_HOURLY, Table
 from streaming.pipeline.rollups import ROLLUPS, RollingUp, rollups_of
 from streaming.settings import PipelineSettings
-from streaming.tables import file_statistics, first_line, instant, join_small_files, remove_old_files, table_uri, utc
+from streaming.tables import (
+    file_statistics,
+    first_line,
+    instant,
+    join_small_files,
+    opened,
+    remove_old_files,
+    table_uri,
+    utc,
+)
 
 log = structlog.get_logger()
 
@@ -60,7 +69,7 @@ class Maintenance:
         self._due_ms = now_ms + self._interval_ms
         started = time.monotonic()
         try:
-            delta = DeltaTable(self._uri)
+            delta = opened(self._uri)
             for step in tuple(self._steps):
                 if (time.monotonic() - started) * 1000 > BUDGET_MS:
                     break

@@ -30,7 +30,7 @@ from streaming.contract import (
 from streaming.contract.rates import RATE_NAMES, RATES, REPLICA_RATES
 from streaming.contract.records import BROKER_STATES, REPLICA_STATES
 from streaming.settings import HOUR_MS
-from streaming.tables import create_table, row_schema, table_uri, to_ms, utc
+from streaming.tables import create_table, opened, row_schema, table_uri, to_ms, utc
 
 DAY_MS = 24 * HOUR_MS
 
@@ -115,7 +115,7 @@ class RollingUp:
         Returns the start of the first period that is left, None if none is. `now_ms` becomes the rows' `updated_at`.
         """
         began = time.monotonic()
-        target = DeltaTable(table_uri(self._root, self._rollup.target.name))
+        target = opened(table_uri(self._root, self._rollup.target.name))
         done = target.transaction_version(self._transaction_id)
         since = utc(0 if done is None else done + self._rollup.period_ms)
         windows = source.to_pyarrow_dataset()

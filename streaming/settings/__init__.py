@@ -112,6 +112,11 @@ class StorageSettings(Section):
     readable_by: ReadableBy = Field(
         "group", description="Who may read files that are made; a stricter umask of the process holds too"
     )
+    s3_endpoint: HttpUrl | None = Field(
+        None, description="URL of an S3 store that is not AWS's own; null: AWS, or what AWS_ENDPOINT_URL names"
+    )
+    s3_region: str | None = Field(None, min_length=1, description="Region of the bucket; null: what AWS_REGION names")
+    s3_allow_http: bool = Field(False, description="Allows an http:// endpoint that is not on loopback")
 
 
 def _part_of_an_hour(window_ms: int) -> int:

@@ -1,8 +1,8 @@
 """Delta tables without a JVM: what control, serve, the commands and small batches of the pipeline use.
 
 `reader` answers questions, put as `conditions`; `store` creates and writes, `upkeep` joins and removes files, `opening`
-reads logs, `places` tells folders from object stores, `memory` stands in for Delta below `memory:` roots. Knows no role
-and no Spark.
+reads logs, `places` tells folders from object stores, `object_stores` says how these are reached, `conditional_puts`
+tries what commits there rest on, `memory` stands in for Delta below `memory:` roots. Knows no role and no Spark.
 """
 
 from streaming.tables.arrow import arrow_schema, row_schema
@@ -19,7 +19,7 @@ from streaming.tables.conditions import (
     one_of,
     starts_with,
 )
-from streaming.tables.opening import file_statistics, first_line, open_table, table_uri
+from streaming.tables.opening import file_statistics, first_line, open_table, opened, table_uri
 from streaming.tables.reader import Row, TableReader, TableState, newest, read, read_arrow
 from streaming.tables.store import append, create_table, delete, ensure_table, replace, table_exists
 from streaming.tables.times import instant, to_ms, utc
@@ -50,6 +50,7 @@ __all__ = [
     "of_cluster",
     "one_of",
     "open_table",
+    "opened",
     "read",
     "read_arrow",
     "remove_old_files",

@@ -12,6 +12,7 @@ from pyarrow import compute as pc
 from streaming.contract import ColumnType
 from streaming.errors import TableUnavailable
 from streaming.tables.arrow import ARROW_TYPES
+from streaming.tables.object_stores import refusal, storage_options
 from streaming.tables.places import local_folder
 
 
@@ -25,11 +26,16 @@ def open_table(root: str, name: str) -> DeltaTable | None:
     uri = table_uri(root, name)
     check_folder(root)
     try:
-        return DeltaTable(uri)
+        return opened(uri)
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
         raise TableUnavailable(f"table {name} at {uri} can't be read: {first_line(error)}") from None
+
+
+def opened(uri: str) -> DeltaTable:
+    """The table as it is now; raises TableNotFoundError, DeltaError or OSError."""
+    return DeltaTable(uri, storage_options=storage_options(uri))
 
 
 def file_statistics(delta: DeltaTable, column: str) -> pa.Table:
@@ -85,5 +91,7 @@ def check_folder(root: str) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """The text of the error, or else its kind."""
+    """The text of the error, or else its kind. Of an object store's error the first line alone says nothing."""
+    if "↳" in str(error):
+        return refusal(error)
     return (str(error).splitlines() or [type(error).__name__])[0]

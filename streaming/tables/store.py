@@ -4,7 +4,9 @@ Rows are plain dicts by column name; types come from `streaming.contract`. Appen
 transaction id and version that the table remembers, so the same append given twice is written once.
 """
 
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
@@ -15,6 +17,7 @@ from streaming.errors import TableUnavailable
 from streaming.tables.arrow import arrow_schema, row_schema
 from streaming.tables.conditions import Condition, equal
 from streaming.tables.memory import memory_store
+from streaming.tables.object_stores import storage_options
 from streaming.tables.opening import first_line, open_table, table_uri
 from streaming.tables.places import local_folder
 from streaming.tables.reader import Row
@@ -28,7 +31,15 @@ CONFIGURATION = {
     "delta.enableExpiredLogCleanup": "false",
 }
 
+ON_OBJECT_STORES = {
+    # Rows of one cluster are replaced by reading the log anew, with a request for each entry since its checkpoint.
+    "delta.checkpointInterval": "10",
+}
+
 APPEND_TRIES = 5
+KEPT_MAX = 32
+"""Tables that a thread keeps open to write to; there are fewer below one root."""
+_of_thread = threading.local()
 PARTITIONED_BY = ("is_final",)
 """Where a table has such a column, rows of each value lie in files of their own. Each batch writes the open windows
 anew, and what shares a file with them would be written anew too: all of a day, in the end.
@@ -41,15 +52,47 @@ def create_table(root: str, name: str) -> DeltaTable:
     """
     table = TABLES[name]
     uri = table_uri(root, name)
-    delta = open_table(root, name)  # where it is there, delta-rs takes ten times as long to find that out by itself
+    # Where it is there, delta-rs takes ten times as long to find that out by itself.
+    delta = _kept(uri) or open_table(root, name)
     try:
         if delta is None:
             delta = _created(uri, table)
-        _set_properties(delta, {**CONFIGURATION, **table.configuration})
+        _set_properties(delta, _configuration(uri, table))
         _add_new_columns(delta, table)
+        _keep(uri, delta)
     except (DeltaError, OSError) as error:
         raise TableUnavailable(f"table {name} at {uri} can't be made: {first_line(error)}") from None
     return delta
+
+
+def _kept(uri: str) -> DeltaTable | None:
+    """The table on an object store as this thread last wrote it, brought up to date; None where it must be opened.
+
+    To open it there takes one or two requests for each commit since the last checkpoint of its log: up to a hundred for
+    each write. To bring it up to date takes one, and one for each commit of others.
+    """
+    delta = _tables_kept().pop(uri, None)  # put back once it is sound
+    if delta is not None:
+        with suppress(DeltaError, OSError):
+            delta.update_incremental()
+            return delta
+    return None
+
+
+def _keep(uri: str, delta: DeltaTable) -> None:
+    kept = _tables_kept()
+    if local_folder(uri) is None:
+        kept[uri] = delta
+        while len(kept) > KEPT_MAX:
+            del kept[next(iter(kept))]
+
+
+def _tables_kept() -> dict[str, DeltaTable]:
+    """By URI, least recently written first; a table is not for use by two threads."""
+    if not hasattr(_of_thread, "tables"):
+        _of_thread.tables = {}
+    kept: dict[str, DeltaTable] = _of_thread.tables
+    return kept
 
 
 def _created(uri: str, table: Table) -> DeltaTable:
@@ -60,11 +103,16 @@ def _created(uri: str, table: Table) -> DeltaTable:
         uri,
         arrow_schema(table),
         mode="ignore",
+        storage_options=storage_options(uri),
         partition_by=[name for name in table.column_names() if name in PARTITIONED_BY] or None,
         name=table.name,
         description=table.comment,
-        configuration={**CONFIGURATION, **table.configuration},
+        configuration=_configuration(uri, table),
     )
+
+
+def _configuration(uri: str, table: Table) -> dict[str, str]:
+    return {**CONFIGURATION, **(ON_OBJECT_STORES if local_folder(uri) is None else {}), **table.configuration}
 
 
 def ensure_table(root: str, name: str) -> None:
@@ -127,10 +175,12 @@ def _write(root: str, name: str, rows: Sequence[Row], replaced: str | None, tran
     An append is tried again where somebody has deleted rows meanwhile; its transaction keeps it from being written
     twice. What replaces rows is not: who has replaced them meanwhile wins.
     """
+    uri = table_uri(root, name)
     for tries_left in reversed(range(APPEND_TRIES if replaced is None else 1)):
         try:
             return _commit(root, name, rows, replaced, transaction)
         except CommitFailedError as error:
+            _tables_kept().pop(uri, None)
             if not tries_left:
                 raise _not_written(name, error) from None
         except (DeltaError, OSError, pa.ArrowException) as error:

@@ -1,0 +1,153 @@
+"""The lease on S3: never two holders, whatever becomes of the store's answers."""
+
+import threading
+
+import pytest
+
+from streaming import tables
+from streaming.control.lease import TABLE, TAKE_OVER_MARGIN_MS, Lease
+from streaming.errors import LeaseExpired, LeaseLost, TableUnavailable
+from tests.s3 import SOUND, Asked, Fault, Proxy
+
+pytestmark = pytest.mark.long
+
+COMMITS = 48
+"""200 of them take eight minutes on a busy machine with two cores (docs/object-store.md)."""
+TTL_MS = 600_000
+"""Longer than any test: nobody takes over a lease that is held."""
+
+
+class Contenders:
+    """Controls that take the lease, renew it and give it back, until together they have made so many commits."""
+
+    def __init__(self, root: str, count: int, commits: int) -> None:
+        self._root = root
+        self._commits = commits
+        self._inside: set[int] = set()
+        self.meetings: list[set[int]] = []
+        """Holders at one moment, where there were two."""
+        self.written = 0
+        self.unheard = 0
+        """Writes of which it is not known whether they were carried out."""
+        self.failures: list[BaseException] = []
+        threads = [threading.Thread(target=self._guarded, args=(number,)) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _guarded(self, number: int) -> None:
+        try:
+            self._contend(number)
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            self.failures.append(error)
+
+    def _contend(self, number: int) -> None:
+        lease = Lease(self._root, "main", TTL_MS)
+        while self.written < self._commits and not self.failures:
+            try:
+                if not lease.try_acquire():
+                    continue
+            except TableUnavailable:
+                self.unheard += 1  # somebody else was first, or the answer was lost
+                continue
+            self._inside.add(number)
+            if len(self._inside) > 1:
+                self.meetings.append(set(self._inside))
+            self._renew(lease)
+            lease.check()
+            self._inside.discard(number)
+            lease.release()
+            self.written += 3
+
+    def _renew(self, lease: Lease) -> None:
+        """A holder that nobody has followed is never told that it has lost the lease."""
+        while True:
+            try:
+                lease.renew()
+            except TableUnavailable:
+                self.unheard += 1
+            else:
+                return
+
+
+def test_two_controls_never_hold_it_at_the_same_time(root: str, store: Proxy) -> None:
+    contenders = Contenders(root, 2, COMMITS)
+    assert not contenders.failures
+    assert not contenders.meetings
+    (row,) = tables.read(root, TABLE)
+    # Each write that was told to be written has a number of its own: none has replaced another.
+    assert row["sequence"] + 1 == contenders.written >= COMMITS
+    assert store.faults == 0
+
+
+def test_answers_that_are_lost_make_no_second_holder(root: str, store: Proxy) -> None:
+    store.fault = lambda asked: Fault(is_lost=True) if asked.is_commit and asked.of_its_kind % 9 == 8 else SOUND
+    contenders = Contenders(root, 2, COMMITS // 2)
+    assert not contenders.failures
+    assert not contenders.meetings
+    (row,) = tables.read(root, TABLE)
+    assert row["sequence"] + 1 >= contenders.written
+    assert store.faults
+
+
+def lost(asked: Asked) -> Fault:
+    return Fault(is_lost=True) if asked.is_commit else SOUND
+
+
+def test_a_renewal_whose_answer_was_lost_is_not_taken_for_another_holder(root: str, store: Proxy) -> None:
+    now_ms = 1_000_000
+    lease = Lease(root, "main", 15_000, clock=lambda: now_ms)
+    assert lease.try_acquire()
+    store.fault = lost
+    with pytest.raises(TableUnavailable):
+        lease.renew()
+    store.fault = lambda _: SOUND
+    lease.check()
+    now_ms += 14_000
+    lease.renew()
+    now_ms += 14_000
+    lease.check()  # counted from the renewal that was heard of
+
+
+def test_a_renewal_that_was_not_heard_of_does_not_prolong_it(root: str, store: Proxy) -> None:
+    now_ms = 1_000_000
+    lease = Lease(root, "main", 15_000, clock=lambda: now_ms)
+    assert lease.try_acquire()
+    now_ms += 10_000
+    store.fault = lost
+    with pytest.raises(TableUnavailable):
+        lease.renew()
+    store.fault = lambda _: SOUND
+    now_ms += 10_000
+    with pytest.raises(LeaseExpired):
+        lease.check()
+
+
+def test_a_lease_that_was_taken_unheard_is_taken_at_the_next_try(root: str, store: Proxy) -> None:
+    other = Lease(root, "main", 15_000, clock=lambda: 1_000_000)
+    assert other.try_acquire()
+    other.release()
+    lease = Lease(root, "main", 15_000, clock=lambda: 1_000_000)
+    store.fault = lost
+    with pytest.raises(TableUnavailable):
+        lease.try_acquire()
+    store.fault = lambda _: SOUND
+    assert not lease.held
+    assert not other.try_acquire()
+    assert lease.try_acquire()
+    lease.check()
+
+
+def test_a_holder_that_another_has_followed_loses_it(root: str, store: Proxy) -> None:
+    now_ms = 1_000_000
+    first, second = (Lease(root, "main", 15_000, clock=lambda: now_ms) for _ in range(2))
+    assert first.try_acquire()
+    assert not second.try_acquire()
+    now_ms += 15_001 + TAKE_OVER_MARGIN_MS
+    assert second.try_acquire()
+    with pytest.raises(LeaseLost):
+        first.renew()
+    with pytest.raises(LeaseLost):
+        first.check()
+    second.check()
