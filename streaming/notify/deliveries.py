@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from streaming import tables
 from streaming.contract import NOTIFICATION
 from streaming.notify.occurrences import Occurrence
+from streaming.views.notifications import BEGUN, FAILED, GIVEN_UP, SENT
 
-BEGUN, SENT, FAILED, GIVEN_UP = "begun", "sent", "failed", "given_up"
 PAUSE_MIN_MS = 5_000
 PAUSE_MAX_MS = 300_000
 CLAIM_MS = 60_000

@@ -7,7 +7,7 @@ import httpx
 import structlog
 
 from streaming.errors import RebalancerError
-from streaming.notify.deliveries import FAILED, GIVEN_UP, SENT, Deliveries, Delivery
+from streaming.notify.deliveries import Deliveries, Delivery
 from streaming.notify.forms import body_of, headers_of
 from streaming.notify.groups import StoppedGroups
 from streaming.notify.occurrences import Occurrence, read_occurrences
@@ -16,6 +16,7 @@ from streaming.settings import Settings
 from streaming.settings.notify import WebhookSettings
 from streaming.tables import TableReader
 from streaming.views.groups import GroupTopic
+from streaming.views.notifications import FAILED, GIVEN_UP, SENT
 
 log = structlog.get_logger()
 

@@ -207,6 +207,18 @@ TABLES = (
     _gauge("delta_table_files", "Data files of the newest version", "table"),
     _gauge("delta_table_size_bytes", "Bytes of those files", "table"),
 )
+WEBHOOKS = (
+    _gauge(
+        "notification_waiting_since_timestamp_seconds",
+        "When the oldest notification occurred that the webhook has not got yet; absent where none waits",
+        "webhook",
+    ),
+    _gauge(
+        "notification_given_up_timestamp_seconds",
+        "When a notification to the webhook was given up last; absent where none was",
+        "webhook",
+    ),
+)
 HOT = (_gauge("hot_partition_in_bytes_per_second", "Hottest leaders only", "broker", "topic", "partition"),)
 GROUPS_ALERTED = (
     # What alerts rest on: what is beyond the limit must cost details, not verdicts.
@@ -258,6 +270,6 @@ GROUPS = (*GROUPS_ALERTED, *GROUPS_DETAILS)
 EXPORT = (_gauge("export_dropped_series", "Series that were cut because there were too many", "family"),)
 
 FAMILIES: tuple[Family, ...] = (
-    *SNAPSHOT, *STREAMS, *WINDOW, *SKEW, *REBALANCE, *BROKERS, *LOG_DIRS, *TABLES, *HOT, *GROUPS, *EXPORT,
+    *SNAPSHOT, *STREAMS, *WINDOW, *SKEW, *REBALANCE, *BROKERS, *LOG_DIRS, *WEBHOOKS, *TABLES, *HOT, *GROUPS, *EXPORT,
 )  # fmt: skip
 """All, most important first."""

@@ -110,6 +110,7 @@ SECTIONS: tuple[tuple[str, tuple[Family, ...]], ...] = (
     ("Rebalancing", families.REBALANCE),
     ("Brokers", families.BROKERS),
     ("Log dirs", families.LOG_DIRS),
+    ("Webhooks", families.WEBHOOKS),
     ("Delta tables", families.TABLES),
     ("Hot partitions", families.HOT),
     ("Consumer groups", families.GROUPS),

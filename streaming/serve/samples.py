@@ -46,6 +46,7 @@ def samples(snapshot: Snapshot, settings: Settings, build: tuple[str, str, str])
     yield from _plan(snapshot)
     yield from _brokers(snapshot, settings)
     yield from _log_dirs(snapshot)
+    yield from _webhooks(snapshot)
     yield from _tables(snapshot)
 
 
@@ -109,6 +110,12 @@ def _log_dirs(snapshot: Snapshot) -> Iterator[Sample]:
         yield Sample("log_dir_online", labels, row.state != OFFLINE)
         yield Sample("log_dir_cordoned", labels, row.state == CORDONED)
         yield from some("log_dir_used_ratio", row.used_share, *labels)
+
+
+def _webhooks(snapshot: Snapshot) -> Iterator[Sample]:
+    for row in snapshot.webhooks:
+        yield from some("notification_waiting_since_timestamp_seconds", row.waiting_since_ms, row.webhook, per=1000)
+        yield from some("notification_given_up_timestamp_seconds", row.given_up_ms, row.webhook, per=1000)
 
 
 def _skew(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:

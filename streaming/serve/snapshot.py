@@ -19,11 +19,12 @@ from streaming.views.control import ControlPart, ControlReader
 from streaming.views.groups import GroupPart, GroupReader
 from streaming.views.log_dirs import LogDirState, read_log_dirs
 from streaming.views.memberships import GroupMembership, MembershipReader
+from streaming.views.notifications import WebhookState, read_webhooks
 from streaming.views.streams import StreamPart, StreamReader, read_table_states
 
 log = structlog.get_logger()
 
-PARTS = ("load", "groups", "memberships", "control", "log_dirs", "streams", "tables")
+PARTS = ("load", "groups", "memberships", "control", "log_dirs", "webhooks", "streams", "tables")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Snapshot:
     memberships: tuple[GroupMembership, ...]
     control: ControlPart
     log_dirs: tuple[LogDirState, ...]
+    webhooks: tuple[WebhookState, ...]
     streams: StreamPart
     tables: tuple[TableState, ...]
     failures: Mapping[str, str]
@@ -88,6 +90,7 @@ class SnapshotReader:
             "memberships": _Part(("group_lag", "group_event"), memberships.read, ()),
             "control": _Part(("decision", "plan", "execution"), control.read, ControlPart()),
             "log_dirs": _Part(("log_dir",), lambda: read_log_dirs(self._reader, settings.kafka.cluster_name), ()),
+            "webhooks": _Part(("notification",), lambda: read_webhooks(self._reader, settings.kafka.cluster_name), ()),
             "streams": _Part(("pipeline_batch", "rejected_record"), streams.read, StreamPart()),
         }
 

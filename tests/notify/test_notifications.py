@@ -20,8 +20,11 @@ from streaming.notify.deliveries import CLAIM_MS, Deliveries
 from streaming.notify.groups import LASTS_MS
 from streaming.notify.sender import Notifier
 from streaming.runtime.secrets import secrets_of
+from streaming.serve.samples import Sample, samples
+from streaming.serve.snapshot import SnapshotReader
 from streaming.settings import Settings
 from streaming.views.groups import GroupTopic
+from streaming.views.notifications import WebhookState
 from tests.serve.synthetic import NOW_MS, Synthetic
 
 KEY = "a key of the receiver"
@@ -212,6 +215,27 @@ def test_a_webhook_that_cannot_be_reached_holds_up_no_other(
     failed = [row for row in tables.read(root, "notification") if row["stage"] == "failed"]
     assert sorted({row["webhook"] for row in failed}) == ["absent", "closed"]
     assert all(row["error"] for row in failed)
+
+
+def test_metrics_show_webhooks_that_wait_and_what_was_given_up(
+    receiver: Receiver, root: str, synthetic: Synthetic
+) -> None:
+    settings = settings_of(root, ops={"url": receiver.url}, closed={"url": "http://127.0.0.1:1/"})
+    clock = Clock()
+    notifier = Notifier(settings, list, clock)
+    snapshots = SnapshotReader(settings)
+    assert snapshots.read(NOW_MS).webhooks == ()
+    synthetic.event(NOW_MS, 0, "approved")
+    synthetic.event(NOW_MS, 1, "started")
+    notifier.look()
+    waiting = [WebhookState("closed", NOW_MS, None), WebhookState("ops", None, None)]
+    assert list(snapshots.read(clock.now_ms).webhooks) == waiting
+    clock.now_ms += settings.notify.give_up_ms
+    notifier.look()
+    snapshot = snapshots.read(clock.now_ms)
+    assert list(snapshot.webhooks) == [WebhookState("closed", None, clock.now_ms), WebhookState("ops", None, None)]
+    exported = [sample for sample in samples(snapshot, settings, ("1", "2", "3")) if "notification" in sample.name]
+    assert exported == [Sample("notification_given_up_timestamp_seconds", ("closed",), clock.now_ms / 1000)]
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,14 @@ CASES = (
         silent=steady("consumergroups_left_out", 0),
     ),
     Case(
+        "RebalancerNotificationsFailing", 20,
+        steady("notification_waiting_since_timestamp_seconds", 60, 'webhook="ops"'),
+        {**CLUSTER, "webhook": "ops"},
+        "Webhook ops of cluster main has not got a notification for more than 15 minutes, or has missed one in the "
+        "last 6 hours.",
+        silent=steady("notification_waiting_since_timestamp_seconds", 600, 'webhook="ops"'),
+    ),
+    Case(
         "RebalancerBrokerLoadSkewed", 30,
         {**SKEWED, **steady("cluster_load_max_per_mean_ratio", 1.45, IN),
          **steady("rebalance_mode_info", 1, 'mode="propose"')},
@@ -387,6 +395,14 @@ CASES = (
 )  # fmt: skip
 
 FURTHER = (
+    Case(
+        "RebalancerNotificationsFailing", 20,
+        steady("notification_given_up_timestamp_seconds", 60, 'webhook="ops"'),
+        {**CLUSTER, "webhook": "ops"},
+        "Webhook ops of cluster main has not got a notification for more than 15 minutes, or has missed one in the "
+        "last 6 hours.",
+        silent=steady("notification_given_up_timestamp_seconds", -21600, 'webhook="ops"'),
+    ),
     Case(
         "RebalancerAbsent", 20,
         # The cluster was renamed within a day, then the exporter went: one target, two clusters.

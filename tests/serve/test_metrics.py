@@ -403,6 +403,7 @@ EMPTY = Snapshot(
     memberships=(),
     control=ControlPart(),
     log_dirs=(),
+    webhooks=(),
     streams=StreamPart(),
     tables=(),
     failures={},
