@@ -15,8 +15,11 @@ DEFAULT_HOME = "demo-home"
 @click.option("--rate", type=click.FloatRange(min=100, max=200_000), default=8_000.0, show_default=True,
               help="Records per second to topic A; topic B gets one for every 10,000.")  # fmt: skip
 @click.option("--topics", default="topic-A,topic-B", show_default=True, metavar="A,B", help="Names of both topics.")
-@click.option("--keep", is_flag=True, help="Leave everything running at the end, until Ctrl-C.")
-def demo(home: Path, records: int, rate: float, topics: str, keep: bool) -> int:
+@click.option(
+    "--keep", is_flag=True, help="Leave everything running at the end, until Ctrl-C, traffic and readers too."
+)
+@click.option("--propose", is_flag=True, help="Make the plan and wait until you carry it out with `rebalancer apply`.")
+def demo(home: Path, records: int, rate: float, topics: str, keep: bool, propose: bool) -> int:
     """The founding example on three embedded brokers: skewed, detected, planned, moved, measured.
 
     \b
@@ -30,4 +33,4 @@ def demo(home: Path, records: int, rate: float, topics: str, keep: bool) -> int:
     if len(names) != 2 or not all(names) or names[0] == names[1]:
         raise click.BadParameter(f"{topics!r} is not two different names, like topic-A,topic-B", param_hint="--topics")
     scenario = FoundingScenario(topic_a=names[0], topic_b=names[1], records_per_sec=rate)
-    return Demo(DemoOrder(home, scenario, records, keep), console()).run()
+    return Demo(DemoOrder(home, scenario, records, keep, propose), console()).run()

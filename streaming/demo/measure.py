@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import httpx
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.runtime import clocks
@@ -92,7 +92,10 @@ def max_over_mean(rates: Mapping[int, float]) -> float:
 
 
 def count_records(bootstrap_servers: Sequence[str], topics: Sequence[str], partitions: int) -> dict[str, int]:
-    """Read every record of `topics` from the beginning; number read by "topic/partition"."""
+    """Read every record that `topics` have now, from the beginning; number read by "topic/partition".
+
+    Records that are written meanwhile don't count, so it ends while producers go on.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": ",".join(bootstrap_servers),
@@ -103,18 +106,27 @@ def count_records(bootstrap_servers: Sequence[str], topics: Sequence[str], parti
     )
     try:
         all_partitions = [TopicPartition(topic, number, 0) for topic in topics for number in range(partitions)]
-        left = sum(consumer.get_watermark_offsets(tp, timeout=15.0)[1] for tp in all_partitions)
+        ends = {(tp.topic, tp.partition): consumer.get_watermark_offsets(tp, timeout=15.0)[1] for tp in all_partitions}
+        left = sum(ends.values())
         consumer.assign(all_partitions)
         counts: Counter[str] = Counter({f"{topic}/{number}": 0 for topic in topics for number in range(partitions)})
         deadline = time.monotonic() + READ_TIMEOUT_S + left / 50_000
         while left > 0 and time.monotonic() < deadline:
             for message in consumer.consume(READ_BATCH, timeout=1.0):
-                if message.error() is None:
+                if message.error() is None and _is_before_end(message, ends):
                     counts[f"{message.topic()}/{message.partition()}"] += 1
                     left -= 1
         return dict(counts)
     finally:
         consumer.close()
+
+
+def _is_before_end(message: Message, ends: Mapping[tuple[str, int], int]) -> bool:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    return offset < ends[(topic, partition)]
 
 
 def _bytes_in(exposition: str) -> float:

@@ -3,21 +3,14 @@
 It only starts things and watches: detection, plan and execution are the product's own, in its own processes.
 """
 
-import json
-import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
-import psutil
-import yaml
 from rich.console import Console
 
 from streaming.cluster.admin import Cluster
@@ -25,16 +18,18 @@ from streaming.cluster.clients import admin_client
 from streaming.config import load_settings
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.demo.measure import BrokerProbe, count_records
+from streaming.demo.prepare import bounded_log_configs, claim, create_topics, write_settings
 from streaming.demo.report import write_report
 from streaming.demo.result import DemoResult, partitions_short, result_lines
-from streaming.demo.scenario import A_PER_BROKER, B_PER_BROKER, PARTITIONS_PER_TOPIC, FoundingScenario, placement
+from streaming.demo.scenario import PARTITIONS_PER_TOPIC, FoundingScenario
 from streaming.demo.story import Story, read_story
-from streaming.demo.traffic import TrafficOrder, read_report
+from streaming.demo.traffic import TrafficOrder
+from streaming.demo.traffic_process import TrafficProcess
 from streaming.demo.view import View
-from streaming.errors import RebalancerError, UsageProblem
-from streaming.runtime import clocks, processes
+from streaming.errors import RebalancerError
+from streaming.runtime import clocks
 from streaming.runtime.supervisor import Supervisor
-from streaming.settings import KafkaSettings, ServeSettings, Settings
+from streaming.settings import KafkaSettings, Settings
 from streaming.tables import TableReader
 
 TICK_S = 1.0
@@ -48,30 +43,20 @@ QUERIES = (
     "SELECT decided_at, verdict, reason, detail FROM decision ORDER BY 1",
     "SELECT topic, partition, old_replicas, new_replicas, reason FROM movement",
 )
-SHORT_STORY: dict[str, dict[str, Any]] = {
-    "pipeline": {"window_ms": 10_000, "watermark_ms": 3_000, "trigger_interval_ms": 1_000, "driver_memory": "1g"},
-    "trigger": {
-        "windows_over": 2, "windows_considered": 3, "cooldown_ms": 60_000, "load_min_bytes_per_sec": 5_000,
-        # At the end all records are read again, at full speed: on a slow machine that is skew of bytes out for windows.
-        "resources": ["bytes_in"],
-    },
-    # All brokers of a demo share the disk of its machine, which may be full to any degree with other things.
-    "planner": {"windows": 3, "disk_reserve": 0.0},
-    "control": {"mode": "apply", "tick_interval_ms": 1_000, "settle_windows": 2},
-}  # fmt: skip
-"""Short windows, so that the story takes minutes instead of a quarter of an hour."""
-MARKER = "rebalancer-demo.json"
-"""Stands in every folder that a demo made: a folder without it is never emptied."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOrder:
-    """What to run: `records` of topic A at least (0: as long as the demo takes)."""
+    """What to run: `records` of topic A at least (0: as long as the demo takes).
+
+    `keep`: traffic, readers and roles go on after the result. `propose`: the plan waits for a person.
+    """
 
     home: Path
     scenario: FoundingScenario
     records: int = 0
     keep: bool = False
+    propose: bool = False
 
 
 @dataclass(slots=True)
@@ -87,25 +72,30 @@ class Demo:
 
     def run(self) -> int:
         """Run to the measured result; 0 when balance was reached and no record lost, else 1. Raises RebalancerError."""
-        _claim(self.order.home)
+        claim(self.order.home)
         view = View(self.console)
         with self._signals_interrupt(), EmbeddedCluster(self.order.home / "kafka") as cluster:
             view.add_step(self._seconds(), f"three brokers run: {', '.join(cluster.bootstrap_servers)}")
-            settings_file = self._write_settings(cluster)
+            settings_file = write_settings(
+                self.order.home.resolve(), cluster, "propose" if self.order.propose else "apply"
+            )
             settings = load_settings(settings_file)
             self._create_topics(settings.kafka, cluster)
             probe = BrokerProbe(cluster.jmx_endpoints)
             probe.start()
             supervisor = Supervisor(["--config", str(settings_file)], log_folder=str(self.order.home / "logs"))
+            traffic = self._traffic(cluster)
             try:
                 supervisor.start()
-                traffic = self._start_traffic(cluster)
+                traffic.start()
+                view.add_step(self._seconds(), f"page and metrics: {_page(settings)}")
                 result = self._watch(view, cluster, settings, probe, supervisor, traffic)
                 self._report(result, settings.storage.tables)
                 if self.order.keep:
-                    self._keep(settings.serve)
+                    self._keep(settings, supervisor, traffic)
             finally:
                 probe.stop()
+                traffic.end()
                 supervisor.stop()
         return 0 if result.succeeded else 1
 
@@ -116,9 +106,9 @@ class Demo:
         settings: Settings,
         probe: BrokerProbe,
         supervisor: Supervisor,
-        traffic: subprocess.Popen[bytes],
+        traffic: TrafficProcess,
     ) -> DemoResult:
-        """Show what happens until the result is measured; then end the traffic and check what was written."""
+        """Show what happens until the result is measured; then check what was written. Traffic that is kept goes on."""
         leaders_before = _leaders(settings.kafka)
         view.start()
         self._polling = True
@@ -127,8 +117,9 @@ class Demo:
         finally:
             self._polling = False
             view.stop()
-            _end(traffic)
-        report = read_report(self._traffic_file)
+        if not self.order.keep:
+            traffic.end()
+        report = traffic.report()
         if report is None:
             raise RebalancerError(f"no traffic was sent: see {self.order.home / 'logs' / 'traffic.log'}")
         self.console.print("reading every record back ...", highlight=False)
@@ -154,18 +145,24 @@ class Demo:
         settings: Settings,
         probe: BrokerProbe,
         supervisor: Supervisor,
-        traffic: subprocess.Popen[bytes],
+        traffic: TrafficProcess,
     ) -> tuple[Story, int]:
-        deadline_s = time.monotonic() + max(DEADLINE_S, self._send_seconds() + DEADLINE_S / 2)
+        longest_s = max(DEADLINE_S, self._send_seconds() + DEADLINE_S / 2)
+        deadline_s = time.monotonic() + longest_s
         seen = Story()
         story = seen
         started_ms = clocks.now_ms()
-        while time.monotonic() < deadline_s and not self._finished(story):
-            self._check(supervisor, traffic)
-            report = read_report(self._traffic_file)
+        while time.monotonic() < deadline_s and not self._finished(story, traffic):
+            if self.order.propose and story.plan and story.execution_started_ms is None:
+                deadline_s = time.monotonic() + longest_s  # a person takes the time it takes
+            self._check(supervisor)
+            traffic.check()
+            report = traffic.report()
             started_ms = report.started_ms if report else started_ms
             story = read_story(TableReader(settings.storage.tables), settings.kafka.cluster_name)
             _show_news(view, self._seconds(), seen, story)
+            if self.order.propose:
+                self._show_how_to_approve(view, seen, story)
             seen = story
             now_ms = clocks.now_ms()
             view.show(self._seconds(), probe.rates(now_ms - 5_000, now_ms), story, settings.trigger.enter_ratio)
@@ -175,23 +172,30 @@ class Demo:
         self._traffic_ended_ms = clocks.now_ms()
         return story, started_ms
 
-    def _finished(self, story: Story) -> bool:
+    def _finished(self, story: Story, traffic: TrafficProcess) -> bool:
         if story.failed:
             return True
         if not story.over or story.balanced_ms is None:
             return False
-        report = read_report(self._traffic_file)
+        report = traffic.report()
         sent = report.acknowledged_total if report else 0
         return clocks.now_ms() > story.balanced_ms + WARM_UP_MS + AFTER_MS and sent >= self.order.records
 
-    def _check(self, supervisor: Supervisor, traffic: subprocess.Popen[bytes]) -> None:
-        logs = self.order.home / "logs"
+    def _check(self, supervisor: Supervisor) -> None:
         code = supervisor.poll()
         if code is not None:
-            raise RebalancerError(f"a role keeps failing (exit code {code}): see {logs}")
-        if traffic.poll() is not None:
-            raise RebalancerError(
-                f"the traffic ended by itself (exit code {traffic.returncode}): see {logs / 'traffic.log'}"
+            raise RebalancerError(f"a role keeps failing (exit code {code}): see {self.order.home / 'logs'}")
+
+    def _show_how_to_approve(self, view: View, seen: Story, story: Story) -> None:
+        """One line for each plan that waits: control makes a new one while the skew lasts."""
+        if story.plan is None or story.execution_started_ms is not None:
+            return
+        plan_id = story.plan["plan_id"]
+        if seen.plan is None or seen.plan["plan_id"] != plan_id:
+            config = self.order.home / "rebalancer.yaml"
+            view.add_step(
+                self._seconds(),
+                f"it waits for you: rebalancer apply {plan_id[:12]} --config {config} (Ctrl-C ends all)",
             )
 
     def _report(self, result: DemoResult, tables: str) -> None:
@@ -203,16 +207,20 @@ class Demo:
         text = f"\nreport   {html}\nplot     {png}\ntables   {tables}\ntry      {tries}"
         self.console.print(text, highlight=False, soft_wrap=True, markup=False)
 
-    def _keep(self, serve: ServeSettings) -> None:
+    def _keep(self, settings: Settings, supervisor: Supervisor, traffic: TrafficProcess) -> None:
+        """Traffic and roles run on until Ctrl-C, and are started again if they end. Raises RebalancerError."""
         config = self.order.home / "rebalancer.yaml"
         self.console.print(
-            f"\nkept running until Ctrl-C: metrics and page on http://{serve.host}:{serve.port}/, "
+            f"\nkept running until Ctrl-C, with traffic and readers: metrics and page on {_page(settings)}, "
             f"`rebalancer status --config {config}`",
             highlight=False,
             soft_wrap=True,
         )
-        with suppress(KeyboardInterrupt):
-            signal.pause()
+        self._polling = True
+        while not self._interrupted:
+            self._check(supervisor)
+            traffic.revive()
+            time.sleep(TICK_S)
 
     @contextmanager
     def _signals_interrupt(self) -> Iterator[None]:
@@ -233,71 +241,26 @@ class Demo:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _start_traffic(self, cluster: EmbeddedCluster) -> subprocess.Popen[bytes]:
-        scenario = self.order.scenario
+    def _traffic(self, cluster: EmbeddedCluster) -> TrafficProcess:
+        scenario, home = self.order.scenario, self.order.home
         rate = max(scenario.records_per_sec, self.order.records / LONGEST_FULL_SPEED_S)
         order = TrafficOrder(
-            ",".join(cluster.bootstrap_servers), *scenario.topics, scenario.group, rate, str(self._traffic_file)
+            ",".join(cluster.bootstrap_servers), *scenario.topics, scenario.group, rate, str(home / "traffic.json")
         )
-        file = self.order.home / "traffic-order.json"
-        file.write_text(json.dumps(asdict(order)))
-        command = [sys.executable, "-m", "streaming.demo.traffic", str(file)]
-        return processes.start(command, log=self.order.home / "logs" / "traffic.log")
+        return TrafficProcess(order, home / "logs" / "traffic.log")
 
     def _send_seconds(self) -> float:
         scenario = self.order.scenario
         return self.order.records / max(scenario.records_per_sec, self.order.records / LONGEST_FULL_SPEED_S)
 
     def _create_topics(self, kafka: KafkaSettings, cluster: EmbeddedCluster) -> None:
+        scenario, order = self.order.scenario, self.order
+        longest = max(order.records, scenario.records_per_sec * DEADLINE_S)
         broker_ids = tuple(broker.broker_id for broker in cluster.brokers)
-        scenario = self.order.scenario
-        admin = admin_client(kafka)
-        try:
-            admin.create_topics(
-                {
-                    topic: {"assignments": placement(per_broker, broker_ids)}
-                    for topic, per_broker in zip(scenario.topics, (A_PER_BROKER, B_PER_BROKER), strict=True)
-                }
-            )
-            admin.wait_for_topics(list(scenario.topics), timeout_ms=30_000)
-        finally:
-            admin.close()
-
-    def _write_settings(self, cluster: EmbeddedCluster) -> Path:
-        """Settings of this run, as a user would write them."""
-        home = self.order.home.resolve()
-        settings: dict[str, Any] = {
-            "kafka": {"cluster_name": "demo", "bootstrap_servers": cluster.bootstrap_servers},
-            "storage": {"tables": str(home / "tables"), "checkpoints": str(home / "checkpoints")},
-            "collect": {"sample_interval_ms": 2_000, "jmx_endpoints": cluster.jmx_endpoints},
-            **SHORT_STORY,
-            "serve": {"port": processes.free_port()},
-        }
-        file = home / "rebalancer.yaml"
-        file.write_text(yaml.safe_dump(settings, sort_keys=False))
-        return file
-
-    @property
-    def _traffic_file(self) -> Path:
-        return self.order.home / "traffic.json"
+        create_topics(kafka, scenario, broker_ids, bounded_log_configs(longest) if order.keep else {})
 
     def _seconds(self) -> float:
         return time.monotonic() - self._began_s
-
-
-def _claim(home: Path) -> None:
-    """Take `home` for this run: what a demo left there is cleared, anything else is left alone. Raises UsageProblem."""
-    marker = home / MARKER
-    try:
-        if home.exists() and any(home.iterdir()) and not marker.exists():
-            raise UsageProblem(f"--home {home}: is not empty and no demo made it; name a new folder")
-        if marker.exists():
-            processes.end_noted(home / "kafka" / "processes.json")
-            shutil.rmtree(home)
-        (home / "logs").mkdir(parents=True)
-        marker.write_text(json.dumps({"made_by": "rebalancer demo"}))
-    except OSError as error:
-        raise UsageProblem(f"--home {home}: can't be used: {error.strerror}") from None
 
 
 def _leaders(kafka: KafkaSettings) -> dict[str, dict[int, int]]:
@@ -336,7 +299,5 @@ def _show_news(view: View, seconds: float, seen: Story, story: Story) -> None:
         view.add_step(seconds, f"control has measured it: {story.event.detail}")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        processes.end([psutil.Process(process.pid)], grace_s=90.0)
-    process.wait()
+def _page(settings: Settings) -> str:
+    return f"http://{settings.serve.host}:{settings.serve.port}/"

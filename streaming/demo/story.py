@@ -42,23 +42,28 @@ class Story:
 
 
 def read_story(reader: tables.TableReader, cluster: str) -> Story:
-    """Milestones of the first plan; the demo's tables are small, so all rows are read."""
+    """Milestones of the plan that is carried out, until then of the newest. A demo's tables are small: all is read."""
     decisions = read_decisions(reader, cluster, columns=("decided_at", "verdict", "detail", "plan_id"))
-    planned = next((row for row in decisions if row["plan_id"]), None)
-    plans = read_plans(reader, cluster)
+    plans = {row["plan_id"]: row for row in read_plans(reader, cluster)}
     executions = folded(reader.rows("execution", where=tables.of_cluster(cluster)))
+    carried_out = next((row.plan_id for row in executions if row.started_ms is not None), None)
+    planned = next(
+        (row for row in reversed(decisions) if row["plan_id"] and row["plan_id"] == (carried_out or row["plan_id"])),
+        None,
+    )
+    plan = plans.get(planned["plan_id"]) if planned else None
     newest = max((row.history[-1] for row in executions), key=lambda event: event.at_ms, default=None)
     failed = next((row.end for row in executions if row.failed), None)
     measured = (row.measured.at_ms for row in executions if row.measured is not None)
     return Story(
         first_window_ms=tables.to_ms(decisions[0]["decided_at"]) if decisions else None,
         detected_ms=tables.to_ms(planned["decided_at"]) if planned else None,
-        planned_ms=tables.to_ms(plans[0]["created_at"]) if plans else None,
+        planned_ms=tables.to_ms(plan["created_at"]) if plan else None,
         execution_started_ms=next((row.started_ms for row in executions if row.started_ms is not None), None),
         balanced_ms=next((row.done_ms for row in executions if row.done_ms is not None), None),
         measured_ms=next(measured, None),
         failed=failed.detail if failed else None,
         decision=decisions[-1] if decisions else None,
-        plan=next((row for row in plans if planned and row["plan_id"] == planned["plan_id"]), None),
+        plan=plan,
         event=newest,
     )

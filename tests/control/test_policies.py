@@ -11,7 +11,7 @@ from assignor_core.deciding.windows import ClosedWindow, skew_window
 from assignor_core.execution.reconcile import Limits
 from assignor_core.planner.policy import PlannerPolicy
 from streaming.control.policies import decision_policy, limits, planner_policy, relief_policy
-from streaming.demo.run import SHORT_STORY
+from streaming.demo.prepare import SHORT_STORY
 from streaming.settings import ControlSettings, PlannerSettings, Settings
 
 

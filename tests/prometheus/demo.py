@@ -37,9 +37,16 @@ class WatchedDemo:
 
     def role(self, name: str) -> psutil.Process | None:
         """The process that plays a role now."""
+        return self._process_of("-m", "streaming", name)
+
+    def traffic(self) -> psutil.Process | None:
+        """The process that sends and reads records now."""
+        return self._process_of("-m", "streaming.demo.traffic")
+
+    def _process_of(self, *arguments: str) -> psutil.Process | None:
         for child in self.descendants():
             with suppress(psutil.NoSuchProcess):  # one that has just ended
-                if child.cmdline()[1:4] == ["-m", "streaming", name]:
+                if child.cmdline()[1 : 1 + len(arguments)] == list(arguments):
                     return child
         return None
 

@@ -13,6 +13,7 @@ import psutil
 import pytest
 from matplotlib.image import imread
 
+from streaming.demo.traffic import read_report
 from tests.prometheus.boards import BOARDS, GRAFANA, load, without_numbers
 from tests.prometheus.demo import (
     CLUSTER,
@@ -57,6 +58,7 @@ def test_skew_a_dead_spark_and_balance_as_those_on_call_are_told(tmp_path: Path)
             state=lambda: str(_without_numbers(demo)),
         )
         _pictures_can_be_drawn(demo, tmp_path / "pictures")
+        _traffic_goes_on(demo)
         assert demo.end() == 0, demo.log.read_text()
     assert_balanced_once(demo.home, demo.log.read_text())
     assert_gone(seen)
@@ -87,6 +89,17 @@ def _spark_dies(demo: WatchedDemo) -> None:
     finally:
         follower.resume()
     until("the end of the stall told", lambda: demo.watch.notification(STALLED, "resolved"), STORY_DEADLINE_S)
+
+
+def _traffic_goes_on(demo: WatchedDemo) -> None:
+    """What is kept has traffic and readers, and these are started again if they end by themselves."""
+    dead = until("traffic", demo.traffic)
+    dead.kill()
+    until("new traffic", lambda: (process := demo.traffic()) is not None and process.pid != dead.pid)
+    report = demo.home / "traffic.json"
+    begun = read_report(report)
+    assert begun is not None
+    until("records read", lambda: (now := read_report(report)) and now.started_ms > begun.started_ms and now.read > 0)
 
 
 def _stall_notification(demo: WatchedDemo) -> dict[str, Any] | None:
