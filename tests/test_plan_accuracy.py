@@ -14,10 +14,14 @@ from assignor_core.proposed_plan import ProposedPlan
 from streaming import cli
 from streaming.commands import plan as plan_module
 from streaming.commands.plan_model import show
+from streaming.serve.samples import samples
+from streaming.serve.snapshot import read_snapshot
 from streaming.settings import DAY_MS, Settings
 from streaming.tables import TableReader
 from streaming.tables.memory import forget
-from streaming.views.accuracy import PLANS_MAX, accuracy_beside_plan, read_accuracy
+from streaming.views import accuracy as views
+from streaming.views.accuracy import PLANS_MAX, AccuracyReader, accuracy_beside_plan, read_accuracy
+from streaming.views.plans import plan_durations_ms
 from tests.control.test_deciding import DescribedCluster, skewed
 from tests.control.windows import write_windows
 from tests.core.planner.cases import founding
@@ -31,25 +35,14 @@ def synthetic(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Synthe
     forget(root)
 
 
-def measured(synthetic: Synthetic, number: int, done_ms: int, *, factor: float, within: bool = False) -> None:
-    """One plan that was carried out and brought `factor` times the max/mean that it promised."""
-    execution_id, plan_id = f"e-{number}", f"{number:064d}"
-    ratio = {"bytes_in_max_over_mean_measured": None if within else 1.02 * factor, "bytes_moved": 123_000_000}
-    synthetic.plan(done_ms - 60_000, plan_id, plan_json=json.dumps({"waves": [{"duration_ms": 50_000}]}))
-    for sequence, event in enumerate(("approved", "started", "done", "measured")):
-        columns = ratio if event == "measured" else {}
-        at_ms = done_ms - 50_000 if sequence < 2 else done_ms
-        synthetic.event(at_ms, sequence, event, execution_id=execution_id, plan_id=plan_id, **columns)
-
-
 def test_the_newest_plans_count_however_far_back_they_are(synthetic: Synthetic) -> None:
     """Before them came plans that were far off, and among them are some that moved replicas within brokers."""
     with synthetic.together():
         for number in range(PLANS_MAX + 3):
             age_ms = number**2 * DAY_MS
-            measured(synthetic, number, NOW_MS - age_ms, factor=1.1 if number < PLANS_MAX else 3.0)
+            synthetic.measured_plan(number, NOW_MS - age_ms, factor=1.1 if number < PLANS_MAX else 3.0)
         for number in range(100, 103):
-            measured(synthetic, number, NOW_MS, factor=1.0, within=True)
+            synthetic.measured_plan(number, NOW_MS, factor=None)
     accuracy = read_accuracy(TableReader(synthetic.root), synthetic.cluster)
     assert accuracy.max_over_mean is not None
     assert accuracy.max_over_mean.count == PLANS_MAX
@@ -64,7 +57,7 @@ def test_two_plans_say_too_little_and_no_tables_say_nothing(synthetic: Synthetic
     assert read_accuracy(reader, synthetic.cluster).max_over_mean is None
     with synthetic.together():
         for number in range(2):
-            measured(synthetic, number, NOW_MS + number, factor=1.1)
+            synthetic.measured_plan(number, NOW_MS + number, factor=1.1)
     reader.look_again()
     assert read_accuracy(reader, synthetic.cluster).max_over_mean is None
 
@@ -103,7 +96,7 @@ def test_the_command_plan_has_it(
     synthetic = Synthetic(settings.storage.tables)
     with synthetic.together():
         for number in range(3):
-            measured(synthetic, number, now_ms - number * DAY_MS, factor=1.1)
+            synthetic.measured_plan(number, now_ms - number * DAY_MS, factor=1.1)
 
     @contextmanager
     def described(_settings: object) -> Iterator[DescribedCluster]:
@@ -114,3 +107,50 @@ def test_the_command_plan_has_it(
     shown = json.loads(capsys.readouterr().out)
     assert shown["accuracy"]["max_over_mean"]["off_max"] == pytest.approx(0.1)
     assert shown["accuracy"]["bytes_copied"]["count"] == 3
+
+
+def test_serve_has_it_and_reads_plans_again_only_after_a_measurement(
+    synthetic: Synthetic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = TableReader(synthetic.root)
+    followed = AccuracyReader(reader, synthetic.cluster)
+    plans_read: list[int] = []
+
+    def counted(reader: TableReader, kafka_cluster: str, plan_ids: set[str]) -> dict[str, float | None]:
+        plans_read.append(len(plan_ids))
+        return plan_durations_ms(reader, kafka_cluster, plan_ids)
+
+    monkeypatch.setattr(views, "plan_durations_ms", counted)
+    assert followed.read().max_over_mean is None
+    with synthetic.together():
+        for number in range(3):
+            synthetic.measured_plan(number, NOW_MS + number, factor=1.1)
+    reader.look_again()
+    for sequence in range(3):
+        error = followed.read().max_over_mean
+        assert error is not None
+        assert (error.count, plans_read) == (3, [3])
+        synthetic.event(NOW_MS + 10, sequence, ("approved", "started", "progress")[sequence], execution_id="e-new")
+        reader.look_again()
+    synthetic.measured_plan(3, NOW_MS + 20, factor=1.2)
+    reader.look_again()
+    assert followed.read() == read_accuracy(reader, synthetic.cluster)
+    assert plans_read[:2] == [3, 4]
+
+
+def test_metrics_have_it_from_three_plans_on(tables_in_memory: str) -> None:
+    settings, synthetic = settings_for(tables_in_memory), Synthetic(tables_in_memory)
+
+    def errors() -> dict[tuple[str, ...], float]:
+        made = samples(read_snapshot(settings, NOW_MS + 1_000), settings, ("1", "2", "3"))
+        return {(row.name, *row.labels): row.value for row in made if "promise_error" in row.name}
+
+    for number in range(2):
+        synthetic.measured_plan(number, NOW_MS + number, factor=1.1)
+    assert errors() == {}
+    synthetic.measured_plan(2, NOW_MS + 2, factor=0.7)
+    shown = errors()
+    assert shown["rebalance_promise_error_median_ratio", "max_per_mean"] == pytest.approx(0.1)
+    assert shown["rebalance_promise_error_max_ratio", "max_per_mean"] == pytest.approx(0.3)
+    assert shown["rebalance_promise_error_max_ratio", "bytes"] == 0.0
+    assert shown["rebalance_promise_error_plans", "duration"] == 3

@@ -163,6 +163,13 @@ REBALANCE = (
         "resource",
     ),
     _gauge("rebalance_measured_max_per_mean_ratio", "max/mean measured after the newest execution", "resource"),
+    _gauge(
+        "rebalance_promise_error_median_ratio",
+        "Half of the newest measured plans were off by no more: |measured per promised - 1|; absent below 3 plans",
+        "figure",
+    ),
+    _gauge("rebalance_promise_error_max_ratio", "The same of the one that was off most", "figure"),
+    _gauge("rebalance_promise_error_plans", "Measured plans that these errors rest on, at most 12", "figure"),
     _histogram("rebalance_plan_duration_seconds", "Time the planner took, over plans in the tables"),
     _histogram("rebalance_execution_duration_seconds", "From start to done, over executions in the tables"),
 )

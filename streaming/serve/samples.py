@@ -44,6 +44,7 @@ def samples(snapshot: Snapshot, settings: Settings, build: tuple[str, str, str])
     yield from _decisions(snapshot)
     yield from _execution(snapshot)
     yield from _plan(snapshot)
+    yield from _promises(snapshot)
     yield from _brokers(snapshot, settings)
     yield from _log_dirs(snapshot)
     yield from _webhooks(snapshot)
@@ -196,6 +197,16 @@ def _plan(snapshot: Snapshot) -> Iterator[Sample]:
         yield from some("rebalance_plan_max_per_mean_before_ratio", before, label)
         yield from some("rebalance_plan_predicted_max_per_mean_ratio", after, label)
         yield from some("rebalance_plan_lower_bound_ratio", plan[f"{resource}_lower_bound"], label)
+
+
+def _promises(snapshot: Snapshot) -> Iterator[Sample]:
+    accuracy = snapshot.control.accuracy
+    errors = (("max_per_mean", accuracy.max_over_mean), ("bytes", accuracy.bytes_copied))
+    for figure, error in (*errors, ("duration", accuracy.duration)):
+        if error is not None:
+            yield Sample("rebalance_promise_error_median_ratio", (figure,), error.off_median)
+            yield Sample("rebalance_promise_error_max_ratio", (figure,), error.off_max)
+            yield Sample("rebalance_promise_error_plans", (figure,), error.count)
 
 
 def _brokers(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:

@@ -17,13 +17,28 @@ PLANS_MAX = 12
 
 def read_accuracy(reader: TableReader, kafka_cluster: str) -> Accuracy:
     """Errors of the newest plans that were carried out and measured; raises TableUnavailable."""
-    ids = newest_measured(reader, kafka_cluster, PLANS_MAX)
-    if len(ids) < EXECUTIONS_MIN:
-        return Accuracy()
-    executions = folded(reader.rows(TABLE, columns=COLUMNS, where=one_of("execution_id", ids)))
-    durations = plan_durations_ms(reader, kafka_cluster, {row.plan_id for row in executions})
-    rows = (compared(row, durations.get(row.plan_id)) for row in executions)
-    return accuracy_of(row for row in rows if row is not None)
+    return _accuracy(reader, kafka_cluster, newest_measured(reader, kafka_cluster, PLANS_MAX))
+
+
+class AccuracyReader:
+    """Reads them again and again, for serve: plans are read only where another one was measured."""
+
+    def __init__(self, reader: TableReader, kafka_cluster: str) -> None:
+        self._reader = reader
+        self._kafka_cluster = kafka_cluster
+        self._version: int | None = None
+        self._ids: list[str] = []
+        self._known = Accuracy()
+
+    def read(self) -> Accuracy:
+        """As the tables are now; raises TableUnavailable."""
+        version = self._reader.version(TABLE)
+        if version != self._version:
+            ids = newest_measured(self._reader, self._kafka_cluster, PLANS_MAX)
+            if ids != self._ids:
+                self._known = _accuracy(self._reader, self._kafka_cluster, ids)
+            self._version, self._ids = version, ids
+        return self._known
 
 
 def accuracy_beside_plan(settings: Settings) -> dict[str, Any] | None:
@@ -36,3 +51,12 @@ def accuracy_beside_plan(settings: Settings) -> dict[str, Any] | None:
 def accuracy_data(accuracy: Accuracy) -> dict[str, Any]:
     """For programs, by figure: median error with its sign; how far off half, 80 % and all of them were; how many."""
     return asdict(accuracy)
+
+
+def _accuracy(reader: TableReader, kafka_cluster: str, ids: list[str]) -> Accuracy:
+    if len(ids) < EXECUTIONS_MIN:
+        return Accuracy()
+    executions = folded(reader.rows(TABLE, columns=COLUMNS, where=one_of("execution_id", ids)))
+    durations = plan_durations_ms(reader, kafka_cluster, {row.plan_id for row in executions})
+    rows = (compared(row, durations.get(row.plan_id)) for row in executions)
+    return accuracy_of(row for row in rows if row is not None)

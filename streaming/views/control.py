@@ -6,16 +6,18 @@ Only rows newer than those already counted are read again; deciding and acting i
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from assignor_core.execution.events import EventRecord
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.resources import REPORTED
+from assignor_core.what_if.accuracy import Accuracy
 from streaming import tables
 from streaming.settings import Settings
 from streaming.tables import TableReader, above, at_least, equal, of_cluster, one_of
+from streaming.views.accuracy import AccuracyReader
 from streaming.views.executions import KnownExecutions, event_columns
 from streaming.views.plans import plan_price
 from streaming.views.totals import counted_since
@@ -69,6 +71,8 @@ class ControlPart:
     last_success_ms: int | None = None
     planning_seconds: tuple[float, ...] | None = None
     execution_seconds: tuple[float, ...] | None = None
+    accuracy: Accuracy = field(default_factory=Accuracy)
+    """How far the newest plans were off that were carried out and measured."""
 
     def from_zero(self) -> "ControlPart":
         """The same with totals at 0 where they are unknown, for tables that are sure to be yet to come."""
@@ -100,6 +104,7 @@ class ControlReader:
         self._plans_since: datetime | None = None
         self._executions = KnownExecutions()
         self._event_at: datetime | None = None
+        self._accuracy = AccuracyReader(reader, self._cluster)
 
     def read(self) -> ControlPart:
         """The part as the tables are now."""
@@ -119,6 +124,7 @@ class ControlReader:
             last_success_ms=executions.last_done_ms,
             planning_seconds=tuple(self._planning) if self._there("plan") else None,
             execution_seconds=executions.durations_s if self._there("execution") else None,
+            accuracy=self._accuracy.read(),
         )
 
     def _there(self, name: str) -> bool:

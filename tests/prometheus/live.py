@@ -23,6 +23,7 @@ import pytest
 import yaml
 
 from streaming.runtime import processes
+from streaming.settings import DAY_MS
 from tests.prometheus.test_rules import ALERTMANAGER, RULES
 from tests.serve.synthetic import WINDOW_MS, Synthetic, skewed_cluster
 from tests.waiting import DEADLINE_S
@@ -109,6 +110,8 @@ def live(folder: Path) -> Iterator[Live]:
     """Everything running over a skewed cluster's tables; ended whatever happens."""
     synthetic = Synthetic(str(folder / "tables"))
     skewed_cluster(synthetic, now_ms())
+    for number in range(10, 13):
+        synthetic.measured_plan(number, now_ms() - number * DAY_MS, factor=1.05)
     port = processes.free_port()
     settings = {
         "kafka": {"cluster_name": "test"},

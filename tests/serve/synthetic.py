@@ -1,5 +1,6 @@
 """Tables as the pipeline and control would leave them, written with delta-rs: small, exact, of any size wanted."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -294,6 +295,20 @@ class Synthetic:
                 }
             ],
         )
+
+    def measured_plan(self, number: int, done_ms: int, *, factor: float | None) -> None:
+        """A plan that was carried out, measured `factor` times the max/mean that it promised; None: within brokers."""
+        execution_id, plan_id = f"e-{number}", f"{number:064d}"
+        result = {
+            "bytes_in_max_over_mean_measured": factor and 1.02 * factor,
+            "bytes_moved": 123_000_000,
+            "movements_done": 6,
+        }
+        self.plan(done_ms - 60_000, plan_id, plan_json=json.dumps({"waves": [{"duration_ms": 50_000}]}))
+        for sequence, event in enumerate(("approved", "started", "done", "measured")):
+            at_ms = done_ms - 50_000 if sequence < 2 else done_ms
+            columns = result if event == "measured" else {}
+            self.event(at_ms, sequence, event, execution_id=execution_id, plan_id=plan_id, **columns)
 
 
 def skewed_cluster(synthetic: Synthetic, now_ms: int) -> None:
