@@ -38,6 +38,8 @@ FACTOR = re.compile(r"(\d+(?:\.\d+)?)x?")
     "--from", "since", default="-7d", show_default=True, help="Recorded hours since then: -7d, -36h or a time."
 )
 @click.option("--png", "png_file", type=click.Path(path_type=Path), help="Write a picture of load and skew over time.")
+@click.option("--keep", is_flag=True, help="Keep the prediction in the tables, to compare it later.")
+@click.option("--compare", "is_comparison", is_flag=True, help="Show the newest kept predictions beside what came.")
 @settings_options
 @json_option
 def what_if(
@@ -50,6 +52,8 @@ def what_if(
     drop_topics: tuple[str, ...],
     since: str,
     png_file: Path | None,
+    keep: bool,
+    is_comparison: bool,
     config_file: Path | None,
     assignments: tuple[str, ...],
     as_json: bool,
@@ -57,10 +61,11 @@ def what_if(
     """Replays recorded hours with something changed: which plans there would be, what they copy, and how even it gets.
 
     Decisions, planner, throttle and maintenance hours are those of the settings, as mode apply would act. Without any
-    option it shows the recorded hours as they are. It reads the tables alone and changes nothing.
+    option it shows the recorded hours as they are. It reads the tables alone; only --keep writes, a row.
     """
+    if is_comparison:
+        return _compare(settings_from(config_file, assignments), as_json=as_json)
     from assignor_core.what_if import Changes
-    from streaming.commands.what_if_text import as_data, as_text
     from streaming.control.what_if import predict
     from streaming.tables import TableReader
     from streaming.views.accuracy import read_accuracy
@@ -81,16 +86,36 @@ def what_if(
     settings = settings_from(config_file, assignments)
     reader = TableReader(settings.storage.tables)
     history = read_history(reader, settings, since_ms=since_ms)
-    cluster = settings.kafka.cluster_name
-    prediction = predict(history, changes, settings, daily_bytes_in(reader, cluster), read_accuracy(reader, cluster))
+    name = settings.kafka.cluster_name
+    prediction = predict(history, changes, settings, daily_bytes_in(reader, name), read_accuracy(reader, name))
     if png_file is not None:
         _write_picture(png_file, prediction, settings)
+    if keep:
+        _keep(prediction, settings)
+    _show(prediction, settings, as_json=as_json)
+    return 0
+
+
+def _show(prediction: "Prediction", settings: "Settings", *, as_json: bool) -> None:
+    from streaming.commands.what_if_text import as_data, as_text
+
     if as_json:
         click.echo(json.dumps(as_data(prediction)))
-        return 0
+        return
     for line in as_text(prediction, settings):
         echo(line)
-    return 0
+
+
+def _keep(prediction: "Prediction", settings: "Settings") -> None:
+    from streaming.commands.what_if_kept import keep
+
+    keep(prediction, settings, now_ms=clocks.now_ms())
+
+
+def _compare(settings: "Settings", *, as_json: bool) -> int:
+    from streaming.commands.what_if_kept import show_comparison
+
+    return show_comparison(settings, as_json=as_json)
 
 
 def _write_picture(file: Path, prediction: "Prediction", settings: "Settings") -> None:

@@ -18,6 +18,7 @@ from streaming.contract.control_tables import (
     MOVEMENT,
     NOTIFICATION,
     PLAN,
+    PREDICTION,
     RECURRING_LOAD,
 )
 from streaming.contract.lag_tables import GROUP_EVENT, GROUP_LAG, GROUP_LAG_DAILY
@@ -57,6 +58,7 @@ TABLES: dict[str, Table] = {
         RECURRING_LOAD,
         AUDIT,
         NOTIFICATION,
+        PREDICTION,
     )
 }
 """All of them by name."""
@@ -82,6 +84,7 @@ __all__ = [
     "PARTITION_LOAD_HOURLY",
     "PIPELINE_BATCH",
     "PLAN",
+    "PREDICTION",
     "RECORD_VERSION",
     "RECURRING_LOAD",
     "REJECTED_RECORD",

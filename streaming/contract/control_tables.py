@@ -1,6 +1,6 @@
 """Tables of control: decisions, plans, movements, executions, the lease, and what people want of a broker."""
 
-from assignor_core.resources import REPORTED
+from assignor_core.resources import MEASURED, REPORTED
 from streaming.contract.columns import CLUSTER, Column, ColumnType, Table, flag, integer, long, number, text, timestamp
 
 SHORT_HISTORY = {
@@ -276,5 +276,38 @@ NOTIFICATION = Table(
         text("facts_json", "Figures, JSON object", nullable=False),
         integer("status", "HTTP status of the answer; null where there was none"),
         text("error", "What went wrong; null where nothing did"),
+    ),
+)
+
+PREDICTION = Table(
+    "prediction",
+    "Predictions that `rebalancer what-if --keep` has kept, append only: what it assumed, rests on and predicted",
+    ("prediction_id",),
+    "predicted_at",
+    (
+        text("prediction_id", "One prediction", nullable=False),
+        CLUSTER,
+        timestamp("predicted_at", "When it was made, UTC", nullable=False),
+        text("changes_json", "What it assumes to change, JSON object", nullable=False),
+        text("settings_json", "Settings of trigger, planner and control that it rests on, JSON object", nullable=False),
+        timestamp("hours_start", "Start of the first recorded hour that it rests on, UTC", nullable=False),
+        timestamp("hours_end", "End of the last recorded hour that it rests on, UTC", nullable=False),
+        integer("hours", "Recorded hours that it rests on", nullable=False),
+        integer("brokers", "Brokers that are alive under the changes", nullable=False),
+        integer("plans", "Plans that would be made", nullable=False),
+        number("bytes_copied", "Bytes that they would copy", nullable=False),
+        number("duration_ms", "How long they would take, one after the other, ms; null where one had not ended"),
+        *(
+            number(f"{resource}_max_over_mean", f"{resource}: max/mean over brokers in the last hour, ratio")
+            for resource in MEASURED
+        ),
+        *(
+            number(
+                f"{resource}_headroom_left_ratio",
+                f"{resource}: least share of its capacity that a broker has left in the worst hour of the last day; "
+                "null where no capacity is known",
+            )
+            for resource in MEASURED
+        ),
     ),
 )

@@ -20,6 +20,7 @@ from streaming.contract import (
     MOVEMENT,
     NOTIFICATION,
     PLAN,
+    PREDICTION,
     RECURRING_LOAD,
     Table,
 )
@@ -42,6 +43,7 @@ TABLES_KEPT = (
     RECURRING_LOAD.name,
     AUDIT.name,
     NOTIFICATION.name,
+    PREDICTION.name,
 )
 DAY_MS = 86_400_000
 """Rows go by the day: each deletion writes the files anew that hold younger rows too."""
@@ -98,6 +100,7 @@ def expire(root: str, kafka_cluster: str, settings: ControlSettings, *, now_ms: 
         BROKER_INTENT.name: _expire_notes(root, reader, kafka_cluster, _day(unfinished_ms)),
         AUDIT.name: _expire_rows(root, reader, AUDIT, kafka_cluster, _day(unfinished_ms)),
         NOTIFICATION.name: _expire_rows(root, reader, NOTIFICATION, kafka_cluster, _day(undecided_ms)),
+        PREDICTION.name: _expire_rows(root, reader, PREDICTION, kafka_cluster, _day(unfinished_ms)),
     }
 
 

@@ -34,6 +34,8 @@ COLUMNS = (
 _RATIO_COLUMNS = {when: tuple((resource, f"{resource}_max_over_mean_{when}") for resource in REPORTED) for when in WHEN}
 SEARCH_MS = 30 * 86_400_000
 """How far back executions are read at each tick. What is older and unfinished is searched for once, at the start."""
+BEGUN_MAX = 200
+"""Most executions that are set against one prediction."""
 DAYS_BACK = (2, 20, 200, 2000)
 """How far before the newest measurement others are looked for; the next only where fewer than asked for were found."""
 _OF_UNFINISHED = ("execution_id", "sequence", "event", "event_time", "throttled_brokers")
@@ -139,6 +141,17 @@ def newest_measured(reader: tables.TableReader, kafka_cluster: str, count: int) 
         if len(ids) >= count:
             break
     return ids[:count]
+
+
+def begun_between(reader: tables.TableReader, kafka_cluster: str, since: datetime, until: datetime) -> list[Execution]:
+    """Executions that were approved in between, the newest `BEGUN_MAX` of them; raises TableUnavailable."""
+    first = tables.of_cluster(kafka_cluster) & tables.equal("sequence", 0)
+    between = tables.at_least("event_time", since) & tables.below("event_time", until)
+    rows = reader.arrow(TABLE, columns=("execution_id", "event_time"), where=first & between)
+    ids = rows.sort_by([("event_time", "descending"), ("execution_id", "ascending")])["execution_id"].to_pylist()
+    if not ids:
+        return []
+    return folded(reader.rows(TABLE, columns=COLUMNS, where=tables.one_of("execution_id", ids[:BEGUN_MAX])))
 
 
 def read_execution(reader: tables.TableReader, execution_id: str) -> Execution:

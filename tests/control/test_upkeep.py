@@ -66,6 +66,13 @@ def notification(at_ms: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def prediction(at_ms: int) -> dict[str, Any]:
+    times = dict.fromkeys(("predicted_at", "hours_start", "hours_end"), tables.utc(at_ms))
+    figures = {"hours": 1, "brokers": 3, "plans": 0, "bytes_copied": 0.0}
+    own = {"prediction_id": str(at_ms), "kafka_cluster": "test", "changes_json": "{}", "settings_json": "{}"}
+    return own | times | figures
+
+
 def act(at_ms: int) -> dict[str, Any]:
     texts = ("action", "actor", "signed_in_by", "role", "remote_address", "idempotency_key", "request_hash")
     own = {"act_id": str(at_ms), "stage": "ended", "kafka_cluster": "test", "event_time": tables.utc(at_ms)}
@@ -182,7 +189,7 @@ def test_notes_on_brokers_go_once_newer_ones_hold(tmp_path: Path) -> None:
     [
         pytest.param(kind, writes, marks=pytest.mark.long if kind == "delta" and writes != 3 else ())
         for kind in ("delta", "memory")
-        for writes in range(8)
+        for writes in range(9)
     ],
     indirect=["root"],
 )
@@ -197,6 +204,7 @@ def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: py
         synthetic.append("broker_intent", [note(1, LONG_AGO_MS), note(1, NOW_MS)])
         synthetic.append("audit", [act(LONG_AGO_MS), act(NOW_MS)])
         synthetic.append("notification", [notification(LONG_AGO_MS), notification(NOW_MS)])
+        synthetic.append("prediction", [prediction(LONG_AGO_MS), prediction(NOW_MS)])
     left, really_delete = writes, tables.delete
 
     def delete(*arguments: Any) -> int:
@@ -208,13 +216,13 @@ def test_killed_at_any_step_the_next_run_completes_it(root: str, monkeypatch: py
 
     with monkeypatch.context() as patched:
         patched.setattr(tables, "delete", delete)
-        if writes < 7:
+        if writes < 8:
             with pytest.raises(TableUnavailable):
                 run(root)
         else:
             run(root)
     run(root)
-    assert [len(tables.read(root, name)) for name in TABLES_KEPT] == [1, 0, 0, 0, 1, 0, 0, 0, 1, 1]
+    assert [len(tables.read(root, name)) for name in TABLES_KEPT] == [1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1]
 
 
 def test_a_plan_that_is_made_again_after_its_rows_have_gone_has_its_movements(tmp_path: Path) -> None:

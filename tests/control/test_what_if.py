@@ -15,6 +15,7 @@ from streaming.errors import UsageProblem
 from streaming.settings import HOUR_MS, Settings
 from streaming.views.recorded_hours import read_history
 from tests.control.windows import window_columns, write_hours_before, write_windows
+from tests.serve.synthetic import Synthetic
 
 MB = 1e6
 SKEWED = [(1, 2)] * 6 + [(1, 3)] * 3 + [(3, 1)] * 3
@@ -202,3 +203,52 @@ def test_times_are_read_as_utc() -> None:
     for refused in ("-99999d", "2100-01-01"):
         with pytest.raises(UsageProblem):
             since_ms_of(refused, now_ms)
+
+
+def write_load_hour(settings: Settings, start_ms: int, bytes_in: dict[int, float]) -> None:
+    own = {"kafka_cluster": settings.kafka.cluster_name, "window_count": 60, "covered_ms": HOUR_MS}
+    times = {"period_start": start_ms, "period_end": start_ms + HOUR_MS, "updated_at": start_ms + HOUR_MS}
+    own |= {name: tables.utc(at_ms) for name, at_ms in times.items()}
+    rows = [{**own, "broker": broker, "bytes_in_per_sec": rate} for broker, rate in bytes_in.items()]
+    root = settings.storage.tables
+    tables.append(root, "broker_load_hourly", rows, transaction_id="hour", transaction_version=start_ms)
+
+
+def compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Figures of the one prediction that is kept."""
+    assert what_if(tmp_path, "--compare", "--json") == 0
+    [kept] = json.loads(capsys.readouterr().out)
+    figures: dict[str, Any] = kept["figures"]
+    return figures
+
+
+def test_a_prediction_that_is_kept_is_compared_with_what_came(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], recorded: Settings
+) -> None:
+    root = recorded.storage.tables
+    predicted(tmp_path, capsys, "--add-brokers", "2")
+    assert tables.read(root, "prediction") == [], "nothing is written unless asked for"
+    assert what_if(tmp_path, "--compare") == 0
+    assert "no prediction is kept yet" in capsys.readouterr().out
+    made = predicted(tmp_path, capsys, "--add-brokers", "2", "--keep")
+    [row] = tables.read(root, "prediction")
+    assert (row["bytes_copied"], row["plans"], row["hours"]) == (made["bytes_copied"], len(made["plans"]), 6)
+    assert json.loads(row["changes_json"])["add_brokers"] == 2
+    assert json.loads(row["settings_json"])["trigger"]["resources"] == ["bytes_in"]
+    shown = compared(tmp_path, capsys)
+    assert shown["bytes_in_max_over_mean"]["predicted"] == made["max_over_mean"]["bytes_in"][-1]
+    assert {name: figure["came"] for name, figure in shown.items() if figure["came"] is not None} == {}
+    kept_ms = tables.to_ms(row["predicted_at"])
+    write_load_hour(recorded, kept_ms + 1, {1: 8 * MB, 2: 12 * MB})
+    synthetic = Synthetic(root, cluster=recorded.kafka.cluster_name)
+    synthetic.measured_plan(1, kept_ms - 1_000_000, factor=1.0)
+    synthetic.measured_plan(2, kept_ms + 1_000_000, factor=1.0)
+    shown = compared(tmp_path, capsys)
+    came = {name: figure["came"] for name, figure in shown.items()}
+    assert came["bytes_in_max_over_mean"] == pytest.approx(1.2)
+    assert (came["bytes_copied"], came["duration_ms"]) == (123_000_000, 50_000)
+    assert came["bytes_in_headroom_left"] == pytest.approx(0.7)
+    assert what_if(tmp_path, "--compare") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("for 6 hours: 2 brokers more")
+    assert any(line.startswith("  bytes copied: predicted ") and ", came 0.12 GB (" in line for line in lines)
