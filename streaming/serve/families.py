@@ -165,7 +165,7 @@ REBALANCE = (
     _gauge("rebalance_measured_max_per_mean_ratio", "max/mean measured after the newest execution", "resource"),
     _gauge(
         "rebalance_promise_error_median_ratio",
-        "Half of the newest measured plans were off by no more: |measured per promised - 1|; absent below 3 plans",
+        "Half of the newest measured plans were off by no more, in either direction; absent below 3 plans",
         "figure",
     ),
     _gauge("rebalance_promise_error_max_ratio", "The same of the one that was off most", "figure"),
