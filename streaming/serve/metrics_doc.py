@@ -1,5 +1,6 @@
 """docs/metrics.md, written from `families`: `python -m streaming.serve.metrics_doc > docs/metrics.md`."""
 
+import textwrap
 from collections.abc import Iterable
 
 import click
@@ -14,67 +15,74 @@ HEAD = """# Metrics
 
 Generated from `streaming/serve/families.py` by `python -m streaming.serve.metrics_doc`; a test compares.
 
-`rebalancer serve` answers `/metrics` in Prometheus' text format, and in OpenMetrics where the scraper asks for it.
-Every series bears the label `kafka_cluster` (`kafka.cluster_name` in the settings) besides those in the table. What is
-unknown is absent, never 0 and never NaN. Load figures are means over the newest **closed** window, so they change once
-a window. Counters of decisions and executions count rows of the Delta tables: they go on where they were after any
-restart, and fall only if rows are removed; counters of the stream begin anew with the process of the pipeline. Of
-tables that were never read there are none: a total that began at 0 only since its volume was mounted late would look
-like a rise. A streaming query that has fallen silent keeps its series for a day.
+`rebalancer serve` answers `/metrics` in Prometheus' text format, and in OpenMetrics if the scraper asks for it.
+Every series has the label `kafka_cluster` (`kafka.cluster_name` in the settings) besides those in the table. An unknown
+value is absent, never 0 and never NaN. Load figures are means over the newest **closed** window, so they change once
+a window.
+
+Counters of decisions and executions count rows of the Delta tables. They continue after any restart, and fall only if
+rows are removed. Counters of the stream begin at 0 with the process of the pipeline. Metrics of a table appear after
+the first successful read: otherwise a volume that is mounted late would look like a rise from 0. A silent streaming
+query keeps its series for a day.
 
 Fixed label values:
 
 - `resource`, `trigger`: {resources}
 - `trigger` also has reasons of their own (docs/trigger.md): {triggers}
 - `part`: {parts}
-- `reason` of `rebalancer_rebalance_suppressed_total`: {reasons}
+- `reason` of `rebalancer_rebalance_suppressed_total`:
+{reasons}
 - `kind`: `leader` (only the leader changes), `replica`
-- `source`: `byte_rate`, which `topics.foreign` count to, and `consumer_lag`; for rejected records also `other`, topics
-  that are read no more; `query` adds `rejects`
+- `source`: `byte_rate`, which includes `topics.foreign`, and `consumer_lag`. For rejected records also `other`: topics
+  that the pipeline no longer reads. `query` adds `rejects`
 - `status`: `ok`, `unknown`, `warn`, `stop`, `stall`, `rewind`, in order of severity (docs/lag.md)
 - `mode`: `observe`, `propose`, `apply`
 
-At most `serve.series_max` series are exported. The sections stand in order of importance: what is beyond the limit is
-cut from the end, and `rebalancer_export_dropped_series` counts them by family. Metrics of consumer groups come last,
-group after group, by verdict and then with most lag first: the groups that are cut are the healthiest. All metrics of a
-group that alerts rest on come before the details of any. At the default limit 1,000 groups on three topics each lose
-nothing that an alert needs.
+`serve` exports at most `serve.series_max` series. The sections are in order of importance: `serve` cuts what exceeds
+the limit from the end, and `rebalancer_export_dropped_series` counts the cut series by family. Metrics of consumer
+groups come last, group after group, by verdict and then with most lag first. So the healthiest groups are cut first.
+All metrics of a group that alerts use come before the details of any group. At the default limit 1,000 groups on three
+topics each lose nothing that an alert needs.
 
 Two figures of a query come from comparing its heartbeats, which every process writes in the same way:
 
-- `rebalancer_stream_first_batch` is the number of batches that were done before its process began, so it changes with
-  each start that follows a batch, also where a process dies after its first. It lags behind by one heartbeat.
-- `rebalancer_stream_last_change_timestamp_seconds` stands still while a batch is under way. An idle query reports every
-  10 s how many ms it took to look for records, so its heartbeats differ, if not each from the one before.
+- `rebalancer_stream_first_batch` is the number of batches that were done before its process began. So it changes with
+  each start that follows a batch, also if a process dies after its first batch. It is late by one heartbeat.
+- `rebalancer_stream_last_change_timestamp_seconds` does not change while a batch is under way. An idle query reports
+  every 10 s how many ms it took to look for records, so its heartbeats differ, if not each from the one before.
 
-Rebalances of consumer groups come from `group_event`, that is from comparing the newest sample of each window
+Rebalances of consumer groups come from `group_event`. It compares the newest sample of each window
 (`pipeline.window_ms`, a minute) with that of the window before:
 
-- `rebalancer_consumergroup_rebalances_total` counts what that shows, at least. Where the group's generation is known it
-  counts all rebalances between two samples. Of the newer protocols it is always known, as brokers send their epochs; of
-  the classic one from the second rebalance on, if members are Java's. Else it counts one, and one that is still going
-  on at a sample counts there and again at the next. It counts the events of the running week (from Thursday 00:00 UTC
-  on; of half of `pipeline.retention_ms` where that is less) and begins at 0 with the next. Events of a week are younger
-  than those that expire, so neither a restart of this process nor expiry makes it fall; the end of the week does, and
-  `rate` and `increase` take that for what it is, a counter that began anew.
+- `rebalancer_consumergroup_rebalances_total` counts what that comparison shows, so it is a lower bound.
+  - If the group's generation is known, it counts all rebalances between two samples. The newer protocols always show
+    it, because brokers send their epochs. The classic protocol shows it from the second rebalance on, if members are
+    Java's.
+  - If the generation is unknown, it counts one rebalance. One that is still under way at a sample counts there and
+    again at the next.
+  - It counts the events of the running week, from Thursday 00:00 UTC on, and begins at 0 with the next week. If half of
+    `pipeline.retention_ms` is less than a week, that is the period. Events of a week are younger than those that
+    expire, so neither a restart of this process nor expiry makes it fall. Only the end of the week does. `rate` and
+    `increase` treat that correctly, as a counter that began again.
 - `rebalancer_consumergroup_rebalance_duration_seconds` is the time from the last sample before the newest rebalance of
   the week to the first sample that showed the group settled (or to the newest, while it isn't). The true duration is
-  shorter, by two windows at most: one window means "less than that", only larger values show how long it lasted.
-- `rebalancer_consumergroup_members` counts all members, those that own nothing too. Records of other producers have no
-  `group_members`: of their groups it counts members that own partitions, and is absent where none does.
+  shorter, by two windows at most. One window means "less than that"; only larger values show how long it lasted.
+- `rebalancer_consumergroup_members` counts all members, also those that own nothing. Records of other producers have no
+  `group_members`. For their groups it counts members that own partitions, and is absent if none does.
 
-They come once the window is closed: a minute or two after the fact.
+These figures come once the window is closed: a minute or two after the fact.
 
-Other totals that are counts of table rows follow the same rule: `rebalancer_ingest_rejected_records_total` covers the
-running week (or half of `pipeline.retention_ms`), evaluations, triggers, suppressed plans and the planner's times half
-of `control.decision_retention_ms`, failures and durations of executions half of `control.execution_retention_ms`. Each
-begins at 0 with the next such period, and a restart of this process in between changes nothing
-(`test_totals_begin_anew_before_rows_expire_and_never_fall_otherwise`).
+Other totals that count table rows follow the same rule. Each covers a period, begins at 0 with the next one, and does
+not change at a restart of this process (`test_totals_begin_anew_before_rows_expire_and_never_fall_otherwise`):
 
-A scrape gets bytes that lie ready: they are made when the tables are read, every `serve.refresh_interval_ms`. With 50
+- `rebalancer_ingest_rejected_records_total`: the running week, or half of `pipeline.retention_ms`.
+- Evaluations, triggers, suppressed plans and the planner's times: half of `control.decision_retention_ms`.
+- Failures and durations of executions: half of `control.execution_retention_ms`.
+
+`serve` prepares the bytes of a scrape when it reads the tables, every `serve.refresh_interval_ms`. Measured with 50
 brokers and 200 groups on three topics each, all of them changing every two seconds (`make bench-serve`, 2026-11-21, two
-shared cores, load average 1 to 4): 9,300 lines, the first scrape in 5 ms; of 900 others half in 4.5 ms, 99 % in 18 ms,
-all in 45 ms.
+shared cores, load average 1 to 4): an answer has 9,300 lines. The first scrape took 5 ms. Of 900 others half took at
+most 4.5 ms, 99 % at most 18 ms, all at most 45 ms.
 
 Each answer ends with the usual `process_...` metrics of the serve process itself (memory, CPU, open files).
 """
@@ -83,7 +91,7 @@ COMPATIBLE_HEAD = """\
 ## Names of other lag exporters
 
 `serve.compatible_metrics` lists exporters whose names `/metrics` has besides its own, so that their boards and alerts
-go on: `kafka_exporter` (danielqsj/kafka_exporter), `kminion` (redpanda-data/kminion) and `burrow_exporter`
+still work: `kafka_exporter` (danielqsj/kafka_exporter), `kminion` (redpanda-data/kminion) and `burrow_exporter`
 (jirwin/burrow_exporter). By default there are none. To change over, set it, point their scrape job at
 `rebalancer serve`, and keep the name of the job if boards select by it.
 
@@ -95,7 +103,7 @@ go on: `kafka_exporter` (danielqsj/kafka_exporter), `kminion` (redpanda-data/kmi
   status codes of burrow_exporter: use `rebalancer_consumergroup_status`.
 - Figures are those of the newest sample (`collect.sample_interval_ms`) in the windows that the pipeline has written.
 - They come after all other metrics under `serve.series_max`: sums by group and topic first, then partitions, worst
-  groups first. A series for each partition of each group is much: raise the limit, and look at
+  groups first. A series for each partition of each group may be too many: raise the limit, and look at
   `rebalancer_export_dropped_series`.
 
 `tests/serve/compatible` lists metrics of theirs with the source of each list; a test compares names, labels and types.
@@ -124,7 +132,7 @@ def render() -> str:
         resources=_words(families.RESOURCE_LABELS.values()),
         parts=_words(PARTS),
         triggers=_words(OTHER_THAN_SKEW),
-        reasons=_words(SUPPRESSING),
+        reasons=textwrap.fill(_words(SUPPRESSING), 118, initial_indent="  ", subsequent_indent="  "),
     )
     return "\n".join([head, *(_section(title, rows) for title, rows in SECTIONS), _compatible()])
 

@@ -33,7 +33,7 @@ AVOIDED = {
 """Words with another word in their place. Each is an ordinary word that our pages used in a sense of their own."""
 PATTERNS = {re.compile(rf"\b(?:{words})\b", re.IGNORECASE): instead for words, instead in AVOIDED.items()}
 
-BLOCK_START = re.compile(r"\s*(?:[-*+]|\d+\.)\s+")
+BLOCK_START = re.compile(r"^\s*(?:[-*+]|\d+\.)\s+")
 END_OF_SENTENCE = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)[)*_\"]*\s+")
 
 

@@ -23,6 +23,11 @@ NOT_YET = frozenset(
     }
 )
 """Pages that break a rule. Take a page out once it keeps them all; no page may be added."""
+NOT_YET -= {
+    *("ARCHITECTURE.md", "docs/assignors.md", "docs/execution.md", "docs/groups.md"),
+    *("docs/metrics.md", "docs/pipeline.md", "docs/planner.md", "docs/simulation.md", "docs/trigger.md"),
+}
+"""These keep them all."""
 
 
 @pytest.mark.parametrize("name", sorted(set(pages()) - NOT_YET))
@@ -73,6 +78,7 @@ def test_a_page_without_faults(page: str) -> None:
         (f"{SHORT}\n\n- {SHORT}{'w ' * 18}\n  {'w ' * 18}", "line 3: a sentence of 36 words"),
         (f"{SHORT}\n\n{'[word](docs/a_page.md) ' * 6}\n{'w ' * 30}", "line 3: a sentence of 36 words"),
         (f"{SHORT}{'w ' * 20}(e.g. {'w ' * 15})", "line 1: a sentence of 36 words"),
+        (f"{SHORT}{'w ' * 19}at most 30.\n\n{'w ' * 9}- {'w ' * 27}", "line 3: a sentence of 36 words"),
         (f"{SHORT}{'w ' * 20}(i.e. {'w ' * 15})", "line 1: a sentence of 36 words"),
         ("".join(f"{number}. {'w ' * 18}\n" for number in range(5)), "half of the sentences have 18 words or more"),
         (f"{sentence(18)} {sentence(18)} {sentence(17)}", "half of the sentences have 18 words or more"),
