@@ -113,6 +113,24 @@ def test_a_broker_is_known_from_60_windows_and_forgotten_after_a_day() -> None:
         assert levels.after({2: 1.0}, end_ms=1 + day_ms, reference=REFERENCE).brokers == brokers
 
 
+def test_each_broker_keeps_its_figures_when_another_comes_or_goes() -> None:
+    known = Levels.none()
+    for minute in range(6):
+        known = known.after({2: 1.0 + 0.1 * minute, 4: 2.0 - 0.1 * minute}, end_ms=minute, reference=REFERENCE)
+    wider = known.after({1: 1.0, 3: 1.0, 5: 1.0}, end_ms=6, reference=REFERENCE)
+    assert wider.brokers == (1, 2, 3, 4, 5)
+    for name in [column.name for column in fields(Levels)[1:]]:
+        assert getattr(wider, name)[[1, 3]].tolist() == getattr(known, name).tolist(), name
+    later = wider.after({4: 1.0}, end_ms=86_400_006, reference=REFERENCE)
+    assert (later.brokers, later.windows.tolist()) == ((1, 3, 4, 5), [1, 1, 7, 1])
+
+
+def test_a_broker_that_was_never_seen_has_no_noise_and_no_window_has_any() -> None:
+    with pytest.raises(KeyError):
+        levels_of().noise(2)
+    assert levels_of().mean_noise(1, 0) == 0.0
+
+
 def levels_of(**figures: float) -> Levels:
     """One broker whose share has a standard deviation of 0.1 and no correlation, where nothing else is given."""
     row = {"windows": 100, "settled": 100, "variance": 0.01, **figures}
