@@ -14,6 +14,7 @@ from assignor_core.assignors import TopicPartition
 from assignor_core.assignors.invariants import holders
 from streaming.commands.assign import group_of
 from tests.core.assignors.groups import Line
+from tests.core.assignors.recorded_rounds import ROUNDS, Round
 from tests.core.assignors.timelines import ROUNDS_MAX, Group, Leader, NoRest, first_group, large_group, lead
 from tests.java.oracle import KafkaOracle
 
@@ -91,3 +92,9 @@ def test_a_round_is_kafkas_or_the_last(kafkas_lead: Leader, strategy: str, racks
                 group.rebalance(kafkas_lead)
             group.change(draws, kafkas_lead)
     assert bool(last) == racks
+
+
+@pytest.mark.parametrize("row", ROUNDS, ids=lambda row: row.name)
+def test_recorded_rounds_are_kafkas(kafkas_lead: Leader, row: Round) -> None:
+    """The pure tests hold ours to them."""
+    assert as_sets(kafkas_lead(row.line)) == as_sets(row.assignment)

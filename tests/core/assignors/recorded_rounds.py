@@ -1,7 +1,7 @@
 """Rounds of the sticky assignor for groups with racks and unequal subscriptions, small enough to read.
 
-In each of them ours has to be the round of Kafka's class, with which `tests/java/test_mixed_timelines.py` compares many
-such: a leader that chose otherwise would take back in the next round what Kafka's gives in this one.
+Each is the round of Kafka's class, which `tests/java/test_mixed_timelines.py` asks for them anew: a leader that chose
+otherwise would take back in the next round what Kafka's gives in this one.
 """
 
 from dataclasses import dataclass
