@@ -21,7 +21,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("execution", "Ten looks in a row must miss a partition", MISSING_LOOKS_MIN, 10),
         ("execution", "control waits 60 looks for it", UNLISTED_LOOKS_MAX, 60),
         ("execution", "refused for another reason 60 times", TRIES_MAX, 60),
-        ("execution", "has not fitted for 10 min is skipped", PATIENCE_MS, 600_000),
+        ("execution", "has not fitted for 10 min, control skips it", PATIENCE_MS, 600_000),
         ("execution", "halves the rate every 10 s", ADAPT_INTERVAL_MS, 10_000),
         ("execution", "halves the rate", THROTTLE_BACK_OFF, 0.5),
         ("execution", "raises the rate by a quarter at a time", THROTTLE_RECOVERY, 1.25),
