@@ -220,12 +220,15 @@ class Cluster(LogDirRequests):
     def _change_replica_lists(
         self, operation: str, leaders: Mapping[str, ThrottledReplicas], followers: Mapping[str, ThrottledReplicas]
     ) -> None:
-        """A list that somebody has set to `*` stays: it names ours too, and Kafka refuses any entry beside it."""
+        """A list that somebody has set to `*` stays: it names ours too, and Kafka refuses any entry beside it.
+
+        What is removed is removed whatever brokers show: they may show a `*` that is gone. From a `*` nothing goes.
+        """
         if not leaders and not followers:
             return
         with translated("list topics", role=ROLE):
             existing = {row.name for row in self._described_topics(None)}
-        present = self.throttled_replicas(existing & {*leaders, *followers})
+        present = self.throttled_replicas(existing & {*leaders, *followers}) if operation == "APPEND" else {}
         changes: dict[str, dict[str, tuple[str, str | None]]] = defaultdict(dict)
         for setting, side in ((LEADER_REPLICAS, leaders), (FOLLOWER_REPLICAS, followers)):
             for topic, entries in side.items():
