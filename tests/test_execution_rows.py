@@ -294,7 +294,7 @@ def test_serve_shows_an_approval_by_a_machine_whose_clock_is_a_little_behind(
     assert (part.execution["execution_id"], part.failures) == ("e-2", 1)
 
 
-def test_the_demo_names_the_first_plan_in_whatever_order_rows_are_read(
+def test_the_demo_names_the_newest_plan_until_one_is_carried_out_in_whatever_order_rows_are_read(
     settings: Settings, synthetic: Synthetic
 ) -> None:
     synthetic.plan(NOW_MS + 60_000, "b" * 64)
@@ -302,6 +302,12 @@ def test_the_demo_names_the_first_plan_in_whatever_order_rows_are_read(
     synthetic.plan(NOW_MS + 90_000, "c" * 64)
     synthetic.decision(NOW_MS + 60_000, "plan", "skewed", plan_id="b" * 64)
     synthetic.decision(NOW_MS, "plan", "skewed", plan_id="a" * 64)
+    story = read_story(TableReader(settings.storage.tables), settings.kafka.cluster_name)
+    assert (story.planned_ms, story.detected_ms) == (NOW_MS + 60_000, NOW_MS + 60_000)
+    assert story.plan is not None
+    assert story.plan["plan_id"] == "b" * 64
+    synthetic.event(NOW_MS + 100_000, 0, "approved")
+    synthetic.event(NOW_MS + 100_000, 1, "started")
     story = read_story(TableReader(settings.storage.tables), settings.kafka.cluster_name)
     assert (story.planned_ms, story.detected_ms) == (NOW_MS, NOW_MS)
     assert story.plan is not None
