@@ -261,6 +261,21 @@ TRICKS = ("//api/status", "/api//status", "/api/status/", "/metrics/", "/metrics
           "/api/v1/unknown", "/metricsx")  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("plans", "GET, HEAD, POST"),
+        ("session", "DELETE, GET, HEAD, POST"),
+        ("brokers", "GET, HEAD"),
+        ("brokers/3/drain", "POST"),
+        (f"plans/{'a' * 64}", "GET, HEAD"),
+    ],
+)
+def test_a_method_that_a_path_does_not_have_gets_those_that_it_has(served: Served, path: str, methods: str) -> None:
+    answer = ask(served.app, "PATCH", f"/api/v1/{path}")
+    assert (refusal(answer)[0], answer.headers["allow"]) == (405, methods)
+
+
 def test_where_reading_is_signed_in_no_path_and_no_method_shows_figures(tmp_path: Path, root: str) -> None:
     served = Served(tmp_path, root, reading="signed_in")
     paths = {getattr(route, "path", "") for route in served.app.routes} - {
