@@ -1,6 +1,6 @@
 """Rows of control's tables for whoever asks by HTTP, the newest first, a bounded page at a time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -27,6 +27,9 @@ from streaming.views.executions import event_columns, folded
 
 LEFT_OUT = frozenset({"plan_json", "state_json", "answer_json"})
 """Columns that are large, or of use to nobody but who writes them."""
+
+OF_THE_END = ("status", "state", "detail")
+"""Columns of an act that are known once it has ended."""
 
 Key = tuple[int, str]
 """Time of a row, ms, and its id: what a page ends with."""
@@ -57,7 +60,7 @@ class Past:
 
 DECISIONS = Past(DECISION.name, "decision_id")
 PLANS = Past(PLAN.name, "plan_id")
-ACTS = Past(AUDIT.name, "act_id", ("stage", "ended"))
+ACTS = Past(AUDIT.name, "act_id", ("stage", "begun"))
 EXECUTIONS = Past(EXECUTION.name, "execution_id", ("sequence", 0))
 
 
@@ -123,6 +126,18 @@ def read_execution_of(reader: TableReader, kafka_cluster: str, execution_id: str
     where = of_cluster(kafka_cluster) & equal("execution_id", execution_id)
     executions = folded(reader.rows(EXECUTION.name, where=where))
     return executions[0] if executions else None
+
+
+def with_ends(reader: TableReader, kafka_cluster: str, begun: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Acts with what came of each, and when; of those that have not ended that is null. Raises TableUnavailable."""
+    of_acts = one_of("act_id", {row["act_id"] for row in begun})
+    columns = ("act_id", "stage", AUDIT.time_column, *OF_THE_END)
+    where = of_cluster(kafka_cluster) & equal("stage", "ended") & of_acts
+    ends = {
+        row["act_id"]: {"ended_at": row.pop(AUDIT.time_column), **row}
+        for row in reader.rows(AUDIT.name, columns=columns, where=where)
+    }
+    return [{**row, "ended_at": None, **ends.get(row["act_id"], {})} for row in begun]
 
 
 def execution_figures(execution: Execution) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -55,6 +55,28 @@ def test_an_approval_is_in_the_journal_and_the_audit_names_who_gave_it(served: S
     shown = served.get("/api/v1/audit").json()["items"]
     assert [(row["actor"], row["state"]) for row in shown] == [("operator-1", "accepted")]
     assert refusal(served.get("/api/v1/audit", role=None))[0] == 401
+
+
+def test_an_act_that_has_not_ended_is_in_the_list_of_acts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """serve was killed while it acted, say: who looks for what was done must see that it was begun."""
+    served.post("brokers/3/undrain", key="ended-first")
+    with monkeypatch.context() as patch:
+        patch.setattr(JournalActions, "undrain", killed)
+        with pytest.raises(KeyboardInterrupt):
+            served.post("brokers/4/undrain", key="begun-then")
+    shown = served.get("/api/v1/audit").json()["items"]
+    stages = {row["target"]: (row["stage"], row["state"], row["ended_ms"]) for row in shown}
+    assert stages == {"3": ("ended", "not_drained", NOW_MS), "4": ("begun", None, None)}
+    pages, cursor = [], {}
+    for _ in shown:
+        answer = served.get("/api/v1/audit?" + urlencode({"limit": 1, **cursor})).json()
+        pages += answer["items"]
+        cursor = {"cursor": answer["next_cursor"]}
+    assert pages == shown
+
+
+def killed(_self: JournalActions, _broker: int, *, now_ms: int) -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_plan_is_approved_once(served: Served) -> None:

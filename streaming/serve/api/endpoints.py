@@ -72,6 +72,11 @@ def _decision() -> dict[str, Any]:
     return {name: shape for name, shape in members.items() if name != "skew_json"} | {"skew": skew}
 
 
+def _act() -> dict[str, Any]:
+    ended = {"type": ["integer", "null"], "description": "When it ended; ms since 1970; null if it has not"}
+    return of_table(AUDIT.name) | {"ended_ms": ended}
+
+
 ENDPOINTS = (
     Endpoint("/api/v1/brokers", load.brokers, (BROKER, *HISTORY), {"broker": {"type": "integer"}}),
     Endpoint("/api/v1/topics", load.topics, (TOPIC, *HISTORY), {"topic": {"type": "string"}}),
@@ -99,5 +104,5 @@ ENDPOINTS = (
         is_list=False,
     ),
     Endpoint("/api/v1/decisions", past.decisions, PAST, _decision()),
-    Endpoint("/api/v1/audit", past.audit, PAST, of_table(AUDIT.name), needs_sign_in=True),
+    Endpoint("/api/v1/audit", past.audit, PAST, _act(), needs_sign_in=True),
 )

@@ -22,6 +22,7 @@ from streaming.views.past_rows import (
     read_movements,
     read_past,
     read_row,
+    with_ends,
 )
 from streaming.views.plans import plan_price
 
@@ -86,14 +87,16 @@ def execution(looks: Looks, given: Values) -> Body:
 
 
 def audit(looks: Looks, given: Values) -> Body:
-    """Acts that were asked for by HTTP and have ended: who, how signed in, from where, and what came of each."""
-    return _page(looks, given, ACTS, figures)
+    """Acts that were asked for by HTTP: who, how signed in, from where, and what came of each that has ended."""
+    return _page(looks, given, ACTS, figures, with_ends)
 
 
-def _page(looks: Looks, given: Values, past: Past, shown: Any) -> Body:
+def _page(looks: Looks, given: Values, past: Past, shown: Any, completed: Any = None) -> Body:
+    """`completed` gets reader, cluster and rows, and returns the rows with what other rows add."""
     limit = given.get("limit", LIMIT_DEFAULT)
     with looks.tables() as reader:
         rows = read_past(reader, past, looks.kafka_cluster, _before(given), rows_max=limit + 1)
+        rows = completed(reader, looks.kafka_cluster, rows) if completed and rows else rows
     keyed = [{**shown(row), "_key": past.key(row)} for row in rows]
     keys = [row.pop("_key") for row in keyed]
     return page(keyed, limit, lambda _item, number: list(keys[number]))
