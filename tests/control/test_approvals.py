@@ -1,13 +1,11 @@
 """One plan that several approve at the same moment, by HTTP, by a command or in mode `apply`: one execution begins."""
 
-import threading
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import deltalake
 import pytest
 
 from assignor_core.execution.events import Event
@@ -16,8 +14,7 @@ from streaming.commands.acting import JournalActions
 from streaming.control.journal import Journal
 from streaming.settings import Settings
 from tests.control.noted_cluster import NOON_MS, plan
-
-WAIT_S = 120
+from tests.racing import at_once
 
 
 def journal_at(root: str) -> Journal:
@@ -27,22 +24,7 @@ def journal_at(root: str) -> Journal:
 @pytest.fixture
 def at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
     """Runs two writers in threads: each has looked at the journal and at its transactions before the other commits."""
-
-    def run(*writers: Callable[[], Any]) -> list[Any]:
-        barrier, met = threading.Barrier(len(writers)), threading.local()
-        written = deltalake.write_deltalake
-
-        def write_after_all_have_looked(*args: Any, **how: Any) -> None:
-            if not getattr(met, "once", False):
-                met.once = True
-                barrier.wait(WAIT_S)
-            written(*args, **how)
-
-        monkeypatch.setattr("streaming.tables.store.write_deltalake", write_after_all_have_looked)
-        with ThreadPoolExecutor(len(writers)) as threads:
-            return [future.result(WAIT_S) for future in [threads.submit(writer) for writer in writers]]
-
-    return run
+    return partial(at_once, monkeypatch)
 
 
 def test_two_processes_that_approve_one_plan_at_the_same_moment_begin_one_execution(

@@ -15,7 +15,7 @@ from assignor_core.errors import CoreError
 from streaming.errors import RebalancerError, RefusedForSafety, UsageProblem
 from streaming.runtime.api_tokens import Role
 from streaming.serve.api.actions import Actions, Outcome
-from streaming.serve.api.audit import Act, Audit
+from streaming.serve.api.audit import Act, Audit, Known
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import as_json
 from streaming.serve.api.parameters import Parameter
@@ -144,16 +144,17 @@ class Acting:
 
     def _act_once(self, endpoint: ActEndpoint, given: Given, act: Act) -> Response:
         clock = self._looks.clock
-        known = self._audit.answered(act, now_ms=clock())
+        known = self._audit.begin(act, now_ms=clock())
         if known is not None:
-            if known.request_hash != act.request_hash:
-                raise Problem(422, "Idempotency-Key: was used for another request: take a new one")
-            return _response(known.status, known.answer, {"Idempotency-Replayed": "true"})
-        self._audit.begin(act, now_ms=clock())
-        outcome = self._outcome(endpoint, given, act.person)
-        answer = _answer(outcome)
-        log.info("act", action=act.action, target=act.target, actor=act.person.name, state=outcome.state)
-        self._audit.end(act, outcome, answer, now_ms=clock())
+            return _known_answer(known, act)
+        try:
+            outcome = self._outcome(endpoint, given, act.person)
+            answer = _answer(outcome)
+            log.info("act", action=act.action, target=act.target, actor=act.person.name, state=outcome.state)
+            self._audit.end(act, outcome, answer, now_ms=clock())
+        except BaseException:
+            self._audit.give_up(act)
+            raise
         return _response(outcome.status, answer, {})
 
     def _outcome(self, endpoint: ActEndpoint, given: Given, person: Person) -> Outcome:
@@ -180,6 +181,15 @@ def _given(endpoint: ActEndpoint, request: Request, body: dict[str, Any]) -> dic
     parameter = endpoint.parameter
     in_path = {parameter.name: parameter.value(request.path_params[parameter.name])} if parameter else {}
     return {**body, **in_path}
+
+
+def _known_answer(known: Known, act: Act) -> Response:
+    if known.request_hash != act.request_hash:
+        raise Problem(422, "Idempotency-Key: was used for another request: take a new one")
+    if known.status is None or known.answer is None:
+        detail = "a request with this Idempotency-Key has begun and not ended: look at /api/v1/audit, and ask again"
+        raise Problem(409, detail, headers=TRY_AGAIN, state="in_progress")
+    return _response(known.status, known.answer, {"Idempotency-Replayed": "true"})
 
 
 def _answer(outcome: Outcome) -> dict[str, Any]:

@@ -1,7 +1,13 @@
-"""The table `audit`: who asked for which act, from where, when, and what came of it. It is the memory of keys too."""
+"""The table `audit`: who asked for which act, from where, when, and what came of it. It is the memory of keys too.
 
+The row before an act is what claims its key: of all serves on the same tables one writes it, and that one acts.
+"""
+
+import hashlib
 import json
+import threading
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +18,9 @@ from streaming.serve.api.sign_in import Person
 
 KEY_LIVES_MS = 24 * 3_600_000
 """So long a request that is sent again with its key gets the answer of the first."""
+BEGUN_LIVES_MS = 600_000
+"""So long an act that has not ended keeps its key; after that its serve is taken for gone. A plan may take minutes."""
+GIVEN_UP_MAX = 1_000
 DETAIL_LENGTH_MAX = 2_000
 
 
@@ -29,40 +38,73 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What an earlier request with the same key was, and its answer."""
+    """What an earlier request with the same key was, and its answer; both null while it has not ended."""
 
     request_hash: str
-    status: int
-    answer: dict[str, Any]
+    status: int | None = None
+    answer: dict[str, Any] | None = None
 
 
 class Audit:
-    """Rows of one cluster below one root."""
+    """Rows of one cluster below one root. For many threads."""
 
     def __init__(self, root: str, kafka_cluster: str) -> None:
         self._root = root
         self._cluster = kafka_cluster
+        self._lock = threading.Lock()
+        self._given_up: dict[str, None] = {}
 
-    def answered(self, act: Act, *, now_ms: int) -> Known | None:
-        """The answer that this person got for this key; None if there is none yet, or it was a failure of ours.
+    def begin(self, act: Act, *, now_ms: int) -> Known | None:
+        """Note that the act begins: it must be done. If its key was used by this person: what is known, and no note.
 
-        Raises TableUnavailable.
+        A failure of ours is no use of a key. Raises TableUnavailable, and then nothing must be done.
         """
+        rows = self._of_key(act)
+        known = self._known(rows, now_ms)
+        if known is not None:
+            return known
+        # All who see the same rows draw the same transaction, and the row of one of them alone is written.
+        tries = sum(row["stage"] == "begun" for row in rows)
+        transaction_id = f"audit:{self._cluster}:{_digest(act.person.signed_in_by, act.idempotency_key)}"
+        try:
+            if self._append(act, "begun", {}, now_ms, transaction_id, tries):
+                return None
+        except BaseException:
+            self.give_up(act)  # it may have been written, and nothing will be done
+            raise
+        return self._known(self._of_key(act), now_ms) or Known(act.request_hash)
+
+    def give_up(self, act: Act) -> None:
+        """This act of ours is not under way, though no row may show its end."""
+        with self._lock:
+            self._given_up[act.act_id] = None
+            while len(self._given_up) > GIVEN_UP_MAX:
+                del self._given_up[next(iter(self._given_up))]
+
+    def _of_key(self, act: Act) -> list[dict[str, Any]]:
+        """However old: the transaction of a key counts all its tries."""
         where = (
             tables.of_cluster(self._cluster)
-            & tables.at_least("event_time", tables.utc(max(0, now_ms - KEY_LIVES_MS)))
             & tables.equal("idempotency_key", act.idempotency_key)
             & tables.equal("signed_in_by", act.person.signed_in_by)
-            & tables.equal("stage", "ended")
         )
-        rows = tables.read(self._root, AUDIT.name, where=where)
-        answered = (row for row in rows if row["status"] is not None and row["status"] < 500)
-        row = tables.newest(answered, "event_time")
-        return None if row is None else Known(row["request_hash"], row["status"], json.loads(row["answer_json"]))
+        columns = ("act_id", "stage", "event_time", "request_hash", "status", "answer_json")
+        return tables.read(self._root, AUDIT.name, columns=columns, where=where)
 
-    def begin(self, act: Act, *, now_ms: int) -> None:
-        """Written before anything is done; raises TableUnavailable, and then nothing must be done."""
-        self._append(act, "begun", {}, now_ms)
+    def _known(self, rows: Sequence[tables.Row], now_ms: int) -> Known | None:
+        lately = [row for row in rows if tables.to_ms(row["event_time"]) >= now_ms - KEY_LIVES_MS]
+        ends = {row["act_id"]: row for row in lately if row["stage"] == "ended"}
+        answered = (row for row in ends.values() if row["status"] is not None and row["status"] < 500)
+        row = tables.newest(answered, "event_time")
+        if row is not None:
+            return Known(row["request_hash"], row["status"], json.loads(row["answer_json"]))
+        with self._lock:
+            gone = {*ends, *self._given_up}
+        for row in lately:
+            is_recent = tables.to_ms(row["event_time"]) > now_ms - BEGUN_LIVES_MS
+            if row["stage"] == "begun" and is_recent and row["act_id"] not in gone:
+                return Known(row["request_hash"])
+        return None
 
     def end(self, act: Act, outcome: Outcome, answer: dict[str, Any], *, now_ms: int) -> None:
         """What came of it; raises TableUnavailable."""
@@ -72,9 +114,11 @@ class Audit:
             "detail": outcome.detail[:DETAIL_LENGTH_MAX],
             "answer_json": json.dumps(answer),
         }
-        self._append(act, "ended", ended, now_ms)
+        self._append(act, "ended", ended, now_ms, f"audit:{act.act_id}:ended", 0)
 
-    def _append(self, act: Act, stage: str, ended: dict[str, Any], now_ms: int) -> None:
+    def _append(
+        self, act: Act, stage: str, ended: dict[str, Any], now_ms: int, transaction_id: str, version: int
+    ) -> bool:
         row = {
             "act_id": act.act_id,
             "stage": stage,
@@ -94,5 +138,8 @@ class Audit:
             "answer_json": None,
             **ended,
         }
-        transaction_id = f"audit:{act.act_id}:{stage}"
-        tables.append(self._root, AUDIT.name, [row], transaction_id=transaction_id, transaction_version=0)
+        return tables.append(self._root, AUDIT.name, [row], transaction_id=transaction_id, transaction_version=version)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
