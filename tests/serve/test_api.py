@@ -1,5 +1,6 @@
 """The reading API: what lists hold, how they are paged, what is refused, and that its document is true."""
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -141,7 +142,10 @@ def test_what_has_not_changed_is_not_sent_again(app: Starlette) -> None:
         ("brokers?from=5&to=5", "from: 5 is not before to, 5"),
         ("decisions?cursor=AAAA", "cursor: is none that this list has given"),
         ("partitions?step=60000", "topic: is needed with from, to or step"),
-        ("topics?topic=%00", "topic: must be 1 to 249 printable characters"),
+        ("topics?topic=%00", "topic: must be 1 to 249 characters of A-Z a-z 0-9 . _ -"),
+        ("topics?topic=a%0a", "topic: must be 1 to 249 characters of A-Z a-z 0-9 . _ -"),
+        ("groups?group=%C2%85", "group: must be 1 to 1000 characters, none of them a control character"),
+        ("brokers?cursor=%3D", "cursor: must be 1 to 8000 characters of A-Z a-z 0-9 _ -"),
     ],
 )
 def test_wrong_parameters_are_named(app: Starlette, path: str, refused: str) -> None:
@@ -178,6 +182,25 @@ def test_a_name_with_script_stays_json_text(tmp_path: Path) -> None:
         assert answer.headers["x-content-type-options"] == "nosniff"
     assert items(get(app, "/api/v1/groups", group=name))[0]["group"] == name
     assert problem(get(app, "/api/v1/brokers", **{name: 1})).startswith("400 ")
+
+
+@pytest.mark.parametrize("text", ["\\ud800", "\\u0000", "'", "x\\udfff"])
+@pytest.mark.parametrize("path", ["partitions", "decisions", "plans", "executions"])
+def test_a_cursor_with_any_text_is_no_error_of_the_server(app: Starlette, path: str, text: str) -> None:
+    content = f'[{NOW_MS}, "{text}"{", 1" if path == "partitions" else ""}]'
+    cursor = base64.urlsafe_b64encode(content.encode()).decode().rstrip("=")
+    answer = get(app, f"/api/v1/{path}", cursor=cursor)
+    assert answer.status_code == (400 if "\\ud" in text else 200), answer.text
+
+
+def test_the_history_of_a_group_with_a_long_name_has_a_next_page(tmp_path: Path) -> None:
+    """A name has up to 1,000 characters here, and the cursor has the name."""
+    own, name = settings_for(tmp_path), "\U0001f600" * 1_000
+    synthetic = Synthetic(own.storage.tables)
+    for windows in (2, 3):
+        synthetic.group_lag(NOW_MS - windows * WINDOW_MS, [(name, "t" * 249, 0, 1, 2)])
+    app = app_of(read_snapshot(own, NOW_MS), own, now_ms=NOW_MS)
+    assert len(paged(app, "/api/v1/groups", group=name, step=WINDOW_MS, limit=1)) == 2
 
 
 def test_without_tables_lists_are_empty_or_unavailable(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from streaming.serve.api.actions import Actions, Outcome
 from streaming.serve.api.audit import Act, Audit, Known
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import as_json
-from streaming.serve.api.parameters import Parameter
+from streaming.serve.api.parameters import OF_NAMES, Parameter
 from streaming.serve.api.problems import MEDIA_TYPE, Problem, problem_body
 from streaming.serve.api.requests import check_origin, idempotency_key, read_body
 from streaming.serve.api.sign_in import HOW_TO_TURN_ON, Person, SignIn
@@ -44,8 +44,8 @@ class ActEndpoint:
     """Whether it may take minutes on a large cluster."""
 
 
-PLAN_ID = Parameter("plan_id", "The whole id of a plan, 64 characters", is_text=True, least=64, most=64, place="path")
-EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", is_text=True, most=64, place="path")
+PLAN_ID = Parameter("plan_id", "The whole id of a plan, 64 characters", OF_NAMES, least=64, most=64, place="path")
+EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", OF_NAMES, most=64, place="path")
 BROKER_ID = Parameter("broker", "Broker id", most=(1 << 31) - 1, place="path")
 CARRY_OUT = {"carry_out": "Note the drain and approve the plan at once"}
 

@@ -9,16 +9,16 @@ from streaming.contract.columns import ColumnType
 from streaming.serve.api import load, past
 from streaming.serve.api.load import Body, Values
 from streaming.serve.api.looks import Looks
-from streaming.serve.api.parameters import HISTORY, PAGED, PAST, Parameter, text
+from streaming.serve.api.parameters import HISTORY, NO_CONTROLS, OF_NAMES, PAGED, PAST, Parameter
 from streaming.views.groups import GroupVerdict
 from streaming.views.past_rows import LEFT_OUT
 
-PLAN_ID = Parameter("plan_id", "The whole id of a plan", is_text=True, most=64, place="path")
-EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", is_text=True, most=64, place="path")
+PLAN_ID = Parameter("plan_id", "The whole id of a plan", OF_NAMES, most=64, place="path")
+EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", OF_NAMES, most=64, place="path")
 BROKER = Parameter("broker", "Only this broker", most=(1 << 31) - 1)
-TOPIC = text("topic", "Only this topic", 249)
+TOPIC = Parameter("topic", "Only this topic", OF_NAMES, most=249)
 PARTITION = Parameter("partition", "Only the partition with this number", most=(1 << 31) - 1)
-GROUP = text("group", "Only this consumer group; its topics come with it", 1_000)
+GROUP = Parameter("group", "Only this consumer group; its topics come with it", NO_CONTROLS, most=1_000)
 
 JSON_TYPES = {
     ColumnType.STRING: "string",

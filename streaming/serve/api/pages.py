@@ -24,7 +24,7 @@ Cursor = list[Any]
 
 def pack(cursor: Cursor) -> str:
     """As a text that goes into a URL."""
-    return base64.urlsafe_b64encode(json.dumps(cursor, separators=(",", ":")).encode()).decode().rstrip("=")
+    return base64.urlsafe_b64encode(_written(cursor)).decode().rstrip("=")
 
 
 def unpack(text: str | None, *types: type) -> Cursor | None:
@@ -33,6 +33,7 @@ def unpack(text: str | None, *types: type) -> Cursor | None:
         return None
     try:
         cursor = json.loads(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True))
+        _written(cursor)  # half of a surrogate pair, which JSON lets pass, is no text that a table can be asked for
     except (binascii.Error, ValueError, RecursionError):
         cursor = None
     fits = isinstance(cursor, list) and [type(part) for part in cursor] == list(types)
@@ -40,6 +41,10 @@ def unpack(text: str | None, *types: type) -> Cursor | None:
         raise Problem(400, "cursor: is none that this list has given")
     own: Cursor = cursor
     return own
+
+
+def _written(cursor: Cursor) -> bytes:
+    return json.dumps(cursor, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def page(

@@ -17,12 +17,35 @@ INT_DIGITS_MAX = 15
 
 
 @dataclass(frozen=True, slots=True)
+class Characters:
+    """Characters that a text may have: a class of a regular expression, one that Python and JSON Schema read alike."""
+
+    within: str
+    called: str
+
+    @property
+    def pattern(self) -> str:
+        """As JSON Schema has it."""
+        return f"^{self.within}*$"
+
+    def fit(self, text: str) -> bool:
+        """Whether the text has no others."""
+        return re.fullmatch(f"{self.within}*", text) is not None
+
+
+NO_CONTROLS = Characters("[^\\u0000-\\u001f\\u007f-\\u009f]", "characters, none of them a control character")
+OF_NAMES = Characters("[A-Za-z0-9._-]", "characters of A-Z a-z 0-9 . _ -")
+OF_CURSORS = Characters("[A-Za-z0-9_-]", "characters of A-Z a-z 0-9 _ -")
+
+
+@dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a path or query: a whole number with its limits, or a text with its greatest length."""
+    """A parameter of a path or query: a whole number with its limits, or a text with its characters and length."""
 
     name: str
     meaning: str
-    is_text: bool = False
+    characters: Characters | None = None
+    """Those of a text; None of a number."""
     least: int = 0
     most: int = TIME_MAX_MS
     """The greatest number, or the greatest length of a text."""
@@ -34,10 +57,10 @@ class Parameter:
 
     def value(self, text: str) -> Any:
         """The value; raises Problem."""
-        if self.is_text:
-            if not self._least_length <= len(text) <= self.most or not text.isprintable():
-                limits = f"{self._least_length} to {self.most} printable characters"
-                raise Problem(400, f"{self.name}: must be {limits}, has {len(text)}")
+        if self.characters:
+            if not self._least_length <= len(text) <= self.most or not self.characters.fit(text):
+                allowed = f"{self._least_length} to {self.most} {self.characters.called}"
+                raise Problem(400, f"{self.name}: must be {allowed}; {text[:VALUE_SHOWN]!r} has {len(text)}")
             return text
         shown = text[:VALUE_SHOWN]
         if not re.fullmatch(r"-?[0-9]+", text) or len(text) > INT_DIGITS_MAX + 1:
@@ -49,11 +72,10 @@ class Parameter:
 
     def described(self) -> dict[str, Any]:
         """As OpenAPI describes it."""
-        limits = (
-            {"type": "string", "minLength": self._least_length, "maxLength": self.most}
-            if self.is_text
-            else {"type": "integer", "format": "int64", "minimum": self.least, "maximum": self.most}
-        )
+        limits: dict[str, Any] = {"type": "integer", "format": "int64", "minimum": self.least, "maximum": self.most}
+        if self.characters:
+            limits = {"type": "string", "minLength": self._least_length, "maxLength": self.most}
+            limits |= {"pattern": self.characters.pattern}
         required = self.place == "path"
         return {
             "name": self.name,
@@ -64,14 +86,9 @@ class Parameter:
         }
 
 
-def text(name: str, meaning: str, length_max: int = 255) -> Parameter:
-    """A text of the query."""
-    return Parameter(name, meaning, is_text=True, most=length_max)
-
-
 LIMIT_MAX = 1_000
 LIMIT = Parameter("limit", "Most items of a page; fewer come where the answer would be too large", least=1, most=1000)
-CURSOR = text("cursor", "`next_cursor` of the page before", 1_500)
+CURSOR = Parameter("cursor", "`next_cursor` of the page before", OF_CURSORS, most=8_000)
 FROM = Parameter("from", "Start, inclusive, ms since 1970 UTC")
 TO = Parameter("to", "End, exclusive, ms since 1970 UTC")
 STEP = Parameter("step", "Length of a step, ms; where no table is as fine, steps are longer", least=1)
