@@ -48,8 +48,8 @@ lock: setup
 	.venv/bin/uv pip compile --quiet --extra build --extra dev --universal --generate-hashes --no-header --no-annotate pyproject.toml -o requirements.lock
 	@for extra in msk s3-tests kerberos-build kerberos; do .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
 		--python-version 3.11 $(addprefix --no-emit-package ,$(LOCKED)) deploy/extras/$$extra.in -o deploy/extras/$$extra.lock; done
-	.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 \
-		--constraint requirements.lock deploy/extras/docs.in -o deploy/extras/docs.lock
+	@for extra in docs api-tests; do .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
+		--python-version 3.11 --constraint requirements.lock deploy/extras/$$extra.in -o deploy/extras/$$extra.lock; done
 
 # The documentation as a site that needs no server and no network: build/site/index.html.
 .PHONY: docs

@@ -63,6 +63,12 @@ if [ "${1:-}" = tests ] && ! .venv/bin/python -c 'import flask_cors, moto' 2>/de
     || say "moto is not installed: the tests of tables on S3 will be skipped"
 fi
 
+if [ "${1:-}" = tests ] && ! .venv/bin/python -c 'import schemathesis' 2>/dev/null; then
+  say "schemathesis (tests of the API by its OpenAPI document)"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r deploy/extras/api-tests.lock \
+    || say "schemathesis is not installed: the tests by the OpenAPI document will be skipped"
+fi
+
 java_found() { .venv/bin/python -c 'from streaming.runtime.jars import java_command; java_command()' 2>/dev/null; }
 java_found || { apt_install "Java" openjdk-17-jre-headless && java_found; } \
   || fail "Java 17 or newer is needed: install openjdk-17-jre-headless"

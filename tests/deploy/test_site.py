@@ -133,8 +133,9 @@ def test_every_setting_and_every_command_has_its_place(script: dict[str, Any]) -
     assert [name for name in COMMANDS if f"\n## {name}\n" not in script["commands_page"]()] == []
 
 
-def test_what_both_locks_hold_has_one_version() -> None:
-    """The site is installed beside the product: another version would change what everything else runs with."""
-    locks = [ROOT / "deploy" / "extras" / "docs.lock", ROOT / "requirements.lock"]
-    docs, product = (dict(re.findall(r"^([\w.-]+)==([^ ;]+)", path.read_text(), re.MULTILINE)) for path in locks)
-    assert {name for name in docs.keys() & product.keys() if docs[name] != product[name]} == set()
+@pytest.mark.parametrize("extra", ["docs", "api-tests"])
+def test_what_both_locks_hold_has_one_version(extra: str) -> None:
+    """An extra is installed beside the product: another version would change what everything else runs with."""
+    locks = [ROOT / "deploy" / "extras" / f"{extra}.lock", ROOT / "requirements.lock"]
+    own, product = (dict(re.findall(r"^([\w.-]+)==([^ ;]+)", path.read_text(), re.MULTILINE)) for path in locks)
+    assert {name for name in own.keys() & product.keys() if own[name] != product[name]} == set()
