@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -67,7 +68,8 @@ def test_an_act_that_has_not_ended_is_in_the_list_of_acts(served: Served, monkey
     shown = served.get("/api/v1/audit").json()["items"]
     stages = {row["target"]: (row["stage"], row["state"], row["ended_ms"]) for row in shown}
     assert stages == {"3": ("ended", "not_drained", NOW_MS), "4": ("begun", None, None)}
-    pages, cursor = [], {}
+    pages: list[dict[str, Any]] = []
+    cursor: dict[str, str] = {}
     for _ in shown:
         answer = served.get("/api/v1/audit?" + urlencode({"limit": 1, **cursor})).json()
         pages += answer["items"]
