@@ -12,7 +12,6 @@ from pydantic import SecretStr
 from streaming.config import load_settings
 from streaming.runtime.files import restrict_new_files
 from streaming.settings import KafkaSettings, Settings
-from streaming.tables.object_stores import use_object_store
 
 Command = Callable[..., Any]
 
@@ -59,7 +58,10 @@ def settings_from(config_file: Path | None, assignments: tuple[str, ...] = ()) -
     are as they ask, and tables on an object store are reached as they ask."""
     settings = load_settings(config_file, flags_of(assignments))
     restrict_new_files(settings.storage.readable_by)
-    use_object_store(settings.storage)
+    if any(":" in place for place in (settings.storage.tables, settings.storage.checkpoints)):  # no plain folder
+        from streaming.tables.object_stores import use_object_store  # its library takes half a second to load
+
+        use_object_store(settings.storage)
     return settings
 
 

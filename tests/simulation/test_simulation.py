@@ -56,6 +56,7 @@ WITHIN_ONCE_BROKEN = {
     **dict.fromkeys((2508, 8888, 9488), "others filled a log dir while copies went on into it, which took it offline"),
     498: "a broker that was away when its rate was set came back and copied without one",
     1058: "copies from a log dir that had gone offline counted as under way for the judge",
+    2058: "a copy into a log dir that had gone offline counted as under way for the judge",
     300618: "the judge had not looked when a broker that died was back before its session had ended",
     500398: "an execution was aborted while the log dir that it copied from was offline, and went on without a rate",
     558: "others filled a log dir while replicas were copied to it, and the judge took it for sound",

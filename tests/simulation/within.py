@@ -116,12 +116,13 @@ class WithinMonitor(Monitor):
 
     def _is_copied(self, replica: ReplicaKey) -> bool:
         """Whether it is copied for us. From a log dir that is offline nothing is: what lies in there is not shown, and
-        the last event names it.
+        the last event names it. A copy into one is forgotten by its broker, which may go on with it after a restart.
         """
         copy = self.copy_of(replica)
         if copy is None or copy.future is None or replica in self.moved_by_others:
             return False
-        return not self.world.cluster.placement.brokers[replica[0]].log_dirs[copy.log_dir].offline
+        log_dirs = self.world.cluster.placement.brokers[replica[0]].log_dirs
+        return not (log_dirs[copy.log_dir].offline or log_dirs[copy.future.log_dir].offline)
 
     def _has_just_arrived(self, movement: LogDirMovement, path: str, copy: Replica) -> bool:
         """Whether a replica is asked to stay in the log dir that it has left since the look."""
