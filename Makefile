@@ -40,7 +40,7 @@ setup-tests:
 	@deploy/bootstrap.sh tests
 
 # What extras share with requirements.lock, which has the versions.
-LOCKED := python-dateutil six certifi click idna jinja2 markupsafe pyyaml
+LOCKED := python-dateutil six certifi click idna jinja2 markupsafe pyyaml cffi cryptography pycparser
 
 # After a change of the dependencies in pyproject.toml.
 lock: setup

@@ -77,6 +77,7 @@ ONLY_IN = {
     "prometheus_client": ("streaming/serve/", "streaming/collect/jmx.py", "streaming/demo/measure.py"),
     "starlette": ("streaming/serve/",),
     "duckdb": ("streaming/commands/",),
+    "joserfc": ("streaming/serve/oidc/",),
     "matplotlib": ("streaming/demo/report.py", "streaming/simulate/plot.py", "streaming/simulate/replay_plot.py"),
     "deltalake": ("streaming/tables/", "streaming/pipeline/", "streaming/serve/", "streaming/commands/"),
 }  # fmt: skip

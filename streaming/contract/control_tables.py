@@ -244,7 +244,7 @@ AUDIT = Table(
         text("action", "plan, approve, abort, drain or undrain", nullable=False),
         text("target", "Plan, execution or broker; null where the act has none"),
         text("actor", "Who asked: the name of the token or user", nullable=False),
-        text("signed_in_by", "How: token or session, and its id", nullable=False),
+        text("signed_in_by", "How: token or session and its id, or oidc and the subject", nullable=False),
         text("role", "viewer, operator or admin", nullable=False),
         text("remote_address", "Address that asked, behind trusted proxies that of their client", nullable=False),
         text("idempotency_key", "Key of the request: the same request with it acts once", nullable=False),

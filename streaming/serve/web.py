@@ -127,9 +127,18 @@ def build_app(
         exception_handlers={HTTPException: answer_problem},
         middleware=[
             Middleware(AllowedHosts, [settings.serve.host, *settings.serve.allowed_hosts]),
+            *_fresh_keys(sign_in, clock),
             *([Middleware(ClosedReading, sign_in, clock)] if settings.serve.reading == "signed_in" else []),
         ],
     )
+
+
+def _fresh_keys(sign_in: SignIn, clock: Callable[[], int]) -> list[Middleware]:
+    if sign_in.issuer_tokens is None:
+        return []
+    from streaming.serve.oidc.tokens import FreshKeys
+
+    return [Middleware(FreshKeys, sign_in.issuer_tokens, clock)]
 
 
 def _problems(snapshot: Snapshot, settings: Settings, *, now_ms: int) -> list[str]:

@@ -6,7 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from streaming.settings.fields import File, Milliseconds, Port, Section
+from streaming.settings.fields import File, Milliseconds, Port
+from streaming.settings.oidc import OidcFields
 
 
 def _host_names(names: list[str]) -> list[str]:
@@ -27,7 +28,7 @@ def _networks(texts: list[str]) -> list[str]:
     return texts
 
 
-class ServeSettings(Section):
+class ServeSettings(OidcFields):
     """Metrics, API and page."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Address listened on; beyond loopback only if you say so")
@@ -48,7 +49,7 @@ class ServeSettings(Section):
     users_file: File | None = Field(
         None,
         description="People and their passwords, as `rebalancer user` writes them; null: nobody signs in on the page. "
-        "Without both files nothing acts",
+        "Without these files and oidc_issuer nothing acts",
     )
     session_ms: Milliseconds = Field(43_200_000, description="How long a person stays signed in at most")
     session_idle_ms: Milliseconds = Field(
@@ -65,8 +66,11 @@ class ServeSettings(Section):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if self.reading == "signed_in" and self.tokens_file is None and self.users_file is None:
-            raise ValueError("reading: signed_in needs tokens_file or users_file, without which nobody can sign in")
+        ways = (self.tokens_file, self.users_file, self.oidc_issuer)
+        if self.reading == "signed_in" and ways == (None, None, None):
+            raise ValueError(
+                "reading: signed_in needs tokens_file or users_file or oidc_issuer, without which nobody can sign in"
+            )
         if (self.tls_certificate_file is None) != (self.tls_key_file is None):
             raise ValueError("tls_certificate_file and tls_key_file: one is set without the other")
         return self

@@ -24,9 +24,10 @@ PROBLEM = {
 REFUSALS = {
     "400": "A parameter is unknown or not allowed",
     "401": "There is no token or session, or it does not hold: `serve.reading` is signed_in",
+    "403": "Nobody can sign in, or who is signed in by the issuer has no role",
     "404": "There is no such thing",
     "429": "Too many wrong tokens",
-    "503": "Tables can't be read now",
+    "503": "Tables can't be read now, or the issuer's keys are not known",
 }
 REFUSALS_TO_ACT = {
     "400": "The request is not as it must be",
@@ -44,12 +45,12 @@ REFUSALS_TO_ACT = {
 REFUSALS_OF_SESSIONS = {
     "400": "Name or password is missing or none",
     "401": "Name or password is wrong, or a token that is sent does not hold",
-    "403": "Nobody can sign in with a password, or the request does not come from the page",
+    "403": "Nobody can sign in with a password, the request does not come from the page, or the issuer gives no role",
     "408": "The body has not come in time",
     "413": "The body is too large",
     "415": "The body is not application/json",
     "429": "Too many wrong passwords or tokens",
-    "503": "The users file can't be read, or too many sign in",
+    "503": "The users file can't be read, too many sign in, or the issuer's keys are not known",
 }
 
 READS: list[dict[str, list[str]]] = [{"token": []}, {"session": []}]
@@ -98,7 +99,6 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         },
     }
     content = {"application/json": {"schema": listed if endpoint.is_list else item}}
-    refusals = REFUSALS | ({"403": "Nobody can sign in"} if endpoint.needs_sign_in else {})
     return {
         **({"security": READS} if endpoint.needs_sign_in else {}),
         "operationId": f"read_{endpoint.answer.__name__}",
@@ -107,7 +107,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "responses": {
             "200": {"description": "The newest there is", "content": content, "headers": {"ETag": {"schema": {}}}},
             "304": {"description": "Not changed since the ETag of If-None-Match"},
-            **{status: refusal(why) for status, why in refusals.items()},
+            **{status: refusal(why) for status, why in REFUSALS.items()},
         },
     }
 
@@ -143,7 +143,10 @@ def session_operations() -> dict[str, Any]:
         "signed_in": {"type": "boolean"},
         "name": {"type": ["string", "null"]},
         "role": {"type": ["string", "null"]},
-        "signed_in_by": {"type": ["string", "null"], "description": "Token or session, and its id"},
+        "signed_in_by": {
+            "type": ["string", "null"],
+            "description": "Token or session and its id, or `oidc` and the subject",
+        },
         "csrf_token": {"type": ["string", "null"], "description": f"Goes into {CSRF_HEADER}; null of a token"},
         "ends_in_ms": {"type": ["integer", "null"], "description": "When the session ends unless it is used"},
         "by_password": {"type": "boolean", "description": "Whether people can sign in with a password"},
@@ -159,7 +162,7 @@ def session_operations() -> dict[str, Any]:
         return {"operationId": name, "summary": summary, **more, "responses": {"200": done, **refusals}}
 
     return {
-        "get": operation("read_session", "Who is signed in; a use of the session.", "401", "429", "503"),
+        "get": operation("read_session", "Who is signed in; a use of the session.", "401", "403", "429", "503"),
         "post": operation(
             "sign_in",
             "Sign in with name and password; sets the cookie.",

@@ -1,9 +1,10 @@
-"""Who asks: bearer tokens of `serve.tokens_file`, sessions of `serve.users_file`, and a limit on wrong tokens."""
+"""Who asks: bearer tokens of `serve.tokens_file` or of `serve.oidc_issuer`, sessions, and a limit on wrong tokens."""
 
 import hmac
 import threading
 from collections import OrderedDict, deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 from starlette.requests import Request
@@ -13,7 +14,11 @@ from streaming.serve.api.problems import Problem
 from streaming.serve.api.requests import check_own_page
 from streaming.serve.api.sessions import Session, Sessions, is_secure
 from streaming.serve.api.watched import Watched
+from streaming.serve.oidc.identity import TokenRefused, identity_of, why_no_role
 from streaming.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from streaming.serve.oidc.tokens import IssuerTokens
 
 log = structlog.get_logger()
 
@@ -30,7 +35,8 @@ NOBODY = "no token and no session that holds: send `Authorization: Bearer TOKEN`
 HOW_TO_TURN_ON = (
     "acting is off, as nobody can sign in: set serve.tokens_file, make a token with "
     "`rebalancer token create NAME --role operator`, and send it as `Authorization: Bearer TOKEN`; or, for people on "
-    "the page, set serve.users_file and add them with `rebalancer user add NAME --role operator`"
+    "the page, set serve.users_file and add them with `rebalancer user add NAME --role operator`; or set "
+    "serve.oidc_issuer, whose tokens serve then believes"
 )
 
 
@@ -41,7 +47,7 @@ class Person:
     name: str
     role: Role
     signed_in_by: str
-    """For the audit: `token ID` or `session ID`."""
+    """For the audit: `token ID`, `session ID`, or `oidc SUBJECT`."""
     remote_address: str
 
 
@@ -50,6 +56,9 @@ class SignIn:
 
     def __init__(self, settings: ServeSettings) -> None:
         self.sessions = Sessions(settings)
+        self.issuer_tokens = _issuer_tokens(settings)
+        """None: no issuer is believed."""
+        self._settings = settings
         self._tokens = Watched(settings.tokens_file, read_tokens, "tokens")
         self._lock = threading.Lock()
         self._wrong: OrderedDict[str, deque[int]] = OrderedDict()
@@ -57,10 +66,13 @@ class SignIn:
     @property
     def is_on(self) -> bool:
         """Whether anybody can sign in."""
-        return self._tokens.is_set or self.sessions.is_on
+        return self._tokens.is_set or self.sessions.is_on or self.issuer_tokens is not None
 
     def reader(self, request: Request, *, now_ms: int) -> Person:
-        """Who reads; raises Problem 401 for nobody, 429 after many wrong tokens, 503 where files can't be read."""
+        """Who reads; raises Problem 401 for nobody, 429 after many wrong tokens, 503 where files can't be read.
+
+        Of the issuer also 403 for somebody without a role, and 503 while its keys are not known. Never asks it.
+        """
         if "authorization" in request.headers:
             return self._by_token(request, now_ms)
         session = self.sessions.find(request, now_ms=now_ms)
@@ -87,13 +99,29 @@ class SignIn:
         if not text:
             raise _unauthorized("no token: send `Authorization: Bearer TOKEN`")
         text, address = text.strip(), address_of(request)
+        if self.issuer_tokens is not None and scheme.lower() == "bearer" and "." in text:
+            return self._by_issuer(self.issuer_tokens, text, address, now_ms)
         with self._lock:
             known = self._tokens.now().get(token_id_of(text) or "") if scheme.lower() == "bearer" else None
             if known is not None and known.fits(text, now_ms=now_ms):
                 return Person(known.name, known.role, f"token {known.token_id}", address)
             raise self._refused(address, now_ms)
 
-    def _refused(self, address: str, now_ms: int) -> Problem:
+    def _by_issuer(self, tokens: "IssuerTokens", text: str, address: str, now_ms: int) -> Person:
+        try:
+            if self._settings.oidc_audience is None:
+                raise TokenRefused("serve.oidc_audience is not set, so none is taken")
+            claims = tokens.verified(text, self._settings.oidc_audience, now_ms=now_ms)
+            identity = identity_of(claims, self._settings)
+        except TokenRefused as error:
+            with self._lock:
+                raise self._refused(address, now_ms, f"the token of the issuer does not hold: {error}") from None
+        if identity.role is None:
+            log.warning("no_role", actor=identity.name, signed_in_by=identity.signed_in_by)
+            raise Problem(403, why_no_role(identity, self._settings))
+        return Person(identity.name, identity.role, identity.signed_in_by, address)
+
+    def _refused(self, address: str, now_ms: int, why: str = "the token is unknown, revoked or expired") -> Problem:
         times = self._wrong.setdefault(address, deque(maxlen=WRONG_MAX + 1))
         self._wrong.move_to_end(address)
         if len(self._wrong) > ADDRESSES_MAX:
@@ -102,8 +130,8 @@ class SignIn:
             times.popleft()
         times.append(now_ms)
         if len(times) <= WRONG_MAX:
-            log.warning("token_refused", remote_address=address)
-            return _unauthorized("the token is unknown, revoked or expired")
+            log.warning("token_refused", remote_address=address, reason=why)
+            return _unauthorized(why)
         return Problem(429, "too many wrong tokens", headers={"Retry-After": str(WRONG_SPAN_MS // 1000)})
 
 
@@ -118,6 +146,15 @@ def check_of_session(request: Request, session: Session) -> None:
 def address_of(request: Request) -> str:
     """The address that asks, behind trusted proxies that of their client."""
     return request.client.host[:ADDRESS_LENGTH_MAX] if request.client else "unknown"
+
+
+def _issuer_tokens(settings: ServeSettings) -> "IssuerTokens | None":
+    """Imported only where it is used: the library takes 0.2 s."""
+    if settings.oidc_issuer is None:
+        return None
+    from streaming.serve.oidc.tokens import IssuerTokens
+
+    return IssuerTokens(settings.oidc_issuer)
 
 
 def _person(request: Request, session: Session) -> Person:

@@ -1,0 +1,62 @@
+"""Identity by OpenID Connect: which issuer serve believes, and what its tokens allow."""
+
+import ipaddress
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, model_validator
+
+from streaming.settings.fields import HttpUrl, Section
+
+
+def is_safe(url: str) -> bool:
+    """Whether nobody between can read or change what this URL is asked: https, or this machine itself."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or _is_loopback(parts.hostname or "")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _issuer(url: str) -> str:
+    parts = urlsplit(url)
+    if not is_safe(url):
+        raise ValueError("must begin with https://, unless it is on loopback")
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("must have no user, query or fragment")
+    return url
+
+
+class OidcFields(Section):
+    """Fields of `serve` that name the issuer."""
+
+    oidc_issuer: Annotated[HttpUrl, AfterValidator(_issuer)] | None = Field(
+        None, description="URL of your OpenID Connect issuer, as its tokens have it in `iss`; null: none is believed"
+    )
+    oidc_audience: str | None = Field(
+        None,
+        min_length=1,
+        description="What a program's token must have in `aud`; null: no token of the issuer is taken",
+    )
+    oidc_role_claim: str = Field(
+        "roles", min_length=1, description="Claim whose values give the role; `a.b` is also looked for as b within a"
+    )
+    oidc_roles: dict[str, Literal["viewer", "operator", "admin"]] = Field(
+        {}, max_length=1_000, description="Value of that claim: role. Of several the one that may do most counts"
+    )
+
+    @model_validator(mode="after")
+    def _complete_oidc(self) -> Self:
+        if self.oidc_issuer is None:
+            if self.oidc_audience is not None or self.oidc_roles:
+                raise ValueError("oidc_audience and oidc_roles need oidc_issuer")
+            return self
+        if not self.oidc_roles:
+            raise ValueError("oidc_issuer needs oidc_roles, without which nobody of it may do anything")
+        if self.oidc_audience is None:
+            raise ValueError("oidc_issuer needs oidc_audience")
+        return self
