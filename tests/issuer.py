@@ -1,5 +1,7 @@
 """An OpenID Connect issuer for tests: on loopback, with keys of its own, and whatever it is told to do wrong."""
 
+import base64
+import hashlib
 import json
 import threading
 from collections.abc import Iterator
@@ -7,12 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl, quote_plus, urlsplit
 
 from joserfc import jws, jwt
 from joserfc.jwk import ECKey
 from joserfc.registry import HeaderParameter
 
 AUDIENCE = "rebalancer-api"
+CLIENT = "rebalancer page"
+SECRET = "client s3cret: +"  # noqa: S105 - of an issuer that lives for a test
 
 
 def make_key(key_id: str) -> ECKey:
@@ -35,6 +40,13 @@ class LocalIssuer:
     statuses: dict[str, int] = field(default_factory=dict)
     endless: bool = False
     """It sends a byte at a time and never ends an answer."""
+    codes: dict[str, dict[str, str]] = field(default_factory=dict)
+    """What was asked for by code; each code is good once."""
+    answered: dict[str, Any] = field(default_factory=dict)
+    """Claims of ID tokens in place of the right ones."""
+    basic: bool = True
+    """Whether the client shows its secret in a header, or in the form."""
+    forms: list[dict[str, str]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -54,11 +66,47 @@ class LocalIssuer:
         registry = jws.JWSRegistry({"x-own": HeaderParameter("", "str")}, [head["alg"]])
         return jwt.encode(head, self.claims(**claims), key, registry=registry, default_type=None)
 
+    def _description(self) -> dict[str, Any]:
+        return {
+            "issuer": self.url,
+            "jwks_uri": f"{self.url}/keys",
+            "authorization_endpoint": f"{self.url}/authorize?realm=main",
+            "token_endpoint": f"{self.url}/token",
+            "token_endpoint_auth_methods_supported": ["client_secret_basic" if self.basic else "client_secret_post"],
+        }
+
+    def approve(self, location: str) -> dict[str, str]:
+        """Somebody has signed in at `location`: the query with which their browser is sent back."""
+        assert location.startswith(f"{self.url}/authorize?realm=main&"), location
+        given = dict(parse_qsl(urlsplit(location).query))
+        assert (given["response_type"], given["code_challenge_method"]) == ("code", "S256")
+        assert "openid" in given["scope"].split()
+        code = f"code-{len(self.codes) + len(self.forms)}"
+        self.codes[code] = given
+        return {"code": code, "state": given["state"], "iss": self.url}
+
+    def exchange(self, form: dict[str, str], authorization: str) -> tuple[int, bytes]:
+        """(Status, body) of a POST for the tokens of a code (RFC 6749, 4.1.3; RFC 7636, 4.6)."""
+        self.forms.append(form)
+        basic = base64.b64encode(f"{quote_plus(CLIENT)}:{quote_plus(SECRET)}".encode()).decode()
+        if self.basic and authorization != f"Basic {basic}":
+            return 401, b'{"error": "invalid_client"}'
+        if not self.basic and (form.get("client_id"), form.get("client_secret")) != (CLIENT, SECRET):
+            return 401, b'{"error": "invalid_client"}'
+        given = self.codes.pop(form.get("code", ""), None)
+        verifier = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+        challenge = base64.urlsafe_b64encode(verifier).decode().rstrip("=")
+        if given is None or given["code_challenge"] != challenge or given["redirect_uri"] != form["redirect_uri"]:
+            return 400, b'{"error": "invalid_grant"}'
+        person = {"aud": CLIENT, "sub": "p-1", "preferred_username": "ada", "nonce": given["nonce"]}
+        id_token = self.token(**(person | self.answered))
+        return 200, json.dumps({"access_token": "x", "token_type": "Bearer", "id_token": id_token}).encode()
+
     def answer(self, path: str) -> tuple[int, bytes]:
         """(Status, body) of a GET."""
         self.asked.append(path)
         right: dict[str, Any] = {
-            "/.well-known/openid-configuration": {"issuer": self.url, "jwks_uri": f"{self.url}/keys", **self.described},
+            "/.well-known/openid-configuration": self._description() | self.described,
             "/keys": {"keys": [key.as_dict(private=False) for key in self.keys]},
         }
         if path not in right:
@@ -73,7 +121,14 @@ def local_issuer(now_s: int) -> Iterator[LocalIssuer]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, body = state.answer(self.path)
+            self._send(*state.answer(self.path))
+
+        def do_POST(self) -> None:
+            form = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+            status, body = state.exchange(form, self.headers.get("Authorization", ""))
+            self._send(state.statuses.get(self.path, status), state.bodies.get(self.path, body))
+
+        def _send(self, status: int, body: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             if status == 302:

@@ -97,6 +97,9 @@ def secrets_of(settings: Settings) -> frozenset[str]:
     for file in (collect.prometheus_password_file, collect.prometheus_bearer_token_file):
         with suppress(UsageProblem):
             secrets |= {first_line(file, "collect")} if file is not None else set()
+    client_secret_file = settings.serve.oidc_client_secret_file
+    with suppress(UsageProblem):
+        secrets |= {first_line(client_secret_file, "serve")} if client_secret_file is not None else set()
     for name, webhook in settings.notify.webhooks.items():
         with suppress(UsageProblem):
             secrets |= {webhook_key(webhook, name) or ""} - {""}

@@ -12,7 +12,8 @@
     who.textContent = session.signed_in ? `${session.name} · ${session.role}` : "";
     who.hidden = out.hidden = !session.signed_in;
     form.hidden = session.signed_in || !session.by_password;
-    off.hidden = session.signed_in || session.by_password;
+    own("sign-in-issuer").hidden = session.signed_in || !session.by_issuer;
+    off.hidden = session.signed_in || session.by_password || session.by_issuer;
     own("sign-in-how").textContent = session.detail;
     if (session.signed_in && session.ends_in_ms !== null) timer = setTimeout(look, session.ends_in_ms + 1000);
   }

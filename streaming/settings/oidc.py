@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
-from streaming.settings.fields import HttpUrl, Section
+from streaming.settings.fields import File, HttpUrl, Section
 
 
 def is_safe(url: str) -> bool:
@@ -42,6 +42,12 @@ class OidcFields(Section):
         min_length=1,
         description="What a program's token must have in `aud`; null: no token of the issuer is taken",
     )
+    oidc_client_id: str | None = Field(
+        None, min_length=1, description="Client by which people sign in on the page; null: nobody does by the issuer"
+    )
+    oidc_client_secret_file: File | None = Field(
+        None, description="File whose first line is that client's secret; null: it is a public client"
+    )
     oidc_role_claim: str = Field(
         "roles", min_length=1, description="Claim whose values give the role; `a.b` is also looked for as b within a"
     )
@@ -52,11 +58,13 @@ class OidcFields(Section):
     @model_validator(mode="after")
     def _complete_oidc(self) -> Self:
         if self.oidc_issuer is None:
-            if self.oidc_audience is not None or self.oidc_roles:
-                raise ValueError("oidc_audience and oidc_roles need oidc_issuer")
+            if self.oidc_audience is not None or self.oidc_client_id is not None or self.oidc_roles:
+                raise ValueError("oidc_audience, oidc_client_id and oidc_roles need oidc_issuer")
             return self
         if not self.oidc_roles:
             raise ValueError("oidc_issuer needs oidc_roles, without which nobody of it may do anything")
-        if self.oidc_audience is None:
-            raise ValueError("oidc_issuer needs oidc_audience")
+        if self.oidc_audience is None and self.oidc_client_id is None:
+            raise ValueError("oidc_issuer needs oidc_audience for programs, or oidc_client_id for people")
+        if self.oidc_client_secret_file is not None and self.oidc_client_id is None:
+            raise ValueError("oidc_client_secret_file needs oidc_client_id")
         return self

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,43 +15,15 @@ from joserfc.jwk import RSAKey
 from structlog.testing import capture_logs
 
 from streaming.runtime.api_tokens import Role
-from streaming.serve.metrics import Exposition
 from streaming.serve.oidc import issuer as issuer_module
 from streaming.serve.oidc.identity import TokenRefused
 from streaming.serve.oidc.tokens import ASKED_AGAIN_MS, KEYS_FRESH_MS, KEYS_KEPT_MS, KEYS_MAX, IssuerTokens
-from streaming.serve.snapshot import read_snapshot
-from streaming.serve.web import build_app
 from streaming.settings import ServeSettings
 from tests.issuer import AUDIENCE, LocalIssuer, local_issuer, make_key
-from tests.serve.asking import Acted, ask
-from tests.serve.served import Served, refusal
+from tests.serve.asking import ask
+from tests.serve.believing import NOW_S, ROLES, Believing
+from tests.serve.served import refusal
 from tests.serve.synthetic import NOW_MS
-
-NOW_S = NOW_MS // 1000
-ROLES = {"kafka-viewers": "viewer", "kafka-operators": "operator", "kafka-admins": "admin"}
-ACT = "/api/v1/brokers/3/undrain"
-
-
-class Believing(Served):
-    """An application that believes an issuer; `clock_ms` may be set."""
-
-    def __init__(self, folder: Path, root: str, issuer: LocalIssuer, **serve: Any) -> None:
-        own = {"oidc_issuer": issuer.url, "oidc_audience": AUDIENCE, "oidc_roles": ROLES}
-        super().__init__(folder, root, **(own | serve))
-        self.clock_ms = NOW_MS
-        snapshot = read_snapshot(self.settings, NOW_MS)
-        exposition = Exposition(snapshot, self.settings)
-        self.app = build_app(lambda: snapshot, exposition, self.settings, lambda: self.clock_ms, Acted())
-
-    def shows(self, token: str) -> httpx.Response:
-        """Who serve says that this is."""
-        return ask(self.app, "GET", "/api/v1/session", headers={"Authorization": f"Bearer {token}"})
-
-    def acts(self, token: str | None = None) -> Any:
-        """The answer to an act, or the rows of the audit."""
-        if token is None:
-            return super().acts()
-        return ask(self.app, "POST", ACT, headers={"Authorization": f"Bearer {token}", "Idempotency-Key": "a-key-123"})
 
 
 @pytest.fixture
@@ -373,6 +344,16 @@ def test_no_text_is_a_token_by_chance_nor_an_error_of_ours(tokens: IssuerTokens,
         ({"oidc_issuer": "https://me:secret@login.example.org"}, "no user, query or fragment"),
         ({"oidc_issuer": "https://login.example.org", "oidc_audience": "a"}, "needs oidc_roles"),
         ({"oidc_issuer": "https://login.example.org", "oidc_roles": ROLES}, "needs oidc_audience"),
+        ({"oidc_client_id": "a"}, "need oidc_issuer"),
+        (
+            {
+                "oidc_issuer": "https://login.example.org",
+                "oidc_roles": ROLES,
+                "oidc_audience": "a",
+                "oidc_client_secret_file": "f",
+            },
+            "needs oidc_client_id",
+        ),
         ({"oidc_roles": ROLES}, "need oidc_issuer"),
         ({"oidc_roles": {"a": "root"}}, "viewer"),
     ],

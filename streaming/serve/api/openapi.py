@@ -150,6 +150,7 @@ def session_operations() -> dict[str, Any]:
         "csrf_token": {"type": ["string", "null"], "description": f"Goes into {CSRF_HEADER}; null of a token"},
         "ends_in_ms": {"type": ["integer", "null"], "description": "When the session ends unless it is used"},
         "by_password": {"type": "boolean", "description": "Whether people can sign in with a password"},
+        "by_issuer": {"type": "boolean", "description": "Whether people can sign in by the issuer, at /oidc/sign-in"},
         "detail": {"type": "string", "description": "Where nobody can sign in: how to turn it on"},
     }
     answer = {"type": "object", "required": list(members), "properties": members}

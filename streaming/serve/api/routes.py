@@ -32,7 +32,17 @@ def api_routes(looks: Looks, sign_in: SignIn, actions: Actions) -> list[BaseRout
         *reading,
         *Acting(looks, sign_in, actions).routes(),
         *Signing(sign_in, looks.clock).routes(),
+        *_code_flow(looks, sign_in),
     ]
+
+
+def _code_flow(looks: Looks, sign_in: SignIn) -> list[Route]:
+    tokens = sign_in.issuer_tokens
+    if tokens is None or not sign_in.by_issuer:
+        return []
+    from streaming.serve.oidc.code_flow import CodeFlow
+
+    return CodeFlow(tokens, sign_in, looks.clock).routes()
 
 
 def _reading(endpoint: Endpoint, looks: Looks, sign_in: SignIn) -> Callable[[Request], Response]:

@@ -1,4 +1,4 @@
-"""Sessions of people who signed in with a password. In memory, of this process: a restart of serve ends them all.
+"""Sessions of people who signed in. In memory, of this process: a restart of serve ends them all.
 
 Of the random id in a cookie only a hash is kept.
 """
@@ -10,6 +10,7 @@ import threading
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from streaming.runtime.api_tokens import Role
 from streaming.runtime.users import User, read_users, user_with
@@ -17,8 +18,9 @@ from streaming.serve.api.watched import Watched
 from streaming.settings import ServeSettings
 
 OF_USER_MAX = 10
-"""Beyond, the session of the user that was used longest ago ends. With as many users as the file may have, that bounds
-the memory."""
+"""Beyond, the session of the user that was used longest ago ends."""
+SESSIONS_MAX = 10_000
+"""Beyond, the one that was used longest ago ends: an issuer may know any number of people."""
 COOKIE = "rebalancer_session"
 FORM = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 
@@ -30,10 +32,23 @@ class Session:
     session_id: str
     name: str
     role: Role
-    user_stamp: str
+    user_stamp: str | None
+    """Of a user of the users file, as they were; None of somebody whom the issuer knows."""
+    subject: str | None
+    """The issuer's id of somebody."""
     csrf_token: str
     started_ms: int
     used_ms: int
+
+    @property
+    def signed_in_by(self) -> str:
+        """For the audit."""
+        return f"session {self.session_id}" if self.subject is None else f"oidc {self.subject}"
+
+    @property
+    def owner(self) -> tuple[str | None, str]:
+        """Whose it is: names of the issuer are not those of the users file, and may change."""
+        return self.subject, self.name if self.subject is None else ""
 
 
 def cookie_name(request: Request) -> str:
@@ -67,14 +82,28 @@ class Sessions:
         return user_with(users, name, password)
 
     def begin(self, user: User, *, now_ms: int) -> tuple[str, Session]:
-        """A new session, and the id for its cookie."""
+        """A new session of a user of the file, and the id for its cookie."""
+        return self._begin(user.name, user.role, user.stamp, None, now_ms)
+
+    def begin_of_subject(self, subject: str, name: str, role: Role, *, now_ms: int) -> tuple[str, Session]:
+        """The same of somebody whom the issuer knows. Their role is that of now, to the end of the session."""
+        return self._begin(name, role, None, subject, now_ms)
+
+    def end_of_subject(self, subject: str) -> None:
+        """End all sessions of somebody whom the issuer knows."""
+        with self._lock:
+            self._by_hash = {key: one for key, one in self._by_hash.items() if one.subject != subject}
+
+    def _begin(self, name: str, role: Role, stamp: str | None, subject: str | None, now_ms: int) -> tuple[str, Session]:
         secret, number = secrets.token_urlsafe(32), secrets.token_hex(6)
-        session = Session(number, user.name, user.role, user.stamp, secrets.token_urlsafe(32), now_ms, now_ms)
+        session = Session(number, name, role, stamp, subject, secrets.token_urlsafe(32), now_ms, now_ms)
         with self._lock:
             self._by_hash = {key: one for key, one in self._by_hash.items() if self.ends_in_ms(one, now_ms=now_ms) > 0}
-            own = [key for key, one in self._by_hash.items() if one.name == user.name]
-            if len(own) >= OF_USER_MAX:
-                del self._by_hash[min(own, key=lambda key: self._by_hash[key].used_ms)]
+            own = [key for key, one in self._by_hash.items() if one.owner == session.owner]
+            for keys, most in ((own, OF_USER_MAX), (list(self._by_hash), SESSIONS_MAX)):
+                if len(keys) >= most:
+                    self._by_hash.pop(min(keys, key=lambda key: self._by_hash[key].used_ms))
+                    break
             self._by_hash[_hash(secret)] = session
         return secret, session
 
@@ -85,9 +114,7 @@ class Sessions:
             session = self._by_hash.get(key)
             if session is None:
                 return None
-            user = self._users.now().get(session.name)
-            is_same = user is not None and user.stamp == session.user_stamp
-            if not is_same or self.ends_in_ms(session, now_ms=now_ms) <= 0:
+            if not self._is_same_user(session) or self.ends_in_ms(session, now_ms=now_ms) <= 0:
                 del self._by_hash[key]
                 return None
             if is_used:
@@ -104,9 +131,22 @@ class Sessions:
         own = self._settings
         return min(session.started_ms + own.session_ms, session.used_ms + own.session_idle_ms) - now_ms
 
+    def _is_same_user(self, session: Session) -> bool:
+        if session.user_stamp is None:
+            return True
+        user = self._users.now().get(session.name)
+        return user is not None and user.stamp == session.user_stamp
+
     def _key(self, request: Request) -> str:
         secret = request.cookies.get(cookie_name(request), "")
         return _hash(secret) if FORM.fullmatch(secret) else ""
+
+
+def set_session_cookie(request: Request, answer: Response, secret: str) -> None:
+    """No script reads it, and no other site makes browsers send it."""
+    answer.set_cookie(
+        cookie_name(request), secret, path="/", secure=is_secure(request), httponly=True, samesite="strict"
+    )
 
 
 def _hash(secret: str) -> str:

@@ -58,7 +58,7 @@ class SignIn:
         self.sessions = Sessions(settings)
         self.issuer_tokens = _issuer_tokens(settings)
         """None: no issuer is believed."""
-        self._settings = settings
+        self.settings = settings
         self._tokens = Watched(settings.tokens_file, read_tokens, "tokens")
         self._lock = threading.Lock()
         self._wrong: OrderedDict[str, deque[int]] = OrderedDict()
@@ -67,6 +67,11 @@ class SignIn:
     def is_on(self) -> bool:
         """Whether anybody can sign in."""
         return self._tokens.is_set or self.sessions.is_on or self.issuer_tokens is not None
+
+    @property
+    def by_issuer(self) -> bool:
+        """Whether people can sign in on the page by the issuer."""
+        return self.issuer_tokens is not None and self.settings.oidc_client_id is not None
 
     def reader(self, request: Request, *, now_ms: int) -> Person:
         """Who reads; raises Problem 401 for nobody, 429 after many wrong tokens, 503 where files can't be read.
@@ -109,16 +114,16 @@ class SignIn:
 
     def _by_issuer(self, tokens: "IssuerTokens", text: str, address: str, now_ms: int) -> Person:
         try:
-            if self._settings.oidc_audience is None:
+            if self.settings.oidc_audience is None:
                 raise TokenRefused("serve.oidc_audience is not set, so none is taken")
-            claims = tokens.verified(text, self._settings.oidc_audience, now_ms=now_ms)
-            identity = identity_of(claims, self._settings)
+            claims = tokens.verified(text, self.settings.oidc_audience, now_ms=now_ms)
+            identity = identity_of(claims, self.settings)
         except TokenRefused as error:
             with self._lock:
                 raise self._refused(address, now_ms, f"the token of the issuer does not hold: {error}") from None
         if identity.role is None:
             log.warning("no_role", actor=identity.name, signed_in_by=identity.signed_in_by)
-            raise Problem(403, why_no_role(identity, self._settings))
+            raise Problem(403, why_no_role(identity, self.settings))
         return Person(identity.name, identity.role, identity.signed_in_by, address)
 
     def _refused(self, address: str, now_ms: int, why: str = "the token is unknown, revoked or expired") -> Problem:
@@ -158,7 +163,7 @@ def _issuer_tokens(settings: ServeSettings) -> "IssuerTokens | None":
 
 
 def _person(request: Request, session: Session) -> Person:
-    return Person(session.name, session.role, f"session {session.session_id}", address_of(request))
+    return Person(session.name, session.role, session.signed_in_by, address_of(request))
 
 
 def _unauthorized(detail: str) -> Problem:

@@ -15,7 +15,7 @@ from streaming.serve.api.attempts import OF_ADDRESS_MAX, OF_USER_MAX, SPAN_MS, A
 from streaming.serve.api.pages import as_json
 from streaming.serve.api.problems import Problem
 from streaming.serve.api.requests import check_origin, read_body
-from streaming.serve.api.sessions import Session, cookie_name, is_secure
+from streaming.serve.api.sessions import Session, cookie_name, is_secure, set_session_cookie
 from streaming.serve.api.sign_in import HOW_TO_TURN_ON, SignIn, address_of, check_of_session
 from streaming.serve.api.turns import Turns
 
@@ -102,8 +102,7 @@ class Signing:
         log.info("signed_in", actor=user.name, role=user.role.value, session_id=session.session_id,
                  remote_address=address_of(request))  # fmt: skip
         answer = _answer(self._described(session))
-        answer.set_cookie(cookie_name(request), secret, path="/", secure=is_secure(request), httponly=True,
-                          samesite="strict")  # fmt: skip
+        set_session_cookie(request, answer, secret)
         return answer
 
     def _count(self, name: str, network: str, now_ms: int) -> None:
@@ -117,14 +116,15 @@ class Signing:
             "signed_in": True,
             "name": session.name,
             "role": session.role.value,
-            "signed_in_by": f"session {session.session_id}",
+            "signed_in_by": session.signed_in_by,
             "csrf_token": session.csrf_token,
             "ends_in_ms": self._sessions.ends_in_ms(session, now_ms=self._clock()),
             "detail": "signed in",
         }
 
     def _nobody(self) -> dict[str, Any]:
-        detail = "not signed in" if self._sessions.is_on else HOW_TO_SIGN_IN
+        is_on = self._sessions.is_on or self._sign_in.by_issuer
+        detail = "not signed in" if is_on else HOW_TO_SIGN_IN
         return {
             "signed_in": False,
             "name": None,
@@ -133,6 +133,7 @@ class Signing:
             "csrf_token": None,
             "ends_in_ms": None,
             "by_password": self._sessions.is_on,
+            "by_issuer": self._sign_in.by_issuer,
             "detail": detail if self._sign_in.is_on else HOW_TO_TURN_ON,
         }
 

@@ -21,6 +21,11 @@ DESCRIPTION = "/.well-known/openid-configuration"
 class IssuerUnreachable(RebalancerError):
     """The issuer does not answer, or not as an issuer does; the message names the URL and the reason."""
 
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        """Of its answer, if that is what was wrong."""
+
 
 @dataclass(frozen=True, slots=True)
 class Description:
@@ -71,7 +76,7 @@ class Issuer:
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # TimeoutError is an OSError
             raise IssuerUnreachable(f"{url}: {type(error).__name__}") from None
         if status != httpx.codes.OK:
-            raise IssuerUnreachable(f"{url}: answers {status}")
+            raise IssuerUnreachable(f"{url}: answers {status}", status)
         try:
             members = json.loads(body)
         except (ValueError, RecursionError):

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streaming.serve.api.problems import Problem
 from streaming.serve.oidc.identity import TokenRefused
-from streaming.serve.oidc.issuer import Issuer, IssuerUnreachable
+from streaming.serve.oidc.issuer import Description, Issuer, IssuerUnreachable
 
 log = structlog.get_logger()
 
@@ -55,6 +55,7 @@ class IssuerTokens:
         self._registry = jws.JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False)
         self._fetching = asyncio.Lock()
         self._keys: tuple[tuple[str | None, Key], ...] = ()
+        self._description: Description | None = None
         self._fetched_ms: int | None = None
         self._asked_ms: int | None = None
         self._failure: str | None = None
@@ -67,8 +68,17 @@ class IssuerTokens:
         async with self._fetching:
             now_ms = clock()
             if self._lacks_key(text, now_ms, is_old_too=True):
-                self._asked_ms = now_ms
                 await self._fetch(now_ms)
+
+    async def description(self, clock: Callable[[], int]) -> Description:
+        """What the issuer says of itself, asked as seldom as for keys. Raises Problem 503 where it is not known."""
+        async with self._fetching:
+            now_ms = clock()
+            if self._is_time(now_ms) and not self._is_fresh(now_ms):
+                await self._fetch(now_ms)
+        if self._description is None:
+            raise _no_keys()
+        return self._description
 
     def verified(
         self, text: str, audience: str, *, now_ms: int, types: Collection[str | None] = ACCESS_TYPES
@@ -121,7 +131,7 @@ class IssuerTokens:
 
     def _lacks_key(self, text: str, now_ms: int, *, is_old_too: bool) -> bool:
         """Whether to fetch; `is_old_too`: also where the key is known but may have been taken away."""
-        if self._asked_ms is not None and 0 <= now_ms - self._asked_ms < ASKED_AGAIN_MS:
+        if not self._is_time(now_ms):
             return False
         try:
             header = self._header(text)
@@ -129,11 +139,19 @@ class IssuerTokens:
             return False
         if self._fetched_ms is None or _key_with(self._keys, header.get("kid")) is None:
             return True
-        return is_old_too and not 0 <= now_ms - self._fetched_ms < KEYS_FRESH_MS
+        return is_old_too and not self._is_fresh(now_ms)
+
+    def _is_time(self, now_ms: int) -> bool:
+        return self._asked_ms is None or not 0 <= now_ms - self._asked_ms < ASKED_AGAIN_MS
+
+    def _is_fresh(self, now_ms: int) -> bool:
+        return self._fetched_ms is not None and 0 <= now_ms - self._fetched_ms < KEYS_FRESH_MS
 
     async def _fetch(self, now_ms: int) -> None:
+        self._asked_ms = now_ms
         try:
-            keys = _sound_keys(await self.issuer.keys(await self.issuer.description()))
+            description = await self.issuer.description()
+            keys = _sound_keys(await self.issuer.keys(description))
             if not keys:
                 raise IssuerUnreachable(f"{self._url}: none of its keys can verify a token")
         except IssuerUnreachable as error:
@@ -143,6 +161,7 @@ class IssuerTokens:
             return
         if self._failure is not None:
             log.info("issuer_answers_again", issuer=self._url)
+        self._description = description
         self._keys, self._fetched_ms, self._failure = keys, now_ms, None
 
 
@@ -192,5 +211,5 @@ def _bits(number: str) -> int:
 
 
 def _no_keys() -> Problem:
-    detail = "the keys of serve.oidc_issuer are not known now: see the log of serve"
+    detail = "the keys of serve.oidc_issuer are not known now, as it does not answer: see the log of serve"
     return Problem(503, detail, headers={"Retry-After": str(ASKED_AGAIN_MS // 1000)})

@@ -1,0 +1,40 @@
+"""An application that believes an issuer."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from streaming.serve.metrics import Exposition
+from streaming.serve.snapshot import read_snapshot
+from streaming.serve.web import build_app
+from tests.issuer import AUDIENCE, LocalIssuer
+from tests.serve.asking import Acted, ask
+from tests.serve.served import Served
+from tests.serve.synthetic import NOW_MS
+
+NOW_S = NOW_MS // 1000
+ROLES = {"kafka-viewers": "viewer", "kafka-operators": "operator", "kafka-admins": "admin"}
+ACT = "/api/v1/brokers/3/undrain"
+
+
+class Believing(Served):
+    """An application that believes an issuer; `clock_ms` may be set."""
+
+    def __init__(self, folder: Path, root: str, issuer: LocalIssuer, **serve: Any) -> None:
+        own = {"oidc_issuer": issuer.url, "oidc_audience": AUDIENCE, "oidc_roles": ROLES}
+        super().__init__(folder, root, **(own | serve))
+        self.clock_ms = NOW_MS
+        snapshot = read_snapshot(self.settings, NOW_MS)
+        exposition = Exposition(snapshot, self.settings)
+        self.app = build_app(lambda: snapshot, exposition, self.settings, lambda: self.clock_ms, Acted())
+
+    def shows(self, token: str) -> httpx.Response:
+        """Who serve says that this is."""
+        return ask(self.app, "GET", "/api/v1/session", headers={"Authorization": f"Bearer {token}"})
+
+    def acts(self, token: str | None = None) -> Any:
+        """The answer to an act, or the rows of the audit."""
+        if token is None:
+            return super().acts()
+        return ask(self.app, "POST", ACT, headers={"Authorization": f"Bearer {token}", "Idempotency-Key": "a-key-123"})
