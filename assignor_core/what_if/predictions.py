@@ -79,7 +79,7 @@ def compare(predicted: Outlook, came: Outlook) -> tuple[Compared, ...]:
     """Each figure of either, side by side.
 
     >>> rows = compare(Outlook({"bytes_in": 1.25}, bytes_copied=100.0), Outlook({"bytes_in": 1.5}))
-    >>> [(row.figure, row.predicted, row.came, row.error) for row in rows][:2]
+    >>> [(row.figure, row.predicted, row.came, row.error and round(row.error, 3)) for row in rows][:2]
     [('bytes_in_max_over_mean', 1.25, 1.5, 0.2), ('bytes_copied', 100.0, None, None)]
     """
     return (
