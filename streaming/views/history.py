@@ -90,6 +90,8 @@ class Span:
     from_ms: int
     to_ms: int
     step_ms: int | None = None
+    since_ms: int | None = None
+    """The steps before this one have been shown. It does not change which table is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,24 +112,29 @@ def read_history(
     kafka_cluster: str,
     window_ms: int,
     rows_per_period: int,
+    rows_max: int,
 ) -> History:
     """Raises UsageProblem for a span that no table answers within the bounds, and TableUnavailable.
 
-    `rows_per_period` is how many rows of all keys the tables hold for one period.
+    `rows_per_period` is how many rows of all keys the tables hold for one period. Of the steps after `since_ms` at most
+    `rows_max` rows come: a row costs a kilobyte once it is no longer Arrow's, and a span may have a million.
     """
     table, period_ms = _table_for(family, span, window_ms, rows_per_period)
     step_ms = _step(span, period_ms)
     there = TABLES[table].column_names()
     start = "window_start" if "window_start" in there else "period_start"
     values = [name for name in family.joined if name in there]
-    first_ms = span.from_ms - span.from_ms % step_ms
+    first_ms = max(span.from_ms, span.since_ms or 0)
+    first_ms -= first_ms % step_ms
     own = of_cluster(kafka_cluster) & at_least(start, utc(first_ms)) & below(start, utc(span.to_ms)) & where
     if "role" in there:
         own &= equal("role", "leader")
     rows = reader.arrow(table, columns=(start, *family.keys, *values), where=own)
     if family.sums_partitions:
         rows = _summed(rows, start, family.keys, values)
-    return History(table, step_ms, _in_steps(rows, start, family, values, step_ms))
+    steps = _in_steps(rows, start, family, values, step_ms)
+    shown = 0 if span.since_ms is None else pc.sum(pc.equal(steps["start_ms"], span.since_ms)).as_py() or 0
+    return History(table, step_ms, steps.slice(0, shown + rows_max).to_pylist())
 
 
 def _table_for(family: Family, span: Span, window_ms: int, rows_per_period: int) -> tuple[str, int]:
@@ -154,7 +161,7 @@ def _summed(rows: pa.Table, start: str, keys: Sequence[str], values: Sequence[st
     return sums.select([*by, *(f"{name}_sum" for name in values)]).rename_columns([*by, *values])
 
 
-def _in_steps(rows: pa.Table, start: str, family: Family, values: Sequence[str], step_ms: int) -> list[dict[str, Any]]:
+def _in_steps(rows: pa.Table, start: str, family: Family, values: Sequence[str], step_ms: int) -> pa.Table:
     rows = rows.sort_by([(start, "ascending"), *((key, "ascending") for key in family.keys)])
     starts_ms = pc.divide(rows[start].cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
     rows = rows.append_column("start_ms", pc.multiply(pc.divide(starts_ms, step_ms), step_ms))
@@ -162,9 +169,7 @@ def _in_steps(rows: pa.Table, start: str, family: Family, values: Sequence[str],
     joined = [(name, family.joined[name]) for name in values]
     steps = rows.group_by(by, use_threads=False).aggregate([*joined, (start, "count")])
     names = [*by, *(f"{name}_{how}" for name, how in joined)]
-    steps = steps.select(names).rename_columns([*by, *values]).sort_by([(key, "ascending") for key in by])
-    listed: list[dict[str, Any]] = steps.to_pylist()
-    return listed
+    return steps.select(names).rename_columns([*by, *values]).sort_by([(key, "ascending") for key in by])
 
 
 def newest_partitions(

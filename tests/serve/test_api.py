@@ -14,6 +14,8 @@ from starlette.applications import Starlette
 
 from streaming.serve.api.pages import BODY_BYTES_MAX, page
 from streaming.serve.snapshot import Snapshot, read_snapshot
+from streaming.tables import ALL_ROWS, TableReader
+from streaming.views import history
 from tests.serve.asking import app_of, ask, get
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
@@ -82,6 +84,22 @@ def test_history_of_a_topic_is_the_sum_of_its_partitions(app: Starlette) -> None
     assert {row["lag_records"] for row in lags} == {900 * sum(range(30))}
     one = items(get(app, "/api/v1/groups", group="billing", topic="topic-A", step=WINDOW_MS, limit=1000))
     assert len(one) == 9 * 30
+
+
+def test_of_a_long_history_only_the_rows_of_a_page_are_made(skewed_tables: str) -> None:
+    """A topic of a thousand partitions has a million rows in a day: each page made them all, some kilobytes each."""
+
+    def made(rows_max: int, since_ms: int | None = None) -> list[tuple[int, int]]:
+        past = history.read_history(
+            TableReader(skewed_tables), history.BROKERS, history.Span(NOW_MS - HOUR_MS, NOW_MS, None, since_ms),
+            ALL_ROWS, kafka_cluster="test", window_ms=WINDOW_MS, rows_per_period=3, rows_max=rows_max,
+        )  # fmt: skip
+        return [(row["start_ms"], row["broker"]) for row in past.rows]
+
+    whole = made(1_000)
+    assert len(whole) == 27
+    assert made(4) == whole[:4]
+    assert made(4, whole[3][0]) == whole[3 : 3 + 3 + 4], "those of the step where a page ended, and four more"
 
 
 def test_long_spans_are_read_from_hours_and_days(app: Starlette) -> None:

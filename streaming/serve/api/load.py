@@ -5,7 +5,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from streaming.serve.api.looks import Looks
-from streaming.serve.api.pages import page, unpack
+from streaming.serve.api.pages import LIMIT_DEFAULT, page, unpack
 from streaming.serve.api.parameters import FROM, STEP, TO
 from streaming.serve.api.problems import Problem
 from streaming.tables import ALL_ROWS, Condition, at_least, equal
@@ -133,7 +133,8 @@ def _history(looks: Looks, given: Values, family: Family, where: Condition, *, r
     from_ms = given.get("from", max(0, until_ms - SPAN_DEFAULT_MS))
     if from_ms >= until_ms:
         raise Problem(400, f"from: {from_ms} is not before to, {until_ms}")
-    span = Span(from_ms, until_ms, given.get("step"))
+    span = Span(from_ms, until_ms, given.get("step"), max(0, cursor[0]) if cursor else None)
+    limit = given.get("limit", LIMIT_DEFAULT)
     with looks.tables() as reader:
         past = history.read_history(
             reader,
@@ -143,6 +144,7 @@ def _history(looks: Looks, given: Values, family: Family, where: Condition, *, r
             kafka_cluster=looks.kafka_cluster,
             window_ms=looks.settings.pipeline.window_ms,
             rows_per_period=rows_per_period,
+            rows_max=limit + 1,
         )
     key = itemgetter("start_ms", *family.keys)
     rows = past.rows
@@ -151,5 +153,5 @@ def _history(looks: Looks, given: Values, family: Family, where: Condition, *, r
             rows = [row for row in rows if list(key(row)) > [cursor[0], *cursor[1]]]
         except TypeError:
             raise Problem(400, "cursor: is none that this list has given") from None
-    limit, step = given.get("limit"), {"step_ms": past.step_ms, "table": past.table}
+    step = {"step_ms": past.step_ms, "table": past.table}
     return page(rows, limit, lambda item, _number: [item["start_ms"], list(key(item)[1:])], **step)
