@@ -21,6 +21,9 @@ from assignor_core.model import BrokerState, ClusterState
 Figures = Mapping[str, Mapping[str, float]]
 """Resource: {"max_over_mean": ..., "coefficient_of_variation": ...}."""
 
+BrokerLoads = Mapping[str, Mapping[int, float]]
+"""Resource: load by broker id, in the resource's unit."""
+
 
 TAKE_NONE = "brokers that take no replicas"
 """How lines of a diagnosis begin that name brokers which get nothing, whatever their load is."""
@@ -91,6 +94,9 @@ class Plan:
     """Movements within brokers. A plan has these or `movements`, never both."""
     cheaper: tuple[CheaperPlan, ...] = ()
     """What would bring most of its gain for fewer bytes; none where a hard rule asks for movements."""
+    loads_before: BrokerLoads = field(default_factory=dict)
+    """Of the same window as `skew_before`; empty where it is not known, as of plans of an earlier version."""
+    loads_after: BrokerLoads = field(default_factory=dict)
     plan_id: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -254,6 +260,8 @@ def plan_to_json(plan: Plan) -> dict[str, Any]:
             for wave in plan.waves
         ],
         "cheaper": [asdict(row) for row in plan.cheaper],
+        **({"loads_before": _loads_to_json(plan.loads_before)} if plan.loads_before else {}),
+        **({"loads_after": _loads_to_json(plan.loads_after)} if plan.loads_after else {}),
         "reassignment": reassignment_json(plan),
     }
 
@@ -274,6 +282,8 @@ def plan_from_json(obj: object) -> Plan:
             tuple(Wave(entry["movements"], entry["bytes_to_move"], entry["duration_ms"]) for entry in obj["waves"]),
             tuple(LogDirMovement.from_json(entry) for entry in obj.get("log_dir_movements", ())),
             tuple(CheaperPlan(**entry) for entry in obj.get("cheaper", ())),
+            _loads_from_json(obj.get("loads_before", {})),
+            _loads_from_json(obj.get("loads_after", {})),
         )
         claimed, reassignment = obj["plan_id"], obj["reassignment"]
     except (KeyError, TypeError, ValueError) as error:
@@ -288,6 +298,14 @@ def plan_from_json(obj: object) -> Plan:
     if problems:
         raise InputError(f"plan {plan.plan_id[:12]}: {problems[0]}")
     return plan
+
+
+def _loads_to_json(loads: BrokerLoads) -> dict[str, dict[str, float]]:
+    return {name: {str(broker): load for broker, load in row.items()} for name, row in loads.items()}
+
+
+def _loads_from_json(obj: Mapping[str, Any]) -> BrokerLoads:
+    return {str(name): {int(broker): float(load) for broker, load in row.items()} for name, row in obj.items()}
 
 
 def _movement(entry: Mapping[str, Any]) -> Movement:

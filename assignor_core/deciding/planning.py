@@ -208,6 +208,7 @@ def without_disk(plan: Plan) -> Plan:
     return replace(
         plan, skew_before=known(plan.skew_before), skew_after=known(plan.skew_after),
         lower_bound=known(plan.lower_bound),
+        loads_before=known(plan.loads_before), loads_after=known(plan.loads_after),
     )  # fmt: skip
 
 

@@ -13,8 +13,8 @@ from assignor_core.plan import Figures, Plan, apply_to
 from assignor_core.planner.bounds import lower_bounds
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.policy import PlannerPolicy
-from assignor_core.planner.proposal import figures_of_skew, with_drained
-from assignor_core.skew import measure_skew
+from assignor_core.planner.proposal import figures_of_skew, loads_by_broker, with_drained
+from assignor_core.skew import measure_skew, skew_of_arrays
 
 WorstHour = Mapping[str, Figures]
 """Figures of the most uneven column of each resource, "before" and "after" the plan."""
@@ -30,12 +30,15 @@ def judged(plan: Plan, cluster: ClusterState, policy: PlannerPolicy) -> tuple[Pl
     all_hours = with_drained(cluster, policy)
     now = first_window(all_hours)
     arrays = cluster_arrays(now)
+    moved = cluster_arrays(apply_to(now, plan))
     bounds = lower_bounds(arrays, Placement(arrays), shares(arrays), crowded=bool(plan.problems))
     on_now = replace(
         plan,
-        skew_before=figures_of_skew(measure_skew(now)),
-        skew_after=figures_of_skew(measure_skew(apply_to(now, plan))),
+        skew_before=figures_of_skew(skew_of_arrays(arrays)),
+        skew_after=figures_of_skew(skew_of_arrays(moved)),
         lower_bound=bounds,
+        loads_before=loads_by_broker(arrays),
+        loads_after=loads_by_broker(moved),
     )
     return on_now, {
         "before": figures_of_skew(measure_skew(all_hours)),

@@ -10,9 +10,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from assignor_core.errors import InputError
-from assignor_core.load import cluster_arrays
+from assignor_core.load import ClusterArrays, Ints, broker_loads, cluster_arrays
 from assignor_core.model import BrokerState, ClusterState
-from assignor_core.plan import Plan
+from assignor_core.plan import BrokerLoads, Plan
 from assignor_core.planner.attainable import attainable
 from assignor_core.planner.bounds import leaves_replicas_behind, lower_bounds
 from assignor_core.planner.diagnose import diagnose
@@ -70,6 +70,8 @@ def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) 
         diagnosis=(*left_out, *diagnose(problem, placement, search.effort)),
         problems=unmet_rules(problem, placement),
         waves=waves,
+        loads_before=loads_by_broker(arrays),
+        loads_after=loads_by_broker(arrays, placement.replicas),
     )
     # Last, as it needs the placement for itself. What brokers must give away has no cheaper part.
     if not len(problem.leaving):
@@ -146,3 +148,20 @@ def figures_of_skew(skews: Mapping[str, Skew]) -> MappingProxyType[str, dict[str
         for name, skew in skews.items()
     }
     return MappingProxyType(figures)
+
+
+def loads_by_broker(arrays: ClusterArrays, replicas: Ints | None = None) -> BrokerLoads:
+    """Loads in the first window by resource and broker, under `replicas` (the arrays' own where None).
+
+    Rounded to six digits: people look at them.
+    """
+    columns = {resource: int(arrays.columns.of(resource)[0]) for resource in dict.fromkeys(arrays.columns.resources)}
+    chosen = list(columns.values())
+    first = replace(arrays, leader_load=arrays.leader_load[:, chosen], follower_load=arrays.follower_load[:, chosen])
+    loads = broker_loads(first, replicas).T.tolist()
+    return MappingProxyType(
+        {
+            str(resource): {broker: float(f"{load:.6g}") for broker, load in zip(arrays.broker_ids, row, strict=True)}
+            for resource, row in zip(columns, loads, strict=True)
+        }
+    )

@@ -36,6 +36,8 @@ class _Besides(BaseModel):
     skew_before: dict[str, _Ratio]
     skew_after: dict[str, _Ratio]
     lower_bound: dict[str, FiniteFloat]
+    loads_before: dict[str, dict[int, FiniteFloat]] = {}
+    loads_after: dict[str, dict[int, FiniteFloat]] = {}
 
 
 def read_plan_file(file: str, cluster_name: str) -> ProposedPlan:

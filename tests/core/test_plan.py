@@ -223,3 +223,23 @@ def test_a_plan_moves_between_brokers_or_within_them() -> None:
     both = Plan("c", (Movement("t", 0, (1,), (2,), 5.0),), log_dir_movements=within_brokers().log_dir_movements)
     with pytest.raises(InputError, match="in a plan of their own"):
         plan_from_json(plan_to_json(both))
+
+
+def test_a_plan_has_the_loads_of_brokers_before_and_after_it() -> None:
+    plan = propose(founding())
+    for resource, before in plan.loads_before.items():
+        after = plan.loads_after[resource]
+        assert before.keys() == after.keys()
+        assert sum(before.values()) == pytest.approx(sum(after.values()), rel=1e-4), resource
+        mean = sum(after.values()) / len(after)
+        assert max(after.values()) / mean == pytest.approx(plan.skew_after[resource]["max_over_mean"], rel=1e-4)
+        assert max(before.values()) / mean == pytest.approx(plan.skew_before[resource]["max_over_mean"], rel=1e-4)
+    again = plan_from_json(json.loads(json.dumps(plan_to_json(plan))))
+    assert (again.loads_before, again.loads_after) == (plan.loads_before, plan.loads_after)
+
+
+def test_a_plan_of_an_earlier_version_has_no_loads_of_brokers() -> None:
+    content = plan_to_json(propose(founding()))
+    del content["loads_before"], content["loads_after"]
+    assert plan_from_json(content).loads_after == {}
+    assert "loads_before" not in plan_to_json(plan_from_json(content))

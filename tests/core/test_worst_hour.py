@@ -33,6 +33,7 @@ def test_the_figures_are_those_of_now_and_beside_them_those_of_the_worst_hour() 
     assert on_now.skew_before["bytes_in"]["max_over_mean"] == 2.0
     assert on_now.skew_after["bytes_in"]["max_over_mean"] == 1.5
     assert on_now.lower_bound["bytes_in"] == 1.5, "the larger partition takes three of four bytes"
+    assert (on_now.loads_before["bytes_in"], on_now.loads_after["bytes_in"]) == ({1: 4.0, 2: 0.0}, {1: 3.0, 2: 1.0})
     assert worst is not None
     assert set(worst) == {"before", "after"}
     assert worst["before"]["bytes_in"]["max_over_mean"] == 2.0
