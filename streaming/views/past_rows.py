@@ -121,6 +121,42 @@ def read_movements(reader: TableReader, plan_id: str, *, after: int, rows_max: i
     return [row for _, row in sorted({row["sequence"]: row for row in rows}.items())]
 
 
+def read_chosen_movements(
+    reader: TableReader,
+    plan_id: str,
+    *,
+    topic_part: str,
+    is_by_bytes: bool,
+    after: tuple[int, int] | None,
+    rows_max: int,
+) -> tuple[list[dict[str, Any]], int]:
+    """Movements of topics whose names have `topic_part` in them, in any case, and how many there are in all.
+
+    In the plan's order, or the largest first; `after` is (bytes, sequence) of the last one before. At most 1,000 or so
+    are read whole. Raises TableUnavailable.
+    """
+    of_plan = equal("plan_id", plan_id)
+    keys = reader.arrow(MOVEMENT.name, columns=("sequence", "topic", "bytes_to_move"), where=of_plan)
+    keys = keys.filter(pc.match_substring(keys["topic"], topic_part, ignore_case=True))
+    # A plan that was made again after its rows had expired has them once more.
+    keys = keys.group_by(["sequence", "bytes_to_move"]).aggregate([])
+    order = [("bytes_to_move", "descending")] if is_by_bytes else []
+    rows = keys.sort_by([*order, ("sequence", "ascending")]).to_pylist()
+    if after is not None:
+        rows = [row for row in rows if _comes_after(row, after, is_by_bytes=is_by_bytes)]
+    chosen = [row["sequence"] for row in rows[:rows_max]]
+    if not chosen:
+        return [], keys.num_rows
+    read = reader.rows(MOVEMENT.name, where=of_plan & one_of("sequence", chosen))
+    by_sequence = {row["sequence"]: row for row in read}
+    return [by_sequence[sequence] for sequence in chosen], keys.num_rows
+
+
+def _comes_after(row: Mapping[str, Any], after: tuple[int, int], *, is_by_bytes: bool) -> bool:
+    own, other = (row["bytes_to_move"], row["sequence"]), after
+    return (-own[0], own[1]) > (-other[0], other[1]) if is_by_bytes else own[1] > other[1]
+
+
 def read_execution_of(reader: TableReader, kafka_cluster: str, execution_id: str) -> Execution | None:
     """The execution with this id; None where there is none. Raises TableUnavailable."""
     where = of_cluster(kafka_cluster) & equal("execution_id", execution_id)

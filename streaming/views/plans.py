@@ -70,13 +70,23 @@ def planned_cluster_id(reader: TableReader, kafka_cluster: str) -> str | None:
 
 
 def plan_price(reader: TableReader, kafka_cluster: str, plan_id: str) -> dict[str, Any]:
-    """What a plan costs, as its newest row shows it: `duration_ms` (None where no throttle was known) and `cheaper`,
-    plans that bring most of it for fewer bytes. Raises TableUnavailable.
+    """`price_of` the newest row of a plan. Raises TableUnavailable."""
+    return price_of(plan_content(reader, kafka_cluster, plan_id))
+
+
+def price_of(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What a plan costs: `duration_ms` (None where no throttle was known) and `cheaper`, plans that bring most of it
+    for fewer bytes.
     """
+    return {"duration_ms": _duration_ms(content), "cheaper": list(content.get("cheaper", ()))}
+
+
+def plan_content(reader: TableReader, kafka_cluster: str, plan_id: str) -> dict[str, Any]:
+    """The JSON of a plan, as its newest row has it; empty where there is none. Raises TableUnavailable."""
     where = of_cluster(kafka_cluster) & equal("plan_id", plan_id)
     row = reader.newest_row(TABLE, "created_at", columns=("created_at", "plan_json"), where=where)
-    content = {} if row is None else json.loads(row["plan_json"])
-    return {"duration_ms": _duration_ms(content), "cheaper": list(content.get("cheaper", ()))}
+    content: dict[str, Any] = {} if row is None else json.loads(row["plan_json"])
+    return content
 
 
 def plan_durations_ms(reader: TableReader, kafka_cluster: str, plan_ids: Collection[str]) -> dict[str, float | None]:
@@ -117,9 +127,12 @@ def waiting_plan(
     """
     lives = above("expires_at", utc(now_ms)) & above("movement_count", 0)
     row = reader.newest_row(TABLE, "created_at", columns=FIGURES, where=of_cluster(kafka_cluster) & lives)
-    if row is None or any(_supersedes(execution, row) for execution in executions):
-        return None
-    return row
+    return None if row is None or is_superseded(row, executions) else row
+
+
+def is_superseded(plan: Row, executions: Iterable[Execution]) -> bool:
+    """Whether an execution has taken the plan of this row, or has begun since it was made."""
+    return any(_supersedes(execution, plan) for execution in executions)
 
 
 def _supersedes(execution: Execution, plan: Row) -> bool:

@@ -45,7 +45,7 @@ def test_each_example_is_answered(served: tuple[Starlette, str], command: str) -
     method = next((value for name, value in given if name == "--request"), "GET")
     answer = ask(app, method, url, headers=headers, content=content)
     assert answer.status_code == 200, answer.text
-    assert answer.json().get("items") != [] or url.endswith(("/movements", "/audit"))
+    assert answer.json().get("items") != [] or "/movements" in url or url.endswith("/audit")
     assert "state" in answer.json() or method == "GET" or url.endswith("/session")
 
 

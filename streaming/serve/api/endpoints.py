@@ -18,6 +18,8 @@ EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", OF_NAME
 BROKER = Parameter("broker", "Only this broker", most=(1 << 31) - 1)
 TOPIC = Parameter("topic", "Only this topic", OF_NAMES, most=249)
 PARTITION = Parameter("partition", "Only the partition with this number", most=(1 << 31) - 1)
+TOPIC_PART = Parameter("topic", "Only topics whose name has this in it, in capitals or not", OF_NAMES, most=249)
+ORDER = Parameter("order", "As the plan has them, or the largest first", choices=("plan", "bytes"))
 GROUP = Parameter("group", "Only this consumer group; its topics come with it", NO_CONTROLS, most=1_000)
 
 JSON_TYPES = {
@@ -77,6 +79,26 @@ def _act() -> dict[str, Any]:
     return of_table(AUDIT.name) | {"ended_ms": ended}
 
 
+def _plan() -> dict[str, Any]:
+    texts = {"type": "array", "items": {"type": "string"}}
+    load = {"type": "object", "description": "Load by resource; empty where it is not known"}
+    broker = {"broker": {"type": "integer"}, "received_bytes": {"type": "number"}, "sent_bytes": {"type": "number"}}
+    return of_table(PLAN.name) | {
+        "duration_ms": {"type": ["number", "null"], "description": "At the throttle; null where none was known"},
+        "throttle_bytes_per_sec": {"type": ["number", "null"], "description": "Of each broker, as it was planned with"},
+        "cheaper": {"type": "array", "description": "Plans that bring part of the gain for fewer bytes"},
+        "diagnosis": {**texts, "description": "What moving can't mend"},
+        "problems": {**texts, "description": "Hard rules that it can't satisfy"},
+        "brokers": {
+            "type": "array",
+            "items": {"type": "object", "properties": broker | {"before": load, "after": load}},
+        },
+        "brokers_left_out": {"type": "integer", "description": "Brokers that copy less and are not in the list"},
+        "waits": {"type": "boolean", "description": "Whether it may be approved, and nothing has begun since"},
+        "execution_id": {"type": ["string", "null"], "description": "The newest execution of it"},
+    }
+
+
 ENDPOINTS = (
     Endpoint("/api/v1/brokers", load.brokers, (BROKER, *HISTORY), {"broker": {"type": "integer"}}),
     Endpoint("/api/v1/topics", load.topics, (TOPIC, *HISTORY), {"topic": {"type": "string"}}),
@@ -88,8 +110,13 @@ ENDPOINTS = (
     ),
     Endpoint("/api/v1/groups", load.groups, (GROUP, TOPIC, *HISTORY), _of_fields(GroupVerdict)),
     Endpoint("/api/v1/plans", past.plans, PAST, of_table(PLAN.name)),
-    Endpoint("/api/v1/plans/{plan_id}", past.plan, (PLAN_ID,), of_table(PLAN.name), is_list=False),
-    Endpoint("/api/v1/plans/{plan_id}/movements", past.movements, (PLAN_ID, *PAGED), of_table(MOVEMENT.name)),
+    Endpoint("/api/v1/plans/{plan_id}", past.plan, (PLAN_ID,), _plan(), is_list=False),
+    Endpoint(
+        "/api/v1/plans/{plan_id}/movements",
+        past.movements,
+        (PLAN_ID, TOPIC_PART, ORDER, *PAGED),
+        of_table(MOVEMENT.name),
+    ),
     Endpoint(
         "/api/v1/executions",
         past.executions,

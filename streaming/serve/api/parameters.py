@@ -50,6 +50,8 @@ class Parameter:
     most: int = TIME_MAX_MS
     """The greatest number, or the greatest length of a text."""
     place: Literal["query", "path"] = "query"
+    choices: tuple[str, ...] = ()
+    """The texts that are allowed; empty where others are, too."""
 
     @property
     def _least_length(self) -> int:
@@ -57,6 +59,10 @@ class Parameter:
 
     def value(self, text: str) -> Any:
         """The value; raises Problem."""
+        if self.choices:
+            if text not in self.choices:
+                raise Problem(400, f"{self.name}: {text[:VALUE_SHOWN]!r} is none of {', '.join(self.choices)}")
+            return text
         if self.characters:
             if not self._least_length <= len(text) <= self.most or not self.characters.fit(text):
                 allowed = f"{self._least_length} to {self.most} {self.characters.called}"
@@ -76,6 +82,8 @@ class Parameter:
         if self.characters:
             limits = {"type": "string", "minLength": self._least_length, "maxLength": self.most}
             limits |= {"pattern": self.characters.pattern}
+        if self.choices:
+            limits = {"type": "string", "enum": list(self.choices)}
         required = self.place == "path"
         return {
             "name": self.name,

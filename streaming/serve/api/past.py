@@ -6,8 +6,10 @@ from typing import Any
 
 from streaming.serve.api.load import Body, Values
 from streaming.serve.api.looks import Looks
-from streaming.serve.api.pages import LIMIT_DEFAULT, page, unpack
+from streaming.serve.api.pages import LIMIT_DEFAULT, Cursor, page, unpack
 from streaming.serve.api.problems import Problem
+from streaming.tables import TableReader
+from streaming.views.executions import read_executions
 from streaming.views.past_rows import (
     ACTS,
     DECISIONS,
@@ -18,18 +20,19 @@ from streaming.views.past_rows import (
     execution_events,
     execution_figures,
     figures,
+    read_chosen_movements,
     read_execution_of,
     read_movements,
     read_past,
     read_row,
     with_ends,
 )
-from streaming.views.plans import plan_price
+from streaming.views.plan_details import plan_details
+from streaming.views.plans import is_superseded, plan_content
 
 EXECUTIONS_PER_PAGE = 25
 """Each may have thousands of events, of which its state is made."""
 EVENTS_MAX = 500
-CHEAPER_MAX = 20
 
 
 def decisions(looks: Looks, given: Values) -> Body:
@@ -43,27 +46,52 @@ def plans(looks: Looks, given: Values) -> Body:
 
 
 def plan(looks: Looks, given: Values) -> Body:
-    """One plan, with how long it lasts and cheaper ones."""
+    """One plan, with what it does to brokers, how long it lasts, cheaper ones, and whether it waits for approval."""
+    cluster, plan_id, now_ms = looks.kafka_cluster, given["plan_id"], looks.clock()
+    with looks.tables() as reader:
+        row = read_row(reader, PLANS, cluster, plan_id)
+        if row is None:
+            raise Problem(404, f"plan {plan_id!r}: is unknown")
+        content = plan_content(reader, cluster, plan_id)
+        known = read_executions(reader, cluster, now_ms=now_ms)
+    shown = figures(row)
+    lives = bool(shown["movement_count"]) and now_ms < shown["expires_ms"]
+    taken_by = [one.execution_id for one in known if one.plan_id == plan_id]
+    waits = {
+        "waits": lives and not is_superseded(row, known),
+        "execution_id": taken_by[-1] if taken_by else None,
+    }
+    return {**shown, **plan_details(content), **waits}
+
+
+def movements(looks: Looks, given: Values) -> Body:
+    """Movements of one plan, in its order or the largest first; `total` counts all that were asked for."""
+    limit, is_by_bytes = given.get("limit", LIMIT_DEFAULT), given.get("order") == "bytes"
+    cursor = unpack(given.get("cursor"), *([int, int] if is_by_bytes else [int]))
+    if cursor and not -1 <= cursor[-1] < 1 << 31:
+        raise Problem(400, "cursor: is none that this list has given")
     with looks.tables() as reader:
         row = read_row(reader, PLANS, looks.kafka_cluster, given["plan_id"])
         if row is None:
             raise Problem(404, f"plan {given['plan_id']!r}: is unknown")
-        price = plan_price(reader, looks.kafka_cluster, given["plan_id"])
-    return {**figures(row), "duration_ms": price["duration_ms"], "cheaper": price["cheaper"][:CHEAPER_MAX]}
+        if not is_by_bytes and "topic" not in given:
+            rows, total = _in_order(reader, given["plan_id"], cursor, limit), row["movement_count"]
+        else:
+            after = (cursor[0], cursor[-1]) if cursor else None
+            rows, total = read_chosen_movements(
+                reader, given["plan_id"], topic_part=given.get("topic", ""), is_by_bytes=is_by_bytes,
+                after=after, rows_max=limit + 1,
+            )  # fmt: skip
+
+    def cursor_of(item: Mapping[str, Any], _number: int) -> list[Any]:
+        return [item["bytes_to_move"], item["sequence"]] if is_by_bytes else [item["sequence"]]
+
+    return page(map(figures, rows), limit, cursor_of, total=total)
 
 
-def movements(looks: Looks, given: Values) -> Body:
-    """Movements of one plan, in its order."""
-    cursor = unpack(given.get("cursor"), int)
-    after = cursor[0] if cursor else -1
-    if not -1 <= after < 1 << 31:
-        raise Problem(400, "cursor: is none that this list has given")
-    with looks.tables() as reader:
-        if read_row(reader, PLANS, looks.kafka_cluster, given["plan_id"]) is None:
-            raise Problem(404, f"plan {given['plan_id']!r}: is unknown")
-        limit = given.get("limit", LIMIT_DEFAULT)
-        rows = read_movements(reader, given["plan_id"], after=after, rows_max=limit + 1)
-    return page(map(figures, rows), limit, lambda item, _number: [item["sequence"]])
+def _in_order(reader: TableReader, plan_id: str, cursor: Cursor | None, limit: int) -> list[dict[str, Any]]:
+    """Of a large plan the page alone is read."""
+    return read_movements(reader, plan_id, after=cursor[0] if cursor else -1, rows_max=limit + 1)
 
 
 def executions(looks: Looks, given: Values) -> Body:
