@@ -46,7 +46,7 @@ LOCKED := python-dateutil six certifi click idna jinja2 markupsafe pyyaml cffi c
 lock: setup
 	$(PYTHON) -m pip install --quiet uv
 	.venv/bin/uv pip compile --quiet --extra build --extra dev --universal --generate-hashes --no-header --no-annotate pyproject.toml -o requirements.lock
-	@for extra in msk s3-tests kerberos-build kerberos; do .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
+	@for extra in msk s3-tests browser-tests kerberos-build kerberos; do .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
 		--python-version 3.11 $(addprefix --no-emit-package ,$(LOCKED)) deploy/extras/$$extra.in -o deploy/extras/$$extra.lock; done
 	@for extra in docs api-tests; do .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
 		--python-version 3.11 --constraint requirements.lock deploy/extras/$$extra.in -o deploy/extras/$$extra.lock; done

@@ -69,6 +69,12 @@ if [ "${1:-}" = tests ] && ! .venv/bin/python -c 'import schemathesis' 2>/dev/nu
     || say "schemathesis is not installed: the tests by the OpenAPI document will be skipped"
 fi
 
+if [ "${1:-}" = tests ] && command -v chromium >/dev/null && ! .venv/bin/python -c 'import playwright' 2>/dev/null; then
+  say "playwright (tests of the page in Chromium)"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r deploy/extras/browser-tests.lock \
+    || say "playwright is not installed: the tests of the page in a browser will be skipped"
+fi
+
 java_found() { .venv/bin/python -c 'from streaming.runtime.jars import java_command; java_command()' 2>/dev/null; }
 java_found || { apt_install "Java" openjdk-17-jre-headless && java_found; } \
   || fail "Java 17 or newer is needed: install openjdk-17-jre-headless"

@@ -8,6 +8,7 @@
 
   function show(session) {
     csrfToken = session.csrf_token;
+    document.dispatchEvent(new CustomEvent("session", { detail: session }));
     clearTimeout(timer);
     who.textContent = session.signed_in ? `${session.name} · ${session.role}` : "";
     who.hidden = out.hidden = !session.signed_in;
@@ -49,6 +50,7 @@
     error.textContent = "";
     try { show(await ask("DELETE", null, { "X-CSRF-Token": csrfToken })); } catch (problem) { error.textContent = problem.message; look(); }
   });
+  document.addEventListener("session-lost", look);
   // A person at the page uses the session; the page that refreshes itself does not.
   for (const name of ["pointerdown", "keydown"])
     document.addEventListener(name, () => { if (csrfToken && Date.now() - usedAt > USE_MS) look(); });

@@ -50,26 +50,32 @@ POLICY = (
 run. Forms are sent by script alone: a browser that sends one itself might put a password into an address."""
 
 
+SCRIPTS = {"acting.js": "acting.js", "plan.js": "plan.js", "execution.js": "execution.js", "sign-in.js": "sign_in.js"}
+"""Path of a script of the page, and its file, in the order in which the page needs them."""
+
+
 class PageFiles:
-    """The page and its script, read once, with their headers."""
+    """The page and its scripts, read once, with their headers."""
 
     def __init__(self) -> None:
         self._page = _text("page.html")
-        self._script = _text("sign_in.js")
+        self._scripts = {path: _text(file) for path, file in SCRIPTS.items()}
         own = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in INLINE.findall(self._page))
         policy = POLICY.format(hashes="".join(f" 'sha256-{digest}'" for digest in own))
         self._headers = {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}
 
     def routes(self) -> list[Route]:
-        """Routes of both."""
-        return [Route("/", self._index), Route("/sign-in.js", self._sign_in)]
+        """A route for each."""
+        return [Route("/", self._index), *(Route(f"/{path}", self._script) for path in self._scripts)]
 
     def _index(self, _request: Request) -> Response:
         return HTMLResponse(self._page, headers=self._headers)
 
-    def _sign_in(self, _request: Request) -> Response:
+    def _script(self, request: Request) -> Response:
         headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
-        return Response(self._script, headers=headers, media_type="text/javascript")
+        return Response(
+            self._scripts[request.url.path.rpartition("/")[2]], headers=headers, media_type="text/javascript"
+        )
 
 
 def _text(name: str) -> str:

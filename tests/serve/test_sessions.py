@@ -20,6 +20,7 @@ from streaming.runtime.users import new_user, read_users, user_with, write_users
 from streaming.serve.api import attempts
 from streaming.serve.api.attempts import Attempts
 from streaming.serve.api.sessions import OF_USER_MAX
+from streaming.serve.web import SCRIPTS
 from streaming.settings import ServeSettings
 from tests.serve.asking import BASE_URL, ask
 from tests.serve.served import refusal
@@ -317,17 +318,22 @@ def test_script_in_a_name_stays_text(signed: Signed) -> None:
 
 
 def test_the_page_runs_its_own_scripts_alone_and_sends_no_form_by_itself(signed: Signed) -> None:
-    page, script = ask(signed.app, "GET", "/"), ask(signed.app, "GET", "/sign-in.js")
+    page = ask(signed.app, "GET", "/")
     policy = dict(part.split(" ", 1) for part in page.headers["content-security-policy"].split("; "))
     inline = re.findall(r"<script>(.*?)</script>", page.text, re.DOTALL)
     own = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in inline]
     assert policy["script-src"].split() == ["'self'", *(f"'sha256-{digest}'" for digest in own)]
     assert (policy["default-src"], policy["form-action"], policy["connect-src"]) == ("'none'", "'none'", "'self'")
-    assert '<script src="sign-in.js">' in page.text
     assert '<form id="sign-in" method="post"' in page.text, "without a script no password gets into an address"
-    assert script.headers["content-type"].startswith("text/javascript")
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", page.text + script.text)
+    assert re.findall(r"<script src=\"(.*?)\">", page.text) == list(SCRIPTS)
+    scripts = [ask(signed.app, "GET", f"/{path}") for path in SCRIPTS]
+    for script in scripts:
+        assert script.headers["content-type"].startswith("text/javascript")
+        assert (script.headers["x-content-type-options"], script.headers["cache-control"]) == ("nosniff", "no-cache")
+    sources = page.text + "".join(script.text for script in scripts)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function|javascript:", sources)
     assert not re.search(r"<[^>]+ on\w+=", page.text)
+    assert '<form id="plan-search" method="post"' in page.text
 
 
 def test_where_reading_is_signed_in_a_session_reads(tmp_path: Path, root: str, hashed: list[str]) -> None:

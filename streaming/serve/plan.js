@@ -1,0 +1,144 @@
+"use strict";
+// The section "Plan": the newest plan that waits for approval, or the one that the address names by #plan=ID.
+// Uses `el`, `put`, `table`, `none` and the units of the page, and `actPlace` of acting.js.
+(() => {
+  const ROWS_MAX = 200, BROKERS_SHOWN = 50;
+  const UNITS = { bytes_in: rate, bytes_out: rate, leader_bytes_in: rate, disk: bytes, leaders: count, replicas: count };
+  const PROMISES = [["max/mean", "max_over_mean"], ["bytes", "bytes_copied"], ["time", "duration"]];
+  const own = id => document.getElementById(id);
+  const place = actPlace(own("plan-act")), search = own("plan-search");
+  let shownId = null, known = "", looks = 0, pages = 0, status = null, cursor = "", above = 0;
+
+  const named = () => (/^#plan=([0-9a-f]{64})$/.exec(location.hash) || [])[1] || null;
+  // What is typed to approve: two digits behind the point, so that two plans hardly ever ask for the same.
+  function exact(value) {
+    for (const unit of ["B", "kB", "MB", "GB", "TB"]) {
+      if (value < 999.995 || unit === "TB") return `${unit === "B" ? Math.round(value) : value.toFixed(2)} ${unit}`;
+      value /= 1000;
+    }
+  }
+  async function read(path) {
+    const response = await fetch(`api/v1/plans/${path}`, { cache: "no-cache", credentials: "same-origin" });
+    const answer = await response.json();
+    if (!response.ok) throw new Error(answer.detail);
+    return answer;
+  }
+
+  function state(plan, now) {
+    if (plan.waits) return ["warn", `waits for approval, for ${span(plan.expires_ms - now)} more`];
+    if (plan.execution_id) return ["good", `taken by execution ${plan.execution_id}`];
+    if (!plan.movement_count) return ["soft", "moves nothing"];
+    return ["soft", plan.expires_ms <= now ? "too old to approve: make a new one" : "outdated: an execution has begun since it was made"];
+  }
+  function promises(accuracy) {
+    const rows = PROMISES.map(([words, name]) => [words, accuracy && accuracy[name]]).filter(([, row]) => row);
+    if (!rows.length) return null;
+    const each = rows.map(([words, row]) => `${words} by ${Math.round(100 * row.off_median)} % (median), ${Math.round(100 * row.off_max)} % at most`);
+    return `Promises of the last ${Math.max(...rows.map(([, row]) => row.count))} plans were off: ${each.join("; ")}.`;
+  }
+  function facts(plan) {
+    const time = plan.duration_ms ? `about ${span(plan.duration_ms)}` : "not known: no throttle is set";
+    const throttle = plan.throttle_bytes_per_sec ? ` at the throttle of ${rate(plan.throttle_bytes_per_sec)} per broker` : "";
+    const lines = [`${count(plan.movement_count)} partitions change, ${count(plan.leader_movement_count)} of them only their leader.`,
+      `${exact(plan.bytes_to_move)} to copy; time: ${time}${throttle}.`, promises(status.control.accuracy)];
+    return lines.filter(Boolean).map(text => el("p", { class: "line" }, text));
+  }
+  const list = (title, lines, kind) => lines.length
+    ? el("div", {}, el("h3", {}, title), el("ul", { class: kind }, ...lines.map(line => el("li", {}, line)))) : null;
+  function skew(plan) {
+    const names = Object.keys(plan).filter(key => key.endsWith("_lower_bound")).map(key => key.slice(0, -"_lower_bound".length));
+    const rows = names.filter(name => plan[`${name}_max_over_mean_before`] !== null).map(name =>
+      [words(name), ...["max_over_mean_before", "max_over_mean_after", "lower_bound"].map(figure => [ratio(plan[`${name}_${figure}`]), "num"])]);
+    return el("div", {}, el("h3", {}, "Highest load per mean"), el("div", { class: "scroll" },
+      table(["resource", ["before", "num"], ["planned", "num"], ["best possible", "num"]], rows)));
+  }
+  function cheaper(plan) {
+    if (!plan.cheaper.length) return null;
+    const rows = plan.cheaper.map(row => [`${Math.floor(100 * row.gain_share)} %`, [count(row.movements), "num"], [bytes(row.bytes_to_move), "num"],
+      el("span", { class: "mono" }, `rebalancer plan --max-bytes ${Math.ceil(row.bytes_to_move)}`)]);
+    return el("div", {}, el("h3", {}, "Cheaper plans"),
+      el("div", { class: "scroll" }, table(["of the gain", ["movements", "num"], ["to copy", "num"], "made by"], rows)));
+  }
+  function brokers(plan) {
+    const most = row => Math.max(row.received_bytes, row.sent_bytes);
+    const rows = [...plan.brokers].sort((a, b) => most(b) - most(a) || a.broker - b.broker).slice(0, BROKERS_SHOWN).sort((a, b) => a.broker - b.broker);
+    if (!rows.length) return null;
+    const resources = Object.keys(UNITS).filter(name => rows.some(row => name in row.before));
+    const load = (row, name) => name in row.before && name in row.after
+      ? el("span", {}, UNITS[name](row.before[name]), el("span", { class: "arrow" }, "→"), UNITS[name](row.after[name])) : "–";
+    const more = plan.brokers.length + plan.brokers_left_out - rows.length;
+    return el("div", {}, el("h3", {}, "Brokers, before → after"), el("div", { class: "scroll" },
+      table(["broker", ["receives", "num"], ["sends", "num"], ...resources.map(name => [words(name), "num"])],
+        rows.map(row => [`${row.broker}`, [bytes(row.received_bytes), "num"], [bytes(row.sent_bytes), "num"], ...resources.map(name => [load(row, name), "num"])]))),
+    more > 0 ? el("p", { class: "line soft" }, `${count(more)} brokers that copy less are not shown.`) : null);
+  }
+  function show(plan, now) {
+    const [kind, text] = state(plan, now);
+    shownId = plan.plan_id;
+    put("plan-head", el("span", { class: `badge ${kind}` }, text), " ", none(`made ${ago(plan.created_ms, now)}`), " ", el("span", { class: "mono whole" }, plan.plan_id));
+    put("plan-figures", el("div", {}, ...facts(plan), list("What stands in the way", plan.problems, "bad"), list("What moving can't mend", plan.diagnosis, "")),
+      skew(plan), cheaper(plan));
+    put("plan-brokers", brokers(plan));
+    place.offer(plan.waits ? {
+      id: plan.plan_id, verb: "approve", typed: exact(plan.bytes_to_move), path: `api/v1/plans/${plan.plan_id}/approve`, closed: look,
+      ask: `This moves ${count(plan.movement_count)} partitions and copies ${exact(plan.bytes_to_move)}. Exactly plan ${plan.plan_id.slice(0, 12)} is carried out.`,
+    } : null);
+    own("plan-body").hidden = false;
+    first();
+  }
+  function clear(...head) {
+    shownId = null;
+    put("plan-head", ...head);
+    for (const id of ["plan-figures", "plan-brokers", "plan-movements"]) put(id);
+    place.offer(null);
+    own("plan-body").hidden = true;
+  }
+
+  const route = row => row.kind === "log_dir" ? [`${row.old_log_dir} on broker ${row.old_replicas}`, row.new_log_dir] : [row.old_replicas.join(", "), row.new_replicas.join(", ")];
+  async function movements() {
+    const id = shownId, turn = pages += 1, fields = search.elements;
+    const query = new URLSearchParams({ limit: ROWS_MAX, order: fields.namedItem("order").value });
+    const topic = fields.namedItem("topic").value.trim();
+    if (topic) query.set("topic", topic);
+    if (cursor) query.set("cursor", cursor);
+    try {
+      const page = await read(`${id}/movements?${query}`);
+      if (turn !== pages || id !== shownId) return;
+      const rows = page.items.map(row => [`${row.topic}-${row.partition}`, ...route(row), [bytes(row.bytes_to_move), "num"], row.reason]);
+      const last = above + rows.length, others = page.total - rows.length;
+      put("plan-movements", rows.length ? table(["partition", "from", "to", ["to copy", "num"], "why"], rows) : none("No movement has such a topic."));
+      own("plan-shown").textContent = rows.length ? `${count(above + 1)} to ${count(last)} of ${count(page.total)}${others ? `; ${count(others)} others` : ""}` : "";
+      own("plan-first").hidden = !above;
+      own("plan-next").hidden = !page.next_cursor;
+      own("plan-next").value = page.next_cursor || "";
+    } catch (problem) { put("plan-movements", el("p", { class: "bad" }, problem.message)); }
+  }
+  function first() { cursor = ""; above = 0; return movements(); }
+
+  async function look() {
+    const newest = status && status.control.plan, id = named() || (newest && newest.plan_id), turn = looks += 1;
+    if (place.isOpen) return;
+    if (!id) return clear(none("No plan yet."));
+    try {
+      const plan = await read(id);
+      if (turn !== looks || place.isOpen) return;
+      if (plan.waits || named()) show(plan, Date.now());
+      else clear(none("No plan waits for approval. "), el("a", { href: `#plan=${id}` }, "Look at the newest one"));
+    } catch (problem) { if (turn === looks) clear(el("p", { class: "bad" }, problem.message)); }
+  }
+  document.addEventListener("status", event => {
+    status = event.detail;
+    own("plan-look").hidden = !status;
+    if (!status) { known = ""; looks += 1; return clear(); }
+    // A plan is read whole: only where it, or what has become of it, is another one.
+    const { plan, execution } = status.control;
+    const now = JSON.stringify([named(), plan && [plan.plan_id, plan.created_ms, plan.expires_ms <= Date.now()],
+      execution && [execution.execution_id, execution.started_ms, execution.ended_ms]]);
+    if (now !== known && !place.isOpen) { known = now; look(); }
+  });
+  window.addEventListener("hashchange", () => { if (status) look(); own("plan-look").scrollIntoView(); });
+  search.addEventListener("submit", event => { event.preventDefault(); if (shownId) first(); });
+  search.addEventListener("change", () => { if (shownId) first(); });
+  own("plan-first").addEventListener("click", first);
+  own("plan-next").addEventListener("click", event => { above += ROWS_MAX; cursor = event.currentTarget.value; movements(); });
+})();

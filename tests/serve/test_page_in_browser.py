@@ -1,0 +1,205 @@
+"""The page in a real browser: who is signed in looks at a plan and approves exactly that, and a viewer can't.
+
+Skipped without Chromium on the path or without Playwright (`deploy/extras/browser-tests.lock`).
+"""
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from assignor_core.plan import Movement, Plan
+from assignor_core.planner import PlannerPolicy, propose
+from assignor_core.proposed_plan import ProposedPlan
+from streaming.commands.acting import JournalActions
+from streaming.runtime import users
+from streaming.runtime.processes import free_port
+from streaming.serve.metrics import Exposition
+from streaming.serve.snapshot import read_snapshot
+from streaming.serve.web import build_app
+from tests.core.planner.cases import founding
+from tests.serve.served import Served
+from tests.serve.signed import PASSWORD, Signed
+from tests.waiting import DEADLINE_S, until
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+if CHROMIUM is None:
+    pytest.skip("Chromium is not installed", allow_module_level=True)
+sync_api: Any = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+pytestmark = pytest.mark.long
+
+SCRIPT_NAME = "<img src=x onerror=document.title=1>"
+"""A topic of Kafka can't have such a name; whoever writes tables may."""
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Site:
+    """serve on a port of its own, over the tables of `served`, as they are at each look."""
+
+    def __init__(self, served: Served) -> None:
+        self.served = served
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}/"
+        settings = served.settings
+        exposition = Exposition(read_snapshot(settings, now_ms()), settings)
+        app = build_app(
+            lambda: read_snapshot(settings, now_ms()), exposition, settings, now_ms, JournalActions(settings)
+        )
+        self.server = uvicorn.Server(uvicorn.Config(app, port=self.port, log_config=None))
+        self.thread = threading.Thread(target=self.server.run)
+        self.thread.start()
+        until("the server has started", lambda: self.server.started)
+
+    def keep(self, plan: Plan) -> str:
+        """Id of the plan, which waits from now on."""
+        self.served.journal.write_plan(ProposedPlan(plan), decision=None, now_ms=now_ms())
+        return plan.plan_id
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join()
+
+
+@pytest.fixture
+def site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setitem(users.COST, "n", 2)  # nobody guesses passwords here
+    made = Site(Signed(tmp_path, root))
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: Any) -> Iterator[Any]:
+    """A page that notes errors: of its scripts, and what its policy has refused."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(DEADLINE_S * 1000)
+    opened = context.new_page()
+    problems: list[str] = []
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on("console", lambda line: problems.append(line.text) if "Content Security" in line.text else None)
+    yield opened
+    context.close()
+    assert problems == []
+
+
+def sign_in(page: Any, site: Site, name: str, plan_id: str = "") -> None:
+    page.goto(site.url + (f"#plan={plan_id}" if plan_id else ""))
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_text(f"{name} · ").wait_for()
+
+
+def test_an_operator_looks_types_and_approves(page: Any, site: Site) -> None:
+    plan = propose(founding(), PlannerPolicy(throttle_bytes_per_sec=1_000.0))
+    plan_id = site.keep(plan)
+    sign_in(page, site, "ada")
+    section = page.locator("#plan-look")
+    section.get_by_text("waits for approval").wait_for()
+    assert section.get_by_text(plan_id).count() == 1
+    assert section.locator("#plan-brokers tbody tr").count() == 3
+    section.get_by_text(f"1 to {len(plan.movements)} of {len(plan.movements)}").wait_for()
+    section.get_by_role("button", name="Approve…").click()
+    approve = section.get_by_role("button", name="Approve", exact=True)
+    typed = section.locator("#plan-act b").inner_text()
+    assert typed == f"{plan.bytes_to_move / 1000:.2f} kB"
+    section.get_by_label("to approve").fill("yes")
+    assert approve.is_disabled()
+    section.get_by_label("to approve").fill(typed)
+    approve.click()
+    section.get_by_text("Done: execution").wait_for()
+    section.get_by_text("No plan waits for approval").wait_for()
+    open_now = site.served.journal.open_executions(now_ms=now_ms())
+    assert [(one.plan_id, one.phase.value) for one in open_now] == [(plan_id, "waiting")]
+    assert "approved by ada (session " in open_now[0].last.detail
+    assert {(row["actor"], row["action"]) for row in site.served.acts()} == {("ada", "approve")}
+
+    execution = page.locator("#execution-abort")
+    execution.get_by_role("button", name="Abort…").click()
+    execution.get_by_label("to abort").fill("abort")
+    page.keyboard.press("Enter")
+    execution.get_by_text("is asked to stop").wait_for()
+    assert site.served.journal.open_executions(now_ms=now_ms())[0].abort_requested
+
+
+def test_a_viewer_sees_no_button_and_is_refused(page: Any, site: Site) -> None:
+    plan_id = site.keep(Plan("c", (Movement("t", 0, (1,), (2,), 5.0),)))
+    sign_in(page, site, "vic")
+    section = page.locator("#plan-look")
+    section.get_by_text("Role viewer looks and does not act").wait_for()
+    assert page.locator("#plan-act button").count() == 0
+    status = page.evaluate(
+        """async plan => {
+            const session = await (await fetch("api/v1/session")).json();
+            const headers = { "X-CSRF-Token": session.csrf_token, "Idempotency-Key": "by-hand-1" };
+            return (await fetch(`api/v1/plans/${plan}/approve`, { method: "POST", headers })).status;
+        }""",
+        plan_id,
+    )
+    assert status == 403
+    assert site.served.journal.open_executions(now_ms=now_ms()) == []
+
+
+def test_what_is_refused_is_shown_in_words(page: Any, site: Site) -> None:
+    """The plan is taken by somebody else while the form is open: nothing is approved twice."""
+    plan_id = site.keep(Plan("c", (Movement("t", 0, (1,), (2,), 5.0),)))
+    sign_in(page, site, "ada")
+    section = page.locator("#plan-look")
+    section.get_by_role("button", name="Approve…").click()
+    journal = site.served.journal
+    journal.refuse(journal.plan(plan_id), "it no longer fits", now_ms=now_ms())
+    section.get_by_label("to approve").fill("5 B")
+    section.get_by_role("button", name="Approve", exact=True).click()
+    section.get_by_text("Refused: execution").wait_for()
+    assert journal.open_executions(now_ms=now_ms()) == []
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_movements_come_in_pages_and_fit_the_screen(page: Any, site: Site, width: int) -> None:
+    rows = [Movement(SCRIPT_NAME, 0, (1,), (2,), 1_000_000.0)]
+    rows += [Movement(f"orders-{number % 3}", number, (1,), (2,), 1_000.0 + number) for number in range(449)]
+    plan_id = site.keep(Plan("c", tuple(rows)))
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{site.url}#plan={plan_id}")
+    section = page.locator("#plan-look")
+    section.get_by_text("1 to 200 of 450; 250 others").wait_for()
+    first = section.locator("#plan-movements tbody tr").first
+    assert first.locator("td").first.inner_text() == f"{SCRIPT_NAME}-0", "the largest, and text"
+    assert section.locator("#plan-movements img").count() == 0
+    section.get_by_role("button", name="Next").click()
+    section.get_by_text("201 to 400 of 450; 250 others").wait_for()
+    section.get_by_label("Topic").fill("ORDERS-1")
+    page.keyboard.press("Enter")
+    section.get_by_text("1 to 150 of 150").wait_for()
+    section.get_by_label("Order").select_option("plan")
+    until("the plan's order", lambda: first.locator("td").first.inner_text() == "orders-1-1")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_where_nobody_can_sign_in_the_page_says_how_to_turn_it_on(page: Any, tmp_path: Path, root: str) -> None:
+    site = Site(Served(tmp_path, root, tokens_file=None))
+    try:
+        site.keep(Plan("c", (Movement("t", 0, (1,), (2,), 5.0),)))
+        page.goto(site.url)
+        page.locator("#plan-act").get_by_text("set serve.tokens_file").wait_for()
+        assert page.locator("#plan-act button").count() == 0
+    finally:
+        site.stop()
