@@ -45,7 +45,7 @@ POLL_INTERVAL_S = 1.0
 @click.option("--yes", is_flag=True, help="Don't ask.")
 @click.option("--revalidate", is_flag=True, help="Where the plan no longer fits, show a new one.")
 def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes: bool, revalidate: bool) -> int:
-    """Carry out exactly that plan: PLAN is a plan's id (or its beginning), or a file that `rebalancer plan` wrote."""
+    """Carry out exactly that plan: PLAN is a plan's id (or its beginning), or a file that `plan --out FILE` wrote."""
     from assignor_core.deciding.maintenance import may_act, next_opening
     from assignor_core.execution.events import Event
     from streaming.cluster.clients import admin_client

@@ -1,6 +1,5 @@
 """The way from a plan that a command shows to one that is carried out."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +38,7 @@ def show_and_carry_out(
     # Plans within brokers promise no skew, and none is measured after them.
     within = proposed.plan.within_brokers
     accuracy = None if within else accuracy_beside_plan(settings_from(config_file, assignments))
-    show(proposed, out_file=None, as_json=as_json or not sys.stdout.isatty(), accuracy=accuracy)
+    show(proposed, out_file=None, as_json=as_json, accuracy=accuracy)
     if not carry_out:
         command = f"rebalancer {context.info_name} {arguments} --apply{in_use()}"
         echo(f"nothing has been changed; to carry it out: {command}", err=True)

@@ -1,7 +1,6 @@
 """`rebalancer plan`: a plan from a cluster model, or from the newest windows and the live cluster."""
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +8,7 @@ import click
 
 from assignor_core.planner import PlannerPolicy
 from streaming.commands.live_cluster import live_cluster
-from streaming.commands.options import flags_of, settings_from, settings_options
+from streaming.commands.options import flags_of, json_option, settings_from, settings_options
 from streaming.commands.plan_model import plan_from_model, policy_from, policy_options, read_model, show
 from streaming.config import load_effective
 from streaming.errors import UsageProblem
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     "--model", "model_file", metavar="FILE", help="Cluster model, JSON; - is standard input. No Kafka needed."
 )
 @click.option("--out", "out_file", type=click.Path(path_type=Path), help="Write the result there as well.")
-@click.option("--json", "as_json", is_flag=True, help="JSON for programs instead of text for people.")
+@json_option
 @click.option(
     "--log-dirs", is_flag=True, help="Even out the log dirs within brokers (of --only-broker, or all); nothing else."
 )
@@ -56,7 +55,7 @@ def plan(
         result = _plan_model(model_file, config_file, assignments, knobs)
     else:
         result, accuracy = _plan_live(config_file, assignments, knobs)
-    show(result, out_file=out_file, as_json=as_json or not sys.stdout.isatty(), accuracy=accuracy)
+    show(result, out_file=out_file, as_json=as_json, accuracy=accuracy)
     return 0
 
 

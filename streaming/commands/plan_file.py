@@ -6,7 +6,7 @@ is one at all, whether it is for this cluster, and whether carrying it out would
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
@@ -47,7 +47,7 @@ def read_plan_file(file: str, cluster_name: str) -> ProposedPlan:
     """
     try:
         text = Path(file).read_text(encoding="utf-8")
-        plan = plan_from_json(json.loads(text))
+        plan = plan_from_json(_from_json(text))
         besides = _Besides.model_validate_json(text, strict=True)
         plan_to_json(plan)
     except ValidationError as error:
@@ -64,6 +64,14 @@ def read_plan_file(file: str, cluster_name: str) -> ProposedPlan:
         raise _misfit(file, problem)
     observed = None if besides.observed is None else Observed.from_json(besides.observed.model_dump())
     return ProposedPlan(plan, observed, besides.elapsed_ms)
+
+
+def _from_json(text: str) -> Any:
+    """What the text holds; raises ValueError. Who sends the text for people to a file learns what to ask for."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"is no JSON, which `rebalancer plan --out FILE` writes: {error}") from None
 
 
 def _unsound(plan: Plan) -> str | None:

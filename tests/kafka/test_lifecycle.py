@@ -101,7 +101,7 @@ def windows_now(own: Settings, admin: KafkaAdminClient) -> int:
 def test_drain_shows_then_empties_and_add_fills_again(own: Settings, admin: KafkaAdminClient, tmp_path: Path) -> None:
     windows_now(own, admin)
     before = Cluster(admin).describe()
-    shown = rebalancer(own, tmp_path, "drain", "4")
+    shown = rebalancer(own, tmp_path, "drain", "4", "--json")
     plan = json.loads(shown.stdout)
     assert {(row["topic"], row["partition"]) for row in plan["movements"]} == held_by(before, 4)
     assert "to carry it out: rebalancer drain 4 --apply" in shown.stderr

@@ -18,7 +18,7 @@ from tests.core.planner.cases import founding
 
 def run(model: object, *options: str) -> dict[str, Any]:
     text = model if isinstance(model, str) else json.dumps(model)
-    result = CliRunner().invoke(plan, ["--model", "-", *options], input=text, catch_exceptions=False)
+    result = CliRunner().invoke(plan, ["--model", "-", "--json", *options], input=text, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     answer: dict[str, Any] = json.loads(result.output)
     return answer
@@ -85,8 +85,11 @@ def test_the_result_goes_to_a_file_as_well(tmp_path: Path) -> None:
     source, target = tmp_path / "model.json", tmp_path / "plan.json"
     source.write_text(json.dumps(cluster_to_json(founding())))
     arguments = ["--model", str(source), "--out", str(target)]
-    result = CliRunner().invoke(plan, arguments, catch_exceptions=False)
-    assert json.loads(target.read_text()) == json.loads(result.output)
+    as_json = CliRunner().invoke(plan, [*arguments, "--json"], catch_exceptions=False).output
+    assert target.read_text() == as_json
+    as_text = CliRunner().invoke(plan, arguments, catch_exceptions=False).output
+    assert as_text.splitlines()[0].strip().startswith("Plan ")
+    assert json.loads(target.read_text())["plan_id"] == json.loads(as_json)["plan_id"]
 
 
 def _with_load(**figures: object) -> dict[str, Any]:

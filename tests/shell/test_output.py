@@ -1,0 +1,120 @@
+"""Every command prints text for people wherever its standard output goes, and JSON only where it is asked for."""
+
+import io
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from assignor_core.model import cluster_to_json
+from assignor_core.plan import plan_to_json
+from assignor_core.planner import propose
+from assignor_core.simulated_cluster import LogDir, SimulatedBroker, SimulatedClient, SimulatedCluster
+from streaming.cli import COMMANDS, run
+from streaming.commands import lifecycle, log_dirs
+from streaming.commands import plan as plan_module
+from streaming.control.intents import note_intent
+from streaming.runtime.api_tokens import Role, new_token, write_tokens
+from streaming.runtime.jars import PROJECT_ROOT
+from streaming.runtime.users import HASH, User, write_users
+from streaming.settings import HOUR_MS, Settings
+from streaming.views.intents import Intent
+from tests.control.test_deciding import DescribedCluster, skewed
+from tests.control.test_movements_within_brokers import ERRORS, MB
+from tests.control.windows import write_hours_before, write_lag, write_windows
+from tests.core.planner.cases import founding
+from tests.simulate.test_files import SMALL
+
+JSON_LINES = {"assign", "place"}
+"""One JSON object a line is what these are for."""
+UNTIL_STOPPED = {"demo", "run", "collect", "pipeline", "control", "serve"}
+"""Brokers or Spark run below the demo and the roles; roles print nothing on standard output."""
+CALLS = [
+    "status", "status --groups", "lag", "lag --group billing", "plan", "plan --model model.json", "plan --log-dirs",
+    "apply plan.json", "abort", "drain 1", "drain 1 --log-dir /disk-0", "undrain 2", "add 3", "backtest",
+    "backtest --plans", "what-if", "what-if --keep", "what-if --compare", "check", "simulate story.yaml",
+    "simulate story.yaml --trace", "sql --tables", "sql SELECT(1)", "token create me", "token list", "user list",
+    "config",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Settings, tables of a cluster with skew, a model, a plan and a story."""
+    made = tmp_path_factory.mktemp("output")
+    content = {
+        "kafka": {"cluster_name": "test", "bootstrap_servers": ["127.0.0.1:1"], "request_timeout_ms": 200},
+        "storage": {"tables": str(made / "tables")},
+        "trigger": {"resources": ["bytes_in"]},
+        "serve": {"tokens_file": str(made / "tokens"), "users_file": str(made / "users")},
+    }
+    (made / "settings.json").write_text(json.dumps(content))
+    model = replace(founding(), cluster_id="test")
+    (made / "model.json").write_text(json.dumps(cluster_to_json(model)))
+    (made / "plan.json").write_text(json.dumps(plan_to_json(propose(model))))
+    (made / "story.yaml").write_text(SMALL + "events: [{at_s: 60, restart: {member: c-1, down_s: 8}}]\n")
+    write_tokens(made / "tokens", [new_token("me", Role.VIEWER, now_ms=0, expires_ms=1)[1]])
+    write_users(made / "users", [User("ada", Role.VIEWER, HASH, "0" * 32, "0" * 64, 0)])
+    write_tables(Settings.model_validate(content))
+    return made
+
+
+@pytest.fixture
+def called_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands are called in the folder, with two clusters in place of a live one, and answer no to what they ask."""
+
+    @contextmanager
+    def described(_settings: object) -> Iterator[DescribedCluster]:
+        yield skewed()
+
+    @contextmanager
+    def with_disks(_settings: object) -> Iterator[SimulatedClient]:
+        yield SimulatedClient(cluster_with_disks(), errors=ERRORS)
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    monkeypatch.setattr(plan_module, "live_cluster", described)
+    monkeypatch.setattr(lifecycle, "live_cluster", described)
+    monkeypatch.setattr(log_dirs, "live_cluster", with_disks)
+
+
+def write_tables(settings: Settings) -> None:
+    now_ms = time.time_ns() // 1_000_000 // 60_000 * 60_000
+    write_windows(settings, skewed().live, end_ms=now_ms)
+    rates = dict.fromkeys(skewed().live.partitions, 1e6)
+    write_hours_before(settings, now_ms // HOUR_MS * HOUR_MS, dict.fromkeys(range(1, 4), rates))
+    write_lag(settings, "billing", ("t", 0), end_ms=now_ms, consumed_per_window=1_000)
+    note_intent(settings.storage.tables, "test", 2, Intent.DRAIN, now_ms=now_ms)
+
+
+def cluster_with_disks() -> SimulatedCluster:
+    """Broker 1 with two replicas, both in the first of its log dirs."""
+    brokers = [SimulatedBroker(row, None, [LogDir(100 * MB), LogDir(100 * MB)], 100 * MB, 100 * MB) for row in (1, 2)]
+    made = SimulatedCluster("simulated", brokers)
+    made.create_topic("t", {0: (1,), 1: (1,)}, size_bytes=5 * MB)
+    return made
+
+
+def test_each_command_is_called_here() -> None:
+    assert {call.split()[0] for call in CALLS} | JSON_LINES | UNTIL_STOPPED == COMMANDS.keys()
+
+
+@pytest.mark.usefixtures("called_there")
+@pytest.mark.parametrize("call", CALLS)
+def test_a_pipe_gets_text_unless_json_is_asked_for(call: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = run([*call.split(), "--config", "settings.json"])
+    printed = capsys.readouterr()
+    assert (code, "error" in printed.err) in ((0, False), (1, False), (3, False)), printed
+    assert bool(printed.out) != (call == "undrain 2"), printed
+    assert not printed.out.lstrip().startswith(("{", "[")), printed.out[:200]
+
+
+def test_nothing_but_what_a_terminal_would_act_on_depends_on_standard_output() -> None:
+    """What is asked where output goes: `sql --format csv`, and the console, how wide a line may be."""
+    files = sorted((PROJECT_ROOT / "streaming").rglob("*.py"))
+    asking = [file.name for file in files if "stdout.isatty" in file.read_text(encoding="utf-8")]
+    assert asking == ["sql.py"]
