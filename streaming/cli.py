@@ -1,7 +1,8 @@
 """The command `rebalancer`: which commands there are, and how errors become one line and an exit code.
 
 Commands are loaded when they are called, so that `rebalancer assign` starts without Spark, Kafka or Delta. Exit codes:
-0 done, 1 failed, 2 wrong use or bad input, 3 refused for safety. Commands return them; none ends the process itself.
+0 done, 1 failed, 2 wrong use or bad input, 3 refused for safety, 4 of the pipeline a query died (docs/exit-codes.md).
+Commands return them; none ends the process itself.
 """
 
 import atexit
@@ -95,12 +96,8 @@ def run(arguments: Sequence[str]) -> int:
         return _fail(error.format_message(), 2)
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", 128 + signal.SIGINT)
-    except InputError as error:
-        return _fail(str(error), 2)
-    except RebalancerError as error:
-        return _fail(str(error), error.exit_code)
-    except CoreError as error:
-        return _fail(str(error), 1)
+    except (RebalancerError, CoreError) as error:
+        return _fail(str(error), exit_code_of(type(error)))
     except SystemExit as leaving:
         # A reader that has gone (head, less) has all it wanted. click leaves with 1 then, and with a stream of its own
         # in the place of standard output; rich while it handles the broken pipe.
@@ -110,6 +107,13 @@ def run(arguments: Sequence[str]) -> int:
         if error.errno not in NO_ROOM or error.filename is not None:
             raise
         return _fail(f"output can't be written: {error.strerror}", 1)
+
+
+def exit_code_of(error: type[Exception]) -> int:
+    """What a command ends with if this error of ours ends it."""
+    if issubclass(error, RebalancerError):
+        return error.exit_code
+    return 2 if issubclass(error, InputError) else 1
 
 
 def _fail(message: str, code: int) -> int:

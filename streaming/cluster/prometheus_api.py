@@ -23,7 +23,7 @@ REASON_CHARACTERS_MAX = 200
 
 
 class QueryFailed(RebalancerError):
-    """No answer, or another one than was asked for; the message is one line without secrets."""
+    """Prometheus gave no answer, or another one than was asked for; the message is one line without secrets."""
 
 
 @dataclass(frozen=True, slots=True)

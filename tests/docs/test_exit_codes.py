@@ -1,0 +1,50 @@
+"""docs/exit-codes.md has every command and every error with the code that it ends with."""
+
+from typing import Any
+
+import pytest
+
+from assignor_core.errors import InputError, NothingToPlanOn
+from streaming import cli
+from streaming.cli import COMMANDS, exit_code_of, run
+from streaming.errors import AnotherCluster, LeaseExpired, UsageProblem
+from streaming.pipeline.run import EXIT_QUERY_FAILED
+from streaming.serve.run import PortUnavailable
+from tests.deploy.objects import ROOT, script_at
+
+PAGE = (ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def script() -> dict[str, Any]:
+    return script_at(ROOT / "deploy" / "site" / "exit_codes.py")
+
+
+def test_the_page_is_the_generated_one(script: dict[str, Any]) -> None:
+    assert script["render"]() == PAGE
+
+
+def test_each_command_has_its_codes_and_no_other_stands_there(script: dict[str, Any]) -> None:
+    assert script["OWN_CODES"].keys() == COMMANDS.keys()
+    assert script["OWN_CODES"]["pipeline"][str(EXIT_QUERY_FAILED)] == "a query died"
+
+
+def test_errors_of_any_module_are_there(script: dict[str, Any]) -> None:
+    """Those below an error of the same package, and below one that is defined elsewhere."""
+    assert {PortUnavailable, AnotherCluster, NothingToPlanOn} <= set(script["error_classes"]())
+    assert f"| `PortUnavailable` | 1 | {PortUnavailable.__doc__} |" in PAGE
+
+
+@pytest.mark.parametrize(
+    "error", [UsageProblem, AnotherCluster, LeaseExpired, InputError, NothingToPlanOn], ids=lambda error: error.__name__
+)
+def test_a_command_that_an_error_ends_has_its_code(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise error("the reason")
+
+    monkeypatch.setattr(cli.rebalancer, "main", fail)
+    assert run(["status"]) == exit_code_of(error)
+    assert capsys.readouterr().err == "error: the reason\n"
+    assert f"| `{error.__name__}` | {exit_code_of(error)} |" in PAGE
