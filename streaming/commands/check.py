@@ -21,7 +21,7 @@ from streaming.cluster.ports import ClusterReader, MarkerReader, ReadableCluster
 from streaming.cluster.releases import broker_releases, missing_features, release_finding
 from streaming.collect.prometheus import PrometheusSource
 from streaming.collect.prometheus import finding as prometheus_finding
-from streaming.commands.check_samples import reports
+from streaming.commands.check_samples import input_topics, reports
 from streaming.commands.console import echo
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.contract import TABLES
@@ -264,11 +264,7 @@ def _log_dirs(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
 
 
 def _input_topics(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
-    existing = {topic for topic, _ in cluster.describe().partitions}
-    own = (settings.topics.byte_rate, settings.topics.consumer_lag)
-    missing = [f"{name} (`rebalancer collect` makes it)" for name in own if name not in existing]
-    missing += [f"{name} (of topics.foreign)" for name in sorted(settings.topics.foreign) if name not in existing]
-    return not missing, f"missing: {', '.join(missing)}" if missing else "all there"
+    return input_topics({topic for topic, _ in cluster.describe().partitions}, settings)
 
 
 def _brokers_time(admin: Any, cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:

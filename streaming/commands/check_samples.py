@@ -1,4 +1,7 @@
-"""The check whether each broker is reported by one collector: shards that nobody takes, and shards taken twice."""
+"""Checks of samples: whether the input topics are there, and whether one collector reports each broker.
+
+Both know what is not there yet before the first run.
+"""
 
 from collections.abc import Collection
 
@@ -9,6 +12,19 @@ from streaming.views.broker_load import LoadPart, read_load
 
 OLD_WINDOWS = 5
 """A window that ended longer ago shows how it was: no collector or pipeline runs."""
+
+
+def input_topics(existing: Collection[str], settings: Settings) -> tuple[bool, str]:
+    """Whether the topics that the pipeline reads are among the `existing` ones.
+
+    Our own may be missing until a first window has closed: the collector makes them at its start.
+    """
+    own = [name for name in (settings.topics.byte_rate, settings.topics.consumer_lag) if name not in existing]
+    foreign = [f"{name} (of topics.foreign)" for name in sorted(settings.topics.foreign) if name not in existing]
+    if own and not foreign and read_load(TableReader(settings.storage.tables), settings).window_end_ms is None:
+        return True, f"not there yet: {', '.join(own)} (`rebalancer collect` makes them)"
+    missing = [*(f"{name} (`rebalancer collect` makes it)" for name in own), *foreign]
+    return not missing, f"missing: {', '.join(missing)}" if missing else "all there"
 
 
 def reports(brokers: Collection[int], settings: Settings, *, now_ms: int) -> tuple[bool, str]:

@@ -1,9 +1,9 @@
-"""`rebalancer check`: brokers that no collector reports, and brokers that two report."""
+"""`rebalancer check`: input topics that are missing, brokers that no collector reports, and brokers that two report."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from streaming.commands.check_samples import reports
+from streaming.commands.check_samples import input_topics, reports
 from streaming.settings import Settings
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
@@ -19,6 +19,30 @@ def windows(tmp_path: Path, brokers: Mapping[int, int], shard: str = "1/1") -> S
         for broker, count in brokers.items():
             synthetic.broker_load(START_MS, {broker: 10.0}, covered_ms=count * 10_000, sample_count=count)
     return settings
+
+
+BOTH = ("rebalancer.byte-rate", "rebalancer.consumer-lag")
+
+
+def test_before_the_first_run_the_collector_has_yet_to_make_its_topics(tmp_path: Path) -> None:
+    detail = "not there yet: rebalancer.byte-rate, rebalancer.consumer-lag (`rebalancer collect` makes them)"
+    assert input_topics((), settings_for(tmp_path)) == (True, detail)
+    assert input_topics(BOTH, settings_for(tmp_path)) == (True, "all there")
+
+
+def test_a_topic_that_is_gone_after_the_first_window_fails(tmp_path: Path) -> None:
+    settings = windows(tmp_path, {1: 6})
+    assert input_topics(BOTH, settings) == (True, "all there")
+    missing = "missing: rebalancer.consumer-lag (`rebalancer collect` makes it)"
+    assert input_topics(BOTH[:1], settings) == (False, missing)
+
+
+def test_a_topic_of_another_tool_fails_before_the_first_run_too(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, topics={"foreign": {"agents": "otlp-json"}})
+    assert input_topics(BOTH, settings) == (False, "missing: agents (of topics.foreign)")
+    passed, detail = input_topics((), settings)
+    assert not passed
+    assert detail.endswith("rebalancer.consumer-lag (`rebalancer collect` makes it), agents (of topics.foreign)")
 
 
 def test_each_broker_is_reported_once(tmp_path: Path) -> None:
