@@ -1,15 +1,16 @@
-"""docs/tables.md says what the schemas say, and lists every query there is."""
+"""docs/tables.md has the schemas and every query there is; docs/pipeline.md has every format of other tools."""
 
 import re
 from pathlib import Path
 from textwrap import wrap
+from typing import get_args
 
 import pytest
 
 from streaming.config import flatten
 from streaming.contract import TABLES, Table
 from streaming.runtime.jars import PROJECT_ROOT
-from streaming.settings import Settings
+from streaming.settings import ForeignFormat, Settings
 
 DOCS = PROJECT_ROOT / "docs"
 RETENTION = "How long rows stay"
@@ -59,3 +60,9 @@ def test_the_retention_of_every_table_stands_there_with_its_default() -> None:
 def test_each_query_is_listed_with_its_question(file: Path) -> None:
     question = file.read_text(encoding="utf-8").splitlines()[0].removeprefix("-- ")
     assert f"](queries/{file.name}): {question}" in ON_ONE_LINE
+
+
+def test_each_format_of_other_tools_stands_on_the_page_of_the_pipeline_once() -> None:
+    page = (DOCS / "pipeline.md").read_text(encoding="utf-8")
+    table = page.partition("| format | what of it is used |\n")[2].partition("\n\n")[0]
+    assert tuple(re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE)) == get_args(ForeignFormat)
