@@ -125,6 +125,11 @@ def test_nothing_but_the_issuers_private_key_signs(believing: Believing, issuer:
     assert believing.acts(issuer.token(key=issuer.keys[0], header={"typ": "at+jwt", "x-own": "1"})).status_code == 200
 
 
+def test_a_header_may_carry_a_certificate(believing: Believing, issuer: LocalIssuer) -> None:
+    assert believing.acts(issuer.token(header={"x-own": "a" * 2_000})).status_code == 200
+    assert believing.acts(issuer.token(header={"x-own": "a" * 20_000})).status_code == 401
+
+
 def test_a_key_signs_as_the_issuer_says_alone(believing: Believing, issuer: LocalIssuer) -> None:
     issuer.keys = [RSAKey.generate_key(2048, {"kid": "one", "alg": "RS256"})]
     assert believing.acts(issuer.token(header={"alg": "RS256"})).status_code == 200

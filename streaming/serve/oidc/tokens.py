@@ -53,6 +53,9 @@ class IssuerTokens:
         self.issuer = Issuer(url)
         self._url = url
         self._registry = jws.JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False)
+        self._registry.max_header_length = (
+            TOKEN_LENGTH_MAX  # joserfc's own 512 bytes are too few for a certificate (x5c)
+        )
         self._fetching = asyncio.Lock()
         self._keys: tuple[tuple[str | None, Key], ...] = ()
         self._description: Description | None = None
