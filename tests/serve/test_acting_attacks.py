@@ -283,7 +283,7 @@ def test_where_reading_is_signed_in_no_path_and_no_method_shows_figures(tmp_path
         "/healthz",
         "/readyz",
         "/api/v1/session",
-        "/sign-in.js",
+        *(f"/{script}.js" for script in ("sign-in", "acting", "plan", "execution")),  # no figures are in them
     }
     assert {"/metrics", "/api/status", "/api/weights", "/api/openapi.json", "/api/v1/audit"} <= paths
     for path in sorted(paths):
