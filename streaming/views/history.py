@@ -173,10 +173,21 @@ def _in_steps(rows: pa.Table, start: str, family: Family, values: Sequence[str],
 
 
 def newest_partitions(
-    reader: TableReader, kafka_cluster: str, window_start_ms: int, where: Condition
+    reader: TableReader,
+    kafka_cluster: str,
+    window_start_ms: int,
+    where: Condition,
+    *,
+    after: tuple[str, int] | None = None,
+    rows_max: int,
 ) -> list[dict[str, Any]]:
-    """Leaders of partitions as they were in one window, by topic and partition. Raises TableUnavailable."""
+    """Leaders of partitions as they were in one window, by topic and partition, from the one after `after` on.
+
+    At most `rows_max`. Raises TableUnavailable.
+    """
     own = of_cluster(kafka_cluster) & equal("window_start", utc(window_start_ms)) & equal("role", "leader") & where
+    if after is not None:
+        own &= at_least("topic", after[0])
     columns = ("topic", "partition", "broker", *REPLICA_RATES, "size_bytes", "last_event_time_ms")
     rows = reader.arrow(PARTITION_LOAD.name, columns=columns, where=own)
     # While a leader moves, two brokers report it in one window: the later one leads now.
@@ -186,5 +197,9 @@ def newest_partitions(
     )
     names = ["topic", "partition", *columns[2:-1]]
     newest = newest.select(["topic", "partition", *(f"{name}_last" for name in columns[2:-1])]).rename_columns(names)
-    listed: list[dict[str, Any]] = newest.sort_by([("topic", "ascending"), ("partition", "ascending")]).to_pylist()
+    if after is not None:
+        is_later = pc.and_(pc.equal(newest["topic"], after[0]), pc.greater(newest["partition"], after[1]))
+        newest = newest.filter(pc.or_(pc.greater(newest["topic"], after[0]), is_later))
+    newest = newest.sort_by([("topic", "ascending"), ("partition", "ascending")])
+    listed: list[dict[str, Any]] = newest.slice(0, rows_max).to_pylist()
     return listed

@@ -102,6 +102,19 @@ def test_of_a_long_history_only_the_rows_of_a_page_are_made(skewed_tables: str) 
     assert made(4, whole[3][0]) == whole[3 : 3 + 3 + 4], "those of the step where a page ended, and four more"
 
 
+def test_of_all_partitions_only_those_of_a_page_are_made(skewed_tables: str) -> None:
+    def made(rows_max: int, after: tuple[str, int] | None = None) -> list[tuple[str, int]]:
+        rows = history.newest_partitions(
+            TableReader(skewed_tables), "test", NOW_MS - 2 * WINDOW_MS, ALL_ROWS, after=after, rows_max=rows_max
+        )
+        return [(row["topic"], row["partition"]) for row in rows]
+
+    whole = made(1_000)
+    assert len(whole) == 60
+    assert made(7) == whole[:7]
+    assert made(7, whole[27]) == whole[28:35]
+
+
 def test_long_spans_are_read_from_hours_and_days(app: Starlette) -> None:
     for days, table in ((0.5, "broker_load"), (30, "broker_load_hourly"), (300, "broker_load_daily")):
         start = NOW_MS - int(days * 24 * HOUR_MS)

@@ -243,6 +243,19 @@ def test_bodies_that_are_too_large_or_no_object_are_refused(served: Served) -> N
     assert served.acts() == []
 
 
+@pytest.mark.parametrize(
+    "body",
+    [b'{"carry_out": NaN}', b'{"carry_out": 1e999}', b'{"carry_out": ' + b"9" * 10_000 + b"}", b'{"carry_out": "true"}',
+     b'{"\\ud800": true}', b'{"carry_out": "\\udfff"}', b"\xff\xfe{", b'{"carry_out": true', b"null", b"\x00",
+     b'{"a":' * 2_000 + b"1" + b"}" * 2_000, b'{"carry_out": true, "carry_out": true}', b'{"carry_out": null}'],
+    ids=lambda body: ascii(body[:24]),
+)  # fmt: skip
+def test_bodies_that_are_odd_json_are_refused_and_leave_no_row(served: Served, body: bytes) -> None:
+    answer = served.post("brokers/3/drain", content=body, headers={"Content-Type": "application/json"})
+    assert refusal(answer)[0] == 400
+    assert served.acts() == []
+
+
 @pytest.mark.parametrize("path", ["brokers/-1/drain", "brokers/x/drain", "brokers/99999999999/drain",
                                   f"plans/{'a' * 65}/approve", f"plans/%00{'a' * 63}/approve"])  # fmt: skip
 def test_targets_that_can_not_be_are_refused(served: Served, path: str) -> None:

@@ -8,7 +8,7 @@ from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import LIMIT_DEFAULT, page, unpack
 from streaming.serve.api.parameters import FROM, STEP, TO
 from streaming.serve.api.problems import Problem
-from streaming.tables import ALL_ROWS, Condition, at_least, equal
+from streaming.tables import ALL_ROWS, Condition, equal
 from streaming.views import history
 from streaming.views.as_json import to_json
 from streaming.views.groups import GroupVerdict
@@ -53,16 +53,14 @@ def partitions(looks: Looks, given: Values) -> Body:
     if window_ms is None:
         return page([], None, lambda _item, _number: [], window_start_ms=None)
     where = _equal(given, "topic") & _equal(given, "partition")
-    if cursor:
-        where &= at_least("topic", cursor[1])
+    after = (cursor[1], cursor[2]) if cursor else None
+    limit = given.get("limit", LIMIT_DEFAULT)
     with looks.tables() as reader:
-        rows = history.newest_partitions(reader, looks.kafka_cluster, window_ms, where)
-    if cursor:
-        after = (cursor[1], cursor[2])
-        rows = [row for row in rows if (row["topic"], row["partition"]) > after]
+        cluster = looks.kafka_cluster
+        rows = history.newest_partitions(reader, cluster, window_ms, where, after=after, rows_max=limit + 1)
     return page(
         rows,
-        given.get("limit"),
+        limit,
         lambda item, _number: [window_ms, item["topic"], item["partition"]],
         window_start_ms=window_ms,
     )
