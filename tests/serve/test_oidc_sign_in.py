@@ -14,12 +14,14 @@ from streaming.config import load_effective
 from streaming.runtime.secrets import secrets_of
 from streaming.serve.api import sessions
 from streaming.serve.api.attempts import OF_ADDRESS_MAX
+from streaming.serve.oidc import issuer as issuer_module
 from streaming.serve.oidc.tokens import ASKED_AGAIN_MS
 from streaming.settings import ServeSettings
 from tests.issuer import CLIENT, SECRET, LocalIssuer, local_issuer, make_key
 from tests.serve.asking import BASE_URL, ask
 from tests.serve.believing import ACT, NOW_S, Believing
 from tests.serve.served import refusal
+from tests.waiting import DEADLINE_S
 
 START, CALLBACK, SESSION = "/oidc/sign-in", "/oidc/callback", "/api/v1/session"
 HTTPS = BASE_URL.replace("http://", "https://")
@@ -40,7 +42,10 @@ def secret_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def believing(tmp_path: Path, root: str, issuer: LocalIssuer, secret_file: Path) -> Believing:
+def believing(
+    tmp_path: Path, root: str, issuer: LocalIssuer, secret_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> Believing:
+    monkeypatch.setattr(issuer_module, "LIMIT_S", DEADLINE_S)  # a busy machine is no dead issuer
     return Believing(tmp_path, root, issuer, oidc_client_id=CLIENT, oidc_client_secret_file=str(secret_file))
 
 
