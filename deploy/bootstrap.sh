@@ -43,15 +43,17 @@ if [ "$(cat .venv/installed 2>/dev/null)" != "$wanted" ]; then
   echo "$wanted" > .venv/installed
 fi
 
+install_wheels() { .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: "$@"; }
+
 if [ "${1:-}" = tests ] && ! .venv/bin/python -c 'import botocore' 2>/dev/null; then
   say "botocore (tests of logins by AWS MSK IAM)"
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-deps -r deploy/extras/msk.lock \
+  install_wheels --no-deps -r deploy/extras/msk.lock \
     || say "botocore is not installed: the tests of AWS MSK IAM will be skipped"
 fi
 
 if { [ "${1:-}" = docs ] || [ "${1:-}" = tests ]; } && ! .venv/bin/python -c 'import material' 2>/dev/null; then
   say "mkdocs-material (the documentation as a site)"
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r deploy/extras/docs.lock \
+  install_wheels -r deploy/extras/docs.lock \
     || { [ "$1" = tests ] && say "mkdocs-material is not installed: the tests of the site will be skipped"; } \
     || fail "mkdocs-material can't be installed"
 fi
@@ -59,19 +61,19 @@ fi
 
 if [ "${1:-}" = tests ] && ! .venv/bin/python -c 'import flask_cors, moto' 2>/dev/null; then
   say "moto (tests of tables on S3)"
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-deps -r deploy/extras/s3-tests.lock \
+  install_wheels --no-deps -r deploy/extras/s3-tests.lock \
     || say "moto is not installed: the tests of tables on S3 will be skipped"
 fi
 
 if [ "${1:-}" = tests ] && ! .venv/bin/python -c 'import schemathesis' 2>/dev/null; then
   say "schemathesis (tests of the API by its OpenAPI document)"
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r deploy/extras/api-tests.lock \
+  install_wheels -r deploy/extras/api-tests.lock \
     || say "schemathesis is not installed: the tests by the OpenAPI document will be skipped"
 fi
 
 if [ "${1:-}" = tests ] && command -v chromium >/dev/null && ! .venv/bin/python -c 'import playwright' 2>/dev/null; then
   say "playwright (tests of the page in Chromium)"
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r deploy/extras/browser-tests.lock \
+  install_wheels -r deploy/extras/browser-tests.lock \
     || say "playwright is not installed: the tests of the page in a browser will be skipped"
 fi
 

@@ -8,9 +8,10 @@ import click
 
 from streaming.commands.apply import apply
 from streaming.commands.console import echo
-from streaming.commands.options import in_use, settings_from
+from streaming.commands.options import in_use
 from streaming.commands.plan_model import show
 from streaming.errors import RefusedForSafety
+from streaming.settings import Settings
 
 if TYPE_CHECKING:
     from assignor_core.proposed_plan import ProposedPlan
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 def show_and_carry_out(
     context: click.Context,
+    settings: Settings,
     proposed: "ProposedPlan",
     arguments: str,
     unfit: str | None,
@@ -36,8 +38,7 @@ def show_and_carry_out(
     from streaming.views.accuracy import accuracy_beside_plan
 
     # Plans within brokers promise no skew, and none is measured after them.
-    within = proposed.plan.within_brokers
-    accuracy = None if within else accuracy_beside_plan(settings_from(config_file, assignments))
+    accuracy = None if proposed.plan.within_brokers else accuracy_beside_plan(settings)
     show(proposed, out_file=None, as_json=as_json, accuracy=accuracy)
     if not carry_out:
         command = f"rebalancer {context.info_name} {arguments} --apply{in_use()}"

@@ -107,7 +107,15 @@ def _run(
     unfit = None if policy is None else why_not_emptied(broker, proposed)
     prepare = partial(_note, settings, broker, intent)
     return show_and_carry_out(
-        context, proposed, str(broker), unfit, prepare, config_file=config_file, assignments=assignments, **how
+        context,
+        settings,
+        proposed,
+        str(broker),
+        unfit,
+        prepare,
+        config_file=config_file,
+        assignments=assignments,
+        **how,
     )
 
 

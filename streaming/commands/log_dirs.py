@@ -48,7 +48,15 @@ def drain_log_dir(
     unfit = f"log dir {path} of broker {broker} can't be emptied: {'; '.join(problems)}" if problems else None
     arguments, prepare = f"{broker} --log-dir {path}", partial(_cordon_first, settings, broker, path)
     return show_and_carry_out(
-        context, proposed, arguments, unfit, prepare, config_file=config_file, assignments=assignments, **how
+        context,
+        settings,
+        proposed,
+        arguments,
+        unfit,
+        prepare,
+        config_file=config_file,
+        assignments=assignments,
+        **how,
     )
 
 

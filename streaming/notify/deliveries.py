@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from streaming import tables
 from streaming.contract import NOTIFICATION
 from streaming.notify.occurrences import Occurrence
-from streaming.views.notifications import BEGUN, FAILED, GIVEN_UP, SENT
+from streaming.views.notifications import BEGUN, FAILED, GIVEN_UP, OVER, SENT
 
 PAUSE_MIN_MS = 5_000
 PAUSE_MAX_MS = 300_000
@@ -27,7 +27,7 @@ class Delivery:
     @property
     def is_over(self) -> bool:
         """Whether it is not sent again."""
-        return self.stage in (SENT, GIVEN_UP)
+        return self.stage in OVER
 
     def due_ms(self) -> int:
         """When it may be tried again."""

@@ -135,9 +135,7 @@ def newest_measured(reader: tables.TableReader, kafka_cluster: str, count: int) 
         return []
     ids: list[str] = []
     for days in DAYS_BACK:
-        where = own & tables.at_least("event_time", newest - timedelta(days=days))
-        rows = reader.arrow(TABLE, columns=("execution_id", "event_time"), where=where)
-        ids = rows.sort_by([("event_time", "descending"), ("execution_id", "ascending")])["execution_id"].to_pylist()
+        ids = _ids_newest_first(reader, own & tables.at_least("event_time", newest - timedelta(days=days)))
         if len(ids) >= count:
             break
     return ids[:count]
@@ -147,11 +145,19 @@ def begun_between(reader: tables.TableReader, kafka_cluster: str, since: datetim
     """Executions that were approved in between, the newest `BEGUN_MAX` of them; raises TableUnavailable."""
     first = tables.of_cluster(kafka_cluster) & tables.equal("sequence", 0)
     between = tables.at_least("event_time", since) & tables.below("event_time", until)
-    rows = reader.arrow(TABLE, columns=("execution_id", "event_time"), where=first & between)
-    ids = rows.sort_by([("event_time", "descending"), ("execution_id", "ascending")])["execution_id"].to_pylist()
+    ids = _ids_newest_first(reader, first & between)
     if not ids:
         return []
     return folded(reader.rows(TABLE, columns=COLUMNS, where=tables.one_of("execution_id", ids[:BEGUN_MAX])))
+
+
+def _ids_newest_first(reader: tables.TableReader, where: tables.Condition) -> list[str]:
+    """Ids of executions, by the times of these rows."""
+    rows = reader.arrow(TABLE, columns=("execution_id", "event_time"), where=where)
+    ids: list[str] = rows.sort_by([("event_time", "descending"), ("execution_id", "ascending")])[
+        "execution_id"
+    ].to_pylist()
+    return ids
 
 
 def read_execution(reader: tables.TableReader, execution_id: str) -> Execution:

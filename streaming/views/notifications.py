@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from operator import itemgetter
 
 from streaming.contract import NOTIFICATION
@@ -9,6 +10,8 @@ from streaming.tables import Row, TableReader, of_cluster, to_ms
 
 BEGUN, SENT, FAILED, GIVEN_UP = "begun", "sent", "failed", "given_up"
 """Stages of a try."""
+OVER = (SENT, GIVEN_UP)
+"""After these nothing is sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +28,9 @@ class WebhookState:
 def read_webhooks(reader: TableReader, kafka_cluster: str) -> tuple[WebhookState, ...]:
     """By name: each webhook that was ever sent anything, and is in the table still. Raises TableUnavailable."""
     columns = ("webhook", "occurrence_id", "stage", "event_time", "occurred_at")
-    rows = sorted(
-        reader.rows(NOTIFICATION.name, columns=columns, where=of_cluster(kafka_cluster)), key=itemgetter("webhook")
-    )
-    webhooks = dict.fromkeys(row["webhook"] for row in rows)
-    return tuple(_state(webhook, [row for row in rows if row["webhook"] == webhook]) for webhook in webhooks)
+    by_webhook = itemgetter("webhook")
+    rows = sorted(reader.rows(NOTIFICATION.name, columns=columns, where=of_cluster(kafka_cluster)), key=by_webhook)
+    return tuple(_state(webhook, own) for webhook, own in groupby(rows, key=by_webhook))
 
 
 def _state(webhook: str, rows: Iterable[Row]) -> WebhookState:
@@ -38,7 +39,7 @@ def _state(webhook: str, rows: Iterable[Row]) -> WebhookState:
     given_up_ms: list[int] = []
     for row in rows:
         occurred_ms[row["occurrence_id"]] = to_ms(row["occurred_at"])
-        if row["stage"] in (SENT, GIVEN_UP):
+        if row["stage"] in OVER:
             over.add(row["occurrence_id"])
         if row["stage"] == GIVEN_UP:
             given_up_ms.append(to_ms(row["event_time"]))

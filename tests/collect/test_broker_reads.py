@@ -11,12 +11,12 @@ from kafka.errors import KafkaError, KafkaProtocolError, NotControllerError, Req
 from kafka.protocol.admin import DescribeGroupsResponse
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from kafka.protocol.metadata import MetadataResponse
 
 from streaming.cluster.broker_reads import BrokerReads, list_offsets_body
 from streaming.cluster.classic_groups import ClassicGroups
 from streaming.cluster.metadata_columns import MetadataDecoder
 from streaming.cluster.raw_requests import RawAnswer, RawRequest, TrafficCounters
+from tests.metadata_answers import metadata_answer
 
 NAME = st.text(min_size=1, max_size=3) | st.just("n" * 200)
 BROKER = st.integers(0, 2**31 - 1)
@@ -32,28 +32,9 @@ BROKERS = st.lists(st.tuples(BROKER, NAME, st.just(9092), st.none() | NAME), max
 @settings(max_examples=60, deadline=None)
 @given(BROKERS, st.dictionaries(NAME, PARTITIONS, max_size=4), NAME, st.integers(1, 13))
 def test_metadata(brokers: list[Row], topics: dict[str, list[Row]], cluster_id: str, version: int) -> None:
-    topic_of = MetadataResponse.MetadataResponseTopic
-    partition_of = topic_of.MetadataResponsePartition
-    fields = (
-        "error_code",
-        "partition_index",
-        "leader_id",
-        "leader_epoch",
-        "replica_nodes",
-        "isr_nodes",
-        "offline_replicas",
-    )
-    response = MetadataResponse(
-        throttle_time_ms=0, brokers=brokers, cluster_id=cluster_id, controller_id=1, error_code=0,
-        topics=[
-            topic_of(
-                error_code=0, name=name, topic_id=UUID(int=place), is_internal=False,
-                partitions=[partition_of(**dict(zip(fields, row, strict=True))) for row in rows],
-            )
-            for place, (name, rows) in enumerate(topics.items())
-        ],
-    )  # fmt: skip
-    made = MetadataDecoder().decode(version, bytes(response.encode(version=version)))
+    answered = {name: (0, place, rows) for place, (name, rows) in enumerate(topics.items())}
+    body = metadata_answer(version, answered, brokers, cluster_id=cluster_id)
+    made = MetadataDecoder().decode(version, body)
     assert made.racks == {broker: rack for broker, _, _, rack in brokers}
     assert made.cluster_id == (cluster_id if version >= 2 else "")
     assert made.topics == tuple(sorted(topics))
@@ -68,18 +49,10 @@ def test_metadata(brokers: list[Row], topics: dict[str, list[Row]], cluster_id: 
     assert shown == sorted((name, row[1], row[2], row[4]) for name, rows in topics.items() for row in rows)
 
 
-def metadata_answer(version: int, *, leader: int = 1, brokers: Sequence[int] = (1, 2), controller: int = 1) -> bytes:
-    topic_of = MetadataResponse.MetadataResponseTopic
-    partition = topic_of.MetadataResponsePartition(
-        error_code=0, partition_index=0, leader_id=leader, leader_epoch=0, replica_nodes=[1, 2], isr_nodes=[1, 2],
-        offline_replicas=[],
-    )  # fmt: skip
-    response = MetadataResponse(
-        throttle_time_ms=0, brokers=[(broker, "host", 9092, None) for broker in brokers], cluster_id="c",
-        controller_id=controller, error_code=0,
-        topics=[topic_of(error_code=0, name="t", topic_id=UUID(int=1), is_internal=False, partitions=[partition])],
-    )  # fmt: skip
-    return bytes(response.encode(version=version))
+def one_topic(version: int, *, leader: int = 1, brokers: Sequence[int] = (1, 2), controller: int = 1) -> bytes:
+    partition: Row = (0, 0, leader, 0, [1, 2], [1, 2], [])
+    rows = [(broker, "host", 9092, None) for broker in brokers]
+    return metadata_answer(version, {"t": (0, 1, [partition])}, rows, controller=controller)
 
 
 @pytest.mark.parametrize("version", [1, 8, 13])
@@ -87,25 +60,25 @@ def test_metadata_is_decoded_anew_only_if_topics_or_partitions_have_changed(
     version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoder = MetadataDecoder()
-    first = decoder.decode(version, metadata_answer(version))
+    first = decoder.decode(version, one_topic(version))
     with monkeypatch.context() as patched:
         patched.setattr("streaming.cluster.metadata_columns.read_topic", None)
-        assert decoder.decode(version, metadata_answer(version)) is first
-        assert decoder.decode(version, metadata_answer(version, controller=2)) is first
-        with_broker = decoder.decode(version, metadata_answer(version, brokers=(1, 2, 3)))
+        assert decoder.decode(version, one_topic(version)) is first
+        assert decoder.decode(version, one_topic(version, controller=2)) is first
+        with_broker = decoder.decode(version, one_topic(version, brokers=(1, 2, 3)))
     assert list(with_broker.racks) == [1, 2, 3]
     assert with_broker.leader is first.leader
-    elected = decoder.decode(version, metadata_answer(version, leader=2))
+    elected = decoder.decode(version, one_topic(version, leader=2))
     assert (elected.leader.tolist(), dict(elected.led_by_broker)) == ([2], {2: {"t": [0]}})
     assert dict(first.led_by_broker) == {1: {"t": [0]}}
 
 
 def test_a_torn_answer_of_metadata_is_refused_and_changes_nothing() -> None:
     decoder = MetadataDecoder()
-    first = decoder.decode(13, metadata_answer(13))
+    first = decoder.decode(13, one_topic(13))
     with pytest.raises(KafkaProtocolError):
-        decoder.decode(13, metadata_answer(13, leader=2)[:-20])
-    assert decoder.decode(13, metadata_answer(13)) is first
+        decoder.decode(13, one_topic(13, leader=2)[:-20])
+    assert decoder.decode(13, one_topic(13)) is first
 
 
 @settings(max_examples=40, deadline=None)
@@ -217,8 +190,7 @@ class Admin:
         self.asked.append(broker)
         if broker in self.errors:
             raise self.errors[broker]
-        empty = MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id="c", controller_id=1, topics=[])
-        return RawAnswer(9, bytes(empty.encode(version=9)))
+        return RawAnswer(9, metadata_answer(9, {}))
 
 
 def test_metadata_is_asked_of_another_broker_where_one_hangs_and_of_that_one_last_from_then_on() -> None:

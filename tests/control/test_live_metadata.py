@@ -12,6 +12,7 @@ from kafka.protocol.metadata import MetadataResponse
 
 from assignor_core.live import LivePartition
 from streaming.cluster.live_metadata import LiveMetadata, LiveTopic
+from tests.metadata_answers import metadata_answer
 
 Row = tuple[Any, ...]
 
@@ -24,32 +25,6 @@ PARTITION = st.tuples(PARTITION_ERRORS, BROKER, st.integers(-1, 9), st.just(1), 
 PARTITIONS = st.lists(PARTITION, max_size=3, unique_by=lambda row: row[1])
 TOPIC_ERRORS = st.sampled_from((0, 0, 0, 3, 5, 17, 29, 100))
 TOPICS = st.dictionaries(NAME, st.tuples(TOPIC_ERRORS, st.integers(0, 3), PARTITIONS), max_size=3)
-
-
-def answer(version: int, topics: dict[str, Row], brokers: Sequence[Row] = (), error_code: int = 0) -> bytes:
-    """`topics` are (error, id, partitions) by name."""
-    topic_of = MetadataResponse.MetadataResponseTopic
-    partition_of = topic_of.MetadataResponsePartition
-    names = (
-        "error_code",
-        "partition_index",
-        "leader_id",
-        "leader_epoch",
-        "replica_nodes",
-        "isr_nodes",
-        "offline_replicas",
-    )
-    response = MetadataResponse(
-        throttle_time_ms=0, brokers=list(brokers), cluster_id="c", controller_id=1, error_code=error_code,
-        topics=[
-            topic_of(
-                error_code=error, name=name, topic_id=UUID(int=topic_id), is_internal=False,
-                partitions=[partition_of(**dict(zip(names, row, strict=True))) for row in rows],
-            )
-            for name, (error, topic_id, rows) in topics.items()
-        ],
-    )  # fmt: skip
-    return bytes(response.encode(version=version))
 
 
 def of_kafka_python(version: int, body: bytes) -> list[LiveTopic]:
@@ -75,7 +50,7 @@ def test_topics_are_those_of_kafka_pythons_classes(
 ) -> None:
     metadata = LiveMetadata()
     for shown in (topics, topics | later, later, topics):
-        body = answer(version, shown, brokers)
+        body = metadata_answer(version, shown, brokers)
         assert metadata.decode(version, body, whole=whole) == of_kafka_python(version, body)
 
 
@@ -90,13 +65,15 @@ def topic(leader: int = 1, topic_id: int = 1, in_sync: Sequence[int] = (1, 2), e
 )
 def test_a_topic_is_decoded_again_once_it_has_changed(version: int, whole: bool, changed: Row) -> None:
     metadata = LiveMetadata()
-    first = metadata.decode(version, answer(version, {"t": topic(), "u": topic()}), whole=whole)
+    first = metadata.decode(version, metadata_answer(version, {"t": topic(), "u": topic()}), whole=whole)
     # Another order and other brokers, as another broker answers.
-    same = metadata.decode(version, answer(version, {"u": topic(), "t": topic()}, [(1, "h", 9, None)]), whole=whole)
+    same = metadata.decode(
+        version, metadata_answer(version, {"u": topic(), "t": topic()}, [(1, "h", 9, None)]), whole=whole
+    )
     assert (same[0], same[1]) == (first[1], first[0])
     assert same[0] is first[1]
     assert same[1] is first[0]
-    body = answer(version, {"t": topic(), "u": changed})
+    body = metadata_answer(version, {"t": topic(), "u": changed})
     later = metadata.decode(version, body, whole=whole)
     assert later[0] is first[0]
     assert later == of_kafka_python(version, body)
@@ -104,44 +81,44 @@ def test_a_topic_is_decoded_again_once_it_has_changed(version: int, whole: bool,
 
 def test_a_topic_that_is_gone_is_kept_no_longer_than_to_the_next_look_at_all() -> None:
     metadata = LiveMetadata()
-    (first,) = metadata.decode(13, answer(13, {"t": topic()}), whole=True)
-    metadata.decode(13, answer(13, {"u": topic()}), whole=False)
-    (same,) = metadata.decode(13, answer(13, {"t": topic()}), whole=False)
+    (first,) = metadata.decode(13, metadata_answer(13, {"t": topic()}), whole=True)
+    metadata.decode(13, metadata_answer(13, {"u": topic()}), whole=False)
+    (same,) = metadata.decode(13, metadata_answer(13, {"t": topic()}), whole=False)
     assert same is first
-    metadata.decode(13, answer(13, {"u": topic()}), whole=True)
-    (anew,) = metadata.decode(13, answer(13, {"t": topic()}), whole=True)
+    metadata.decode(13, metadata_answer(13, {"u": topic()}), whole=True)
+    (anew,) = metadata.decode(13, metadata_answer(13, {"t": topic()}), whole=True)
     assert anew == first
     assert anew is not first
 
 
 @pytest.mark.parametrize("version", [5, 13])
 def test_a_partition_of_very_many_replicas_is_read(version: int) -> None:
-    body = answer(version, {"t": (0, 1, [(0, 0, 1, 1, list(range(130)), [1], [])])})
+    body = metadata_answer(version, {"t": (0, 1, [(0, 0, 1, 1, list(range(130)), [1], [])])})
     assert LiveMetadata().decode(version, body, whole=True) == of_kafka_python(version, body)
 
 
 def test_brokers_of_two_versions_answer_in_turn_while_they_are_upgraded() -> None:
     metadata = LiveMetadata()
     for version in (9, 13, 9, 12):
-        body = answer(version, {"t": topic()})
+        body = metadata_answer(version, {"t": topic()})
         assert metadata.decode(version, body, whole=True) == of_kafka_python(version, body)
 
 
 @pytest.mark.parametrize("version", [1, 5, 9, 13])
 def test_a_torn_answer_is_refused_and_changes_nothing(version: int) -> None:
     metadata = LiveMetadata()
-    (first,) = metadata.decode(version, answer(version, {"t": topic()}), whole=True)
+    (first,) = metadata.decode(version, metadata_answer(version, {"t": topic()}), whole=True)
     last = 1 if version >= 9 else 0  # tags of the answer: nobody reads them
     for rows in ({"t": topic()}, {"t": topic(leader=2)}):
-        body = answer(version, rows)
+        body = metadata_answer(version, rows)
         needed = len(body) - last - (4 if version in (9, 10) else 0)  # nor operations on the cluster
         for end in range(needed):
             with pytest.raises(KafkaProtocolError):
                 metadata.decode(version, body[:end], whole=True)
-    (same,) = metadata.decode(version, answer(version, {"t": topic()}), whole=True)
+    (same,) = metadata.decode(version, metadata_answer(version, {"t": topic()}), whole=True)
     assert same is first
 
 
 def test_an_error_of_the_whole_answer_is_no_cluster_without_topics() -> None:
     with pytest.raises(ClusterAuthorizationFailedError):
-        LiveMetadata().decode(13, answer(13, {}, error_code=ClusterAuthorizationFailedError.errno), whole=True)
+        LiveMetadata().decode(13, metadata_answer(13, {}, error_code=ClusterAuthorizationFailedError.errno), whole=True)

@@ -6,6 +6,8 @@ from collections import OrderedDict
 KEYS_MAX = 10_000
 """Users or addresses remembered; beyond, the one that tried longest ago is forgotten."""
 SPAN_MS = 300_000
+TOO_MANY = {"Retry-After": str(SPAN_MS // 1000)}
+"""Header of an answer of 429."""
 OF_USER_MAX = 10
 OF_ADDRESS_MAX = 20
 """More than of a user: an address may be that of many people."""

@@ -14,7 +14,7 @@ from streaming.serve.api.problems import Problem
 from streaming.serve.api.requests import check_own_page
 from streaming.serve.api.sessions import Session, Sessions, is_secure
 from streaming.serve.api.watched import Watched
-from streaming.serve.oidc.identity import TokenRefused, identity_of, why_no_role
+from streaming.serve.oidc.identity import TokenRefused, bearer_jwt, identity_of, why_no_role
 from streaming.settings import ServeSettings
 
 if TYPE_CHECKING:
@@ -103,9 +103,9 @@ class SignIn:
         scheme, _, text = request.headers["authorization"].partition(" ")
         if not text:
             raise _unauthorized("no token: send `Authorization: Bearer TOKEN`")
-        text, address = text.strip(), address_of(request)
-        if self.issuer_tokens is not None and scheme.lower() == "bearer" and "." in text:
-            return self._by_issuer(self.issuer_tokens, text, address, now_ms)
+        text, address, of_issuer = text.strip(), address_of(request), bearer_jwt(request.headers["authorization"])
+        if self.issuer_tokens is not None and of_issuer is not None:
+            return self._by_issuer(self.issuer_tokens, of_issuer, address, now_ms)
         with self._lock:
             known = self._tokens.now().get(token_id_of(text) or "") if scheme.lower() == "bearer" else None
             if known is not None and known.fits(text, now_ms=now_ms):

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streaming.runtime.users import PASSWORD_LENGTH_MAX, User, check_name
-from streaming.serve.api.attempts import OF_ADDRESS_MAX, OF_USER_MAX, SPAN_MS, Attempts, network_of
+from streaming.serve.api.attempts import OF_ADDRESS_MAX, OF_USER_MAX, TOO_MANY, Attempts, network_of
 from streaming.serve.api.pages import as_json
 from streaming.serve.api.problems import Problem
 from streaming.serve.api.requests import check_origin, read_body
@@ -27,7 +27,6 @@ HOW_TO_SIGN_IN = (
     "`rebalancer user add NAME --role operator`"
 )
 WRONG = "name or password is wrong"
-TOO_MANY = {"Retry-After": str(SPAN_MS // 1000)}
 
 
 class Signing:

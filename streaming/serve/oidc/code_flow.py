@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from streaming.errors import UsageProblem
 from streaming.runtime.secrets import first_line
-from streaming.serve.api.attempts import OF_ADDRESS_MAX, SPAN_MS, Attempts, network_of
+from streaming.serve.api.attempts import OF_ADDRESS_MAX, TOO_MANY, Attempts, network_of
 from streaming.serve.api.problems import Problem
 from streaming.serve.api.sessions import is_secure, set_session_cookie
 from streaming.serve.api.sign_in import SignIn, address_of
@@ -106,7 +106,7 @@ class CodeFlow:
     async def _identity(self, request: Request, secret: str) -> Identity:
         network, now_ms = network_of(address_of(request)), self._clock()
         if not self._attempts.take(network, now_ms=now_ms):
-            raise Problem(429, "too many sign-ins: try again later", headers={"Retry-After": str(SPAN_MS // 1000)})
+            raise Problem(429, "too many sign-ins: try again later", headers=TOO_MANY)
         code = self._code(request)
         self._use_once(secret)
         with self._turns.place():

@@ -1,4 +1,7 @@
-"""Whom the claims of a token name, and which role they give. Pure: knows neither keys nor the issuer."""
+"""Which requests have a token of the issuer, whom its claims name, and which role they give.
+
+Pure: knows neither keys nor the issuer.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +32,13 @@ class Identity:
     def signed_in_by(self) -> str:
         """For the audit."""
         return f"oidc {self.subject}"
+
+
+def bearer_jwt(authorization: str) -> str | None:
+    """The JWT of an `Authorization` header; None if it has none. Our own API tokens have no dot."""
+    scheme, _, text = authorization.partition(" ")
+    text = text.strip()
+    return text if scheme.lower() == "bearer" and "." in text else None
 
 
 def identity_of(claims: Mapping[str, Any], settings: ServeSettings) -> Identity:

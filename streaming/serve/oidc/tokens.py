@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streaming.serve.api.problems import Problem
-from streaming.serve.oidc.identity import TokenRefused
+from streaming.serve.oidc.identity import TokenRefused, bearer_jwt
 from streaming.serve.oidc.issuer import Description, Issuer, IssuerUnreachable
 
 log = structlog.get_logger()
@@ -37,13 +37,6 @@ KEYS_KEPT_MS = 86_400_000
 """How long keys hold while the issuer does not answer."""
 ACCESS_TYPES = (None, "jwt", "at+jwt", "application/at+jwt")
 """`typ` of tokens for programs (RFC 9068, 4). Others, as those of a logout, sign nobody in."""
-
-
-def bearer_jwt(authorization: str) -> str | None:
-    """The JWT of an `Authorization` header; None if it has none. Our own API tokens have no dot."""
-    scheme, _, text = authorization.partition(" ")
-    text = text.strip()
-    return text if scheme.lower() == "bearer" and "." in text else None
 
 
 class IssuerTokens:
