@@ -1,6 +1,10 @@
 """The collector's own looks at a cluster, kept as the pipeline would: judged in memory, or written as tables."""
 
+import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +39,42 @@ class Watch:
         self._reads = BrokerReads(self._admin)
         self._groups = GroupSampler()
         self._before: Observation | None = None
+        self._kept = threading.Lock()
         self._lag, self._load = Windows(CLUSTER, window_ms), LoadWindows(window_ms)
         schema = tables.arrow_schema(TABLES["group_lag"])
         self._schema = pa.schema([schema.field(name) for name in COLUMNS])
 
+    def sample(self) -> None:
+        """Look once and keep what was seen."""
+        seen = observe(self._reads, self._groups, self.settings.collect, now_ms=time.time_ns() // 1_000_000)
+        with self._kept:
+            self._lag.add(value for _, value in consumer_lag_records(CLUSTER, seen))
+            if self._before is not None:
+                replicas = replica_rates(self._before, seen)
+                brokers = broker_rates(self._before, seen, replicas)
+                self._load.add(value for _, value in byte_rate_records(CLUSTER, self._before, seen, replicas, brokers))
+            self._before = seen
+
+    @contextmanager
+    def sampling(self, interval_s: float) -> Iterator[None]:
+        """Samples in a thread of its own: on a busy machine judging takes longer than a window, which must be seen."""
+        ending = threading.Event()
+
+        def keep_sampling() -> None:
+            while not ending.wait(interval_s):
+                self.sample()
+
+        with ThreadPoolExecutor(1) as pool:
+            sampled = pool.submit(keep_sampling)
+            try:
+                yield
+            finally:
+                ending.set()
+            sampled.result()
+
     def look(self) -> dict[str, list[dict[str, Any]]]:
         """Partitions by group, judged now."""
-        seen = observe(self._reads, self._groups, self.settings.collect, now_ms=time.time_ns() // 1_000_000)
-        self._lag.add(value for _, value in consumer_lag_records(CLUSTER, seen))
-        if self._before is not None:
-            replicas = replica_rates(self._before, seen)
-            brokers = broker_rates(self._before, seen, replicas)
-            self._load.add(value for _, value in byte_rate_records(CLUSTER, self._before, seen, replicas, brokers))
-        self._before = seen
+        self.sample()
         picture = judge(
             pa.Table.from_pylist(self._lag.rows(), schema=self._schema), window_ms=self.settings.pipeline.window_ms
         )
@@ -59,11 +86,13 @@ class Watch:
     def write(self, root: Path) -> Settings:
         """Everything seen so far as new tables below `root`; settings of whoever reads them."""
         synthetic = Synthetic(str(root), CLUSTER)
-        for name, rows in (
-            ("group_lag", self._lag.rows()),
-            ("partition_load", self._load.partition_rows()),
-            ("broker_load", self._load.broker_rows()),
-        ):
+        with self._kept:
+            rows_by_table = (
+                ("group_lag", self._lag.rows()),
+                ("partition_load", self._load.partition_rows()),
+                ("broker_load", self._load.broker_rows()),
+            )
+        for name, rows in rows_by_table:
             synthetic.append(name, [{**synthetic.window(tables.to_ms(row["window_start"])), **row} for row in rows])
         return self.settings.model_copy(
             update={"storage": self.settings.storage.model_copy(update={"tables": str(root)})}
