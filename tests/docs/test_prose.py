@@ -1,25 +1,12 @@
-"""Pages of the docs are plain English, by numbers; the pages that are not yet are listed, and the list only shrinks."""
+"""Pages of the docs are plain English, by numbers."""
 
 import pytest
 
 from tests.docs.prose import LINE_CHARACTERS_MAX, SENTENCE_WORDS_MAX, faults, pages
 
-NOT_YET = frozenset(
-    {
-        "docs/api.md",
-    }
-)
-"""Pages that break a rule. Take a page out once it keeps them all; no page may be added."""
-
-
-@pytest.mark.parametrize("name", sorted(set(pages()) - NOT_YET))
+@pytest.mark.parametrize("name", sorted(pages()))
 def test_a_page_is_plain_english(name: str) -> None:
     assert faults(pages()[name].read_text(encoding="utf-8")) == []
-
-
-@pytest.mark.parametrize("name", sorted(NOT_YET))
-def test_a_page_that_keeps_the_rules_leaves_the_list(name: str) -> None:
-    assert faults(pages()[name].read_text(encoding="utf-8")), f"{name} keeps all rules now: remove it from NOT_YET"
 
 
 def sentence(length: int) -> str:
