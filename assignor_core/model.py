@@ -62,6 +62,7 @@ class PartitionLoad:
     disk_bytes: Load
 
 
+NO_LOAD = PartitionLoad(0.0, 0.0, 0.0)
 LOAD_KEYS = tuple(field.name for field in fields(PartitionLoad))
 """Its figures. Those added since the first version have a default, so that older models are read as before."""
 RATE_KEYS = tuple(key for key in LOAD_KEYS if key != "disk_bytes")
@@ -83,6 +84,8 @@ class Partition:
     load: PartitionLoad
     in_sync: int | None = None
     """Replicas in sync; None where not known. The fewer it has, the sooner a lost replica is made anew."""
+    is_load_known: bool = True
+    """Without a known load it is never moved for load; `load` is zero then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +144,18 @@ def cluster_to_json(cluster: ClusterState) -> dict[str, Any]:
                 "topic": partition.topic,
                 "partition": partition.partition,
                 "replicas": list(partition.replicas),
-                "load": {key: _load_to_json(getattr(partition.load, key)) for key in LOAD_KEYS},
+                "load": _loads_to_json(partition),
                 **({} if partition.in_sync is None else {"in_sync": partition.in_sync}),
             }
             for partition in cluster.partitions
         ],
     }
+
+
+def _loads_to_json(partition: Partition) -> dict[str, float | list[float]] | None:
+    if not partition.is_load_known:
+        return None
+    return {key: _load_to_json(getattr(partition.load, key)) for key in LOAD_KEYS}
 
 
 def _load_to_json(load: Load) -> float | list[float]:
@@ -194,12 +203,18 @@ def _partition(item: object) -> Partition:
     if not isinstance(replicas, list) or any(type(broker) is not int for broker in replicas):
         raise _misfit(f"partition {topic}-{number}: replicas", replicas, "a list of broker ids")
     load = fields.get("load")
-    if not isinstance(load, Mapping):
-        raise _misfit(f"partition {topic}-{number}: load", load, "an object")
-    figures = (_load(load.get(key, _DEFAULTS.get(key)), topic, number, key) for key in LOAD_KEYS)
+    if "load" not in fields:
+        raise InputError(f"partition {topic}-{number}: found no load, allowed is an object, or null where unknown")
+    if load is not None and not isinstance(load, Mapping):
+        raise _misfit(f"partition {topic}-{number}: load", load, "an object, or null where unknown")
+    loads = NO_LOAD if load is None else _loads(load, topic, number)
     given = fields.get("in_sync")
     in_sync = None if given is None else _integer(given, f"partition {topic}-{number}: in_sync", most=len(replicas))
-    return Partition(topic, number, tuple(replicas), PartitionLoad(*figures), in_sync)
+    return Partition(topic, number, tuple(replicas), loads, in_sync, load is not None)
+
+
+def _loads(load: Mapping[str, object], topic: str, number: int) -> PartitionLoad:
+    return PartitionLoad(*(_load(load.get(key, _DEFAULTS.get(key)), topic, number, key) for key in LOAD_KEYS))
 
 
 def _load(value: object, topic: str, number: int, key: str) -> Load:

@@ -318,9 +318,10 @@ def _movable(arrays: ClusterArrays, policy: PlannerPolicy) -> Flags:
 
 def _pinned(arrays: ClusterArrays, policy: PlannerPolicy) -> Flags:
     pinned = policy.pinned_partitions
+    unknown = np.array([not row.is_load_known for row in arrays.partitions], dtype=np.bool_)
     if not pinned:
-        return np.zeros(len(arrays.partitions), dtype=np.bool_)
-    return np.array([(row.topic, row.partition) in pinned for row in arrays.partitions], dtype=np.bool_)
+        return unknown
+    return unknown | np.array([(row.topic, row.partition) in pinned for row in arrays.partitions], dtype=np.bool_)
 
 
 def _ceiling(arrays: ClusterArrays, policy: PlannerPolicy, placement: Placement) -> Floats:

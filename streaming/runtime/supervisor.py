@@ -28,6 +28,7 @@ RESTART_WAIT_S = 2.0
 QUICK_DEATH_S = 60.0
 QUICK_DEATHS_MAX = 5
 STOP_GRACE_S = 30.0
+SIGNAL_BASE = 128
 
 
 @dataclass(slots=True)
@@ -109,8 +110,13 @@ class Supervisor:
         log.warning("role_ended", role=supervised.role, exit_code=code, quick_deaths=supervised.quick_deaths)
         if code == 2 or supervised.quick_deaths > QUICK_DEATHS_MAX:
             # Wrong input doesn't mend itself, and neither does a role that keeps dying.
-            return code or 1
+            return _exit_code(code)
         return None
+
+
+def _exit_code(code: int) -> int:
+    """The code that a shell would show: a process that signal 9 ended has 137; a role may not end by itself with 0."""
+    return SIGNAL_BASE - code if code < 0 else code or 1
 
 
 def run_all(arguments: Sequence[str], check_cluster: Callable[[], None]) -> int:

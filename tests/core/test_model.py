@@ -32,6 +32,13 @@ def test_a_model_reads_back_equal() -> None:
     assert cluster_from_json(json.loads(json.dumps(cluster_to_json(cluster)))) == cluster
 
 
+def test_a_partition_whose_load_is_null_has_an_unknown_load() -> None:
+    cluster = cluster_from_json(model(partitions=[partition(load=None), partition(partition=1)]))
+    assert [row.is_load_known for row in cluster.partitions] == [False, True]
+    assert cluster_to_json(cluster)["partitions"][0]["load"] is None
+    assert cluster_from_json(json.loads(json.dumps(cluster_to_json(cluster)))) == cluster
+
+
 def test_loads_by_window_read_back_equal_and_may_stand_beside_single_figures() -> None:
     load = {**LOAD, "bytes_in_per_sec": [1, 2.5]}
     cluster = cluster_from_json(model(partitions=[partition(load=load)]))
@@ -60,7 +67,8 @@ def test_loads_by_window_read_back_equal_and_may_stand_beside_single_figures() -
         (model(partitions=[partition(), partition()]), "partition t-0: found twice"),
         (model(partitions=[partition(partition=-1)]), "partition number in topic t: found -1"),
         (model(partitions=[partition(topic="")]), "topic of a partition: found ''"),
-        (model(partitions=[partition(load=None)]), "partition t-0: load: found None"),
+        (model(partitions=[partition(load=7)]), "partition t-0: load: found 7"),
+        (model(partitions=[{"topic": "t", "partition": 0, "replicas": [1]}]), "partition t-0: found no load"),
         (model(partitions=[partition(load={**LOAD, "disk_bytes": -1})]), "partition t-0: load: found -1.0"),
         (model(partitions=[partition(load={**LOAD, "disk_bytes": math.nan})]), "partition t-0: load: found nan"),
         (model(partitions=[partition(load={**LOAD, "disk_bytes": math.inf})]), "partition t-0: load: found inf"),
@@ -72,7 +80,7 @@ def test_loads_by_window_read_back_equal_and_may_stand_beside_single_figures() -
             "partition t-0: load has 1 windows, allowed is 2",
         ),
     ],
-    ids=range(26),
+    ids=range(27),
 )
 def test_a_bad_model_has_one_clear_error(bad: object, message: str) -> None:
     with pytest.raises(InputError, match=message) as raised:

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -51,6 +52,24 @@ policies = st.builds(
 @settings(max_examples=60, deadline=None)
 def test_hard_rules_always_hold(cluster: ClusterState, policy: PlannerPolicy) -> None:
     check_plan(cluster, policy, propose(cluster, policy))
+
+
+@given(clusters(), st.integers(2, 4))
+@settings(max_examples=15, deadline=None)
+def test_a_partition_of_unknown_load_is_one_without_load_that_is_pinned(cluster: ClusterState, step: int) -> None:
+    no_load = PartitionLoad(0.0, 0.0, 0.0)
+    chosen = cluster.partitions[::step]
+    unknown, pinned = (
+        replace(
+            cluster,
+            partitions=tuple(
+                replace(row, load=no_load, is_load_known=known) if row in chosen else row for row in cluster.partitions
+            ),
+        )
+        for known in (False, True)
+    )
+    keys = frozenset((row.topic, row.partition) for row in chosen)
+    assert propose(unknown).movements == propose(pinned, PlannerPolicy(pinned_partitions=keys)).movements
 
 
 @given(clusters(all_alive=True))

@@ -1,0 +1,52 @@
+"""The supervisor of `rebalancer run`: which exit code it ends with once a role fails for good."""
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from streaming.runtime import supervisor
+from streaming.runtime.supervisor import Supervisor
+from tests.waiting import until
+
+
+class Failing(Supervisor):
+    """Every role is a process that ends at once, in a way of its own."""
+
+    def __init__(self, script: str, folder: Path) -> None:
+        super().__init__((), roles=("role",), log_folder=str(folder))
+        self._script = script
+
+    def _launch(self, supervised: supervisor.RoleProcess) -> None:
+        supervised.command = [sys.executable, "-c", self._script]
+        super()._launch(supervised)
+
+
+@pytest.mark.parametrize(
+    ("script", "exit_code"),
+    [
+        ("raise SystemExit(5)", 5),
+        ("raise SystemExit(2)", 2),
+        ("pass", 1),
+        (f"import os, signal; os.kill(os.getpid(), {signal.SIGKILL})", 128 + signal.SIGKILL),
+    ],
+)
+def test_a_role_that_keeps_ending_ends_the_run_with_its_code(
+    script: str, exit_code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "RESTART_WAIT_S", 0.0)
+    codes: list[int] = []
+    supervised = Failing(script, tmp_path)
+    supervised.start()
+
+    def has_failed() -> bool:
+        code = supervised.poll()
+        codes.extend([] if code is None else [code])
+        return bool(codes)
+
+    try:
+        until("the role fails for good", has_failed)
+    finally:
+        supervised.stop()
+    assert codes == [exit_code]
