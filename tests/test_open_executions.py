@@ -64,14 +64,14 @@ def test_events_that_are_known_are_not_read_again(
         for sequence in range(2, 20):
             synthetic.event(hours_ago_ms, sequence, "progress")
     assert seen(followed, NOW_MS) == [("e-1", "under way")]
-    rows = tables.TableReader.rows
+    rows_since = tables.TableReader.rows_since
 
     def noted(*arguments: object, **named: object) -> object:
-        answer = rows(*arguments, **named)  # type: ignore[arg-type]
+        answer = rows_since(*arguments, **named)  # type: ignore[arg-type]
         read.append(len(answer))
         return answer
 
-    monkeypatch.setattr(tables.TableReader, "rows", noted)
+    monkeypatch.setattr(tables.TableReader, "rows_since", noted)
     synthetic.event(NOW_MS + 1_000, 20, "progress")
     synthetic.event(NOW_MS + 1_000, 21, "done")
     assert seen(followed, NOW_MS + 1_000) == []

@@ -3,6 +3,7 @@
 import os
 import stat
 from datetime import datetime
+from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -36,6 +37,11 @@ def open_table(root: str, name: str) -> DeltaTable | None:
 def opened(uri: str) -> DeltaTable:
     """The table as it is now; raises TableNotFoundError, DeltaError or OSError."""
     return DeltaTable(uri, storage_options=storage_options(uri))
+
+
+def log_entry(folder: Path, version: int) -> Path:
+    """The entry of this version in the log of the table in `folder`."""
+    return folder / "_delta_log" / f"{version:020d}.json"
 
 
 def file_statistics(delta: DeltaTable, column: str) -> pa.Table:

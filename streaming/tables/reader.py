@@ -22,7 +22,8 @@ from streaming.tables.arrow import arrow_schema
 from streaming.tables.conditions import ALL_ROWS, Condition, at_least, equal, is_known, of_cluster
 from streaming.tables.data_files import rows_of, with_texts_once
 from streaming.tables.memory import MemoryReader, memory_store
-from streaming.tables.opening import file_statistics, first_line, newest_in_files, open_table, table_uri
+from streaming.tables.new_files import rows_since
+from streaming.tables.opening import file_statistics, first_line, log_entry, newest_in_files, open_table, table_uri
 from streaming.tables.places import local_folder
 
 Row = Mapping[str, Any]
@@ -214,6 +215,19 @@ class TableReader:
         rows: list[dict[str, Any]] = self.arrow(name, columns=columns, where=where).to_pylist()
         return rows
 
+    def rows_since(self, name: str, version: int, *, where: Condition = ALL_ROWS) -> list[dict[str, Any]]:
+        """Rows that fulfil `where`, all that commits after `version` have added among them: files of before are not
+        opened where the log shows which those are. For one who has the rows of before.
+        """
+        delta = None if self._memory else self._newest(name)
+        folder = None if self._memory else local_folder(table_uri(self.root, name))
+        if delta is not None and folder is not None:
+            with self._as_unavailable(name):
+                rows = rows_since(delta, folder, version, _schema(name, TABLES[name].column_names()))
+            if rows is not None:
+                return [row for row in rows if where.holds(row)]
+        return self.rows(name, where=where)
+
     def _files_of(self, name: str, delta: DeltaTable) -> pa.Table:
         known = self._files.get(name)
         if known is None or known[0] != delta.version():
@@ -240,13 +254,10 @@ class TableReader:
         """
         folder = local_folder(table_uri(self.root, name))
         if folder is not None:
-            known, following = (
-                folder / "_delta_log" / f"{entry:020d}.json" for entry in (delta.version(), delta.version() + 1)
-            )
-            if not known.exists():
+            if not log_entry(folder, delta.version()).exists():
                 del self._open[name]
                 return None
-            if not following.exists():
+            if not log_entry(folder, delta.version() + 1).exists():
                 return delta
         with self._as_unavailable(name):
             delta.update_incremental()

@@ -40,7 +40,7 @@ class OpenExecutions:
             self._known = {row.execution_id: row for row in rows}
             self._whole_version, self._whole_ms = version, None if version is None else now_ms
         elif version != self._version:
-            self._take_in_new_rows(min(now_ms, self._looked_ms))
+            self._take_in_new_rows(self._version or 0, min(now_ms, self._looked_ms))
         self._version, self._looked_ms = version, now_ms
         return sorted(self._open(), key=lambda row: (row.waiting, by_age(row)))
 
@@ -52,10 +52,10 @@ class OpenExecutions:
             return True
         return version != self._whole_version and abs(now_ms - self._whole_ms) >= WHOLE_LOOK_INTERVAL_MS
 
-    def _take_in_new_rows(self, since_ms: int) -> None:
+    def _take_in_new_rows(self, version: int, since_ms: int) -> None:
         since = tables.utc(max(0, since_ms - CLOCKS_APART_MS))
         where = tables.of_cluster(self._kafka_cluster) & tables.at_least("event_time", since)
-        rows = self._reader.rows(TABLE, where=where)
+        rows = self._reader.rows_since(TABLE, version, where=where)
         changed = list(grown(self._known, rows, self._whole_history))
         self._known |= {execution.execution_id: execution for _, execution in changed}
 

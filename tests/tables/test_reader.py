@@ -1,5 +1,6 @@
 """The reader of tables: one version of each in a look, the newest one in the next."""
 
+import json
 from datetime import datetime
 from functools import reduce
 from operator import and_
@@ -16,6 +17,7 @@ from assignor_core.deciding.trigger import TriggerState
 from streaming import tables
 from streaming.contract import TABLES
 from streaming.control.wiring import journal_of
+from streaming.errors import TableUnavailable
 from streaming.settings import Settings
 from streaming.tables import Condition, TableReader
 from streaming.views.executions import read_executions
@@ -129,6 +131,71 @@ def test_columns_that_an_earlier_version_did_not_write_are_null(tmp_path: Path) 
     ]
     executions = read_executions(TableReader(str(tmp_path / "old")), "test", now_ms=NOW_MS)
     assert [execution.throttled_brokers for execution in executions] == [()]
+
+
+def events_since(reader: TableReader, version: int | None) -> list[int]:
+    reader.look_again()
+    rows = reader.rows_since("execution", version or 0, where=tables.equal("kafka_cluster", "test"))
+    return sorted(row["sequence"] for row in rows)
+
+
+def test_rows_of_the_newest_commits_are_read_without_the_files_of_before(tmp_path: Path) -> None:
+    """Control looks at each tick whether somebody asks it to stop: each of its own events is a file of its own."""
+    synthetic, reader = Synthetic(str(tmp_path)), TableReader(str(tmp_path))
+    assert events_since(reader, None) == []
+    for sequence in range(4):
+        synthetic.event(NOW_MS, sequence, "progress")
+    before = reader.version("execution")
+    for file in (tmp_path / "execution").glob("*.parquet"):
+        file.unlink()
+    assert events_since(reader, before) == []
+    Synthetic(str(tmp_path), cluster="other", _commits=10).event(NOW_MS, 7, "progress")
+    synthetic = Synthetic(str(tmp_path), _commits=20)
+    synthetic.event(NOW_MS, 4, "progress", throttled_brokers=[3])
+    synthetic.event(NOW_MS, 5, "progress")
+    assert events_since(reader, before) == [4, 5]
+    [row] = (row for row in reader.rows_since("execution", before or 0) if row["sequence"] == 4)
+    assert row.keys() == set(TABLES["execution"].column_names())
+    assert (row["throttled_brokers"], row["event_time"]) == ([3], tables.utc(NOW_MS))
+
+
+def test_files_that_upkeep_has_joined_hold_no_new_rows(tmp_path: Path) -> None:
+    synthetic, reader = Synthetic(str(tmp_path)), TableReader(str(tmp_path))
+    for sequence in range(3):
+        synthetic.event(NOW_MS, sequence, "progress")
+    before = reader.version("execution")
+    synthetic.event(NOW_MS, 3, "progress")
+    table = tables.open_table(str(tmp_path), "execution")
+    assert table is not None
+    table.optimize.compact()
+    synthetic.event(NOW_MS, 4, "progress")
+    # The file of event 3 has left the table: its rows are asked for by the next look at all of them, at the latest.
+    assert events_since(reader, before) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "file gone", "many"])
+def test_where_the_log_does_not_show_what_is_new_a_query_does(tmp_path: Path, damage: str) -> None:
+    synthetic, reader = Synthetic(str(tmp_path)), TableReader(str(tmp_path))
+    synthetic.event(NOW_MS, 0, "approved")
+    before = reader.version("execution")
+    for sequence in range(1, 30 if damage == "many" else 3):
+        synthetic.event(NOW_MS, sequence, "progress")
+    reader.look_again()
+    newest = reader.version("execution")
+    entry = tmp_path / "execution" / "_delta_log" / f"{newest:020d}.json"
+    if damage == "cut":
+        entry.write_text(entry.read_text()[:40])
+    elif damage == "gone":
+        entry.unlink()
+    elif damage == "file gone":
+        actions = [json.loads(line) for line in entry.read_text().splitlines()]
+        [path] = [action["add"]["path"] for action in actions if "add" in action]
+        (tmp_path / "execution" / path).unlink()
+        with pytest.raises(TableUnavailable):
+            reader.rows_since("execution", before or 0)
+        return
+    rows = reader.rows_since("execution", before or 0)
+    assert sorted(row["sequence"] for row in rows) == list(range(30 if damage == "many" else 3))
 
 
 def condition_on_lag() -> st.SearchStrategy[Condition]:
