@@ -34,11 +34,13 @@ HOURS_MAX = 24 * 366 * 10
     help="With --plans: these settings beside the others; repeatable.",
 )
 @click.option("--png", "png_file", type=click.Path(path_type=Path), help="With --plans: write a picture.")
+@click.option("--decisions", is_flag=True, help="Make the decisions of that time again; show which differ now.")
 @settings_options
 @json_option
 def backtest(
     hours: float,
     with_plans: bool,
+    decisions: bool,
     policies: tuple[str, ...],
     png_file: Path | None,
     config_file: Path | None,
@@ -50,6 +52,7 @@ def backtest(
     Try other settings with --set, for instance --set trigger.enter_ratio=1.2. A plan is taken to even out what it
     rests on; what was really done in that time is part of the load as it was.
     With --plans the planner makes each plan, and its moves are carried out at the throttle on the simulated cluster.
+    With --decisions nothing is moved but what was really moved: each decision of that time is made again.
     """
     from assignor_core.deciding.simulation import World, simulate
     from streaming.control.policies import decision_policy
@@ -60,6 +63,8 @@ def backtest(
     if math.isnan(hours):
         raise UsageProblem(f"--hours {hours}: is no number, allowed is above 0 to {HOURS_MAX}")
     since_ms = clocks.now_ms() - round(hours * HOUR_MS)
+    if with_plans and decisions:
+        raise UsageProblem("--plans and --decisions can't go together")
     if with_plans:
         from streaming.commands.backtest_plans import backtest_plans
 
@@ -67,6 +72,10 @@ def backtest(
     if policies or png_file is not None:
         raise UsageProblem(f"{'--policy' if policies else '--png'}: goes with --plans only")
     settings = settings_from(config_file, assignments)
+    if decisions:
+        from streaming.commands.backtest_decisions import backtest_decisions
+
+        return backtest_decisions(settings, since_ms, as_json=as_json)
     capacities = capacities_of(settings.planner)
     trace = recorded_trace(window_tables_of(settings), settings.trigger.resources, capacities, since_ms=since_ms)
     if not trace.window_end_ms:

@@ -99,9 +99,14 @@ def plans_carried_out(reader: tables.TableReader, kafka_cluster: str) -> set[str
 
 def changed_ms(reader: tables.TableReader, kafka_cluster: str, *, now_ms: int) -> int:
     """When an execution last ended after which replicas or leaders may lie elsewhere; 0 where none did in 30 days."""
-    where = _recent(kafka_cluster, now_ms) & tables.one_of("event", [Event.DONE.value, Event.ABORTED.value])
-    rows = reader.rows(TABLE, columns=["event_time"], where=where)
-    return max((tables.to_ms(row["event_time"]) for row in rows), default=0)
+    return max(changes_ms(reader, kafka_cluster, since_ms=max(0, now_ms - SEARCH_MS)), default=0)
+
+
+def changes_ms(reader: tables.TableReader, kafka_cluster: str, *, since_ms: int) -> list[int]:
+    """When executions ended since then after which replicas or leaders may lie elsewhere, ascending, ms."""
+    own = tables.of_cluster(kafka_cluster) & tables.at_least("event_time", tables.utc(since_ms))
+    where = own & tables.one_of("event", [Event.DONE.value, Event.ABORTED.value])
+    return sorted(tables.to_ms(row["event_time"]) for row in reader.rows(TABLE, columns=["event_time"], where=where))
 
 
 def given_up(reader: tables.TableReader, kafka_cluster: str, *, now_ms: int) -> GivenUp:

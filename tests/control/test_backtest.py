@@ -10,10 +10,11 @@ import pytest
 from assignor_core.live import LiveCluster, LivePartition
 from streaming import cli
 from streaming.control.replaying import recorded_trace
-from streaming.control.wiring import window_tables_of
+from streaming.control.wiring import decider_of, journal_of, window_tables_of
 from streaming.runtime import clocks
 from streaming.settings import HOUR_MS, Settings
 from streaming.views.broker_windows import capacities_of
+from tests.control.test_deciding import DescribedCluster
 from tests.control.windows import write_windows
 
 WINDOW_MS = 60_000
@@ -86,6 +87,35 @@ def test_loads_are_compared_by_capacity_where_it_is_known(settings: Settings) ->
     since_ms = end_ms - 2 * WINDOW_MS
     trace = recorded_trace(window_tables_of(own), own.trigger.resources, capacities, since_ms=since_ms)
     assert trace.loads["bytes_in"][0] == pytest.approx([5e6 / 3] * 3)
+
+
+def test_the_decisions_of_that_time_are_made_again(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end_ms = record(settings, windows=10)
+    partitions = {("t", number): LivePartition(row, row[0], row) for number, row in enumerate(SKEWED)}
+    cluster = DescribedCluster(LiveCluster("c", dict.fromkeys((1, 2, 3)), partitions))
+    now_ms = end_ms + settings.pipeline.watermark_ms
+    decider_of(cluster, journal_of(settings), settings).tick(now_ms=now_ms)
+    capsys.readouterr()  # what the decision logs
+    report = backtest(tmp_path, capsys, "--decisions")
+    assert report == {"decisions": 1, "same": 1, "different": []}
+    other = backtest(tmp_path, capsys, "--decisions", "--set", "trigger.enter_ratio=1.9")
+    assert (other["same"], len(other["different"])) == (0, 1)
+    assert [other["different"][0][name] for name in ("reason_then", "reason_now")] == ["skewed", "balanced"]
+    command = ["backtest", "--config", str(tmp_path / "settings.json"), "--decisions"]
+    assert cli.run([*command, "--set", "trigger.enter_ratio=1.9"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "1 decisions, 0 of them are the same now"
+    assert "at most 1.9 allowed" in lines[-1]
+
+
+def test_without_decisions_the_answer_says_so(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(settings, windows=3)
+    assert cli.run(["backtest", "--config", str(tmp_path / "settings.json"), "--decisions"]) == 2
+    assert capsys.readouterr().err.startswith("error: --decisions: found none in that time in ")
 
 
 def test_without_windows_the_answer_says_so(

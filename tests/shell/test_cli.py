@@ -49,6 +49,7 @@ def test_every_command_can_be_loaded_and_has_help(capsys: pytest.CaptureFixture[
         (["simulate", str(SCENARIO), "--out", "x"], "--out writes the scenario of --group"),
         (["backtest", "--hours", "nan"], "--hours nan: is no number"),
         (["backtest", "--hours", "1e300"], "1e+300 is not in the range"),
+        (["backtest", "--plans", "--decisions"], "--plans and --decisions can't go together"),
         (["plan", "--only-topic", "a", "--exclude-topic", "a"], "--only-topic a and --exclude-topic a contradict"),
         (["plan", "--only-broker", "1", "--exclude-broker", "1"], "--only-broker 1 and --exclude-broker 1 contradict"),
         (["plan", "--drain", "1", "--exclude-broker", "1"], "--drain 1 and --exclude-broker 1 contradict"),

@@ -1,9 +1,21 @@
 """What a trigger policy would have done: generated or recorded load, replayed through the trigger itself.
 
 Pure: loads come from a seed or from the caller. `loads` makes them, `replay` runs the trigger over them and counts.
+`deciding_again` makes recorded decisions again.
 """
 
+from assignor_core.deciding.simulation.deciding_again import OF_WINDOWS, Decided, decided_again
 from assignor_core.deciding.simulation.loads import SCENARIOS, Trace, generate
 from assignor_core.deciding.simulation.replay import Report, World, simulate
 
-__all__ = ["SCENARIOS", "Report", "Trace", "World", "generate", "simulate"]
+__all__ = [
+    "OF_WINDOWS",
+    "SCENARIOS",
+    "Decided",
+    "Report",
+    "Trace",
+    "World",
+    "decided_again",
+    "generate",
+    "simulate",
+]

@@ -119,7 +119,7 @@ def _max_over_mean(loads: Floats) -> float:
     return float(loads.max() / loads.mean()) if loads.any() else 1.0
 
 
-class _Plans:
+class EvenPlans:
     """Evidence of a replay: plans that even out the mean of their windows. No groups are known."""
 
     def __init__(self, brokers: tuple[int, ...], resources: tuple[str, ...]) -> None:
@@ -197,7 +197,7 @@ class _Run:
         self._skews: deque[SkewWindow] = deque(maxlen=kept)
         self._under_way: tuple[int, Change] | None = None
         self._changed_ms = 0
-        self._plans = _Plans(trace.brokers, tuple(trace.loads))
+        self._plans = EvenPlans(trace.brokers, tuple(trace.loads))
         self._even_since_ms: int | None = None
         self._relieved_ms = {resource: np.full(len(trace.brokers), -np.inf) for resource in trace.loads}
         self._triggers: list[int] = []
