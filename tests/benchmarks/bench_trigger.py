@@ -3,7 +3,9 @@
 `make bench-trigger` prints them; a test compares the row of the defaults with the document.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 import click
@@ -67,6 +69,15 @@ def row_of(name: str, reports: Mapping[str, list[Report]]) -> str:
     return f"| {name} | {' | '.join(cells)} | {worst} | {skewed_h:.1f} |"
 
 
+def why_of(scenario: str, reports: Sequence[Report]) -> str:
+    """Hours in skew of one scenario by what was decided then, and the median of the windows until a step was found."""
+    windows = sum((Counter(report.skewed_by_reason) for report in reports), Counter[str]())
+    by_reason = ", ".join(f"{reason} {count / 60:.1f}" for reason, count in windows.most_common())
+    line = f"  {scenario}: {windows.total() / 60:.1f} h in skew" + (f" ({by_reason})" if by_reason else "")
+    delays = [delay for report in reports for delay in report.found_after_windows if delay is not None]
+    return f"{line}; steps found after {median(delays):g} windows (median)" if delays else line
+
+
 def _sum(reports: Iterable[Report], name: str) -> int:
     return sum(getattr(report, name) for report in reports)
 
@@ -77,13 +88,19 @@ def _sum(reports: Iterable[Report], name: str) -> int:
 @click.option("--policy", "names", type=click.Choice(list(POLICIES)), multiple=True, default=list(POLICIES))
 @click.option("--scenario", "scenarios", type=click.Choice(list(SCENARIOS)), multiple=True, default=COLUMNS)
 @click.option("--weeks", type=click.IntRange(1, 52), default=1, show_default=True, help="In a row, for each seed.")
-def main(noise: float, seeds: tuple[int, ...], names: tuple[str, ...], scenarios: tuple[str, ...], weeks: int) -> None:
+@click.option("--why", is_flag=True, help="Below each row: hours in skew by scenario and by what was decided then.")
+def main(
+    noise: float, seeds: tuple[int, ...], names: tuple[str, ...], scenarios: tuple[str, ...], weeks: int, why: bool
+) -> None:
     """Print the table for one level of noise."""
     click.echo(f"| policy | {' | '.join(scenarios)} | step found after | hours in skew |")
     click.echo("|---" * (len(scenarios) + 3) + "|")
     for name in names:
         reports = figures_of(POLICIES[name], noise=noise, seeds=seeds, scenarios=scenarios, weeks=weeks)
         click.echo(row_of(name, reports))
+        if why:
+            for scenario, rows in reports.items():
+                click.echo(why_of(scenario, rows))
 
 
 if __name__ == "__main__":

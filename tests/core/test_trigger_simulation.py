@@ -9,11 +9,12 @@ import pytest
 from assignor_core.deciding.noise import load_noise
 from assignor_core.deciding.observation import DecisionPolicy
 from assignor_core.deciding.simulation import SCENARIOS, Report, Trace, World, generate, simulate
+from assignor_core.deciding.simulation.replay import UNDER_WAY
 from assignor_core.deciding.skew_windows import SkewWindow
 from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
 from assignor_core.errors import InputError
 from assignor_core.skew import skew_of
-from tests.benchmarks.bench_trigger import POLICIES, figures_of, row_of
+from tests.benchmarks.bench_trigger import POLICIES, figures_of, row_of, why_of
 
 pytestmark = pytest.mark.long
 
@@ -49,6 +50,13 @@ def test_a_real_step_is_found_within_three_windows_and_mended_by_one_plan(
     for report in weeks_of_the_defaults["steps"]:
         assert report.found_after_windows == (3, 3, 3)
         assert (report.triggers, report.false_triggers, report.flaps) == (3, 0, 0)
+
+
+def test_time_in_skew_is_counted_by_what_was_decided() -> None:
+    report = simulate(generate("steps", seed=1, windows=700), DEFAULTS)
+    assert sum(report.skewed_by_reason.values()) == report.windows_in_skew > 0
+    assert report.skewed_by_reason[UNDER_WAY] == 15, "three plans of five windows each"
+    assert why_of("steps", [report]).endswith("steps found after 3 windows (median)")
 
 
 def test_a_naive_threshold_flaps_on_the_same_week() -> None:

@@ -7,7 +7,7 @@ behind, as it does in life.
 Judged in hindsight, by the same trace: was there still anything to mend?
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isnan
@@ -35,6 +35,7 @@ from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 
 EVEN_BAND = PlannerPolicy().band
 """A plan with this band or a narrower one counts as one that ends even."""
+UNDER_WAY = "under way"
 Change = Mapping[str, Floats]
 """resource: factor on each broker's load."""
 
@@ -75,6 +76,8 @@ class Report:
     reversals: int
     """Plans that gave load back to a broker that an earlier plan had relieved."""
     windows_in_skew: int
+    skewed_by_reason: Mapping[str, int]
+    """The same by what was decided then, `UNDER_WAY` while a plan was carried out."""
     found_after_windows: tuple[int | None, ...]
     """By step of the trace: closed windows of the new load until a plan was asked for; None where none was."""
     load_moved: float
@@ -201,7 +204,8 @@ class _Run:
         self._even_since_ms: int | None = None
         self._relieved_ms = {resource: np.full(len(trace.brokers), -np.inf) for resource in trace.loads}
         self._triggers: list[int] = []
-        self._counts = {"false": 0, "flaps": 0, "reversals": 0, "skewed": 0}
+        self._counts = {"false": 0, "flaps": 0, "reversals": 0}
+        self._skewed: Counter[str] = Counter()
         self._moved = 0.0
         self._window_ms = int(np.diff(trace.window_end_ms).min()) if len(trace.window_end_ms) > 1 else 1
         self._present = {name: _present(loads) for name, loads in trace.loads.items()}
@@ -216,7 +220,7 @@ class _Run:
         live = self._live[row]
         self._windows.append(self._closed_window(row))
         self._skews.append(skew_window(self._windows[-1], self._policy.resources, {}, live.broker_racks))
-        self._counts["skewed"] += self._in_skew[row]
+        is_skewed = self._in_skew[row]
         now_ms = self._trace.window_end_ms[row]
         self._recurring = self._recurring.after(
             (self._skews[-1],),
@@ -224,6 +228,7 @@ class _Run:
             changed_ms=max(self._changed_ms, self._state.changed_ms),
         )
         if self._under_way is not None:
+            self._skewed[UNDER_WAY] += is_skewed
             until, factors = self._under_way
             if row >= until:
                 self._place(factors)
@@ -243,6 +248,7 @@ class _Run:
             recurring=self._recurring,
         )
         self._state, decision = step(before, observation, self._policy, self._plans)
+        self._skewed[decision.evaluation.reason.value] += is_skewed
         self._note_flap(before, now_ms)
         if decision.may_act and decision.proposed is not None:
             self._act(row, decision.proposed.plan.plan_id, now_ms)
@@ -255,7 +261,8 @@ class _Run:
             false_triggers=self._counts["false"],
             flaps=self._counts["flaps"],
             reversals=self._counts["reversals"],
-            windows_in_skew=self._counts["skewed"],
+            windows_in_skew=self._skewed.total(),
+            skewed_by_reason={reason: windows for reason, windows in sorted(self._skewed.items()) if windows},
             found_after_windows=tuple(self._detected_after(start) for start in self._trace.steps_at),
             load_moved=self._moved,
         )
