@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from pathlib import Path
+import shutil
 
 import pytest
 from starlette.applications import Starlette
@@ -23,15 +23,19 @@ URLS = {shlex.split(line)[-1].removeprefix(BASE_URL).partition("?")[0] for line 
 IDS = {"plan_id": "a" * 64, "execution_id": "e-1", "broker": "3"}
 
 
-@pytest.fixture
-def served(skewed_folder: Path, skewed_snapshot: Snapshot) -> tuple[Starlette, str]:
-    """The application and a token of an operator."""
-    file = skewed_folder / "tokens.json"
+@pytest.fixture(scope="module")
+def served(
+    tmp_path_factory: pytest.TempPathFactory, skewed_tables: str, skewed_snapshot: Snapshot
+) -> tuple[Starlette, str]:
+    """The application and a token of an operator; acts go to a stand-in, so that examples leave no trace."""
+    folder = tmp_path_factory.mktemp("documented")
+    shutil.copytree(skewed_tables, settings_for(folder).storage.tables)
+    file = folder / "tokens.json"
     text, kept = new_token("me", Role.OPERATOR, now_ms=NOW_MS, expires_ms=NOW_MS + 1_000)
     write_tokens(file, [kept])
-    users = skewed_folder / "users.json"
+    users = folder / "users.json"
     write_users(users, [new_user("ada", Role.OPERATOR, "three-words-that-rhyme", now_ms=NOW_MS)])
-    own = settings_for(skewed_folder, serve={"tokens_file": str(file), "users_file": str(users)})
+    own = settings_for(folder, serve={"tokens_file": str(file), "users_file": str(users)})
     return app_of(skewed_snapshot, own, now_ms=NOW_MS, actions=Acted()), text
 
 

@@ -26,6 +26,8 @@ from tests.serve.asking import BASE_URL, Acted, app_of
 from tests.serve.signed import Browser, Signed
 from tests.serve.synthetic import NOW_MS, settings_for
 
+pytestmark = pytest.mark.long  # Schemathesis compiles each operation's schemas, however few examples are tried
+
 HOST_OF_ITS_OWN = "testserver"
 """Schemathesis repeats some requests without credentials, to this host."""
 OPERATIONS = [(path, method) for path, methods in document(ENDPOINTS, ACTS)["paths"].items() for method in methods]
