@@ -7,6 +7,7 @@ transaction id and version that the table remembers, so the same append given tw
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
@@ -18,7 +19,7 @@ from streaming.tables.arrow import arrow_schema, row_schema
 from streaming.tables.conditions import Condition, equal
 from streaming.tables.memory import memory_store
 from streaming.tables.object_stores import storage_options
-from streaming.tables.opening import first_line, open_table, table_uri
+from streaming.tables.opening import first_line, log_entry, open_table, table_uri
 from streaming.tables.places import local_folder
 from streaming.tables.reader import Row
 
@@ -59,39 +60,59 @@ def create_table(root: str, name: str) -> DeltaTable:
             delta = _created(uri, table)
         _set_properties(delta, _configuration(uri, table))
         _add_new_columns(delta, table)
-        _keep(uri, delta)
+        if local_folder(uri) is None:
+            _keep(uri, delta)
     except (DeltaError, OSError) as error:
         raise TableUnavailable(f"table {name} at {uri} can't be made: {first_line(error)}") from None
     return delta
 
 
 def _kept(uri: str) -> DeltaTable | None:
-    """The table on an object store as this thread last wrote it, brought up to date; None where it must be opened.
+    """The table as this thread last wrote it, brought up to date; None where it must be opened.
 
-    To open it there takes one or two requests for each commit since the last checkpoint of its log: up to a hundred for
-    each write. To bring it up to date takes one, and one for each commit of others.
+    To open it on an object store takes one or two requests for each commit since the last checkpoint of its log: up to
+    a hundred for each write; on a disk it takes 25 to 35 ms of CPU. To bring it up to date takes one request, and one
+    for each commit of others; on a disk a look at two entries of the log where nobody else has written.
     """
-    delta = _tables_kept().pop(uri, None)  # put back once it is sound
-    if delta is not None:
-        with suppress(DeltaError, OSError):
-            delta.update_incremental()
-            return delta
+    delta, seen = _tables_kept().pop(uri, (None, None))  # put back once it is sound
+    if delta is None:
+        return None
+    folder = local_folder(uri)
+    with suppress(DeltaError, OSError):
+        if folder is not None:
+            # A table that was made anew in the same place has another entry of this version, or none.
+            if seen is None or seen != _entry_seen(folder, delta.version()):
+                return None
+            if not log_entry(folder, delta.version() + 1).exists():
+                return delta
+        delta.update_incremental()
+        return delta
     return None
 
 
 def _keep(uri: str, delta: DeltaTable) -> None:
-    kept = _tables_kept()
-    if local_folder(uri) is None:
-        kept[uri] = delta
-        while len(kept) > KEPT_MAX:
-            del kept[next(iter(kept))]
+    kept, folder = _tables_kept(), local_folder(uri)
+    kept[uri] = delta, None if folder is None else _entry_seen(folder, delta.version())
+    while len(kept) > KEPT_MAX:
+        del kept[next(iter(kept))]
 
 
-def _tables_kept() -> dict[str, DeltaTable]:
-    """By URI, least recently written first; a table is not for use by two threads."""
+def _entry_seen(folder: Path, version: int) -> tuple[int, int] | None:
+    """What tells the log's entry of this version from another file of that name; None where there is none."""
+    try:
+        entry = log_entry(folder, version).stat()
+    except OSError:
+        return None
+    return entry.st_ino, entry.st_mtime_ns
+
+
+def _tables_kept() -> dict[str, tuple[DeltaTable, tuple[int, int] | None]]:
+    """By URI, least recently written first, with what was seen of its newest entry on a disk; a table is not for use by
+    two threads.
+    """
     if not hasattr(_of_thread, "tables"):
         _of_thread.tables = {}
-    kept: dict[str, DeltaTable] = _of_thread.tables
+    kept: dict[str, tuple[DeltaTable, tuple[int, int] | None]] = _of_thread.tables
     return kept
 
 
@@ -200,6 +221,7 @@ def _commit(root: str, name: str, rows: Sequence[Row], replaced: str | None, tra
         write_deltalake(delta, data, mode="append", commit_properties=properties)
     else:
         write_deltalake(delta, data, mode="overwrite", predicate=replaced, commit_properties=properties)
+    _keep(table_uri(root, name), delta)  # in the version that it has now
     return True
 
 
