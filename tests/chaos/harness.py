@@ -75,6 +75,8 @@ class Run:
     placement: dict[int, tuple[int, ...]] = field(default_factory=dict)
     plan: Plan = field(init=False)
     acknowledged: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    seen_last: dict[int, str] = field(default_factory=dict)
+    """Partitions that were not where they must be at the last look."""
     _ended: threading.Event = field(default_factory=threading.Event)
     _sender: threading.Thread = field(init=False)
 
@@ -152,14 +154,16 @@ class Run:
         if expected.topic_gone:
             return
         self._soon(lambda: cluster.throttled_replicas([self.topic]) == {}, "a list of throttled replicas was left")
-        self._soon(lambda: self._placed_well(cluster, record, expected), "partitions are not where they must be")
+        self._soon(lambda: not self._misplaced(cluster, record, expected), "partitions are not where they must be")
         if expected.records_gone:
             return
         lost = {partition: (count, kept) for partition, count, kept in self._kept() if kept < count}
         assert not lost, f"acknowledged records are lost, partition: (acknowledged, found) {lost}"
 
-    def _placed_well(self, cluster: Cluster, record: ExecutionRecord, expected: Expectation) -> bool:
-        """RF kept, in sync, racks as spread as before; foreign moves where they were sent, ours made if it says so."""
+    def _misplaced(self, cluster: Cluster, record: ExecutionRecord, expected: Expectation) -> dict[int, str]:
+        """What is seen of partitions that are not whole, in sync and on two racks, or not where they were sent: by
+        others, or by the plan where the journal holds `done`.
+        """
         wanted = (
             {row.partition: row.new_replicas for row in self.plan.movements}
             if record.execution.last_event == "done"
@@ -168,15 +172,15 @@ class Run:
         wanted |= dict(expected.placed_by_others)
         live = cluster.describe()
         placed = {key[1]: row for key, row in live.partitions.items() if key[0] == self.topic}
+        misplaced = dict.fromkeys(self.placement.keys() - placed.keys(), "is not there")
         for partition, row in placed.items():
-            if row.reassigning or len(row.isr) < len(row.replicas) or len(row.replicas) != 2:
-                return False
-            if row.replicas != wanted.get(partition, row.replicas):
-                return False
             racks = {live.broker_racks.get(broker) for broker in row.replicas}
-            if len(racks) != 2 and partition not in dict(expected.placed_by_others):
-                return False
-        return placed.keys() >= self.placement.keys()
+            spread = len(racks) == 2 or partition in dict(expected.placed_by_others)
+            whole = len(row.replicas) == len(row.isr) == 2 and not row.reassigning
+            if not (whole and spread and row.replicas == wanted.get(partition, row.replicas)):
+                misplaced[partition] = f"{row}, wanted {wanted.get(partition)}"
+        self.seen_last = misplaced
+        return misplaced
 
     def _kept(self) -> Iterator[tuple[int, int, int]]:
         """(partition, records acknowledged, distinct records found) for every partition."""
@@ -201,7 +205,7 @@ class Run:
             with suppress(RebalancerError):
                 if condition():
                     return
-            assert time.monotonic() < deadline, f"{otherwise}\n{self._log()}"
+            assert time.monotonic() < deadline, f"{otherwise}: {self.seen_last}\n{self._log()}"
             time.sleep(0.3)
 
     def log_text(self) -> str:
