@@ -4,6 +4,7 @@ import pytest
 
 from tests.docs.prose import LINE_CHARACTERS_MAX, SENTENCE_WORDS_MAX, faults, pages
 
+
 @pytest.mark.parametrize("name", sorted(pages()))
 def test_a_page_is_plain_english(name: str) -> None:
     assert faults(pages()[name].read_text(encoding="utf-8")) == []
