@@ -17,14 +17,10 @@ from streaming.settings import Settings
 
 if TYPE_CHECKING:
     from assignor_core.lag import BurrowStatus
-    from streaming.tables import TableReader
     from streaming.views.group_lag import LagPicture
-    from streaming.views.group_members import GroupFacts
     from streaming.views.lag_windows import LagWindows
 
 Row = Mapping[str, Any]
-GROUP_FACTS = ("group_type", "group_members", "generation_id", "assignor", "topology_epoch")
-
 GROUPS_SHOWN = 200
 
 
@@ -80,6 +76,7 @@ def read_lag(
     """
     from streaming.tables import TableReader
     from streaming.views.lag_windows import LagWindows
+    from streaming.views.one_group import read_one_group
 
     reader, cluster = TableReader(settings.storage.tables), settings.kafka.cluster_name
     # What verdicts need first: the age of a lag takes far more windows, and is shown of some groups.
@@ -98,34 +95,14 @@ def read_lag(
     if group_id is not None:
         if picture is None:
             raise _unknown_group(windows.picture(), group_id, settings)
-        return head | _one_group(reader, settings, picture, group_id, burrow=burrow)
+        burrow_of = _burrow(picture) if burrow else None
+        return head | read_one_group(reader, settings, picture, group_id, burrow_of=burrow_of)
     if picture is None:
         return {**head, "groups": [], "groups_seen": 0}
     if burrow:
         groups = _burrow_groups(picture)
         return head | _worst(groups, [row for row in groups if matches.search(row["group"])], groups_max)
     return head | _verdicts(windows, picture, matches, groups_max)
-
-
-def _one_group(
-    reader: "TableReader", settings: Settings, picture: "LagPicture", group_id: str, *, burrow: bool
-) -> dict[str, Any]:
-    """A group with its causes, advice on members, and its partitions."""
-    from streaming.commands.lag_causes import advice_of, causes_of
-    from streaming.views.as_json import to_json
-    from streaming.views.group_members import read_group_facts
-
-    rows: list[dict[str, Any]] = picture.with_figures().to_pylist()
-    causes = causes_of(reader, settings, group_id, rows, newest_ms=picture.newest_event_ms)
-    facts = read_group_facts(reader, settings.kafka.cluster_name, group_id, window_ms=settings.pipeline.window_ms)
-    return {
-        "group": group_id,
-        "state": max(rows, key=lambda row: row["last_event_time_ms"])["group_state"],
-        **{name: getattr(facts, name) if facts else None for name in GROUP_FACTS},
-        "causes": to_json(causes),
-        "members": to_json(advice_of(rows, causes)),
-        "partitions": _partitions(picture, rows, facts, burrow=burrow),
-    }
 
 
 def _verdicts(
@@ -168,36 +145,6 @@ def _unknown_group(picture: "LagPicture | None", group_id: str, settings: Settin
     close = difflib.get_close_matches(group_id, known, n=1, cutoff=0.6) or [name for name in known if group_id in name]
     meant = f"did you mean {close[0]!r}?" if close else "`rebalancer lag` lists them"
     return UsageProblem(f"group {group_id!r} is not among the {len(known)} seen lately: {meant}")
-
-
-def _partitions(
-    picture: "LagPicture", rows: list[dict[str, Any]], facts: "GroupFacts | None", *, burrow: bool
-) -> list[dict[str, Any]]:
-    from assignor_core.lag import LagStatus
-    from streaming.views.group_lag import figures_of, reason_of
-
-    burrow_of = _burrow(picture) if burrow else None
-    order = sorted(rows, key=lambda row: (-row["status"], -(row["lag_records"] or 0), row["topic"], row["partition"]))
-    return [
-        {
-            "topic": row["topic"],
-            "partition": row["partition"],
-            "status": (burrow_of(row) if burrow_of else LagStatus(row["status"])).name.lower(),
-            "why": "" if burrow else reason_of(row),
-            "lag_records": row["lag_records"],
-            "lag_seconds": row["lag_seconds"],
-            "committed_offset": row["committed_offset"],
-            "log_end_offset": row["log_end_offset"],
-            "consumed_per_sec": row["consumed_per_sec"],
-            "produced_per_sec": row["produced_per_sec"],
-            "catch_up_seconds": figures_of(row).catch_up_seconds,
-            "last_commit_ms": None if row["commit_ms"] is None else int(row["commit_ms"]),
-            "member_id": row["member_id"],
-            "client_id": row["client_id"],
-            **(facts.partitions.get((row["topic"], row["partition"]), {}) if facts else {}),
-        }
-        for row in order
-    ]
 
 
 def _burrow_groups(picture: "LagPicture") -> list[dict[str, Any]]:

@@ -136,7 +136,7 @@
       execution && [execution.execution_id, execution.started_ms, execution.ended_ms]]);
     if (now !== known && !place.isOpen) { known = now; look(); }
   });
-  window.addEventListener("hashchange", () => { if (status) look(); own("plan-look").scrollIntoView(); });
+  window.addEventListener("hashchange", () => { if (status) look(); if (named()) own("plan-look").scrollIntoView(); });
   search.addEventListener("submit", event => { event.preventDefault(); if (shownId) first(); });
   search.addEventListener("change", () => { if (shownId) first(); });
   own("plan-first").addEventListener("click", first);

@@ -50,7 +50,8 @@ POLICY = (
 run. Forms are sent by script alone: a browser that sends one itself might put a password into an address."""
 
 
-SCRIPTS = {"acting.js": "acting.js", "plan.js": "plan.js", "execution.js": "execution.js", "sign-in.js": "sign_in.js"}
+OF_ONE_NAME = ("plot", "views", "groups", "decisions", "audit", "acting", "plan", "execution")
+SCRIPTS = {**{f"{name}.js": f"{name}.js" for name in OF_ONE_NAME}, "sign-in.js": "sign_in.js"}
 """Path of a script of the page, and its file, in the order in which the page needs them."""
 
 

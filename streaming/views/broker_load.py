@@ -21,7 +21,7 @@ from streaming.contract.records import (
     REQUESTS_REFUSED,
 )
 from streaming.settings import Settings
-from streaming.tables import TableReader, at_least, equal, of_cluster
+from streaming.tables import TableReader, at_least, equal, of_cluster, one_of
 from streaming.views.as_json import LEFT_OUT_OF_STATUS, SHOWN_AMONG_ITS_FIELDS
 from streaming.views.broker_windows import COLUMNS, Row, capacities, closed, loads
 from streaming.views.partition_loads import HotPartition, PartitionLoadReader, PartitionLoads
@@ -161,14 +161,17 @@ def _load_part(
     )
 
 
-def read_leaders(reader: TableReader, settings: Settings, load: LoadPart) -> dict[tuple[str, int], int]:
-    """Broker that led each (topic, partition) in the window of `load`; nothing before there is one."""
+def read_leaders(
+    reader: TableReader, settings: Settings, load: LoadPart, topics: Sequence[str]
+) -> dict[tuple[str, int], int]:
+    """Broker that led each (topic, partition) of these topics in the window of `load`; nothing before there is one."""
     if load.window_start_ms is None:
         return {}
     where = (
         of_cluster(settings.kafka.cluster_name)
         & equal("window_start", tables.utc(load.window_start_ms))
         & equal("role", "leader")
+        & one_of("topic", topics)
     )
     rows = reader.rows("partition_load", columns=("broker", "topic", "partition"), where=where)
     return {(row["topic"], row["partition"]): row["broker"] for row in rows}

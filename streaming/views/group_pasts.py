@@ -11,12 +11,14 @@ from typing import Any
 
 from assignor_core.group.events import GroupAdvice, GroupEvent, GroupLook, advice, group_events
 from streaming.settings import Settings
-from streaming.tables import TableReader, at_least, of_cluster
+from streaming.tables import ALL_ROWS, Condition, TableReader, at_least, equal, of_cluster
 from streaming.views.group_looks import LOOK_COLUMNS, known_members, look_of
 
 LOOK_BACK_MS = 6 * 3_600_000
 WINDOWS_MAX = 720
 """Bounds what is read, however short the windows are."""
+ROWS_MAX = 50_000
+"""Rows that are read of one group: each takes a kilobyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,27 @@ def look_back_ms(settings: Settings) -> int:
 
 def read_group_pasts(reader: TableReader, settings: Settings) -> list[GroupPast]:
     """Every group, most rebalances first; nothing where no window is. Raises TableUnavailable."""
+    return _read(reader, settings, ALL_ROWS, look_back_ms(settings))
+
+
+def read_group_past(reader: TableReader, settings: Settings, group_id: str, *, partitions: int) -> GroupPast | None:
+    """One group, which has so many partitions; None where it is in no window. Raises TableUnavailable.
+
+    Of a large group fewer windows are read: `ROWS_MAX` rows or so.
+    """
+    windows = max(2, ROWS_MAX // max(1, partitions))
+    span_ms = min(look_back_ms(settings), windows * settings.pipeline.window_ms)
+    pasts = _read(reader, settings, equal("group_id", group_id), span_ms)
+    return pasts[0] if pasts else None
+
+
+def _read(reader: TableReader, settings: Settings, of_group: Condition, span_ms: int) -> list[GroupPast]:
     own = of_cluster(settings.kafka.cluster_name)
     newest = reader.newest_of_cluster("group_lag", "window_start", settings.kafka.cluster_name)
     if newest is None:
         return []
-    since = newest - timedelta(milliseconds=look_back_ms(settings))
-    rows = reader.rows("group_lag", columns=LOOK_COLUMNS, where=own & at_least("window_start", since))
+    since = newest - timedelta(milliseconds=span_ms)
+    rows = reader.rows("group_lag", columns=LOOK_COLUMNS, where=own & at_least("window_start", since) & of_group)
     rows.sort(key=lambda row: (row["group_id"], row["window_start"]))
     pasts = [_past(group, list(_looks(windows))) for group, windows in groupby(rows, key=_group_of)]
     return sorted(pasts, key=lambda past: (-past.advice.rebalances, past.group))

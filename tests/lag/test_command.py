@@ -12,9 +12,9 @@ from assignor_core.lag.diagnosis import Cause, Finding
 from streaming import tables
 from streaming.cli import run
 from streaming.commands.lag import read_lag
-from streaming.commands.lag_causes import advice_of
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
+from streaming.views.lag_causes import advice_of
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 WINDOWS = 10

@@ -30,9 +30,12 @@ def test_each_path_that_scripts_ask_is_in_the_document() -> None:
         for path in re.findall(r"[\"`](api/.*?)[\"`]", text)
     }
     known = {re.sub(r"\{\w+\}", "{}", path).lstrip("/") for path in PATHS}
-    assert asked - {"api/v1/plans/{}"} <= known
+    assert asked - {"api/v1/plans/{}", "api/v1/{}?{}"} <= known
     assert {"api/v1/plans/{}/approve", "api/v1/executions/{}/abort", "api/v1/session"} <= asked
     assert "${id}/movements?" in SOURCES["plan.js"]
+    read = {f"/api/v1/{path}" for text in SOURCES.values() for path in re.findall(r"views\.read\(\"(.*?)\"", text)}
+    assert {"/api/v1/groups/partitions", "/api/v1/groups/rebalances", "/api/v1/decisions", "/api/v1/audit"} <= read
+    assert read <= set(PATHS)
 
 
 def test_each_member_of_a_plan_that_is_shown_is_in_the_document() -> None:
@@ -55,6 +58,29 @@ def test_each_member_of_a_plan_that_is_shown_is_in_the_document() -> None:
     assert shown <= members("/api/v1/plans/{plan_id}/movements")
 
 
+@pytest.mark.parametrize(
+    ("script", "variable", "path"),
+    [("decisions.js", "row", "decisions"), ("audit.js", "row", "audit"), ("groups.js", "parts", "groups/partitions")],
+)
+def test_each_member_that_a_page_shows_is_in_the_document(script: str, variable: str, path: str) -> None:
+    named = set(re.findall(rf"\b{variable}\.(\w+)", SOURCES[script]))
+    schema = PATHS[f"/api/v1/{path}"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert len(named) > 5
+    assert named <= members(f"/api/v1/{path}") | set(schema["properties"])
+
+
+def test_each_list_of_the_document_says_what_it_is_of() -> None:
+    def bare(shape: Any, where: str) -> list[str]:
+        if isinstance(shape, list):
+            return [found for one in shape for found in bare(one, where)]
+        if not isinstance(shape, dict):
+            return []
+        own = [where] if "array" in shape.get("type", ()) and "items" not in shape else []
+        return own + [found for name, one in shape.items() for found in bare(one, f"{where}/{name}")]
+
+    assert bare(PATHS, "") == []
+
+
 def test_each_parameter_of_movements_that_is_sent_is_in_the_document() -> None:
     sent = set(re.findall(r"query\.set\(\"(\w+)\"", SOURCES["plan.js"])) | {"limit", "order"}
     known = {one["name"]: one["schema"] for one in PATHS["/api/v1/plans/{plan_id}/movements"]["get"]["parameters"]}
@@ -69,7 +95,7 @@ def test_a_script_is_small_and_keeps_to_itself(path: str) -> None:
     text = SOURCES[path]
     assert text.startswith('"use strict";\n')
     assert len(text.splitlines()) <= 250
-    assert re.findall(r"^(?:const|let|var|function) (\w+)", text, re.MULTILINE) in ([], ["actPlace"])
+    assert re.findall(r"^(?:const|let|var|function) (\w+)", text, re.MULTILINE) in ([], ["actPlace"], ["plots"], ["views"])
     assert not re.search(r"https?://", text)
 
 

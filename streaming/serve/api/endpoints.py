@@ -1,17 +1,15 @@
 """What can be read, each path once: for routing and for the OpenAPI document."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streaming.contract import AUDIT, DECISION, MOVEMENT, PLAN, TABLES
-from streaming.contract.columns import ColumnType
-from streaming.serve.api import load, past
+from streaming.contract import AUDIT, DECISION, MOVEMENT, PLAN
+from streaming.serve.api import load, one_group, past, shapes
 from streaming.serve.api.load import Body, Values
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.parameters import HISTORY, NO_CONTROLS, OF_NAMES, PAGED, PAST, Parameter
-from streaming.views.groups import GroupVerdict
-from streaming.views.past_rows import LEFT_OUT
+from streaming.serve.api.shapes import of_table
 
 PLAN_ID = Parameter("plan_id", "The whole id of a plan", OF_NAMES, most=64, place="path")
 EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", OF_NAMES, most=64, place="path")
@@ -21,15 +19,7 @@ PARTITION = Parameter("partition", "Only the partition with this number", most=(
 TOPIC_PART = Parameter("topic", "Only topics whose name has this in it, in capitals or not", OF_NAMES, most=249)
 ORDER = Parameter("order", "As the plan has them, or the largest first", choices=("plan", "bytes"))
 GROUP = Parameter("group", "Only this consumer group; its topics come with it", NO_CONTROLS, most=1_000)
-
-JSON_TYPES = {
-    ColumnType.STRING: "string",
-    ColumnType.DOUBLE: "number",
-    ColumnType.LONG: "integer",
-    ColumnType.INTEGER: "integer",
-    ColumnType.BOOLEAN: "boolean",
-    ColumnType.INTEGER_LIST: "array",
-}
+ONE_GROUP = replace(GROUP, meaning="The consumer group", is_needed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +33,8 @@ class Endpoint:
     is_list: bool = True
     needs_sign_in: bool = False
     """Whether it is never open, whatever `serve.reading` is."""
+    head: Mapping[str, Any] = field(default_factory=dict)
+    """Members of a list's answer besides `items` and `next_cursor`."""
 
     @property
     def summary(self) -> str:
@@ -50,27 +42,18 @@ class Endpoint:
         return (self.answer.__doc__ or "").strip()
 
 
-def of_table(name: str) -> dict[str, Any]:
-    """Members that are columns of a table, with their comments."""
-    members: dict[str, Any] = {}
-    for column in TABLES[name].columns:
-        if column.name in LEFT_OUT:
-            continue
-        if column.type is ColumnType.TIMESTAMP:
-            named = f"{column.name.removesuffix('_at').removesuffix('_time')}_ms"
-            members[named] = {"type": ["integer", "null"], "description": f"{column.comment}; ms since 1970"}
-        else:
-            members[column.name] = {"type": [JSON_TYPES[column.type], "null"], "description": column.comment}
-    return members
-
-
-def _of_fields(kind: type) -> dict[str, Any]:
-    return {entry.name: {} for entry in fields(kind)}
-
-
 def _decision() -> dict[str, Any]:
     members = of_table(DECISION.name)
-    skew = {"type": "object", "description": "Skew figures of the newest window by resource"}
+    figures = {
+        "max_over_mean": shapes.number(),
+        "coefficient_of_variation": shapes.number(),
+        "deviation": {"type": "object", "additionalProperties": {"type": "number"}},
+    }
+    skew = {
+        "type": "object",
+        "description": "Skew figures of the newest window by resource",
+        "additionalProperties": shapes.one(figures),
+    }
     return {name: shape for name, shape in members.items() if name != "skew_json"} | {"skew": skew}
 
 
@@ -86,7 +69,7 @@ def _plan() -> dict[str, Any]:
     return of_table(PLAN.name) | {
         "duration_ms": {"type": ["number", "null"], "description": "At the throttle; null where none was known"},
         "throttle_bytes_per_sec": {"type": ["number", "null"], "description": "Of each broker, as it was planned with"},
-        "cheaper": {"type": "array", "description": "Plans that bring part of the gain for fewer bytes"},
+        "cheaper": shapes.rows(shapes.CHEAPER, "Plans that bring part of the gain for fewer bytes"),
         "diagnosis": {**texts, "description": "What moving can't mend"},
         "problems": {**texts, "description": "Hard rules that it can't satisfy"},
         "brokers": {
@@ -100,15 +83,23 @@ def _plan() -> dict[str, Any]:
 
 
 ENDPOINTS = (
-    Endpoint("/api/v1/brokers", load.brokers, (BROKER, *HISTORY), {"broker": {"type": "integer"}}),
-    Endpoint("/api/v1/topics", load.topics, (TOPIC, *HISTORY), {"topic": {"type": "string"}}),
+    Endpoint("/api/v1/brokers", load.brokers, (BROKER, *HISTORY), shapes.BROKER),
+    Endpoint("/api/v1/topics", load.topics, (TOPIC, *HISTORY), shapes.TOPIC),
     Endpoint(
         "/api/v1/partitions",
         load.partitions,
         (TOPIC, PARTITION, *HISTORY),
-        {"topic": {"type": "string"}, "partition": {"type": "integer"}},
+        shapes.PARTITION,
     ),
-    Endpoint("/api/v1/groups", load.groups, (GROUP, TOPIC, *HISTORY), _of_fields(GroupVerdict)),
+    Endpoint("/api/v1/groups", load.groups, (GROUP, TOPIC, PARTITION, *HISTORY), shapes.HISTORY_OF_LAG | shapes.GROUP),
+    Endpoint(
+        "/api/v1/groups/partitions",
+        one_group.group_partitions,
+        (ONE_GROUP, *PAGED),
+        shapes.GROUP_PARTITION,
+        head=shapes.GROUP_HEAD,
+    ),
+    Endpoint("/api/v1/groups/rebalances", one_group.group_rebalances, (ONE_GROUP, *PAST), shapes.REBALANCE),
     Endpoint("/api/v1/plans", past.plans, PAST, of_table(PLAN.name)),
     Endpoint("/api/v1/plans/{plan_id}", past.plan, (PLAN_ID,), _plan(), is_list=False),
     Endpoint(
@@ -121,13 +112,13 @@ ENDPOINTS = (
         "/api/v1/executions",
         past.executions,
         PAST,
-        {"execution_id": {"type": "string"}, "phase": {"type": "string"}, "approved_ms": {"type": "integer"}},
+        shapes.EXECUTION_NOW,
     ),
     Endpoint(
         "/api/v1/executions/{execution_id}",
         past.execution,
         (EXECUTION_ID,),
-        {"execution_id": {"type": "string"}, "events": {"type": "array"}},
+        shapes.EXECUTION_NOW | {"events": shapes.rows(shapes.EVENT, "Its newest events, the newest first")},
         is_list=False,
     ),
     Endpoint("/api/v1/decisions", past.decisions, PAST, _decision()),

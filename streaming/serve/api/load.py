@@ -70,12 +70,15 @@ def groups(looks: Looks, given: Values) -> Body:
     """Consumer groups by verdict, the worst first; the lag of one over time, by topic or by partition of a topic."""
     part = looks.snapshot().groups
     if _is_history(given):
-        where = equal("group_id", _needed(given, "group")) & _equal(given, "topic")
+        where = equal("group_id", _needed(given, "group")) & _equal(given, "topic") & _equal(given, "partition")
+        if "partition" in given:
+            _needed(given, "topic")
         family = history.GROUP_PARTITIONS if "topic" in given else history.GROUPS
         total = sum(row.partitions for row in part.groups)
         return _history(looks, given, family, where, rows_per_period=total)
-    if "topic" in given:
-        raise Problem(400, "topic: goes with from, to or step alone")
+    for name in ("topic", "partition"):
+        if name in given:
+            raise Problem(400, f"{name}: goes with from, to or step alone")
     rows = [row for row in part.groups if given.get("group") in (None, row.group)]
     by_topic: dict[str, list[Any]] = {row.group: [] for row in rows} if "group" in given else {}
     for topic in part.topics:

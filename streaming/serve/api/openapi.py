@@ -94,6 +94,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "type": "object",
         "required": ["items", "next_cursor"],
         "properties": {
+            **endpoint.head,
             "items": {"type": "array", "items": item},
             "next_cursor": {"type": ["string", "null"], "description": "Goes into `cursor`; null on the last page"},
         },

@@ -52,6 +52,8 @@ class Parameter:
     place: Literal["query", "path"] = "query"
     choices: tuple[str, ...] = ()
     """The texts that are allowed; empty where others are, too."""
+    is_needed: bool = False
+    """Whether a request without it is refused; one of a path always is."""
 
     @property
     def _least_length(self) -> int:
@@ -84,7 +86,7 @@ class Parameter:
             limits |= {"pattern": self.characters.pattern}
         if self.choices:
             limits = {"type": "string", "enum": list(self.choices)}
-        required = self.place == "path"
+        required = self.place == "path" or self.is_needed
         return {
             "name": self.name,
             "in": self.place,
@@ -116,4 +118,7 @@ def read_query(query: QueryParams, known: Iterable[Parameter]) -> dict[str, Any]
         if name in values:
             raise Problem(400, f"{name}: is given twice")
         values[name] = by_name[name].value(value)
+    missing = next((one.name for one in by_name.values() if one.is_needed and one.name not in values), None)
+    if missing is not None:
+        raise Problem(400, f"{missing}: is needed")
     return values

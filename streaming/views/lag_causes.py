@@ -1,4 +1,4 @@
-"""What surrounds one lagging group, read from the tables, and what its lag is put down to. For `rebalancer lag`."""
+"""What surrounds one lagging group, read from the tables, and what its lag is put down to."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,22 +10,32 @@ from assignor_core.lag.members import MembersAdvice, advise_members
 from assignor_core.resources import Resource
 from streaming.settings import Settings
 from streaming.tables import TableReader
-from streaming.views.broker_load import read_leaders, read_load
+from streaming.views.broker_load import LoadPart, read_leaders, read_load
 from streaming.views.memberships import read_rebalances
 
 REBALANCES_OVER_MS = 3_600_000
 
 
 def causes_of(
-    reader: TableReader, settings: Settings, group_id: str, rows: list[dict[str, Any]], *, newest_ms: int
+    reader: TableReader,
+    settings: Settings,
+    group_id: str,
+    rows: list[dict[str, Any]],
+    *,
+    newest_ms: int,
+    load: LoadPart | None = None,
 ) -> tuple[Finding, ...]:
-    """Causes of the lag of a group with these partitions of a `LagPicture`; none where it doesn't lag."""
-    load = read_load(reader, settings)
+    """Causes of the lag of a group with these partitions of a `LagPicture`; none where it doesn't lag.
+
+    `load` is the newest closed window; it is read where it is not given.
+    """
+    load = load or read_load(reader, settings)
+    topics = sorted({row["topic"] for row in rows})
     skew = load.skew.get(Resource.BYTES_IN)
     rebalances = read_rebalances(reader, settings.kafka.cluster_name, group_id, since_ms=newest_ms - REBALANCES_OVER_MS)
     reading = GroupReading(
         group=group_id,
-        partitions=_readings(rows, read_leaders(reader, settings, load)),
+        partitions=_readings(rows, read_leaders(reader, settings, load, topics)),
         broker_load_ratio={broker: 1.0 + lean for broker, lean in skew.deviation.items()} if skew else {},
         rebalances_per_hour=rebalances * 3_600_000 / REBALANCES_OVER_MS,
         shared_by=next((row["group_members"] for row in rows if row["group_type"] == SHARE), None),

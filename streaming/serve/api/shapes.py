@@ -1,0 +1,225 @@
+"""Shapes of members of answers, as JSON Schema has them: what the OpenAPI document is made of besides tables."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streaming.contract import EXECUTION, GROUP_EVENT, TABLES
+from streaming.contract.columns import ColumnType
+from streaming.contract.rates import RATES
+from streaming.views.past_rows import LEFT_OUT
+
+Shape = dict[str, Any]
+Members = Mapping[str, Shape]
+
+JSON_TYPES: Mapping[ColumnType, Shape] = {
+    ColumnType.STRING: {"type": ["string", "null"]},
+    ColumnType.DOUBLE: {"type": ["number", "null"]},
+    ColumnType.LONG: {"type": ["integer", "null"]},
+    ColumnType.INTEGER: {"type": ["integer", "null"]},
+    ColumnType.BOOLEAN: {"type": ["boolean", "null"]},
+    ColumnType.INTEGER_LIST: {"type": ["array", "null"], "items": {"type": "integer"}},
+}
+
+
+def text(description: str = "", *, nullable: bool = True) -> Shape:
+    """A text."""
+    return _shape("string", description, nullable=nullable)
+
+
+def integer(description: str = "", *, nullable: bool = True) -> Shape:
+    """A whole number."""
+    return _shape("integer", description, nullable=nullable)
+
+
+def number(description: str = "", *, nullable: bool = True) -> Shape:
+    """A number."""
+    return _shape("number", description, nullable=nullable)
+
+
+def _shape(kind: str, description: str, *, nullable: bool) -> Shape:
+    shape: Shape = {"type": [kind, "null"] if nullable else kind}
+    return shape | ({"description": description} if description else {})
+
+
+def texts(description: str) -> Shape:
+    """A list of texts."""
+    return {"type": "array", "items": {"type": "string"}, "description": description}
+
+
+def rows(members: Members, description: str, required: Sequence[str] = ()) -> Shape:
+    """A list of objects."""
+    return {"type": "array", "items": one(members, required=required), "description": description}
+
+
+def one(members: Members, description: str = "", required: Sequence[str] = ()) -> Shape:
+    """An object."""
+    shape: Shape = {"type": "object", "properties": dict(members)}
+    shape |= {"required": list(required)} if required else {}
+    return shape | ({"description": description} if description else {})
+
+
+def of_table(name: str) -> Shape:
+    """Members that are columns of a table, with their comments."""
+    members: Shape = {}
+    for column in TABLES[name].columns:
+        if column.name in LEFT_OUT:
+            continue
+        if column.type is ColumnType.TIMESTAMP:
+            named = f"{column.name.removesuffix('_at').removesuffix('_time')}_ms"
+            members[named] = integer(f"{column.comment}; ms since 1970")
+        else:
+            members[column.name] = {**JSON_TYPES[column.type], "description": column.comment}
+    return members
+
+
+STATUSES = {
+    "type": "object",
+    "additionalProperties": {"type": "integer"},
+    "description": "Verdict: partitions that have it",
+}
+LAG: Shape = {
+    "state": text("State of the group, Kafka's name"),
+    "partitions": integer("Partitions that it reads", nullable=False),
+    "statuses": STATUSES,
+    "lag_records": integer("Records behind, of all partitions where it is known"),
+    "lag_seconds": number("Age of the oldest record that waits, worst partition, s"),
+}
+GROUP_TOPIC: Shape = {
+    "group": text(nullable=False),
+    "topic": text(nullable=False),
+    **LAG,
+    "lag_max_records": integer("Records behind, worst partition"),
+    "retention_ratio": number("Lag of the worst partition per record retained; at 1 records are lost"),
+    "last_commit_ms": integer("Newest commit of any partition; ms since 1970"),
+}
+GROUP: Shape = {
+    "group": text(nullable=False),
+    "status": text("Verdict on its worst partition", nullable=False),
+    "why": text("The worst partition, and what is wrong with it", nullable=False),
+    **LAG,
+    "group_type": text("classic, consumer, share or streams"),
+    "topics": rows(GROUP_TOPIC, "Where one group is asked for: its topics, most lag first"),
+}
+HISTORY_OF_LAG: Shape = {
+    "start_ms": integer("With history: start of the step; ms since 1970"),
+    "group_id": text("With history: the group"),
+    "topic": text("With history: the topic"),
+    "partition": integer("With history of a topic: the partition"),
+    "committed_offset": integer("With history of a topic: at the end of the step"),
+    "log_end_offset": integer("With history of a topic: at the end of the step"),
+    "lag_records_max": number("With history: highest lag of the step"),
+}
+_LOAD: Shape = {
+    **{rate.name: number("Mean per second") for rate in RATES},
+    "start_ms": integer("With history: start of the step; ms since 1970"),
+}
+BROKER: Shape = {
+    "broker": integer(nullable=False),
+    **_LOAD,
+    "rack": text(),
+    "bytes_in_per_sec_max": number("With history: highest of the step"),
+    "log_dir_used_bytes": integer("At the end of the step, of all log dirs"),
+    "log_dir_usable_bytes": integer("At the end of the step, of all log dirs"),
+    "leaders": integer("Partitions that it leads"),
+    "replicas": integer("Replicas that it holds"),
+    "last_sample_ms": integer("Its newest sample; ms since 1970"),
+}
+_OF_REPLICAS: Shape = {
+    **{rate.name: number("Mean per second") for rate in RATES if rate.of_replica},
+    "start_ms": integer("With history: start of the step; ms since 1970"),
+    "size_bytes": integer("Size of the log at the end of the step"),
+}
+TOPIC: Shape = {"topic": text(nullable=False), "partitions": integer("Without history: how many"), **_OF_REPLICAS}
+PARTITION: Shape = {
+    "topic": text(nullable=False),
+    "partition": integer(nullable=False),
+    "broker": integer("Without history: its leader"),
+    **_OF_REPLICAS,
+}
+GROUP_PARTITION: Shape = {
+    "topic": text(nullable=False),
+    "partition": integer(nullable=False),
+    "status": text("Verdict", nullable=False),
+    "why": text("Why it has this verdict", nullable=False),
+    "lag_records": integer("Records behind"),
+    "lag_seconds": number("Age of the oldest record that waits, s"),
+    "committed_offset": integer(),
+    "log_end_offset": integer(),
+    "consumed_per_sec": number("Records read per second"),
+    "produced_per_sec": number("Records written per second"),
+    "catch_up_seconds": number("Until it has caught up, if nothing changes; null where it never does"),
+    "last_commit_ms": integer("ms since 1970"),
+    "member_id": text("Member that owns it"),
+    "client_id": text("Client id of that member"),
+    "group_instance_id": text("Instance id of that member, if it is a static one"),
+    "rack_id": text("Rack of that member"),
+    "target_member_id": text("Member that should own it"),
+    "subscribed_topic_regex": text("Pattern by which that member subscribes, if brokers resolve it"),
+    "share_start_offset": integer("Of a share group"),
+}
+_OPTION: Shape = {
+    "members": integer(nullable=False),
+    "heaviest_ratio": number("What the fullest member gets per what it can read", nullable=False),
+    "r_score": number("Rate of partitions that change their member, per what one member can read", nullable=False),
+}
+_ADVICE = {
+    "type": ["object", "null"],
+    "description": "How many members it needs; null where that is unknown",
+    "properties": {
+        "needed": integer("The fewest that are enough; null if no number is"),
+        "bound": integer("Fewer can't be enough", nullable=False),
+        "heaviest_partition_ratio": number("The heaviest partition per what a member can read", nullable=False),
+        "options": rows(_OPTION, "Numbers of members from `needed` on", tuple(_OPTION)),
+    },
+}
+_MEMBER: Shape = {
+    "member_id": text(nullable=False),
+    "client_id": text(),
+    "group_instance_id": text("Of a static member"),
+    "rack_id": text(),
+    "partitions": integer("Partitions that it owns", nullable=False),
+    "lag_records": integer("Records behind, of these"),
+    "consumed_per_sec": number("Records that it reads per second"),
+}
+_CAUSE: Shape = {
+    "cause": text("One of a fixed list", nullable=False),
+    "subject": text("What it is about", nullable=False),
+    "figure": text("The figure that shows it", nullable=False),
+    "helps": text("What to do", nullable=False),
+}
+GROUP_HEAD: Shape = {
+    "group": text(nullable=False),
+    "state": text("State at the newest sample, Kafka's name"),
+    "group_type": text("classic, consumer, share or streams"),
+    "group_members": integer("All members, or those that own some partition"),
+    "generation_id": integer("Generation, or group epoch"),
+    "assignor": text(),
+    "topology_epoch": integer("Of a streams group"),
+    "newest_event_ms": integer("Newest sample; ms since 1970", nullable=False),
+    "causes": rows(_CAUSE, "What its lag is put down to, in the order in which to look", tuple(_CAUSE)),
+    "advice": _ADVICE,
+    "hints": texts("What its rebalances show of how it is set up"),
+    "members": rows(_MEMBER, "Members that own partitions, most lag first", tuple(_MEMBER)),
+    "members_left_out": integer("Members that are not shown", nullable=False),
+    "total": integer("Partitions that it reads", nullable=False),
+}
+REBALANCE: Shape = {
+    **{name: shape for name, shape in of_table(GROUP_EVENT.name).items() if not name.endswith("_json")},
+    "members_in": texts("Member ids that came"),
+    "members_out": texts("Member ids that went"),
+}
+EVENT = of_table(EXECUTION.name)
+EXECUTION_NOW: Shape = {
+    **EVENT,
+    "execution_id": text(nullable=False),
+    "phase": text("Where it stands", nullable=False),
+    "approved_ms": integer("When it was approved; ms since 1970", nullable=False),
+    "started_ms": integer("When it began; ms since 1970"),
+    "ended_ms": integer("When it ended; ms since 1970; null if it has not"),
+    "is_abort_requested": {"type": "boolean", "description": "Whether somebody has asked it to stop"},
+}
+CHEAPER: Shape = {
+    "gain_share": number("Part of the gain that it brings, 0 to 1"),
+    "movements": integer("Movements that it has"),
+    "bytes_to_move": integer("Bytes to be copied"),
+}

@@ -1,0 +1,18 @@
+"use strict";
+// The page of decisions (#decisions): each window's verdict with its reason, the newest first. Uses `views` and the page.
+(() => {
+  const kind = row => row.verdict === "plan" ? "bad" : row.reason === "balanced" ? "good" : "warn";
+  const skews = row => Object.entries(row.skew).map(([name, figures]) => `${words(name)} ${ratio(figures.max_over_mean)}`).join(", ");
+
+  async function read(where) {
+    const page = await views.read("decisions", { limit: 50, cursor: where.cursor });
+    if (!page.items.length) return [none("No decision yet: control decides at each closed window.")];
+    const rows = page.items.map(row => [views.when(row.decided_ms), el("span", { class: `badge ${kind(row)}` }, row.verdict === "plan" ? "plan" : words(row.reason)),
+      [row.detail, "why"], [row.resource ? words(row.resource) : "–", "less"], [el("span", { title: skews(row) }, ratio(row.max_over_mean)), "num"],
+      [`${count(row.brokers_reporting)} of ${count(row.brokers_expected)}`, "num less"], [row.mode, "less"],
+      row.plan_id ? el("a", { class: "mono", href: `#plan=${row.plan_id}` }, row.plan_id.slice(0, 12)) : "–"]);
+    return [el("div", { class: "scroll", role: "region", "aria-label": "Decisions", tabindex: "0" },
+      table(["decided", "verdict", "reason", ["resource", "less"], ["max/mean", "num"], ["brokers reported", "num less"], ["mode", "less"], "plan"], rows)), views.pager(where, page.next_cursor)];
+  }
+  views.add("decisions", { title: () => "Decisions, newest first", read });
+})();

@@ -1,0 +1,77 @@
+"use strict";
+// Pages of consumer groups: all of them by verdict (#groups), and one (#group=NAME). Uses `views`, `plots` and the page.
+(() => {
+  const WORST_SHOWN = 5, PARTITIONS_SHOWN = 50, ROWS_MAX = 1000;
+  const scroll = (name, ...children) => el("div", { class: "scroll", role: "region", "aria-label": name, tabindex: "0" }, ...children);
+  const badge = status => el("span", { class: `badge ${VERDICTS[status] || "soft"}` }, status);
+  const seconds = value => value === null || value === undefined ? "–" : span(1000 * value);
+  const perSecond = value => value === null || value === undefined ? "–" : `${value < 10 ? value.toFixed(1) : count(value)}/s`;
+
+  async function all(where) {
+    const page = await views.read("groups", { limit: 100, cursor: where.cursor });
+    if (!page.items.length) return [none("No consumer group seen yet.")];
+    return [scroll("Consumer groups", table(["group", "verdict", ["state", "less"], ["partitions", "num less"], ["lag, records", "num"], ["waiting for", "num less"], "why"],
+      page.items.map(row => [link(row.group, "group", row.group), badge(row.status), [row.state || "–", "less"], [count(row.partitions), "num less"],
+        [count(row.lag_records), "num"], [seconds(row.lag_seconds), "num less"], [row.why, "why"]]))), views.pager(where, page.next_cursor)];
+  }
+
+  function advised(advice) {
+    if (!advice) return null;
+    if (advice.needed === null) return `No number of members is enough: one partition alone takes ${Math.round(100 * advice.heaviest_partition_ratio)} % of what a member can read.`;
+    const options = advice.options.map(one => `with ${one.members} the fullest member is at ${Math.round(100 * one.heaviest_ratio)} %`);
+    return `It needs ${advice.needed} members: ${options.join("; ")}.`;
+  }
+  function head(group, parts) {
+    const facts = [parts.state, parts.group_type, parts.assignor, parts.generation_id === null ? null : `generation ${parts.generation_id}`,
+      parts.group_members === null ? null : `${count(parts.group_members)} members`, `${count(parts.total)} partitions`];
+    const advice = [...parts.hints, advised(parts.advice)].filter(Boolean);
+    return el("div", {}, el("p", { class: "line" }, badge(group.status), " ", group.why),
+      el("p", { class: "line soft" }, facts.filter(Boolean).join(" · ")),
+      parts.causes.length ? el("h3", {}, "Causes") : null,
+      parts.causes.length ? el("ul", {}, ...parts.causes.map(row => el("li", {}, `${row.cause}, ${row.subject}: ${row.figure}. `, el("span", { class: "soft" }, row.helps)))) : null,
+      advice.length ? el("h3", {}, "Advice") : null,
+      advice.length ? el("ul", {}, ...advice.map(text => el("li", {}, text))) : null);
+  }
+  function topics(group) {
+    const rows = (group.topics || []).map(row => [row.topic, [count(row.partitions), "num"], [count(row.lag_records), "num"],
+      [seconds(row.lag_seconds), "num"], [row.retention_ratio === null ? "–" : `${(100 * row.retention_ratio).toFixed(1)} %`, "num"], views.when(row.last_commit_ms)]);
+    return [el("h3", {}, "Topics"), scroll("Topics", table(["topic", ["partitions", "num"], ["lag, records", "num"], ["waiting for", "num"], ["of retained", "num"], "last commit"], rows))];
+  }
+  function members(parts) {
+    const rows = parts.members.map(row => [el("span", { title: row.member_id }, row.group_instance_id || row.client_id || row.member_id), row.rack_id || "–",
+      [count(row.partitions), "num"], [count(row.lag_records), "num"], [perSecond(row.consumed_per_sec), "num"]]);
+    return [el("h3", {}, "Members"), rows.length ? scroll("Members", table(["member", "rack", ["partitions", "num"], ["lag, records", "num"], ["reads", "num"]], rows)) : none("No partition has an owner."),
+      parts.members_left_out ? none(`${count(parts.members_left_out)} members with less lag are not shown.`) : null];
+  }
+  function partitions(parts) {
+    const rows = parts.items.map(row => [`${row.topic}-${row.partition}`, badge(row.status), [count(row.lag_records), "num"], [seconds(row.lag_seconds), "num"],
+      [perSecond(row.consumed_per_sec), "num"], [perSecond(row.produced_per_sec), "num"], [seconds(row.catch_up_seconds), "num"], row.client_id || "–", [row.why, "why"]]);
+    const more = parts.total - rows.length;
+    return [el("h3", {}, "Partitions, worst first"), scroll("Partitions", table(["partition", "verdict", ["lag, records", "num"], ["waiting for", "num"], ["reads", "num"], ["written", "num"],
+      ["caught up in", "num"], "client", "why"], rows)), more > 0 ? none(`${count(more)} partitions with less lag are not shown: /api/v1/groups/partitions has them.`) : null];
+  }
+  function rebalances(events, from, to) {
+    const kind = row => row.cause.includes("lost") || row.cause.includes("left") ? "bad" : row.restarts ? "warn" : "main";
+    const marks = events.map(row => ({ ms: row.until_ms, name: `${views.when(row.until_ms)}: ${row.cause}`, kind: kind(row) }));
+    const rows = events.slice(0, 20).map(row => [views.when(row.until_ms), row.cause, [count(row.rebalances), "num"], [count(row.partitions_moved), "num"], [count(row.partitions_unowned), "num"],
+      [[...row.members_in.map(name => `+ ${name}`), ...row.members_out.map(name => `− ${name}`)].join(", ") || "–", "why"]]);
+    return [el("h3", {}, "Rebalances"), events.length ? plots.times({ title: "Rebalances", events: marks, from, to }) : none("None was seen in this time."),
+      rows.length ? scroll("Rebalances", table(["seen", "cause", ["rebalances", "num"], ["partitions moved", "num"], ["without owner", "num"], "members"], rows)) : null];
+  }
+  const series = (rows, name) => ({ name, points: rows.map(row => [row.start_ms, row.lag_records]) });
+
+  async function one(where) {
+    const group = where.value, to = Date.now(), from = to - views.span(where).ms, past = { group, from, to };
+    const step = Math.max(1, Math.floor((to - from) / 240));
+    const [listed, parts, events] = await Promise.all([views.read("groups", { group }), views.read("groups/partitions", { group, limit: PARTITIONS_SHOWN }),
+      views.read("groups/rebalances", { ...past, limit: ROWS_MAX })]);
+    const worst = parts.items.slice(0, WORST_SHOWN);
+    const lags = await Promise.all(worst.map(row => views.read("groups", { ...past, step, topic: row.topic, partition: row.partition, limit: ROWS_MAX })));
+    const lines = lags.map((answer, i) => series(answer.items, `${worst[i].topic}-${worst[i].partition}`));
+    return [listed.items.length ? head(listed.items[0], parts) : null,
+      plots.lines({ title: `Lag of the worst partitions, records, ${views.span(where).text}`, series: lines, unit: count, from, to, stepMs: lags.length ? lags[0].step_ms : 1 }),
+      ...rebalances(events.items, from, to), ...topics(listed.items[0] || {}), ...members(parts), ...partitions(parts)];
+  }
+  views.add("groups", { title: () => "Consumer groups, worst first", read: all });
+  views.add("group", { title: where => `Consumer group ${where.value}`, read: one, hasSpans: true });
+})();

@@ -1,0 +1,117 @@
+"use strict";
+// Pages behind the address, such as #group=NAME: one of them stands in place of the overview. `views` serves their scripts.
+// Uses `el`, `put`, `none`, `link` and the units of the page.
+const views = (() => {
+  const AGAIN_MS = 15000, SPANS = [["hour", "1 hour", 3600000], ["day", "1 day", 86400000], ["week", "7 days", 604800000], ["month", "30 days", 2592000000]];
+  const own = id => document.getElementById(id);
+  const known = new Map();
+  let shown = null, turn = 0, isReading = false, change = "", readAt = 0;
+
+  // "#group=a%2Fb&span=day" is { name: "group", value: "a/b", span: "day" }; null where it is of the overview.
+  function address() {
+    const [first, ...others] = location.hash.slice(1).split("&").map(part => part.split("="));
+    try {
+      const plain = parts => decodeURIComponent(parts.slice(1).join("="));
+      const found = { name: first[0], value: plain(first), text: location.hash };
+      for (const part of others) found[part[0]] = plain(part);
+      return known.has(found.name) ? found : null;
+    } catch (problem) { return null; }
+  }
+  class Refused extends Error {}
+  async function read(path, query) {
+    const asked = Object.entries(query || {}).filter(([, value]) => value !== undefined && value !== null);
+    const response = await fetch(`api/v1/${path}?${new URLSearchParams(asked)}`, { cache: "no-cache", credentials: "same-origin" });
+    const answer = await response.json();
+    if (response.status === 503) throw new Error(answer.detail);
+    if (!response.ok) throw new Refused(answer.detail);
+    return answer;
+  }
+
+  function frame(where) {
+    const isView = where !== null;
+    own("overview").hidden = isView;
+    own("view").hidden = !isView;
+    for (const item of document.querySelectorAll("nav a")) {
+      const isHere = isView ? [where.name, `${where.name}s`].includes(item.hash.slice(1)) : item.hash === "" || item.hash === "#overview";
+      if (isHere) item.setAttribute("aria-current", "page");
+      else item.removeAttribute("aria-current");
+    }
+  }
+  const say = text => { own("view-state").textContent = text; own("view-body").classList.toggle("old", Boolean(text)); };
+  function title(where) {
+    own("view-title").textContent = known.get(where.name).title(where);
+    put("view-spans", ...(known.get(where.name).hasSpans ? SPANS.map(([key, text]) => {
+      const item = link(text, where.name, where.value, { span: key });
+      if (key === span(where).key) item.setAttribute("aria-current", "true");
+      return item;
+    }) : []));
+  }
+  // What had the focus has it again where it is still there: figures change under whoever moves by the keyboard.
+  function fill(nodes) {
+    const focused = document.activeElement, href = own("view-body").contains(focused) ? focused.getAttribute("href") : null;
+    put("view-body", ...nodes);
+    if (href) [...own("view-body").querySelectorAll("a")].find(item => item.getAttribute("href") === href)?.focus({ preventScroll: true });
+  }
+  async function look() {
+    const where = address(), mine = turn += 1;
+    if (!where) return;
+    isReading = true;
+    try {
+      const nodes = await known.get(where.name).read(where);
+      if (mine !== turn) return;
+      readAt = Date.now();
+      say("");
+      fill(nodes);
+    } catch (problem) {
+      if (mine !== turn) return;
+      if (problem instanceof Refused) { say(""); fill([el("p", { class: "bad", role: "alert" }, problem.message)]); return; }
+      const why = problem instanceof TypeError ? "serve does not answer" : problem.message;
+      say(readAt ? `${why}: these figures are of ${new Date(readAt).toLocaleTimeString([], { hour12: false })}` : why);
+    } finally { if (mine === turn) isReading = false; }
+  }
+  function go() {
+    const where = address();
+    turn += 1;
+    isReading = false;
+    frame(where);
+    if (!where) { shown = null; return; }
+    if (shown !== where.text) {
+      shown = where.text;
+      readAt = 0;
+      say("");
+      title(where);
+      put("view-body", none("reading …"));
+      own("view-title").focus({ preventScroll: true });
+      window.scrollTo(0, 0);
+    }
+    look();
+  }
+  function span(where) {
+    const [key, text, ms] = SPANS.find(one => one[0] === where.span) || SPANS[0];
+    return { key, text, ms };
+  }
+
+  window.addEventListener("hashchange", go);
+  window.addEventListener("resize", () => { if (address() && readAt) look(); });
+  document.addEventListener("session", () => { if (address()) look(); });
+  document.addEventListener("connection-lost", () => { if (address() && readAt) look(); });
+  document.addEventListener("status", event => {
+    const s = event.detail, { decision, execution } = s ? s.control : {};
+    const now = JSON.stringify(s && [s.load.window_end_ms, s.groups.newest_event_ms, decision && decision.decided_ms, execution && execution.event_ms]);
+    // A read that takes long is not begun anew: it would never end.
+    if (!address() || isReading || (now === change && Date.now() - readAt < AGAIN_MS)) return;
+    change = now;
+    look();
+  });
+  return {
+    // `page`: `title(where)`, `read(where)` that promises nodes, `hasSpans` where it shows a history.
+    add(name, page) { known.set(name, page); if (address()?.name === name) go(); },
+    read, span,
+    // Older and newest rows of a list that comes in pages.
+    pager(where, next) {
+      const more = next ? link("Next page", where.name, where.value, { cursor: next }) : null;
+      return where.cursor || more ? el("p", { class: "pager" }, where.cursor ? link("First page", where.name, where.value) : null, more) : null;
+    },
+    when: ms => ms === null || ms === undefined ? "–" : new Date(ms).toLocaleString([], { hour12: false, month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" }),
+  };
+})();
