@@ -283,3 +283,34 @@ def test_nothing_that_is_asked_is_an_error_of_the_server(app: Starlette, data: s
     if answer.status_code in (400, 403, 404):
         problem(answer)
     assert len(answer.content) <= BODY_BYTES_MAX
+
+
+def test_one_group_has_partitions_worst_first_with_members_advice_and_rebalances(app: Starlette) -> None:
+    answer = get(app, "/api/v1/groups/partitions", group="billing", limit=3)
+    head = answer.json()
+    assert [row["partition"] for row in items(answer)] == [29, 28, 27]
+    assert (head["total"], head["state"], head["members_left_out"]) == (30, "Stable", 0)
+    assert [(row["member_id"], row["partitions"], row["lag_records"]) for row in head["members"]] == [
+        ("m", 30, 391_500)
+    ]
+    assert head["advice"]["needed"] == 2
+    whole = items(get(app, "/api/v1/groups/partitions", group="billing"))
+    assert paged(app, "/api/v1/groups/partitions", group="billing", limit=7) == whole
+    events = items(get(app, "/api/v1/groups/rebalances", group="billing"))
+    assert [(row["cause"], row["members_in"]) for row in events] == [("members joined", [])]
+    assert items(get(app, "/api/v1/groups/rebalances", group="audit")) == []
+    one = items(get(app, "/api/v1/groups", group="billing", topic="topic-A", partition=4, step=WINDOW_MS))
+    assert [row["lag_records"] for row in one] == [3_600] * 9
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "expected"),
+    [
+        ("groups/partitions", {}, "400 group: is needed"),
+        ("groups/rebalances", {}, "400 group: is needed"),
+        ("groups/partitions", {"group": "none"}, "404 group 'none': is not in the newest windows"),
+        ("groups", {"group": "billing", "partition": 1}, "400 partition: goes with from, to or step alone"),
+    ],
+)
+def test_what_a_page_of_a_group_refuses(app: Starlette, path: str, query: dict[str, Any], expected: str) -> None:
+    assert problem(get(app, f"/api/v1/{path}", **query)) == expected

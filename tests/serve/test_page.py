@@ -95,7 +95,12 @@ def test_a_script_is_small_and_keeps_to_itself(path: str) -> None:
     text = SOURCES[path]
     assert text.startswith('"use strict";\n')
     assert len(text.splitlines()) <= 250
-    assert re.findall(r"^(?:const|let|var|function) (\w+)", text, re.MULTILINE) in ([], ["actPlace"], ["plots"], ["views"])
+    assert re.findall(r"^(?:const|let|var|function) (\w+)", text, re.MULTILINE) in (
+        [],
+        ["actPlace"],
+        ["plots"],
+        ["views"],
+    )
     assert not re.search(r"https?://", text)
 
 

@@ -1,0 +1,87 @@
+"""Pages of groups, decisions and acts in a real browser: the way there, names as text, and a connection that is lost.
+
+Skipped without Chromium on the path or without Playwright (`deploy/extras/browser-tests.lock`).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.runtime import users
+from tests.serve.signed import Signed
+from tests.serve.synthetic import Synthetic, skewed_cluster
+from tests.serve.test_page_in_browser import SCRIPT_NAME, Site, chromium, now_ms, page, sign_in
+
+__all__ = ["chromium", "page"]
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture
+def site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A cluster that has everything, as it is now, and a group whose name is a script."""
+    monkeypatch.setitem(users.COST, "n", 2)
+    synthetic, now = Synthetic(root), now_ms()
+    skewed_cluster(synthetic, now)
+    synthetic.group_lag(now - now % 60_000 - 2 * 60_000, [(SCRIPT_NAME, "topic-B", 0, 5_000, 9_000)])
+    synthetic.group_event(now - 600_000, SCRIPT_NAME, cause=SCRIPT_NAME, members_in_json=f'["{SCRIPT_NAME}"]')
+    made = Site(Signed(tmp_path, root))
+    yield made
+    made.stop()
+
+
+def fits(page: Any) -> bool:
+    fitting: bool = page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    return fitting
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_from_the_overview_to_a_group_to_decisions_to_acts(page: Any, site: Site, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    sign_in(page, site, "ada")
+    page.locator("#groups").get_by_role("link", name="billing").click()
+    page.get_by_role("heading", name="Consumer group billing").wait_for()
+    view = page.locator("#view")
+    view.get_by_role("img", name="Lag of the worst partitions").wait_for()
+    view.get_by_role("img", name="Rebalances: 1").wait_for()
+    view.get_by_text("18 of 30 partitions").wait_for()
+    assert not page.locator("#brokers").is_visible()
+    assert fits(page)
+
+    pages = page.get_by_role("navigation", name="Pages")
+    pages.get_by_role("link", name="Groups").click()
+    view.get_by_role("link", name=SCRIPT_NAME).click()
+    page.get_by_role("heading", name=f"Consumer group {SCRIPT_NAME}").wait_for()
+    view.get_by_text(f"+ {SCRIPT_NAME}").wait_for()
+    assert view.locator("img").count() == 0, "a name is text"
+
+    pages.get_by_role("link", name="Decisions").click()
+    view.get_by_text("6 partitions are being reassigned").wait_for()
+    assert pages.get_by_role("link", name="Decisions").get_attribute("aria-current") == "page"
+    assert fits(page)
+    pages.get_by_role("link", name="Audit").click()
+    view.get_by_text("Nobody has asked for an act").wait_for()
+    pages.get_by_role("link", name="Overview").click()
+    page.locator("#brokers").wait_for()
+    assert not view.is_visible()
+
+
+def test_a_lost_connection_is_shown_and_figures_of_before_are_not_taken_for_new(page: Any, site: Site) -> None:
+    page.goto(site.url + "#groups")
+    page.locator("#view").get_by_role("link", name="billing").wait_for()
+    page.route("**/api/**", lambda route: route.abort())
+    page.get_by_text("No connection to serve. Figures are of").wait_for()
+    page.get_by_text("serve does not answer: these figures are of").wait_for()
+    page.locator("#view-body.old").wait_for()
+    page.unroute("**/api/**")
+    page.locator("#view-body:not(.old)").wait_for()
+    page.locator("#lost").wait_for(state="hidden")
+
+
+def test_acts_want_a_session_and_an_unknown_group_is_said_in_words(page: Any, site: Site) -> None:
+    page.goto(site.url + "#audit")
+    page.locator("#view-body [role=alert]").wait_for()
+    assert page.locator("#view-body table").count() == 0
+    page.goto(site.url + "#group=no%2Fsuch")
+    page.get_by_text("group 'no/such': is not in the newest windows").wait_for()
