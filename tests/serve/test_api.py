@@ -259,7 +259,10 @@ def test_the_document_names_members_that_items_have(app: Starlette) -> None:
         operation = document["paths"][f"/api/v1/{name}"]["get"]
         listed = operation["responses"]["200"]["content"]["application/json"]["schema"]
         item = items(get(app, f"/api/v1/{name}"))[0]
-        assert set(listed["properties"]["items"]["items"]["properties"]) <= set(item), name
+        members = listed["properties"]["items"]["items"]["properties"]
+        only_asked = ("With history", "Where one group")
+        now = {name for name, shape in members.items() if not shape.get("description", "").startswith(only_asked)}
+        assert now <= set(item), name
         assert re.fullmatch(r"[A-Z].*\.", operation["summary"])
 
 

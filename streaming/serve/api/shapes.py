@@ -129,7 +129,13 @@ _OF_REPLICAS: Shape = {
     "start_ms": integer("With history: start of the step; ms since 1970"),
     "size_bytes": integer("Size of the log at the end of the step"),
 }
-TOPIC: Shape = {"topic": text(nullable=False), "partitions": integer("Without history: how many"), **_OF_REPLICAS}
+TOPIC: Shape = {
+    **{name: number("With history: sum over its partitions") for name in _OF_REPLICAS},
+    "topic": text(nullable=False),
+    "partitions": integer("Without history: how many"),
+    "bytes_in_per_sec": number("Mean per second, sum over its partitions"),
+    "start_ms": integer("With history: start of the step; ms since 1970"),
+}
 PARTITION: Shape = {
     "topic": text(nullable=False),
     "partition": integer(nullable=False),
@@ -208,7 +214,8 @@ REBALANCE: Shape = {
     "members_in": texts("Member ids that came"),
     "members_out": texts("Member ids that went"),
 }
-EVENT = of_table(EXECUTION.name)
+_OF_WRITERS = ("kafka_cluster", "owner")
+EVENT: Shape = {name: shape for name, shape in of_table(EXECUTION.name).items() if name not in _OF_WRITERS}
 EXECUTION_NOW: Shape = {
     **EVENT,
     "execution_id": text(nullable=False),
