@@ -20,8 +20,8 @@ from streaming.cluster.answers import kafka_cluster_id
 from streaming.cluster.clients import admin_client
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import RebalancerError
-from streaming.runtime import jars
 from streaming.settings import KafkaSettings
+from tests.java_programs import tool
 from tests.kafka import volumes
 from tests.waiting import DEADLINE_S, until
 
@@ -257,13 +257,11 @@ def _reassigned_by_kafkas_tool(run: "Run", partition: int) -> Expectation:
     wanted = {"version": 1, "partitions": [{"topic": run.topic, "partition": partition, "replicas": list(new)}]}
     file = run.folder / "foreign.json"
     file.write_text(json.dumps(wanted))
-    classes = f"{jars.class_path('broker')}:{jars.class_path('tools')}"
-    command = [
-        jars.java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classes,
+    command = tool(
         "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
         "--bootstrap-server", ",".join(run.cluster.bootstrap_servers), "--reassignment-json-file", str(file),
         "--execute", "--additional",
-    ]  # fmt: skip
+    )  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     # The tool refuses a partition that is being moved already: then nothing foreign has happened.
     started = "Successfully started" in done.stdout

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from streaming.errors import SetUpIncomplete
 from streaming.runtime.jars import jar_paths, java_command
+from tests.java_programs import compiled
 from tests.waiting import DEADLINE_S
 
 SOURCE = Path(__file__).with_name("KafkaOracle.java")
@@ -27,7 +28,8 @@ class KafkaOracle:
             "-Dlog4j.configurationFile=none",
             "-Dorg.apache.logging.log4j.simplelog.level=OFF",
         ]
-        command = [java_command(), f"-Xmx{heap}", *quiet, "-cp", class_path, str(SOURCE)]
+        classes = compiled(SOURCE, class_path)
+        command = [java_command(), f"-Xmx{heap}", *quiet, "-cp", f"{class_path}{os.pathsep}{classes}", SOURCE.stem]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

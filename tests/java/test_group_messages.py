@@ -14,7 +14,8 @@ import pytest
 from kafka.protocol.schemas.fields.base import BaseField
 
 from streaming.cluster import group_messages
-from streaming.runtime.jars import class_path, jar_paths, java_command
+from streaming.runtime.jars import jar_paths
+from tests.java_programs import program
 
 pytestmark = pytest.mark.java
 
@@ -112,8 +113,7 @@ def test_java_reads_and_writes_the_same_bytes() -> None:
     lines = "".join(
         f"{name} {version} {bytes(message.encode(version=version)).hex()}\n" for name, version, message in messages
     )
-    command = [java_command(), "-Xmx300m", "-XX:TieredStopAtLevel=1", "-cp", class_path("broker"), str(SOURCE)]
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(program(SOURCE), input=lines, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     answers = [line for line in done.stdout.splitlines() if re.match(r"[0-9a-f]+ ", line)]
     assert len(answers) == len(messages) >= 8 * CASES

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from streaming.cluster.releases import HIGHEST_LEVELS, NEWEST
-from streaming.runtime.jars import class_path, java_command
+from tests.java_programs import program
 
 pytestmark = pytest.mark.java
 
@@ -14,7 +14,7 @@ SOURCE = Path(__file__).with_name("MetadataVersions.java")
 
 
 def test_the_highest_level_of_each_release_is_kafkas() -> None:
-    command = [java_command(), "-XX:TieredStopAtLevel=1", "-cp", class_path("broker"), str(SOURCE)]
+    command = program(SOURCE)
     lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.splitlines()
     highest: dict[str, int] = {}
     for release, level in (line.split() for line in lines):

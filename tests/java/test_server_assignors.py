@@ -12,8 +12,8 @@ from assignor_core.assignors import SERVER_ASSIGNORS, balance_score
 from assignor_core.assignors.contract import GroupSpec
 from assignor_core.assignors.invariants import kept, violations
 from streaming.commands.assign import group_of
-from streaming.runtime.jars import class_path, java_command
 from tests.core.assignors.groups import Line, after, mixed_line, uniform_line
+from tests.java_programs import program
 
 pytestmark = pytest.mark.java
 
@@ -57,9 +57,8 @@ def in_order(line: Line) -> Line:
 
 
 def answers(lines: list[Line]) -> list[Assignment]:
-    command = [java_command(), "-Xmx300m", "-XX:TieredStopAtLevel=1", "-cp", class_path("broker"), str(SOURCE)]
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(program(SOURCE), input=text, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     given = [json.loads(line[7:]) for line in done.stdout.splitlines() if line.startswith("answer ")]
     assert len(given) == len(lines)

@@ -1,6 +1,5 @@
 """Groups of the newer protocols on real brokers: members in Java, Kafka's own tools, and what ours show of them."""
 
-import os
 import re
 import subprocess
 from contextlib import suppress
@@ -9,8 +8,8 @@ from typing import Any, Self
 
 from streaming.commands.lag import read_lag
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.runtime.jars import class_path, java_command
 from streaming.settings import Settings
+from tests.java_programs import program
 from tests.kafka.real_groups import HEARTBEAT_MS, SESSION_MS
 from tests.waiting import DEADLINE_S
 
@@ -37,10 +36,9 @@ class JavaProcess:
     """A program of one source file that is told what to do by lines; a context manager that ends it."""
 
     def __init__(self, source: str, *arguments: str) -> None:
-        classes = os.pathsep.join((class_path("broker"), class_path("tools")))
-        path = str(Path(__file__).with_name(source))
+        path = Path(__file__).with_name(source)
         self._process = subprocess.Popen(
-            [java_command(), "-Xmx400m", "-XX:TieredStopAtLevel=1", "-cp", classes, path, *arguments],
+            program(path, *arguments, heap="400m", jars_of=("broker", "tools")),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
 

@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.runtime.jars import class_path, java_command
+from tests.java_programs import program
 from tests.waiting import DEADLINE_S
 
 SESSION_MS, HEARTBEAT_MS = 6_000, 1_000
@@ -42,9 +42,8 @@ class JavaMembers:
 
     def __init__(self, servers: list[str], events: list[MemberEvent]) -> None:
         self._events = events
-        source = str(Path(__file__).with_name("GroupMembers.java"))
         self._process = subprocess.Popen(
-            [java_command(), "-Xmx300m", "-XX:TieredStopAtLevel=1", "-cp", class_path("broker"), source, servers[0]],
+            program(Path(__file__).with_name("GroupMembers.java"), servers[0]),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read)

@@ -4,12 +4,13 @@ PLAINTEXT stays for the brokers themselves and for the test, as a super user.
 """
 
 import os
+import shlex
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.runtime.jars import class_path, java_command
+from tests.java_programs import tool
 from tests.waiting import DEADLINE_S
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
@@ -51,9 +52,7 @@ def make_certificates(folder: Path, clients: Iterable[str]) -> None:
 def kafka_acls(folder: Path) -> dict[str, str]:
     """Environment in which `kafka-acls.sh` is Kafka's own tool, run from the jars."""
     script = folder / "kafka-acls.sh"
-    classes = os.pathsep.join((class_path("broker"), class_path("tools")))
-    java = f'"{java_command()}" -Xmx128m -XX:TieredStopAtLevel=1 -cp "{classes}"'
-    script.write_text(f'#!/bin/sh\nexec {java} org.apache.kafka.tools.AclCommand "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(tool("org.apache.kafka.tools.AclCommand"))} "$@"\n')
     script.chmod(0o755)
     return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
 

@@ -17,8 +17,8 @@ from kafka.admin import MemberToRemove, NewTopic
 
 from streaming.consumer import CooperativeLoadAware, CooperativeSticky, LoadAware, Sticky
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.runtime.jars import class_path, java_command
 from streaming.weights import WeightSource
+from tests.java_programs import program
 from tests.waiting import DEADLINE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
@@ -102,10 +102,9 @@ class JavaMember:
     def __init__(self, servers: list[str], group: str, topic: str, assignor: str) -> None:
         self.owned: set[int] = set()
         self.changes: Changes = []
-        source = str(Path(__file__).with_name("MixedConsumer.java"))
-        command = [java_command(), "-Xmx200m", "-cp", class_path("broker"), source, servers[0], group, topic]
+        source = Path(__file__).with_name("MixedConsumer.java")
         self._process = subprocess.Popen(
-            [*command, f"{JAVA_PACKAGE}.{assignor}"],
+            program(source, servers[0], group, topic, f"{JAVA_PACKAGE}.{assignor}", heap="200m"),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self._thread = threading.Thread(target=self._read)

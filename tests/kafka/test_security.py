@@ -35,8 +35,9 @@ from streaming.cluster.permissions import missing_permissions
 from streaming.collect.run import Collector
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.errors import ClusterUnreachable
-from streaming.runtime.jars import PROJECT_ROOT, class_path, java_command
+from streaming.runtime.jars import PROJECT_ROOT
 from streaming.settings import Settings, TopicSettings
+from tests.java_programs import tool
 from tests.kafka.secured import kafka_acls, make_certificates, secured_cluster
 from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
@@ -268,13 +269,11 @@ def java_client_reads(settings: Settings, folder: Path) -> None:
         for name, value in spark_options(settings.kafka).items()
     ]
     properties.write_text("\n".join(lines))
-    classes = os.pathsep.join((class_path("broker"), class_path("tools")))
-    command = [
-        java_command(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classes,
+    command = tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         "--bootstrap-server", settings.kafka.bootstrap_servers[0], "--topic", INPUT_TOPICS[0], "--offset", "earliest",
         "--partition", "0", "--max-messages", "1", "--timeout-ms", "60000", "--command-config", str(properties),
-    ]  # fmt: skip
+    )  # fmt: skip
     answer = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert '"kafka_cluster"' in answer.stdout, answer.stderr
 

@@ -26,9 +26,9 @@ from streaming.control.planning import propose_live
 from streaming.control.run import ControlLoop
 from streaming.control.wiring import journal_of, window_tables_of
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.runtime import jars
 from streaming.settings import KafkaSettings, Settings
 from tests.control.windows import write_hours_before, write_windows
+from tests.java_programs import tool
 from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
@@ -176,11 +176,10 @@ def test_racks_that_kafkas_own_tool_has_crowded_are_spread(
     wanted = [{"topic": key[0], "partition": key[1], "replicas": list(row)} for key, row in crowded.items()]
     file = tmp_path / "crowded.json"
     file.write_text(json.dumps({"version": 1, "partitions": wanted}))
-    command = [
-        jars.java_command(), "-Xmx128m", "-cp", f"{jars.class_path('broker')}:{jars.class_path('tools')}",
+    command = tool(
         "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
         "--bootstrap-server", ",".join(brokers.bootstrap_servers), "--reassignment-json-file", str(file), "--execute",
-    ]  # fmt: skip
+    )  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert "Successfully started" in done.stdout, done
     until("the tool's moves are made", lambda: _is_settled(cluster.describe()), DEADLINE_S)
