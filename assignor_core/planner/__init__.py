@@ -18,7 +18,8 @@
     changed partitions
       │  7 waves       what may run together, and what fits into no wave
       │  8 explain     order, reason and gain of each movement
-      │  9 bounds, heaviest, proportions, diagnose, unmet_rules    how even it could be, and what stands in the way
+      │  9 bounds, heaviest, proportions, two_loads    how even it could be
+      │    diagnose, unmet_rules                       what stands in the way
       │  10 frontier   cheaper plans with most of the gain
       ▼
     Plan (assignor_core.plan)

@@ -56,7 +56,7 @@ def levels_of_proportions(arrays: ClusterArrays, placement: Placement, share: Fl
         ratio = share[:, disk] / np.where(share[:, column] > 0, share[:, column], 1.0)
         for group in _groups(ratio, alive):
             others = alive & ~group
-            least, most = _replicas_on(arrays, spread, group)
+            least, most = replicas_on(arrays, spread, group)
             network, rest = float(share[group, column].sum()), float(share[others, disk].sum())
             level = _level_with_heaviest(rates, sizes, least, most, network, rest)
             if level > 1.0 + NOTICEABLE:
@@ -81,7 +81,7 @@ def _groups(ratio: Floats, alive: Flags) -> list[Flags]:
     return [alive & (ratio.round(9) >= step) for step in steps]
 
 
-def _replicas_on(arrays: ClusterArrays, spread: RackReplicas, group: Flags) -> tuple[Ints, Ints]:
+def replicas_on(arrays: ClusterArrays, spread: RackReplicas, group: Flags) -> tuple[Ints, Ints]:
     """P and P: the fewest and the most replicas of each partition that the brokers of `group` hold."""
     inside, outside = (
         np.array([(part & (arrays.racks == rack)).sum() for rack in spread.racks], dtype=np.int32)
@@ -96,19 +96,19 @@ def _replicas_on(arrays: ClusterArrays, spread: RackReplicas, group: Flags) -> t
 
 
 def _level_with_heaviest(rates: Floats, sizes: Floats, least: Ints, most: Ints, network: float, rest: float) -> float:
-    """`_level`, where the partition with the highest rate has a whole number of its replicas on either side."""
+    """`least_level`, where the partition with the highest rate has a whole number of its replicas on either side."""
     heaviest = int(np.argmax(rates))
     if rates[heaviest] < HEAVY * network or least[heaviest] == most[heaviest]:
-        return _level(rates, sizes, least, most, network, rest)
+        return least_level(rates, sizes, least, most, network, rest)
     levels = []
     for count in range(int(least[heaviest]), int(most[heaviest]) + 1):
         fewest, highest = least.copy(), most.copy()
         fewest[heaviest] = highest[heaviest] = count
-        levels.append(_level(rates, sizes, fewest, highest, network, rest))
+        levels.append(least_level(rates, sizes, fewest, highest, network, rest))
     return min(levels)
 
 
-def _level(rates: Floats, sizes: Floats, least: Ints, most: Ints, network: float, rest: float) -> float:
+def least_level(rates: Floats, sizes: Floats, least: Ints, most: Ints, network: float, rest: float) -> float:
     """The least level at which brokers with `network` of the network leave no more disk than the others can hold.
 
     `rates` and `sizes` (P) are those of one replica, `least` and `most` how many of its replicas those brokers hold;

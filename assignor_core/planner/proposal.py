@@ -29,6 +29,7 @@ from assignor_core.planner.prune import prune
 from assignor_core.planner.repair import repair, unmet_rules
 from assignor_core.planner.search import Search
 from assignor_core.planner.statistic import by_statistic
+from assignor_core.planner.two_loads import levels_together
 from assignor_core.planner.wide_exchanges import exchange_widely
 from assignor_core.resources import Resource
 from assignor_core.skew import Skew, skew_of_arrays
@@ -80,13 +81,18 @@ def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) 
 
 
 def _bounds(problem: Problem, placement: Placement, after: Mapping[str, Skew], *, crowded: bool) -> dict[str, float]:
-    """Resource: what no placement goes below; where proportions force a level, not in network and disk at once."""
+    """Resource: what no placement goes below; where proportions force a level, not in two loads at once."""
     bounds = lower_bounds(problem.arrays, placement, problem.share, crowded=crowded)
     if crowded or leaves_replicas_behind(problem.arrays, placement):
         return bounds
     for resource in (*TOGETHER, Resource.DISK):
         level = float(problem.level[:, problem.arrays.columns.of(resource)].max())
         bounds[resource] = max(bounds[resource], min(level, after[resource].max_over_mean))
+    together = levels_together(problem.arrays, placement, problem.share, bounds)
+    alone = dict(bounds)
+    for both, level in together.items():
+        for resource in both:
+            bounds[resource] = max(bounds[resource], min(level * alone[resource], after[resource].max_over_mean))
     return bounds
 
 

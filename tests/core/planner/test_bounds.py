@@ -1,5 +1,6 @@
 """What racks and a heavy partition force on brokers: bounds that no placement beats, and that plans meet."""
 
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -11,6 +12,7 @@ from assignor_core.planner import PlannerPolicy
 from assignor_core.planner.bounds import lower_bounds
 from assignor_core.planner.placement import Placement
 from assignor_core.planner.problem import problem_of
+from assignor_core.planner.two_loads import levels_together
 from assignor_core.racks import RackSpread
 from assignor_core.resources import Resource
 from assignor_core.skew import skew_of_arrays
@@ -68,3 +70,59 @@ def test_the_brokers_of_a_heavy_partition_carry_what_the_others_may_not_hold_twi
     So of all 60 the three hold 40 or more, each 40 / 3, where a fair share is 12.
     """
     assert bounds_of(cluster("abcde", 3, [10.0] + [1.0] * 10))[Resource.DISK] == pytest.approx(40 / 3 / 12)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2, 3))])
+@pytest.mark.parametrize(
+    ("racks", "factor"), [("abc", 1), pytest.param("abcd", 2, marks=pytest.mark.long), ("aab", 1), ("aabb", 2)]
+)
+def test_no_placement_at_all_has_two_loads_below_what_the_heaviest_forces_on_both(
+    racks: str, factor: int, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    rates = [*random.uniform(1, 3, size=3).tolist(), 9.0]
+    sizes = [*random.uniform(1, 3, size=3).tolist(), 4.0]
+    state = cluster(racks, factor, rates)
+    partitions = tuple(
+        replace(row, load=PartitionLoad(rate, rate, size))
+        for row, rate, size in zip(state.partitions, rates, sizes, strict=True)
+    )
+    state = replace(state, partitions=partitions)
+    arrays, bounds = cluster_arrays(state), bounds_of(state)
+    placement = Placement(arrays)
+    share = problem_of(arrays, PlannerPolicy(), placement).share
+    for scale in (1.0, 0.5):
+        scaled: dict[str, float] = {resource: max(1.0, scale * bounds[resource]) for resource in COPIED}
+        level = levels_together(arrays, placement, share, scaled).get(COPIED, 1.0)
+        assert level <= least_of_two(state, factor, scaled) + 1e-6
+
+
+def least_of_two(state: ClusterState, factor: int, bounds: dict[str, float]) -> float:
+    """The least factor on `bounds` that both loads meet, over all placements that keep racks as even as they can."""
+    arrays = cluster_arrays(state)
+    racks = {broker.broker_id: broker.rack for broker in state.brokers}
+    spread = RackSpread(racks, in_use=racks.keys())
+    allowed = [row for row in combinations(sorted(racks), factor) if not spread.is_crowded(row)]
+    skews = (
+        skew_of_arrays(arrays, np.array(rows, dtype=np.int32))
+        for rows in product(allowed, repeat=len(state.partitions))
+    )
+    return min(max(skew[resource].max_over_mean / bounds[resource] for resource in COPIED) for skew in skews)
+
+
+def test_the_broker_of_a_heavy_partition_sorts_the_others_or_leaves_its_disk_empty() -> None:
+    """Of three brokers one has the heavy partition: its fair share of the network, and nothing on disk.
+
+    The six others keep alike. At level l its broker holds l - 1 fair shares of the disk, or rather the part of the
+    others that brings so much of the network; each of both others holds l of 3. The others are 2 thirds of the network
+    and all of the disk: (l - 1) / 3 * 3 / 2 + 2 l / 3 = 1 at l = 9 / 7.
+    """
+    state = cluster("abc", 1, [3.0] + [1.0] * 6)
+    heavy, *others = state.partitions
+    state = replace(state, partitions=(replace(heavy, load=PartitionLoad(3.0, 3.0, 0.0)), *others))
+    arrays = cluster_arrays(state)
+    placement = Placement(arrays)
+    share = problem_of(arrays, PlannerPolicy(), placement).share
+    bounds: dict[str, float] = dict.fromkeys(COPIED, 1.0)
+    levels = levels_together(arrays, placement, share, bounds)
+    assert levels[COPIED] == pytest.approx(9 / 7)
