@@ -24,7 +24,7 @@ HOURS_MAX = 24 * 366 * 10
     help="So far back.",
 )
 @click.option(
-    "--plans", "with_plans", is_flag=True, help="Make real plans of the recorded hours, and move what they say."
+    "--plans", "with_plans", is_flag=True, help="Make real plans of the recorded hours, and simulate their moves."
 )
 @click.option(
     "--policy",

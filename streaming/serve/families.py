@@ -85,7 +85,7 @@ STREAMS = (
     _gauge("stream_last_progress_timestamp_seconds", "Newest heartbeat of the streaming query", "query"),
     _gauge(
         "stream_last_change_timestamp_seconds",
-        "Since when its heartbeats tell nothing new; those of an idle query do, those of a batch that hangs don't",
+        "Since when its heartbeats report nothing new; an idle query's do report, a hanging batch's don't",
         "query",
     ),
     _gauge(

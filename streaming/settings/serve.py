@@ -31,7 +31,11 @@ def _networks(texts: list[str]) -> list[str]:
 class ServeSettings(OidcFields):
     """Metrics, API and page."""
 
-    host: str = Field("127.0.0.1", min_length=1, description="Address listened on; beyond loopback only if you say so")
+    host: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address to listen on; other machines reach serve only if it is not loopback",
+    )
     port: Port = Field(9464, description="Port; 0 takes a free one")
     allowed_hosts: Annotated[list[str], AfterValidator(_host_names)] = Field(
         [],

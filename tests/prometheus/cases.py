@@ -83,7 +83,7 @@ CASES = (
         {**moving("stream_last_progress_timestamp_seconds", "0+60x10 600x60", BYTE_RATE),
          **steady("stream_trigger_interval_seconds", 5, BYTE_RATE)},
         {**CLUSTER, "query": "byte_rate"},
-        "Query byte_rate of cluster main has told nothing new for 20m 0s. Load and skew are as old as that.",
+        "Query byte_rate of cluster main has reported nothing new for 20m 0s. Load and skew are as old as that.",
         silent={**moving("stream_last_progress_timestamp_seconds", NOW, BYTE_RATE),
                 **steady("stream_trigger_interval_seconds", 5, BYTE_RATE)},
     ),
@@ -92,8 +92,8 @@ CASES = (
         # Each life leaves one heartbeat: the counters are the same in all of them.
         {**moving("stream_first_batch", "5x5 6x3 7x3 8x30", BYTE_RATE), **steady("stream_batches_total", 1, BYTE_RATE)},
         {**CLUSTER, "query": "byte_rate"},
-        "Query byte_rate of cluster main began anew 3 times in 30 minutes. Windows come late or not at all meanwhile; "
-        "the log of the pipeline says what it died of.",
+        "Query byte_rate of cluster main restarted 3 times in 30 minutes. Meanwhile windows come late or not at all. "
+        "The log of the pipeline shows why it ended.",
         # Two updates; and a process of which nothing could be read for a while.
         silent=moving("stream_first_batch", "5x5 7x3 _x3 7x3 9x30", BYTE_RATE),
     ),
@@ -118,8 +118,8 @@ CASES = (
         WINDOW,
         CLUSTER,
         "The tables of cluster main hold no closed window, though one lasts 1m 0s. Either nothing was ever collected "
-        "and processed, or these are not its tables, as where a volume is not mounted. Nothing about load can be told "
-        "meanwhile.",
+        "and processed, or these are not its tables, as where a volume is not mounted. Until one closes, no load "
+        "is known.",
         # The first window takes a while; an old one is another alert's business.
         silent={**WINDOW, **moving("window_end_timestamp_seconds", "_x25 1200x60")},
     ),
@@ -192,7 +192,7 @@ CASES = (
         steady("snapshot_part_up", 0, 'part="load"'),
         {**CLUSTER, "part": "load"},
         "Part load of cluster main shows its last known figures, none where it was never read; /readyz of the serve "
-        "process says why.",
+        "process shows why.",
         silent=steady("snapshot_part_up", 1, 'part="load"'),
     ),
     Case(
@@ -244,8 +244,8 @@ CASES = (
          **steady("broker_load_deviation_ratio", 0.45, IN, BROKER)},
         {**CLUSTER, "resource": "network_in"},
         "Cluster main has been skewed in network_in for 7h 50m 0s, now broker 2, 45% above the mean. Mode, cooldown, "
-        "a failed execution, or a load that no move can spread: the last decision says which, `rebalancer "
-        "status` shows it.",
+        "a failed execution, or a load that no move can spread: the last decision names the reason, "
+        "`rebalancer status` shows it.",
         silent=moving("skew_breach_started_timestamp_seconds", "600x100 _x400", IN),
     ),
     Case(
@@ -255,7 +255,7 @@ CASES = (
          **steady("rebalance_plan_predicted_max_per_mean_ratio", 1.02, IN)},
         CLUSTER,
         "Cluster main is skewed, mode is propose, and a plan lies ready that copies 5GiB and promises 1.02 times the "
-        "mean for the busiest broker in network_in: look at it with `rebalancer status`, carry it out with "
+        "mean for the busiest broker in network_in. Look at it with `rebalancer status`; carry it out with "
         "`rebalancer apply`.",
         # It is being carried out.
         silent={**PLAN_LIES_READY, **steady("rebalance_started_timestamp_seconds", 90)},
@@ -315,7 +315,7 @@ CASES = (
         "RebalancerRebalanceFailing", 30,
         moving("rebalance_failures_total", "0x15 1x60"),
         CLUSTER,
-        "Executions of cluster main that were refused or aborted within the hour: 1. Table execution tells "
+        "Executions of cluster main that were refused or aborted within the hour: 1. Table execution shows "
         "why.",
         silent=moving("rebalance_failures_total", "3x60"),
     ),
@@ -357,7 +357,7 @@ CASES = (
         steady("consumergroup_partitions", 2, *GROUP, 'status="rewind"'),
         {**CLUSTER, "consumergroup": "billing", "topic": "t"},
         "Group billing stands below an offset that it had committed before, on 2 partitions of topic t of cluster "
-        "main. `rebalancer lag --group billing` tells which, and how far.",
+        "main. `rebalancer lag --group billing` shows which, and how far.",
         silent=steady("consumergroup_partitions", 0, *GROUP, 'status="rewind"'),
     ),
     Case(
@@ -423,7 +423,7 @@ FURTHER = (
          **moving("stream_last_change_timestamp_seconds", "0+60x10 600x90", BYTE_RATE),
          **steady("stream_trigger_interval_seconds", 5, BYTE_RATE)},
         {**CLUSTER, "query": "byte_rate"},
-        "Query byte_rate of cluster main has told nothing new for 1h 20m 0s, though its process lives, so a batch "
+        "Query byte_rate of cluster main has reported nothing new for 1h 20m 0s, though its process lives, so a batch "
         "hangs. Load and skew are as old as that.",
         # One long batch.
         silent={**moving("stream_last_progress_timestamp_seconds", NOW, BYTE_RATE),
@@ -434,7 +434,7 @@ FURTHER = (
         "RebalancerRebalanceFailing", 30,
         moving("rebalance_failures_total", "0x15 1x60"),
         CLUSTER,
-        "Executions of cluster main that were refused or aborted within the hour: 1. Table execution tells "
+        "Executions of cluster main that were refused or aborted within the hour: 1. Table execution shows "
         "why.",
         # Tables that come to be seen, with all that they have counted.
         silent=moving("rebalance_failures_total", "_x15 40x60"),
