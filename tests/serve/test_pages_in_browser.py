@@ -67,6 +67,21 @@ def test_from_the_overview_to_a_group_to_decisions_to_acts(page: Any, site: Site
     assert not view.is_visible()
 
 
+def test_from_the_overview_to_a_broker_to_a_partition_to_its_topic(page: Any, site: Site) -> None:
+    page.goto(site.url)
+    page.locator("#brokers").get_by_role("link", name="3").click()
+    page.get_by_role("heading", name="Broker 3").wait_for()
+    view = page.locator("#view")
+    view.get_by_role("img", name="Bytes per second, 1 hour: at most").wait_for()
+    page.get_by_role("link", name="Overview").click()
+    page.locator("#hot").get_by_role("link", name="topic-A-0").click()
+    page.get_by_role("heading", name="Partition topic-A-0").wait_for()
+    view.get_by_role("link", name="topic-A", exact=True).click()
+    page.get_by_role("heading", name="Topic topic-A").wait_for()
+    view.get_by_role("link", name="topic-A-29").wait_for()
+    assert fits(page)
+
+
 def test_a_lost_connection_is_shown_and_figures_of_before_are_not_taken_for_new(page: Any, site: Site) -> None:
     page.goto(site.url + "#groups")
     page.locator("#view").get_by_role("link", name="billing").wait_for()
