@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from streaming.demo.report import PLOT
+from tests.docs.pictures import BOARDS, stamp
 from tests.prometheus.boards import GRAFANA
 from tests.prometheus.demo import CLUSTER, STORY_DEADLINE_S, watched_demo
 from tests.waiting import until
@@ -35,6 +36,8 @@ def main(folder: Path) -> None:
         subprocess.run([*script, "--kafka-cluster", CLUSTER, "--minutes", f"{minutes:.2f}"], check=True)
         until("the demo's result", lambda: demo.finished, STORY_DEADLINE_S)
         shutil.copyfile(demo.home / PLOT, folder / "demo.png")
+        for name in (*BOARDS, "demo"):
+            stamp(folder / f"{name}.png")
         print("\n".join(demo.log.read_text().splitlines()[-20:]))
 
 
