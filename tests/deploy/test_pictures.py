@@ -19,7 +19,7 @@ from tests.docs.pictures import (
     stamp,
     stamp_of,
     stamped,
-)  # fmt: skip
+)
 from tests.docs.prose import ROOT
 
 

@@ -71,6 +71,14 @@ def test_a_page_that_the_site_does_not_name_comes_last(script: dict[str, Any], t
     assert script["settings_of_mkdocs"](tmp_path, tmp_path).endswith('\n  - More: ["unnamed.md"]\n')
 
 
+def test_each_page_of_figures_is_in_the_navigation_and_on_their_first_page() -> None:
+    navigation = (ROOT / "deploy" / "site" / "mkdocs.yml").read_text(encoding="utf-8")
+    first = (ROOT / "docs" / "measurements" / "README.md").read_text(encoding="utf-8")
+    pages = {page.name for page in (ROOT / "docs" / "measurements").glob("*.md")}
+    assert {name for name in pages if f" measurements/{name}\n" not in navigation} == set()
+    assert {name for name in pages - {"README.md"} if f"]({name})" not in first} == set()
+
+
 @pytest.mark.long
 def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     loaded = [(page.name, target) for page, tag, target in targets(site) if tag in LOADED]

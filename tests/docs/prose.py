@@ -100,9 +100,10 @@ def avoided_words(block: list[Line]) -> Iterator[str]:
 
 
 def pages() -> dict[str, Path]:
-    """The pages with rules: the three at the root and those of docs; decisions and runbooks are not among them."""
+    """The pages with rules: three of the root, and those of docs without decisions and runbooks."""
     names = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
     names += [f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md")]
+    names += [f"docs/measurements/{file.name}" for file in (ROOT / "docs" / "measurements").glob("*.md")]
     return {name: ROOT / name for name in sorted(names)}
 
 

@@ -17,7 +17,10 @@ def text_of(page: str) -> str:
     return (ROOT / "docs" / f"{page}.md").read_text()
 
 
-@pytest.mark.parametrize("page", sorted(path.stem for path in (ROOT / "docs").glob("*.md")))
+PLAIN = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "measurements").glob("*.md")])
+
+
+@pytest.mark.parametrize("page", [path.relative_to(ROOT / "docs").with_suffix("").as_posix() for path in PLAIN])
 def test_tests_that_a_page_names_are_there(page: str) -> None:
     assert [path for path in NAMED.findall(text_of(page)) if not (ROOT / path).exists()] == []
 
