@@ -165,7 +165,7 @@ def nesting(node: ast.AST, depth: int = 0) -> int:
     blocks = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match)
     deepest = depth
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.ClassDef | ast.Lambda):
+        if isinstance(child, ast.FunctionDef | ast.ClassDef | ast.expr):  # no expression holds a block
             continue
         # `elif` is an If inside the orelse of an If: it reads as one level.
         chained = isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]

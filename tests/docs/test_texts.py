@@ -1,14 +1,19 @@
 """Descriptions of settings, help of commands, alerts and metrics keep the rules of the pages: words and length."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from tests.docs.texts import faults_of, texts
 
-TEXTS = texts()
+
+@pytest.fixture(scope="module")
+def all_texts() -> Mapping[str, str]:
+    return texts()
 
 
-def test_texts_are_plain_english() -> None:
-    assert {place: faults_of(text) for place, text in TEXTS.items() if faults_of(text)} == {}
+def test_texts_are_plain_english(all_texts: Mapping[str, str]) -> None:
+    assert {place: faults_of(text) for place, text in all_texts.items() if faults_of(text)} == {}
 
 
 @pytest.mark.parametrize(
@@ -23,7 +28,7 @@ def test_a_text_with_a_fault(text: str, fault: str) -> None:
     assert [one for one in faults_of(text) if one.startswith(fault)]
 
 
-def test_each_kind_of_text_is_read() -> None:
+def test_each_kind_of_text_is_read(all_texts: Mapping[str, str]) -> None:
     expected = {
         "setting kafka.cluster_name",
         "setting control.mode",
@@ -33,4 +38,4 @@ def test_each_kind_of_text_is_read() -> None:
         "alert RebalancerAbsent summary",
         "metric rebalancer_skew_breached",
     }
-    assert expected <= set(TEXTS)
+    assert expected <= set(all_texts)

@@ -11,7 +11,6 @@ from typing import Any
 
 import psutil
 import pytest
-from matplotlib.image import imread
 
 from streaming.demo.traffic import read_report
 from tests.prometheus.boards import BOARDS, GRAFANA, load, without_numbers
@@ -120,6 +119,8 @@ def _inhibited(alert: dict[str, dict[str, list[str]]]) -> bool:
 
 
 def _pictures_can_be_drawn(demo: WatchedDemo, folder: Path) -> None:
+    from matplotlib.image import imread  # collecting the pure tests must not pay for it
+
     script = [sys.executable, str(GRAFANA / "pictures.py"), demo.watch.prometheus_url, str(folder)]
     subprocess.run([*script, "--kafka-cluster", CLUSTER, "--minutes", "5"], check=True)
     for file in BOARDS:

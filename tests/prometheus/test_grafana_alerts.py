@@ -7,6 +7,7 @@ uid that is too long or not unique, a link to a board without its panel, a condi
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -93,8 +94,14 @@ class Provisioned(Strict):
     groups: list[Group]
 
 
-PROVISIONED = Provisioned.model_validate(yaml.safe_load(FILE.read_text()))
-GRAFANA_RULES = {rule.title: rule for group in PROVISIONED.groups for rule in group.rules}
+@cache
+def provisioned() -> Provisioned:
+    return Provisioned.model_validate(yaml.load(FILE.read_text(), yaml.CSafeLoader))
+
+
+@cache
+def grafana_rules() -> dict[str, Rule]:
+    return {rule.title: rule for group in provisioned().groups for rule in group.rules}
 
 
 def test_the_file_is_what_the_script_writes(tmp_path: Path) -> None:
@@ -110,14 +117,14 @@ def test_examples_of_the_script() -> None:
 def test_every_rule_of_prometheus_is_there_in_its_group() -> None:
     loaded = yaml.safe_load((RULES / "alerts.yml").read_text())["groups"]
     expected = {group["name"]: [rule["alert"] for rule in group["rules"]] for group in loaded}
-    assert {group.name: [rule.title for rule in group.rules] for group in PROVISIONED.groups} == expected
-    uids = [rule.uid for rule in GRAFANA_RULES.values()]
+    assert {group.name: [rule.title for rule in group.rules] for group in provisioned().groups} == expected
+    uids = [rule.uid for rule in grafana_rules().values()]
     assert len(uids) == len(set(uids))
 
 
 @pytest.mark.parametrize("alert", ALERTS)
 def test_a_rule_judges_and_says_the_same(alert: str) -> None:
-    ours, theirs = ALERTS[alert], GRAFANA_RULES[alert]
+    ours, theirs = ALERTS[alert], grafana_rules()[alert]
     query, condition = (part.model for part in theirs.data)
     assert isinstance(query, PrometheusQuery)
     assert isinstance(condition, Math)
@@ -135,12 +142,12 @@ def test_a_rule_judges_and_says_the_same(alert: str) -> None:
 
 
 def test_texts_ask_nothing_and_take_the_value_of_the_query() -> None:
-    for rule in GRAFANA_RULES.values():
+    for rule in grafana_rules().values():
         for text in rule.annotations.values():
             assert "| query" not in text, rule.title
             assert not re.search(r"\$value\b", text), rule.title
             assert text.count("{{") == text.count("}}")
-    skewed = GRAFANA_RULES["RebalancerBrokerLoadSkewed"].annotations["description"]
+    skewed = grafana_rules()["RebalancerBrokerLoadSkewed"].annotations["description"]
     assert skewed == (
         'In cluster {{ $labels.kafka_cluster }} the busiest broker has {{ $values.A.Value | printf "%.2f" }} times the '
         "mean load in {{ $labels.resource }}."
@@ -163,7 +170,7 @@ def test_texts_are_templates(tmp_path: Path) -> None:
                         for name, text in rule.annotations.items()
                     },
                 }
-                for rule in GRAFANA_RULES.values()
+                for rule in grafana_rules().values()
             ],
         }
     ]
@@ -175,7 +182,7 @@ def test_texts_are_templates(tmp_path: Path) -> None:
 def test_a_link_leads_to_a_panel_that_shows_the_matter() -> None:
     boards: dict[str, Board] = {file.stem: load(file) for file in BOARDS}
     linked = 0
-    for rule in GRAFANA_RULES.values():
+    for rule in grafana_rules().values():
         pair = (rule.annotations.get("__dashboardUid__"), rule.annotations.get("__panelId__"))
         assert pair == (rule.dashboard_uid, None if rule.panel_id is None else str(rule.panel_id))
         assert (rule.dashboard_uid is None) == (rule.panel_id is None), "Grafana wants both or none"
@@ -190,16 +197,16 @@ def test_a_link_leads_to_a_panel_that_shows_the_matter() -> None:
 
 
 def test_an_empty_answer_is_calm_and_prometheus_away_is_told_once() -> None:
-    assert {rule.no_data_state for rule in GRAFANA_RULES.values()} == {"OK"}
-    assert [rule.title for rule in GRAFANA_RULES.values() if rule.on_error != "KeepLast"] == ["RebalancerAbsent"]
+    assert {rule.no_data_state for rule in grafana_rules().values()} == {"OK"}
+    assert [rule.title for rule in grafana_rules().values() if rule.on_error != "KeepLast"] == ["RebalancerAbsent"]
 
 
 def test_datasource_and_folder_are_those_that_are_provisioned() -> None:
     provisioning = GRAFANA / "provisioning"
     (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yml").read_text())["datasources"]
     (provider,) = yaml.safe_load((provisioning / "dashboards" / "rebalancer.yml").read_text())["providers"]
-    assert {rule.data[0].datasource_uid for rule in GRAFANA_RULES.values()} == {source["uid"]}
-    assert {group.folder for group in PROVISIONED.groups} == {provider["folder"]}
+    assert {rule.data[0].datasource_uid for rule in grafana_rules().values()} == {source["uid"]}
+    assert {group.folder for group in provisioned().groups} == {provider["folder"]}
 
 
 class Receiver(Strict):

@@ -7,9 +7,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from matplotlib.figure import Figure
 
 from tests.prometheus.boards import GRAFANA
+
+pytestmark = pytest.mark.long  # the import of Matplotlib costs more than these tests
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +22,8 @@ def panels() -> Iterator[ModuleType]:
 
 def drawn(panels: ModuleType, unit: str, values: list[float], kind: str = "timeseries") -> Any:
     """The axes of a panel with one series of these values, ten seconds apart; the figure itself where it has none."""
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(6, 4))
     panel = {"title": "a title", "type": kind, "fieldConfig": {"defaults": {"unit": unit}, "overrides": []}}
     times = tuple(10.0 * index for index in range(len(values)))

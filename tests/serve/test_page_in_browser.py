@@ -31,7 +31,6 @@ from tests.waiting import DEADLINE_S, until
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
     pytest.skip("Chromium is not installed", allow_module_level=True)
-sync_api: Any = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 pytestmark = pytest.mark.long
 
 SCRIPT_NAME = "<img src=x onerror=document.title=1>"
@@ -80,6 +79,7 @@ def site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
         yield browser
