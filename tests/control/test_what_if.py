@@ -1,6 +1,7 @@
 """`rebalancer what-if` over tables that a pipeline could have written."""
 
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -22,20 +23,25 @@ SKEWED = [(1, 2)] * 6 + [(1, 3)] * 3 + [(3, 1)] * 3
 RACKS = {1: "a", 2: "b", 3: "c"}
 
 
-@pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings_in(folder: Path) -> Settings:
     content: dict[str, Any] = {
-        "storage": {"tables": str(tmp_path / "tables")},
+        "storage": {"tables": str(folder / "tables")},
         "trigger": {"resources": ["bytes_in"]},
         "planner": {"capacities": {broker: {"bytes_in_per_sec": 40 * MB} for broker in RACKS}},
     }
-    (tmp_path / "settings.json").write_text(json.dumps(content))
+    (folder / "settings.json").write_text(json.dumps(content))
     return Settings.model_validate(content)
 
 
 @pytest.fixture
-def recorded(settings: Settings) -> Settings:
-    """Six hours of three brokers; broker 1 has a replica of each partition: 1.5 times the mean."""
+def settings(tmp_path: Path) -> Settings:
+    return settings_in(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def recorded_once(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Six hours of three brokers; broker 1 has a replica of each partition: 1.5 times the mean. Only to be copied."""
+    settings = settings_in(tmp_path_factory.mktemp("recorded"))
     partitions = {("orders", number): LivePartition(row, row[0], row) for number, row in enumerate(SKEWED)}
     live = LiveCluster("c", RACKS, partitions)
     now_ms = time.time_ns() // 1_000_000 // HOUR_MS * HOUR_MS
@@ -43,6 +49,13 @@ def recorded(settings: Settings) -> Settings:
     write_followers(settings, live, end_ms=now_ms)
     rates = dict.fromkeys(partitions, MB)
     write_hours_before(settings, now_ms, dict.fromkeys(range(1, 7), rates))
+    return settings
+
+
+@pytest.fixture
+def recorded(settings: Settings, recorded_once: Settings) -> Settings:
+    """Tables of the test's own with those six hours."""
+    shutil.copytree(recorded_once.storage.tables, settings.storage.tables)
     return settings
 
 
@@ -80,6 +93,7 @@ def test_brokers_that_are_added_take_their_share(tmp_path: Path, capsys: pytest.
     assert min(row["left_share"] for row in more["headroom"]) > lowest > 0
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("recorded")
 def test_it_is_shown_in_words_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "whatif.png"
@@ -123,6 +137,7 @@ def backtest(tmp_path: Path, *arguments: str) -> int:
     return cli.run(["backtest", "--config", str(tmp_path / "settings.json"), *arguments])
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("recorded")
 def test_policies_are_replayed_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "backtest.png"
@@ -222,6 +237,7 @@ def compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, An
     return figures
 
 
+@pytest.mark.long
 def test_a_prediction_that_is_kept_is_compared_with_what_came(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], recorded: Settings
 ) -> None:

@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 
 from streaming import tables
 from streaming.runtime.processes import free_port
-from streaming.serve.snapshot import read_snapshot
+from streaming.serve.snapshot import Snapshot, read_snapshot
 from tests.serve.asking import app_of, ask
 from tests.serve.synthetic import NOW_MS, Synthetic, settings_for, skewed_cluster
 from tests.waiting import DEADLINE_S, until
@@ -28,10 +28,10 @@ def get(app: Starlette, path: str, accept: str = "*/*") -> httpx.Response:
     return ask(app, "GET", path, headers={"Accept": accept})
 
 
-@pytest.fixture
-def app(skewed_folder: Path) -> Starlette:
-    settings = settings_for(skewed_folder)
-    return app_of(read_snapshot(settings, NOW_MS), settings, now_ms=NOW_MS)
+@pytest.fixture(scope="module")
+def app(skewed_tables: str, skewed_snapshot: Snapshot) -> Starlette:
+    """Over tables that nobody changes."""
+    return app_of(skewed_snapshot, settings_for(Path(skewed_tables).parent), now_ms=NOW_MS)
 
 
 def test_metrics_come_in_the_form_that_is_asked_for(app: Starlette) -> None:
@@ -136,6 +136,7 @@ def test_it_starts_without_tables_sees_them_come_and_ends_on_a_signal(
     assert json.loads(process.stderr.read().splitlines()[-1])["event"] == "serve_stopped"
 
 
+@pytest.mark.long
 def test_a_port_that_is_taken_is_one_clear_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

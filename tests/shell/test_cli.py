@@ -129,7 +129,8 @@ def test_a_topic_that_would_be_passed_over_in_silence_is_refused(
 
 
 OUTPUTS = [
-    (["config"], ""), (["config"], "1"),
+    (["config"], ""),
+    pytest.param(["config"], "1", marks=pytest.mark.long),
     pytest.param(["config", "--help"], "", marks=pytest.mark.long),
     pytest.param(["config", "--help"], "1", marks=pytest.mark.long),
     pytest.param(["config", "--json"], "1", marks=pytest.mark.long),
@@ -174,6 +175,7 @@ def test_a_command_that_has_ended_waits_for_no_thread_and_keeps_its_exit_code() 
     assert done.stderr.startswith("error: sql: no query given")
 
 
+@pytest.mark.long
 def test_brokers_that_are_down_are_one_line() -> None:
     unreachable = ["--set", "kafka.bootstrap_servers=127.0.0.1:1", "--set", "kafka.request_timeout_ms=200"]
     _, err = process("collect", *unreachable, stdout=subprocess.DEVNULL, unbuffered="").communicate()
@@ -188,22 +190,28 @@ def test_config_shows_where_values_came_from(capsys: pytest.CaptureFixture[str])
     assert rows["kafka.cluster_name"]["origin"] == "default"
 
 
-def test_roles_start_without_pandas() -> None:
-    """Only the pipeline needs it. Its import took a third of the CPU time of a start."""
-    roles = ("streaming.collect.run", "streaming.control.run", "streaming.serve.run", "streaming.commands.status")
-    code = f"import sys, {', '.join(roles)}; sys.exit('imports pandas' if 'pandas' in sys.modules else 0)"
+def test_light_commands_import_nothing_heavy_and_roles_no_pandas() -> None:
+    """In one process, the lightest first: what a later step must not import, no earlier one may.
+
+    Only the pipeline needs pandas. Its import took a third of the CPU time of a start.
+    """
+    code = """
+import sys
+from streaming.cli import run
+
+def check(step, *without):
+    imported = set(without) & set(sys.modules)
+    if imported:
+        sys.exit(f"{step}: imports {imported}")
+
+heavy = "pyspark", "kafka", "deltalake", "duckdb", "pyarrow", "matplotlib", "pandas"
+run(["config", "--help"])
+check("config", "numpy", *heavy)
+for command in "assign", "place", "plan":
+    run([command, "--help"])
+    check(command, *heavy)
+import streaming.collect.run, streaming.control.run, streaming.serve.run, streaming.commands.status
+check("roles", "pandas")
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(("commands", "without"), [(["config"], ["numpy"]), (["assign", "place", "plan"], [])], ids=str)
-def test_light_commands_import_nothing_heavy(commands: list[str], without: list[str]) -> None:
-    code = (
-        "import sys; from streaming.cli import run; commands, without = map(str.split, sys.argv[1:])\n"
-        "for command in commands: run([command, '--help'])\n"
-        "heavy = {'pyspark', 'kafka', 'deltalake', 'duckdb', 'pyarrow', 'matplotlib', *without} & set(sys.modules)\n"
-        "sys.exit(f'imports {heavy}' if heavy else 0)"
-    )
-    command = [sys.executable, "-c", code, " ".join(commands), " ".join(without)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

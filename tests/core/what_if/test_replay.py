@@ -1,6 +1,7 @@
 """Replays of recorded hours: what must hold whatever the history."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,12 @@ def run(recorded: History, changes: Changes | None = None, policy: DecisionPolic
     return replay(assumed, policy, pace=options.pop("pace", PACE), away=away, **options)
 
 
+@cache
+def of_skewed() -> Replay:
+    """The replay of `skewed()` without a change, made once for all tests: nothing in it can be changed."""
+    return run(skewed())
+
+
 def same(one: Replay, other: Replay) -> bool:
     return one.plans == other.plans and all(
         np.array_equal(values, other.max_over_mean[name]) for name, values in one.max_over_mean.items()
@@ -37,7 +44,7 @@ def same(one: Replay, other: Replay) -> bool:
 
 
 def test_a_skew_is_mended_by_a_plan_that_copies_at_the_throttle() -> None:
-    result = run(skewed())
+    result = of_skewed()
     assert [(plan.reason, plan.movements) for plan in result.plans] == [("skewed", 2)]
     plan = result.plans[0]
     assert result.copied_bytes == plan.bytes_to_move == 2 * SIZE_BYTES
@@ -56,12 +63,11 @@ def test_nothing_moves_where_nothing_is_skewed() -> None:
 
 
 def test_without_a_change_a_what_if_is_the_replay_of_what_was_recorded() -> None:
-    recorded = skewed()
-    assert same(run(recorded, Changes()), replay(recorded, POLICY, pace=PACE))
+    assert same(of_skewed(), replay(skewed(), POLICY, pace=PACE))
 
 
 def test_the_same_history_gives_the_same_replay() -> None:
-    assert same(run(skewed()), run(skewed()))
+    assert same(of_skewed(), run(skewed()))
 
 
 def test_a_broker_that_is_added_gets_its_share() -> None:
@@ -107,7 +113,7 @@ def test_an_execution_that_its_deadline_ends_keeps_what_is_done() -> None:
     first = result.plans[0]
     assert first.given_up
     assert first.copied_bytes == SIZE_BYTES
-    assert run(skewed(), pace=PACE).plans[0].given_up is False
+    assert of_skewed().plans[0].given_up is False
 
 
 @pytest.mark.long
@@ -161,7 +167,7 @@ def test_plans_may_rest_on_the_newest_windows_alone() -> None:
 
 
 def test_traffic_that_doubles_doubles_loads_and_no_ratio() -> None:
-    once, twice = run(skewed()), run(skewed(), Changes(traffic=2.0))
+    once, twice = of_skewed(), run(skewed(), Changes(traffic=2.0))
     assert np.nansum(twice.broker_load["bytes_in"][0]) == pytest.approx(2 * np.nansum(once.broker_load["bytes_in"][0]))
     assert twice.max_over_mean["bytes_in"][-1] == pytest.approx(once.max_over_mean["bytes_in"][-1])
 
