@@ -118,6 +118,7 @@ def test_three_processes_run_tests_and_one_reports_them(
     assert _niceness_of_processes(suite) == sorted([os.nice(0), os.nice(0), min(19, os.nice(0) + LOW_PRIORITY)])
 
 
+@pytest.mark.long
 def test_long_files_are_taken_first_and_pure_ones_last(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROCESSES", "3")
     monkeypatch.setenv("NICENESS", str(os.nice(0)))
@@ -125,12 +126,14 @@ def test_long_files_are_taken_first_and_pure_ones_last(suite: pytest.Pytester, m
     suite.runpytest_subprocess().assert_outcomes(passed=17, failed=3, skipped=3)
 
 
+@pytest.mark.long
 def test_a_few_tests_and_those_that_stop_at_a_failure_run_in_one_process(suite: pytest.Pytester) -> None:
     suite.runpytest_subprocess("test_a.py").assert_outcomes(passed=4, failed=1, skipped=1)
     suite.runpytest_subprocess("--maxfail=9").assert_outcomes(passed=13, failed=3, skipped=3)
     assert _niceness_of_processes(suite) == [os.nice(0)] * 2
 
 
+@pytest.mark.long
 def test_another_process_that_dies_fails_the_run(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_c=DEADLY, test_d=DEADLY)
     result = suite.runpytest_subprocess()

@@ -22,6 +22,8 @@ TOPIC = "rebalancer.byte-rate"
 TIMEOUT_MS = 2_000
 HOPELESS_MS = 60_000
 
+pytestmark = pytest.mark.long  # for the start of a fleet
+
 
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[FleetProcess]:
@@ -69,7 +71,6 @@ def test_every_record_arrives_once_and_those_of_a_key_in_order(
         assert [number for number in arrived if number % 7 == key] == list(range(key, 5_000, 7))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", [RecordSender, PythonSender])
 def test_records_of_a_leader_that_hangs_are_counted_and_hold_up_no_others(
     fleet: FleetProcess, kind: type[RecordSender | PythonSender]
@@ -83,7 +84,6 @@ def test_records_of_a_leader_that_hangs_are_counted_and_hold_up_no_others(
     sender.close()
 
 
-@pytest.mark.long
 def test_records_for_a_broker_that_hangs_are_given_up_before_their_time_and_later_ones_arrive(
     fleet: FleetProcess,
 ) -> None:

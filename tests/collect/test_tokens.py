@@ -124,6 +124,7 @@ def test_an_answer_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -
         endpoint(lambda _request: httpx.Response(200, content=b" " * 2_000)).fetch()
 
 
+@pytest.mark.long
 def test_the_endpoints_certificate_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "ATTEMPT_PAUSE_S", 0)
     make_certificates(tmp_path / "certificates", [])

@@ -1,4 +1,4 @@
-"""The stage of a test: simulated, and the same on the wire, in every run; real brokers with the marker `kafka`."""
+"""The stage of a test: simulated in every run, on the wire with the marker `long`, on real brokers with `kafka`."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -27,7 +27,13 @@ def wire() -> Iterator[tuple[FleetProcess, "KafkaAdminClient"]]:
         client.close()
 
 
-@pytest.fixture(params=["simulated", "wire", pytest.param("embedded", marks=pytest.mark.kafka)])
+@pytest.fixture(
+    params=[
+        "simulated",
+        pytest.param("wire", marks=pytest.mark.long),
+        pytest.param("embedded", marks=pytest.mark.kafka),
+    ]
+)
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     """A cluster on which nothing is under way."""
     if request.param == "simulated":

@@ -302,7 +302,7 @@ def test_of_two_folders_of_one_lease_that_announce_themselves_at_once_one_gives_
     ]
 
 
-@pytest.mark.parametrize("given_back", [True, False])
+@pytest.mark.parametrize("given_back", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_second_control_of_the_same_tables_goes_on_after_the_first(
     on_disk: Tables, tmp_path: Path, cluster: NotedCluster, clock: Clock, given_back: bool
 ) -> None:

@@ -98,6 +98,7 @@ def test_clusters_do_not_share_a_lease(tmp_path: Path, clock: Clock) -> None:
     assert len(tables.read(str(tmp_path), TABLE)) == 2
 
 
+@pytest.mark.long
 def test_a_holder_that_was_killed_needs_no_waiting(tmp_path: Path, clock: Clock) -> None:
     code = f"from streaming.control.lease import Lease\nassert Lease({str(tmp_path)!r}, 'main', 600_000).try_acquire()"
     subprocess.run([sys.executable, "-c", code], check=True)  # ends without giving it back

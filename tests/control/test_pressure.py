@@ -171,6 +171,7 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return read
 
 
+@pytest.mark.long
 def test_what_is_read_does_not_grow_with_the_time_before_the_start_and_since(
     groups: Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,7 +163,7 @@ def test_an_empty_broker_is_filled_once_it_has_been_empty_for_long_enough() -> N
 
 @pytest.mark.parametrize(
     ("brokers", "empty"),
-    [(2, 1), (4, 3), *(pytest.param(*many, marks=pytest.mark.long) for many in ((30, 1), (60, 1))), (60, 2)],
+    [(2, 1), (4, 3), *(pytest.param(*many, marks=pytest.mark.long) for many in ((30, 1), (60, 1), (60, 2)))],
 )
 def test_it_is_filled_however_many_others_there_are(brokers: int, empty: int) -> None:
     """Among sixty no other is above its band without it: all have 1.7 % too much."""

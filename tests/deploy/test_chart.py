@@ -73,6 +73,7 @@ def test_helm_refuses_values_that_the_product_would_refuse(value: str, reason: s
     assert reason in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("release", KUBERNETES)
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_objects_have_the_shape_that_kubernetes_wants(example: str, release: str) -> None:

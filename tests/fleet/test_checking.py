@@ -4,12 +4,16 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from streaming.cluster.levels import ROLES
 from streaming.commands.check import _findings
 from streaming.settings import Settings
 from tests.fleet.fleet import Fleet
 from tests.fleet.process import FleetProcess
 from tests.fleet.synthetic import FleetSize, synthetic_fleet
+
+pytestmark = pytest.mark.long
 
 
 def requests(fleet: Fleet) -> Counter[str]:

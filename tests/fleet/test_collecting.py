@@ -218,6 +218,7 @@ def test_refused_requests_leave_gaps_that_nothing_else_has(fleet: FleetProcess) 
     assert look(fleet).partitions.keys() == whole.partitions.keys()
 
 
+@pytest.mark.long
 def test_the_process_ends_with_its_owner_and_raises_its_errors_there() -> None:
     with FleetProcess(partial(synthetic_fleet, FleetSize(1, 1, 0, replication_factor=1))) as fleet:
         process_id = fleet.process_id

@@ -1,7 +1,11 @@
 """The product's executor on a fleet: a plan is carried out on the wire, from its throttle to its last movement."""
 
+import pytest
+
 from tests.benchmarks.fleet_executing import execute
 from tests.fleet.synthetic import FleetSize
+
+pytestmark = pytest.mark.long
 
 
 def test_a_plan_is_carried_out_on_the_wire() -> None:

@@ -17,6 +17,8 @@ from tests.fleet.synthetic import FleetSize, synthetic_fleet
 from tests.fleet.test_collecting import settings_of
 from tests.fleet.wire import UNSERVED
 
+pytestmark = pytest.mark.long
+
 SIZE = FleetSize(brokers=3, partitions=20, groups=2, partitions_per_topic=10)
 
 

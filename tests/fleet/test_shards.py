@@ -24,6 +24,8 @@ BYTE_RATE, CONSUMER_LAG = "rebalancer.byte-rate", "rebalancer.consumer-lag"
 SECOND_MS = 1_000
 LOOKS = 4
 
+pytestmark = pytest.mark.long  # for the start of a fleet: `make test-fast` has that of test_collecting
+
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[FleetProcess]:
@@ -81,7 +83,7 @@ class ShardOnPaper:
         self._reports.arrived()
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("jmx", [True, False], ids=["jmx", "without jmx"])
 def test_shards_together_make_the_records_of_one_collector(fleet: FleetProcess, count: int, jmx: bool) -> None:
     texts = ["1/1", *(f"{number}/{count}" for number in range(1, count + 1))]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -139,6 +140,7 @@ def overwrite(root: str, begin: int, end: int, rows: list[Row]) -> None:
     write_deltalake(DeltaTable(f"{root}/group_lag"), fresh, mode="overwrite", predicate=met)
 
 
+@pytest.mark.long
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(commit, min_size=1, max_size=4))
 def test_what_is_kept_gives_the_verdicts_of_all_windows(commits: list[tuple[int, int, list[list[Row]], bool]]) -> None:

@@ -150,6 +150,7 @@ def test_the_signature_covers_time_and_body(
     assert secrets_of(settings) >= {KEY, f"{receiver.url}?secret=of-the-url"}
 
 
+@pytest.mark.long
 def test_what_fails_is_sent_again_later_and_given_up_in_the_end(
     receiver: Receiver, root: str, synthetic: Synthetic
 ) -> None:

@@ -114,6 +114,7 @@ def test_what_was_joined_is_not_written_anew_at_each_run(tmp_path: Path, monkeyp
     assert len(live) < 3 * tables.upkeep.FILES_OF_TIER
 
 
+@pytest.mark.long
 def test_replaced_files_and_old_log_entries_go_though_checkpoints_have_forgotten_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -208,6 +208,7 @@ def test_batches_without_a_sound_record_and_without_any() -> None:
     assert list(summing(PIPELINE, BYTE_RATES)(iter([batch([])]))) == []
 
 
+@pytest.mark.long
 def test_executors_need_nothing_of_this_package() -> None:
     code = (
         "import pickle, sys; sys.modules['streaming'] = None; import pyarrow as pa\n"

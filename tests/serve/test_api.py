@@ -271,6 +271,7 @@ VALUES = st.one_of(NUMBERS, st.text(max_size=40), st.sampled_from(["topic-A", "b
 NAMES = st.sampled_from(["from", "to", "step", "limit", "cursor", "broker", "topic", "partition", "group", "x"])
 
 
+@pytest.mark.long
 @settings(max_examples=120)
 @given(st.data())
 def test_nothing_that_is_asked_is_an_error_of_the_server(app: Starlette, data: st.DataObject) -> None:

@@ -344,6 +344,7 @@ PARTS = st.one_of(st.just("a" * 64), st.just("e-1"), st.just("3"), st.text(min_s
 BODIES = st.one_of(st.binary(max_size=60), st.just(b'{"carry_out": true}'), st.just(b""))
 
 
+@pytest.mark.long
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data())
 def test_no_request_that_acts_is_an_error_of_the_server(served: Served, data: st.DataObject) -> None:

@@ -169,6 +169,7 @@ ITSELF = {"snapshot_timestamp_seconds", "snapshot_read_seconds", "snapshot_part_
 """What the exporter knows without any table."""
 
 
+@pytest.mark.long
 def test_a_throttle_that_is_left_is_counted_while_its_broker_reports(skewed_folder: Path) -> None:
     settings = settings_for(skewed_folder)
     synthetic = Synthetic(settings.storage.tables, _commits=1_000)

@@ -462,6 +462,7 @@ def test_a_command_waits_for_another_so_long_and_no_longer(
     assert "ada" in read_users(signed.users)
 
 
+@pytest.mark.long
 def test_the_hash_is_the_one_that_its_name_says() -> None:
     """In full, once: tests above make it cheap. The same character typed in two ways is the same password."""
     made = new_user("ada", Role.VIEWER, "caf\u00e9 caf\u00e9 caf\u00e9", now_ms=NOW_MS)

@@ -44,6 +44,7 @@ def test_newer_windows_of_another_cluster_hide_none(tables: str) -> None:
     assert table_weights(tables, "other")(["orders"]) == {"orders": [1.0]}
 
 
+@pytest.mark.long
 def test_the_endpoint_gives_the_newest_window_of_the_topics_asked_for(tables: str, tmp_path: Path) -> None:
     port = free_port()
     process = start(tmp_path, port)

@@ -87,6 +87,7 @@ def test_a_simulation_of_such_a_group(form: list[str], tmp_path: Path, capsys: p
     check_harmless(capsys.readouterr().out)
 
 
+@pytest.mark.long
 def test_a_picture_of_such_a_group(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     """The font has no such glyphs, and the library warns with the character itself."""
     window(tmp_path, 0, EVIL, {0: member(EVIL, 0)})

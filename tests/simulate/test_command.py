@@ -60,6 +60,7 @@ def test_the_trace_is_the_same_every_time(tmp_path: Path, capsys: pytest.Capture
     assert "c-1 stopped" in texts[0]
 
 
+@pytest.mark.long
 def test_page_and_picture_are_written_whole_and_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page, pictures = tmp_path / "page.html", (tmp_path / "1.png", tmp_path / "2.png")
     for picture in pictures:
@@ -82,6 +83,7 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, capsys: pytest.Ca
     assert "--png" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
 def test_hatched_time_is_the_idle_time_of_the_figures(file: Path) -> None:
     for variant in load_scenarios(file):
@@ -95,6 +97,7 @@ def test_hatched_time_is_the_idle_time_of_the_figures(file: Path) -> None:
         assert (never_read_ms > 0) if grown else (never_read_ms == 0), "a partition nobody had read has no row"
 
 
+@pytest.mark.long
 def test_no_two_bars_of_a_row_cover_each_other() -> None:
     for seed in range(60):
         run = simulate(random_scenario(seed))

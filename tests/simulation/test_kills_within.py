@@ -144,7 +144,8 @@ def calls_of_an_undisturbed_execution() -> int:
         world.end()
 
 
-@pytest.mark.parametrize("blow", [pytest.param(Blow.KILL_BEFORE, marks=pytest.mark.long), Blow.KILL_AFTER])
+@pytest.mark.long
+@pytest.mark.parametrize("blow", [Blow.KILL_BEFORE, Blow.KILL_AFTER])
 def test_a_kill_at_any_call_out_changes_no_result(blow: Blow) -> None:
     """Each kill at a call of its own, the next process at once."""
     calls = calls_of_an_undisturbed_execution()

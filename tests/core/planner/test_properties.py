@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -89,6 +90,7 @@ def test_the_same_input_gives_the_same_bytes(cluster: ClusterState, policy: Plan
     assert first == second
 
 
+@pytest.mark.long
 @given(st.integers(0, 2**32 - 1), st.sampled_from((3.0, 0.1, 1e6 / 7)))
 @settings(max_examples=8, deadline=None)
 def test_scaling_all_loads_changes_nothing(seed: int, factor: float) -> None:

@@ -39,7 +39,8 @@ def level_of(state: ClusterState) -> float:
     return float(levels_of_proportions(arrays, placement, share).max())
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 6))])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(6))
 def test_no_placement_at_all_is_below_the_level_in_both_loads(seed: int) -> None:
     random = np.random.default_rng(seed)
     rates = random.integers(1, 20, size=7)
