@@ -19,6 +19,7 @@ from streaming.runtime.api_tokens import Role, read_tokens, write_tokens
 from streaming.serve.api import requests, turns
 from streaming.serve.api.actions import Outcome
 from streaming.serve.snapshot import read_snapshot
+from streaming.serve.web import SCRIPTS
 from streaming.tables.memory import memory_store
 from tests.control.noted_cluster import plan
 from tests.serve.asking import Acted, app_of, ask
@@ -283,7 +284,7 @@ def test_where_reading_is_signed_in_no_path_and_no_method_shows_figures(tmp_path
         "/healthz",
         "/readyz",
         "/api/v1/session",
-        *(f"/{script}.js" for script in ("sign-in", "acting", "plan", "execution")),  # no figures are in them
+        *(f"/{script}" for script in SCRIPTS),  # no figures are in them
     }
     assert {"/metrics", "/api/status", "/api/weights", "/api/openapi.json", "/api/v1/audit"} <= paths
     for path in sorted(paths):
