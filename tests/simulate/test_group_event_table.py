@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from streaming import tables
 from streaming.commands.sql import run_query
 from streaming.pipeline.group_events import LOOK_BACK_WINDOWS, GroupEventKeeper
@@ -67,6 +69,7 @@ def test_a_group_that_was_away_is_compared_with_what_it_was(tmp_path: Path) -> N
     assert (row["members_in_json"], row["members_out_json"]) == (f'["{member("c", 0)}"]', f'["{member("b", 0)}"]')
 
 
+@pytest.mark.long
 def test_a_group_that_was_away_for_too_long_begins_anew(tmp_path: Path) -> None:
     """As it does for a process that was started meanwhile; and what was seen of it is kept in memory no longer."""
     keeper = keeper_of(tmp_path)

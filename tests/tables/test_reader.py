@@ -173,7 +173,7 @@ def test_files_that_upkeep_has_joined_hold_no_new_rows(tmp_path: Path) -> None:
     assert events_since(reader, before) == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("damage", ["cut", "gone", "file gone", "many"])
+@pytest.mark.parametrize("damage", ["cut", "gone", "file gone", pytest.param("many", marks=pytest.mark.long)])
 def test_where_the_log_does_not_show_what_is_new_a_query_does(tmp_path: Path, damage: str) -> None:
     synthetic, reader = Synthetic(str(tmp_path)), TableReader(str(tmp_path))
     synthetic.event(NOW_MS, 0, "approved")

@@ -33,7 +33,7 @@ def run(recorded: History, changes: Changes | None = None, policy: DecisionPolic
 
 @cache
 def of_skewed() -> Replay:
-    """The replay of `skewed()` without a change, made once for all tests: nothing in it can be changed."""
+    """The replay of `skewed()` without a change, made once for all tests: they only read it."""
     return run(skewed())
 
 
