@@ -130,14 +130,13 @@ class ReplicaMoves:
         if not isinstance(step, Abort | Done):  # those must not wait for a throttle that can't be set
             pressed = pressure is not None
             alive, again = look.live.broker_racks, look.made_again
-            copying = {topic for topic, _ in look.moving}
             self._throttle.keep(
                 look.execution,
                 look.plan,
                 alive=alive,
                 pressed=pressed,
                 now_ms=look.now_ms,
-                copying=copying,
+                copying=look.moving,
                 without=again,
             )
         return self._take(step, look)

@@ -22,21 +22,23 @@ from assignor_core.execution.adaptive_rates import (
     wanted_rates,
 )
 from assignor_core.execution.life_cycle import Execution
-from assignor_core.live import LiveCluster
+from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.model import Capacity
 from assignor_core.plan import Plan
 from assignor_core.resources import Resource
 from assignor_core.throttles import FOLLOWER_REPLICAS, LEADER_REPLICAS, ThrottledReplicas, missing_entries
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.windows import ClosedWindows, WindowTables
-from streaming.errors import ClusterRequestFailed
+from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 
 __all__ = ["ADAPT_INTERVAL_MS", "AdaptiveRates", "Throttle", "ThrottleScope", "throttle_scope"]
 
 log = structlog.get_logger()
 
-LISTS_LOOK_INTERVAL_MS = 5_000
-"""Time between two looks at the lists of throttled replicas of topics that copy. Others may change them at any time."""
+LOOK_INTERVAL_MS = 5_000
+"""Time between two looks at the lists of throttled replicas and the rates of what copies: others may change them."""
+RATES_OF_BROKER = 2
+"""One for what it sends as a leader, one for what it receives as a follower; control sets both."""
 CLEAR_TRIES_MAX = 60
 """So often control tries to remove a throttle that Kafka refuses to remove, a tick apart. Then the execution ends."""
 
@@ -88,7 +90,7 @@ class Throttle:
     def forget(self) -> None:
         """From now on the throttle is that of another execution: it is set anew."""
         self._set = False
-        self._listed_ms = 0
+        self._looked_ms = 0
         self._clear_tries = 0
         self._scope: tuple[Plan, ThrottleScope] | None = None
 
@@ -115,11 +117,12 @@ class Throttle:
         alive: Collection[int],
         pressed: bool,
         now_ms: int,
-        copying: Collection[str] = (),
+        copying: Collection[PartitionKey] = (),
         without: Collection[str] = (),
     ) -> None:
         """Set the throttle where this process hasn't yet, `without` these topics, and adapt it from then on. A broker
-        that was away takes its rate once it is `alive`. Topics that are `copying` get entries again that others remove.
+        that was away takes its rate once it is `alive`. For partitions that are `copying` it sets again what others
+        remove: entries of their topics, and rates of their brokers.
         """
         ours = frozenset(execution.throttled_brokers).intersection(alive)
         if not self._set:
@@ -130,17 +133,26 @@ class Throttle:
             )
             self._cluster.set_throttled_replicas(leaders, followers)
             self._send(self._rates.initial(ours, now_ms=now_ms))
-            self._set, self._listed_ms = True, now_ms
+            self._set, self._looked_ms = True, now_ms
             return
-        self._keep_lists(plan, set(copying) - set(without), now_ms)
+        if copying and now_ms - self._looked_ms >= LOOK_INTERVAL_MS:
+            self._look_at_rates(ours & _copying_brokers(plan, copying))
+            self._keep_lists(plan, {topic for topic, _ in copying} - set(without))
+            self._looked_ms = now_ms
         if rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):
             self._send(rates)
             log.info("throttle_adapted", plan_id=plan.plan_id[:12], rates=rates)
 
-    def _keep_lists(self, plan: Plan, topics: Collection[str], now_ms: int) -> None:
+    def _look_at_rates(self, brokers: frozenset[int]) -> None:
+        """Somebody may have removed a rate: it counts as never sent. One that is another than ours stays."""
+        try:
+            shown = self._cluster.throttle_rates(brokers)
+        except ClusterUnreachable:
+            return  # a broker that hangs takes no rate, and the others must not wait for it: the next look asks again
+        self._rates.lost({row for row in brokers if len(shown.get(row, {})) < RATES_OF_BROKER})
+
+    def _keep_lists(self, plan: Plan, topics: Collection[str]) -> None:
         """Somebody may have replaced a list by `*`, and removed that: our entries are gone with it."""
-        if not topics or now_ms - self._listed_ms < LISTS_LOOK_INTERVAL_MS:
-            return
         scope, shown = self._scope_of(plan), self._cluster.throttled_replicas(topics)
         leaders, followers = (
             {
@@ -155,7 +167,6 @@ class Throttle:
                 "throttle_lists_changed", plan_id=plan.plan_id[:12], topics=sorted(leaders.keys() | followers.keys())
             )
             self._cluster.set_throttled_replicas(leaders, followers)
-        self._listed_ms = now_ms
 
     def clear(self, execution: Execution, plan: Plan) -> Remains:
         """Remove the throttle that the journal names as ours; safe to repeat. Brokers that are down keep their rate.
@@ -184,6 +195,12 @@ class Throttle:
         self._rates.sent(rates)
 
 
+def _copying_brokers(plan: Plan, copying: Collection[PartitionKey]) -> frozenset[int]:
+    """Brokers that send or receive in these partitions."""
+    moved = [row for row in plan.movements if row.key in copying]
+    return frozenset(broker for row in moved for broker in (*row.old_replicas, *row.new_replicas))
+
+
 class AdaptiveRates:
     """The rates of one execution, adapted every few seconds to pressure and to the newest closed window."""
 
@@ -209,6 +226,11 @@ class AdaptiveRates:
             return None
         wanted = self._wanted(brokers, now_ms)
         return wanted if differs(self._state, wanted) else None
+
+    def lost(self, brokers: Collection[int]) -> None:
+        """These brokers no longer have what was sent: `changed` gives it again."""
+        kept = {broker: rate for broker, rate in self._state.sent.items() if broker not in brokers}
+        self._state = replace(self._state, sent=kept)
 
     def sent(self, rates: dict[int, int]) -> None:
         """Brokers have taken these: what was refused comes again from `changed`."""

@@ -1,4 +1,6 @@
-"""Lists of throttled replicas that brokers hear of late, and that somebody else replaces by `*` or removes."""
+"""A throttle that others change: lists of replicas that brokers hear of late, that are `*` or gone, and rates."""
+
+from collections.abc import Iterable
 
 import pytest
 
@@ -6,10 +8,16 @@ from assignor_core.execution.events import Event
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
-from assignor_core.throttles import EVERY_REPLICA, FOLLOWER_REPLICAS, LEADER_REPLICAS
+from assignor_core.throttles import (
+    EVERY_REPLICA,
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+)
 from streaming.control.carrier import RETRIED_ERRORS
 from streaming.control.records import ExecutionRecord
-from streaming.control.throttle import LISTS_LOOK_INTERVAL_MS
+from streaming.control.throttle import LOOK_INTERVAL_MS
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import Settings
@@ -21,6 +29,7 @@ TICK_MS = 1_000
 TICKS_MAX = 400
 DELAY_MS = 4_000
 LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+RATES = tuple((broker_id, setting) for broker_id in (1, 2) for setting in (LEADER_RATE, FOLLOWER_RATE))
 
 
 class Carried:
@@ -78,6 +87,14 @@ class Carried:
         for setting in LISTS:
             self.cluster.remove_throttled_replicas("t", setting)
 
+    def somebody_removes_rates(self, rates: Iterable[tuple[int, str]]) -> None:
+        for broker_id, setting in rates:
+            self.cluster.set_throttle_rate(broker_id, setting, None)
+
+    def rates(self) -> dict[int, dict[str, int]]:
+        """As the controller keeps them."""
+        return self.cluster.contents.throttle_rates
+
     def lists(self) -> dict[str, str]:
         """As the controller keeps them."""
         return self.cluster.contents.topics["t"].throttled_replicas
@@ -99,7 +116,7 @@ def test_a_copy_is_unthrottled_no_longer_than_brokers_take_to_hear(carried: Carr
     assert carried.unthrottled_ms == 0
     carried.somebody_removes_the_lists()
     carried.ticks(30)
-    assert 0 < carried.unthrottled_ms <= LISTS_LOOK_INTERVAL_MS + TICK_MS + delay_ms
+    assert 0 < carried.unthrottled_ms <= LOOK_INTERVAL_MS + TICK_MS + delay_ms
     assert carried.lists() == {LEADER_REPLICAS: "0:1", FOLLOWER_REPLICAS: "0:2"}
     carried.to_the_end()
     assert carried.lists() == {}
@@ -149,3 +166,43 @@ def test_others_may_set_and_remove_lists_at_any_time(carried: Carried) -> None:
         carried.to_the_end()
     assert carried.record.execution.last_event is Event.DONE
     assert set(carried.lists().values()) <= {EVERY_REPLICA}
+
+
+def test_a_copy_is_unthrottled_no_longer_than_until_the_next_look_at_rates(carried: Carried) -> None:
+    carried.ticks(2 * LOOK_INTERVAL_MS // TICK_MS + 1)  # right after a look
+    carried.somebody_removes_rates(RATES)
+    carried.ticks(30)
+    assert 0 < carried.unthrottled_ms <= LOOK_INTERVAL_MS + TICK_MS
+    assert carried.rates() == {broker_id: {LEADER_RATE: RATE, FOLLOWER_RATE: RATE} for broker_id in (1, 2)}
+    carried.to_the_end()
+
+
+@pytest.mark.parametrize("removed", RATES)
+def test_one_rate_that_others_remove_is_set_again(carried: Carried, removed: tuple[int, str]) -> None:
+    carried.ticks(10)
+    carried.somebody_removes_rates([removed])
+    carried.ticks(LOOK_INTERVAL_MS // TICK_MS + 1)
+    assert carried.rates() == {broker_id: {LEADER_RATE: RATE, FOLLOWER_RATE: RATE} for broker_id in (1, 2)}
+    carried.to_the_end()
+
+
+def test_a_rate_that_others_change_is_left_as_it_is(carried: Carried) -> None:
+    """Control sends it again only when it changes the rate itself."""
+    carried.ticks(10)
+    carried.cluster.set_throttle_rate(2, FOLLOWER_RATE, RATE // 2)
+    carried.ticks(20)
+    assert carried.rates()[2] == {LEADER_RATE: RATE, FOLLOWER_RATE: RATE // 2}
+    carried.to_the_end()
+
+
+def test_a_broker_that_hangs_is_not_asked_for_its_rate_for_ever(carried: Carried) -> None:
+    """It takes no rate either: control goes on, and looks again once the broker answers."""
+    carried.ticks(10)
+    carried.cluster.freeze_broker(2)
+    carried.ticks(LOOK_INTERVAL_MS // TICK_MS + 1)
+    assert carried.refused == 0
+    carried.somebody_removes_rates(RATES)
+    carried.cluster.resume_broker(2)
+    carried.ticks(LOOK_INTERVAL_MS // TICK_MS + 1)
+    assert carried.rates() == {broker_id: {LEADER_RATE: RATE, FOLLOWER_RATE: RATE} for broker_id in (1, 2)}
+    carried.to_the_end()

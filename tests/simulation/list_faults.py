@@ -1,4 +1,5 @@
-"""Lists of throttled replicas: brokers hear of changes late, and others set them to `*` and remove them at any time.
+"""Throttles that others change. Brokers hear late of lists of throttled replicas; others set lists to `*`, and remove
+lists and rates.
 
 Drawn apart, so that the rest of a story is what it would be without these faults.
 """
@@ -6,19 +7,21 @@ Drawn apart, so that the rest of a story is what it would be without these fault
 from collections.abc import Callable
 from random import Random
 
-from assignor_core.throttles import EVERY_REPLICA, FOLLOWER_REPLICAS, LEADER_REPLICAS
+from assignor_core.throttles import EVERY_REPLICA, FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from tests.simulation.world import Actor, World
 
 DELAYS_MS = (200, 1_000, 5_000)
 DELAYS_MAX = 4
 REMOVED_AFTER_MS = 30_000
+RATES_REMOVED = (0, 0, 0, 1, 3)
+"""So often in a story others remove the rates of a broker."""
 
 
 class ListFaults:
     """Those of one story; none of them begins after `faults_ms`."""
 
     def __init__(self, seed: int, world: World, others: Actor, faults_ms: int) -> None:
-        self._random = Random(f"lists of {seed}")
+        self._random, self._rates_random = Random(f"lists of {seed}"), Random(f"rates of {seed}")
         self._world, self._others, self._faults_ms = world, others, faults_ms
 
     def plan(self) -> None:
@@ -33,6 +36,9 @@ class ListFaults:
             at_ms = random.randrange(self._faults_ms)
             self._plan(at_ms, self._setting(name, settings))
             self._plan(at_ms + random.randrange(1, REMOVED_AFTER_MS), self._removing(name, settings))
+
+        for _ in range(self._rates_random.choice(RATES_REMOVED)):
+            self._plan(self._rates_random.randrange(self._faults_ms), self._remove_rates)
 
     def end(self) -> None:
         """Brokers hear of changes at once again."""
@@ -67,6 +73,16 @@ class ListFaults:
                 self._strikes(f"throttled replicas of {name} are removed by others")
 
         return remove
+
+    def _remove_rates(self) -> None:
+        """Of a broker that has some, as a person does who takes them for forgotten; one of the two, or both."""
+        rates = self._world.cluster.contents.throttle_rates
+        if rates:
+            broker_id = self._rates_random.choice(sorted(rates))
+            for setting in self._rates_random.choice(((LEADER_RATE,), (FOLLOWER_RATE,), (LEADER_RATE, FOLLOWER_RATE))):
+                self._world.cluster.set_throttle_rate(broker_id, setting, None)
+            self._world.note("others", f"rates of broker {broker_id} are removed by others")
+            self._world.faults["rates of a broker are removed by others"] += 1
 
     def _strikes(self, what: str) -> None:
         self._world.note("others", what)

@@ -16,7 +16,8 @@ By their numbers on the page of the design:
    holder, was judged when it was sent; it takes nothing from another who had begun before that, and leaves nothing (6).
 6. Once faults have ended each execution ends within a bound, control does not end by itself, no throttle and no
    reassignment of ours is left, and what the journal calls done lies as planned unless another has changed it.
-7. In flight, per topic and per broker (receiving and sending), and in elections no more is asked for than allowed.
+7. In flight, per topic and per broker (receiving and sending), and in elections no more is asked for than allowed. A
+   minute after the faults a broker that receives for an execution has its rate.
 8. Automatic mode makes no broker worse than its plan said, and stops after plans that don't deliver (see `promises`).
 
 Not judged here: what another has started after a late request of ours was sent.
@@ -36,7 +37,7 @@ from assignor_core.live import NO_LEADER, PartitionKey, partition_name
 from assignor_core.plan import Movement, plan_from_json
 from assignor_core.proposed_plan import KeptPlan
 from assignor_core.simulated_cluster.state import SimulatedPartition
-from assignor_core.throttles import EVERY_REPLICA
+from assignor_core.throttles import EVERY_REPLICA, FOLLOWER_RATE
 from streaming.control.policies import limits
 from streaming.control.wiring import journal_of
 from streaming.tables.memory import MemoryTable
@@ -197,6 +198,18 @@ class Monitor:
     def executions(self) -> list[Execution]:
         """All of the journal, oldest first."""
         return sorted(self._known.values(), key=by_age)
+
+    def judge_rates(self) -> None:
+        """Faults have ended some time ago: what receives for an execution has its rates, whoever removed them."""
+        contents = self.world.cluster.placement
+        for execution in self.executions():
+            for movement in self._plan_of(execution) if execution.in_progress else ():
+                row, owner = contents.partition(movement.key), self._owners.get(movement.key)
+                if row is None or owner is None or not owner.ours:
+                    continue
+                for broker in sorted({*row.adding_replicas} & {*execution.throttled_brokers}):
+                    if self._is_up(broker) and FOLLOWER_RATE not in contents.throttle_rates.get(broker, {}):
+                        self.breaks("7 what copies has its rate", f"{movement.key}: broker {broker} has none")
 
     def judge_end(self) -> None:
         """Faults have ended, and what was to come has had its time."""
@@ -366,8 +379,12 @@ class Monitor:
         self._in_sync[key] = in_sync
 
     def _is_usable(self, broker_id: int, log_dir: int) -> bool:
+        log_dirs = self.world.cluster.placement.brokers[broker_id].log_dirs
+        return self._is_up(broker_id) and not log_dirs[log_dir].offline
+
+    def _is_up(self, broker_id: int) -> bool:
         broker = self.world.cluster.placement.brokers[broker_id]
-        return broker.running and not broker.fenced and not broker.log_dirs[log_dir].offline
+        return broker.running and not broker.fenced
 
     def _judge_disks(self, who: Actor | None) -> None:
         contents = self.world.cluster.placement

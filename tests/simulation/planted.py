@@ -251,6 +251,10 @@ PLANTED = (
     Planted(
         "a move ends before its replicas are in sync", "2 replicas in sync", controller, "_complete", _ends_at_once, 17
     ),
+    Planted(
+        "rates that others remove are not set again", "7 what copies has its rate", throttle.Throttle,
+        "_look_at_rates", lambda _: lambda *_: None, 1,
+    ),
     Planted("a refusal that passes counts for good", "6", refusals, "TRIES_MAX", lambda _: 1, 5),
     Planted(
         "the cluster's id is not compared", "4", requests, "cluster_mismatch", _same_cluster, 8,

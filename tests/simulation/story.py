@@ -36,6 +36,8 @@ WATCHED_TO_THE_END = 4
 """One of so many stories goes on until the last look even where nothing is left."""
 BOUND_MS = DEADLINE_MS + 600_000
 """How long after the faults an execution may go on: its deadline, and room for pauses and sweeping."""
+RATES_BACK_MS = 60_000
+"""After this time without faults every broker that copies has its rate again."""
 LOOK_MS = 10_000
 WINDOW_MS = 60_000
 CALLS_STRUCK = 400
@@ -158,10 +160,13 @@ class Story:
         self.world.write_window(windows=3)
         self._pass_faults()
         self._end_faults()
+        faults_ended_ms = self.world.cluster.now_ms
         self.world.pass_time(self._longer_ms)
         bound_ms = FAULTS_MS + self._longer_ms + BOUND_MS + (LATE_WORK_MS if self._identity.leaves_late_work else 0)
         while self._busy() and self.world.cluster.now_ms < self._bound_ms(bound_ms):
             self.world.pass_time(LOOK_MS)
+            if self.world.cluster.now_ms - faults_ended_ms >= RATES_BACK_MS:
+                self.monitor.judge_rates()
         self.monitor.judge_end()
         return PlayedStory(
             self.seed, tuple(self.monitor.broken), tuple(self.world.trace), self.world.faults,
