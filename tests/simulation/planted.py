@@ -42,7 +42,7 @@ from streaming.views import identity
 from tests.simulation.folders import run_folder_story
 from tests.simulation.relief import run_relief_story
 from tests.simulation.samples import run_sample_story
-from tests.simulation.story import PlayedStory, run_story
+from tests.simulation.story import Alterations, PlayedStory, run_story
 from tests.simulation.within import run_within_story
 
 
@@ -222,6 +222,10 @@ def _within_taken_for_made(state: Any) -> Any:
     return wrong
 
 
+SLOW_COPIES: Alterations = {
+    "control": {"throttle_bytes_per_sec": 1_000_000, "throttle_min_bytes_per_sec": 500_000, "throttle_adaptive": False}
+}
+"""They last until long after the faults, and nothing else changes their rates."""
 PLANTED = (
     Planted("the lease is not asked", "5", Lease, "check", lambda _: lambda _self: None, 15),
     Planted("the throttle is not cleared at the end", "6", throttle.Throttle, "clear", _nothing_left, 3),
@@ -253,7 +257,7 @@ PLANTED = (
     ),
     Planted(
         "rates that others remove are not set again", "7 what copies has its rate", throttle.Throttle,
-        "_look_at_rates", lambda _: lambda *_: None, 1,
+        "_look_at_rates", lambda _: lambda *_: None, 85, story=partial(run_story, altered=SLOW_COPIES),
     ),
     Planted("a refusal that passes counts for good", "6", refusals, "TRIES_MAX", lambda _: 1, 5),
     Planted(
