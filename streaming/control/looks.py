@@ -138,6 +138,11 @@ class Looks:
             return None
         return self._shown(look.plan)
 
+    def again(self, look: Look, keys: Iterable[PartitionKey]) -> LiveCluster:
+        """The same after another question about these partitions, whether this tick has asked about them or not."""
+        self._view.ask({topic for topic, _ in keys}, now_ms=look.now_ms)
+        return self._shown(look.plan)
+
     def asked_about(self, targets: Mapping[PartitionKey, tuple[int, ...]]) -> dict[PartitionKey, tuple[int, ...]]:
         """Those of them that this tick has asked about."""
         unasked = self._view.unasked(targets)

@@ -127,19 +127,45 @@ class ReplicaMoves:
             # A throttle would slow replicas that come back meanwhile.
             self._clear_and_write(look, Event.PAUSED, step.reason)
             return False
-        if not isinstance(step, Abort | Done):  # those must not wait for a throttle that can't be set
-            pressed = pressure is not None
-            alive, again = look.live.broker_racks, look.made_again
-            self._throttle.keep(
-                look.execution,
-                look.plan,
-                alive=alive,
-                pressed=pressed,
-                now_ms=look.now_ms,
-                copying=look.moving,
-                without=again,
-            )
+        # Those must not wait for a throttle that can't be set.
+        if (
+            not isinstance(step, Abort | Done)
+            and self._keep_throttle(look, pressed=pressure is not None)
+            and isinstance(step, Submit)
+        ):
+            look, step = self._looked_at_again(look, step, held_back)
         return self._take(step, look)
+
+    def _keep_throttle(self, look: Look, *, pressed: bool) -> bool:
+        """Set the throttle where this process hasn't yet (True), and adapt it from then on."""
+        return self._throttle.keep(
+            look.execution,
+            look.plan,
+            alive=look.live.broker_racks,
+            pressed=pressed,
+            now_ms=look.now_ms,
+            copying=look.moving,
+            without=look.made_again,
+        )
+
+    def _looked_at_again(self, look: Look, step: Submit, held_back: str | None) -> tuple[Look, Step]:
+        """What of a request is still right after the throttle was set, which takes a second or more on a large cluster:
+        Kafka moves by name, also partitions of a topic that was deleted and made again meanwhile.
+        """
+        live = self._looks.again(look, step.reassignments)
+        self._check_cluster(look, live)
+        look = self.look(look.record, look.plan, live, look.now_ms)
+        now = self._next_step(look, held_back)
+        if not isinstance(now, Submit):
+            return look, now
+        same = {key: target for key, target in step.reassignments.items() if now.reassignments.get(key) == target}
+        return look, Submit(same) if same else Wait("looks again at what is to be moved next")
+
+    @staticmethod
+    def _check_cluster(look: Look, live: LiveCluster) -> None:
+        other = another_cluster(look.live.cluster_id, live)
+        if other is not None:
+            raise AnotherCluster(other)
 
     def _stop_overflowing(self, look: Look) -> None:
         """Cancel copies that no longer fit: a log dir that is full goes offline with all that it holds.
@@ -168,9 +194,7 @@ class ReplicaMoves:
             live = self._looks.closer(look, step.reassignments if isinstance(step, Submit) else (), whole=ends)
             if live is None:
                 break
-            other = another_cluster(look.live.cluster_id, live)
-            if other is not None:
-                raise AnotherCluster(other)
+            self._check_cluster(look, live)
             look = self.look(look.record, look.plan, live, look.now_ms)
             step = self._next_step(look, held_back)
         return look, self._asked_about(step)

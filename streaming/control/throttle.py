@@ -119,10 +119,10 @@ class Throttle:
         now_ms: int,
         copying: Collection[PartitionKey] = (),
         without: Collection[str] = (),
-    ) -> None:
-        """Set the throttle where this process hasn't yet, `without` these topics, and adapt it from then on. A broker
-        that was away takes its rate once it is `alive`. For partitions that are `copying` it sets again what others
-        remove: entries of their topics, and rates of their brokers.
+    ) -> bool:
+        """Set the throttle where this process hasn't yet (True), `without` these topics, and adapt it from then on.
+        A broker that was away takes its rate once it is `alive`. For partitions that are `copying` it sets again what
+        others remove: entries of their topics, and rates of their brokers.
         """
         ours = frozenset(execution.throttled_brokers).intersection(alive)
         if not self._set:
@@ -134,7 +134,7 @@ class Throttle:
             self._cluster.set_throttled_replicas(leaders, followers)
             self._send(self._rates.initial(ours, now_ms=now_ms))
             self._set, self._looked_ms = True, now_ms
-            return
+            return True
         if copying and now_ms - self._looked_ms >= LOOK_INTERVAL_MS:
             self._look_at_rates(ours & _copying_brokers(plan, copying))
             self._keep_lists(plan, {topic for topic, _ in copying} - set(without))
@@ -142,6 +142,7 @@ class Throttle:
         if rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):
             self._send(rates)
             log.info("throttle_adapted", plan_id=plan.plan_id[:12], rates=rates)
+        return False
 
     def _look_at_rates(self, brokers: frozenset[int]) -> None:
         """Somebody may have removed a rate: it counts as never sent. One that is another than ours stays."""

@@ -1,6 +1,7 @@
 """Clusters and topics by their ids: what only bears the address or the name of what is meant is left alone."""
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -91,6 +92,27 @@ def test_a_topic_that_is_made_again_on_the_way_is_left_alone_and_the_rest_goes_o
         "done",
         "1 movements made, 1 partitions are gone; deleted and made again, so no topics of this plan any more: t",
     )
+    assert "move u-0" in cluster.changes
+    assert not any("t-0" in change for change in cluster.changes)
+    assert cluster.describe().partitions["t", 0].replicas == (1,)
+
+
+class MadeAgainWhileThrottled(NotedCluster):
+    """The topic t is deleted and made again while the first throttle is set."""
+
+    def set_throttle_rates(self, rates_bytes_per_sec: Mapping[int, int]) -> None:
+        if "throttle" not in self.changes:
+            make_again(self, "t")
+        super().set_throttle_rates(rates_bytes_per_sec)
+
+
+def test_a_topic_that_is_made_again_while_the_throttle_is_set_is_left_alone(settings: Settings) -> None:
+    cluster = MadeAgainWhileThrottled(moves=True)
+    record = approved(settings, cluster)
+    one = carrier(settings, cluster)
+    for look in range(MISSING_LOOKS_MIN + 3):
+        one.tick(now_ms=NOON_MS + look)
+    assert journal_of(settings).execution(record.execution.execution_id).last.event == "done"
     assert "move u-0" in cluster.changes
     assert not any("t-0" in change for change in cluster.changes)
     assert cluster.describe().partitions["t", 0].replicas == (1,)
