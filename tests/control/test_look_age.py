@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from assignor_core.disks import LogDirDescription
-from assignor_core.live import PartitionKey
+from assignor_core.live import LiveCluster, PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from streaming.control.lease import Lease
@@ -91,18 +90,18 @@ def test_what_rests_on_no_look_is_not_judged(clocks: Clocks) -> None:
 
 
 class Frozen(NotedCluster):
-    """Control is frozen after it has read log dirs, for less time than its lease lasts; t is made again meanwhile."""
+    """Control is frozen after its last look before it first moves something, for less time than its lease lasts; t is
+    made again meanwhile.
+    """
 
     def __init__(self, clocks: Clocks) -> None:
         super().__init__()
         self.clocks = clocks
         self._frozen = False
 
-    def log_dirs(
-        self, brokers: Collection[int] | None = None, partitions: Collection[PartitionKey] | None = None
-    ) -> dict[int, tuple[LogDirDescription, ...]]:
-        answer = super().log_dirs(brokers, partitions)
-        if not self._frozen:
+    def describe(self, topics: Collection[str] | None = None) -> LiveCluster:
+        answer = super().describe(topics)
+        if "throttle" in self.changes and not self._frozen:
             self._frozen = True
             self.clocks.boot_ms += LOOK_AGE_MAX_MS + 1
             self.cluster.delete_topic("t")
