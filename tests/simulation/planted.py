@@ -37,6 +37,7 @@ from streaming.control import planning as load_planning
 from streaming.control.journal import Journal
 from streaming.control.lease import Lease
 from streaming.control.look_age import LookAge
+from streaming.control.replica_moves import ReplicaMoves
 from streaming.pipeline import sums
 from streaming.views import identity
 from tests.simulation.folders import run_folder_story
@@ -266,7 +267,10 @@ PLANTED = (
     ),
     Planted("topics' ids are not compared", "4", looks, "topics_made_again", lambda _: lambda _ids, _live: (), 8),
     Planted("the lease's row is not read again", "5", Lease, "check", _only_the_clock, 22),
-    Planted("the age of a look is not judged", "7 caps hold", LookAge, "check", lambda _: lambda _self: None, 4156),
+    Planted(
+        "the age of a look is not judged", "7 caps hold", LookAge, "check", lambda _: lambda _self: None, 4156,
+        also=((ReplicaMoves, "_looked_at_again", lambda _: lambda _self, look, step, _held_back: (look, step)),),
+    ),
     Planted(
         "what Kafka has taken is asked for again", "1", progress.PastLooks, "_unshown_after",
         lambda _: lambda _self, _plan, _cluster: (), 7634,
