@@ -43,6 +43,8 @@ ABORT_CONFIRMATIONS = 3
 QUESTIONS_MAX = 3
 """So often in one tick what was about to be submitted is asked about, and turns out to be something else."""
 
+LOOKS_AGAIN = Wait("looks again at what is to be moved next")
+
 
 class ReplicaMoves:
     """Those of one execution. `disk_room` judges what fits on disks; `control` holds the limits. With a larger share of
@@ -144,7 +146,7 @@ class ReplicaMoves:
             alive=look.live.broker_racks,
             pressed=pressed,
             now_ms=look.now_ms,
-            copying=look.moving,
+            copying=frozenset(look.moving),
             without=look.made_again,
         )
 
@@ -159,7 +161,7 @@ class ReplicaMoves:
         if not isinstance(now, Submit):
             return look, now
         same = {key: target for key, target in step.reassignments.items() if now.reassignments.get(key) == target}
-        return look, Submit(same) if same else Wait("looks again at what is to be moved next")
+        return look, Submit(same) if same else LOOKS_AGAIN
 
     @staticmethod
     def _check_cluster(look: Look, live: LiveCluster) -> None:
@@ -204,7 +206,7 @@ class ReplicaMoves:
         if not isinstance(step, Submit):
             return step
         asked = self._looks.asked_about(step.reassignments)
-        return Submit(asked) if asked else Wait("looks again at what is to be moved next")
+        return Submit(asked) if asked else LOOKS_AGAIN
 
     def _next_step(self, look: Look, held_back: str | None, room: Room | None = None) -> Step:
         step = next_step(

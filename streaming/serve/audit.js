@@ -4,14 +4,14 @@
   const outcome = row => row.state ? el("span", { class: row.status < 400 ? "good" : "bad", title: row.detail || "" }, words(row.state))
     : el("span", { class: "warn" }, "not ended");
   const target = row => row.action === "approve" && /^[0-9a-f]{64}$/.test(row.target || "")
-    ? el("a", { class: "mono", href: `#plan=${row.target}` }, row.target.slice(0, 12)) : row.target || "–";
+    ? planLink(row.target) : row.target || "–";
 
   async function read(where) {
     const page = await views.read("audit", { limit: 100, cursor: where.cursor });
     if (!page.items.length) return [none("Nobody has asked for an act by HTTP yet.")];
     const rows = page.items.map(row => [views.when(row.event_ms), row.actor || "–", row.signed_in_by || "–", row.role || "–", row.remote_address || "–",
       words(row.action), target(row), outcome(row), [row.detail || "–", "why"]]);
-    return [el("div", { class: "scroll", role: "region", "aria-label": "Acts", tabindex: "0" },
+    return [views.scroll("Acts",
       table(["asked", "who", "signed in by", "role", "from", "act", "of what", "result", "detail"], rows)), views.pager(where, page.next_cursor)];
   }
   views.add("audit", { title: () => "Acts, newest first", read });

@@ -10,8 +10,8 @@
     const rows = page.items.map(row => [views.when(row.decided_ms), el("span", { class: `badge ${kind(row)}` }, row.verdict === "plan" ? "plan" : words(row.reason)),
       [row.detail, "why"], [row.resource ? words(row.resource) : "–", "less"], [el("span", { title: skews(row) }, ratio(row.max_over_mean)), "num"],
       [`${count(row.brokers_reporting)} of ${count(row.brokers_expected)}`, "num less"], [row.mode, "less"],
-      row.plan_id ? el("a", { class: "mono", href: `#plan=${row.plan_id}` }, row.plan_id.slice(0, 12)) : "–"]);
-    return [el("div", { class: "scroll", role: "region", "aria-label": "Decisions", tabindex: "0" },
+      row.plan_id ? planLink(row.plan_id) : "–"]);
+    return [views.scroll("Decisions",
       table(["decided", "verdict", "reason", ["resource", "less"], ["max/mean", "num"], ["brokers reported", "num less"], ["mode", "less"], "plan"], rows)), views.pager(where, page.next_cursor)];
   }
   views.add("decisions", { title: () => "Decisions, newest first", read });

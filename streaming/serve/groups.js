@@ -2,7 +2,6 @@
 // Pages of consumer groups: all of them by verdict (#groups), and one (#group=NAME). Uses `views`, `plots` and the page.
 (() => {
   const WORST_SHOWN = 5, PARTITIONS_SHOWN = 50, ROWS_MAX = 1000;
-  const scroll = (name, ...children) => el("div", { class: "scroll", role: "region", "aria-label": name, tabindex: "0" }, ...children);
   const badge = status => el("span", { class: `badge ${VERDICTS[status] || "soft"}` }, status);
   const seconds = value => value === null || value === undefined ? "–" : span(1000 * value);
   const perSecond = value => value === null || value === undefined ? "–" : `${value < 10 ? value.toFixed(1) : count(value)}/s`;
@@ -10,7 +9,7 @@
   async function all(where) {
     const page = await views.read("groups", { limit: 100, cursor: where.cursor });
     if (!page.items.length) return [none("No consumer group seen yet.")];
-    return [scroll("Consumer groups", table(["group", "verdict", ["state", "less"], ["partitions", "num less"], ["lag, records", "num"], ["waiting for", "num less"], "why"],
+    return [views.scroll("Consumer groups", table(["group", "verdict", ["state", "less"], ["partitions", "num less"], ["lag, records", "num"], ["waiting for", "num less"], "why"],
       page.items.map(row => [link(row.group, "group", row.group), badge(row.status), [row.state || "–", "less"], [count(row.partitions), "num less"],
         [count(row.lag_records), "num"], [seconds(row.lag_seconds), "num less"], [row.why, "why"]]))), views.pager(where, page.next_cursor)];
   }
@@ -35,19 +34,19 @@
   function topics(group) {
     const rows = (group.topics || []).map(row => [row.topic, [count(row.partitions), "num"], [count(row.lag_records), "num"],
       [seconds(row.lag_seconds), "num"], [row.retention_ratio === null ? "–" : `${(100 * row.retention_ratio).toFixed(1)} %`, "num"], views.when(row.last_commit_ms)]);
-    return [el("h3", {}, "Topics"), scroll("Topics", table(["topic", ["partitions", "num"], ["lag, records", "num"], ["waiting for", "num"], ["of retained", "num"], "last commit"], rows))];
+    return [el("h3", {}, "Topics"), views.scroll("Topics", table(["topic", ["partitions", "num"], ["lag, records", "num"], ["waiting for", "num"], ["of retained", "num"], "last commit"], rows))];
   }
   function members(parts) {
     const rows = parts.members.map(row => [el("span", { title: row.member_id }, row.group_instance_id || row.client_id || row.member_id), row.rack_id || "–",
       [count(row.partitions), "num"], [count(row.lag_records), "num"], [perSecond(row.consumed_per_sec), "num"]]);
-    return [el("h3", {}, "Members"), rows.length ? scroll("Members", table(["member", "rack", ["partitions", "num"], ["lag, records", "num"], ["reads", "num"]], rows)) : none("No partition has an owner."),
+    return [el("h3", {}, "Members"), rows.length ? views.scroll("Members", table(["member", "rack", ["partitions", "num"], ["lag, records", "num"], ["reads", "num"]], rows)) : none("No partition has an owner."),
       parts.members_left_out ? none(`${count(parts.members_left_out)} members with less lag are not shown.`) : null];
   }
   function partitions(parts) {
     const rows = parts.items.map(row => [`${row.topic}-${row.partition}`, badge(row.status), [count(row.lag_records), "num"], [seconds(row.lag_seconds), "num"],
       [perSecond(row.consumed_per_sec), "num"], [perSecond(row.produced_per_sec), "num"], [seconds(row.catch_up_seconds), "num"], row.client_id || "–", [row.why, "why"]]);
     const more = parts.total - rows.length;
-    return [el("h3", {}, "Partitions, worst first"), scroll("Partitions", table(["partition", "verdict", ["lag, records", "num"], ["waiting for", "num"], ["reads", "num"], ["written", "num"],
+    return [el("h3", {}, "Partitions, worst first"), views.scroll("Partitions", table(["partition", "verdict", ["lag, records", "num"], ["waiting for", "num"], ["reads", "num"], ["written", "num"],
       ["caught up in", "num"], "client", "why"], rows)), more > 0 ? none(`${count(more)} partitions with less lag are not shown: /api/v1/groups/partitions has them.`) : null];
   }
   function rebalances(events, from, to) {
@@ -56,7 +55,7 @@
     const rows = events.slice(0, 20).map(row => [views.when(row.until_ms), row.cause, [count(row.rebalances), "num"], [count(row.partitions_moved), "num"], [count(row.partitions_unowned), "num"],
       [[...row.members_in.map(name => `+ ${name}`), ...row.members_out.map(name => `− ${name}`)].join(", ") || "–", "why"]]);
     return [el("h3", {}, "Rebalances"), events.length ? plots.times({ title: "Rebalances", events: marks, from, to }) : none("None was seen in this time."),
-      rows.length ? scroll("Rebalances", table(["seen", "cause", ["rebalances", "num"], ["partitions moved", "num"], ["without owner", "num"], "members"], rows)) : null];
+      rows.length ? views.scroll("Rebalances", table(["seen", "cause", ["rebalances", "num"], ["partitions moved", "num"], ["without owner", "num"], "members"], rows)) : null];
   }
   const series = (rows, name) => ({ name, points: rows.map(row => [row.start_ms, row.lag_records]) });
 

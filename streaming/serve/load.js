@@ -17,7 +17,7 @@
     const page = await views.read("partitions", { topic, limit: ROWS_MAX });
     const rows = page.items.map(row => [link(`${row.topic}-${row.partition}`, "partition", `${row.topic}/${row.partition}`), link(`${row.broker}`, "broker", `${row.broker}`),
       [rate(row.bytes_in_per_sec), "num"], [rate(row.bytes_out_per_sec), "num"], [bytes(row.size_bytes), "num"]]);
-    return [el("h3", {}, "Partitions"), el("div", { class: "scroll", role: "region", "aria-label": "Partitions", tabindex: "0" },
+    return [el("h3", {}, "Partitions"), views.scroll("Partitions",
       table(["partition", "leader", ["bytes in", "num"], ["bytes out", "num"], ["size", "num"]], rows)),
       page.next_cursor ? none("Further partitions are in /api/v1/partitions.") : null];
   }

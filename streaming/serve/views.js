@@ -107,6 +107,8 @@ const views = (() => {
     // `page`: `title(where)`, `read(where)` that promises nodes, `hasSpans` where it shows a history.
     add(name, page) { known.set(name, page); if (address()?.name === name) go(); },
     read, span,
+    // A wide table, which moves sideways by itself and can be reached by the keyboard.
+    scroll: (name, ...children) => el("div", { class: "scroll", role: "region", "aria-label": name, tabindex: "0" }, ...children),
     // Older and newest rows of a list that comes in pages.
     pager(where, next) {
       const more = next ? link("Next page", where.name, where.value, { cursor: next }) : null;
