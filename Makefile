@@ -46,10 +46,11 @@ LOCKED := python-dateutil six certifi click idna jinja2 markupsafe pyyaml cffi c
 lock: setup
 	$(PYTHON) -m pip install --quiet uv
 	.venv/bin/uv pip compile --quiet --extra build --extra dev --universal --generate-hashes --no-header --no-annotate pyproject.toml -o requirements.lock
-	@for extra in msk s3-tests browser-tests kerberos-build kerberos; do .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
+	@for extra in msk s3-tests browser-tests kerberos-build kerberos image-build; do .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
 		--python-version 3.11 $(addprefix --no-emit-package ,$(LOCKED)) deploy/extras/$$extra.in -o deploy/extras/$$extra.lock; done
 	@for extra in docs api-tests; do .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
 		--python-version 3.11 --constraint requirements.lock deploy/extras/$$extra.in -o deploy/extras/$$extra.lock; done
+	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --constraint requirements.lock pyproject.toml -o deploy/extras/image.lock
 
 # The documentation as a site that needs no server and no network: build/site/index.html.
 .PHONY: docs
@@ -125,6 +126,11 @@ manifests:
 .PHONY: dist
 dist: setup
 	$(PYTHON) deploy/release/dist.py $(ARGS)
+
+# The steps of the image in a clean root, for machines without a container engine; as root, with mmdebstrap.
+.PHONY: image-steps
+image-steps: setup
+	$(PYTHON) -m tests.deploy.image_steps
 
 # Licences of what the product runs with, into docs/licences.md.
 .PHONY: licences

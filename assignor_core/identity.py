@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from assignor_core.live import LiveCluster
+from assignor_core.plan import Plan
 
 
 def another_cluster(kafka_cluster_id: str | None, live: LiveCluster) -> str | None:
@@ -47,3 +48,13 @@ def without_topics(live: LiveCluster, topics: Iterable[str]) -> LiveCluster:
     shown = {key: partition for key, partition in live.partitions.items() if key[0] not in hidden}
     listed = {key: row for key, row in live.listed.items() if key[0] not in hidden}
     return replace(live, partitions=shown, listed=listed)
+
+
+def without_made_again(plan: Plan, topic_ids: Mapping[str, str], live: LiveCluster) -> Plan:
+    """The plan without movements within brokers of topics that have another id than in `topic_ids`: their replicas only
+    bear the approved names.
+    """
+    strangers = topics_made_again(topic_ids, live)
+    if not strangers:
+        return plan
+    return replace(plan, log_dir_movements=tuple(row for row in plan.log_dir_movements if row.topic not in strangers))

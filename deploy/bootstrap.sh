@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Set-up, as the first step of every make target: virtual environment, locked dependencies, Java 17+, JVM jars.
-# Fast when all is there; safe to run again after it was interrupted. `deploy/bootstrap.sh tests` adds what tests need;
-# `deploy/bootstrap.sh docs` is about the documentation's site alone, without Java.
+# Fast when all is there; safe to run again after it was interrupted. `deploy/bootstrap.sh tests` adds what tests need,
+# `deploy/bootstrap.sh s3` what Spark's checkpoints on S3 need (13 MB); `deploy/bootstrap.sh docs` is about the documentation's site alone, without Java.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,6 +22,12 @@ apt_install() {
   else
     return 1
   fi
+}
+
+tried_today() {
+  # $1 names what to install. Where packages can't be reached, apt takes a minute to fail: once a day will do.
+  local tried=.venv/$1-tried
+  [ -n "$(find "$tried" -mmin -1440 2>/dev/null)" ] || { touch "$tried"; return 1; }
 }
 
 python=${PYTHON:-python3}
@@ -71,10 +77,16 @@ if [ "${1:-}" = tests ] && ! .venv/bin/python -c 'import schemathesis' 2>/dev/nu
     || say "schemathesis is not installed: the tests by the OpenAPI document will be skipped"
 fi
 
-if [ "${1:-}" = tests ] && command -v chromium >/dev/null && ! .venv/bin/python -c 'import playwright' 2>/dev/null; then
-  say "playwright (tests of the page in Chromium)"
+if [ "${1:-}" = tests ] && ! command -v chromium >/dev/null; then
+  if tried_today chromium || ! apt_install "tests of the page in a browser" chromium; then
+    say "chromium is not installed: the tests of the page in a browser will be skipped"
+  fi
+fi
+
+if [ "${1:-}" = tests ] && command -v chromium >/dev/null && ! .venv/bin/python -c 'import axe_playwright_python' 2>/dev/null; then
+  say "playwright and axe-core (tests of the page in a browser)"
   install_wheels -r deploy/extras/browser-tests.lock \
-    || say "playwright is not installed: the tests of the page in a browser will be skipped"
+    || say "playwright or axe-core is not installed: tests of the page in a browser will be skipped"
 fi
 
 java_found() { .venv/bin/python -c 'from streaming.runtime.jars import java_command; java_command()' 2>/dev/null; }
@@ -86,19 +98,15 @@ java_found || { apt_install "Java" openjdk-17-jre-headless && java_found; } \
 .venv/bin/python -m streaming.demo.class_archive
 
 if [ "${1:-}" = tests ] && ! { command -v promtool >/dev/null && command -v amtool >/dev/null; }; then
-  tried=.venv/prometheus-tried  # where packages can't be reached, apt takes a minute to fail: once a day will do
-  if [ -n "$(find "$tried" -mmin -1440 2>/dev/null)" ] \
-    || ! { touch "$tried" && apt_install "tests of alert rules" prometheus prometheus-alertmanager; }; then
+  if tried_today prometheus || ! apt_install "tests of alert rules" prometheus prometheus-alertmanager; then
     say "prometheus and prometheus-alertmanager are not installed: the tests of alert rules will be skipped"
   fi
 fi
 
 kerberos_there() { PATH=$PATH:/usr/sbin command -v krb5kdc >/dev/null && .venv/bin/python -c 'import gssapi' 2>/dev/null; }
 if [ "${1:-}" = tests ] && ! kerberos_there; then
-  tried=.venv/kerberos-tried
   # gssapi has no wheels for Linux: it is built here, by tools with hashes too.
-  if [ -n "$(find "$tried" -mmin -1440 2>/dev/null)" ] || ! { touch "$tried" \
-    && apt_install "tests of Kerberos" krb5-kdc krb5-admin-server libkrb5-dev gcc libc6-dev \
+  if tried_today kerberos || ! { apt_install "tests of Kerberos" krb5-kdc krb5-admin-server libkrb5-dev gcc libc6-dev \
     && .venv/bin/python -m pip install --quiet --require-hashes --only-binary :all: \
       -r deploy/extras/kerberos-build.lock \
     && .venv/bin/python -m pip install --quiet --require-hashes --no-build-isolation -r deploy/extras/kerberos.lock; }; then

@@ -24,6 +24,8 @@ from typing import BinaryIO, NoReturn
 import pytest
 from _pytest.capture import CaptureManager
 
+from streaming.runtime.processes import die_with_parent
+
 JVM_MARKERS = frozenset({"spark", "kafka", "java", "prometheus", "e2e"})
 APART = "apart"
 """Files with this marker start brokers, and share them with no other file; those of the whole product do, too."""
@@ -100,8 +102,10 @@ class Other:
     def __init__(self, session: pytest.Session, lane: Lane, stream: BinaryIO) -> None:
         self._reports = Reports(session.config, stream)
         self._exit_code: int | None = None
+        first = os.getpid()
         self._pid = os.fork()
         if not self._pid:
+            _end_with(first)
             _run_as_other(session, lane, self._reports)
 
     def replay(self) -> None:
@@ -217,6 +221,13 @@ def _run_lane(session: pytest.Session, lane: Lane, after_file: Callable[[], None
     if lane.background:
         os.nice(LOW_PRIORITY)
         _run(session, lane.background, after_file)
+
+
+def _end_with(first: int) -> None:
+    """Nobody would read the reports of a process that outlives the first one, which a signal may end at any time."""
+    die_with_parent()
+    if os.getppid() != first:  # it has ended before the kernel knew
+        os._exit(1)
 
 
 def _run_as_other(session: pytest.Session, lane: Lane, reports: Reports) -> NoReturn:

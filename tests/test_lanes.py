@@ -1,11 +1,16 @@
 """A run in several processes reports what a run in one would."""
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.lanes import LOW_PRIORITY
+from tests.waiting import until
 
 pytest_plugins = ["pytester"]
 
@@ -139,6 +144,30 @@ def test_another_process_that_dies_fails_the_run(suite: pytest.Pytester) -> None
     result = suite.runpytest_subprocess()
     result.stdout.fnmatch_lines(["*another test process ended with 7*"])
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_where_a_signal_ends_the_first_process_no_other_goes_on(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setenv("PROCESSES", "4")  # one more than there are: tests wait to their limit
+    nowhere = subprocess.DEVNULL
+    first = suite.popen([sys.executable, "-m", "pytest"], stdout=nowhere, stderr=nowhere)
+    pids = suite.path / "pids"
+    until("two others run tests", lambda: pids.exists() and len(pids.read_text().splitlines()) == 2)
+    others = [psutil.Process(int(line.split()[0])) for line in pids.read_text().splitlines()]
+    try:
+        first.send_signal(number)
+        first.wait()
+        until("they have ended", lambda: not any(map(_runs, others)))
+    finally:
+        for other in filter(_runs, others):
+            other.kill()
+
+
+def _runs(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 def _niceness_of_processes(suite: pytest.Pytester) -> list[int]:

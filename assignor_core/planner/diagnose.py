@@ -119,10 +119,14 @@ def _left_over(problem: Problem, placement: Placement, effort: Effort) -> list[s
             worst = int(np.argmax(excess))
             broker = problem.arrays.broker_ids[worst]
             lines.append(
-                f"{len(brokers)} brokers stay above the band in {resource.words}, the worst is broker {broker}, "
+                f"{_stay(len(brokers))} above the band in {resource.words}, the worst is broker {broker}, "
                 f"{excess[worst]:.3f} fair shares above its limit: {_cause(problem, effort)}"
             )
     return lines
+
+
+def _stay(brokers: int) -> str:
+    return "1 broker stays" if brokers == 1 else f"{brokers} brokers stay"
 
 
 def _full_disks(problem: Problem) -> list[str]:

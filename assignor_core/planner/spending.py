@@ -145,11 +145,16 @@ class Spending:
 
     def record(self, partition: int, sign: int) -> None:
         """Take the copies of one partition out of the figures (-1, before an edit) or into them (+1, after it)."""
-        original, row = self._placement.original[partition], self._placement.replicas[partition]
-        changed = bool((row != original).any())
+        # As lists: to ask an array of a few brokers costs several times as much, and every edit comes by here twice.
+        original = self._placement.original[partition].tolist()
+        row = self._placement.replicas[partition].tolist()
+        changed = row != original
         self.movements += sign * changed
         self.touched[partition] = changed
+        if not changed:
+            return
+        copied_bytes = sign * float(self._placement.disk_bytes[partition])
         for broker in row:
             if broker != NO_BROKER and broker not in original:
-                self.inflow[broker] += sign * self._placement.disk_bytes[partition]
-                self.bytes_copied += sign * float(self._placement.disk_bytes[partition])
+                self.inflow[broker] += copied_bytes
+                self.bytes_copied += copied_bytes

@@ -1,6 +1,7 @@
 """One panel of a board, drawn with matplotlib: each kind that `generate.py` knows. Asks nobody: answers are given."""
 
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +17,9 @@ LEGEND_MAX = 6
 BARS_MIN = 6
 """Room for as many bars at least: one alone would fill the panel."""
 TICKS = 7
+LABEL_POINTS = 8
+CHARACTER_INCHES = 0.066
+"""Width of most characters at that size; an m is wider, an i is not."""
 CLOCK_STEPS = (
     10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400, 2 * 86_400, 7 * 86_400,
     30 * 86_400,
@@ -134,15 +138,26 @@ def _legend(axes: Axes) -> None:
 def _stat(card: Card, panel: Loaded, answers: Answers, _timeline: Timeline) -> None:
     _, _, width, height = card.box
     series_shown = _flat(answers)
+    room = width / max(1, len(series_shown))
+    y = height * (0.42 if len(series_shown) < 2 else 0.5)
     for index, series in enumerate(series_shown):
-        middle = width * (index + 0.5) / len(series_shown)
+        middle = room * (index + 0.5)
         value = series.values[-1]
         shown = series.name if panel["options"]["textMode"] == "name" else human(value, _unit(panel))
-        size = min(24.0, 110 * width / len(series_shown) / max(4, len(shown)))
-        colour = _colour(panel, value)
-        card.text(middle, height * 0.42, shown, fontsize=size, weight="bold", color=colour, ha="center", va="center")
+        size = min(24.0, 110 * room / max(4, len(shown)))
+        card.text(middle, y, shown, fontsize=size, weight="bold", color=_colour(panel, value), ha="center", va="center")
         if len(series_shown) > 1:
-            card.text(middle, height * 0.42 - 0.38, series.name, fontsize=8, color=FAINT, ha="center")
+            label = wrapped(series.name, room)
+            card.text(middle, y - 0.2, label, fontsize=LABEL_POINTS, color=FAINT, ha="center", va="top")
+
+
+def wrapped(label: str, inches: float) -> str:
+    """A label in lines that fit a width.
+
+    >>> wrapped("brokers with a throttle left", 1.0)
+    'brokers with a\nthrottle left'
+    """
+    return "\n".join(textwrap.wrap(label, max(1, int(inches / CHARACTER_INCHES))))
 
 
 def _bars(card: Card, panel: Loaded, answers: Answers, _timeline: Timeline) -> None:

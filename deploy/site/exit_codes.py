@@ -98,6 +98,7 @@ OWN_CODES: Mapping[str, Mapping[str, str]] = {
     "place": {"0": "every line has its answer, also if that is an error"},
     "simulate": {"0": REPORTED},
     "sql": {"0": REPORTED},
+    "tables": {"0": "the tables have what this release needs, or with `--dry-run` what they lack is shown"},
     "token": {"0": CHANGED},
     "user": {"0": CHANGED},
     "config": {"0": REPORTED},

@@ -254,5 +254,5 @@ def _show(plan: "Plan") -> None:
     known = before is not None and after is not None
     echo(
         f"plan {plan.plan_id[:12]}: {plan.movement_count} movements, {plan.bytes_to_move:,.0f} bytes, "
-        + (f"bytes_in max/mean {before:.3f} -> {after:.3f}" if known else "which doesn't say what it does to the skew")
+        + (f"bytes_in max/mean {before:.3f} -> {after:.3f}" if known else "without its effect on the skew")
     )

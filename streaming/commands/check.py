@@ -28,12 +28,13 @@ from streaming.contract import TABLES
 from streaming.errors import RebalancerError
 from streaming.pipeline.guards import topics_read
 from streaming.runtime import clocks
-from streaming.runtime.jars import check_extra_jars, class_path, java_command
+from streaming.runtime.jars import check_extra_jars, class_path, jar_paths, java_command
 from streaming.runtime.printable import printable
 from streaming.settings import Settings
 from streaming.tables import TableReader
 from streaming.tables.conditional_puts import try_conditional_put
-from streaming.tables.places import local_folder
+from streaming.tables.object_stores import S3_SCHEMES
+from streaming.tables.places import local_folder, scheme_of
 from streaming.views.identity import check_cluster_id, expected_cluster_id, known_holder
 
 DETAIL_CHARACTERS_MAX = 300
@@ -202,18 +203,35 @@ def _writable(root: str) -> tuple[bool | None, str]:
 
 
 def _pipelines_storage(settings: Settings) -> Iterator[Finding]:
-    """Whether Spark can write where tables and checkpoints lie; nothing where both are folders."""
+    """Whether Spark can write where checkpoints lie; nothing where they and the tables are folders.
+
+    Tables on an object store are written without Spark.
+    """
     storage = settings.storage
-    remote = [place for place in (storage.tables, storage.checkpoints) if local_folder(place) is None]
-    if remote and not settings.pipeline.extra_jars:
+    if all(local_folder(place) is not None for place in (storage.tables, storage.checkpoints)):
+        return
+    if local_folder(storage.checkpoints) is not None:
+        yield Finding("pipeline's storage", True, f"tables without Spark, checkpoints in {storage.checkpoints}")
+    elif scheme_of(storage.checkpoints) in S3_SCHEMES:
+        yield _guarded("pipeline's storage", lambda: _s3_checkpoints(storage.checkpoints))
+    elif not settings.pipeline.extra_jars:
         yield Finding(
             "pipeline's storage", False,
-            f"Spark can't write to {remote[0]}: no file system for it is among its jars (docs/object-store.md)",
+            f"Spark can't write to {storage.checkpoints}: no file system for it is among its jars "
+            "(docs/object-store.md)",
         )  # fmt: skip
+
+
+def _s3_checkpoints(checkpoints: str) -> tuple[bool | None, str]:
+    count = len(jar_paths("s3"))
+    passed, detail = try_conditional_put(checkpoints)
+    return passed, f"{count} jars for S3 are there; checkpoints at {detail}" if passed else detail
 
 
 def _readable(settings: Settings) -> tuple[bool, str]:
     readable = [name for name in TABLES if tables.open_table(settings.storage.tables, name) is not None]
+    if not readable:
+        return True, "no table is there yet: `rebalancer run` makes them"
     missing = sorted(set(TABLES) - set(readable))
     return True, f"{len(readable)} tables" + (f", not there yet: {', '.join(missing)}" if missing else "")
 

@@ -22,8 +22,8 @@ DEFAULT_HOME = "demo-home"
 def demo(home: Path, records: int, rate: float, topics: str, keep: bool, propose: bool) -> int:
     """The founding example on three embedded brokers: skewed, detected, planned, moved, measured.
 
-    \b
-    Exit code 0: balanced within 1.05 as measured on the brokers, and no acknowledged record lost.
+    Exit code 0: balanced within 1.05 as measured on the brokers, and no
+    acknowledged record lost.
     """
     from streaming.commands.console import console
     from streaming.demo.run import Demo, DemoOrder

@@ -17,6 +17,7 @@ from streaming.settings import Settings
 
 if TYPE_CHECKING:
     from assignor_core.lag import BurrowStatus
+    from streaming.tables import TableReader
     from streaming.views.group_lag import LagPicture
     from streaming.views.lag_windows import LagWindows
 
@@ -75,28 +76,25 @@ def read_lag(
     With `groups_max` above 0 so many of the groups that match, the worst; the others are counted.
     """
     from streaming.tables import TableReader
-    from streaming.views.lag_windows import LagWindows
+    from streaming.views.lag_windows import LagWindows, read_picture_of_group
     from streaming.views.one_group import read_one_group
 
     reader, cluster = TableReader(settings.storage.tables), settings.kafka.cluster_name
+    rules: dict[str, Any] = {"kafka_cluster": cluster, "rules": "burrow" if burrow else "default"}
+    if group_id is not None:
+        picture = read_picture_of_group(reader, cluster, group_id, window_ms=settings.pipeline.window_ms)
+        if picture is None:
+            raise _unknown_group(reader, group_id, settings)
+        burrow_of = _burrow(picture) if burrow else None
+        head = rules | {"newest_event_ms": picture.newest_event_ms}
+        return head | read_one_group(reader, settings, picture, group_id, burrow_of=burrow_of)
     # What verdicts need first: the age of a lag takes far more windows, and is shown of some groups.
     windows = LagWindows(reader, cluster, window_ms=settings.pipeline.window_ms, verdicts_only=True)
     windows.refresh()
-    if group_id is not None:
-        windows.complete([group_id])
-    elif burrow or groups_max == 0:
+    if burrow or groups_max == 0:
         windows.complete()
-    picture = windows.picture(None if group_id is None else [group_id])
-    head = {
-        "kafka_cluster": settings.kafka.cluster_name,
-        "rules": "burrow" if burrow else "default",
-        "newest_event_ms": picture.newest_event_ms if picture else None,
-    }
-    if group_id is not None:
-        if picture is None:
-            raise _unknown_group(windows.picture(), group_id, settings)
-        burrow_of = _burrow(picture) if burrow else None
-        return head | read_one_group(reader, settings, picture, group_id, burrow_of=burrow_of)
+    picture = windows.picture()
+    head = rules | {"newest_event_ms": picture.newest_event_ms if picture else None}
     if picture is None:
         return {**head, "groups": [], "groups_seen": 0}
     if burrow:
@@ -135,13 +133,14 @@ def _worst(groups: Sequence[Any], matching: Sequence[Any], groups_max: int) -> d
     return report | {"groups_matching": len(matching), "statuses": statuses}
 
 
-def _unknown_group(picture: "LagPicture | None", group_id: str, settings: Settings) -> UsageProblem:
+def _unknown_group(reader: "TableReader", group_id: str, settings: Settings) -> UsageProblem:
     """Says whether there are groups at all, and which one may have been meant."""
-    if picture is None:
-        return UsageProblem(
-            f"group {group_id!r}: no group of cluster {settings.kafka.cluster_name} is in the tables yet"
-        )
-    known = picture.partitions["group_id"].unique().to_pylist()
+    from streaming.views.group_standings import read_group_names
+
+    cluster = settings.kafka.cluster_name
+    known = read_group_names(reader, cluster, window_ms=settings.pipeline.window_ms)
+    if not known:
+        return UsageProblem(f"group {group_id!r}: no group of cluster {cluster} is in the tables yet")
     close = difflib.get_close_matches(group_id, known, n=1, cutoff=0.6) or [name for name in known if group_id in name]
     meant = f"did you mean {close[0]!r}?" if close else "`rebalancer lag` lists them"
     return UsageProblem(f"group {group_id!r} is not among the {len(known)} seen lately: {meant}")

@@ -81,7 +81,7 @@ def _check_topics(knobs: dict[str, Any], settings: PlannerPolicy, topics: Collec
             meant = f"; did you mean {close[0]!r}?" if close else ""
             raise InputError(f"{OPTIONS[name]}: there is no topic {topic!r}{meant}")
     for topic in sorted(set(knobs["only_topics"]) & settings.excluded_topics):
-        raise InputError(f"{OPTIONS['only_topics']} {topic}: planner.excluded_topics says that it is never moved")
+        raise InputError(f"{OPTIONS['only_topics']} {topic}: planner.excluded_topics keeps it from moving")
 
 
 OPTIONS = {

@@ -34,9 +34,15 @@ def collect(config_file: ConfigFile, assignments: Assignments) -> int:
 @settings_options
 def pipeline(config_file: ConfigFile, assignments: Assignments) -> int:
     """Turn the two topics into windowed Delta tables with Spark, until stopped."""
+    from streaming.control.lease import Lease
+    from streaming.pipeline.one_at_a_time import LEASE_MS
     from streaming.pipeline.run import run_pipeline
 
-    return _role(run_pipeline, config_file, assignments)
+    def lease_on(checkpoints: str) -> Lease:
+        # In a folder of its own: tables may lie beside checkpoints, and control's lease among them.
+        return Lease(f"{checkpoints.rstrip('/')}/one-pipeline", "pipeline", LEASE_MS)
+
+    return _role(lambda settings: run_pipeline(settings, lease_on), config_file, assignments)
 
 
 @click.command()

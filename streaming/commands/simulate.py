@@ -43,7 +43,7 @@ def simulate(
     A file may hold several variants, such as eager, cooperative and static; they are shown beside each other.
     """
     if as_json and as_trace:
-        raise UsageProblem("simulate: --json and --trace can't go together: both say what is printed")
+        raise UsageProblem("simulate: --json and --trace can't go together: both choose what is printed")
     variants = _variants(file, group, out_file, config_file, assignments)
     # A run keeps all that it makes: looking through it for garbage again and again takes a tenth of the time.
     collecting = gc.isenabled()

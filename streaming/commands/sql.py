@@ -24,17 +24,28 @@ from streaming.contract import TABLES, ColumnType
 from streaming.errors import UsageProblem
 from streaming.runtime.printable import printable_lines
 from streaming.tables.object_stores import use_object_store
-from streaming.tables.places import local_folder
+from streaming.tables.places import full_place, local_folder
 
 ROWS_SHOWN_MAX = 1_000
 
 
-@click.command()
+class QueryCommand(click.Command):
+    """Takes a query that begins with a comment, as a file's does, for a query and not for an option."""
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        """No option holds a line break, or a space after its dashes."""
+        queries = [row for row in arguments if row.startswith("--") and ("\n" in row or row.startswith("-- "))]
+        others = [row for row in arguments if row not in queries]
+        return super().parse_args(context, [*others, "--", *queries] if queries else others)
+
+
+@click.command(cls=QueryCommand)
 @click.argument("query", required=False)
 @settings_options
 @click.option("--tables-dir", type=str, help="Folder (or URI) of the tables; default: the settings' storage.tables.")
 @click.option("--format", "output_format", type=click.Choice(["table", "csv", "json"]), default="table",
               show_default=True)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--at", "at_text", metavar="TIME", help="Tables as they were then (ISO 8601, UTC): what the planner saw.")
 @click.option("--tables", "list_tables", is_flag=True, help="List tables and columns instead.")
 def sql(
@@ -43,13 +54,15 @@ def sql(
     assignments: tuple[str, ...],
     tables_dir: str | None,
     output_format: str,
+    as_json: bool,
     at_text: str | None,
     list_tables: bool,
 ) -> int:
-    """One SELECT over the tables partition_load, broker_load, group_lag, decision, plan, movement, execution, ...
+    """One SELECT over the tables; --tables lists them and their columns.
 
     \b
-    rebalancer sql "SELECT broker, avg(bytes_in_per_sec) FROM broker_load GROUP BY broker"
+    rebalancer sql "SELECT broker, max(bytes_in_per_sec) FROM broker_load
+                    GROUP BY broker"
 
     Bytes (rejected_record.value) are shown as UTF-8, what is none as U+FFFD; SELECT to_base64(value) has them whole.
     In JSON a number that is none (NaN, infinite) is null.
@@ -60,7 +73,7 @@ def sql(
         raise UsageProblem("sql: no query given; try `rebalancer sql --tables`")
     root = _root(tables_dir, config_file, assignments)
     columns, rows = run_query(query, root, _moment(at_text))
-    _print(columns, [tuple(map(_readable, row)) for row in rows], output_format)
+    _print(columns, [tuple(map(_readable, row)) for row in rows], "json" if as_json else output_format)
     return 0
 
 
@@ -88,7 +101,7 @@ def run_query(query: str, root: str, at: datetime | None = None) -> tuple[list[s
             # The error that DuckDB then raises names tables like the one that isn't there.
             missing |= _register(connection, root, TABLES.keys() - first, at)
         if missing == TABLES.keys():
-            raise UsageProblem(f"sql: no tables in {root}: is storage.tables right?")
+            raise UsageProblem(f"sql: no tables in {full_place(root)}: is storage.tables right?")
         result = connection.execute(query)
         return [column[0] for column in result.description or ()], result.fetchall()
     except (duckdb.Error, DeltaError, OSError) as error:

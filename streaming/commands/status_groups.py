@@ -1,4 +1,4 @@
-"""`rebalancer status --groups`: what the windows of `group_lag` show of each group's rebalances and membership."""
+"""`rebalancer status --groups`: each group's rebalances of the last hours and its membership now."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,9 @@ from streaming.views.group_pasts import GroupPast, look_back_ms, read_group_past
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+GROUPS_SHOWN = 200
+"""On a terminal: a row takes about a millisecond."""
+
 
 def read_groups_status(settings: Settings) -> list[dict[str, Any]]:
     """One entry a group, most rebalances first; empty where no window is."""
@@ -19,15 +22,16 @@ def read_groups_status(settings: Settings) -> list[dict[str, Any]]:
 
 
 def drawn_groups(entries: list[dict[str, Any]]) -> "RenderableType":
-    """A row a group, and below it what could be better."""
+    """A row a group, those with most rebalances, and below it what could be better."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     if not entries:
         return Text("no window of group_lag in the tables yet")
+    shown = entries[:GROUPS_SHOWN]
     table = Table("group", "type", "state", "members", "rebalances", "last", "why", box=None, pad_edge=False)
-    for entry in entries:
+    for entry in shown:
         last = entry["events"][-1] if entry["events"] else None
         when = f"{utc(last['until_ms']):%H:%M:%S}" if last else ""
         why = last["cause"] if last else ""
@@ -36,7 +40,9 @@ def drawn_groups(entries: list[dict[str, Any]]) -> "RenderableType":
         table.add_row(printable(entry["group"]), *kind, *counts, when, why)
     hours = entries[0]["look_back_ms"] / 3_600_000
     lines = [Text(f"rebalances seen between windows of the last {hours:g} h; times UTC")]
-    lines += [Text(printable(f"{entry['group']}: {hint}")) for entry in entries for hint in entry["hints"]]
+    lines += [Text(printable(f"{entry['group']}: {hint}")) for entry in shown for hint in entry["hints"]]
+    if len(shown) < len(entries):
+        lines.append(Text(f"{len(shown)} of {len(entries)} groups, those with most rebalances; --json has all"))
     return Group(table, Text(), *lines)
 
 

@@ -4,6 +4,7 @@ from streaming.contract import TABLES
 from streaming.errors import UsageProblem
 from streaming.settings import Settings
 from streaming.tables import TableReader
+from streaming.tables.places import full_place
 
 CLUSTER = "kafka_cluster"
 
@@ -24,7 +25,10 @@ def check_tables(settings: Settings) -> None:
             return
         there.append(table.name)
     if not there:
-        raise UsageProblem(f"no tables in {root} (for cluster {cluster!r}): is storage.tables right?")
+        raise UsageProblem(
+            f"no tables in {full_place(root)} (for cluster {cluster!r}): is storage.tables right? "
+            "`rebalancer run` makes them with its first window"
+        )
     others: set[str] = set()
     for name in there:
         others |= set(reader.arrow(name, columns=[CLUSTER])[CLUSTER].unique().to_pylist())

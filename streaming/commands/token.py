@@ -27,7 +27,10 @@ def token() -> None:
 @click.option("--days", type=click.IntRange(1, 3_650), default=90, show_default=True, help="How long it holds.")
 @settings_options
 def create(name: str, role: str, days: int, config_file: Path | None, assignments: tuple[str, ...]) -> int:
-    """Make a token for NAME and print it; it is shown this once, the file keeps a hash."""
+    """Make a token for NAME and print it.
+
+    It is shown this once: the file keeps a hash.
+    """
     if not 1 <= len(name) <= NAME_LENGTH_MAX or not name.isprintable():
         raise UsageProblem(f"token name: must be 1 to {NAME_LENGTH_MAX} printable characters, has {len(name)}")
     now_ms = clocks.now_ms()
@@ -43,7 +46,10 @@ def create(name: str, role: str, days: int, config_file: Path | None, assignment
 @token.command("list")
 @settings_options
 def list_tokens(config_file: Path | None, assignments: tuple[str, ...]) -> int:
-    """Show each token's id, role, end and name; no token can be shown again."""
+    """Show each token's id, role, end and name.
+
+    No token can be shown again.
+    """
     for row in read_tokens(_file(config_file, assignments)).values():
         state = "until" if row.expires_ms > clocks.now_ms() else "expired"
         echo(f"{row.token_id}  {row.role:8}  {state} {utc(row.expires_ms):%Y-%m-%d %H:%M}  {row.name}")
@@ -54,7 +60,10 @@ def list_tokens(config_file: Path | None, assignments: tuple[str, ...]) -> int:
 @click.argument("token_id")
 @settings_options
 def revoke(token_id: str, config_file: Path | None, assignments: tuple[str, ...]) -> int:
-    """Take the token TOKEN_ID away; serve refuses it from the next request on."""
+    """Take the token TOKEN_ID away.
+
+    Serve refuses it from the next request on.
+    """
     with one_change(_file(config_file, assignments), WHAT) as file:
         known = read_tokens(file)
         if known.pop(token_id, None) is None:

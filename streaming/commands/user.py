@@ -59,7 +59,7 @@ def add(
 @user.command("list")
 @settings_options
 def list_users(config_file: Path | None, assignments: tuple[str, ...]) -> int:
-    """Show each user's role, when role or password were set, and name."""
+    """Show each user's role, name, and when role or password were set."""
     for row in read_users(_file(config_file, assignments)).values():
         echo(f"{row.role:8}  since {utc(row.changed_ms):%Y-%m-%d %H:%M}  {row.name}")
     return 0
@@ -93,7 +93,10 @@ def change_role(name: str, role: str, config_file: Path | None, assignments: tup
 @password_option
 @settings_options
 def password(name: str, password_file: Path | None, config_file: Path | None, assignments: tuple[str, ...]) -> int:
-    """Set another password for NAME; their sessions end at the next request."""
+    """Set another password for NAME.
+
+    Their sessions end at the next request.
+    """
     file = _file(config_file, assignments)
     role = _who(_known(file), name).role
     made = _made(name, role, _password(password_file))

@@ -63,6 +63,11 @@ TABLES: dict[str, Table] = {
 }
 """All of them by name."""
 
+TABLE_FORMAT = 1
+"""Of the rows of all tables. A release refuses tables of a greater one: it is raised with what an older release would
+misread, as another meaning or unit of a column, another type or key. A new column is none of these.
+"""
+
 __all__ = [
     "AUDIT",
     "BROKER_INTENT",
@@ -89,6 +94,7 @@ __all__ = [
     "RECURRING_LOAD",
     "REJECTED_RECORD",
     "TABLES",
+    "TABLE_FORMAT",
     "Column",
     "ColumnType",
     "Table",

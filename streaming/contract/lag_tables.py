@@ -107,5 +107,8 @@ GROUP_EVENT = Table(
         integer("restarts", "Members that went and came back as another process", nullable=False),
         integer("partitions_moved", "Partitions that went to another member", nullable=False),
         integer("partitions_unowned", "Partitions without an owner at the sample after it", nullable=False),
+        integer("partitions_owned", "Partitions with an owner at the sample before it; an eager group stops them all"),
+        text("names_in_json", "Instance or client ids of the members that came, JSON array; each once"),
+        text("names_out_json", "Instance or client ids of the members that went, JSON array; each once"),
     ),
 )

@@ -10,8 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 
 from assignor_core.execution.attention import is_troubled
+from assignor_core.identity import another_cluster
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, Reassignment
 from streaming.cluster.ports import ClusterReader
+from streaming.errors import AnotherCluster
 
 WHOLE_LOOK_INTERVAL_MS = 30_000
 """Between two looks at the whole cluster while its brokers stay the same."""
@@ -138,6 +140,13 @@ class ClusterView:
                 self._troubled[topic] = troubled
         self._topic_ids.update(answer.topic_ids)
         self._hidden |= answer.hidden_topics
+
+
+def check_same_cluster(before: LiveCluster, again: LiveCluster) -> None:
+    """Raises AnotherCluster if the second answer of a tick came from another cluster than the first."""
+    other = another_cluster(before.cluster_id, again)
+    if other is not None:
+        raise AnotherCluster(other)
 
 
 def _topics(keys: Iterable[PartitionKey]) -> set[str]:

@@ -12,7 +12,7 @@ import structlog
 from assignor_core.execution.events import Event
 from assignor_core.execution.progress import Progress, progress_of
 from assignor_core.execution.refusals import refusals_text
-from assignor_core.identity import another_cluster, topics_made_again, without_topics
+from assignor_core.identity import another_cluster, topics_made_again, without_made_again, without_topics
 from assignor_core.live import LiveCluster, PartitionKey, partition_name
 from assignor_core.plan import Movement
 from assignor_core.proposed_plan import KeptPlan
@@ -98,8 +98,9 @@ class LateRequests:
         if another_cluster(started_on, live) is not None:
             return
         if kept.plan.within_brokers:
+            plan = without_made_again(kept.plan, kept.topic_ids, live)
             parts, watched.rates = take_back(
-                self._cluster, self._look_age, execution, kept.plan, watched.rates, watched.within
+                self._cluster, self._look_age, execution, plan, watched.rates, watched.within
             )
         else:
             parts = self._taken_back_between(watched, kept, live)
@@ -179,7 +180,7 @@ class LateRequests:
     def _clear(self, watched: _Watched, kept: KeptPlan, others: Collection[PartitionKey]) -> list[str]:
         """Remove a throttle that came late. Its entries name the plan's replicas; those of a partition that `others`
         move could be theirs. A rate alone could be another tool's that is about to begin: it goes if two looks in a row
-        show it.
+        show it, and no list of throttled replicas of what others move.
         """
         execution = watched.record.execution
         movements = tuple(row for row in kept.plan.movements if row.key not in others)
@@ -188,13 +189,19 @@ class LateRequests:
         ours = frozenset(broker for brokers in events for broker in brokers) - set(execution.throttled_brokers)
         rates = ours & self._cluster.throttle_rates(ours).keys()
         listed = self._listed(scope)
-        at_rest = frozenset() if others else rates
+        at_rest = frozenset() if self._are_throttled(others) else rates
         brokers = at_rest if listed else at_rest & watched.rates
         watched.rates = at_rest - brokers
         if not listed and not brokers:
             return []
         self._cluster.clear_throttle(sorted(brokers), scope.leaders, scope.followers)
         return [f"throttle removed from {len(listed)} topics and brokers {sorted(brokers)}"]
+
+    def _are_throttled(self, partitions: Collection[PartitionKey]) -> bool:
+        """Whether somebody may throttle these. Without lists a rate slows nothing, and a move may go on for ever: Kafka
+        never ends one whose target was changed to leave out replicas that were being added.
+        """
+        return any(self._cluster.throttled_replicas({topic for topic, _ in partitions}).values())
 
     def _listed(self, scope: ThrottleScope) -> frozenset[str]:
         """Topics whose lists of throttled replicas name replicas of the plan."""

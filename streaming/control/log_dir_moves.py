@@ -33,14 +33,14 @@ from assignor_core.execution.within_brokers import (
     overflowing,
     standing_of,
 )
-from assignor_core.identity import topics_made_again
+from assignor_core.identity import without_made_again
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, ReplicaKey, replica_name
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from assignor_core.wording import first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.absences import Absences
-from streaming.control.cluster_view import ClusterView
+from streaming.control.cluster_view import ClusterView, check_same_cluster
 from streaming.control.disk_room import LOOK_INTERVAL_MS
 from streaming.control.journal import Journal
 from streaming.control.log_dir_requests import LogDirRequests
@@ -54,6 +54,7 @@ from streaming.settings import ControlSettings
 
 log = structlog.get_logger()
 
+LOOKS_AGAIN = Wait("looks again at what is to be moved next")
 NOTHING_LEFT: Mapping[ReplicaKey, str] = MappingProxyType({})
 
 
@@ -154,13 +155,18 @@ class LogDirMoves:
         log_dirs = self._log_dirs_of(plan)
         self._missed = self._missed.after(plan, log_dirs)
         skipped = self._requests.given_up
-        standing = dict(standing_of(plan, log_dirs, self._missed, skipped))
-        # Replicas of a topic that only bears the approved one's name are not the plan's.
-        strangers = topics_made_again(self._topic_ids, live)
-        standing |= {row.replica: Progress.GONE for row in plan.log_dir_movements if row.topic in strangers}
+        standing = self._standing(plan, live, log_dirs)
         left = (Progress.PENDING, Progress.MOVING, Progress.MISSING)
         self._in_play = frozenset(topic for (_, (topic, _)), state in standing.items() if state in left)
         return LookWithin(record, plan, live, log_dirs, now_ms, standing, skipped)
+
+    def _standing(self, plan: Plan, live: LiveCluster, log_dirs: LogDirs) -> Standing:
+        """Replicas of a topic that only bears the approved one's name are not the plan's: they count as gone."""
+        ours = standing_of(self._ours(plan, live), log_dirs, self._missed, self._requests.given_up)
+        return {row.replica: ours.get(row.replica, Progress.GONE) for row in plan.log_dir_movements}
+
+    def _ours(self, plan: Plan, live: LiveCluster) -> Plan:
+        return without_made_again(plan, self._topic_ids, live)
 
     def step(self, look: LookWithin, *, closed: str | None, pressure: str | None) -> bool:
         """Decide on the next step, keep the throttle, take the step; True once the execution has ended.
@@ -188,6 +194,8 @@ class LogDirMoves:
             return self.abort(look, step.reason)
         alive = look.live.broker_racks
         self._throttle.keep(look.execution, alive=alive, pressed=pressure is not None, now_ms=look.now_ms)
+        if isinstance(step, MoveWithin):
+            step = self._looked_at_again(look, step)
         if isinstance(step, MoveWithin):
             self._move(look, step.targets)
         else:
@@ -217,6 +225,20 @@ class LogDirMoves:
             log.info("movements_within_brokers_wait", wanted=len(wanted.targets), reason=self._waits_for)
         return step
 
+    def _looked_at_again(self, look: LookWithin, step: MoveWithin) -> MoveWithin | Wait:
+        """What of a request is still right after the look at the room and the throttle, which take a second or more on
+        a large cluster. Brokers move by name, also replicas of a topic that was deleted and made again meanwhile, so
+        the question about the topics' ids comes last.
+        """
+        keys = {key for _, key in step.targets}
+        log_dirs = self._cluster.log_dirs({broker for broker, _ in step.targets}, keys)
+        self._view.ask({topic for topic, _ in keys}, now_ms=look.now_ms)
+        live = self._view.of(row.key for row in look.plan.log_dir_movements)
+        check_same_cluster(look.live, live)
+        standing = self._standing(look.plan, live, log_dirs)
+        same = {replica: path for replica, path in step.targets.items() if standing[replica] is Progress.PENDING}
+        return MoveWithin(same) if same else LOOKS_AGAIN
+
     def _stop_overflowing(self, look: LookWithin) -> None:
         """Let brokers give up copies that no longer fit: a log dir that is full goes offline with all that it holds.
 
@@ -229,7 +251,8 @@ class LogDirMoves:
 
     def _going_back(self, look: LookWithin) -> list[ReplicaKey]:
         """Replicas that had arrived when this execution asked them to stay, and are being copied back since."""
-        return [replica for replica in going_back(look.plan, look.log_dirs) if replica in self._requests.asked_to_stay]
+        ours = self._ours(look.plan, look.live)
+        return [replica for replica in going_back(ours, look.log_dirs) if replica in self._requests.asked_to_stay]
 
     def _move(self, look: LookWithin, targets: Mapping[ReplicaKey, str]) -> None:
         """Ask for movements. What a broker refuses is tried again some seconds later, for some minutes."""
@@ -266,7 +289,7 @@ class LogDirMoves:
         """Remove the throttle, then write the event. Brokers that may go on with a copy keep their rate: the sweeper
         gives the copy up, and removes the rate then. `left` is what they have refused to give up, with their reasons.
         """
-        going_on = {**may_go_on(look.plan, look.log_dirs), **left}
+        going_on = {**may_go_on(self._ours(look.plan, look.live), look.log_dirs), **left}
         if going_on:
             detail += f"; {may_go_on_text(going_on)}"
         remains = self._throttle.clear(look.execution, keeping={broker for broker, _ in going_on})

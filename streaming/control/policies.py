@@ -21,6 +21,8 @@ from streaming.views.broker_windows import capacities_of
 
 STALE_WINDOWS = 5
 """Data whose newest closed window is older than this many windows (and a minute) is stale."""
+EXECUTING_INTERVAL_MS = 1_000
+"""Between two ticks while an execution is under way: what has room begins at the next one."""
 
 
 def trigger_policy(trigger: TriggerSettings, *, window_ms: int) -> TriggerPolicy:

@@ -15,13 +15,13 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Step, Submit, Wait, next_step
 from assignor_core.execution.refusals import NAMED_MAX, refusals_text
 from assignor_core.execution.room import Room
-from assignor_core.identity import another_cluster
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, partition_name
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
 from assignor_core.wording import first_named
 from streaming.cluster.ports import ControlledCluster
 from streaming.control.absences import Absences, needed_by
+from streaming.control.cluster_view import check_same_cluster
 from streaming.control.copied_bytes import CopiedBytes
 from streaming.control.disk_room import DiskRoom
 from streaming.control.journal import Journal
@@ -33,7 +33,6 @@ from streaming.control.records import ExecutionRecord
 from streaming.control.reports import Reports
 from streaming.control.requests import Requests
 from streaming.control.throttle import Throttle
-from streaming.errors import AnotherCluster
 from streaming.settings import ControlSettings
 
 log = structlog.get_logger()
@@ -133,7 +132,7 @@ class ReplicaMoves:
         if (
             not isinstance(step, Abort | Done)
             and self._keep_throttle(look, pressed=pressure is not None)
-            and isinstance(step, Submit)
+            and isinstance(step, Submit | ElectLeaders)
         ):
             look, step = self._looked_at_again(look, step, held_back)
         return self._take(step, look)
@@ -150,24 +149,14 @@ class ReplicaMoves:
             without=look.made_again,
         )
 
-    def _looked_at_again(self, look: Look, step: Submit, held_back: str | None) -> tuple[Look, Step]:
+    def _looked_at_again(self, look: Look, step: Submit | ElectLeaders, held_back: str | None) -> tuple[Look, Step]:
         """What of a request is still right after the throttle was set, which takes a second or more on a large cluster:
-        Kafka moves by name, also partitions of a topic that was deleted and made again meanwhile.
+        Kafka moves and elects by name, also partitions of a topic that was deleted and made again meanwhile.
         """
-        live = self._looks.again(look, step.reassignments)
-        self._check_cluster(look, live)
+        live = self._looks.again(look, step.reassignments if isinstance(step, Submit) else step.partitions)
+        check_same_cluster(look.live, live)
         look = self.look(look.record, look.plan, live, look.now_ms)
-        now = self._next_step(look, held_back)
-        if not isinstance(now, Submit):
-            return look, now
-        same = {key: target for key, target in step.reassignments.items() if now.reassignments.get(key) == target}
-        return look, Submit(same) if same else LOOKS_AGAIN
-
-    @staticmethod
-    def _check_cluster(look: Look, live: LiveCluster) -> None:
-        other = another_cluster(look.live.cluster_id, live)
-        if other is not None:
-            raise AnotherCluster(other)
+        return look, _still_right(step, self._next_step(look, held_back))
 
     def _stop_overflowing(self, look: Look) -> None:
         """Cancel copies that no longer fit: a log dir that is full goes offline with all that it holds.
@@ -196,7 +185,7 @@ class ReplicaMoves:
             live = self._looks.closer(look, step.reassignments if isinstance(step, Submit) else (), whole=ends)
             if live is None:
                 break
-            self._check_cluster(look, live)
+            check_same_cluster(look.live, live)
             look = self.look(look.record, look.plan, live, look.now_ms)
             step = self._next_step(look, held_back)
         return look, self._asked_about(step)
@@ -300,3 +289,15 @@ class ReplicaMoves:
             "movements_done": movements_done(look.progress),
             "bytes_moved": bytes_moved(look.plan, look.progress, sizes),
         }
+
+
+def _still_right(step: Submit | ElectLeaders, now: Step) -> Step:
+    """Of a step that which the next look asks for, too; anything else waits for the next tick."""
+    match step, now:
+        case Submit(before), Submit(after):
+            if same := {key: target for key, target in before.items() if after.get(key) == target}:
+                return Submit(same)
+        case ElectLeaders(before), ElectLeaders(after):
+            if both := tuple(key for key in before if key in after):
+                return ElectLeaders(both)
+    return LOOKS_AGAIN

@@ -23,6 +23,7 @@ from streaming.control.late_requests import LateRequests
 from streaming.control.lease import Lease
 from streaming.control.look_age import LookAge
 from streaming.control.measuring import measured_levels, measured_skew
+from streaming.control.policies import EXECUTING_INTERVAL_MS
 from streaming.control.records import ExecutionRecord
 from streaming.control.sweeping import Sweeper
 from streaming.control.upkeep import Upkeep
@@ -38,7 +39,6 @@ from streaming.views.intents import drained_brokers
 
 log = structlog.get_logger()
 
-EXECUTING_INTERVAL_MS = 1_000
 STAND_BY_INTERVAL_MS = 2_000
 MEASURE_PATIENCE_WINDOWS = 20
 """A plan whose result can't be measured within this many windows stays unmeasured."""

@@ -8,7 +8,7 @@ import structlog
 
 from assignor_core.execution.events import Event
 from assignor_core.execution.refusals import NAMED_MAX
-from assignor_core.identity import another_cluster
+from assignor_core.identity import another_cluster, without_made_again
 from assignor_core.live import ReplicaKey, replica_name
 from assignor_core.plan import Plan
 from assignor_core.wording import first_named
@@ -50,14 +50,19 @@ class Sweeper:
         if now_ms < self._again_ms.get(execution.execution_id, now_ms):
             return False
         kept = self._journal.plan_of(execution)
-        other = another_cluster(kept.kafka_cluster_id if kept else None, self._cluster.describe(topics=()))
+        plan = kept.plan if kept is not None and kept.plan.within_brokers else None
+        live = self._cluster.describe(topics=() if plan is None else plan.topics)
+        other = another_cluster(kept.kafka_cluster_id if kept else None, live)
         if other is not None:
             log.warning("sweep_held", execution_id=execution.execution_id, reason=other)
             self._again_ms[execution.execution_id] = now_ms + LOOK_INTERVAL_MS
             return False
         owed = execution.throttled_brokers
-        plan = kept.plan if kept is not None and kept.plan.within_brokers else None
-        given_up, going_on = ([], {}) if plan is None else self._give_up(execution.execution_id, plan)
+        given_up: list[ReplicaKey] = []
+        going_on: dict[ReplicaKey, str] = {}
+        if kept is not None and plan is not None:
+            own = without_made_again(plan, kept.topic_ids, live)
+            given_up, going_on = self._give_up(execution.execution_id, own)
         copying = {broker for broker, _ in going_on} & {*owed}
         try:
             left = tuple(sorted({*self._clear([row for row in owed if row not in copying], plan), *copying}))

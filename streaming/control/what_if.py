@@ -17,7 +17,7 @@ from assignor_core.what_if.outlook import (
     growth_of,
     headroom,
 )
-from streaming.control.policies import decision_policy, limits
+from streaming.control.policies import EXECUTING_INTERVAL_MS, decision_policy, limits
 from streaming.errors import UsageProblem
 from streaming.settings import HOUR_MS, Settings
 
@@ -70,7 +70,7 @@ def replayed(history: History, settings: Settings, away: frozenset[int]) -> tupl
     policy = replace(policy, capacities=with_new_brokers(policy.capacities, history))
     planner = settings.planner
     planning = Planning(planner.disk_reserve, planner.load_disagreement_max, planner.days, planner.plan_ttl_ms)
-    pace = Pace(settings.control.throttle_bytes_per_sec, settings.control.tick_interval_ms, limits(settings.control))
+    pace = Pace(settings.control.throttle_bytes_per_sec, EXECUTING_INTERVAL_MS, limits(settings.control))
     return replay(history, policy, pace=pace, planning=planning, window_ms=window_ms, away=away), policy
 
 

@@ -8,6 +8,7 @@ from streaming import tables
 from streaming.contract import NOTIFICATION
 from streaming.notify.occurrences import Occurrence
 from streaming.views.notifications import BEGUN, FAILED, GIVEN_UP, OVER, SENT
+from streaming.views.stored_json import stored_object
 
 PAUSE_MIN_MS = 5_000
 PAUSE_MAX_MS = 300_000
@@ -115,5 +116,5 @@ def _occurrence(row: tables.Row) -> Occurrence:
         tables.to_ms(row["occurred_at"]),
         row["title"],
         row["detail"],
-        json.loads(row["facts_json"]),
+        stored_object(row["facts_json"]) or {},
     )

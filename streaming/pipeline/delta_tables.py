@@ -6,7 +6,7 @@ lateness by the watermark of the batch before, so without this a sample could st
 
 Two ways of the same effect: a batch that fits the driver is written through delta-rs, which commits in tens of
 milliseconds where Spark's MERGE plans and starts jobs for seconds on two cores; a larger one is merged by Spark itself,
-on all executors.
+on all executors. On an object store all is committed through delta-rs, by conditional puts.
 """
 
 from datetime import UTC, datetime
@@ -87,20 +87,7 @@ class WindowTable:
         if _rows_between(delta, since, until) > self._rows_max:
             raise TooManyRows
         # Nothing newer than the batch can be closed by it.
-        met = f"window_start >= {instant(since)} AND window_start <= {instant(until)}"
-        schema = row_schema(self._table)
-        windows = delta.to_pyarrow_dataset(file_pruning_predicate=met)
-        is_met = (pc.field("window_start") >= since) & (pc.field("window_start") <= until)
-        present = windows.to_table(schema.names, is_met)
-        fresh = closed_by(fullest(present.cast(schema), rows.cast(schema), self._table.key), watermark)
-        write_deltalake(
-            delta,
-            # In the order of time, so that a reader of some windows skips files and parts of files by their statistics.
-            fresh.sort_by(self._table.time_column),
-            mode="overwrite",
-            predicate=met,
-            commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)]),
-        )
+        present, fresh = _put_back(delta, self._table, rows, since, until, watermark, transaction)
         open_since = _oldest_open(fresh)
         self._open_since = open_since if open_since <= until else None  # else there may be newer ones, not met
         by_others = set(pc.unique(present["query_id"]).to_pylist()) - set(pc.unique(rows["query_id"]).to_pylist())
@@ -109,6 +96,28 @@ class WindowTable:
     def forget(self) -> None:
         """Somebody else has written: look anew which windows are open."""
         self._open_since = None
+
+
+def _put_back(
+    delta: DeltaTable, table: Table, rows: pa.Table, since: datetime, until: datetime, watermark: datetime,
+    transaction: tuple[str, int] | None,
+) -> tuple[pa.Table, pa.Table]:  # fmt: skip
+    """Bring the windows that start from `since` to `until` up to date, in one commit; their rows before and after."""
+    met = f"window_start >= {instant(since)} AND window_start <= {instant(until)}"
+    schema = row_schema(table)
+    windows = delta.to_pyarrow_dataset(file_pruning_predicate=met)
+    is_met = (pc.field("window_start") >= since) & (pc.field("window_start") <= until)
+    present = windows.to_table(schema.names, is_met)
+    fresh = closed_by(fullest(present.cast(schema), rows.cast(schema), table.key), watermark)
+    write_deltalake(
+        delta,
+        # In the order of time, so that a reader of some windows skips files and parts of files by their statistics.
+        fresh.sort_by(table.time_column),
+        mode="overwrite",
+        predicate=met,
+        commit_properties=CommitProperties(app_transactions=[Transaction(*transaction)] if transaction else None),
+    )
+    return present, fresh
 
 
 def _rows_between(delta: DeltaTable, since: datetime, until: datetime) -> int:
@@ -172,6 +181,30 @@ def finalize_spark(session: SparkSession, location: str, watermark: datetime) ->
     """Mark windows that the watermark has passed: their rows will not change again. Safe to repeat."""
     passed = f"window_end <= {_spark_literal(watermark)} AND NOT is_final"
     SparkDeltaTable.forPath(session, location).update(passed, {"is_final": "true"})
+
+
+def upsert_by_window(
+    rows: DataFrame, location: str, table: Table, transaction: tuple[str, int], watermark: datetime
+) -> None:
+    """The same from the driver, which holds one window at a time, in a commit for each; marks what `watermark` has
+    passed, too.
+
+    For object stores: Spark's Delta asks there whether an entry of the log exists and then puts it, so it could
+    replace a commit of another writer. To repeat a window changes nothing: only the last commit has the transaction.
+    """
+    delta = opened(location)
+    written = delta.transaction_version(transaction[0])
+    if written is not None and written >= transaction[1]:
+        return
+    starts = set(rows.select("window_start").distinct().toArrow()["window_start"].to_pylist())
+    passed = (~pc.field("is_final")) & (pc.field("window_end") <= watermark)
+    is_open = delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN)
+    starts |= set(is_open.to_table(["window_start"], passed)["window_start"].to_pylist())
+    in_order = sorted(starts)
+    for start in in_order:
+        of_window = rows.where(f.col("window_start") == f.lit(start)).toArrow()
+        is_last = start == in_order[-1]
+        _put_back(delta, table, of_window, start, start, watermark, transaction if is_last else None)
 
 
 def _matching(table: Table, oldest: datetime) -> str:

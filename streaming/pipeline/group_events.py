@@ -144,4 +144,7 @@ def _columns(event: GroupEvent, look: GroupLook) -> Row:
         "restarts": len(event.restarted),
         "partitions_moved": event.partitions_moved,
         "partitions_unowned": event.partitions_unowned,
+        "partitions_owned": event.stopped_if_eager,
+        "names_in_json": json.dumps(event.names_in),
+        "names_out_json": json.dumps(event.names_out),
     }

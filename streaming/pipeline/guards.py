@@ -1,4 +1,4 @@
-"""What must hold before the pipeline goes on with a checkpoint: the same windows, the same topics, no other pipeline.
+"""What must hold before the pipeline goes on with a checkpoint: the same windows, the same topics, the tables there.
 
 One file beside the checkpoints notes what they were made with. Spark notices none of these changes (window length, a
 topic deleted and made again with more records than were read): it goes on and is wrong. This module knows checkpoints,
@@ -6,12 +6,10 @@ topic ids and how long the tables' windows are, not what the queries compute.
 """
 
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from itertools import chain
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -22,10 +20,9 @@ from pyarrow import compute as pc
 from streaming import tables
 from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD
 from streaming.errors import RefusedForSafety, TableUnavailable, UsageProblem
+from streaming.pipeline.checkpoint_files import CheckpointFiles
 from streaming.pipeline.offsets import Offsets, newest_planned
-from streaming.runtime.locks import exclusive
 from streaming.settings import PipelineSettings, StorageSettings, TopicSettings
-from streaming.tables.places import local_folder
 
 FINGERPRINT = "fingerprint.json"
 WINDOWS_VERSION = 3
@@ -49,27 +46,15 @@ class DescribesTopics(Protocol):
         """Metadata of the topics, with their ids."""
 
 
-@contextmanager
-def only_pipeline(checkpoints: str) -> Iterator[None]:
-    """While this holds no other pipeline can use these checkpoints; raises RefusedForSafety where one does."""
-    with exclusive(checkpoints, "pipeline") as is_ours:
-        if not is_ours:
-            raise RefusedForSafety(f"another pipeline is running on the checkpoints in {checkpoints}")
-        yield
-
-
 def check_fingerprint(checkpoints: str, wanted: Mapping[str, object], topic_ids: Mapping[str, str]) -> None:
     """Compare with what the checkpoints were made with, or note it at the first start; raises RefusedForSafety.
 
     `wanted` comes from `fingerprint`, `topic_ids` from the function of this name.
     """
-    file = _fingerprint_file(checkpoints)
-    if file is None:
-        return  # no file of ours there; Spark's own checks remain
-    if not file.exists():
-        _write(file, {"made_with": dict(wanted), "topic_ids": dict(topic_ids)})
+    noted = _noted(checkpoints)
+    if noted is None:
+        _note(checkpoints, {"made_with": dict(wanted), "topic_ids": dict(topic_ids)})
         return
-    noted = _read(file)
     for key in sorted({*wanted, *noted["made_with"]}):
         value, before = wanted.get(key), noted["made_with"].get(key)
         if before != value:
@@ -79,7 +64,7 @@ def check_fingerprint(checkpoints: str, wanted: Mapping[str, object], topic_ids:
             )
     check_topic_ids(checkpoints, topic_ids)
     if topic_ids.keys() - noted["topic_ids"].keys():  # not known at an earlier version's start
-        _write(file, noted | {"topic_ids": {**topic_ids, **noted["topic_ids"]}})
+        _note(checkpoints, noted | {"topic_ids": {**topic_ids, **noted["topic_ids"]}})
 
 
 def check_topic_ids(checkpoints: str, topic_ids: Mapping[str, str], last_good: Offsets | None = None) -> None:
@@ -87,10 +72,10 @@ def check_topic_ids(checkpoints: str, topic_ids: Mapping[str, str], last_good: O
 
     `last_good` are the offsets read when the ids were last right. Later records may be of either topic.
     """
-    file = _fingerprint_file(checkpoints)
-    if file is None or not file.exists():
+    fingerprint_noted = _noted(checkpoints)
+    if fingerprint_noted is None:
         return
-    noted = _read(file)["topic_ids"]
+    noted = fingerprint_noted["topic_ids"]
     for topic, topic_id in topic_ids.items():
         if topic in noted and noted[topic] != topic_id:
             raise RefusedForSafety(
@@ -162,7 +147,9 @@ def topics_read(topics: TopicSettings) -> tuple[str, ...]:
 
 
 def offsets_read(checkpoints: str) -> Offsets:
-    """Next offsets of the newest batches that Spark planned; what can't be read, as on an object store, is left out."""
+    """Next offsets of the newest batches that Spark planned; what can't be read in a folder is left out. Raises
+    TableUnavailable where an object store doesn't answer.
+    """
     ends: Offsets = {}
     for offsets in offsets_by_query(checkpoints).values():  # both queries read a foreign topic: the last one counts
         ends |= offsets
@@ -172,12 +159,10 @@ def offsets_read(checkpoints: str) -> Offsets:
 def offsets_by_query(checkpoints: str) -> dict[str, Offsets]:
     """The same of each query that has window tables."""
     ends: dict[str, Offsets] = {query: {} for query in TABLES_OF_QUERIES}
-    folder = local_folder(checkpoints)
-    if folder is None:
-        return ends
+    files = CheckpointFiles(checkpoints)
     for query in ends:
         with suppress(OSError, ValueError):
-            ends[query] = newest_planned(folder / query)
+            ends[query] = newest_planned(files.below(query))
     return ends
 
 
@@ -195,11 +180,6 @@ def _newest_length(delta: DeltaTable) -> timedelta | None:
     return rows[0]["window_end"] - rows[0]["window_start"] if rows else None
 
 
-def _fingerprint_file(checkpoints: str) -> Path | None:
-    folder = local_folder(checkpoints)
-    return None if folder is None else folder / FINGERPRINT
-
-
 def _read_up_to(checkpoints: str, topic: str, last_good: Offsets | None) -> str:
     """Partition and next offset, for the message."""
     parts = []
@@ -211,16 +191,18 @@ def _read_up_to(checkpoints: str, topic: str, last_good: Offsets | None) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _noted(checkpoints: str) -> dict[str, Any] | None:
+    """What the fingerprint holds; None where there is none. Raises UsageProblem, TableUnavailable."""
     try:
-        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(CheckpointFiles(checkpoints).read(FINGERPRINT))
         return {"made_with": dict(content["made_with"]), "topic_ids": dict(content["topic_ids"])}
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageProblem(f"checkpoint file {file} can't be read ({type(error).__name__}): {TWO_WAYS_OUT}") from None
+        raise UsageProblem(
+            f"checkpoint file {checkpoints}/{FINGERPRINT} can't be read ({type(error).__name__}): {TWO_WAYS_OUT}"
+        ) from None
 
 
-def _write(file: Path, content: Mapping[str, object]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_suffix(".new")
-    fresh.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    os.replace(fresh, file)
+def _note(checkpoints: str, content: Mapping[str, object]) -> None:
+    CheckpointFiles(checkpoints).write(FINGERPRINT, json.dumps(content, indent=2, sort_keys=True) + "\n")

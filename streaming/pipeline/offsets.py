@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
+
+from streaming.pipeline.checkpoint_files import CheckpointFiles
 
 Offsets = dict[tuple[str, str], int]
 """Next offset to be read, by topic and partition (both as Spark writes them)."""
@@ -23,21 +24,23 @@ def offsets_of(noted: str | Mapping[str, Mapping[str, int]] | None) -> Offsets:
     }
 
 
-def planned(checkpoint: Path, batch_id: int) -> Offsets:
-    """Where the batch ends, over all sources; raises OSError where it isn't noted."""
-    lines = (checkpoint / "offsets" / str(batch_id)).read_text(encoding="utf-8").splitlines()
+def planned(checkpoint: CheckpointFiles, batch_id: int) -> Offsets:
+    """Where the batch ends, over all sources; raises OSError where it isn't noted, TableUnavailable where an object
+    store doesn't answer.
+    """
+    lines = checkpoint.read(f"offsets/{batch_id}").splitlines()
     return {key: end for line in lines[_LINES_BEFORE_SOURCES:] for key, end in offsets_of(json.loads(line)).items()}
 
 
-def records_planned(checkpoint: Path, batch_id: int) -> int:
+def records_planned(checkpoint: CheckpointFiles, batch_id: int) -> int:
     """At most so many records are in the batch; offsets that Kafka skips, and in the first batch those before the
-    earliest record, are counted too. Raises OSError where it isn't noted.
+    earliest record, are counted too. Raises as `planned` does.
     """
     before = planned(checkpoint, batch_id - 1) if batch_id else {}
     return sum(end - before.get(key, 0) for key, end in planned(checkpoint, batch_id).items())
 
 
-def newest_planned(checkpoint: Path) -> Offsets:
-    """Where the newest batch ends; empty where there has been none."""
-    batches = [int(path.name) for path in (checkpoint / "offsets").glob("[0-9]*")]
+def newest_planned(checkpoint: CheckpointFiles) -> Offsets:
+    """Where the newest batch ends; empty where there has been none. Raises as `planned` does."""
+    batches = checkpoint.numbers("offsets")
     return planned(checkpoint, max(batches)) if batches else {}

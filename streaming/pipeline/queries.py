@@ -5,12 +5,12 @@ Two topics in one query would share a watermark: an idle one would hold back the
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.contract import BROKER_LOAD, GROUP_LAG, PARTITION_LOAD, REJECTED_RECORD, Table
+from streaming.pipeline.checkpoint_files import CheckpointFiles
 from streaming.pipeline.delta_tables import create_window_table, shaped
 from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.pipeline.lateness import CountedSamples
@@ -27,7 +27,8 @@ from streaming.tables.places import local_folder
 
 LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Spark's default starts a process (readlink) for each look at a file: some forty a batch, a fifth of a small batch's
-time. This one renames as atomically on a local file system; our lock keeps other writers away.
+time. This one renames as atomically on a local file system; our lock keeps other writers away. On S3 Spark's default
+stays: it replaces a file that a killed batch has left, which this one would keep there.
 """
 REJECTS_TRIGGERS = 3
 """The rejects are read once in as many trigger intervals: the windows come first."""
@@ -89,7 +90,7 @@ class _Start:
         create_table(self.storage.tables, REJECTED_RECORD.name)
         maintenance = self._maintenance(REJECTED_RECORD)
         writer = RejectsWriter(self.storage.tables, self.source.pipeline, self.now_ms)
-        checkpoint = (local_folder(self.storage.checkpoints) or Path(self.storage.checkpoints)) / "rejects"
+        checkpoint = CheckpointFiles(self.storage.checkpoints).below("rejects")
 
         def write(batch: DataFrame, batch_id: int) -> None:
             # In a sound set-up no record is rejected, and to learn that would cost as much as the windows. (The window
@@ -120,7 +121,7 @@ class _Start:
     def _writer(self, name: str, targets: tuple[Target, ...]) -> WindowWriter:
         root, settings = self.storage.tables, self.source.pipeline
         of_groups = any(target.table is GROUP_LAG for target in targets)
-        checkpoints = local_folder(self.storage.checkpoints)
+        checkpoints = CheckpointFiles(self.storage.checkpoints)
         return WindowWriter(
             name,
             [Place.of(target, root) for target in targets],
@@ -130,7 +131,7 @@ class _Start:
             now_ms=self.now_ms,
             group_events=GroupEventKeeper(root, self.source.kafka.cluster_name, settings) if of_groups else None,
             # A record of ours is a sample of one window; one of another tool may hold many.
-            checkpoint=checkpoints / name if checkpoints and not self.source.topics.foreign else None,
+            checkpoint=None if self.source.topics.foreign else checkpoints.below(name),
         )
 
     def _maintenance(self, table: Table) -> Maintenance:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.cluster.clients import admin_client, reaching
-from streaming.errors import ClusterUnreachable
+from streaming.errors import ClusterUnreachable, TableUnavailable
 from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.guards import (
     check_fingerprint,
@@ -25,12 +25,12 @@ from streaming.pipeline.guards import (
     check_window_lengths,
     fingerprint,
     offsets_read,
-    only_pipeline,
     topic_ids,
     topics_read,
 )
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.offsets import Offsets
+from streaming.pipeline.one_at_a_time import LeaseOn, StillOurs, only_pipeline
 from streaming.pipeline.queries import start_queries
 from streaming.pipeline.session import JVM_FAILED, check_file_systems, reason
 from streaming.pipeline.sources import InputTopics
@@ -47,8 +47,11 @@ TOPIC_CHECK_INTERVAL_MS = 30_000
 STOP_GRACE_S = 25.0
 
 
-def run_pipeline(settings: Settings) -> int:
-    """Run until SIGTERM or SIGINT (0) or until a query dies (4); raises RefusedForSafety before it does harm."""
+def run_pipeline(settings: Settings, lease_on: LeaseOn | None = None) -> int:
+    """Run until SIGTERM or SIGINT (0) or until a query dies (4); raises RefusedForSafety before it does harm.
+
+    `lease_on` gives the lease that keeps other pipelines from checkpoints on an object store.
+    """
     stopping = threading.Event()
 
     def stop(number: int, _frame: FrameType | None) -> None:
@@ -59,18 +62,23 @@ def run_pipeline(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     storage = settings.storage
-    with only_pipeline(storage.checkpoints):
+    with only_pipeline(storage.checkpoints, lease_on, stopping) as still_ours:
         check_tables_are_there(storage)
         check_window_lengths(storage.tables, window_ms=settings.pipeline.window_ms)  # before the next notes the length
-        with StartingSession(settings.pipeline) as spark:
-            ids = _wait_for_topics(settings.kafka, topics_read(settings.topics), stopping, spark.start)
+        with StartingSession(settings.pipeline, storage) as spark:
+
+            def meanwhile() -> None:
+                spark.start()
+                still_ours()
+
+            ids = _wait_for_topics(settings.kafka, topics_read(settings.topics), stopping, meanwhile)
             if ids is None:
                 return 0
             check_fingerprint(storage.checkpoints, fingerprint(settings.topics, settings.pipeline), ids)
-            return _run_queries(spark.session(), settings, stopping)
+            return _run_queries(spark.session(), settings, stopping, still_ours)
 
 
-def _run_queries(session: SparkSession, settings: Settings, stopping: threading.Event) -> int:
+def _run_queries(session: SparkSession, settings: Settings, stopping: threading.Event, still_ours: StillOurs) -> int:
     storage = settings.storage
     try:
         check_file_systems(session, storage)
@@ -78,7 +86,8 @@ def _run_queries(session: SparkSession, settings: Settings, stopping: threading.
         source = InputTopics(session, settings.kafka, settings.topics, settings.pipeline)
         queries = start_queries(source, storage, now_ms=clocks.now_ms, counted=counted)
         log.info("pipeline_started", queries=[query.name for query in queries])
-        return _watch(queries, BatchReporter(queries, storage.tables, settings.pipeline, counted), settings, stopping)
+        reporter = BatchReporter(queries, storage.tables, settings.pipeline, counted)
+        return _watch(queries, reporter, settings, stopping, still_ours)
     except JVM_FAILED as error:  # a checkpoint that Spark won't begin with, or a JVM that was killed
         log.error("query_failed", error=reason(error))
         return EXIT_QUERY_FAILED
@@ -132,24 +141,29 @@ def _topic_ids(kafka: KafkaSettings, names: Sequence[str]) -> dict[str, str]:
 def _check_topics(settings: Settings, last_good: Offsets) -> Offsets:
     """Check the ids while the queries run: Spark does not notice a new topic that holds more than was read.
 
-    Returns the offsets that were read before the check; `last_good` if the brokers are away.
+    Returns the offsets that were read before the check; `last_good` if the brokers or the checkpoints are away.
     """
-    read = offsets_read(settings.storage.checkpoints)
     try:
+        read = offsets_read(settings.storage.checkpoints)
         ids = _topic_ids(settings.kafka, topics_read(settings.topics))
         check_topic_ids(settings.storage.checkpoints, ids, last_good)
-    except ClusterUnreachable as error:
+    except (ClusterUnreachable, TableUnavailable) as error:
         log.warning("topic_check_skipped", error=str(error))
         return last_good
     return read
 
 
 def _watch(
-    queries: list[StreamingQuery], reporter: BatchReporter, settings: Settings, stopping: threading.Event
+    queries: list[StreamingQuery],
+    reporter: BatchReporter,
+    settings: Settings,
+    stopping: threading.Event,
+    still_ours: StillOurs,
 ) -> int:
     checked_ms = clocks.now_ms()
     last_good = offsets_read(settings.storage.checkpoints)
     while not stopping.wait(POLL_INTERVAL_S):
+        still_ours()
         for query in queries:
             if not query.isActive:
                 log.error("query_failed", query=query.name, error=reason(query.exception()))

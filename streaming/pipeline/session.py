@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from streaming.errors import SetUpIncomplete, UsageProblem
 from streaming.pipeline.class_archive import driver_options
+from streaming.pipeline.s3_files import hadoop_options, needs_s3_files
 from streaming.runtime.files import current_umask
 from streaming.runtime.jars import check_extra_jars, jar_paths, java_command
 from streaming.settings import PipelineSettings, StorageSettings
@@ -29,9 +30,11 @@ JVM_FAILED = (PySparkException, Py4JError, ConnectionError)
 MASTER = re.compile(r"local(\[(\*|\d+)(, *(\*|\d+))?\])?|local-cluster\[[\d ,]+\]|spark://.+|k8s://.+|yarn")
 
 
-def build_session(settings: PipelineSettings) -> SparkSession:
-    """The session of this process; raises SetUpIncomplete where Java or a jar is missing, or where Spark doesn't start,
-    UsageProblem where it knows no such master.
+def build_session(settings: PipelineSettings, storage: StorageSettings | None = None) -> SparkSession:
+    """The session of this process, with a file system for checkpoints on S3 if `storage` has them there.
+
+    Raises SetUpIncomplete where Java or a jar is missing, or where Spark doesn't start, UsageProblem where it knows no
+    such master.
     """
     java_command()
     check_extra_jars(settings.extra_jars)
@@ -41,26 +44,27 @@ def build_session(settings: PipelineSettings) -> SparkSession:
             f"pipeline.master: {settings.master!r} is no Spark master: local[2], spark://host:port, yarn, k8s://..."
         )
     try:
-        return _started(settings)
+        return _started(settings, storage or StorageSettings())
     except JVM_FAILED as error:
         raise SetUpIncomplete(f"Spark doesn't start (pipeline.master {settings.master}): {reason(error)}") from None
 
 
 def check_file_systems(session: SparkSession, storage: StorageSettings) -> None:
-    """Raises UsageProblem where Spark can't write to one of these. Small batches do not
-    show it, as they are written without Spark, which needs Hadoop's file system of the scheme for the first large one.
+    """Raises UsageProblem where Spark can't write its checkpoints, for it needs Hadoop's file system of their scheme.
+
+    Tables on an object store are written without Spark.
     """
     context = session.sparkContext
     assert context._jvm is not None
     systems = context._jvm.org.apache.hadoop.fs.FileSystem
-    for name, place in (("storage.tables", storage.tables), ("storage.checkpoints", storage.checkpoints)):
-        try:
-            systems.getFileSystemClass(scheme_of(place), context._jsc.hadoopConfiguration())
-        except Py4JJavaError as error:
-            raise UsageProblem(
-                f"{name}: Spark can't write to {place} ({reason(error)}): name a folder, or add Hadoop's file system "
-                "of this scheme to Spark's jars, see docs/pipeline.md"
-            ) from None
+    place = storage.checkpoints
+    try:
+        systems.getFileSystemClass(scheme_of(place), context._jsc.hadoopConfiguration())
+    except Py4JJavaError as error:
+        raise UsageProblem(
+            f"storage.checkpoints: Spark can't write to {place} ({reason(error)}): name a folder, or add Hadoop's file "
+            "system of this scheme to Spark's jars, see docs/object-store.md"
+        ) from None
 
 
 def reason(error: object) -> str:
@@ -70,9 +74,9 @@ def reason(error: object) -> str:
     return (str(error).splitlines() or [""])[0]
 
 
-def _started(settings: PipelineSettings) -> SparkSession:
+def _started(settings: PipelineSettings, storage: StorageSettings) -> SparkSession:
     builder = SparkSession.Builder().appName(APPLICATION)
-    for key, value in _options(settings).items():
+    for key, value in {**_options(settings, storage), **hadoop_options(storage, os.environ)}.items():
         builder = builder.config(key, value)
     # Python on the executors, for foreign formats, is the driver's: `python3` on the path may be another.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -86,18 +90,19 @@ def _started(settings: PipelineSettings) -> SparkSession:
     return session
 
 
-def _jars(settings: PipelineSettings) -> dict[str, str]:
+def _jars(settings: PipelineSettings, storage: StorageSettings) -> dict[str, str]:
+    more = [*(jar_paths("s3") if needs_s3_files(storage) else ()), *settings.extra_jars]
     on_class_path = {} if "SPARK_ENV_LOADED" in os.environ else driver_options(settings.master)
     if on_class_path:
         # Behind ours: the archive of classes holds for a class path that begins as it did.
-        of_driver = (on_class_path["spark.driver.extraClassPath"], *map(str, settings.extra_jars))
+        of_driver = (on_class_path["spark.driver.extraClassPath"], *map(str, more))
         return on_class_path | {"spark.driver.extraClassPath": os.pathsep.join(of_driver)}
-    return {"spark.jars": ",".join(map(str, (*jar_paths("spark"), *settings.extra_jars)))}
+    return {"spark.jars": ",".join(map(str, (*jar_paths("spark"), *more)))}
 
 
-def _options(settings: PipelineSettings) -> dict[str, str]:
+def _options(settings: PipelineSettings, storage: StorageSettings) -> dict[str, str]:
     return {
-        **_jars(settings),
+        **_jars(settings, storage),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",

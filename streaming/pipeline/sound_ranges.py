@@ -7,9 +7,10 @@ knows neither what a misfit is nor where it is written.
 import time
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from pathlib import Path
 from typing import Any, Protocol
 
+from streaming.errors import TableUnavailable
+from streaming.pipeline.checkpoint_files import CheckpointFiles
 from streaming.pipeline.offsets import Offsets, offsets_of, planned
 from streaming.pipeline.records import ACCEPTED_ROWS, REJECTED_ROWS
 
@@ -38,12 +39,14 @@ class Range(Enum):
     UNREAD = "not read to its end yet"
 
 
-def wait_until_read(queries: Sequence[ReportsProgress], checkpoint: Path, batch_id: int, *, patience_s: float) -> Range:
+def wait_until_read(
+    queries: Sequence[ReportsProgress], checkpoint: CheckpointFiles, batch_id: int, *, patience_s: float
+) -> Range:
     """What is known of the batch that `checkpoint` has planned; waits until the window queries have read it."""
     try:
         end = planned(checkpoint, batch_id)
         begin = planned(checkpoint, batch_id - 1) if batch_id else {}
-    except (OSError, ValueError):  # on another storage, or no longer there
+    except (OSError, ValueError, TableUnavailable):  # no longer there, or not to be read now
         return Range.SUSPECT
     deadline = time.monotonic() + patience_s
     while (

@@ -7,7 +7,7 @@ from types import TracebackType
 from pyspark.sql import SparkSession
 
 from streaming.pipeline.session import JVM_FAILED, build_session
-from streaming.settings import PipelineSettings
+from streaming.settings import PipelineSettings, StorageSettings
 
 
 class StartingSession:
@@ -16,15 +16,16 @@ class StartingSession:
     PySpark takes over SIGINT where the main thread starts a session; from another thread it leaves our handler alone.
     """
 
-    def __init__(self, settings: PipelineSettings) -> None:
+    def __init__(self, settings: PipelineSettings, storage: StorageSettings) -> None:
         self._settings = settings
+        self._storage = storage
         self._pool = ThreadPoolExecutor(1, "spark-start")
         self._session: Future[SparkSession] | None = None
 
     def start(self) -> None:
         """Begin, if it hasn't begun yet; raises what `build_session` raises, if it has failed by now."""
         if self._session is None:
-            self._session = self._pool.submit(build_session, self._settings)
+            self._session = self._pool.submit(build_session, self._settings, self._storage)
         elif self._session.done():
             self._session.result()
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
@@ -12,12 +11,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from streaming.contract import Table
-from streaming.pipeline.delta_tables import TooManyRows, WindowTable, finalize_spark, shaped, upsert_spark
+from streaming.errors import TableUnavailable
+from streaming.pipeline.checkpoint_files import CheckpointFiles
+from streaming.pipeline.delta_tables import (
+    TooManyRows,
+    WindowTable,
+    finalize_spark,
+    shaped,
+    upsert_by_window,
+    upsert_spark,
+)
 from streaming.pipeline.group_events import GroupEventKeeper
 from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.maintenance import Maintenance
 from streaming.pipeline.offsets import records_planned
 from streaming.tables import table_uri, utc
+from streaming.tables.places import local_folder
 
 DRIVER_ROWS_MAX = 500_000
 """Batches of up to this many window rows, which meet no more in the table, are written from the driver: 70 MB as Arrow,
@@ -64,9 +73,15 @@ class Place:
         return f"{audit['query_id']}:{self.target.table.name}", audit["batch_id"]
 
     def merge(self, rows: DataFrame, audit: Mapping[str, Any], oldest: datetime, watermark: datetime) -> None:
-        """On the executors; `oldest` is the first window start in `rows`, which have the table's columns."""
-        upsert_spark(rows, self.location, self.target.table, self.transaction(audit), oldest)
-        finalize_spark(rows.sparkSession, self.location, watermark)
+        """On the executors; `oldest` is the first window start in `rows`, which have the table's columns.
+
+        On an object store from the driver, a window at a time: Spark's commits there are no conditional puts.
+        """
+        if local_folder(self.location) is None:
+            upsert_by_window(rows, self.location, self.target.table, self.transaction(audit), watermark)
+        else:
+            upsert_spark(rows, self.location, self.target.table, self.transaction(audit), oldest)
+            finalize_spark(rows.sparkSession, self.location, watermark)
         self.window_table.forget()
 
 
@@ -83,9 +98,9 @@ class WindowWriter:
         counted: CountedSamples,
         now_ms: Callable[[], int],
         group_events: GroupEventKeeper | None = None,
-        checkpoint: Path | None = None,
+        checkpoint: CheckpointFiles | None = None,
     ) -> None:
-        """`checkpoint` is the query's folder if its offsets bound the rows of a batch, as one record is one sample."""
+        """`checkpoint` has the query's files if its offsets bound the rows of a batch, as one record is one sample."""
         self._name = name
         self._places = places
         self._maintenance = maintenance
@@ -115,7 +130,7 @@ class WindowWriter:
             return False
         try:
             return records_planned(self._checkpoint, batch_id) <= DRIVER_ROWS_MAX
-        except (OSError, ValueError):  # the plan of the batch before is no longer there
+        except (OSError, ValueError, TableUnavailable):  # the plan of the batch before can't be read, or is gone
             return False
 
     def _write_counted(self, batch: DataFrame, audit: Mapping[str, Any]) -> list[int | None]:

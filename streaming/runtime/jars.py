@@ -4,8 +4,8 @@ One manifest (`conf/ivy.xml`) pins every version; `conf/jars.sha256` lists the j
 each (of what Ivy resolves for Spark only Delta's and Kafka's: Spark ships the rest itself, in other versions). Ivy
 ships inside pyspark, so Java alone fetches them. The cache lies in the user's cache folder and is shared by all
 clones; a jar that is missing, cut short or changed is fetched again.
-`python -m streaming.runtime.jars` is the set-up step of the Makefile; with the argument `tests` it fetches those of the
-tests as well.
+`python -m streaming.runtime.jars` is the set-up step of the Makefile; with the argument `s3` it fetches those for
+checkpoints on S3 as well, with `tests` those of the tests and these.
 """
 
 import fcntl
@@ -33,6 +33,10 @@ JAVA_VERSION_MIN = 17
 PRODUCT = ("spark", "broker", "agent")
 TESTS = ("tools", "oracle", "broker-oldest", "tiered")
 """Configurations that tests need besides."""
+S3 = ("s3",)
+"""Spark's files on S3, fetched only where asked for."""
+FETCHED = {"tests": (*PRODUCT, *TESTS, *S3), "s3": (*PRODUCT, *S3)}
+"""Configurations by the argument of the set-up."""
 FETCH_TIMEOUT_S = 1_800
 FETCH_ATTEMPTS_MAX = 3
 
@@ -43,7 +47,8 @@ def jar_paths(configuration: str) -> list[Path]:
     paths = [folder / name for name in _checksums([configuration])]
     missing = [path.name for path in paths if not path.is_file()]
     if missing or not paths:
-        raise SetUpIncomplete(f"jars of {configuration!r} are missing ({', '.join(missing[:3])}): {SET_UP}")
+        how = f"run `python -m streaming.runtime.jars {configuration}`" if configuration in S3 else SET_UP
+        raise SetUpIncomplete(f"jars of {configuration!r} are missing ({', '.join(missing[:3])}): {how}")
     return sorted(paths)
 
 
@@ -80,7 +85,7 @@ def java_command() -> str:
     version = re.search(r'version "(\d+)', output)
     if not version or int(version.group(1)) < JAVA_VERSION_MIN:
         first_line = (output.splitlines() or [""])[0]
-        raise SetUpIncomplete(f"Java {JAVA_VERSION_MIN} or newer is needed, {java} says {first_line!r}")
+        raise SetUpIncomplete(f"Java {JAVA_VERSION_MIN} or newer is needed, {java} reports {first_line!r}")
     return java
 
 
@@ -170,8 +175,7 @@ def main() -> int:
     """Set-up step: checks Java, fetches missing jars, prints the progress. Returns the exit code."""
     try:
         java_command()
-        configurations = (*PRODUCT, *TESTS) if sys.argv[1:] == ["tests"] else PRODUCT
-        ensure_jars(lambda line: print(line, flush=True), configurations)
+        ensure_jars(lambda line: print(line, flush=True), FETCHED.get("".join(sys.argv[1:2]), PRODUCT))
     except SetUpIncomplete as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,10 +1,11 @@
 "use strict";
 // The page of acts (#audit): who asked for what, how, from where, when, and what came of it. Uses `views` and the page.
 (() => {
+  const PAGES = { abort: "execution", drain: "broker", undrain: "broker" };
   const outcome = row => row.state ? el("span", { class: row.status < 400 ? "good" : "bad", title: row.detail || "" }, words(row.state))
     : el("span", { class: "warn" }, "not ended");
   const target = row => row.action === "approve" && /^[0-9a-f]{64}$/.test(row.target || "")
-    ? planLink(row.target) : row.target || "–";
+    ? planLink(row.target) : row.target && PAGES[row.action] ? link(row.target, PAGES[row.action], row.target) : row.target || "–";
 
   async function read(where) {
     const page = await views.read("audit", { limit: 100, cursor: where.cursor });

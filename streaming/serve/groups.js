@@ -32,7 +32,7 @@
       advice.length ? el("ul", {}, ...advice.map(text => el("li", {}, text))) : null);
   }
   function topics(group) {
-    const rows = (group.topics || []).map(row => [row.topic, [count(row.partitions), "num"], [count(row.lag_records), "num"],
+    const rows = (group.topics || []).map(row => [link(row.topic, "topic", row.topic), [count(row.partitions), "num"], [count(row.lag_records), "num"],
       [seconds(row.lag_seconds), "num"], [row.retention_ratio === null ? "–" : `${(100 * row.retention_ratio).toFixed(1)} %`, "num"], views.when(row.last_commit_ms)]);
     return [el("h3", {}, "Topics"), views.scroll("Topics", table(["topic", ["partitions", "num"], ["lag, records", "num"], ["waiting for", "num"], ["of retained", "num"], "last commit"], rows))];
   }
@@ -43,7 +43,7 @@
       parts.members_left_out ? none(`${count(parts.members_left_out)} members with less lag are not shown.`) : null];
   }
   function partitions(parts) {
-    const rows = parts.items.map(row => [`${row.topic}-${row.partition}`, badge(row.status), [count(row.lag_records), "num"], [seconds(row.lag_seconds), "num"],
+    const rows = parts.items.map(row => [views.partition(row), badge(row.status), [count(row.lag_records), "num"], [seconds(row.lag_seconds), "num"],
       [perSecond(row.consumed_per_sec), "num"], [perSecond(row.produced_per_sec), "num"], [seconds(row.catch_up_seconds), "num"], row.client_id || "–", [row.why, "why"]]);
     const more = parts.total - rows.length;
     return [el("h3", {}, "Partitions, worst first"), views.scroll("Partitions", table(["partition", "verdict", ["lag, records", "num"], ["waiting for", "num"], ["reads", "num"], ["written", "num"],

@@ -1,9 +1,10 @@
 "use strict";
-// Pages of one broker (#broker=3), topic (#topic=NAME) and partition (#partition=TOPIC/3): rates and size over time.
-// Uses `views`, `plots` and the page.
+// Pages of one broker (#broker=3), topic (#topic=NAME) and partition (#partition=TOPIC/3): rates and size over time, the
+// hottest partitions, the groups that read a topic, and what moved when and why. Uses `views`, `plots` and the page.
 (() => {
-  const POINTS_MAX = 240, ROWS_MAX = 1000;
+  const POINTS_MAX = 240, ROWS_MAX = 1000, HOTTEST_SHOWN = 20, GROUPS_SHOWN = 50, MOVES_SHOWN = 25;
   const RATES = [["bytes in", "bytes_in_per_sec"], ["bytes out", "bytes_out_per_sec"]];
+  const ORDERS = [["bytes_in", "bytes in"], ["bytes_out", "bytes out"], ["size", "size"], ["name", "number"]];
 
   async function history(where, path, keys, size) {
     const to = Date.now(), from = to - views.span(where).ms, step = Math.floor((to - from) / POINTS_MAX);
@@ -13,25 +14,68 @@
     return [plots.lines({ title: `Bytes per second, ${time}`, series: RATES.map(row => series(...row)), unit: rate, ...shared }),
       plots.lines({ title: `Size, ${time}`, series: [series("size", size)], unit: bytes, ...shared })];
   }
-  async function partitions(topic) {
-    const page = await views.read("partitions", { topic, limit: ROWS_MAX });
-    const rows = page.items.map(row => [link(`${row.topic}-${row.partition}`, "partition", `${row.topic}/${row.partition}`), link(`${row.broker}`, "broker", `${row.broker}`),
+  const toBroker = id => link(`${id}`, "broker", `${id}`);
+
+  // Partitions by what the address asks for, such as &order=size; `keys` are the broker that leads them, or the topic.
+  async function hottest(where, title, keys, limit) {
+    const order = (ORDERS.find(([key]) => key === where.order) || ORDERS[0])[0];
+    const page = await views.read("partitions", { ...keys, order, limit });
+    const rows = page.items.map(row => [views.partition(row), toBroker(row.broker),
       [rate(row.bytes_in_per_sec), "num"], [rate(row.bytes_out_per_sec), "num"], [bytes(row.size_bytes), "num"]]);
-    return [el("h3", {}, "Partitions"), views.scroll("Partitions",
-      table(["partition", "leader", ["bytes in", "num"], ["bytes out", "num"], ["size", "num"]], rows)),
+    const choices = ORDERS.map(([key, text]) => {
+      const item = link(text, where.name, where.value, { span: views.span(where).key, order: key });
+      if (key === order) item.setAttribute("aria-current", "true");
+      return item;
+    });
+    return [el("h3", {}, title), el("p", { class: "choices" }, "by ", ...choices), rows.length ? views.scroll(title,
+      table(["partition", "leader", ["bytes in", "num"], ["bytes out", "num"], ["size", "num"]], rows)) : none("None in the newest window."),
       page.next_cursor ? none("Further partitions are in /api/v1/partitions.") : null];
+  }
+  async function groups(topic) {
+    const page = await views.read("groups", { topic, limit: GROUPS_SHOWN });
+    const rows = page.items.map(row => [link(row.group, "group", row.group), el("span", { class: `badge ${VERDICTS[row.status] || "soft"}` }, row.status),
+      [count(row.topics[0].lag_records), "num"], [row.why, "why"]]);
+    return [el("h3", {}, "Consumer groups that read it, worst first"), rows.length ? views.scroll("Consumer groups",
+      table(["group", "verdict of the group", ["lag here, records", "num"], "why"], rows)) : none("No consumer group reads it."),
+      page.next_cursor ? none("Further groups are in /api/v1/groups.") : null];
+  }
+
+  function came(row) {
+    const made = `${count(row.movements_done)} of ${count(row.movements_total)} made`;
+    if (row.ended_ms === null) return el("span", { class: "warn" }, `${row.phase}, ${made}`);
+    const isWhole = row.movements_done === row.movements_total && row.phase !== "refused";
+    return el("span", { class: isWhole ? "good" : "bad" }, isWhole ? "done" : `${row.phase}, ${made}`);
+  }
+  const brokers = ids => el("span", {}, ...ids.flatMap((id, i) => [i ? ", " : "", toBroker(id)]));
+  const route = row => row.kind === "log_dir"
+    ? [el("span", {}, toBroker(row.old_replicas[0]), ` ${row.old_log_dir}`), row.new_log_dir] : [brokers(row.old_replicas), brokers(row.new_replicas)];
+  async function moves(where, keys) {
+    const page = await views.read("movements", { ...keys, limit: MOVES_SHOWN, cursor: where.cursor });
+    const rows = page.items.map(row => [views.when(row.started_ms ?? row.approved_ms), views.partition(row), ...route(row), [bytes(row.bytes_to_move), "num"], came(row),
+      [el("span", {}, row.reason || "–", ...[row.cause, row.approval].filter(Boolean).map(text => el("div", { class: "soft" }, text))), "why"],
+      row.ended_ms === null ? "–" : views.when(row.ended_ms), link(row.execution_id.slice(0, 12), "execution", row.execution_id), planLink(row.plan_id)]);
+    return [el("h3", {}, "What moved, when and why"), rows.length ? views.scroll("Movements",
+      table(["began", "partition", "replicas before", "after", ["to copy", "num"], "execution", "why", "ended", "all of it", "plan"], rows))
+      : none(page.next_cursor ? "Nothing among the newest executions." : "No execution has moved anything of it."), views.pager(where, page.next_cursor)];
   }
   function apart(text) {
     const place = text.lastIndexOf("/");
     return { topic: text.slice(0, place), partition: text.slice(place + 1) };
   }
   const called = text => { const { topic, partition } = apart(text); return `${topic}-${partition}`; };
+  const all = async parts => (await Promise.all(parts)).flat();
 
-  views.add("broker", { title: where => `Broker ${where.value}`, hasSpans: true,
-    read: where => history(where, "brokers", { broker: where.value }, "log_dir_used_bytes") });
-  views.add("topic", { title: where => `Topic ${where.value}`, hasSpans: true,
-    read: async where => [...await history(where, "topics", { topic: where.value }, "size_bytes"), ...await partitions(where.value)] });
-  views.add("partition", { title: where => `Partition ${called(where.value)}`, hasSpans: true,
-    read: async where => [el("p", { class: "line" }, "Topic ", link(apart(where.value).topic, "topic", apart(where.value).topic)),
-      ...await history(where, "partitions", apart(where.value), "size_bytes")] });
+  async function partition(where) {
+    const keys = apart(where.value), now = await views.read("partitions", keys);
+    const led = now.items.map(row => el("span", {}, " · led by broker ", toBroker(row.broker)));
+    return [el("p", { class: "line" }, "Topic ", link(keys.topic, "topic", keys.topic), ...led),
+      ...await all([history(where, "partitions", keys, "size_bytes"), moves(where, keys)])];
+  }
+  views.add("broker", { title: where => `Broker ${where.value}`, hasSpans: true, read: where => all([
+    history(where, "brokers", { broker: where.value }, "log_dir_used_bytes"),
+    hottest(where, "Hottest partitions that it leads", { broker: where.value }, HOTTEST_SHOWN), moves(where, { broker: where.value })]) });
+  views.add("topic", { title: where => `Topic ${where.value}`, hasSpans: true, read: where => all([
+    history(where, "topics", { topic: where.value }, "size_bytes"), groups(where.value),
+    hottest(where, "Partitions, hottest first", { topic: where.value }, ROWS_MAX), moves(where, { topic: where.value })]) });
+  views.add("partition", { title: where => `Partition ${called(where.value)}`, hasSpans: true, read: partition });
 })();

@@ -1,6 +1,6 @@
 "use strict";
 // The section "Plan": the newest plan that waits for approval, or the one that the address names by #plan=ID.
-// Uses `el`, `put`, `table`, `none` and the units of the page, and `actPlace` of acting.js.
+// Uses `el`, `put`, `table`, `none` and the units of the page, `views.scroll`, and `actPlace` of acting.js.
 (() => {
   const ROWS_MAX = 200, BROKERS_SHOWN = 50;
   const UNITS = { bytes_in: rate, bytes_out: rate, leader_bytes_in: rate, disk: bytes, leaders: count, replicas: count };
@@ -25,6 +25,7 @@
   }
 
   function state(plan, now) {
+    if (!plan.is_readable) return ["bad", "unreadable: what is kept of it is no plan, so it can't be approved; make a new one"];
     if (plan.waits) return ["warn", `waits for approval, for ${span(plan.expires_ms - now)} more`];
     if (plan.execution_id) return ["good", `taken by execution ${plan.execution_id}`];
     if (!plan.movement_count) return ["soft", "moves nothing"];
@@ -46,10 +47,8 @@
   const list = (title, lines, kind) => lines.length
     ? el("div", {}, el("h3", {}, title), el("ul", { class: kind }, ...lines.map(line => el("li", {}, line)))) : null;
   function skew(plan) {
-    const names = Object.keys(plan).filter(key => key.endsWith("_lower_bound")).map(key => key.slice(0, -"_lower_bound".length));
-    const rows = names.filter(name => plan[`${name}_max_over_mean_before`] !== null).map(name =>
-      [words(name), ...["max_over_mean_before", "max_over_mean_after", "lower_bound"].map(figure => [ratio(plan[`${name}_${figure}`]), "num"])]);
-    return el("div", {}, el("h3", {}, "Highest load per mean"), el("div", { class: "scroll" },
+    const rows = views.skew(plan, ["max_over_mean_before", "max_over_mean_after", "lower_bound"]);
+    return el("div", {}, el("h3", {}, "Highest load per mean"), views.scroll("Highest load per mean",
       table(["resource", ["before", "num"], ["planned", "num"], ["best possible", "num"]], rows)));
   }
   function cheaper(plan) {
@@ -57,7 +56,7 @@
     const rows = plan.cheaper.map(row => [`${Math.floor(100 * row.gain_share)} %`, [count(row.movements), "num"], [bytes(row.bytes_to_move), "num"],
       el("span", { class: "mono" }, `rebalancer plan --max-bytes ${Math.ceil(row.bytes_to_move)}`)]);
     return el("div", {}, el("h3", {}, "Cheaper plans"),
-      el("div", { class: "scroll" }, table(["of the gain", ["movements", "num"], ["to copy", "num"], "made by"], rows)));
+      views.scroll("Cheaper plans", table(["of the gain", ["movements", "num"], ["to copy", "num"], "made by"], rows)));
   }
   function brokers(plan) {
     const most = row => Math.max(row.received_bytes, row.sent_bytes);
@@ -67,15 +66,16 @@
     const load = (row, name) => name in row.before && name in row.after
       ? el("span", {}, UNITS[name](row.before[name]), el("span", { class: "arrow" }, "→"), UNITS[name](row.after[name])) : "–";
     const more = plan.brokers.length + plan.brokers_left_out - rows.length;
-    return el("div", {}, el("h3", {}, "Brokers, before → after"), el("div", { class: "scroll" },
+    return el("div", {}, el("h3", {}, "Brokers, before → after"), views.scroll("Brokers, before and after",
       table(["broker", ["receives", "num"], ["sends", "num"], ...resources.map(name => [words(name), "num"])],
-        rows.map(row => [`${row.broker}`, [bytes(row.received_bytes), "num"], [bytes(row.sent_bytes), "num"], ...resources.map(name => [load(row, name), "num"])]))),
+        rows.map(row => [link(`${row.broker}`, "broker", `${row.broker}`), [bytes(row.received_bytes), "num"], [bytes(row.sent_bytes), "num"], ...resources.map(name => [load(row, name), "num"])]))),
     more > 0 ? el("p", { class: "line soft" }, `${count(more)} brokers that copy less are not shown.`) : null);
   }
   function show(plan, now) {
     const [kind, text] = state(plan, now);
     shownId = plan.plan_id;
-    put("plan-head", el("span", { class: `badge ${kind}` }, text), " ", none(`made ${ago(plan.created_ms, now)}`), " ", el("span", { class: "mono whole" }, plan.plan_id));
+    put("plan-head", el("span", { class: `badge ${kind}` }, text), " ", none(`made ${ago(plan.created_ms, now)}`), " ", el("span", { class: "mono whole" }, plan.plan_id),
+      plan.execution_id ? el("p", { class: "line" }, link("What the execution did, and what came of it", "execution", plan.execution_id)) : null);
     put("plan-figures", el("div", {}, ...facts(plan), list("What stands in the way", plan.problems, "bad"), list("What moving can't mend", plan.diagnosis, "")),
       skew(plan), cheaper(plan));
     put("plan-brokers", brokers(plan));
@@ -104,7 +104,7 @@
     try {
       const page = await read(`${id}/movements?${query}`);
       if (turn !== pages || id !== shownId) return;
-      const rows = page.items.map(row => [`${row.topic}-${row.partition}`, ...route(row), [bytes(row.bytes_to_move), "num"], row.reason]);
+      const rows = page.items.map(row => [link(`${row.topic}-${row.partition}`, "partition", `${row.topic}/${row.partition}`), ...route(row), [bytes(row.bytes_to_move), "num"], row.reason]);
       const last = above + rows.length, others = page.total - rows.length;
       put("plan-movements", rows.length ? table(["partition", "from", "to", ["to copy", "num"], "why"], rows) : none("No movement has such a topic."));
       own("plan-shown").textContent = rows.length ? `${count(above + 1)} to ${count(last)} of ${count(page.total)}${others ? `; ${count(others)} others` : ""}` : "";
@@ -122,7 +122,7 @@
     try {
       const plan = await read(id);
       if (turn !== looks || place.isOpen) return;
-      if (plan.waits || named()) show(plan, Date.now());
+      if (plan.waits || named() || !plan.is_readable) show(plan, Date.now());
       else clear(none("No plan waits for approval. "), el("a", { href: `#plan=${id}` }, "Look at the newest one"));
     } catch (problem) { if (turn === looks) clear(el("p", { class: "bad" }, problem.message)); }
   }

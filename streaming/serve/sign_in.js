@@ -4,10 +4,11 @@
   const own = id => document.getElementById(id);
   const form = own("sign-in"), error = own("sign-in-error"), who = own("who"), out = own("sign-out"), off = own("sign-in-off");
   const USE_MS = 60000;
-  let csrfToken = null, usedAt = 0, timer = 0;
+  let csrfToken = null, usedAt = 0, timer = 0, isOfIssuer = false;
 
   function show(session) {
     csrfToken = session.csrf_token;
+    isOfIssuer = session.by_issuer && (session.signed_in_by || "").startsWith("oidc ");
     document.dispatchEvent(new CustomEvent("session", { detail: session }));
     clearTimeout(timer);
     who.textContent = session.signed_in ? `${session.name} · ${session.role}` : "";
@@ -48,7 +49,12 @@
   });
   out.addEventListener("click", async () => {
     error.textContent = "";
-    try { show(await ask("DELETE", null, { "X-CSRF-Token": csrfToken })); } catch (problem) { error.textContent = problem.message; look(); }
+    const wasOfIssuer = isOfIssuer;
+    try {
+      show(await ask("DELETE", null, { "X-CSRF-Token": csrfToken }));
+      // Who stays signed in at the issuer signs in here again without a password: the next person at this browser, too.
+      if (wasOfIssuer) location.assign("oidc/sign-out");
+    } catch (problem) { error.textContent = problem.message; look(); }
   });
   document.addEventListener("session-lost", look);
   // A person at the page uses the session; the page that refreshes itself does not.

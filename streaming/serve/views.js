@@ -109,6 +109,12 @@ const views = (() => {
     read, span,
     // A wide table, which moves sideways by itself and can be reached by the keyboard.
     scroll: (name, ...children) => el("div", { class: "scroll", role: "region", "aria-label": name, tabindex: "0" }, ...children),
+    partition: row => link(`${row.topic}-${row.partition}`, "partition", `${row.topic}/${row.partition}`),
+    // Rows of a table: the highest load per mean of each resource that was known, by the ends of the members' names.
+    skew(row, figures) {
+      const [before] = figures, names = Object.keys(row).filter(key => key.endsWith(`_${before}`) && row[key] !== null).map(key => key.slice(0, -before.length - 1));
+      return names.map(name => [words(name), ...figures.map(figure => [ratio(row[`${name}_${figure}`]), "num"])]);
+    },
     // Older and newest rows of a list that comes in pages.
     pager(where, next) {
       const more = next ? link("Next page", where.name, where.value, { cursor: next }) : null;

@@ -50,7 +50,7 @@ POLICY = (
 run. Forms are sent by script alone: a browser that sends one itself might put a password into an address."""
 
 
-OF_ONE_NAME = ("plot", "views", "groups", "load", "decisions", "audit", "acting", "plan", "execution")
+OF_ONE_NAME = ("plot", "views", "groups", "load", "executions", "decisions", "audit", "acting", "plan", "execution")
 SCRIPTS = {**{f"{name}.js": f"{name}.js" for name in OF_ONE_NAME}, "sign-in.js": "sign_in.js"}
 """Path of a script of the page, and its file, in the order in which the page needs them."""
 

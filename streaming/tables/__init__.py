@@ -1,8 +1,9 @@
 """Delta tables without a JVM: what control, serve, the commands and small batches of the pipeline use.
 
-`reader` answers questions, put as `conditions`; `store` creates and writes, `upkeep` joins and removes files, `opening`
-reads logs, `places` tells folders from object stores, `object_stores` says how these are reached, `conditional_puts`
-tries what commits there rest on, `memory` stands in for Delta below `memory:` roots. Knows no role and no Spark.
+`reader` answers questions, put as `conditions`; `store` creates and writes, `definitions` say how a table must be,
+`upgrade` names what those of an earlier release lack, `upkeep` joins and removes files, `opening` reads logs, `places`
+tells folders from object stores, `object_stores` says how these are reached, `conditional_puts` tries what commits
+there rest on, `memory` stands in for Delta below `memory:` roots. Knows no role and no Spark.
 """
 
 from streaming.tables.arrow import arrow_schema, row_schema

@@ -4,7 +4,7 @@ Owns which files are opened and which conditions their statistics settle. What i
 not read: `rows_of` then gives None, and the caller asks by SQL.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import reduce
 from operator import and_
@@ -23,6 +23,8 @@ PLAIN_READER_VERSION = 1
 """Tables of this version have neither deletion vectors nor mapped columns."""
 STATISTICS_STEP = timedelta(milliseconds=1)
 """Statistics of times are whole ms, cut off."""
+ROWS_AT_A_TIME = 500_000
+"""Rows of files that are read together before those are left out that have other texts, if one file has fewer."""
 TEXTS = pa.dictionary(pa.int32(), pa.string())
 
 Test = Callable[[pa.ChunkedArray, pa.ChunkedArray, pa.Scalar], pa.ChunkedArray]
@@ -74,16 +76,29 @@ def rows_of(
         read_options=ds.ParquetReadOptions(dictionary_columns=texts, coerce_int96_timestamp_unit="us")
     )
     system = fs.LocalFileSystem()
-    paths = (str(folder / unquote(path)) for path in chosen["path"].to_pylist())
-    fragments = [form.make_fragment(path, system) for path in paths]
-    whole = ds.FileSystemDataset(fragments, schema, form, system)
+    fragments = [form.make_fragment(str(folder / unquote(path)), system) for path in chosen["path"].to_pylist()]
     of_texts = [term for term in left if term.members is not None and schema.field(term.column).type == TEXTS]
     others = [term.expression for term in left if term not in of_texts]
-    needed = dict.fromkeys((*columns, *(term.column for term in of_texts)))
-    # Threads take more CPU time here: the pieces are small.
-    rows = whole.to_table(columns=list(needed), filter=reduce(and_, others) if others else None, use_threads=False)
-    rows = rows.unify_dictionaries().combine_chunks()
-    return _with_texts(rows, of_texts).select(list(columns))
+    needed = list(dict.fromkeys((*columns, *(term.column for term in of_texts))))
+    wanted = reduce(and_, others) if others else None
+    found = []
+    for part in _parts(chosen["num_records"].to_pylist()) if of_texts else [slice(None)]:
+        whole = ds.FileSystemDataset(fragments[part], schema, form, system)
+        # Threads take more CPU time here: the pieces are small.
+        rows = whole.to_table(columns=needed, filter=wanted, use_threads=False)
+        found.append(_with_texts(rows.unify_dictionaries().combine_chunks(), of_texts).select(list(columns)))
+    return found[0] if len(found) == 1 else pa.concat_tables(found).unify_dictionaries().combine_chunks()
+
+
+def _parts(records: Sequence[int | None]) -> Iterator[slice]:
+    """Files that are read together, by how many rows each has: of rows that texts leave out few are in memory."""
+    begin = rows = 0
+    for place, count in enumerate(records):
+        if place > begin and rows + (count or 0) > ROWS_AT_A_TIME:
+            yield slice(begin, place)
+            begin, rows = place, 0
+        rows += count or 0
+    yield slice(begin, len(records))
 
 
 def _with_texts(rows: pa.Table, terms: Sequence[Term]) -> pa.Table:

@@ -13,6 +13,7 @@ from pyarrow import compute as pc
 from streaming.contract import ColumnType
 from streaming.errors import TableUnavailable
 from streaming.tables.arrow import ARROW_TYPES
+from streaming.tables.definitions import check_format
 from streaming.tables.object_stores import refusal, storage_options
 from streaming.tables.places import local_folder
 
@@ -27,11 +28,13 @@ def open_table(root: str, name: str) -> DeltaTable | None:
     uri = table_uri(root, name)
     check_folder(root)
     try:
-        return opened(uri)
+        delta = opened(uri)
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
         raise TableUnavailable(f"table {name} at {uri} can't be read: {first_line(error)}") from None
+    check_format(delta, name)
+    return delta
 
 
 def opened(uri: str) -> DeltaTable:

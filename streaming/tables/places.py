@@ -19,6 +19,12 @@ def scheme_of(place: str) -> str:
     return uri["scheme"].lower() if uri else "file"
 
 
+def full_place(place: str) -> str:
+    """The place as people need it in a message: a folder from the root on, whatever folder they are in."""
+    folder = local_folder(place)
+    return place if folder is None else str(folder.absolute())
+
+
 def local_folder(place: str) -> Path | None:
     """The folder, None where it lies on an object store; raises UsageProblem for a file URI that names none.
 

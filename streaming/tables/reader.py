@@ -21,6 +21,7 @@ from streaming.errors import TableUnavailable
 from streaming.tables.arrow import arrow_schema
 from streaming.tables.conditions import ALL_ROWS, Condition, at_least, equal, is_known, of_cluster
 from streaming.tables.data_files import rows_of, with_texts_once
+from streaming.tables.definitions import check_format
 from streaming.tables.memory import MemoryReader, memory_store
 from streaming.tables.new_files import rows_since
 from streaming.tables.opening import file_statistics, first_line, log_entry, newest_in_files, open_table, table_uri
@@ -261,6 +262,9 @@ class TableReader:
                 return delta
         with self._as_unavailable(name):
             delta.update_incremental()
+        del self._open[name]  # so that a newer release's is refused again and again
+        check_format(delta, name)
+        self._open[name] = delta
         return delta
 
     @contextmanager

@@ -5,37 +5,24 @@ transaction id and version that the table remembers, so the same append given tw
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from streaming.contract import TABLES, Table
 from streaming.errors import TableUnavailable
 from streaming.tables.arrow import arrow_schema, row_schema
 from streaming.tables.conditions import Condition, equal
+from streaming.tables.definitions import bring_up_to_date, configuration, differences
 from streaming.tables.memory import memory_store
 from streaming.tables.object_stores import storage_options
 from streaming.tables.opening import first_line, log_entry, open_table, table_uri
 from streaming.tables.places import local_folder
 from streaming.tables.reader import Row
-
-CONFIGURATION = {
-    # A little longer than replaced files stay: time travel needs both.
-    "delta.logRetentionDuration": "interval 50 hours",
-    "delta.deletedFileRetentionDuration": "interval 48 hours",
-    "delta.checkpointInterval": "50",
-    # Upkeep removes old log entries: as a part of each commit it lists the whole log, tens of thousands of files.
-    "delta.enableExpiredLogCleanup": "false",
-}
-
-ON_OBJECT_STORES = {
-    # Rows of one cluster are replaced by reading the log anew, with a request for each entry since its checkpoint.
-    "delta.checkpointInterval": "10",
-}
 
 APPEND_TRIES = 5
 KEPT_MAX = 32
@@ -58,8 +45,9 @@ def create_table(root: str, name: str) -> DeltaTable:
     try:
         if delta is None:
             delta = _created(uri, table)
-        _set_properties(delta, _configuration(uri, table))
-        _add_new_columns(delta, table)
+        lacking = differences(delta, uri, table)
+        if lacking:
+            bring_up_to_date(delta, table, lacking)
         if local_folder(uri) is None:
             _keep(uri, delta)
     except (DeltaError, OSError) as error:
@@ -128,12 +116,9 @@ def _created(uri: str, table: Table) -> DeltaTable:
         partition_by=[name for name in table.column_names() if name in PARTITIONED_BY] or None,
         name=table.name,
         description=table.comment,
-        configuration=_configuration(uri, table),
+        configuration=configuration(uri, table),
+        raise_if_key_not_exists=False,  # the format is a key of ours
     )
-
-
-def _configuration(uri: str, table: Table) -> dict[str, str]:
-    return {**CONFIGURATION, **(ON_OBJECT_STORES if local_folder(uri) is None else {}), **table.configuration}
 
 
 def ensure_table(root: str, name: str) -> None:
@@ -227,19 +212,3 @@ def _commit(root: str, name: str, rows: Sequence[Row], replaced: str | None, tra
 
 def _not_written(name: str, error: Exception) -> TableUnavailable:
     return TableUnavailable(f"table {name} can't be written: {first_line(error)}")
-
-
-def _set_properties(delta: DeltaTable, wanted: Mapping[str, str]) -> None:
-    """An earlier version may have made the table with others."""
-    present = delta.metadata().configuration
-    other = {name: value for name, value in wanted.items() if present.get(name) != value}
-    if other:
-        delta.alter.set_table_properties(other)
-
-
-def _add_new_columns(delta: DeltaTable, table: Table) -> None:
-    """Comments that have changed stay as they were."""
-    present = {field.name for field in delta.schema().fields}
-    if not present.issuperset(table.column_names()):
-        wanted = Schema.from_arrow(arrow_schema(table)).fields
-        delta.alter.add_columns([field for field in wanted if field.name not in present])

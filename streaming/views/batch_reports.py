@@ -4,11 +4,12 @@ Every row shows what its process has done so far, and every process writes rows 
 whether its batches end or not. So rows are compared with those before them.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from streaming.views.stored_json import stored_object
 
 Row = Mapping[str, Any]
 TIME = "finished_at"
@@ -46,7 +47,7 @@ def first_report(row: Row) -> QueryReports:
 
 def _begun_with(row: Row) -> int:
     """Batches done in all less those that this process has done."""
-    ran = "addBatch" in json.loads(row["phases_json"] or "{}")  # an idle query names the batch that comes next
+    ran = "addBatch" in (stored_object(row["phases_json"]) or {})  # an idle query names the batch that comes next
     return int(row["batch_id"]) + ran - int(row["batches_total"])
 
 

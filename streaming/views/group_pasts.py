@@ -1,24 +1,35 @@
-"""Rebalances and membership of each group, from one look at the group a window of `group_lag`.
+"""Rebalances and membership of groups: of one from its own windows of `group_lag`, of all from `group_event`.
 
-Owns which windows are read and what a look is; telling rebalances from looks is the core's.
+Owns which rows are read; telling rebalances from looks is the core's. Windows of all groups over hours would be
+millions of rows, and the pipeline has compared them as they closed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
 from typing import Any
 
-from assignor_core.group.events import GroupAdvice, GroupEvent, GroupLook, advice, group_events
+from assignor_core.group.events import Cause, GroupAdvice, GroupEvent, GroupLook, advice, group_events, identity
 from streaming.settings import Settings
-from streaming.tables import ALL_ROWS, Condition, TableReader, at_least, equal, of_cluster
+from streaming.tables import TableReader, at_least, equal, of_cluster
 from streaming.views.group_looks import LOOK_COLUMNS, known_members, look_of
+from streaming.views.group_standings import GroupStanding, read_group_standings
+from streaming.views.stored_json import stored_texts
 
 LOOK_BACK_MS = 6 * 3_600_000
 WINDOWS_MAX = 720
 """Bounds what is read, however short the windows are."""
 ROWS_MAX = 50_000
 """Rows that are read of one group: each takes a kilobyte."""
+EVENTS_MAX = 100_000
+"""Rebalances that are shown of all groups, the newest."""
+_EVENT = (
+    "group_id", "window_start", "after_ms", "until_ms", "cause", "group_state", "rebalances", "members",
+    "members_in_json", "members_out_json", "partitions_moved", "partitions_unowned", "partitions_owned",
+    "names_in_json", "names_out_json",
+)  # fmt: skip
+_CAUSES = {cause.value: cause for cause in Cause}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +51,22 @@ def look_back_ms(settings: Settings) -> int:
 
 
 def read_group_pasts(reader: TableReader, settings: Settings) -> list[GroupPast]:
-    """Every group, most rebalances first; nothing where no window is. Raises TableUnavailable."""
-    return _read(reader, settings, ALL_ROWS, look_back_ms(settings))
+    """Groups of the newest windows and those that have rebalanced since, most rebalances first; nothing where no
+    window is. Events are those of windows that have closed. Raises TableUnavailable.
+    """
+    cluster, window_ms = settings.kafka.cluster_name, settings.pipeline.window_ms
+    newest = reader.newest_of_cluster("group_lag", "window_start", cluster)
+    if newest is None:
+        return []
+    standings = read_group_standings(reader, cluster, window_ms=window_ms)
+    since = newest - timedelta(milliseconds=look_back_ms(settings))
+    found = reader.arrow("group_event", columns=_EVENT, where=of_cluster(cluster) & at_least("window_start", since))
+    newest_first = found.sort_by([("window_start", "descending")]).slice(0, EVENTS_MAX)
+    rows = newest_first.sort_by([("group_id", "ascending"), ("window_start", "ascending")]).to_pylist()
+    events = {group: list(listed) for group, listed in groupby(rows, key=_group_of)}
+    pasts = [_kept_past(standing, events.pop(group, [])) for group, standing in standings.items()]
+    pasts += [_kept_past(_last_seen(listed[-1]), listed) for listed in events.values()]
+    return sorted(pasts, key=lambda past: (-past.advice.rebalances, past.group))
 
 
 def read_group_past(reader: TableReader, settings: Settings, group_id: str, *, partitions: int) -> GroupPast | None:
@@ -51,24 +76,56 @@ def read_group_past(reader: TableReader, settings: Settings, group_id: str, *, p
     """
     windows = max(2, ROWS_MAX // max(1, partitions))
     span_ms = min(look_back_ms(settings), windows * settings.pipeline.window_ms)
-    pasts = _read(reader, settings, equal("group_id", group_id), span_ms)
-    return pasts[0] if pasts else None
-
-
-def _read(reader: TableReader, settings: Settings, of_group: Condition, span_ms: int) -> list[GroupPast]:
-    own = of_cluster(settings.kafka.cluster_name)
+    own = of_cluster(settings.kafka.cluster_name) & equal("group_id", group_id)
     newest = reader.newest_of_cluster("group_lag", "window_start", settings.kafka.cluster_name)
     if newest is None:
-        return []
+        return None
     since = newest - timedelta(milliseconds=span_ms)
-    rows = reader.rows("group_lag", columns=LOOK_COLUMNS, where=own & at_least("window_start", since) & of_group)
-    rows.sort(key=lambda row: (row["group_id"], row["window_start"]))
-    pasts = [_past(group, list(_looks(windows))) for group, windows in groupby(rows, key=_group_of)]
-    return sorted(pasts, key=lambda past: (-past.advice.rebalances, past.group))
+    rows = reader.rows("group_lag", columns=LOOK_COLUMNS, where=own & at_least("window_start", since))
+    rows.sort(key=lambda row: row["window_start"])
+    return _past(group_id, list(_looks(iter(rows)))) if rows else None
 
 
 def _group_of(row: Mapping[str, Any]) -> str:
     return str(row["group_id"])
+
+
+def _kept_past(standing: GroupStanding, rows: Sequence[Mapping[str, Any]]) -> GroupPast:
+    """Of one group's rows of `group_event`, oldest first."""
+    events = tuple(map(_event, rows))
+    advised = advice(events, standing.group_type)
+    return GroupPast(standing.group, standing.state, standing.group_type, standing.members, advised, events)
+
+
+def _last_seen(row: Mapping[str, Any]) -> GroupStanding:
+    """A group that no newer window has, as its newest event left it."""
+    state = row["group_state"]
+    return GroupStanding(_group_of(row), state, None, known_members(state, None, row["members"]))
+
+
+def _event(row: Mapping[str, Any]) -> GroupEvent:
+    """A row of an earlier release has no names, which are told from member ids then, and no count of owned partitions:
+    with 0 in its place nothing is said about eager groups.
+    """
+    came, went = (tuple(stored_texts(row[f"members_{side}_json"])) for side in ("in", "out"))
+    names_in, names_out = (
+        tuple(sorted(set(map(identity, ids)))) if row[name] is None else tuple(stored_texts(row[name]))
+        for ids, name in ((came, "names_in_json"), (went, "names_out_json"))
+    )
+    return GroupEvent(
+        after_ms=row["after_ms"],
+        until_ms=row["until_ms"],
+        cause=_CAUSES.get(row["cause"], Cause.UNKNOWN),
+        rebalances=row["rebalances"],
+        members_in=came,
+        members_out=went,
+        names_in=names_in,
+        names_out=names_out,
+        restarted=tuple(sorted({*names_in} & {*names_out})),
+        partitions_moved=row["partitions_moved"],
+        partitions_unowned=row["partitions_unowned"],
+        stopped_if_eager=row["partitions_owned"] or 0,
+    )
 
 
 def _past(group: str, looks: list[GroupLook]) -> GroupPast:

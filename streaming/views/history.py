@@ -23,7 +23,7 @@ from streaming.contract import (
 )
 from streaming.contract.rates import RATES
 from streaming.errors import UsageProblem
-from streaming.tables import Condition, TableReader, at_least, below, equal, of_cluster, utc
+from streaming.tables import ALL_ROWS, Condition, TableReader, at_least, below, equal, of_cluster, utc
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -172,6 +172,14 @@ def _in_steps(rows: pa.Table, start: str, family: Family, values: Sequence[str],
     return steps.select(names).rename_columns([*by, *values]).sort_by([(key, "ascending") for key in by])
 
 
+ORDERS: Mapping[str, str | None] = {
+    "name": None, "bytes_in": "bytes_in_per_sec", "bytes_out": "bytes_out_per_sec", "size": "size_bytes",
+}  # fmt: skip
+"""Orders of partitions, and the column whose highest values come first; None: by topic and number."""
+
+_OF_LEADERS = ("broker", *REPLICA_RATES, "size_bytes")
+
+
 def newest_partitions(
     reader: TableReader,
     kafka_cluster: str,
@@ -185,21 +193,49 @@ def newest_partitions(
 
     At most `rows_max`. Raises TableUnavailable.
     """
-    own = of_cluster(kafka_cluster) & equal("window_start", utc(window_start_ms)) & equal("role", "leader") & where
-    if after is not None:
-        own &= at_least("topic", after[0])
-    columns = ("topic", "partition", "broker", *REPLICA_RATES, "size_bytes", "last_event_time_ms")
-    rows = reader.arrow(PARTITION_LOAD.name, columns=columns, where=own)
-    # While a leader moves, two brokers report it in one window: the later one leads now.
-    rows = rows.sort_by([("last_event_time_ms", "ascending"), ("broker", "ascending")])
-    newest = rows.group_by(["topic", "partition"], use_threads=False).aggregate(
-        [(name, "last") for name in columns[2:-1]]
-    )
-    names = ["topic", "partition", *columns[2:-1]]
-    newest = newest.select(["topic", "partition", *(f"{name}_last" for name in columns[2:-1])]).rename_columns(names)
+    where &= ALL_ROWS if after is None else at_least("topic", after[0])
+    newest = _newest_leaders(reader, kafka_cluster, window_start_ms, where)
     if after is not None:
         is_later = pc.and_(pc.equal(newest["topic"], after[0]), pc.greater(newest["partition"], after[1]))
         newest = newest.filter(pc.or_(pc.greater(newest["topic"], after[0]), is_later))
     newest = newest.sort_by([("topic", "ascending"), ("partition", "ascending")])
     listed: list[dict[str, Any]] = newest.slice(0, rows_max).to_pylist()
     return listed
+
+
+def hottest_partitions(
+    reader: TableReader,
+    kafka_cluster: str,
+    window_start_ms: int,
+    where: Condition,
+    *,
+    broker: int | None,
+    column: str | None,
+    first: int,
+    rows_max: int,
+) -> list[dict[str, Any]]:
+    """The same of those that a broker leads, the highest of a column first, without the `first` ones before.
+
+    What is not known comes last.
+    """
+    newest = _newest_leaders(reader, kafka_cluster, window_start_ms, where)
+    if broker is not None:
+        newest = newest.filter(pc.equal(newest["broker"], broker))
+    order = [] if column is None else [(column, "descending")]
+    newest = newest.sort_by([*order, ("topic", "ascending"), ("partition", "ascending")])
+    listed: list[dict[str, Any]] = newest.slice(first, rows_max).to_pylist()
+    return listed
+
+
+def _newest_leaders(reader: TableReader, kafka_cluster: str, window_start_ms: int, where: Condition) -> pa.Table:
+    """One row for each partition. While a leader moves, two brokers report it in one window: the later one leads."""
+    own = of_cluster(kafka_cluster) & equal("window_start", utc(window_start_ms)) & equal("role", "leader") & where
+    columns = ("topic", "partition", *_OF_LEADERS, "last_event_time_ms")
+    rows = reader.arrow(PARTITION_LOAD.name, columns=columns, where=own)
+    rows = rows.sort_by([("last_event_time_ms", "ascending"), ("broker", "ascending")])
+    newest = rows.group_by(["topic", "partition"], use_threads=False).aggregate(
+        [(name, "last") for name in _OF_LEADERS]
+    )
+    return newest.select(["topic", "partition", *(f"{name}_last" for name in _OF_LEADERS)]).rename_columns(
+        ["topic", "partition", *_OF_LEADERS]
+    )

@@ -208,6 +208,13 @@ class LagWindow:
     _committed_first: _Offsets
     _committed: _Offsets
 
+    @classmethod
+    def empty(cls, start_ms: int, newest_ms: int) -> "LagWindow":
+        """One of which no partition is looked at, though it has a sample of then."""
+        none, unknown = np.zeros(0, dtype=np.int32), _Offsets.unknown(0)
+        keys = np.zeros(0, dtype=np.int64)
+        return cls(start_ms, keys, newest_ms, none, none, np.zeros(0), unknown, unknown, unknown)
+
     def points(self, rows: slice | Ints) -> tuple[Pair, Pair, Pair]:
         """Times, committed offsets and log ends of these rows."""
         base = self._log_end_first[rows]

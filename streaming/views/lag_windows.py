@@ -6,13 +6,27 @@ nothing else, so one who has just started shows what one shows who has read each
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import compute as pc
 
 from assignor_core.lag.history import Ints
-from streaming.tables import ALL_ROWS, Condition, TableReader, at_least, at_most, below, of_cluster, one_of, to_ms, utc
+from streaming.tables import (
+    ALL_ROWS,
+    Condition,
+    TableReader,
+    at_least,
+    at_most,
+    below,
+    equal,
+    of_cluster,
+    one_of,
+    to_ms,
+    utc,
+)
 from streaming.views.group_lag import COLUMNS, SHOWN, LagPicture, current_since, picture_of, since
 from streaming.views.lag_columns import OFFSETS, PARTITION_MAX, LagWindow, PartitionKeys, windows_of
 
@@ -33,6 +47,23 @@ def read_picture(
     windows = LagWindows(reader, kafka_cluster, window_ms=window_ms, where=where, verdicts_only=verdicts_only)
     windows.refresh()
     return windows.picture()
+
+
+def read_picture_of_group(
+    reader: TableReader, kafka_cluster: str, group_id: str, *, window_ms: int
+) -> LagPicture | None:
+    """The picture of one group as that of all groups has it, from windows of its own rows; None where the newest ones
+    have none. Raises TableUnavailable.
+    """
+    newest = reader.newest_of_cluster(TABLE, TIME, kafka_cluster)
+    if newest is None:
+        return None
+    # Verdicts are as of the newest sample of any group: of this one it may be older.
+    newest_window = of_cluster(kafka_cluster) & at_least(TIME, newest)
+    samples = reader.encoded(TABLE, columns=("last_event_time_ms",), where=newest_window)
+    windows = LagWindows(reader, kafka_cluster, window_ms=window_ms, where=equal("group_id", group_id))
+    windows.refresh()
+    return windows.picture(as_of=LagWindow.empty(to_ms(newest), pc.max(samples["last_event_time_ms"]).as_py()))
 
 
 def judge(rows: pa.Table, *, window_ms: int) -> LagPicture | None:
@@ -102,9 +133,16 @@ class LagWindows:
         begin, end = (since(newest, window_ms=self._window_ms, verdicts_only=known) for known in (False, True))
         self._read_backwards(columns, begin, end, ALL_ROWS if groups is None else one_of("group_id", groups))
 
-    def picture(self, groups: Sequence[str] | None = None) -> LagPicture | None:
-        """Verdicts as the table was at the last `refresh`, of these groups or of all; None before there are any."""
+    def picture(self, groups: Sequence[str] | None = None, *, as_of: LagWindow | None = None) -> LagPicture | None:
+        """Verdicts as the table was at the last `refresh`, of these groups or of all; None before there are any.
+
+        `as_of`: the newest window of all, empty, where other rows of it are left out.
+        """
         windows = [self._windows[start_ms] for start_ms in sorted(self._windows)]
+        if as_of is not None and windows and windows[-1].start_ms == as_of.start_ms:
+            windows[-1] = replace(windows[-1], newest_ms=as_of.newest_ms)
+        elif as_of is not None:
+            windows.append(as_of)
         return picture_of(windows, self._shown, self.names, window_ms=self._window_ms, groups=groups)
 
     def _bring_up_to_date(self, known_version: int | None) -> bool:

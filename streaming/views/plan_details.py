@@ -1,35 +1,51 @@
 """What a person looks at before a plan is approved, from its own JSON: loads of brokers, bytes, time, diagnosis."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from streaming.views.plans import price_of
+from streaming.views.stored_json import WRONG_SHAPE
 
 BROKERS_MAX = 1_000
 """Brokers of an answer; those that copy most come first."""
 LINES_MAX = 50
 """Lines of a diagnosis: the planner writes far fewer."""
+LINE_LENGTH_MAX = 1_000
 CHEAPER_MAX = 20
 
 Content = Mapping[str, Any]
 
 
-def plan_details(content: Content) -> dict[str, Any]:
+def plan_details(content: Content | None) -> dict[str, Any]:
     """Members beside those of the row. What is unknown is null or empty, as in plans of an earlier version.
 
     `brokers` has for each broker `received_bytes`, `sent_bytes`, and its load `before` and `after` by resource.
+    `is_readable` is false where the row holds no plan: somebody else has written it, or it was cut.
     """
+    try:
+        if content is not None:
+            return {"is_readable": True, **_details(content)}
+    except WRONG_SHAPE:
+        pass
+    return {"is_readable": False, **_details({})}
+
+
+def _details(content: Content) -> dict[str, Any]:
     price, brokers = price_of(content), _brokers(content)
     return {
         "duration_ms": price["duration_ms"],
         "throttle_bytes_per_sec": _throttle(content),
         "cheaper": price["cheaper"][:CHEAPER_MAX],
-        "diagnosis": list(content.get("diagnosis", ()))[:LINES_MAX],
-        "problems": list(content.get("problems", ()))[:LINES_MAX],
+        "diagnosis": _lines(content.get("diagnosis", ())),
+        "problems": _lines(content.get("problems", ())),
         "brokers": sorted(brokers[:BROKERS_MAX], key=lambda row: int(row["broker"])),
         "brokers_left_out": max(0, len(brokers) - BROKERS_MAX),
     }
+
+
+def _lines(texts: Iterable[str]) -> list[str]:
+    return [text[:LINE_LENGTH_MAX] for text in list(texts)[:LINES_MAX]]
 
 
 def _brokers(content: Content) -> list[dict[str, Any]]:
@@ -37,8 +53,8 @@ def _brokers(content: Content) -> list[dict[str, Any]]:
     received: defaultdict[int, float] = defaultdict(float)
     sent: defaultdict[int, float] = defaultdict(float)
     for row in _copies(content):
-        received[row["broker"]] += row["received_bytes"]
-        sent[row["broker"]] += row["sent_bytes"]
+        received[int(row["broker"])] += row["received_bytes"]
+        sent[int(row["broker"])] += row["sent_bytes"]
     before, after = (_by_broker(content.get(name, {})) for name in ("loads_before", "loads_after"))
     rows = [
         {
@@ -57,7 +73,7 @@ def _by_broker(loads: Mapping[str, Mapping[str, float]]) -> dict[int, dict[str, 
     turned: defaultdict[int, dict[str, float]] = defaultdict(dict)
     for resource, row in loads.items():
         for broker, load in row.items():
-            turned[int(broker)][resource] = load
+            turned[int(broker)][resource] = float(load)
     return dict(turned)
 
 

@@ -19,6 +19,7 @@ from assignor_core.resources import REPORTED
 from streaming.contract import PLAN
 from streaming.errors import TableUnavailable
 from streaming.tables import Row, TableReader, above, below, equal, of_cluster, one_of, starts_with, to_ms, utc
+from streaming.views.stored_json import WRONG_SHAPE, stored_object
 
 TABLE = PLAN.name
 FIGURES = (
@@ -74,19 +75,22 @@ def plan_price(reader: TableReader, kafka_cluster: str, plan_id: str) -> dict[st
     return price_of(plan_content(reader, kafka_cluster, plan_id))
 
 
-def price_of(content: Mapping[str, Any]) -> dict[str, Any]:
+def price_of(content: Mapping[str, Any] | None) -> dict[str, Any]:
     """What a plan costs: `duration_ms` (None where no throttle was known) and `cheaper`, plans that bring most of it
-    for fewer bytes.
+    for fewer bytes. Of what is no plan nothing is known.
     """
-    return {"duration_ms": _duration_ms(content), "cheaper": list(content.get("cheaper", ()))}
+    if content is None:
+        return {"duration_ms": None, "cheaper": []}
+    listed = content.get("cheaper")
+    cheaper = [row for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
+    return {"duration_ms": _duration_ms(content), "cheaper": cheaper}
 
 
-def plan_content(reader: TableReader, kafka_cluster: str, plan_id: str) -> dict[str, Any]:
-    """The JSON of a plan, as its newest row has it; empty where there is none. Raises TableUnavailable."""
+def plan_content(reader: TableReader, kafka_cluster: str, plan_id: str) -> dict[str, Any] | None:
+    """The JSON of a plan, as its newest row has it; None where there is none. Raises TableUnavailable."""
     where = of_cluster(kafka_cluster) & equal("plan_id", plan_id)
     row = reader.newest_row(TABLE, "created_at", columns=("created_at", "plan_json"), where=where)
-    content: dict[str, Any] = {} if row is None else json.loads(row["plan_json"])
-    return content
+    return None if row is None else stored_object(row["plan_json"])
 
 
 def plan_durations_ms(reader: TableReader, kafka_cluster: str, plan_ids: Collection[str]) -> dict[str, float | None]:
@@ -95,12 +99,16 @@ def plan_durations_ms(reader: TableReader, kafka_cluster: str, plan_ids: Collect
         return {}
     where = of_cluster(kafka_cluster) & one_of("plan_id", sorted(plan_ids))
     rows = reader.rows(TABLE, columns=("plan_id", "plan_json"), where=where)
-    return {row["plan_id"]: _duration_ms(json.loads(row["plan_json"])) for row in rows}
+    return {row["plan_id"]: price_of(stored_object(row["plan_json"]))["duration_ms"] for row in rows}
 
 
 def _duration_ms(content: Mapping[str, Any]) -> float | None:
-    durations = [wave.get("duration_ms") for wave in content.get("waves", ())]
-    return sum(durations) if durations and None not in durations else None
+    try:
+        durations = [wave["duration_ms"] for wave in content["waves"]]
+        total: float = sum(durations)
+        return total if durations else None
+    except WRONG_SHAPE:  # also where the duration of a wave is null
+        return None
 
 
 def plans_made_before(reader: TableReader, kafka_cluster: str, before: datetime, *, now_ms: int) -> list[str]:

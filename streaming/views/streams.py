@@ -1,6 +1,5 @@
 """The stream part of a snapshot: the newest batch report of each streaming query, rejected records, sizes of tables."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from streaming.contract import TABLES
 from streaming.settings import Settings
 from streaming.tables import TableReader, TableState, above, at_least
 from streaming.views.batch_reports import TIME, QueryReports, first_report
+from streaming.views.stored_json import stored_object
 from streaming.views.totals import WEEK_MS, counted_since
 
 REPORT_LOOKBACK_MS = 86_400_000
@@ -137,8 +137,13 @@ def _query(name: str, reports: QueryReports) -> StreamQuery:
         source_lag_records=row["source_lag_records"],
         state_rows=row["state_rows"],
         state_memory_bytes=row["state_memory_bytes"],
-        phases_ms=json.loads(row["phases_json"] or "{}"),
+        phases_ms=_phases_ms(row["phases_json"]),
     )
+
+
+def _phases_ms(text: str | None) -> dict[str, int]:
+    phases = stored_object(text) or {}
+    return {name: value for name, value in phases.items() if isinstance(value, int)}
 
 
 def read_table_states(reader: TableReader) -> tuple[TableState, ...]:

@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--slow", action="store_true", help="also where Java takes minutes")
     options = parser.parse_args()
     print(f"{'case':<28}{'strategy':<20}{'Java s':>10}{'ours s':>10}{'ratio':>8}{'pairs s':>10}")
-    with KafkaOracle(heap="6g") as kafka:
+    with KafkaOracle(heap="6g", java_options=()) as kafka:
         for case, line, slow in rows():
             if options.slow or not slow:
                 measure(kafka, case, line, options.rounds)

@@ -13,6 +13,7 @@ import click
 from assignor_core.deciding.simulation import Report, World, generate, simulate
 from assignor_core.deciding.simulation.loads import NOISE, SCENARIOS, WEEK_WINDOWS
 from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
+from tests.benchmarks.foresight import SHARES, foresight_row
 
 SEEDS = (1, 2)
 
@@ -89,10 +90,22 @@ def _sum(reports: Iterable[Report], name: str) -> int:
 @click.option("--scenario", "scenarios", type=click.Choice(list(SCENARIOS)), multiple=True, default=COLUMNS)
 @click.option("--weeks", type=click.IntRange(1, 52), default=1, show_default=True, help="In a row, for each seed.")
 @click.option("--why", is_flag=True, help="Below each row: hours in skew by scenario and by what was decided then.")
+@click.option("--foresight", is_flag=True, help="Instead: a drift that is mended by who knows loads without noise.")
 def main(
-    noise: float, seeds: tuple[int, ...], names: tuple[str, ...], scenarios: tuple[str, ...], weeks: int, why: bool
+    noise: float,
+    seeds: tuple[int, ...],
+    names: tuple[str, ...],
+    scenarios: tuple[str, ...],
+    weeks: int,
+    why: bool,
+    foresight: bool,
 ) -> None:
     """Print the table for one level of noise."""
+    if foresight:
+        click.echo("| plan at a share of | plans | hours in skew |\n|---|---|---|")
+        for share in SHARES:
+            click.echo(foresight_row(share, noise=noise, seeds=seeds))
+        return
     click.echo(f"| policy | {' | '.join(scenarios)} | step found after | hours in skew |")
     click.echo("|---" * (len(scenarios) + 3) + "|")
     for name in names:

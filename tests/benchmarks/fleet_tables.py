@@ -12,6 +12,8 @@ KEYS = {
               "snapshot_cpu_s": "snapshot_cpu_s", "metrics_cpu_s": "metrics_cpu_s"},
     "scrape": {"scrape_p50_ms": "scrape_p50_ms", "scrape_p99_ms": "scrape_p99_ms", "serve_rss_mib": "serve_rss_mib"},
     "commands": {"status_s": "status_s", "status_cpu_s": "status_cpu_s", "lag_s": "lag_s", "lag_cpu_s": "lag_cpu_s",
+                 "status_groups_s": "status_groups_s", "status_groups_cpu_s": "status_groups_cpu_s",
+                 "lag_group_s": "lag_group_s", "lag_group_cpu_s": "lag_group_cpu_s", "peak_rss_mib": "commands_rss_mib",
                  "sql_s": "sql_s", "sql_cpu_s": "sql_cpu_s"},
 }  # fmt: skip
 """Part and figure of `bench_control`: the name of it here."""

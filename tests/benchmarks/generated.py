@@ -40,6 +40,9 @@ NOW_MS = 1_795_238_220_000
 WINDOWS_MAX = 60
 """No window is older, counted from NOW_MS."""
 CLUSTER = "generated"
+EVENT_WINDOWS = 360
+REBALANCES_EVERY = 200
+"""Of so many groups one rebalances in each window, in turns."""
 
 COLUMNS = np.ndarray | list | pa.Array
 
@@ -242,6 +245,7 @@ def write_windows(root: str, size: Size, cluster: GeneratedCluster, *, load_wind
             _append(root, "partition_load", _partition_load(cluster, start_ms))
         if index <= lag_windows:
             _append(root, "group_lag", _group_lag(size, start_ms))
+    _append(root, "group_event", _group_events(size))
 
 
 def _append(root: str, name: str, columns: Mapping[str, Any]) -> None:
@@ -301,6 +305,24 @@ def _group_lag(size: Size, start_ms: int) -> dict[str, Any]:
     window = (start_ms - NOW_MS) // WINDOW_MS + WINDOWS_MAX
     return {
         **_window(start_ms), **lag_columns(size.groups, size.topics, window, start_ms), "generation_id": 1,
+    }  # fmt: skip
+
+
+def _group_events(size: Size) -> dict[str, Any]:
+    """Members that came back, six hours of them."""
+    each = max(1, size.groups // REBALANCES_EVERY)
+    window = np.repeat(np.arange(EVENT_WINDOWS), each)
+    start_ms = NOW_MS - (EVENT_WINDOWS - window) * WINDOW_MS
+    group = np.arange(len(window)) % size.groups
+    return {
+        "kafka_cluster": CLUSTER, "window_start": start_ms * 1000, "group_id": [f"group-{one:05d}" for one in group],
+        "after_ms": start_ms - 10_000, "until_ms": start_ms + 50_000, "cause": "members restarted",
+        "group_state": "Stable", "generation_id": window, "rebalances": 1, "members": 5,
+        "members_in_json": [f'["consumer-{one}-0-{number}"]' for number, one in enumerate(group)],
+        "members_out_json": [f'["consumer-{one}-0-{number}-"]' for number, one in enumerate(group)],
+        "restarts": 1, "partitions_moved": 0, "partitions_unowned": 0, "partitions_owned": 50,
+        "names_in_json": [f'["consumer-{one}-0"]' for one in group],
+        "names_out_json": [f'["consumer-{one}-0"]' for one in group],
     }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from assignor_core.execution.progress import MISSING_LOOKS_MIN
+from assignor_core.live import PartitionKey
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import Observed, ProposedPlan
 from assignor_core.simulated_cluster import SimulatedCluster
@@ -116,6 +117,27 @@ def test_a_topic_that_is_made_again_while_the_throttle_is_set_is_left_alone(sett
     assert "move u-0" in cluster.changes
     assert not any("t-0" in change for change in cluster.changes)
     assert cluster.describe().partitions["t", 0].replicas == (1,)
+
+
+def test_a_topic_that_is_made_again_while_a_start_sets_the_throttle_has_no_leader_elected(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All is moved when control is killed; the next one sets the throttle before it asks for elections."""
+    cluster, journal = MadeAgainWhileThrottled(moves=True), journal_of(settings)
+    made = Plan("c", (Movement("t", 0, (1,), (2, 1), 5.0),), SKEW, SKEW)
+    journal.write_plan(ProposedPlan(made, Observed.of(made, cluster.describe())), decision=None, now_ms=NOON_MS)
+    journal.approve(journal.plan(made.plan_id), "a test", now_ms=NOON_MS)
+    cluster.changes.append("throttle")  # nothing is made again while the first one sets it
+    carrier(settings, cluster).tick(now_ms=NOON_MS)
+    assert cluster.describe().partitions["t", 0].replicas == (2, 1)
+    cluster.changes.clear()
+    elected: list[PartitionKey] = []
+    monkeypatch.setattr(cluster, "elect_preferred", elected.extend)
+    one = carrier(settings, cluster)
+    for look in range(1, MISSING_LOOKS_MIN + 3):
+        one.tick(now_ms=NOON_MS + look)
+    assert "throttle" in cluster.changes
+    assert elected == []
 
 
 def test_a_topic_that_is_made_again_gets_no_throttle_of_the_plan(settings: Settings) -> None:

@@ -89,17 +89,34 @@ def test_a_throttle_that_is_set_after_the_end_is_removed(settings: Settings) -> 
     assert last_detail(settings, record).startswith("swept: late requests, carried out after the end: throttle removed")
 
 
-def test_a_rate_alone_is_removed_at_the_second_look_that_shows_it(settings: Settings) -> None:
-    cluster = NotedCluster()
-    record = aborted_while_late(settings, cluster, RequestKind.REASSIGN)
-    cluster.cluster.reassign({("t", 0): None})
+def assert_a_rate_goes_at_the_second_look(cluster: NotedCluster, settings: Settings) -> None:
     cluster.cluster.set_throttle_rate(1, LEADER_RATE, 5)
     loop = ControlLoop(cluster, settings, now_ms=NOON_MS + 2_000)
     loop.tick(now_ms=NOON_MS + 1_000 + LOOKS_AFTER_MS[0])
     assert cluster.throttle_rates() == {1: {LEADER_RATE: 5}}
     loop.tick(now_ms=NOON_MS + 1_000 + LOOKS_AFTER_MS[1])
     assert cluster.throttle_rates() == {}
+
+
+def test_a_rate_alone_is_removed_at_the_second_look_that_shows_it(settings: Settings) -> None:
+    cluster = NotedCluster()
+    record = aborted_while_late(settings, cluster, RequestKind.REASSIGN)
+    cluster.cluster.reassign({("t", 0): None})
+    assert_a_rate_goes_at_the_second_look(cluster, settings)
     assert "removed from 0 topics and brokers [1]" in last_detail(settings, record)
+
+
+def test_a_rate_alone_is_removed_though_another_tool_moves_something_without_a_throttle(settings: Settings) -> None:
+    """That move may go on for ever: Kafka never ends one that leaves out a replica which was being added."""
+    cluster = NotedCluster()
+    aborted_while_late(settings, cluster, RequestKind.REASSIGN)
+    cluster.cluster.reassign({("t", 0): None})
+    cluster.cluster.reassign({("t", 1): (2, 3)})
+    cluster.cluster.reassign({("t", 1): (1,)})
+    cluster.cluster.advance(60_000)
+    assert cluster.describe().partitions["t", 1].reassigning
+    assert_a_rate_goes_at_the_second_look(cluster, settings)
+    assert cluster.describe().partitions["t", 1].reassigning
 
 
 def test_what_others_do_after_the_end_is_left_alone(settings: Settings) -> None:

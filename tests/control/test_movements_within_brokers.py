@@ -1,6 +1,7 @@
 """Movements within brokers to their ends on a simulated cluster: kills, aborts, full and failing log dirs, others."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from assignor_core.simulated_cluster import (
     SimulatedCluster,
 )
 from streaming.control.carrier import RETRIED_ERRORS
-from streaming.control.late_requests import LateRequests
+from streaming.control.late_requests import LOOKS_AFTER_MS, LateRequests
 from streaming.control.look_age import LookAge
 from streaming.control.records import ExecutionRecord
 from streaming.control.run import ControlLoop
@@ -356,6 +357,81 @@ def test_a_topic_that_is_made_again_is_not_touched(carried: Carried) -> None:
     lie = (carried.lie_in(A), carried.lie_in(B))
     assert carried.to_the_end().startswith("0 movements made, 3 gone")
     assert (carried.lie_in(A), carried.lie_in(B)) == lie
+
+
+def make_again(cluster: SimulatedCluster) -> None:
+    """Same name, same replicas in the same log dirs, another id."""
+    cluster.delete_topic("t")
+    cluster.create_topic("t", dict.fromkeys(range(3), (1,)), size_bytes=SIZE)
+    for key in KEYS:
+        partition = cluster.contents.partition(key)
+        assert partition is not None
+        partition.copies[1].log_dir = 0
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("request_name", ["set_log_dir_rates", "log_dirs"])
+def test_a_topic_that_is_made_again_between_the_look_and_the_request_is_not_touched(
+    carried: Carried, monkeypatch: pytest.MonkeyPatch, request_name: str, restarted: bool
+) -> None:
+    """While the throttle is set, or while the brokers are asked for what lies in their log dirs."""
+    if restarted:
+        carried.be_killed()
+    really = getattr(carried.client, request_name)
+
+    def made_again_first(*given: Any, **named: Any) -> Any:
+        monkeypatch.undo()
+        make_again(carried.cluster)
+        return really(*given, **named)
+
+    monkeypatch.setattr(carried.client, request_name, made_again_first)
+    assert carried.to_the_end().startswith("0 movements made, 3 gone")
+    assert carried.lie_in(A) == [0, 1, 2]
+    assert carried.at_rest()
+
+
+def test_what_somebody_else_moves_while_the_throttle_is_set_is_left_alone(
+    settings: Settings, cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.contents.brokers[1].log_dirs.append(LogDir(100 * MB))
+    carried = Carried(settings, cluster)
+    assert carried.begin()
+    really_set = carried.client.set_log_dir_rates
+
+    def moved_first(rates: Mapping[int, int]) -> None:
+        monkeypatch.undo()
+        SimulatedClient(cluster, errors=ERRORS).move_to_log_dirs({(1, KEYS[0]): "/disk-2"})
+        really_set(rates)
+
+    monkeypatch.setattr(carried.client, "set_log_dir_rates", moved_first)
+    assert carried.to_the_end().startswith("2 movements made, 1 changed by somebody else: t-0 on broker 1")
+    assert (carried.lie_in(B), carried.lie_in("/disk-2")) == ([1, 2], [0])
+
+
+@pytest.mark.parametrize("ended", ["is swept", "is looked at again"])
+def test_what_others_move_of_a_topic_that_was_made_again_after_the_end_is_left_alone(
+    carried: Carried, ended: str
+) -> None:
+    """The copy has the log dirs of the plan: by its name it would be one of an execution that has ended."""
+    carried.tick()
+    if ended == "is swept":
+        carried.cluster.kill_broker(1)
+    carried.journal.request_abort(carried.record.execution, now_ms=carried.now_ms)
+    carried.be_killed()
+    carried.to_the_end()
+    if ended == "is swept":
+        carried.cluster.restart_broker(1)
+    make_again(carried.cluster)
+    SimulatedClient(carried.cluster, errors=ERRORS).move_to_log_dirs({(1, KEYS[0]): B})
+    late = LateRequests(carried.client, carried.journal, LookAge(), staged=False)
+    late.watch(carried.record, now_ms=carried.now_ms)
+    if ended == "is swept":
+        assert Sweeper(carried.client, carried.journal).sweep(carried.record, now_ms=carried.now_ms)
+    else:
+        late.look_if_due(now_ms=carried.now_ms + LOOKS_AFTER_MS[-1])
+    carried.cluster.advance(60 * TICK_MS)
+    assert carried.lie_in(B) == [0]
+    assert carried.at_rest()
 
 
 @pytest.mark.parametrize("misfit", ["moved", "offline", "cordoned", "away", "another cluster"])

@@ -93,6 +93,18 @@ def test_brokers_that_are_added_take_their_share(tmp_path: Path, capsys: pytest.
     assert min(row["left_share"] for row in more["headroom"]) > lowest > 0
 
 
+@pytest.mark.usefixtures("recorded")
+def test_an_execution_goes_on_each_second_however_seldom_control_looks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once a plan is under way, control ticks each second: `control.tick_interval_ms` is between its decisions."""
+    often, seldom = (
+        predicted(tmp_path, capsys, "--add-brokers", "2", "--from", "-12h", "--set", f"control.tick_interval_ms={ms}")
+        for ms in (1_000, 40_000)
+    )
+    assert often["plans"] == seldom["plans"] != []
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("recorded")
 def test_it_is_shown_in_words_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

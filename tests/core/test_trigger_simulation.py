@@ -15,6 +15,7 @@ from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
 from assignor_core.errors import InputError
 from assignor_core.skew import skew_of
 from tests.benchmarks.bench_trigger import POLICIES, figures_of, row_of, why_of
+from tests.benchmarks.foresight import drift_with_foresight, foresight_row
 
 pytestmark = pytest.mark.long
 
@@ -189,3 +190,18 @@ def test_the_documented_figures_of_the_defaults_are_those_of_the_simulator(
 ) -> None:
     """`make bench-trigger` makes the other rows."""
     assert row_of("the defaults", weeks_of_the_defaults) in DOCUMENT.read_text()
+
+
+def test_who_knows_a_drift_without_its_noise_plans_as_often_as_it_grows() -> None:
+    """From 1 to 2 of six brokers: a plan at each 1.26 times is three, at each 1.4 times two."""
+    assert drift_with_foresight(6 * 1.25 / 6.25, noise=0.0, seeds=(1,), windows=2_000) == (3, 0)
+    assert drift_with_foresight(6 * 1.40 / 6.40, noise=0.0, seeds=(1,), windows=2_000)[0] == 2
+    plans, late = drift_with_foresight(9.0, noise=0.0, seeds=(1,), windows=2_000)
+    # It is above 1.30 of the mean from 1.383 times on, less the few windows whose surroundings reach beyond the end.
+    assert plans == 0
+    assert late == pytest.approx(2_000 * (2.0 - 1.383), abs=10)
+
+
+def test_the_documented_yardstick_of_a_drift_is_that_of_the_simulator() -> None:
+    """`make bench-trigger ARGS="--foresight ..."` makes the other rows."""
+    assert foresight_row(1.21, noise=0.1, seeds=range(51, 59)) in DOCUMENT.read_text()

@@ -1,5 +1,6 @@
 """Pictures of the pages are drawn from the present sources: each has a stamp of those that it was drawn from."""
 
+import importlib.util
 import shutil
 from pathlib import Path
 
@@ -76,3 +77,16 @@ def test_a_picture_that_no_table_names_gets_no_stamp(tmp_path: Path) -> None:
 def test_a_source_that_is_not_there_is_an_error() -> None:
     with pytest.raises(FileNotFoundError, match=r"no/such\.py"):
         fingerprint(Drawn("make none", ("no/such.py",)))
+
+
+@pytest.mark.parametrize("inches", [0.05, 0.6, 1.0, 9.0])
+def test_a_label_keeps_to_its_room_and_loses_nothing(inches: float) -> None:
+    spec = importlib.util.spec_from_file_location("panels", ROOT / "deploy" / "grafana" / "panels.py")
+    assert spec
+    assert spec.loader
+    panels = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(panels)
+    label = "brokers with a throttle left"
+    lines = panels.wrapped(label, inches).splitlines()
+    assert "".join(lines).replace(" ", "") == label.replace(" ", "")
+    assert max(map(len, lines)) <= max(1, inches / panels.CHARACTER_INCHES)

@@ -3,22 +3,25 @@
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from streaming.errors import SetUpIncomplete
 from streaming.runtime.jars import jar_paths, java_command
-from tests.java_programs import compiled
+from tests.java_programs import FOR_SHORT_LIVES, compiled
 from tests.waiting import DEADLINE_S
 
 SOURCE = Path(__file__).with_name("KafkaOracle.java")
 
 
 class KafkaOracle:
-    """Kafka's assignors and AdminUtils; raises SetUpIncomplete where jars or the Java compiler are missing."""
+    """Kafka's assignors and AdminUtils; raises SetUpIncomplete where jars or the Java compiler are missing.
 
-    def __init__(self, *, heap: str = "1g") -> None:
+    Who measures Kafka's time gives no `java_options`: the quick compiler's code is slower.
+    """
+
+    def __init__(self, *, heap: str = "1g", java_options: Sequence[str] = FOR_SHORT_LIVES) -> None:
         class_path = os.pathsep.join(str(path) for path in [*jar_paths("oracle"), *jar_paths("broker")])
         modules = subprocess.run([java_command(), "--list-modules"], capture_output=True, text=True, check=True).stdout
         if "jdk.compiler" not in modules:
@@ -29,7 +32,8 @@ class KafkaOracle:
             "-Dorg.apache.logging.log4j.simplelog.level=OFF",
         ]
         classes = compiled(SOURCE, class_path)
-        command = [java_command(), f"-Xmx{heap}", *quiet, "-cp", f"{class_path}{os.pathsep}{classes}", SOURCE.stem]
+        options = [f"-Xmx{heap}", *java_options, *quiet]
+        command = [java_command(), *options, "-cp", f"{class_path}{os.pathsep}{classes}", SOURCE.stem]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

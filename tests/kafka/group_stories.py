@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
 
 from assignor_core.group.scenario import Crash, Happening, Start, Stop, Subscribe
 from assignor_core.group.simulation import Run
@@ -225,8 +226,16 @@ class RealGroup:
         until(f"{self._group} with {sorted(running)}", settled, pause_s=0.05)
 
     def _state(self) -> str:
-        """As the coordinator has it: of a group of the consumer protocol `Stable` once all members are at its epoch."""
-        listed = self._admin.list_groups()
+        """As the coordinator has it: of a group of the consumer protocol `Stable` once all members are at its epoch.
+
+        Empty while a broker can't tell yet: one that has just become a coordinator loads its groups first.
+        """
+        try:
+            listed = self._admin.list_groups()
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            return ""
         return next((group["group_state"] for group in listed if group["group_id"] == self._group), "")
 
     def _note(self, name: str, what: str) -> None:

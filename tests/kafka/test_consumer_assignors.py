@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import MemberToRemove, NewTopic
+from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from streaming.consumer import CooperativeLoadAware, CooperativeSticky, LoadAware, Sticky
 from streaming.demo.brokers import EmbeddedCluster
@@ -52,7 +53,7 @@ class Noting(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python h
 
 
 class PythonMember:
-    """A consumer with one of our assignors, polling in a thread of its own."""
+    """A consumer with one of our assignors, or a list of assignors, polling in a thread of its own."""
 
     def __init__(
         self, servers: list[str], group: str, topics: list[str], assignor: object, name: str = "python"
@@ -79,7 +80,8 @@ class PythonMember:
     def _poll(self, servers: list[str], group: str, topics: list[str], assignor: object, name: str) -> None:
         noting = Noting(self.changes)
         consumer = KafkaConsumer(
-            bootstrap_servers=servers, group_id=group, client_id=name, partition_assignment_strategy=[assignor],
+            bootstrap_servers=servers, group_id=group, client_id=name,
+            partition_assignment_strategy=assignor if isinstance(assignor, list) else [assignor],
             heartbeat_interval_ms=500, metadata_max_age_ms=1_000,
         )  # fmt: skip
         consumer.subscribe(topics, listener=noting)
@@ -247,6 +249,38 @@ def test_members_share_by_weight_and_go_on_by_count_without(
         known.clear()
         members.append(python())
         wait_for_shares(members, even)
+
+
+ROLLING = [
+    (lambda: RangePartitionAssignor, LoadAware),
+    (lambda: CooperativeSticky(), CooperativeLoadAware),
+]
+"""What a group has, and what it gets by one rolling restart: eager to eager, cooperative to cooperative."""
+
+
+@pytest.mark.parametrize(("old", "new"), ROLLING, ids=["eager", "cooperative"])
+def test_a_rolling_restart_switches_a_group_to_load_aware(
+    kafka_cluster: EmbeddedCluster, old: Callable[[], object], new: Callable[[WeightSource], object]
+) -> None:
+    """Members that are new name the old assignor second: the group shares by count until the last one is new."""
+    servers, topic = kafka_cluster.bootstrap_servers, new_topic(kafka_cluster)
+    heaviest = PARTITIONS - 1
+    weights = [1.0] * heaviest + [float(heaviest)]
+
+    def member(*assignors: object) -> Member:
+        return PythonMember(servers, f"group-{topic}", [topic], list(assignors))
+
+    everybody: list[Member] = []
+    with members_of_a_group() as members:
+        everybody = [member(old()), member(old())]
+        members += everybody
+        for wait in (even, lambda shares: sorted(shares, key=len) == [{heaviest}, set(range(heaviest))]):
+            wait_for_shares(members, even)
+            members.pop(0).leave()
+            everybody.append(member(new(lambda _: {topic: weights}), old()))
+            members.append(everybody[-1])
+            wait_for_shares(members, wait)
+    assert overlaps(everybody) == []
 
 
 def wait_for_members(admin: KafkaAdminClient, group: str, names: list[str]) -> dict[str, str]:

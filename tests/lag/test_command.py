@@ -15,6 +15,8 @@ from streaming.commands.lag import read_lag
 from streaming.serve.snapshot import read_snapshot
 from streaming.settings import Settings
 from streaming.views.lag_causes import advice_of
+from streaming.views.lag_windows import LagWindows, read_picture_of_group
+from tests.lag.test_lag_windows import CountingReader
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 WINDOWS = 10
@@ -97,6 +99,33 @@ def test_the_age_of_a_lag_is_that_of_all_windows_however_few_groups_are_shown(tm
     assert whole["groups"][0]["lag_seconds"] > 12 * 60
     one = read_lag(settings, group_id="a", matches=re.compile(""))
     assert one["partitions"][0]["lag_seconds"] == whole["groups"][0]["lag_seconds"]
+
+
+def test_one_group_is_judged_as_among_all_and_read_alone(tmp_path: Path) -> None:
+    """Whether the newest windows have it or not: verdicts are as of the newest sample of all groups."""
+    settings = settings_for(tmp_path)
+    synthetic = Synthetic(settings.storage.tables)
+    with synthetic.together():
+        for index in range(30):
+            start_ms = NOW_MS - (30 - index) * WINDOW_MS
+            rows: list[tuple[str, str, int, int | None, int]] = [("busy", "t", 0, 10 * index, 10 * index + 10)]
+            rows += [("late", "t", n, 100, 100 + 10 * index) for n in range(2)] if index < 28 else []
+            synthetic.group_lag(start_ms, rows)
+    reader = CountingReader(settings.storage.tables)
+    for group, rows_of_group in (("busy", 30), ("late", 2 * 28)):
+        whole = LagWindows(reader, "test", window_ms=WINDOW_MS)
+        whole.refresh()
+        among_all = whole.picture([group])
+        reader.rows_read = 0
+        alone = read_picture_of_group(reader, "test", group, window_ms=WINDOW_MS)
+        assert among_all is not None
+        assert alone is not None
+        assert alone.newest_event_ms == among_all.newest_event_ms
+        shown, expected = (one.with_figures().drop_columns(["row"]).to_pylist() for one in (alone, among_all))
+        assert shown == expected
+        # The newest window once more for its time, and windows again whose partitions newer ones lack.
+        assert reader.rows_read <= rows_of_group + 4
+    assert read_picture_of_group(reader, "test", "nobody", window_ms=WINDOW_MS) is None
 
 
 def test_one_group_by_partition(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:

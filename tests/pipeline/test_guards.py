@@ -17,9 +17,9 @@ from streaming.pipeline.guards import (
     check_topic_ids,
     check_window_lengths,
     fingerprint,
-    only_pipeline,
     topic_ids,
 )
+from streaming.pipeline.one_at_a_time import only_pipeline
 from streaming.settings import Settings, StorageSettings
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
 from tests.waiting import until

@@ -14,6 +14,7 @@ from streaming.contract import BROKER_LOAD, PIPELINE_BATCH, Table
 from streaming.pipeline.delta_tables import WindowTable, create_window_table
 from streaming.pipeline.maintenance import Maintenance
 from streaming.settings import Settings
+from streaming.tables import definitions
 from tests.pipeline.test_delta_tables import NEVER, arrow, window
 
 NOW_MS = 1_795_236_000_000
@@ -120,8 +121,8 @@ def test_replaced_files_and_old_log_entries_go_though_checkpoints_have_forgotten
 ) -> None:
     second = "interval 1 seconds"
     short = {"delta.logRetentionDuration": second, "delta.deletedFileRetentionDuration": second}
-    changed = {**tables.store.CONFIGURATION, **short, "delta.checkpointInterval": "5"}
-    monkeypatch.setattr(tables.store, "CONFIGURATION", changed)
+    changed = {**definitions.CONFIGURATION, **short, "delta.checkpointInterval": "5"}
+    monkeypatch.setattr(definitions, "CONFIGURATION", changed)
     create_window_table(str(tmp_path), BROKER_LOAD)
     folder = tmp_path / "broker_load"
     writer = WindowTable(str(folder), BROKER_LOAD, rows_max=1_000)
@@ -142,9 +143,9 @@ def test_a_table_of_an_earlier_version_gets_the_properties_of_today(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as earlier:
-        earlier.setattr(tables.store, "CONFIGURATION", {"delta.logRetentionDuration": "interval 7 days"})
+        earlier.setattr(definitions, "CONFIGURATION", {"delta.logRetentionDuration": "interval 7 days"})
         tables.create_table(str(tmp_path), "decision")
     tables.create_table(str(tmp_path), "decision")
     table = tables.create_table(str(tmp_path), "decision")
     assert table.version() == 1
-    assert table.metadata().configuration | tables.store.CONFIGURATION == table.metadata().configuration
+    assert table.metadata().configuration | definitions.CONFIGURATION == table.metadata().configuration

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from streaming.pipeline.checkpoint_files import CheckpointFiles
 from streaming.pipeline.offsets import Offsets, newest_planned, planned
 from streaming.pipeline.sound_ranges import Range, judge, wait_until_read
 
@@ -102,9 +103,10 @@ def test_waits_for_those_that_are_behind_but_not_for_ever(tmp_path: Path) -> Non
     (tmp_path / "offsets").mkdir()
     for batch, end in enumerate((5, 9)):
         (tmp_path / "offsets" / str(batch)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{{"{TOPIC}":{{"0":{end}}}}}')
-    assert planned(tmp_path, 0) == {(TOPIC, "0"): 5}
-    assert newest_planned(tmp_path) == {(TOPIC, "0"): 9}
+    files = CheckpointFiles(str(tmp_path))
+    assert planned(files, 0) == {(TOPIC, "0"): 5}
+    assert newest_planned(files) == {(TOPIC, "0"): 9}
     steps = [report(None, {"0": 4}), report({"0": 4}, {"0": 9})]
-    assert wait_until_read([Query(list(steps))], tmp_path, 1, patience_s=60) is Range.SOUND
-    assert wait_until_read([Query(steps[:1])], tmp_path, 1, patience_s=0) is Range.UNREAD
-    assert wait_until_read([Query(list(steps))], tmp_path, 7, patience_s=60) is Range.SUSPECT
+    assert wait_until_read([Query(list(steps))], files, 1, patience_s=60) is Range.SOUND
+    assert wait_until_read([Query(steps[:1])], files, 1, patience_s=0) is Range.UNREAD
+    assert wait_until_read([Query(list(steps))], files, 7, patience_s=60) is Range.SUSPECT

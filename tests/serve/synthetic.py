@@ -272,6 +272,27 @@ class Synthetic:
             ],
         )
 
+    def movements(self, created_ms: int, rows: Sequence[tuple[str, int, list[int], list[int]]], plan_id: str) -> None:
+        """Movements of a plan; rows are (topic, partition, old replicas, new replicas)."""
+        self.append(
+            "movement",
+            [
+                {
+                    "plan_id": plan_id,
+                    "sequence": sequence,
+                    "created_at": tables.utc(created_ms),
+                    "topic": topic,
+                    "partition": partition,
+                    "kind": "replica" if set(old) != set(new) else "leader",
+                    "old_replicas": old,
+                    "new_replicas": new,
+                    "bytes_to_move": 20_500_000 if set(old) != set(new) else 0,
+                    "reason": f"broker {old[0]} is over the mean of bytes in",
+                }
+                for sequence, (topic, partition, old, new) in enumerate(rows)
+            ],
+        )
+
     def event(self, event_ms: int, sequence: int, event: str, execution_id: str = "e-1", **columns: Any) -> None:
         self.append(
             "execution",
@@ -331,7 +352,9 @@ def skewed_cluster(synthetic: Synthetic, now_ms: int) -> None:
     synthetic.event(now_ms - 3_700_001, 0, "approved", execution_id="e-0")
     synthetic.event(now_ms - 3_700_000, 1, "started", execution_id="e-0")
     synthetic.event(now_ms - 3_600_000, 2, "done", execution_id="e-0", movements_done=6, bytes_moved=123_000_000)
-    synthetic.plan(now_ms - 70_000)
+    synthetic.plan(now_ms - 70_000, decision_id=f"{synthetic.cluster}-{now_ms - 70_000}")
+    moved = [("topic-A", number, [1, 2], [2, 3] if number > 1 else [2, 1]) for number in range(6)]
+    synthetic.movements(now_ms - 70_000, moved, "a" * 64)
     synthetic.event(now_ms - 69_000, 0, "approved")
     synthetic.event(now_ms - 68_000, 1, "started", throttle_bytes_per_sec=50_000_000, throttled_brokers=[1, 2])
     synthetic.event(now_ms - 67_000, 2, "submitted", throttle_bytes_per_sec=50_000_000)

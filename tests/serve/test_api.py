@@ -20,7 +20,7 @@ from tests.serve.asking import app_of, ask, get
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 
 HOUR_MS = 3_600_000
-LISTS = ("brokers", "topics", "partitions", "groups", "plans", "executions", "decisions")
+LISTS = ("brokers", "topics", "partitions", "groups", "plans", "executions", "movements", "decisions")
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,8 @@ def test_a_plan_and_an_execution_have_pages_of_their_own(app: Starlette) -> None
     plan = get(app, f"/api/v1/plans/{'a' * 64}").json()
     assert (plan["movement_count"], plan["created_ms"]) == (6, NOW_MS - 70_000)
     assert "plan_json" not in plan
-    assert items(get(app, f"/api/v1/plans/{'a' * 64}/movements")) == []
+    moved = items(get(app, f"/api/v1/plans/{'a' * 64}/movements"))
+    assert [(row["partition"], row["new_replicas"]) for row in moved[1:3]] == [(1, [2, 1]), (2, [2, 3])]
     events = get(app, "/api/v1/executions/e-1").json()["events"]
     assert [event["event"] for event in events] == ["progress", "submitted", "started", "approved"]
     for path in (f"plans/{'b' * 64}", f"plans/{'b' * 64}/movements", "executions/e-9"):

@@ -23,7 +23,7 @@ from tests.serve.believing import ACT, NOW_S, Believing
 from tests.serve.served import refusal
 from tests.waiting import DEADLINE_S
 
-START, CALLBACK, SESSION = "/oidc/sign-in", "/oidc/callback", "/api/v1/session"
+START, CALLBACK, SIGN_OUT, SESSION = "/oidc/sign-in", "/oidc/callback", "/oidc/sign-out", "/api/v1/session"
 HTTPS = BASE_URL.replace("http://", "https://")
 SESSION_MS = ServeSettings().session_ms
 
@@ -379,3 +379,66 @@ def test_the_page_has_a_link_that_its_script_shows(believing: Believing) -> None
     page, script = (ask(believing.app, "GET", path).text for path in ("/", "/sign-in.js"))
     assert '<a id="sign-in-issuer" href="oidc/sign-in" hidden>Sign in with your organisation</a>' in page
     assert 'own("sign-in-issuer").hidden = session.signed_in || !session.by_issuer;' in script
+
+
+AS_BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+def test_a_person_sees_a_page_where_the_sign_in_fails(believing: Believing, issuer: LocalIssuer) -> None:
+    person = Person(believing)
+    person.begins()
+    answer = person.asks("GET", CALLBACK, params={"state": "<script>x</script>", "code": "x"}, headers=AS_BROWSER)
+    assert answer.status_code == 403
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["content-security-policy"].startswith("default-src 'none';")
+    assert "This sign-in did not begin in this browser: go back to the page and begin again." in answer.text
+    assert "<script" not in answer.text
+    assert '<a href="/">' in answer.text
+    state = dict(parse_qsl(urlsplit(person.begins()).query))["state"]
+    refused = {"state": state, "error": "<img src=x>"}
+    answer = person.asks("GET", CALLBACK, params=refused, headers=AS_BROWSER)
+    assert (answer.status_code, "<img" in answer.text) == (403, False)
+    assert person.cookies == {}, "the cookie of the sign-in has gone with the page, too"
+    issuer.answered = {"sub": "<b>x", "preferred_username": "<b>ada", "roles": []}
+    answer = person.asks("GET", CALLBACK, params=issuer.approve(person.begins()), headers=AS_BROWSER)
+    assert (answer.status_code, "<b>" in answer.text) == (403, False)
+    assert "&lt;b&gt;ada" in answer.text, "what the issuer names is text"
+
+
+def test_who_signs_out_goes_to_the_issuer_and_comes_back(believing: Believing, issuer: LocalIssuer) -> None:
+    issuer.described["end_session_endpoint"] = f"{issuer.url}/logout?realm=main"
+    for site in (BASE_URL, HTTPS):
+        answer = Person(believing, site).asks("GET", SIGN_OUT)
+        assert answer.status_code == 303
+        address, _, query = answer.headers["location"].partition("?")
+        assert address == f"{issuer.url}/logout"
+        assert dict(parse_qsl(query)) == {
+            "realm": "main", "client_id": CLIENT, "post_logout_redirect_uri": f"{site}/",
+        }  # fmt: skip
+
+
+def test_an_issuer_without_a_page_for_it_is_not_asked_to_sign_out(believing: Believing) -> None:
+    answer = Person(believing).asks("GET", SIGN_OUT)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+
+
+@pytest.mark.parametrize("endpoint", ["http://login.example.org/x", "javascript:alert(1)", 7, ""])
+def test_signing_out_leads_to_no_unsafe_address(believing: Believing, issuer: LocalIssuer, endpoint: object) -> None:
+    issuer.described["end_session_endpoint"] = endpoint
+    answer = Person(believing).asks("GET", SIGN_OUT, headers=AS_BROWSER)
+    assert (answer.status_code, "location" in answer.headers) == (503, False)
+    assert "You are signed out here" in answer.text
+
+
+def test_where_the_issuer_is_away_who_signs_out_learns_what_is_so(believing: Believing, issuer: LocalIssuer) -> None:
+    issuer.statuses["/.well-known/openid-configuration"] = 500
+    status, detail = refusal(Person(believing).asks("GET", SIGN_OUT))
+    assert (status, detail) == (
+        503, "you are signed out here; the issuer can't be asked now, so you may still be signed in there",
+    )  # fmt: skip
+
+
+def test_the_script_goes_there_for_people_of_the_issuer_alone(believing: Believing) -> None:
+    script = ask(believing.app, "GET", "/sign-in.js").text
+    assert 'if (wasOfIssuer) location.assign("oidc/sign-out");' in script
+    assert 'isOfIssuer = session.by_issuer && (session.signed_in_by || "").startsWith("oidc ");' in script

@@ -60,7 +60,12 @@ def test_each_member_of_a_plan_that_is_shown_is_in_the_document() -> None:
 
 @pytest.mark.parametrize(
     ("script", "variable", "path"),
-    [("decisions.js", "row", "decisions"), ("audit.js", "row", "audit"), ("groups.js", "parts", "groups/partitions")],
+    [
+        ("decisions.js", "row", "decisions"),
+        ("audit.js", "row", "audit"),
+        ("groups.js", "parts", "groups/partitions"),
+        ("executions.js", "row", "executions/{execution_id}"),
+    ],
 )
 def test_each_member_that_a_page_shows_is_in_the_document(script: str, variable: str, path: str) -> None:
     named = set(re.findall(rf"\b{variable}\.(\w+)", SOURCES[script]))

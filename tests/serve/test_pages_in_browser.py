@@ -82,6 +82,46 @@ def test_from_the_overview_to_a_broker_to_a_partition_to_its_topic(page: Any, si
     assert fits(page)
 
 
+def test_what_moved_leads_to_its_execution_and_plan_and_back(page: Any, site: Site) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(site.url + "#group=billing")
+    view = page.locator("#view")
+    view.get_by_role("region", name="Topics").get_by_role("link", name="topic-A", exact=True).click()
+    page.get_by_role("heading", name="Topic topic-A").wait_for()
+    groups, moves = (view.get_by_role("region", name=name) for name in ("Consumer groups", "Movements"))
+    groups.get_by_role("link", name="billing").wait_for()
+    assert moves.locator("tbody tr").count() == 12, "both executions of the plan"
+    moves.get_by_role("link", name="topic-A-3").first.click()
+    page.get_by_role("heading", name="Partition topic-A-3").wait_for()
+    moves.get_by_text("broker 1 is over the mean of bytes in").first.wait_for()
+    moves.get_by_text("skewed for a test").first.wait_for()
+    assert moves.locator("tbody tr").count() == 2
+    assert fits(page)
+    view.get_by_role("link", name="1", exact=True).first.click()
+    page.get_by_role("heading", name="Broker 1").wait_for()
+    hottest = view.get_by_role("region", name="Hottest partitions that it leads")
+    hottest.get_by_role("link", name="topic-A-0").wait_for()
+    view.get_by_role("link", name="size", exact=True).click()
+    view.locator(".choices a[aria-current]", has_text="size").wait_for()
+    moves.get_by_role("link", name="e-1").first.click()
+    page.get_by_role("heading", name="Execution e-1").wait_for()
+    view.get_by_text("4 of 6 movements made").wait_for()
+    assert fits(page)
+    view.get_by_role("link", name="a" * 12).click()
+    page.locator("#plan-look").get_by_role("link", name="What the execution did").click()
+    page.get_by_role("heading", name="Execution e-1").wait_for()
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Executions").click()
+    view.get_by_role("link", name="e-0").wait_for()
+    assert fits(page)
+
+
+def test_a_plan_whose_row_is_none_says_so(page: Any, site: Site) -> None:
+    Synthetic(site.served.settings.storage.tables, _commits=100).plan(now_ms(), "b" * 64, plan_json="{")
+    page.goto(f"{site.url}#plan={'b' * 64}")
+    page.locator("#plan-head").get_by_text("what is kept of it is no plan").wait_for()
+    assert page.locator("#plan-act button").count() == 0
+
+
 def test_a_lost_connection_is_shown_and_figures_of_before_are_not_taken_for_new(page: Any, site: Site) -> None:
     page.goto(site.url + "#groups")
     page.locator("#view").get_by_role("link", name="billing").wait_for()

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 
 from assignor_core.model import cluster_to_json
 from assignor_core.plan import plan_to_json
 from assignor_core.planner import propose
 from assignor_core.simulated_cluster import LogDir, SimulatedBroker, SimulatedClient, SimulatedCluster
-from streaming.cli import COMMANDS, run
+from streaming.cli import COMMANDS, rebalancer, run
 from streaming.commands import lifecycle, log_dirs
 from streaming.commands import plan as plan_module
 from streaming.control.intents import note_intent
@@ -37,8 +38,8 @@ CALLS = [
     "status", "status --groups", "lag", "lag --group billing", "plan", "plan --model model.json", "plan --log-dirs",
     "apply plan.json", "abort", "drain 1", "drain 1 --log-dir /disk-0", "undrain 2", "add 3", "backtest",
     "backtest --plans", "what-if", "what-if --keep", "what-if --compare", "check", "simulate story.yaml",
-    "simulate story.yaml --trace", "sql --tables", "sql SELECT(1)", "token create me", "token list", "user list",
-    "config",
+    "simulate story.yaml --trace", "sql --tables", "sql SELECT(1)", "tables upgrade --dry-run",
+    "token create me", "token list", "user list", "config",
 ]  # fmt: skip
 
 
@@ -118,3 +119,28 @@ def test_nothing_but_what_a_terminal_would_act_on_depends_on_standard_output() -
     files = sorted((PROJECT_ROOT / "streaming").rglob("*.py"))
     asking = [file.name for file in files if "stdout.isatty" in file.read_text(encoding="utf-8")]
     assert asking == ["sql.py"]
+
+
+def _commands(command: click.Command, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield words
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            inner = command.get_command(click.Context(command), name)
+            assert inner is not None
+            yield from _commands(inner, (*words, name))
+
+
+@pytest.mark.parametrize("words", list(_commands(rebalancer)), ids=" ".join)
+def test_help_fits_eighty_columns_and_cuts_nothing(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run([*words, "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    assert [line for line in lines if line.startswith("  ") and line.endswith("...")] == []
+
+
+def test_sql_takes_json_like_other_commands(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["sql", "SELECT 1 AS one", "--json", "--config", str(folder / "settings.json")]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"one": 1}]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from streaming import tables
+from streaming.cli import run
 from streaming.commands.sql import run_query
 from streaming.errors import TableUnavailable, UsageProblem
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
@@ -113,3 +114,14 @@ def test_a_query_of_no_table_is_refused_where_there_are_none(tmp_path: Path) -> 
 def _break_log(root: str, name: str) -> None:
     for entry in (Path(root) / name / "_delta_log").iterdir():
         entry.write_text("no log of Delta")
+
+
+@pytest.mark.parametrize("before", [[], ["--format", "csv"]], ids=["alone", "after an option"])
+def test_a_query_may_begin_with_a_comment_as_those_of_files_do(
+    before: list[str], root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for query in ("-- why\nSELECT 1 AS one", "--why\nSELECT 1 AS one"):
+        assert run(["sql", *before, query, "--tables-dir", root]) == 0
+        assert "one" in capsys.readouterr().out
+    assert run(["sql", "--formatt", "csv", "SELECT 1"]) == 2
+    assert "No such option '--formatt'" in capsys.readouterr().err

@@ -24,7 +24,10 @@ def test_a_place_without_tables_is_refused_and_named(
     root = tmp_path / "typo"
     for _ in range(2):
         assert asked(command, root) == 2
-        message = f"error: no tables in {root} (for cluster 'test'): is storage.tables right?\n"
+        message = (
+            f"error: no tables in {root} (for cluster 'test'): is storage.tables right? "
+            "`rebalancer run` makes them with its first window\n"
+        )
         assert capsys.readouterr() == ("", message)
         root.mkdir(exist_ok=True)  # an empty folder is no other case
 

@@ -37,6 +37,7 @@ ONCE_BROKEN = {
     300174: "topics that were not described for long counted as gone, and their plan as done",
     8932: "late entries of a partition that another tool moves, maybe its own, were judged as left behind",
     4224: "automatic mode began a plan a minute before the story ended, and was judged as if it had had all the time",
+    5924: "a rate that came late stayed, as Kafka never ended a move whose target another tool had changed",
     5135: "a step of a staged move that was carried out after the end was named nowhere",
 }
 """Seeds of stories that broke an invariant, and what was mended."""

@@ -1,10 +1,12 @@
 """The reader of tables: one version of each in a look, the newest one in the next."""
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from functools import reduce
 from operator import and_
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -19,7 +21,8 @@ from streaming.contract import TABLES
 from streaming.control.wiring import journal_of
 from streaming.errors import TableUnavailable
 from streaming.settings import Settings
-from streaming.tables import Condition, TableReader
+from streaming.tables import Condition, TableReader, data_files, equal
+from streaming.tables.conditions import Term
 from streaming.views.executions import read_executions
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic
 
@@ -232,18 +235,42 @@ def lag_of_two_clusters(tmp_path_factory: pytest.TempPathFactory) -> str:
 COLUMNS = ("group_id", "topic", "partition", "committed_offset", "window_start", "member_id")
 
 
-@given(conditions=st.lists(condition_on_lag(), max_size=3), columns=st.sampled_from([COLUMNS, COLUMNS[:1]]))
+@given(
+    conditions=st.lists(condition_on_lag(), max_size=3),
+    columns=st.sampled_from([COLUMNS, COLUMNS[:1]]),
+    rows_at_a_time=st.sampled_from([1, 3, 500_000]),
+)
 @settings(deadline=None, max_examples=60)
 def test_many_rows_are_read_from_files_as_a_query_reads_them(
-    lag_of_two_clusters: str, conditions: list[Condition], columns: tuple[str, ...]
+    lag_of_two_clusters: str, conditions: list[Condition], columns: tuple[str, ...], rows_at_a_time: int
 ) -> None:
     where = reduce(and_, conditions, tables.ALL_ROWS)
     reader = TableReader(lag_of_two_clusters)
     asked = reader.arrow("group_lag", columns=columns, where=where)
-    read = reader.encoded("group_lag", columns=columns, where=where)
+    with mock.patch.object(data_files, "ROWS_AT_A_TIME", rows_at_a_time):
+        read = reader.encoded("group_lag", columns=columns, where=where)
     assert all(not pa.types.is_string(field.type) for field in read.schema)
     assert all(column.num_chunks <= 1 for column in read.columns)
     assert sorted(map(str, read.to_pylist())) == sorted(map(str, asked.to_pylist()))
+
+
+def test_rows_of_other_texts_are_left_out_file_by_file(tmp_path: Path) -> None:
+    """All windows of half an hour took 2.5 GiB for one group of ten thousand."""
+    synthetic = Synthetic(str(tmp_path))
+    for window in range(6):
+        synthetic.group_lag(START_MS + window * WINDOW_MS, [(f"g-{number}", "t", 0, 1, 2) for number in range(10)])
+    kept: list[tuple[int, int]] = []
+    left_out = data_files._with_texts
+
+    def counted(rows: pa.Table, terms: Sequence[Term]) -> pa.Table:
+        answer = left_out(rows, terms)
+        kept.append((rows.num_rows, answer.num_rows))
+        return answer
+
+    with mock.patch.object(data_files, "ROWS_AT_A_TIME", 20), mock.patch.object(data_files, "_with_texts", counted):
+        read = TableReader(str(tmp_path)).encoded("group_lag", columns=COLUMNS, where=equal("group_id", "g-7"))
+    assert read["group_id"].to_pylist() == ["g-7"] * 6
+    assert kept == [(20, 2)] * 3
 
 
 def test_columns_that_files_lack_are_null_in_many_rows(tmp_path: Path) -> None:

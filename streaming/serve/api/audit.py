@@ -15,6 +15,7 @@ from streaming import tables
 from streaming.contract import AUDIT
 from streaming.serve.api.actions import Outcome
 from streaming.serve.api.sign_in import Person
+from streaming.views.stored_json import stored_object
 
 KEY_LIVES_MS = 24 * 3_600_000
 """So long a request that is sent again with its key gets the answer of the first."""
@@ -88,7 +89,7 @@ class Audit:
             & tables.equal("idempotency_key", act.idempotency_key)
             & tables.equal("signed_in_by", act.person.signed_in_by)
         )
-        columns = ("act_id", "stage", "event_time", "request_hash", "status", "answer_json")
+        columns = ("act_id", "stage", "event_time", "request_hash", "status", "state", "detail", "answer_json")
         return tables.read(self._root, AUDIT.name, columns=columns, where=where)
 
     def _known(self, rows: Sequence[tables.Row], now_ms: int) -> Known | None:
@@ -97,7 +98,11 @@ class Audit:
         answered = (row for row in ends.values() if row["status"] is not None and row["status"] < 500)
         row = tables.newest(answered, "event_time")
         if row is not None:
-            return Known(row["request_hash"], row["status"], json.loads(row["answer_json"]))
+            return Known(
+                row["request_hash"],
+                row["status"],
+                stored_object(row["answer_json"]) or {"state": row["state"], "detail": row["detail"]},
+            )
         with self._lock:
             gone = {*ends, *self._given_up}
         for row in lately:

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streaming.contract import AUDIT, DECISION, MOVEMENT, PLAN
-from streaming.serve.api import load, one_group, past, shapes
+from streaming.serve.api import load, one_group, past, past_moves, shapes
 from streaming.serve.api.load import Body, Values
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.parameters import HISTORY, NO_CONTROLS, OF_NAMES, PAGED, PAST, Parameter
 from streaming.serve.api.shapes import of_table
+from streaming.views import history
 
 PLAN_ID = Parameter("plan_id", "The whole id of a plan", OF_NAMES, most=64, place="path")
 EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", OF_NAMES, most=64, place="path")
@@ -17,6 +18,11 @@ BROKER = Parameter("broker", "Only this broker", most=(1 << 31) - 1)
 TOPIC = Parameter("topic", "Only this topic", OF_NAMES, most=249)
 PARTITION = Parameter("partition", "Only the partition with this number", most=(1 << 31) - 1)
 TOPIC_PART = Parameter("topic", "Only topics whose name has this in it, in capitals or not", OF_NAMES, most=249)
+LEADER = replace(BROKER, meaning="Only partitions that this broker leads; without history")
+BY = Parameter(
+    "order", "By topic and number, or the highest figure first; without history", choices=tuple(history.ORDERS)
+)
+MOVED_ON = replace(BROKER, meaning="Only movements before or after which this broker holds a replica")
 ORDER = Parameter("order", "As the plan has them, or the largest first", choices=("plan", "bytes"))
 GROUP = Parameter("group", "Only this consumer group; its topics come with it", NO_CONTROLS, most=1_000)
 ONE_GROUP = replace(GROUP, meaning="The consumer group", is_needed=True)
@@ -77,6 +83,7 @@ def _plan() -> dict[str, Any]:
             "items": {"type": "object", "properties": broker | {"before": load, "after": load}},
         },
         "brokers_left_out": {"type": "integer", "description": "Brokers that copy less and are not in the list"},
+        "is_readable": {"type": "boolean", "description": "Whether its row holds a plan; else it can't be approved"},
         "waits": {"type": "boolean", "description": "Whether it may be approved, and nothing has begun since"},
         "execution_id": {"type": ["string", "null"], "description": "The newest execution of it"},
     }
@@ -88,7 +95,7 @@ ENDPOINTS = (
     Endpoint(
         "/api/v1/partitions",
         load.partitions,
-        (TOPIC, PARTITION, *HISTORY),
+        (TOPIC, PARTITION, LEADER, BY, *HISTORY),
         shapes.PARTITION,
     ),
     Endpoint("/api/v1/groups", load.groups, (GROUP, TOPIC, PARTITION, *HISTORY), shapes.HISTORY_OF_LAG | shapes.GROUP),
@@ -121,6 +128,7 @@ ENDPOINTS = (
         shapes.EXECUTION_NOW | {"events": shapes.rows(shapes.EVENT, "Its newest events, the newest first")},
         is_list=False,
     ),
+    Endpoint("/api/v1/movements", past_moves.past_moves, (TOPIC, PARTITION, MOVED_ON, *PAST), shapes.PAST_MOVE),
     Endpoint("/api/v1/decisions", past.decisions, PAST, _decision()),
     Endpoint("/api/v1/audit", past.audit, PAST, _act(), needs_sign_in=True),
 )

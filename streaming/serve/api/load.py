@@ -5,7 +5,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from streaming.serve.api.looks import Looks
-from streaming.serve.api.pages import LIMIT_DEFAULT, page, unpack
+from streaming.serve.api.pages import LIMIT_DEFAULT, page, unknown_cursor, unpack
 from streaming.serve.api.parameters import FROM, STEP, TO
 from streaming.serve.api.problems import Problem
 from streaming.tables import ALL_ROWS, Condition, equal
@@ -44,15 +44,18 @@ def topics(looks: Looks, given: Values) -> Body:
 
 
 def partitions(looks: Looks, given: Values) -> Body:
-    """Partitions by topic and number, as their leaders reported them."""
+    """Partitions by topic and number, or the hottest first, as their leaders reported them."""
     if _is_history(given):
+        _refuse_with_history(given, "broker", "order")
         where = equal("topic", _needed(given, "topic")) & equal("partition", _needed(given, "partition"))
         return _history(looks, given, history.PARTITIONS, where, rows_per_period=_partitions(looks))
+    where = _equal(given, "topic") & _equal(given, "partition")
+    if given.get("order", "name") != "name" or "broker" in given:
+        return _hottest(looks, given, where)
     cursor = unpack(given.get("cursor"), int, str, int)
     window_ms = cursor[0] if cursor else looks.snapshot().load.window_start_ms
     if window_ms is None:
-        return page([], None, lambda _item, _number: [], window_start_ms=None)
-    where = _equal(given, "topic") & _equal(given, "partition")
+        return _before_any_window()
     after = (cursor[1], cursor[2]) if cursor else None
     limit = given.get("limit", LIMIT_DEFAULT)
     with looks.tables() as reader:
@@ -66,8 +69,28 @@ def partitions(looks: Looks, given: Values) -> Body:
     )
 
 
+def _hottest(looks: Looks, given: Values, where: Condition) -> Body:
+    """The cursor is a place in the list of one window."""
+    window_ms, first = unpack(given.get("cursor"), int, int) or (looks.snapshot().load.window_start_ms, 0)
+    if first < 0:
+        raise unknown_cursor()
+    if window_ms is None:
+        return _before_any_window()
+    limit, column = given.get("limit", LIMIT_DEFAULT), history.ORDERS[given.get("order", "name")]
+    with looks.tables() as reader:
+        rows = history.hottest_partitions(
+            reader, looks.kafka_cluster, window_ms, where,
+            broker=given.get("broker"), column=column, first=first, rows_max=limit + 1,
+        )  # fmt: skip
+    return page(rows, limit, lambda _item, number: [window_ms, first + number + 1], window_start_ms=window_ms)
+
+
+def _before_any_window() -> Body:
+    return page([], None, lambda _item, _number: [], window_start_ms=None)
+
+
 def groups(looks: Looks, given: Values) -> Body:
-    """Consumer groups by verdict, the worst first; the lag of one over time, by topic or by partition of a topic."""
+    """Consumer groups by verdict, the worst first, also those of a topic; the lag of one over time."""
     part = looks.snapshot().groups
     if _is_history(given):
         where = equal("group_id", _needed(given, "group")) & _equal(given, "topic") & _equal(given, "partition")
@@ -76,17 +99,20 @@ def groups(looks: Looks, given: Values) -> Body:
         family = history.GROUP_PARTITIONS if "topic" in given else history.GROUPS
         total = sum(row.partitions for row in part.groups)
         return _history(looks, given, family, where, rows_per_period=total)
-    for name in ("topic", "partition"):
-        if name in given:
-            raise Problem(400, f"{name}: goes with from, to or step alone")
+    if "partition" in given:
+        raise Problem(400, "partition: goes with from, to or step alone")
+    by_topic: dict[str, list[Any]] = {}
+    has_topics = "group" in given or "topic" in given
+    if has_topics:
+        for topic in part.topics:
+            if given.get("group") in (None, topic.group) and given.get("topic") in (None, topic.topic):
+                by_topic.setdefault(topic.group, []).append(topic)
     rows = [row for row in part.groups if given.get("group") in (None, row.group)]
-    by_topic: dict[str, list[Any]] = {row.group: [] for row in rows} if "group" in given else {}
-    for topic in part.topics:
-        if topic.group in by_topic:
-            by_topic[topic.group].append(to_json(topic))
+    if "topic" in given:
+        rows = [row for row in rows if row.group in by_topic]
 
     def shown(row: GroupVerdict) -> dict[str, Any]:
-        topics = {"topics": by_topic[row.group][:1000]} if by_topic else {}
+        topics = {"topics": [to_json(one) for one in by_topic.get(row.group, [])[:1000]]} if has_topics else {}
         return {**to_json(row), **topics}
 
     return _numbered(rows, shown, given, newest_event_ms=part.newest_event_ms)
@@ -108,6 +134,12 @@ def _needed(given: Values, name: str) -> Any:
     return given[name]
 
 
+def _refuse_with_history(given: Values, *names: str) -> None:
+    for name in names:
+        if name in given:
+            raise Problem(400, f"{name}: does not go with from, to or step")
+
+
 def _equal(given: Values, name: str) -> Condition:
     return equal(name, given[name]) if name in given else ALL_ROWS
 
@@ -123,7 +155,7 @@ def _numbered(rows: Sequence[T], shown: Callable[[T], dict[str, Any]], given: Va
     cursor = unpack(given.get("cursor"), int)
     first = cursor[0] if cursor else 0
     if first < 0:
-        raise Problem(400, "cursor: is none that this list has given")
+        raise unknown_cursor()
     listed = map(shown, rows[first:])
     return page(listed, given.get("limit"), lambda _item, number: [first + number + 1], **fields)
 
@@ -153,6 +185,6 @@ def _history(looks: Looks, given: Values, family: Family, where: Condition, *, r
         try:
             rows = [row for row in rows if list(key(row)) > [cursor[0], *cursor[1]]]
         except TypeError:
-            raise Problem(400, "cursor: is none that this list has given") from None
+            raise unknown_cursor() from None
     step = {"step_ms": past.step_ms, "table": past.table}
     return page(rows, limit, lambda item, _number: [item["start_ms"], list(key(item)[1:])], **step)

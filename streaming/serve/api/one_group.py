@@ -1,19 +1,19 @@
 """One consumer group: its partitions, members, causes and advice, and its rebalances."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from streaming.contract import GROUP_EVENT
 from streaming.serve.api.load import Body, Values
 from streaming.serve.api.looks import Looks
-from streaming.serve.api.pages import LIMIT_DEFAULT, page, unpack
+from streaming.serve.api.pages import LIMIT_DEFAULT, page, unknown_cursor, unpack
 from streaming.serve.api.problems import Problem
 from streaming.tables import equal
 from streaming.views.group_pasts import read_group_past
 from streaming.views.lag_windows import read_picture
 from streaming.views.one_group import members_of, read_one_group
 from streaming.views.past_rows import Before, Past, figures, read_past
+from streaming.views.stored_json import stored_texts
 
 MEMBERS_MAX = 200
 CAUSES_MAX = 50
@@ -27,7 +27,7 @@ def group_partitions(looks: Looks, given: Values) -> Body:
     cursor = unpack(given.get("cursor"), int)
     first = cursor[0] if cursor else 0
     if first < 0:
-        raise Problem(400, "cursor: is none that this list has given")
+        raise unknown_cursor()
     load, settings = looks.snapshot().load, looks.settings
     with looks.tables() as reader:
         picture = read_picture(
@@ -62,5 +62,5 @@ def group_rebalances(looks: Looks, given: Values) -> Body:
 
 
 def _event(row: Mapping[str, Any]) -> dict[str, Any]:
-    names = {side: json.loads(row[f"{side}_json"])[:NAMES_MAX] for side in ("members_in", "members_out")}
+    names = {side: stored_texts(row[f"{side}_json"])[:NAMES_MAX] for side in ("members_in", "members_out")}
     return {name: value for name, value in figures(row).items() if not name.endswith("_json")} | names

@@ -38,9 +38,14 @@ def unpack(text: str | None, *types: type) -> Cursor | None:
         cursor = None
     fits = isinstance(cursor, list) and [type(part) for part in cursor] == list(types)
     if not fits or any(isinstance(part, int) and abs(part) >= 1 << 47 for part in cursor):
-        raise Problem(400, "cursor: is none that this list has given")
+        raise unknown_cursor()
     own: Cursor = cursor
     return own
+
+
+def unknown_cursor() -> Problem:
+    """For a cursor that no page of the list has given."""
+    return Problem(400, "cursor: is none that this list has given")
 
 
 def _written(cursor: Cursor) -> bytes:

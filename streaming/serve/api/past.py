@@ -1,12 +1,11 @@
 """Plans, executions, decisions: what the tables have kept, the newest first."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from streaming.serve.api.load import Body, Values
 from streaming.serve.api.looks import Looks
-from streaming.serve.api.pages import LIMIT_DEFAULT, Cursor, page, unpack
+from streaming.serve.api.pages import LIMIT_DEFAULT, Cursor, page, unknown_cursor, unpack
 from streaming.serve.api.problems import Problem
 from streaming.tables import TableReader
 from streaming.views.executions import read_executions
@@ -29,6 +28,7 @@ from streaming.views.past_rows import (
 )
 from streaming.views.plan_details import plan_details
 from streaming.views.plans import is_superseded, plan_content
+from streaming.views.stored_json import stored_object
 
 EXECUTIONS_PER_PAGE = 25
 """Each may have thousands of events, of which its state is made."""
@@ -57,11 +57,12 @@ def plan(looks: Looks, given: Values) -> Body:
     shown = figures(row)
     lives = bool(shown["movement_count"]) and now_ms < shown["expires_ms"]
     taken_by = [one.execution_id for one in known if one.plan_id == plan_id]
+    details = plan_details(content)
     waits = {
-        "waits": lives and not is_superseded(row, known),
+        "waits": details["is_readable"] and lives and not is_superseded(row, known),
         "execution_id": taken_by[-1] if taken_by else None,
     }
-    return {**shown, **plan_details(content), **waits}
+    return {**shown, **details, **waits}
 
 
 def movements(looks: Looks, given: Values) -> Body:
@@ -69,7 +70,7 @@ def movements(looks: Looks, given: Values) -> Body:
     limit, is_by_bytes = given.get("limit", LIMIT_DEFAULT), given.get("order") == "bytes"
     cursor = unpack(given.get("cursor"), *([int, int] if is_by_bytes else [int]))
     if cursor and not -1 <= cursor[-1] < 1 << 31:
-        raise Problem(400, "cursor: is none that this list has given")
+        raise unknown_cursor()
     with looks.tables() as reader:
         row = read_row(reader, PLANS, looks.kafka_cluster, given["plan_id"])
         if row is None:
@@ -133,11 +134,11 @@ def _page(looks: Looks, given: Values, past: Past, shown: Any, completed: Any = 
 def _before(given: Values) -> Before:
     cursor = unpack(given.get("cursor"), int, str)
     if cursor and cursor[0] < 0:
-        raise Problem(400, "cursor: is none that this list has given")
+        raise unknown_cursor()
     return Before(given.get("from"), given.get("to"), (cursor[0], cursor[1]) if cursor else None)
 
 
 def _decision(row: Mapping[str, Any]) -> dict[str, Any]:
     shown = figures(row)
-    skew = shown.pop("skew_json", None)
-    return {**shown, "skew": json.loads(skew) if skew else {}}
+    skew = stored_object(shown.pop("skew_json", None)) or {}
+    return {**shown, "skew": {name: ratios for name, ratios in skew.items() if isinstance(ratios, dict)}}

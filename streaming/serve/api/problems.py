@@ -1,15 +1,30 @@
-"""Errors of the API, as `application/problem+json` (RFC 9457)."""
+"""Errors of the API, as `application/problem+json` (RFC 9457); of pages that browsers go to, as a page."""
 
 from collections.abc import Mapping
+from html import escape
 from http import HTTPStatus
 from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Match, Route
 
 MEDIA_TYPE = "application/problem+json"
+OF_PEOPLE = "/oidc/"
+"""Beginning of paths to which a browser goes, so that a person sees the answer."""
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title} · Kafka load rebalancer</title>
+<style>body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 3rem auto; padding: 0 1rem; \
+overflow-wrap: anywhere; color-scheme: light dark }}</style>
+<h1>{title}</h1><p>{detail}</p><p><a href="/">To the page</a></p></html>
+"""
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; "
+    "frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 class Problem(HTTPException):
@@ -26,11 +41,19 @@ class Problem(HTTPException):
 
 
 def answer_problem(request: Request, error: Exception) -> Response:
-    """A problem, or any other HTTP error, as problem+json."""
+    """A problem, or any other HTTP error, as problem+json; to a browser that signs somebody in or out, as a page."""
     assert isinstance(error, HTTPException)
+    if request.url.path.startswith(OF_PEOPLE) and "text/html" in request.headers.get("accept", ""):
+        return _page(error)
     body = problem_body(error.status_code, error.detail, error.fields if isinstance(error, Problem) else {})
     headers = {"Allow": ", ".join(_methods(request))} if error.status_code == 405 else error.headers
     return JSONResponse(body, error.status_code, headers=headers, media_type=MEDIA_TYPE)
+
+
+def _page(error: HTTPException) -> Response:
+    detail = error.detail[:1].upper() + error.detail[1:] + "."
+    text = PAGE.format(title=escape(HTTPStatus(error.status_code).phrase), detail=escape(detail))
+    return HTMLResponse(text, error.status_code, {**(error.headers or {}), **PAGE_HEADERS})
 
 
 def _methods(request: Request) -> list[str]:

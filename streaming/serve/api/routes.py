@@ -41,8 +41,10 @@ def _code_flow(looks: Looks, sign_in: SignIn) -> list[Route]:
     if tokens is None or not sign_in.by_issuer:
         return []
     from streaming.serve.oidc.code_flow import CodeFlow
+    from streaming.serve.oidc.sign_out import SignOut
 
-    return CodeFlow(tokens, sign_in, looks.clock).routes()
+    flow = CodeFlow(tokens, sign_in, looks.clock)
+    return [*flow.routes(), *SignOut(tokens, sign_in.settings.oidc_client_id or "", looks.clock).routes()]
 
 
 def _reading(endpoint: Endpoint, looks: Looks, sign_in: SignIn) -> Callable[[Request], Response]:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streaming.contract import EXECUTION, GROUP_EVENT, TABLES
+from streaming.contract import EXECUTION, GROUP_EVENT, MOVEMENT, TABLES
 from streaming.contract.columns import ColumnType
 from streaming.contract.rates import RATES
+from streaming.views.past_moves import OF_EXECUTION
 from streaming.views.past_rows import LEFT_OUT
 
 Shape = dict[str, Any]
@@ -224,6 +225,12 @@ EXECUTION_NOW: Shape = {
     "started_ms": integer("When it began; ms since 1970"),
     "ended_ms": integer("When it ended; ms since 1970; null if it has not"),
     "is_abort_requested": {"type": "boolean", "description": "Whether somebody has asked it to stop"},
+}
+PAST_MOVE: Shape = {
+    **{name: shape for name, shape in of_table(MOVEMENT.name).items() if name != "created_ms"},
+    **{name: EXECUTION_NOW[name] for name in OF_EXECUTION},
+    "approval": text("How the execution was asked for", nullable=False),
+    "cause": text("Why control made the plan; null where a person asked for it, or where that is no longer known"),
 }
 CHEAPER: Shape = {
     "gain_share": number("Part of the gain that it brings, 0 to 1"),

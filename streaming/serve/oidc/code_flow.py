@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote_plus
 
-import httpx
 import structlog
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -29,6 +28,7 @@ from streaming.serve.api.sign_in import SignIn, address_of
 from streaming.serve.api.turns import TRY_AGAIN, Turns
 from streaming.serve.oidc.identity import Identity, TokenRefused, identity_of, why_no_role
 from streaming.serve.oidc.issuer import Description, IssuerUnreachable
+from streaming.serve.oidc.redirects import NOT_KEPT, to_issuer, url_here
 from streaming.serve.oidc.tokens import IssuerTokens
 
 log = structlog.get_logger()
@@ -45,7 +45,6 @@ ERROR_CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 USED_MAX = 10_000
 ID_TYPES = (None, "jwt")
 BEGIN_AGAIN = "go back to the page and begin again"
-NOT_KEPT = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 
 
 class CodeFlow:
@@ -83,7 +82,7 @@ class CodeFlow:
             "scope": "openid profile", "state": derived(secret, "state"), "nonce": derived(secret, "nonce"),
             "code_challenge": challenge, "code_challenge_method": "S256",
         }  # fmt: skip
-        answer = RedirectResponse(str(httpx.URL(endpoint).copy_merge_params(asked)), 303, NOT_KEPT)
+        answer = to_issuer(endpoint, asked)
         # Lax: a cookie that is Strict does not come along when the issuer sends the browser back.
         answer.set_cookie(flow_cookie(request), f"{secret}.{_base64(return_to.encode())}", path="/", max_age=LIFE_S,
                           secure=is_secure(request), httponly=True, samesite="lax")  # fmt: skip
@@ -210,7 +209,7 @@ def derived(secret: str, what: str) -> str:
 
 def callback_url(request: Request) -> str:
     """Where the issuer sends the browser back to; it must be registered there."""
-    return f"{request.url.scheme}://{request.url.netloc}{CALLBACK}"
+    return url_here(request, CALLBACK)
 
 
 def flow_cookie(request: Request) -> str:

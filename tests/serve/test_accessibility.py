@@ -1,0 +1,74 @@
+"""Every page by the rules of axe-core, dark and light, on a narrow and a wide screen: no serious or critical fault.
+
+Skipped without Chromium on the path or without Playwright and axe-core (`deploy/extras/browser-tests.lock`).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assignor_core.planner import PlannerPolicy, propose
+from streaming.runtime import users
+from tests.core.planner.cases import founding
+from tests.serve.signed import Signed
+from tests.serve.synthetic import Synthetic, skewed_cluster
+from tests.serve.test_page_in_browser import Site, chromium, now_ms, sign_in
+from tests.waiting import DEADLINE_S
+
+__all__ = ["chromium"]
+pytestmark = pytest.mark.long
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
+
+GRAVE = ("serious", "critical")
+PAGES = (
+    "overview", "groups", "group=billing", "broker=1", "topic=topic-A", "partition=topic-A%2F3", "decisions",
+    "executions", "execution=e-1", "audit", "group=unknown",
+)  # fmt: skip
+
+
+@pytest.fixture
+def site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A cluster that has everything, as it is now, and a plan that waits."""
+    monkeypatch.setitem(users.COST, "n", 2)
+    skewed_cluster(Synthetic(root), now_ms())
+    made = Site(Signed(tmp_path, root))
+    yield made
+    made.stop()
+
+
+def faults(page: Any) -> list[str]:
+    """What axe-core finds: the rule, and the elements that break it."""
+    found = axe.Axe().run(page).response["violations"]
+    return [
+        f"{one['impact']} {one['id']}: {[node['html'][:160] for node in one['nodes'][:4]]}"
+        for one in found
+        if one["impact"] in GRAVE
+    ]
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_has_a_serious_fault(chromium: Any, site: Site, width: int, colours: str) -> None:
+    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=colours)
+    context.set_default_timeout(DEADLINE_S * 1000)
+    page = context.new_page()
+    found = {}
+    page.goto(site.url)
+    page.locator("#brokers table").wait_for()
+    found["signed out"] = faults(page)
+    sign_in(page, site, "ada")
+    for name in PAGES:
+        page.goto(f"{site.url}#{name}")
+        if name != "overview":
+            page.locator("#view-body > *").filter(has_not_text="reading …").first.wait_for()
+        found[name] = faults(page)
+    plan_id = site.keep(propose(founding(), PlannerPolicy(throttle_bytes_per_sec=1_000.0)))
+    page.goto(f"{site.url}#plan={plan_id}")
+    page.locator("#plan-movements table").wait_for()
+    page.locator("#plan-act").get_by_role("button", name="Approve…").click()
+    page.get_by_label("to approve").wait_for()
+    found["plan"] = faults(page)
+    context.close()
+    assert {name: lines for name, lines in found.items() if lines} == {}
