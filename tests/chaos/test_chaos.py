@@ -102,7 +102,7 @@ def test_a_broker_that_is_down_at_the_end_loses_its_throttle_once_it_is_back(
         sweeper = Sweeper(cluster, journal)
         assert not sweeper.sweep(record, now_ms=_now_ms())
         four_brokers.start_broker(2)
-        assert cluster.throttle_rates().keys() == {2}
+        until("the rate left on the broker", once_asked(lambda: cluster.throttle_rates().keys() == {2}))
         until("swept", once_asked(lambda: sweeper.sweep(record, now_ms=_now_ms())))
         assert (record.execution.last_event, record.execution.owes) == ("swept", False)
         run.check(record, Expectation())
