@@ -4,7 +4,7 @@ import gc
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -46,7 +46,7 @@ def run_serve(settings: Settings, actions: Actions) -> int:
     with listener:
         refresher = Refresher(settings, stop, clocks.now_ms)
         app = build_app(refresher.snapshot, refresher.exposition, settings, clocks.now_ms, actions)
-        server = Server(server_config(app, settings.serve))
+        server = Server(server_config(app, settings.serve), app.state.events.close)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
         host, port = listener.getsockname()[:2]
@@ -76,7 +76,19 @@ def _put_answers_first() -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, with signals left to us: its own way ends the process by the signal, we end with an exit code."""
+    """uvicorn, with signals left to us: its own way ends the process by the signal, we end with an exit code.
+
+    `on_end` is called before it waits for the answers that are under way.
+    """
+
+    def __init__(self, config: uvicorn.Config, on_end: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_end = on_end
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take nothing more, and wait for answers."""
+        self._on_end()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

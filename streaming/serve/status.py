@@ -1,7 +1,7 @@
 """What `/api/status` answers: the newest snapshot as JSON, in at most 1 MB however large the cluster is.
 
 A list that grows with the cluster holds the rows that matter most, as many as fit; `left_out` counts the others. The
-page asks for this every two seconds.
+page asks for this at each event, see `streaming.serve.api.events`.
 """
 
 from collections.abc import Iterable

@@ -6,7 +6,7 @@
 /api/weights bytes written per second to each partition, of all topics or of those given as ?topic=A&topic=B
 /healthz     200 while the process answers
 /readyz      200 while the snapshot is fresh and every part of it could be read, else 503 and why
-/api/v1/...  lists with history, from the tables: see `streaming.serve.api`
+/api/v1/...  lists with history, from the tables, and a stream of events: see `streaming.serve.api`
 """
 
 import base64
@@ -24,8 +24,9 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from streaming.serve.api.actions import Actions
+from streaming.serve.api.events import Events
 from streaming.serve.api.looks import Looks
-from streaming.serve.api.pages import as_json
+from streaming.serve.api.pages import answer
 from streaming.serve.api.problems import answer_problem
 from streaming.serve.api.routes import api_routes
 from streaming.serve.api.sign_in import SignIn
@@ -40,7 +41,6 @@ from streaming.views.as_json import to_json
 FRESH_INTERVALS = 10
 FRESH_MIN_MS = 30_000
 
-NOT_KEPT = {"Cache-Control": "no-store"}
 INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'{hashes}; "
@@ -50,7 +50,19 @@ POLICY = (
 run. Forms are sent by script alone: a browser that sends one itself might put a password into an address."""
 
 
-OF_ONE_NAME = ("plot", "views", "groups", "load", "executions", "decisions", "audit", "acting", "plan", "execution")
+OF_ONE_NAME = (
+    "plot",
+    "views",
+    "groups",
+    "load",
+    "executions",
+    "decisions",
+    "audit",
+    "acting",
+    "plan",
+    "execution",
+    "live",
+)
 SCRIPTS = {**{f"{name}.js": f"{name}.js" for name in OF_ONE_NAME}, "sign-in.js": "sign_in.js"}
 """Path of a script of the page, and its file, in the order in which the page needs them."""
 
@@ -92,9 +104,12 @@ def build_app(
 ) -> Starlette:
     """The application over `snapshot`, which returns the newest one at once, and the metrics made of it.
 
-    `clock` gives ms since 1970; `actions` is what requests that act ask.
+    `clock` gives ms since 1970; `actions` is what requests that act ask. `app.state.events` has the streams of events,
+    which must be closed before the process can end.
     """
     sign_in = SignIn(settings.serve)
+    looks = Looks(snapshot, settings, clock)
+    events = Events(looks, sign_in)
 
     async def metrics(request: Request) -> Response:
         form = Form.of(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
@@ -104,15 +119,15 @@ def build_app(
         headers = {"Vary": "Accept, Accept-Encoding"} | ({"Content-Encoding": "gzip"} if form.packed else {})
         return Response(body, media_type=form.content_type, headers=headers)
 
-    def status(_request: Request) -> Response:
-        return Response(as_json(status_of(snapshot())), headers=NOT_KEPT, media_type="application/json")
+    def status(request: Request) -> Response:
+        return answer(request, status_of(snapshot()))
 
     def weights(request: Request) -> Response:
         load = snapshot().load
         wanted = request.query_params.getlist("topic") or list(load.leader_rates)
         known = {topic: load.leader_rates[topic] for topic in wanted if topic in load.leader_rates}
         body = {"window_end_ms": load.window_end_ms, "bytes_in_per_sec": to_json(known)}
-        return JSONResponse(body, headers=NOT_KEPT)
+        return answer(request, body)
 
     def ready(_request: Request) -> Response:
         problems = _problems(snapshot(), settings, now_ms=clock())
@@ -121,7 +136,7 @@ def build_app(
     def healthy(_request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
-    return Starlette(
+    app = Starlette(
         routes=[
             *PageFiles().routes(),
             Route("/metrics", metrics),
@@ -129,7 +144,7 @@ def build_app(
             Route("/api/weights", weights),
             Route("/healthz", healthy),
             Route("/readyz", ready),
-            *api_routes(Looks(snapshot, settings, clock), sign_in, actions),
+            *api_routes(looks, sign_in, actions, events),
         ],
         exception_handlers={HTTPException: answer_problem},
         middleware=[
@@ -138,6 +153,8 @@ def build_app(
             *([Middleware(ClosedReading, sign_in, clock)] if settings.serve.reading == "signed_in" else []),
         ],
     )
+    app.state.events = events
+    return app
 
 
 def _fresh_keys(sign_in: SignIn, clock: Callable[[], int]) -> list[Middleware]:

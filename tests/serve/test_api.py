@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
+from streaming.serve.api import events
 from streaming.serve.api.pages import BODY_BYTES_MAX, page
 from streaming.serve.snapshot import Snapshot, read_snapshot
 from streaming.tables import ALL_ROWS, TableReader
@@ -145,14 +146,22 @@ def test_the_past_comes_newest_first_and_within_its_span(app: Starlette) -> None
     assert [(row["execution_id"], row["movements_done"]) for row in executions] == [("e-1", 4), ("e-0", 6)]
 
 
+@pytest.mark.parametrize("path", ["/api/status", "/api/weights", "/api/openapi.json", "/api/v1/plans"])
+def test_each_route_that_is_read_answers_304_to_its_own_etag(app: Starlette, path: str) -> None:
+    first = get(app, path)
+    again = ask(app, "GET", path, headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+    assert (first.headers["cache-control"], first.status_code) == ("private, no-cache", 200)
+
+
 def test_a_plan_and_an_execution_have_pages_of_their_own(app: Starlette) -> None:
     plan = get(app, f"/api/v1/plans/{'a' * 64}").json()
     assert (plan["movement_count"], plan["created_ms"]) == (6, NOW_MS - 70_000)
     assert "plan_json" not in plan
     moved = items(get(app, f"/api/v1/plans/{'a' * 64}/movements"))
     assert [(row["partition"], row["new_replicas"]) for row in moved[1:3]] == [(1, [2, 1]), (2, [2, 3])]
-    events = get(app, "/api/v1/executions/e-1").json()["events"]
-    assert [event["event"] for event in events] == ["progress", "submitted", "started", "approved"]
+    history = get(app, "/api/v1/executions/e-1").json()["events"]
+    assert [event["event"] for event in history] == ["progress", "submitted", "started", "approved"]
     for path in (f"plans/{'b' * 64}", f"plans/{'b' * 64}/movements", "executions/e-9"):
         assert problem(get(app, f"/api/v1/{path}")).startswith("404 ")
 
@@ -277,6 +286,12 @@ NAMES = st.sampled_from(["from", "to", "step", "limit", "cursor", "broker", "top
 @given(st.data())
 def test_nothing_that_is_asked_is_an_error_of_the_server(app: Starlette, data: st.DataObject) -> None:
     """Over the paths of the document: each answer is one that the document lists, and none is a failure."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(events, "STREAM_MAX_S", 0.0)  # a stream ends after what is now
+        assert_answered(app, data)
+
+
+def assert_answered(app: Starlette, data: st.DataObject) -> None:
     paths = get(app, "/api/openapi.json").json()["paths"]
     path = data.draw(st.sampled_from(sorted(path for path in paths if "get" in paths[path])))
     for name in re.findall(r"{(\w+)}", path):
@@ -301,8 +316,8 @@ def test_one_group_has_partitions_worst_first_with_members_advice_and_rebalances
     assert head["advice"]["needed"] == 2
     whole = items(get(app, "/api/v1/groups/partitions", group="billing"))
     assert paged(app, "/api/v1/groups/partitions", group="billing", limit=7) == whole
-    events = items(get(app, "/api/v1/groups/rebalances", group="billing"))
-    assert [(row["cause"], row["members_in"]) for row in events] == [("members joined", [])]
+    rebalances = items(get(app, "/api/v1/groups/rebalances", group="billing"))
+    assert [(row["cause"], row["members_in"]) for row in rebalances] == [("members joined", [])]
     assert items(get(app, "/api/v1/groups/rebalances", group="audit")) == []
     one = items(get(app, "/api/v1/groups", group="billing", topic="topic-A", partition=4, step=WINDOW_MS))
     assert [row["lag_records"] for row in one] == [3_600] * 9

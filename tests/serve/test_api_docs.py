@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from streaming.runtime.api_tokens import Role, new_token, write_tokens
 from streaming.runtime.jars import PROJECT_ROOT
 from streaming.runtime.users import new_user, write_users
+from streaming.serve.api import events
 from streaming.serve.api.acting import ACTS
 from streaming.serve.api.endpoints import ENDPOINTS
 from streaming.serve.api.signing import PATH
@@ -40,7 +41,8 @@ def served(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_example_is_answered(served: tuple[Starlette, str], command: str) -> None:
+def test_each_example_is_answered(served: tuple[Starlette, str], command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "STREAM_MAX_S", 0.0)
     app, token = served
     *options, url = shlex.split(command.replace("$TOKEN", token))[1:]
     given = list(zip(options[::2], options[1::2], strict=True))
@@ -49,12 +51,15 @@ def test_each_example_is_answered(served: tuple[Starlette, str], command: str) -
     method = next((value for name, value in given if name == "--request"), "GET")
     answer = ask(app, method, url, headers=headers, content=content)
     assert answer.status_code == 200, answer.text
+    if url.endswith(events.PATH):
+        assert answer.text.count("event: ") == 3
+        return
     assert answer.json().get("items") != [] or "/movements" in url or url.endswith("/audit")
     assert "state" in answer.json() or method == "GET" or url.endswith("/session")
 
 
 def test_the_page_has_an_example_of_each_path() -> None:
-    assert {endpoint.path.format(**IDS) for endpoint in (*ENDPOINTS, *ACTS)} | {PATH} <= URLS
+    assert {endpoint.path.format(**IDS) for endpoint in (*ENDPOINTS, *ACTS)} | {PATH, events.PATH} <= URLS
 
 
 def test_the_page_names_every_state_of_an_act() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.runtime.api_tokens import Role
-from streaming.serve.api import sign_in
+from streaming.serve.api import events, sign_in
 from streaming.serve.api.acting import ACTS
 from streaming.serve.api.endpoints import ENDPOINTS
 from streaming.serve.api.openapi import document
@@ -55,9 +55,10 @@ class Asked:
 
 @pytest.fixture(scope="module", autouse=True)
 def patience() -> Iterator[None]:
-    """So many wrong tokens are sent that 429 would hide how each is refused."""
+    """So many wrong tokens are sent that 429 would hide how each is refused. Streams end after what is now."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sign_in, "WRONG_MAX", 100_000)
+        patch.setattr(events, "STREAM_MAX_S", 0.0)
         yield
 
 

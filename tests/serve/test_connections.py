@@ -33,7 +33,7 @@ def listening(served: Served) -> Iterator[tuple[str, int]]:
     """The application on a free port of loopback, in a thread."""
     config = server_config(served.app, served.settings.serve)
     config.timeout_keep_alive = int(DEADLINE_S)
-    server = Server(config)
+    server = Server(config, served.app.state.events.close)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

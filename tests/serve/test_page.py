@@ -30,7 +30,7 @@ def test_each_path_that_scripts_ask_is_in_the_document() -> None:
         for path in re.findall(r"[\"`](api/.*?)[\"`]", text)
     }
     known = {re.sub(r"\{\w+\}", "{}", path).lstrip("/") for path in PATHS}
-    assert asked - {"api/v1/plans/{}", "api/v1/{}?{}"} <= known
+    assert asked - {"api/v1/plans/{}", "api/v1/{}?{}", "api/status"} <= known
     assert {"api/v1/plans/{}/approve", "api/v1/executions/{}/abort", "api/v1/session"} <= asked
     assert "${id}/movements?" in SOURCES["plan.js"]
     read = {f"/api/v1/{path}" for text in SOURCES.values() for path in re.findall(r"views\.read\(\"(.*?)\"", text)}

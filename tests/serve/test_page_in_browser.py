@@ -21,6 +21,7 @@ from streaming.commands.acting import JournalActions
 from streaming.runtime import users
 from streaming.runtime.processes import free_port
 from streaming.serve.metrics import Exposition
+from streaming.serve.run import Server
 from streaming.serve.snapshot import read_snapshot
 from streaming.serve.web import build_app
 from tests.core.planner.cases import founding
@@ -53,7 +54,7 @@ class Site:
         app = build_app(
             lambda: read_snapshot(settings, now_ms()), exposition, settings, now_ms, JournalActions(settings)
         )
-        self.server = uvicorn.Server(uvicorn.Config(app, port=self.port, log_config=None))
+        self.server = Server(uvicorn.Config(app, port=self.port, log_config=None), app.state.events.close)
         self.thread = threading.Thread(target=self.server.run)
         self.thread.start()
         until("the server has started", lambda: self.server.started)

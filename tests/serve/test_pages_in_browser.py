@@ -17,6 +17,17 @@ from tests.serve.test_page_in_browser import SCRIPT_NAME, Site, chromium, now_ms
 __all__ = ["chromium", "page"]
 pytestmark = pytest.mark.long
 
+OWN_EVENTS = """
+window.streams = [];
+window.EventSource = class extends EventTarget {
+  static CLOSED = 2;
+  readyState = 1;
+  constructor() { super(); streams.push(this); }
+  close() { this.readyState = 2; }
+};
+"""
+"""Streams whose events a test sends itself."""
+
 
 @pytest.fixture
 def site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
@@ -132,6 +143,43 @@ def test_a_lost_connection_is_shown_and_figures_of_before_are_not_taken_for_new(
     page.unroute("**/api/**")
     page.locator("#view-body:not(.old)").wait_for()
     page.locator("#lost").wait_for(state="hidden")
+
+
+@pytest.mark.parametrize("has_stream", [True, False])
+def test_a_new_decision_is_shown_with_a_stream_of_events_and_without(page: Any, site: Site, has_stream: bool) -> None:
+    if not has_stream:
+        page.route("**/api/v1/events", lambda route: route.abort())
+    with page.expect_request("**/api/v1/events"):
+        page.goto(site.url)
+    page.locator("#decision").get_by_text("6 partitions are being reassigned").wait_for()
+    tables = Synthetic(site.served.settings.storage.tables, _commits=100)
+    tables.decision(now_ms(), detail="a decision that has just been made")
+    page.locator("#decision").get_by_text("a decision that has just been made").wait_for()
+
+
+def test_with_a_stream_figures_are_read_at_its_events_alone(page: Any, site: Site) -> None:
+    page.clock.install()
+    page.add_init_script(OWN_EVENTS)
+    page.goto(site.url)
+    page.locator("#brokers table").wait_for()
+    page.evaluate("streams[0].dispatchEvent(new Event('open'))")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.clock.run_for(8_000)
+    assert not [url for url in asked if url.endswith("/api/status")], "figures change their ages alone"
+    with page.expect_request("**/api/status"):
+        page.evaluate("streams[0].dispatchEvent(new Event('status'))")
+    with page.expect_request("**/api/status"):
+        page.evaluate("streams[0].dispatchEvent(new Event('error'))")
+        page.clock.run_for(2_000)
+
+
+def test_figures_are_grey_once_serve_has_ended(page: Any, site: Site) -> None:
+    page.goto(site.url)
+    page.locator("#brokers table").wait_for()
+    site.stop()
+    page.locator("#overview.old").wait_for()
+    page.get_by_text("No connection to serve. Figures are of").wait_for()
 
 
 def test_acts_want_a_session_and_an_unknown_group_is_said_in_words(page: Any, site: Site) -> None:

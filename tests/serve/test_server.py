@@ -130,7 +130,11 @@ def test_it_starts_without_tables_sees_them_come_and_ends_on_a_signal(
         synthetic.event(time.time_ns() // 1_000_000, sequence, event, execution_id="e-2")
     tried = until("a notification is tried", lambda: tables.read(synthetic.root, "notification"))
     assert tried[0]["occurrence_id"] == "execution:e-2:1"
-    process.send_signal(number)
+    with httpx.stream("GET", f"{url}/api/v1/events", timeout=DEADLINE_S) as stream:
+        chunks = stream.iter_text()
+        assert next(chunks).startswith("retry: ")
+        process.send_signal(number)
+        assert "event: " in "".join(chunks), "to its end: a stream that was cut off raises an error"
     assert process.wait(DEADLINE_S) == 0
     assert process.stderr is not None
     assert json.loads(process.stderr.read().splitlines()[-1])["event"] == "serve_stopped"

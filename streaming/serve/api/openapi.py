@@ -5,6 +5,8 @@ from typing import Any
 
 from streaming.serve.api.acting import ActEndpoint
 from streaming.serve.api.endpoints import Endpoint
+from streaming.serve.api.events import MEDIA_TYPE as EVENT_STREAM
+from streaming.serve.api.events import PATH as EVENTS_PATH
 from streaming.serve.api.problems import MEDIA_TYPE
 from streaming.serve.api.requests import KEY
 from streaming.serve.api.sessions import COOKIE
@@ -72,6 +74,7 @@ def document(endpoints: Iterable[Endpoint], acts: Iterable[ActEndpoint]) -> dict
     paths: dict[str, dict[str, Any]] = {endpoint.path: {"get": _operation(endpoint)} for endpoint in endpoints}
     for act in acts:
         paths.setdefault(act.path, {})["post"] = _act(act)
+    paths[EVENTS_PATH] = {"get": events_operation()}
     paths[SESSION_PATH] = session_operations()
     return {
         "openapi": "3.1.0",
@@ -134,6 +137,21 @@ def _act(endpoint: ActEndpoint) -> dict[str, Any]:
         "responses": {
             "200": {"description": "What came of it", "content": {"application/json": {"schema": answer}}},
             **{status: refusal(why) for status, why in REFUSALS_TO_ACT.items()},
+        },
+    }
+
+
+def events_operation() -> dict[str, Any]:
+    """The stream of events."""
+    about = "Server-sent events `status`, `executions` and `decisions`; the data of one is a JSON object"
+    content = {EVENT_STREAM: {"schema": {"type": "string", "description": about}}}
+    whys = REFUSALS | {"429": "Too many wrong tokens, or streams of one address", "503": "Too many streams"}
+    return {
+        "operationId": "read_events",
+        "summary": "What has changed, as server-sent events; each names what is to be read again.",
+        "responses": {
+            "200": {"description": "Events until the stream ends; then ask again", "content": content},
+            **{status: refusal(why) for status, why in whys.items() if status != "404"},
         },
     }
 

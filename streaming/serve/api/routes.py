@@ -3,13 +3,14 @@
 from collections.abc import Callable
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from streaming.errors import TableUnavailable, UsageProblem
 from streaming.serve.api.acting import ACTS, Acting
 from streaming.serve.api.actions import Actions
 from streaming.serve.api.endpoints import ENDPOINTS, Endpoint
+from streaming.serve.api.events import Events
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.openapi import document
 from streaming.serve.api.pages import answer
@@ -19,17 +20,18 @@ from streaming.serve.api.sign_in import HOW_TO_TURN_ON, SignIn
 from streaming.serve.api.signing import Signing
 
 
-def api_routes(looks: Looks, sign_in: SignIn, actions: Actions) -> list[BaseRoute]:
-    """What is read by GET, what acts by POST, who is signed in, and the document that describes both."""
+def api_routes(looks: Looks, sign_in: SignIn, actions: Actions, events: Events) -> list[BaseRoute]:
+    """What is read by GET, what has changed, what acts by POST, who is signed in, and the document of them all."""
     described = document(ENDPOINTS, ACTS)
 
-    def openapi(_request: Request) -> Response:
-        return JSONResponse(described, headers={"Cache-Control": "no-cache"})
+    def openapi(request: Request) -> Response:
+        return answer(request, described)
 
     reading = [Route(endpoint.path, _reading(endpoint, looks, sign_in), methods=["GET"]) for endpoint in ENDPOINTS]
     return [
         Route("/api/openapi.json", openapi),
         *reading,
+        *events.routes(),
         *Acting(looks, sign_in, actions).routes(),
         *Signing(sign_in, looks.clock).routes(),
         *_code_flow(looks, sign_in),

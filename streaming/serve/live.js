@@ -1,0 +1,74 @@
+"use strict";
+// When figures are read again: at an event of serve, and every two seconds where no events come. Shows a lost connection.
+// Uses `show`, `hide`, `put` and `el` of the page.
+(() => {
+  const TICK_MS = 2000, QUIET_MAX_MS = 10000, ANSWER_MAX_MS = 10000, LISTEN_AGAIN_MS = 30000;
+  const own = id => document.getElementById(id);
+  let source = null, hasEvents = false, listenedMs = 0;
+  let figures = null, askedMs = 0, answeredMs = null, isLost = false, isReading = false, isDue = false;
+
+  function connected() {
+    answeredMs = Date.now();
+    isLost = false;
+    own("lost").hidden = true;
+    own("overview").classList.remove("old");
+  }
+  // Figures of before stay to be looked at, and look it.
+  function lost() {
+    const of = answeredMs ? `Figures are of ${new Date(answeredMs).toLocaleTimeString([], { hour12: false })}.` : "";
+    isLost = true;
+    put("verdict", el("span", { class: "badge bad" }, "the serve process does not answer"));
+    if (own("lost").hidden) put("lost", `No connection to serve. ${of}`);
+    own("lost").hidden = false;
+    own("overview").classList.add("old");
+    document.title = "no connection · Kafka load rebalancer";
+    document.dispatchEvent(new CustomEvent("connection-lost"));
+  }
+  async function ask() {
+    askedMs = Date.now();
+    try {
+      const response = await fetch("api/status", { cache: "no-cache", credentials: "same-origin", signal: AbortSignal.timeout(ANSWER_MAX_MS) });
+      if (response.status === 401) { figures = null; hide(); }
+      else if (!response.ok) throw new Error(`HTTP ${response.status}`);
+      else { figures = await response.json(); show(figures, Date.now()); }
+      connected();
+    } catch (problem) { lost(); }
+  }
+  // What changes while an answer comes is in the next one.
+  async function read() {
+    isDue = true;
+    if (isReading) return;
+    isReading = true;
+    while (isDue) { isDue = false; await ask(); }
+    isReading = false;
+  }
+
+  function mute() {
+    if (source) source.close();
+    source = null;
+    hasEvents = false;
+  }
+  // A stream takes one of the six connections that a browser has to a site: pages that nobody sees leave it to others.
+  function listen() {
+    if (document.hidden || (source && source.readyState !== EventSource.CLOSED)) return;
+    mute();
+    listenedMs = Date.now();
+    source = new EventSource("api/v1/events");
+    source.addEventListener("open", () => { hasEvents = true; });
+    source.addEventListener("error", () => { hasEvents = false; });
+    // One with an execution or a decision always comes, too: their tables are among those of the status.
+    source.addEventListener("status", read);
+  }
+  // Ages of figures go on between two answers. Where events fail to come, the connection may be lost without a word.
+  function tick() {
+    const isQuiet = Date.now() - askedMs > QUIET_MAX_MS;
+    if (!hasEvents || isLost || isQuiet) read();
+    else if (figures) show(figures, Date.now());
+    if (Date.now() - listenedMs > LISTEN_AGAIN_MS) listen();
+  }
+  document.addEventListener("visibilitychange", () => { if (document.hidden) mute(); else { listen(); read(); } });
+  document.addEventListener("session", () => { listen(); read(); });
+  listen();
+  read();
+  setInterval(tick, TICK_MS);
+})();
