@@ -143,14 +143,14 @@ def _act(endpoint: ActEndpoint) -> dict[str, Any]:
 
 def events_operation() -> dict[str, Any]:
     """The stream of events."""
-    about = "Server-sent events `status`, `executions` and `decisions`; the data of one is a JSON object"
-    content = {EVENT_STREAM: {"schema": {"type": "string", "description": about}}}
+    about = "Events `status`, `executions` and `decisions` until the stream ends; the data of each is a JSON object"
     whys = REFUSALS | {"429": "Too many wrong tokens, or streams of one address", "503": "Too many streams"}
     return {
         "operationId": "read_events",
         "summary": "What has changed, as server-sent events; each names what is to be read again.",
         "responses": {
-            "200": {"description": "Events until the stream ends; then ask again", "content": content},
+            # No schema: tools do not agree whether it is that of the text or of each event.
+            "200": {"description": about, "content": {EVENT_STREAM: {}}},
             **{status: refusal(why) for status, why in whys.items() if status != "404"},
         },
     }
