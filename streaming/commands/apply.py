@@ -143,6 +143,7 @@ class _Following:
         self._carrier: Carrier | None = None
         self._marker: ClusterMarker | None = None
         self._interrupted = threading.Event()
+        self._leaves = False
         self._worked_s = time.monotonic()
         self._shown = -1
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -153,6 +154,9 @@ class _Following:
         try:
             while not execution.ended:
                 execution = self._poll(execution)
+                if self._leaves and not execution.ended:
+                    # Code that Python calls back, as when an object is destroyed, loses the exception of the handler.
+                    raise KeyboardInterrupt
                 # Not in `_poll`: a second Ctrl-C mostly comes during the sleep, and must not lose what the step showed.
                 if not execution.ended:
                     time.sleep(POLL_INTERVAL_S)
@@ -209,6 +213,7 @@ class _Following:
 
     def _stop(self, _signal: int, _frame: FrameType | None) -> None:
         if self._interrupted.is_set():
+            self._leaves = True
             raise KeyboardInterrupt
         self._interrupted.set()
 

@@ -6,6 +6,8 @@ from typing import Any
 
 MOST_OF_IT = 0.8
 """The cheaper plan that is named in one line brings at least this part of the gain."""
+LEAST_SHOWN = 0.01
+"""Smaller parts are shown as less than this: "0%" reads as if nothing were copied."""
 PROMISED = (("max/mean", "max_over_mean"), ("bytes", "bytes_copied"), ("duration", "duration"))
 """What a plan promises, in words and as `Accuracy` names it."""
 
@@ -30,9 +32,11 @@ def price_texts(price: Mapping[str, Any], *, whole_bytes: float) -> Iterable[str
         yield f"about {duration_text(price['duration_ms'])} at its throttle"
     most = next((row for row in price["cheaper"] if row["gain_share"] >= MOST_OF_IT), None)
     if most is not None:
+        copied = most["bytes_to_move"] / whole_bytes
+        part = f"{copied:.0%}" if copied >= LEAST_SHOWN else f"less than {LEAST_SHOWN:.0%}"
         yield (
-            f"at least {most['gain_share']:.0%} of the gain for {most['bytes_to_move'] / whole_bytes:.0%} of the bytes "
-            f"with --max-bytes {ceil(most['bytes_to_move'])}"
+            f"a plan with --max-bytes {ceil(most['bytes_to_move'])} copies {part} of the bytes for at least "
+            f"{most['gain_share']:.0%} of the gain"
         )
 
 

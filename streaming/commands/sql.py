@@ -27,6 +27,7 @@ from streaming.tables.object_stores import use_object_store
 from streaming.tables.places import full_place, local_folder
 
 ROWS_SHOWN_MAX = 1_000
+ERROR_CHARACTERS_MAX = 500
 
 
 class QueryCommand(click.Command):
@@ -105,9 +106,17 @@ def run_query(query: str, root: str, at: datetime | None = None) -> tuple[list[s
         result = connection.execute(query)
         return [column[0] for column in result.description or ()], result.fetchall()
     except (duckdb.Error, DeltaError, OSError) as error:
-        raise UsageProblem(f"sql: {tables.first_line(error)}") from None
+        raise UsageProblem(f"sql: {_one_line(error)}") from None
     finally:
         connection.close()
+
+
+def _one_line(error: Exception) -> str:
+    """What DuckDB says in several lines: names that are like the one it misses, and the place in the query."""
+    if not isinstance(error, duckdb.Error):
+        return tables.first_line(error)
+    lines = (line.strip() for line in str(error).splitlines())
+    return " ".join(line for line in lines if line.strip("^ "))[:ERROR_CHARACTERS_MAX]
 
 
 def _register(connection: duckdb.DuckDBPyConnection, root: str, names: Set[str], at: datetime | None) -> set[str]:

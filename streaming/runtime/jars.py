@@ -39,6 +39,8 @@ FETCHED = {"tests": (*PRODUCT, *TESTS, *S3), "s3": (*PRODUCT, *S3)}
 """Configurations by the argument of the set-up."""
 FETCH_TIMEOUT_S = 1_800
 FETCH_ATTEMPTS_MAX = 3
+JARS_PER_LINE = 20
+"""Progress is reported once for so many jars."""
 
 
 def jar_paths(configuration: str) -> list[Path]:
@@ -136,9 +138,9 @@ def _fetch(folder: Path, report: Callable[[str], None], configurations: Sequence
             assert process.stdout is not None
             for line in process.stdout:
                 last_lines = [*last_lines[-4:], line.strip()]
-                if "[SUCCESSFUL ]" in line:
-                    downloaded += 1
-                    report(f"jars: {downloaded} downloaded ({line.split('!')[-1].strip()})")
+                downloaded += "[SUCCESSFUL ]" in line
+                if "[SUCCESSFUL ]" in line and downloaded % JARS_PER_LINE == 0:
+                    report(f"jars: {downloaded} downloaded")
             process.wait(timeout=FETCH_TIMEOUT_S)
         pinned = _checksums(configurations)
         for name, digest in pinned.items():

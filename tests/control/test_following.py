@@ -3,9 +3,11 @@
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
+from assignor_core.execution.life_cycle import Execution
 from assignor_core.marker import MARKER_TTL_MS, Marker
 from streaming.commands.apply import _Following
 from streaming.control.lease import Lease
@@ -91,6 +93,27 @@ def test_a_second_ctrl_c_names_what_the_last_step_has_made(
     with pytest.raises(KeyboardInterrupt):
         watched.to_the_end(record.execution)
     assert f"execution {record.execution.execution_id} stays open (submitted); " in capsys.readouterr().err
+
+
+def test_a_second_ctrl_c_leaves_although_its_exception_is_lost(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is in code that Python calls back, for an object that is destroyed."""
+    execution = approve(journal_of(settings), 0, now_ms=now_ms()).execution
+    watched, steps = following(settings, NotedCluster()), 0
+
+    def step(known: Execution) -> Execution:
+        nonlocal steps
+        steps += 1
+        assert steps == 1
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(KeyboardInterrupt):
+                signal.raise_signal(number)
+        return known
+
+    monkeypatch.setattr(watched, "_step", step)
+    with pytest.raises(KeyboardInterrupt):
+        watched.to_the_end(execution)
 
 
 def test_every_open_execution_is_stopped_in_any_order(settings: Settings) -> None:

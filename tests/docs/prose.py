@@ -85,7 +85,9 @@ def faults(page: str) -> list[str]:
             if lengths[-1] > SENTENCE_WORDS_MAX:
                 result.append(f"line {block[0].number}: a sentence of {lengths[-1]} words: {sentence[:60].strip()}")
         long = [line for line in block if len(line.text) > LINE_CHARACTERS_MAX]
-        result.extend(f"line {line.number}: {len(line.text)} characters" for line in long)
+        result.extend(
+            f"line {line.number}: {len(line.text)} characters, {LINE_CHARACTERS_MAX} at most" for line in long
+        )
         result.extend(avoided_words(block))
     if lengths and (median := statistics.median(lengths)) >= MEDIAN_WORDS_BELOW:
         result.append(f"half of the sentences have {median:g} words or more")

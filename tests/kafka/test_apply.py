@@ -1,6 +1,7 @@
 """`rebalancer apply` and `abort` as processes on real brokers, with no control beside them, interrupted and killed."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -112,8 +113,10 @@ def test_a_second_ctrl_c_leaves_and_says_what_stays(settings: Settings, admin: K
         process.send_signal(number)
     code, _, err = finish(process)
     assert code == 128 + signal.SIGINT
-    message = f"execution {record.execution_id} stays open (submitted); to stop it: rebalancer abort --config {file} "
-    assert (message in err, err.endswith("error: interrupted\n")) == (True, True)
+    # A busy machine makes a second look, which notes progress, or reads the request to abort before it leaves.
+    message = rf"execution {record.execution_id} stays open \(\w+\); to stop it: rebalancer abort --config {file} "
+    assert re.search(message, err), err
+    assert err.endswith("error: interrupted\n")
     code, out, _ = finish(start(file, "abort"))
     assert (code, f"{record.execution_id}: aborted: a person asked to stop; 1 moves" in out) == (0, True)
     until("moved", lambda: replicas(cluster, topic) == (1,))

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from streaming import tables
 from streaming.cli import run
+from streaming.commands.plan_price import price_texts
 from streaming.commands.status import drawn, read_status
 from streaming.commands.status_groups import read_groups_status
 from streaming.commands.status_plan import plan_line
@@ -70,11 +71,20 @@ def test_the_price_of_the_plan_that_waits_is_shown_beside_it(tables_in_memory: s
     Synthetic(settings.storage.tables).plan(NOW_MS - 60_000, plan_json=json.dumps(content))
     shown = read_status(settings, now_ms=NOW_MS)["plan"]
     assert (shown["duration_ms"], shown["cheaper"]) == (150_000.0, cheaper)
-    line = "about 2.5 min at its throttle, at least 81% of the gain for 20% of the bytes with --max-bytes 24600000"
+    line = (
+        "about 2.5 min at its throttle, "
+        "a plan with --max-bytes 24600000 copies 20% of the bytes for at least 81% of the gain"
+    )
     assert line in plan_line(shown)
     plan = read_snapshot(settings, NOW_MS).control.plan
     assert plan is not None
     assert (plan["duration_ms"], plan["cheaper"]) == (150_000.0, cheaper)
+
+
+def test_a_part_of_the_bytes_that_rounds_to_nothing_is_shown_as_less_than_one_percent() -> None:
+    price = {"duration_ms": 0, "cheaper": [{"gain_share": 0.87, "movements": 1, "bytes_to_move": 30.0}]}
+    (text,) = price_texts(price, whole_bytes=100_000.0)
+    assert text == "a plan with --max-bytes 30 copies less than 1% of the bytes for at least 87% of the gain"
 
 
 @pytest.mark.parametrize("mode", ["apply", "propose"])

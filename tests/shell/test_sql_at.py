@@ -105,6 +105,19 @@ def test_a_table_that_is_not_there_is_named_in_the_error_with_one_like_it(root: 
         run_query(f"SELECT * FROM {missing}, group_lag", root)  # noqa: S608 - names of our own
 
 
+@pytest.mark.parametrize(
+    ("query", "help_of_duckdb"),
+    [
+        ("SELECT brokr FROM broker_load", 'Candidate bindings: "broker"'),
+        ("SELECT * FRM broker_load", 'syntax error at or near "broker_load" LINE 1: SELECT * FRM broker_load'),
+    ],
+)
+def test_an_error_in_a_query_is_one_line_with_all_that_duckdb_says(root: str, query: str, help_of_duckdb: str) -> None:
+    with pytest.raises(UsageProblem) as raised:
+        run_query(query, root)
+    assert (help_of_duckdb in str(raised.value), "\n" in str(raised.value)) == (True, False)
+
+
 def test_a_query_of_no_table_is_refused_where_there_are_none(tmp_path: Path) -> None:
     for query in ("SELECT 1", COUNT):
         with pytest.raises(UsageProblem, match="no tables in"):
