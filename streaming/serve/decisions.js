@@ -1,5 +1,6 @@
 "use strict";
-// The page of decisions (#decisions): each window's verdict with its reason, the newest first. Uses `views` and the page.
+// The page of decisions (#decisions): each window's verdict with its reason, the newest first. A verdict leads to what the
+// planner saw. Uses `views` and the page.
 (() => {
   const kind = row => row.verdict === "plan" ? "bad" : row.reason === "balanced" ? "good" : "warn";
   const skews = row => Object.entries(row.skew).map(([name, figures]) => `${words(name)} ${ratio(figures.max_over_mean)}`).join(", ");
@@ -7,7 +8,7 @@
   async function read(where) {
     const page = await views.read("decisions", { limit: 50, cursor: where.cursor });
     if (!page.items.length) return [none("No decision yet: control decides at each closed window.")];
-    const rows = page.items.map(row => [views.when(row.decided_ms), el("span", { class: `badge ${kind(row)}` }, row.verdict === "plan" ? "plan" : words(row.reason)),
+    const rows = page.items.map(row => [views.when(row.decided_ms), el("a", { href: hash("decision", row.decision_id), title: "What the planner saw" }, el("span", { class: `badge ${kind(row)}` }, row.verdict === "plan" ? "plan" : words(row.reason))),
       [row.detail, "why"], [row.resource ? words(row.resource) : "–", "less"], [el("span", { title: skews(row) }, ratio(row.max_over_mean)), "num"],
       [`${count(row.brokers_reporting)} of ${count(row.brokers_expected)}`, "num less"], [row.mode, "less"],
       row.plan_id ? planLink(row.plan_id) : "–"]);

@@ -57,6 +57,7 @@ OF_ONE_NAME = (
     "load",
     "executions",
     "decisions",
+    "decision",
     "audit",
     "acting",
     "plan",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assignor_core.skew import skew_of
 from streaming import tables
 from streaming.settings import Settings
 
@@ -344,9 +345,9 @@ def skewed_cluster(synthetic: Synthetic, now_ms: int) -> None:
     synthetic.rejected(now_ms - 120_000, ["not_json", "future", "future"])
     breach = {"breached": True, "breach_started_at": tables.utc(now_ms - 300_000)}
     synthetic.decision(now_ms - 360_000)
-    synthetic.decision(now_ms - 70_000, "plan", "skewed", max_over_mean=1.52, plan_id="a" * 64, **breach)
+    synthetic.decision(now_ms - 70_000, "plan", "skewed", plan_id="a" * 64, **breach, **_seen(start_ms, 7))
     synthetic.decision(
-        now_ms - 20_000, "hold", "in_progress", max_over_mean=1.55, **breach,
+        now_ms - 20_000, "hold", "in_progress", **breach, **_seen(start_ms, 8),
         cooldown_end_at=tables.utc(now_ms + 500_000), detail="6 partitions are being reassigned",
     )  # fmt: skip
     synthetic.event(now_ms - 3_700_001, 0, "approved", execution_id="e-0")
@@ -361,6 +362,22 @@ def skewed_cluster(synthetic: Synthetic, now_ms: int) -> None:
     synthetic.event(
         now_ms - 12_000, 3, "progress", throttle_bytes_per_sec=50_000_000, movements_done=4, bytes_moved=80_000_000
     )
+
+
+def _seen(first_ms: int, index: int) -> dict[str, Any]:
+    """What a decision keeps of that window."""
+    loads = {1: 4.2e6 * (1.0 + 0.05 * index) + 4e5, 2: 2.9e6, 3: 3.5e6}
+    skew = skew_of(loads)
+    figures = {
+        "max_over_mean": skew.max_over_mean,
+        "coefficient_of_variation": skew.coefficient_of_variation,
+        "deviation": {str(broker): deviation for broker, deviation in skew.deviation.items()},
+    }
+    return {
+        "window_end": tables.utc(first_ms + (index + 1) * WINDOW_MS),
+        "max_over_mean": skew.max_over_mean,
+        "skew_json": json.dumps({"bytes_in": figures}),
+    }
 
 
 def _write_skewed_window(synthetic: Synthetic, first_ms: int, index: int) -> None:

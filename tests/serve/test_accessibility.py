@@ -64,6 +64,10 @@ def test_no_page_has_a_serious_fault(chromium: Any, site: Site, width: int, colo
         if name != "overview":
             page.locator("#view-body > *").filter(has_not_text="reading …").first.wait_for()
         found[name] = faults(page)
+    page.goto(f"{site.url}#decisions")
+    page.locator("#view-body").get_by_role("link", name="plan", exact=True).click()
+    page.get_by_role("region", name="Brokers").wait_for()
+    found["what the planner saw"] = faults(page)
     plan_id = site.keep(propose(founding(), PlannerPolicy(throttle_bytes_per_sec=1_000.0)))
     page.goto(f"{site.url}#plan={plan_id}")
     page.locator("#plan-movements table").wait_for()

@@ -62,6 +62,7 @@ def test_each_member_of_a_plan_that_is_shown_is_in_the_document() -> None:
     ("script", "variable", "path"),
     [
         ("decisions.js", "row", "decisions"),
+        ("decision.js", "seen", "decisions/seen"),
         ("audit.js", "row", "audit"),
         ("groups.js", "parts", "groups/partitions"),
         ("executions.js", "row", "executions/{execution_id}"),

@@ -71,6 +71,17 @@ def test_from_the_overview_to_a_group_to_decisions_to_acts(page: Any, site: Site
     view.get_by_text("6 partitions are being reassigned").wait_for()
     assert pages.get_by_role("link", name="Decisions").get_attribute("aria-current") == "page"
     assert fits(page)
+    view.get_by_role("link", name="plan", exact=True).click()
+    page.get_by_role("heading", name="What the planner saw").wait_for()
+    brokers = view.get_by_role("region", name="Brokers")
+    brokers.get_by_text("6.1 MB/s").wait_for()
+    assert brokers.locator("tbody tr").count() == 3
+    assert brokers.locator("i.over").count() == 1, "only broker 1 is over the threshold"
+    assert view.get_by_role("region", name="What the plan promises").count() == 1
+    assert pages.get_by_role("link", name="Decisions").get_attribute("aria-current") == "page"
+    assert fits(page)
+    view.get_by_role("region", name="Before it").get_by_role("link", name="balanced").click()
+    view.get_by_text("No plan came of it.").wait_for()
     pages.get_by_role("link", name="Audit").click()
     view.get_by_text("Nobody has asked for an act").wait_for()
     pages.get_by_role("link", name="Overview").click()

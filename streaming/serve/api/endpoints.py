@@ -11,9 +11,11 @@ from streaming.serve.api.looks import Looks
 from streaming.serve.api.parameters import HISTORY, NO_CONTROLS, OF_NAMES, PAGED, PAST, Parameter
 from streaming.serve.api.shapes import of_table
 from streaming.views import history
+from streaming.views.seen_windows import OF_EARLIER
 
 PLAN_ID = Parameter("plan_id", "The whole id of a plan", OF_NAMES, most=64, place="path")
 EXECUTION_ID = Parameter("execution_id", "The whole id of an execution", OF_NAMES, most=64, place="path")
+DECISION_ID = Parameter("decision_id", "The whole id of a decision", NO_CONTROLS, most=1_000, is_needed=True)
 BROKER = Parameter("broker", "Only this broker", most=(1 << 31) - 1)
 TOPIC = Parameter("topic", "Only this topic", OF_NAMES, most=249)
 PARTITION = Parameter("partition", "Only the partition with this number", most=(1 << 31) - 1)
@@ -61,6 +63,28 @@ def _decision() -> dict[str, Any]:
         "additionalProperties": shapes.one(figures),
     }
     return {name: shape for name, shape in members.items() if name != "skew_json"} | {"skew": skew}
+
+
+def _seen() -> dict[str, Any]:
+    members = _decision()
+    figures = {name: shapes.number() for name in ("max_over_mean", "coefficient_of_variation")}
+    by_resource = {"type": "object", "additionalProperties": {"type": "number"}}
+    broker = {
+        "broker": shapes.integer(nullable=False),
+        "rack": shapes.text(),
+        "load": {**by_resource, "description": "bytes/s or bytes by resource; empty where its row is gone"},
+        "relative_load": {**by_resource, "description": "Load per mean by resource, 1 is even"},
+        "is_counted": {"type": "boolean", "description": "Whether it was alive, and not being drained"},
+    }
+    return members | {
+        "skew": {**members["skew"], "additionalProperties": shapes.one(figures)},
+        "window_start_ms": shapes.integer("Start of the window; ms since 1970; null where its rows are gone"),
+        "is_window_kept": {"type": "boolean", "description": "Whether the rows of the window are still there"},
+        "brokers": shapes.rows(broker, "The highest load per mean of the deciding resource first", tuple(broker)),
+        "brokers_left_out": shapes.integer("Brokers with less load that are not shown", nullable=False),
+        "plan": {**shapes.one(of_table(PLAN.name), "Plan that came of it"), "type": ["object", "null"]},
+        "earlier": shapes.rows({name: members[name] for name in OF_EARLIER}, "What was decided before, newest first"),
+    }
 
 
 def _act() -> dict[str, Any]:
@@ -130,5 +154,6 @@ ENDPOINTS = (
     ),
     Endpoint("/api/v1/movements", past_moves.past_moves, (TOPIC, PARTITION, MOVED_ON, *PAST), shapes.PAST_MOVE),
     Endpoint("/api/v1/decisions", past.decisions, PAST, _decision()),
+    Endpoint("/api/v1/decisions/seen", past.seen, (DECISION_ID,), _seen(), is_list=False),
     Endpoint("/api/v1/audit", past.audit, PAST, _act(), needs_sign_in=True),
 )

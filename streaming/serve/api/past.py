@@ -6,6 +6,7 @@ from typing import Any
 from streaming.serve.api.load import Body, Values
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import LIMIT_DEFAULT, Cursor, page, unknown_cursor, unpack
+from streaming.serve.api.parameters import VALUE_SHOWN
 from streaming.serve.api.problems import Problem
 from streaming.tables import TableReader
 from streaming.views.executions import read_executions
@@ -28,6 +29,7 @@ from streaming.views.past_rows import (
 )
 from streaming.views.plan_details import plan_details
 from streaming.views.plans import is_superseded, plan_content
+from streaming.views.seen_windows import read_seen
 from streaming.views.stored_json import stored_object
 
 EXECUTIONS_PER_PAGE = 25
@@ -38,6 +40,15 @@ EVENTS_MAX = 500
 def decisions(looks: Looks, given: Values) -> Body:
     """Evaluations of the trigger, with the skew of each resource."""
     return _page(looks, given, DECISIONS, _decision)
+
+
+def seen(looks: Looks, given: Values) -> Body:
+    """What trigger and planner saw when they decided: loads of brokers in that window, thresholds, reason and plan."""
+    with looks.tables() as reader:
+        found = read_seen(reader, looks.kafka_cluster, given["decision_id"])
+    if found is None:
+        raise Problem(404, f"decision {given['decision_id'][:VALUE_SHOWN]!r}: is unknown")
+    return found
 
 
 def plans(looks: Looks, given: Values) -> Body:
