@@ -8,27 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyarrow import compute as pc
 
 from assignor_core.deciding.giving_up import GivenUp
 from assignor_core.deciding.observation import DecisionPolicy, PlanRequest
 from assignor_core.deciding.windows import ClosedWindow
-from assignor_core.lag.catching_up import LagSpan, catch_up_bytes_per_sec
+from assignor_core.lag.catching_up import catch_up_bytes_per_sec
 from assignor_core.live import LiveCluster
 from assignor_core.proposed_plan import KeptPlan, ProposedPlan
 from streaming import tables
 from streaming.cluster.ports import ClusterReader
 from streaming.control.journal import Journal
+from streaming.control.lag_spans import read_fallen_lags
 from streaming.control.planning import propose_for
 from streaming.control.urgency import groups_behind
 from streaming.control.windows import WindowTables
 from streaming.errors import UsageProblem
 from streaming.settings import DAY_MS, PlannerSettings
-
-LAG_COLUMNS = (
-    "group_id", "topic", "partition", "window_start", "committed_offset_first", "log_end_offset_first", "lag_records",
-    "first_event_time_ms", "last_event_time_ms",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +46,9 @@ class TableEvidence:
     def catch_up_bytes_per_sec(self, windows: tuple[ClosedWindow, ...]) -> Mapping[int, float]:
         """Bytes/s that consumers read from each broker to catch up, mean over `windows`."""
         leaders = {key: partition.leader for key, partition in self.live.partitions.items()}
-        return catch_up_bytes_per_sec(self._lag_spans(windows), self._record_bytes(windows), leaders)
+        reader = tables.TableReader(self.window_tables.root)
+        lags = read_fallen_lags(reader, self.window_tables, windows[0].start_ms, windows[-1].start_ms)
+        return catch_up_bytes_per_sec(lags, self._record_bytes(reader, windows), leaders)
 
     def copied_bytes_of_day(self) -> int:
         """Bytes that plans carried out by mode `apply` have copied in the last 24 hours."""
@@ -72,33 +69,11 @@ class TableEvidence:
         """A plan for the cluster that was observed; raises NothingToPlanOn."""
         return propose_for(request, self.live, self.cluster, self.window_tables, self.planner, now_ms=self.now_ms)
 
-    def _lag_spans(self, windows: tuple[ClosedWindow, ...]) -> list[LagSpan]:
-        rows = tables.read_arrow(self.window_tables.root, "group_lag", columns=LAG_COLUMNS, where=self._within(windows))
-        for name in ("group_id", "topic"):  # as numbers: of millions of rows names take most of the memory
-            rows = rows.set_column(rows.column_names.index(name), name, rows[name].dictionary_encode())
-        by_time = rows.sort_by("window_start")
-        ends = by_time.group_by(["group_id", "topic", "partition"], use_threads=False).aggregate(
-            [
-                ("committed_offset_first", "first"),
-                ("log_end_offset_first", "first"),
-                ("first_event_time_ms", "first"),
-                ("lag_records", "last"),
-                ("last_event_time_ms", "last"),
-            ]
-        )
-        first_lag = pc.subtract(ends["log_end_offset_first_first"], ends["committed_offset_first_first"])
-        span_ms = pc.subtract(ends["last_event_time_ms_last"], ends["first_event_time_ms_first"])
-        lags = {"first_lag_records": first_lag, "last_lag_records": ends["lag_records_last"], "span_ms": span_ms}
-        spans = pa.table({"topic": ends["topic"], "partition": ends["partition"], **lags}).drop_null()
-        # Of 500,000 partitions most do not catch up: no object for each of those.
-        fallen = spans.filter(pc.greater(spans["first_lag_records"], spans["last_lag_records"]))
-        return [LagSpan(**row) for row in fallen.to_pylist()]
-
-    def _record_bytes(self, windows: tuple[ClosedWindow, ...]) -> dict[str, float]:
+    def _record_bytes(self, reader: tables.TableReader, windows: tuple[ClosedWindow, ...]) -> dict[str, float]:
         """Mean bytes of a record by topic, where bytes and records are known."""
         columns = ["topic", "bytes_in_per_sec", "messages_in_per_sec"]
         where = self._within(windows) & tables.equal("role", "leader")
-        rows = tables.read_arrow(self.window_tables.root, "partition_load", columns=columns, where=where)
+        rows = reader.encoded("partition_load", columns=columns, where=where)
         sums: pa.Table = rows.drop_null().group_by("topic").aggregate([(name, "sum") for name in columns[1:]])
         return {
             row["topic"]: row["bytes_in_per_sec_sum"] / row["messages_in_per_sec_sum"]
