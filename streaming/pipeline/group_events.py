@@ -7,9 +7,9 @@ comparing the same windows again writes nothing; a step that fails is logged and
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import groupby
 from typing import Any
 
+import pyarrow as pa
 import structlog
 from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
@@ -20,7 +20,8 @@ from streaming.contract import GROUP_EVENT, GROUP_LAG
 from streaming.errors import TableUnavailable
 from streaming.pipeline.maintenance import Maintenance
 from streaming.settings import PipelineSettings
-from streaming.views.group_looks import LOOK_COLUMNS, look_of
+from streaming.views.group_looks import LOOK_COLUMNS
+from streaming.views.group_samples import GroupSamples
 
 log = structlog.get_logger()
 
@@ -42,7 +43,7 @@ class GroupEventKeeper:
         self._maintenance = Maintenance(root, GROUP_EVENT, settings)
         self._due_ms = 0
         self._compared: datetime | None = None
-        self._looks: dict[str, GroupLook] = {}
+        self._looks = GroupSamples.empty()
 
     def keep_if_due(self, *, now_ms: int) -> int:
         """Compare the windows that have closed since; returns how many events were written."""
@@ -67,14 +68,18 @@ class GroupEventKeeper:
         start = max(oldest, newest - LOOK_BACK_WINDOWS * window)
         if self._compared is not None:
             start = max(start, self._compared + window)
-        looks, events, compared = dict(self._looks), list[Row](), self._compared
+        reader = tables.TableReader(self._root)
+        looks, events, compared = self._looks, list[Row](), self._compared
         while start <= newest:
             # One at a time: a window of a large cluster is all that is ever in memory.
-            rows = self._rows(start)
-            if not all(row["is_final"] for row in rows):
+            rows = self._rows(reader, start)
+            if not pc.all(pc.fill_null(rows["is_final"], False), min_count=0).as_py():
                 break
-            looks = self._lately_seen(looks, start)
-            events += self._compare(looks, rows)
+            # Without groups last seen too long before: names come and go, and would be kept for good.
+            oldest_ms = tables.to_ms(start) - LOOK_BACK_WINDOWS * self._window_ms
+            samples, before = GroupSamples.of(rows), looks.seen_since(oldest_ms)
+            events += self._events(start, samples, before)
+            looks = samples.and_unseen(before)
             compared, start = start, start + window
         fresh = events if self._compared else self._not_kept(events)
         if fresh and compared is not None:
@@ -85,28 +90,18 @@ class GroupEventKeeper:
         self._looks, self._compared = looks, compared
         return len(fresh)
 
-    def _rows(self, start: datetime) -> list[dict[str, Any]]:
-        """One window, rows of one group one after another."""
+    def _rows(self, reader: tables.TableReader, start: datetime) -> pa.Table:
+        """One window."""
         where = tables.of_cluster(self._cluster) & tables.equal("window_start", start)
-        rows = tables.read(self._root, GROUP_LAG.name, columns=_COLUMNS, where=where)
-        return sorted(rows, key=lambda row: str(row["group_id"]))
+        return reader.encoded(GROUP_LAG.name, columns=_COLUMNS, where=where)
 
-    def _lately_seen(self, looks: dict[str, GroupLook], start: datetime) -> dict[str, GroupLook]:
-        """Without groups last seen too long before this window: names come and go, and would be kept for good."""
-        oldest_ms = tables.to_ms(start) - LOOK_BACK_WINDOWS * self._window_ms
-        return {group: look for group, look in looks.items() if look.at_ms >= oldest_ms}
-
-    def _compare(self, looks: dict[str, GroupLook], window: Sequence[Row]) -> Iterator[Row]:
-        """Events of one window; `looks` becomes what was seen in it."""
-        for group, listed in groupby(window, key=lambda row: str(row["group_id"])):
-            look = look_of(list(listed))
-            if look.is_blind:
-                continue
-            before, looks[group] = looks.get(group), look
-            for event in group_events([before, look]) if before is not None else ():
+    def _events(self, start: datetime, samples: GroupSamples, before: GroupSamples) -> Iterator[Row]:
+        """Events of one window, by group."""
+        for group, look_before, look in samples.changed_since(before):
+            for event in group_events([look_before, look]):
                 yield {
                     "kafka_cluster": self._cluster,
-                    "window_start": window[0]["window_start"],
+                    "window_start": start,
                     "group_id": group,
                     **_columns(event, look),
                 }
