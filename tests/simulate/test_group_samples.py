@@ -128,7 +128,8 @@ def test_names_of_groups_that_are_gone_are_not_kept_in_dictionaries() -> None:
     def window(number: int, *groups: str) -> GroupSamples:
         rows = [
             {"group_id": group, "topic": "t", "partition": 0, "member_id": member(group, number),
-             "group_state": "Stable", "window_start": tables.utc(START_MS), "last_event_time_ms": START_MS + number * WINDOW_MS}
+             "group_state": "Stable", "window_start": tables.utc(START_MS),
+             "last_event_time_ms": START_MS + number * WINDOW_MS}
             for group in groups
         ]  # fmt: skip
         return GroupSamples.of(encoded(rows))
