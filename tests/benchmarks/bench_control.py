@@ -1,10 +1,11 @@
 """What control and serve cost by the size of the cluster, without brokers: CPU, memory and what is asked of Kafka.
 
 make bench-control
-make bench-control ARGS="--brokers 10 --part executor"
+make bench-control ARGS="--brokers 3 --brokers 6 --brokers 9 --part plan"
+make bench-control ARGS="--brokers 100 --part executor"
 
-Each part runs in a process of its own, at the size given and at a tenth of it. Brokers are not part of it: requests are
-counted, and what their answers would take to decode is left out.
+Each part runs in a process of its own, at each of the sizes given, and at a tenth of it where one is given. Brokers are
+not part of it: requests are counted, and what their answers would take to decode is left out.
 """
 
 import argparse
@@ -40,6 +41,9 @@ from tests.benchmarks.generated import CLUSTER, NOW_MS, WINDOW_MS, GeneratedClus
 from tests.benchmarks.scraping import scraped
 
 SMALLER = 10
+BROKERS_MIN = 3
+"""As many as a partition has replicas."""
+PARTITIONS_PER_BROKER, GROUPS_PER_BROKER = 1_000, 100
 MOVEMENTS = 3_000
 LOAD_WINDOWS = 5
 LAG_WINDOWS = 31
@@ -223,7 +227,6 @@ def measured(size: Size, parts: Sequence[str], lag_windows: int = LAG_WINDOWS) -
     with tempfile.TemporaryDirectory() as folder:
         tables = f"{folder}/tables"
         if set(parts) - {"executor"}:
-            lag_windows = lag_windows if set(parts) - {"executor", "plan"} else 1
             generated.write_windows(
                 tables, size, GeneratedCluster(size), load_windows=LOAD_WINDOWS, lag_windows=lag_windows
             )
@@ -234,36 +237,58 @@ def measured(size: Size, parts: Sequence[str], lag_windows: int = LAG_WINDOWS) -
     return figures
 
 
-def report(smaller: Size, larger: Size, small: dict[str, Figures], large: dict[str, Figures]) -> None:
-    """A row for each figure, with its growth; the last line is one JSON object."""
+def report(sizes: Sequence[Size], figures: Sequence[dict[str, Figures]]) -> None:
+    """A row for each figure, with its growth from the first size to the last; the last line is one JSON object."""
     print(f"{time.strftime('%Y-%m-%d')}, load average {os.getloadavg()[0]:.1f}")
-    print(f"{'':42} {smaller.brokers:>7} brokers {larger.brokers:>7} brokers   growth")
-    for part, figures in large.items():
-        for name, value in figures.items():
-            before = small[part][name]
-            growth = f"x {value / before:.1f}" if before else ""
-            print(f"{part:>9} {name:32} {before:>15,.3f} {value:>15,.3f}   {growth}")
-    print(json.dumps({str(smaller.brokers): small, str(larger.brokers): large}))
+    print(f"{'':42}" + "".join(f" {size.brokers:>7} brokers" for size in sizes) + "   growth")
+    for part, last in figures[-1].items():
+        for name, value in last.items():
+            first = figures[0][part][name]
+            growth = f"x {value / first:.1f}" if first else ""
+            values = "".join(f" {of_size[part][name]:>15,.3f}" for of_size in figures)
+            print(f"{part:>9} {name:32}{values}   {growth}")
+    print(json.dumps({str(size.brokers): of_size for size, of_size in zip(sizes, figures, strict=True)}))
+
+
+def sizes_of(brokers: Sequence[int], partitions: int | None, groups: int | None) -> list[Size]:
+    """The sizes asked for, smallest first; of one size also a tenth of it, with a tenth of what is given.
+
+    >>> [(size.brokers, size.partitions, size.groups) for size in sizes_of([40], 20_000, None)]
+    [(4, 2000, 400), (40, 20000, 4000)]
+    """
+    counts = sorted(set(brokers))
+    if len(counts) == 1 and counts[0] > BROKERS_MIN:
+        counts.insert(0, max(BROKERS_MIN, counts[0] // SMALLER))
+    largest = counts[-1]
+    return [
+        Size(
+            count,
+            PARTITIONS_PER_BROKER * count if partitions is None else partitions * count // largest,
+            GROUPS_PER_BROKER * count if groups is None else groups * count // largest,
+        )
+        for count in counts
+    ]
 
 
 def main() -> None:
-    """Measure at two sizes, or (with --in) one part in this process."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--brokers", type=int, default=100)
-    parser.add_argument("--partitions", type=int, default=None, help="default: 1,000 a broker")
-    parser.add_argument("--groups", type=int, default=None, help="of 50 partitions; default: 100 a broker")
+    """Measure at some sizes, or (with --in) one part in this process."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--brokers", type=int, action="append", help="of each size; default: 100")
+    parser.add_argument("--partitions", type=int, default=None, help="of the largest size; default: 1,000 a broker")
+    parser.add_argument("--groups", type=int, default=None, help="of the largest size; default: 100 a broker")
     parser.add_argument("--lag-windows", type=int, default=LAG_WINDOWS)
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--in", dest="tables", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    size = Size(options.brokers, options.partitions or 1_000 * options.brokers, options.groups or 100 * options.brokers)
+    brokers = options.brokers or [100]
+    if min(brokers) < BROKERS_MIN:
+        parser.error(f"--brokers: {BROKERS_MIN} at least, as partitions have so many replicas")
+    sizes = sizes_of(brokers, options.partitions, options.groups)
     parts = options.part or list(PARTS)
     if options.tables:
-        print(json.dumps(run_part(parts[0], options.tables, size)))
+        print(json.dumps(run_part(parts[0], options.tables, sizes[-1])))
         return
-    smaller = Size(size.brokers // SMALLER, size.partitions // SMALLER, size.groups // SMALLER)
-    small, large = (measured(row, parts, options.lag_windows) for row in (smaller, size))
-    report(smaller, size, small, large)
+    report(sizes, [measured(size, parts, options.lag_windows) for size in sizes])
 
 
 if __name__ == "__main__":

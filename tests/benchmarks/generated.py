@@ -59,6 +59,11 @@ class Size:
     groups: int
 
     @property
+    def hot_brokers(self) -> int:
+        """So many, the first ones, take about twice as much as the others."""
+        return max(1, self.brokers // 10)
+
+    @property
     def topics(self) -> list[str]:
         """Names of the topics."""
         return [f"topic-{number:05d}" for number in range(self.partitions // PARTITIONS_PER_TOPIC)]
@@ -221,14 +226,20 @@ class GeneratedCluster:
 
 
 def plan_of(cluster: GeneratedCluster, movements: int) -> Plan:
-    """One replica of every n-th partition goes to the broker that is nearest and has none of it."""
+    """One replica of every n-th partition goes to the broker that is nearest and has none of it.
+
+    Where each broker has a replica of everything, the next replica leads.
+    """
     keys = list(cluster.partitions)
     step = max(1, len(keys) // movements)
     made = []
     for number, key in enumerate(keys[::step][:movements]):
         old = cluster.partitions[key].replicas
-        new = (*old[:-1], (old[-1] + 1) % len(cluster.racks))
-        new = new if number % 3 else (new[-1], *new[:-1])  # every third changes its leader, too
+        if len(old) == len(cluster.racks):
+            new = (*old[1:], old[0])
+        else:
+            new = (*old[:-1], (old[-1] + 1) % len(cluster.racks))
+            new = new if number % 3 else (new[-1], *new[:-1])  # every third changes its leader, too
         made.append(Movement(*key, old, new, float(REPLICA_BYTES), wave=number // MOVEMENTS_PER_WAVE))
     skew: dict[str, Any] = {
         "bytes_in": {"max_over_mean": 2.0}, "bytes_out": {}, "disk": {}, "leaders": {}, "replicas": {},
@@ -242,7 +253,7 @@ def write_windows(root: str, size: Size, cluster: GeneratedCluster, *, load_wind
         start_ms = NOW_MS - index * WINDOW_MS
         _append(root, "broker_load", _broker_load(size, start_ms))
         if index <= load_windows:
-            _append(root, "partition_load", _partition_load(cluster, start_ms))
+            _append(root, "partition_load", _partition_load(size, cluster, start_ms))
         if index <= lag_windows:
             _append(root, "group_lag", _group_lag(size, start_ms))
     _append(root, "group_event", _group_events(size))
@@ -273,9 +284,9 @@ def _window(start_ms: int) -> dict[str, Any]:
 
 
 def _broker_load(size: Size, start_ms: int) -> dict[str, Any]:
-    """The first tenth of the brokers takes about twice as much: the trigger sees skew."""
+    """The trigger sees skew."""
     brokers = np.arange(size.brokers)
-    hot = np.where(brokers < size.brokers // 10, 2.0, 1.0)
+    hot = np.where(brokers < size.hot_brokers, 2.0, 1.0)
     led = size.partitions // size.brokers
     return {
         **_window(start_ms), "broker": brokers, "rack": [f"rack-{broker % RACKS}" for broker in range(size.brokers)],
@@ -285,11 +296,11 @@ def _broker_load(size: Size, start_ms: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _partition_load(cluster: GeneratedCluster, start_ms: int) -> dict[str, Any]:
+def _partition_load(size: Size, cluster: GeneratedCluster, start_ms: int) -> dict[str, Any]:
     rows = [(broker, *key, broker == row.leader) for key, row in cluster.partitions.items() for broker in row.replicas]
     brokers, topics, partitions, leads = zip(*rows, strict=True)
     broker, leader = np.array(brokers), np.array(leads)
-    hot = (broker < len(cluster.racks) // 10) & (np.array(partitions) % HOT_EVERY == 0)
+    hot = (broker < size.hot_brokers) & (np.array(partitions) % HOT_EVERY == 0)
     rate = np.where(hot, (HOT_EVERY + 1) * 1e4, 1e4)
     factors = rates_of(len(broker), (start_ms - NOW_MS) // WINDOW_MS + WINDOWS_MAX)
     return {
