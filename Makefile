@@ -82,6 +82,11 @@ bench-serve: setup
 boards-pictures: setup-tests
 	$(PYTHON) -m tests.prometheus.pictures $(ARGS)
 
+# Each page of serve over a small simulated cluster, in Chromium, drawn into docs/pictures.
+.PHONY: page-pictures
+page-pictures: setup-tests
+	$(PYTHON) -m tests.serve.page_pictures $(ARGS)
+
 # Executions on real brokers under live producers, each hit by a fault at a random instant.
 .PHONY: chaos
 chaos: setup-tests

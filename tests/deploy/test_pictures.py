@@ -10,13 +10,14 @@ from matplotlib.image import imread
 
 from tests.docs.pictures import (
     BOARDS,
-    FOLDER,
+    DOCS,
     NO_SOURCES,
     PICTURES,
     Drawn,
     chunks,
     fingerprint,
     out_of_date,
+    place,
     stamp,
     stamp_of,
     stamped,
@@ -30,13 +31,16 @@ def test_each_picture_is_of_the_present_sources() -> None:
 
 
 def test_every_picture_has_its_sources_or_is_drawn_by_hand() -> None:
-    assert {file.name for file in FOLDER.iterdir()} == PICTURES.keys() | NO_SOURCES
+    there = {file for folder in ("images", "pictures") for file in (DOCS / folder).iterdir()}
+    assert there == {place(name) for name in PICTURES} | {DOCS / "images" / name for name in NO_SOURCES}
     assert sorted(BOARDS) == sorted(file.stem for file in (ROOT / "deploy/grafana/dashboards").glob("*.json"))
 
 
 def test_another_source_and_a_picture_without_a_stamp_are_noticed(tmp_path: Path) -> None:
     for name, drawn in PICTURES.items():
-        (tmp_path / name).write_bytes(stamped((FOLDER / name).read_bytes(), fingerprint(drawn)))
+        copied = place(name, tmp_path)
+        copied.parent.mkdir(exist_ok=True)
+        copied.write_bytes(stamped(place(name).read_bytes(), fingerprint(drawn)))
         for pattern in drawn.sources:
             for file in ROOT.glob(pattern):
                 copy = tmp_path / file.relative_to(ROOT)
@@ -46,9 +50,12 @@ def test_another_source_and_a_picture_without_a_stamp_are_noticed(tmp_path: Path
     with (tmp_path / "deploy/grafana/dashboards/rebalancer-lag.json").open("a") as board:
         board.write(" ")
     (tmp_path / "conf/scenarios/rolling-restart.yaml").write_text("seed: 2\n")
-    (tmp_path / "demo.png").write_bytes(drawing(tmp_path))
+    place("demo.png", tmp_path).write_bytes(drawing(tmp_path))
+    with (tmp_path / "streaming/serve/audit.js").open("a") as script:
+        script.write("\n")
     assert out_of_date(tmp_path, tmp_path) == {
-        name: PICTURES[name].command for name in ("rebalancer-lag.png", "demo.png", "group-rolling-restart.png")
+        name: PICTURES[name].command
+        for name in ("page-audit.png", "rebalancer-lag.png", "demo.png", "group-rolling-restart.png")
     }
 
 

@@ -1,10 +1,11 @@
-"""Which sources each picture of docs/images was drawn from, as a stamp in the picture.
+"""Which sources each picture of docs/images and docs/pictures was drawn from, as a stamp in the picture.
 
     .venv/bin/python -m tests.docs.pictures           # what must be drawn again, and by which command
     .venv/bin/python -m tests.docs.pictures NAME ...  # stamp pictures that were drawn from the present sources
 
-A stamp is the SHA-256 of the sources, in a tEXt chunk of the PNG. `make boards-pictures` stamps what it draws. Stamp by
-hand only what a command has just drawn: a stamp on an older picture hides that it is out of date.
+A stamp is the SHA-256 of the sources, in a tEXt chunk of the PNG. `make boards-pictures` and `make page-pictures` stamp
+what they draw. Stamp by hand only what a command has just drawn: a stamp on an older picture hides that it is out of
+date.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from tests.docs.prose import ROOT
 
-FOLDER = ROOT / "docs" / "images"
+DOCS = ROOT / "docs"
 KEYWORD = b"Sources-SHA256"
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 NO_SOURCES = frozenset({"concept-bound.svg", "concept-lease.svg", "concept-load.svg", "concept-skew.svg",
@@ -30,6 +31,8 @@ class Drawn:
 
     command: str
     sources: tuple[str, ...]
+    folder: str = "images"
+    """Where it lies, below docs."""
 
 
 DEMO = "make boards-pictures"
@@ -44,8 +47,31 @@ def _board(name: str) -> Drawn:
     return Drawn(DEMO, (f"deploy/grafana/dashboards/{name}.json", *drawing))
 
 
+def _page(*scripts: str) -> Drawn:
+    own = tuple(f"streaming/serve/{script}.js" for script in scripts)
+    return Drawn("make page-pictures", ("streaming/serve/page.html", *own, "tests/serve/page_pictures.py"), "pictures")
+
+
 BOARDS = ("rebalancer-balance", "rebalancer-broker", "rebalancer-health", "rebalancer-lag", "rebalancer-rebalances")
+PAGES: Mapping[str, Drawn] = {
+    f"page-{name}.png": _page(*scripts)
+    for name, scripts in {
+        "overview": ("live", "plan", "execution"),
+        "plan": ("plan", "acting"),
+        "groups": ("views", "groups"),
+        "group": ("views", "groups", "plot"),
+        "broker": ("views", "load", "plot"),
+        "topic": ("views", "load", "plot"),
+        "partition": ("views", "load", "plot"),
+        "decisions": ("views", "decisions"),
+        "decision": ("views", "decision"),
+        "executions": ("views", "executions"),
+        "execution": ("views", "executions"),
+        "audit": ("views", "audit"),
+    }.items()
+}
 PICTURES: Mapping[str, Drawn] = {
+    **PAGES,
     **{f"{name}.png": _board(name) for name in BOARDS},
     "demo.png": Drawn(DEMO, ("streaming/demo/report.py",)),
     "group-rolling-restart.png": Drawn(
@@ -105,23 +131,28 @@ def stamped(png: bytes, stamp: str) -> bytes:
 
 
 def stamp(file: Path) -> None:
-    """Stamp a picture that was just drawn, whose name is that of a picture of docs/images."""
+    """Stamp a picture that was just drawn, whose name is that of a picture of the docs."""
     file.write_bytes(stamped(file.read_bytes(), fingerprint(PICTURES[file.name])))
 
 
-def out_of_date(folder: Path = FOLDER, root: Path = ROOT) -> dict[str, str]:
+def place(name: str, docs: Path = DOCS) -> Path:
+    """Where the picture of this name lies."""
+    return docs / PICTURES[name].folder / name
+
+
+def out_of_date(docs: Path = DOCS, root: Path = ROOT) -> dict[str, str]:
     """The command that draws it, of each picture that is not stamped with the present sources."""
     return {
         name: drawn.command
         for name, drawn in PICTURES.items()
-        if stamp_of((folder / name).read_bytes()) != fingerprint(drawn, root)
+        if stamp_of(place(name, docs).read_bytes()) != fingerprint(drawn, root)
     }
 
 
 def main(names: list[str]) -> int:
     """The command lines above."""
     for name in names:
-        stamp(FOLDER / name)
+        stamp(place(name))
     for name, command in out_of_date().items():
         print(f"{name} was drawn from other sources: {command}")
     return 0
