@@ -2,6 +2,8 @@
 
 import http.client
 import re
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -11,6 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
+
+from streaming.runtime.processes import die_with_parent
 
 BUCKET = "rebalancer-tests"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "of-tests", "AWS_SECRET_ACCESS_KEY": "of-tests", "AWS_REGION": "us-east-1"}
@@ -22,7 +26,13 @@ NOT_PASSED_ON = {"connection", "content-length", "date", "server", "transfer-enc
 def s3_server() -> Iterator[str]:
     """URL of a server that holds one empty bucket, until the end of the block."""
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent,  # a run of tests that a signal ends never comes to its `finally`
+    ) as process:
         try:
             assert process.stderr is not None
             lines = []
@@ -50,6 +60,8 @@ class Asked:
     path: str
     of_its_kind: int
     """How many of this method came before."""
+    session_token: str = ""
+    """Of the credentials that have signed it."""
 
     @property
     def is_commit(self) -> bool:
@@ -64,8 +76,12 @@ class Fault:
     status: int | None = None
     """Answered by the proxy itself; the store doesn't see the request."""
     body: bytes = b""
+    is_reset: bool = False
+    """The connection is reset; the store doesn't see the request."""
     is_lost: bool = False
     """The store has carried it out; the connection ends without an answer."""
+    is_cut: bool = False
+    """The store has carried it out; the connection is reset after half of the answer's body."""
     delay_s: float = 0.0
     without_condition: bool = False
     """The store is not told to refuse a second put."""
@@ -84,10 +100,10 @@ class Proxy:
     faults: int = 0
     guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def meet(self, method: str, path: str) -> Fault:
+    def meet(self, method: str, path: str, session_token: str) -> Fault:
         """Note a request and say what becomes of it."""
         with self.guard:
-            asked = Asked(method, path, sum(earlier.method == method for earlier in self.asked))
+            asked = Asked(method, path, sum(earlier.method == method for earlier in self.asked), session_token)
             self.asked.append(asked)
             fault = self.fault(asked)
             self.faults += fault != SOUND
@@ -103,16 +119,21 @@ def proxy(store_url: str) -> Iterator[Proxy]:
 
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            fault = before.meet(self.command, self.path)
+            fault = before.meet(self.command, self.path, self.headers.get("x-amz-security-token") or "")
             threading.Event().wait(fault.delay_s)
+            if fault.is_reset:
+                self._reset()
+                return
             if fault.status is not None:
-                self._send(fault.status, [("Content-Type", "application/xml")], fault.body)
+                self._send(fault.status, [("Content-Type", "application/xml")], fault.body, len(fault.body))
                 return
             status, headers, content = self._ask(body, fault)
             if fault.is_lost:
                 self.close_connection = True
                 return
-            self._send(status, headers, content)
+            self._send(status, headers, content, len(content) // 2 if fault.is_cut else len(content))
+            if fault.is_cut:
+                self._reset()
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answer  # noqa: N815 - names of the base
 
@@ -131,11 +152,16 @@ def proxy(store_url: str) -> Iterator[Proxy]:
             finally:
                 connection.close()
 
-        def _send(self, status: int, headers: list[tuple[str, str]], content: bytes) -> None:
-            with suppress(ConnectionError):  # a client that knows enough closes the connection
-                self._write(status, headers, content)
+        def _reset(self) -> None:
+            self.close_connection = True
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
 
-        def _write(self, status: int, headers: list[tuple[str, str]], content: bytes) -> None:
+        def _send(self, status: int, headers: list[tuple[str, str]], content: bytes, sent_bytes: int) -> None:
+            with suppress(ConnectionError):  # a client that knows enough closes the connection
+                self._write(status, headers, content, sent_bytes)
+
+        def _write(self, status: int, headers: list[tuple[str, str]], content: bytes, sent_bytes: int) -> None:
             self.send_response(status)
             for name, value in headers:
                 self.send_header(name, value)
@@ -143,7 +169,7 @@ def proxy(store_url: str) -> Iterator[Proxy]:
                 self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(content)
+                self.wfile.write(content[:sent_bytes])
 
         def log_message(self, *_: object) -> None:
             """Nothing."""
