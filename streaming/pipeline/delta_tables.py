@@ -9,19 +9,23 @@ milliseconds where Spark's MERGE plans and starts jobs for seconds on two cores;
 on all executors. On an object store all is committed through delta-rs, by conditional puts.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pyarrow as pa
 from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
 from pyarrow import compute as pc
 from pyarrow import dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from streaming.contract import Table
+from streaming.errors import TableUnavailable
 from streaming.pipeline.spark_types import SPARK_TYPES
-from streaming.tables import create_table, file_statistics, instant, opened, row_schema
+from streaming.tables import create_table, file_statistics, first_line, instant, opened, row_schema
 
 TRANSACTION_ID = "spark.databricks.delta.write.txnAppId"
 TRANSACTION_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -40,10 +44,11 @@ CONSTRAINTS = {
 def create_window_table(root: str, table: Table) -> None:
     """Make the table where it isn't there yet, with its constraints; raises TableUnavailable."""
     delta = create_table(root, table.name)
-    present = delta.metadata().configuration
-    for name, rule in CONSTRAINTS.items():
-        if f"delta.constraints.{name}" not in present:
-            delta.alter.add_constraint({name: rule})
+    with _as_unavailable(table):
+        present = delta.metadata().configuration
+        for name, rule in CONSTRAINTS.items():
+            if f"delta.constraints.{name}" not in present:
+                delta.alter.add_constraint({name: rule})
 
 
 def shaped(rows: DataFrame, table: Table) -> DataFrame:
@@ -72,8 +77,17 @@ class WindowTable:
         back in place of themselves; windows that `watermark` has passed become final with it. (delta-rs's own merge
         writes strings as views, which the filters of other Arrow readers can't compare.)
 
-        Raises TooManyRows where that may be more than `rows_max`: a new checkpoint reads old records again.
+        Raises TooManyRows where that may be more than `rows_max`: a new checkpoint reads old records again. Raises
+        TableUnavailable where the store or the table refuses: nothing was written, or all was.
         """
+        with _as_unavailable(self._table):
+            return self._upsert(rows, transaction, watermark)
+
+    def forget(self) -> None:
+        """Somebody else has written: look anew which windows are open."""
+        self._open_since = None
+
+    def _upsert(self, rows: pa.Table, transaction: tuple[str, int], watermark: datetime) -> int | None:
         delta = opened(self._location)
         written = delta.transaction_version(transaction[0])
         if written is not None and written >= transaction[1]:
@@ -93,9 +107,16 @@ class WindowTable:
         by_others = set(pc.unique(present["query_id"]).to_pylist()) - set(pc.unique(rows["query_id"]).to_pylist())
         return None if by_others else _samples(fresh) - _samples(present)
 
-    def forget(self) -> None:
-        """Somebody else has written: look anew which windows are open."""
-        self._open_since = None
+
+@contextmanager
+def _as_unavailable(table: Table) -> Iterator[None]:
+    """What delta-rs, Arrow or the store refuse, as TableUnavailable that names the table. Not around calls of Spark: a
+    JVM that is gone is an OSError, too.
+    """
+    try:
+        yield
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise TableUnavailable(f"table {table.name} can't be written: {first_line(error)}") from None
 
 
 def _put_back(
@@ -191,20 +212,24 @@ def upsert_by_window(
 
     For object stores: Spark's Delta asks there whether an entry of the log exists and then puts it, so it could
     replace a commit of another writer. To repeat a window changes nothing: only the last commit has the transaction.
+    Raises TableUnavailable.
     """
-    delta = opened(location)
-    written = delta.transaction_version(transaction[0])
+    with _as_unavailable(table):
+        delta = opened(location)
+        written = delta.transaction_version(transaction[0])
     if written is not None and written >= transaction[1]:
         return
     starts = set(rows.select("window_start").distinct().toArrow()["window_start"].to_pylist())
     passed = (~pc.field("is_final")) & (pc.field("window_end") <= watermark)
-    is_open = delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN)
-    starts |= set(is_open.to_table(["window_start"], passed)["window_start"].to_pylist())
+    with _as_unavailable(table):
+        is_open = delta.to_pyarrow_dataset(file_pruning_predicate=IS_OPEN)
+        starts |= set(is_open.to_table(["window_start"], passed)["window_start"].to_pylist())
     in_order = sorted(starts)
     for start in in_order:
         of_window = rows.where(f.col("window_start") == f.lit(start)).toArrow()
         is_last = start == in_order[-1]
-        _put_back(delta, table, of_window, start, start, watermark, transaction if is_last else None)
+        with _as_unavailable(table):
+            _put_back(delta, table, of_window, start, start, watermark, transaction if is_last else None)
 
 
 def _matching(table: Table, oldest: datetime) -> str:

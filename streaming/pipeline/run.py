@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.cluster.clients import admin_client, reaching
 from streaming.errors import ClusterUnreachable, TableUnavailable
 from streaming.pipeline.batch_reporter import BatchReporter
+from streaming.pipeline.causes import reason
 from streaming.pipeline.guards import (
     check_fingerprint,
     check_tables_are_there,
@@ -32,7 +33,7 @@ from streaming.pipeline.lateness import CountedSamples
 from streaming.pipeline.offsets import Offsets
 from streaming.pipeline.one_at_a_time import LeaseOn, StillOurs, only_pipeline
 from streaming.pipeline.queries import start_queries
-from streaming.pipeline.session import JVM_FAILED, check_file_systems, reason
+from streaming.pipeline.session import JVM_FAILED, check_file_systems
 from streaming.pipeline.sources import InputTopics
 from streaming.pipeline.starting import StartingSession
 from streaming.runtime import clocks

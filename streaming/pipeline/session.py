@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streaming.errors import SetUpIncomplete, UsageProblem
+from streaming.pipeline.causes import reason
 from streaming.pipeline.class_archive import driver_options
 from streaming.pipeline.s3_files import hadoop_options, needs_s3_files
 from streaming.runtime.files import current_umask
@@ -65,13 +66,6 @@ def check_file_systems(session: SparkSession, storage: StorageSettings) -> None:
             f"storage.checkpoints: Spark can't write to {place} ({reason(error)}): name a folder, or add Hadoop's file "
             "system of this scheme to Spark's jars, see docs/object-store.md"
         ) from None
-
-
-def reason(error: object) -> str:
-    """The first line of an error of Spark or Java."""
-    if isinstance(error, Py4JJavaError):
-        error = error.java_exception.getMessage() or error.java_exception.toString()
-    return (str(error).splitlines() or [""])[0]
 
 
 def _started(settings: PipelineSettings, storage: StorageSettings) -> SparkSession:

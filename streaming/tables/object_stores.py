@@ -29,9 +29,27 @@ UNSAFE = ("AWS_S3_ALLOW_UNSAFE_RENAME", "AWS_S3_LOCKING_PROVIDER")
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 """Variables that name another store than AWS's own."""
 
+OF_CREDENTIALS = (
+    "ExpiredToken", "TokenRefreshRequired", "InvalidToken", "InvalidAccessKeyId", "InvalidClientTokenId",
+    "SignatureDoesNotMatch",
+)  # fmt: skip
+"""Codes of a store that takes these credentials from nobody, whatever is asked for."""
+REQUEST = "Error performing"
+"""Stands in each error of a request."""
+WHAT_TO_DO = (
+    "; give new credentials by the environment or its files, then start again: nothing that was written is lost"
+)
+
 _options: dict[str, str] = {}
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _REFUSAL = re.compile(r"<Code>(?P<code>[^<]*)</Code>(\s*<Message>(?P<message>[^<]*)</Message>)?")
+
+
+_WITHIN = re.compile(
+    rf"(?P<kind>Generic \w+ error): {REQUEST} \S+ \S+ in [^<]*? - "
+    r"(Server returned non-2xx status code: )?(?P<cause>[^<]*)"
+)
+"""Within an error of Parquet the chain is one line."""
 
 
 def use_object_store(storage: StorageSettings, environment: Mapping[str, str] = os.environ) -> None:
@@ -75,17 +93,34 @@ def refusal(error: Exception) -> str:
     'Generic S3 error: operation timed out'
     >>> refusal(OSError("Generic S3 error\\n ↳ 404 Not Found\\n  ↳ <?xml?>\\n<Error><Code>NoSuchBucket</Code></Error>"))
     'Generic S3 error: 404 Not Found: NoSuchBucket'
+    >>> refusal(OSError("Parquet: Generic S3 error: Error performing GET http://s/b in 2ms - 404 Not Found: <?xml"))
+    'Generic S3 error: 404 Not Found'
     """
     text = _ESCAPE.sub("", str(error))
     lines = [line.strip() for line in text.split("↳")]
     plain = [line.splitlines()[0].strip() for line in lines if line and not line.startswith("<")]
     if not plain:
         return type(error).__name__
+    within = _WITHIN.search(plain[0])
+    if within:
+        plain = [within["kind"], within["cause"].strip(": ")]
     parts = [plain[0], *(plain[-1:] if len(plain) > 1 else ())]
     answered = _REFUSAL.search(text)
     if answered:
         parts.append(": ".join(part for part in (answered["code"], answered["message"]) if part))
-    return ": ".join(parts)
+    shown = ": ".join(parts)
+    return shown + advice(shown)
+
+
+def advice(refused: str) -> str:
+    """What to do about credentials that a store refused in these words, to be put behind them; empty for all else.
+
+    >>> advice("400 Bad Request: ExpiredToken: The provided token has expired.")[:22]
+    '; give new credentials'
+    >>> advice("403 Forbidden: AccessDenied")
+    ''
+    """
+    return WHAT_TO_DO if any(code in refused for code in OF_CREDENTIALS) and WHAT_TO_DO not in refused else ""
 
 
 def _check_no_login(place: str) -> None:

@@ -14,7 +14,7 @@ from streaming.contract import ColumnType
 from streaming.errors import TableUnavailable
 from streaming.tables.arrow import ARROW_TYPES
 from streaming.tables.definitions import check_format
-from streaming.tables.object_stores import refusal, storage_options
+from streaming.tables.object_stores import REQUEST, refusal, storage_options
 from streaming.tables.places import local_folder
 
 
@@ -101,6 +101,6 @@ def check_folder(root: str) -> None:
 
 def first_line(error: Exception) -> str:
     """The text of the error, or else its kind. Of an object store's error the first line alone says nothing."""
-    if "↳" in str(error):
+    if "↳" in str(error) or REQUEST in str(error):
         return refusal(error)
     return (str(error).splitlines() or [type(error).__name__])[0]

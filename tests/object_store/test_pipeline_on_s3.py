@@ -1,15 +1,19 @@
-"""The pipeline with tables and checkpoints on S3, as a process that is killed."""
+"""The pipeline with tables and checkpoints on S3, as a process: killed, refused, and left alone by the store."""
 
 import random
+import signal
 from pathlib import Path
 
 import pytest
 
 from streaming.runtime.jars import broken_jars, cache_folder
 from streaming.settings import Settings
-from tests.pipeline.test_kill import kill_and_compare
-from tests.pipeline.test_windows import own
-from tests.s3 import Proxy
+from streaming.tables.object_stores import WHAT_TO_DO
+from tests.object_store.test_tables_on_s3 import EXPIRED
+from tests.pipeline.running import assert_recounted, kill, numbered_records, produce, samples_counted, start_pipeline
+from tests.pipeline.test_kill import DEADLINE_S, EXIT_QUERY_FAILED, kill_and_compare, wait_for_more
+from tests.pipeline.test_windows import make_topics, own
+from tests.s3 import SOUND, Fault, Proxy
 
 pytestmark = [
     pytest.mark.spark,
@@ -41,3 +45,38 @@ def on_s3(own: Settings, root: str, store: Proxy) -> Settings:
 
 def test_killed_at_random_instants_nothing_is_lost_or_doubled(on_s3: Settings, tmp_path: Path) -> None:
     assert kill_and_compare(on_s3, tmp_path, samples=SAMPLES, kills=KILLS, chance=random.Random(7)) >= 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "shown"),
+    [(Fault(status=400, body=EXPIRED), WHAT_TO_DO), (Fault(status=503), "503")],
+    ids=["expired", "away"],
+)
+def test_a_store_that_refuses_ends_it_with_the_cause_and_the_next_start_goes_on(
+    on_s3: Settings, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault, shown: str
+) -> None:
+    """The store refuses the token of the first process from some moment on, and takes that of the second."""
+    records, refused = numbered_records(SAMPLES), set[str]()
+    store.fault = lambda asked: fault if asked.session_token in refused else SOUND
+    make_topics(on_s3)
+    produce(on_s3, on_s3.topics.byte_rate, records[: SAMPLES // 2], partitions=2)
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "first")
+    process = start_pipeline(on_s3, tmp_path)
+    try:
+        wait_for_more(on_s3, process, than=0, enough=1)
+        monkeypatch.setenv("AWS_SESSION_TOKEN", "second")
+        refused.add("first")
+        produce(on_s3, on_s3.topics.byte_rate, records[SAMPLES // 2 :], partitions=2)
+        assert process.wait(timeout=DEADLINE_S) == EXIT_QUERY_FAILED
+        log = (tmp_path / "pipeline.log").read_text()
+        (failure,) = [line for line in log.splitlines() if "query_failed" in line]
+        assert shown in failure
+        assert "Python Proxy" not in failure
+        process = start_pipeline(on_s3, tmp_path)
+        while samples_counted(on_s3) < SAMPLES:
+            wait_for_more(on_s3, process, than=samples_counted(on_s3), enough=SAMPLES)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=DEADLINE_S) == 0
+    finally:
+        kill(process)
+    assert_recounted(on_s3, records, tmp_path)

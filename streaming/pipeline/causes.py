@@ -1,0 +1,59 @@
+"""What an error of Spark comes down to, in one line. Errors of Java and of Python stand in one another there."""
+
+import re
+from collections.abc import Iterator
+
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
+
+from streaming.tables.object_stores import advice
+
+CAUSES_MAX = 20
+TRACEBACK = "Traceback (most recent call last):"
+"""Of what Spark called in Python it knows this text alone."""
+STACK_TRACE = "\n\nJVM stacktrace:"
+QUERY = "\n=== Streaming Query ==="
+OF_JAVA = (": ", "Caused by: ")
+"""How the lines of a Java error begin that name it and its causes, outermost first."""
+_OWN = re.compile(r"^streaming\.errors\.\w+: ")
+_PACKAGE = re.compile(r"^(\w+\.)+(?=\w+(: |$))")
+
+
+def reason(error: object) -> str:
+    """What the error and its innermost cause say; of code of ours that Spark called, what that has raised.
+
+    >>> reason(ConnectionError("java.net.ConnectException: Connection refused\\nand more"))
+    'ConnectException: Connection refused'
+    """
+    lines = [_line(text) for text in _texts(error)]
+    shown, innermost = lines[0], lines[-1]
+    if (innermost.partition(": ")[2] or innermost) not in shown:
+        shown = f"{shown}: {innermost}"
+    return shown + advice(shown)
+
+
+def _texts(error: object) -> Iterator[str]:
+    """What each of the error and its causes says, outermost first."""
+    cause = error.java_exception if isinstance(error, Py4JJavaError) else error
+    for _ in range(CAUSES_MAX):
+        if isinstance(cause, JavaObject):
+            text, cause = str(cause.toString()), cause.getCause()
+        else:
+            # PySpark has read the causes of an error of Java, and keeps them here alone.
+            text, cause = str(cause) or type(cause).__name__, getattr(cause, "_cause", None)
+        yield text
+        if cause is None:
+            return
+
+
+def _line(text: str) -> str:
+    text = text.partition(STACK_TRACE)[0].partition(QUERY)[0]
+    line = (_raised(text) if TRACEBACK in text else None) or (text.splitlines() or [""])[0]
+    return _PACKAGE.sub("", _OWN.sub("", line))
+
+
+def _raised(text: str) -> str | None:
+    """The line of a traceback that names what was raised; None where the traceback was cut off."""
+    lines = [line for line in text.rpartition(TRACEBACK)[2].splitlines() if line and not line[0].isspace()]
+    of_java = [line.removeprefix(begin) for line in lines for begin in OF_JAVA if line.startswith(begin)]
+    return of_java[-1] if of_java else next(iter(lines), None)

@@ -1,0 +1,86 @@
+"""What the log shows of an error of Spark: its cause, in one line."""
+
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from streaming.errors import TableUnavailable
+from streaming.pipeline.causes import reason
+from tests.pipeline.test_windows import session
+
+__all__ = ["session"]  # the fixture
+
+PROXY = "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):\n"
+FRAME = '  File "window_writer.py", line 1, in write\n    place.upsert(rows)\n    ^^^^^\n'
+QUERY = "\n\n=== Streaming Query ===\nIdentifier: [id = 3e, runId = b8]\nCurrent State: ACTIVE\n"
+JAVA = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling o1.collect.\n"
+    ": org.apache.spark.SparkException: Job aborted\n\tat org.apache.spark.X\n"
+    "Caused by: java.io.IOException: No space left on device\n\tat java.io.Y\n"
+)
+
+
+CHAINED = f"OSError: first\n\nDuring handling of the above:\n\nTraceback (most recent call last):\n{FRAME}OSError: last"
+REFUSED = "ConnectException: getFileStatus on s3://b/x: refused"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("streaming.errors.TableUnavailable: table x can't be written: 503", "table x can't be written: 503"),
+        ("KeyError: 'x'\nand more", "KeyError: 'x'"),
+        ("deltalake.exceptions.DeltaError: broken", "DeltaError: broken"),
+        ("MemoryError", "MemoryError"),
+        (JAVA, "IOException: No space left on device"),
+        (CHAINED, "OSError: last"),
+    ],
+)
+def test_of_code_of_ours_that_spark_called_it_is_what_that_raised(text: str, shown: str) -> None:
+    assert reason(Exception(f"{PROXY}{FRAME}{text}{QUERY}")) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", "Exception"),
+        ("[STREAM_FAILED] Query failed\n\nJVM stacktrace:\nx", "[STREAM_FAILED] Query failed"),
+        (f"java.net.{REFUSED}\nmore", REFUSED),
+        (f"{PROXY}  File cut off", PROXY.strip()),
+    ],
+)
+def test_of_others_it_is_the_first_line(text: str, shown: str) -> None:
+    assert reason(Exception(text)) == shown
+
+
+def test_credentials_that_have_expired_come_with_what_to_do() -> None:
+    shown = reason(Exception("getFileStatus on s3://b/x: S3Exception: The provided token has expired.:ExpiredToken"))
+    assert "ExpiredToken; give new credentials" in shown
+
+
+@pytest.mark.spark
+def test_a_query_that_dies_shows_why(session: SparkSession, tmp_path: Path) -> None:
+    def table_away(_batch: DataFrame, _number: int) -> None:
+        raise TableUnavailable("table broker_load can't be written: 503 Service Unavailable")
+
+    def task_fails(batch: DataFrame, _number: int) -> None:
+        batch.select(f.raise_error(f.lit("out of order"))).collect()
+
+    for write, shown in ((table_away, "table broker_load can't be written: 503"), (task_fails, "out of order")):
+        rates = session.readStream.format("rate").load().writeStream.foreachBatch(write)
+        query = rates.option("checkpointLocation", str(tmp_path / write.__name__)).start()
+        with pytest.raises(StreamingQueryException):
+            query.awaitTermination()
+        assert shown in reason(query.exception())
+
+
+@pytest.mark.spark
+def test_an_error_of_java_shows_its_innermost_cause_too(session: SparkSession) -> None:
+    java = session.sparkContext._jvm
+    assert java is not None
+    inner = java.java.io.IOException("No space left on device")
+    outer = java.java.lang.RuntimeException("Writing aborted", java.java.lang.RuntimeException(inner))
+    assert reason(Py4JJavaError("", outer)) == "RuntimeException: Writing aborted: IOException: No space left on device"
