@@ -40,11 +40,15 @@ WHAT_TO_DO = (
     "; give new credentials by the environment or its files, then start again: nothing that was written is lost"
 )
 
+NO_REASON = "; the store names no reason, as for credentials that have expired"
+"""The answer to a HEAD has no body, and so no code."""
+
 _options: dict[str, str] = {}
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _REFUSAL = re.compile(r"<Code>(?P<code>[^<]*)</Code>(\s*<Message>(?P<message>[^<]*)</Message>)?")
 
 
+_UNNAMED = re.compile(r"Status Code: 400\b[^:]*: ?null\)?:null\b|400 Bad Request$")
 _WITHIN = re.compile(
     rf"(?P<kind>Generic \w+ error): {REQUEST} \S+ \S+ in [^<]*? - "
     r"(Server returned non-2xx status code: )?(?P<cause>[^<]*)"
@@ -117,10 +121,16 @@ def advice(refused: str) -> str:
 
     >>> advice("400 Bad Request: ExpiredToken: The provided token has expired.")[:22]
     '; give new credentials'
+    >>> advice("S3Exception: (Service: S3, Status Code: 400, Request ID: null):null: Bad Request")[:22]
+    '; the store names no r'
     >>> advice("403 Forbidden: AccessDenied")
     ''
     """
-    return WHAT_TO_DO if any(code in refused for code in OF_CREDENTIALS) and WHAT_TO_DO not in refused else ""
+    if WHAT_TO_DO in refused:
+        return ""
+    if any(code in refused for code in OF_CREDENTIALS):
+        return WHAT_TO_DO
+    return NO_REASON + WHAT_TO_DO if _UNNAMED.search(refused) else ""
 
 
 def _check_no_login(place: str) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as f
 
 from streaming.errors import TableUnavailable
 from streaming.pipeline.causes import reason
+from streaming.tables.object_stores import NO_REASON, WHAT_TO_DO
 from tests.pipeline.test_windows import session
 
 __all__ = ["session"]  # the fixture
@@ -59,6 +60,9 @@ def test_of_others_it_is_the_first_line(text: str, shown: str) -> None:
 def test_credentials_that_have_expired_come_with_what_to_do() -> None:
     shown = reason(Exception("getFileStatus on s3://b/x: S3Exception: The provided token has expired.:ExpiredToken"))
     assert "ExpiredToken; give new credentials" in shown
+    answer = "(Service: S3, Status Code: 400, Request ID: null)"  # S3A asks by HEAD, to which no store names a reason
+    shown = reason(Exception(f"getFileStatus on s3://b/x: S3Exception: {answer}:null: Bad Request {answer}"))
+    assert shown.endswith(NO_REASON + WHAT_TO_DO)
 
 
 @pytest.mark.spark
