@@ -1,6 +1,7 @@
 """What tests of several folders share: brokers, started once for all of them and ended whatever happens."""
 
 import os
+import signal
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
@@ -64,6 +65,16 @@ def _fewer(examples: int) -> int:
 # serial collector in place of G1: a start of Spark with one batch takes 7 to 21 % less CPU time.
 FOR_SHORT_LIVES = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 os.environ["SPARK_SUBMIT_OPTS"] = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {FOR_SHORT_LIVES}".strip()
+
+
+@pytest.fixture(autouse=True)
+def _handlers_come_back() -> Iterator[None]:
+    """Roles that run in a test take signals for themselves: Ctrl-C would no longer end the test run."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -15,15 +14,6 @@ from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterUnreachable
 from streaming.settings import Settings
 from tests.control.noted_cluster import NotedCluster, approve
-
-
-@pytest.fixture(autouse=True)
-def _handlers() -> Iterator[None]:
-    """Those of the test run come back."""
-    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in kept.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture

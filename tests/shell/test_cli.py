@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +24,14 @@ MODEL = {
         for number in range(2)
     ],
 }  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _handlers_of_the_run() -> Iterator[None]:
+    """What commands run here leave behind is none of the tests after them."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_every_command_can_be_loaded_and_has_help(capsys: pytest.CaptureFixture[str]) -> None:
