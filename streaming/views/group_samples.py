@@ -6,6 +6,7 @@ which have an object for each partition, are made of those alone.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,8 @@ from streaming.views.lag_columns import starts_of
 REBALANCING = (*CLASSIC_REBALANCING, *EPOCH_REBALANCING)
 OWNERS = ("topic", "partition", "member_id")
 """What a look shows of each partition."""
+LOOKS_AT_A_TIME = 500
+"""Groups whose rows are objects together, each of some kilobytes."""
 _NONE = np.zeros(0, dtype=np.int64)
 _NO_NUMBER = np.iinfo(np.int64).min
 
@@ -71,8 +74,11 @@ class GroupSamples:
         alike = np.flatnonzero(self.counts[here] == before.counts[there])
         changed[np.setdiff1d(np.arange(len(here)), alike, assume_unique=True)] = True
         changed[alike] |= self._is_owned_otherwise(here[alike], before, there[alike])
-        for place, place_before in zip(here[changed].tolist(), there[changed].tolist(), strict=True):
-            yield self.groups[place].as_py(), before.look(place_before), self.look(place)
+        here, there = here[changed], there[changed]
+        for start in range(0, len(here), LOOKS_AT_A_TIME):
+            some = slice(start, start + LOOKS_AT_A_TIME)
+            names = self.groups.take(pa.array(here[some])).to_pylist()
+            yield from zip(names, before.looks(there[some]), self.looks(here[some]), strict=True)
 
     def and_unseen(self, before: "GroupSamples") -> "GroupSamples":
         """With those groups of `before` that are not here."""
@@ -102,11 +108,18 @@ class GroupSamples:
             return self
         return self._only(self._said("last_event_time_ms", np.arange(len(self.groups))).to_numpy() >= oldest_ms)
 
-    def look(self, place: int) -> GroupLook:
-        """The group at this place."""
-        rows = self.rows.slice(self.starts[place], self.counts[place]).to_pylist()
-        head = rows.pop(self.heads[place] - self.starts[place])
-        return look_of([head, *rows])
+    def looks(self, groups: Ints) -> Iterator[GroupLook]:
+        """The groups at these places, in that order."""
+        if not len(groups):
+            return
+        taken = self.rows.take(pa.array(self._places(groups)))
+        # A dictionary would look up each text of each row by itself.
+        texts = {name: pa.string() for name in taken.column_names if pa.types.is_dictionary(taken[name].type)}
+        columns = {name: taken[name].cast(texts.get(name, taken[name].type)) for name in taken.column_names}
+        rows = iter(pa.table(columns).to_pylist())
+        for count, head in zip(self.counts[groups], self.heads[groups] - self.starts[groups], strict=True):
+            of_group = list(islice(rows, count))
+            yield look_of([of_group.pop(head), *of_group])
 
     def _only(self, wanted: Flags) -> "GroupSamples":
         if wanted.all():

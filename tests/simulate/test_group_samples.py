@@ -4,6 +4,7 @@ import random
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -109,7 +110,7 @@ def test_events_are_those_of_a_comparison_row_by_row(seed: int) -> None:
         events = [(group, event) for group, *pair in samples.changed_since(before) for event in group_events(pair)]
         seen = samples.and_unseen(before)
         assert events == expected, number
-        kept = {group: seen.look(place) for place, group in enumerate(seen.groups.to_pylist())}
+        kept = dict(zip(seen.groups.to_pylist(), seen.looks(np.arange(len(seen.groups))), strict=True))
         assert kept == looks, number
         found += len(events)
     assert found > 5
