@@ -116,7 +116,9 @@ class LagPressure:
         rows = self._reader.arrow("group_lag", columns=_COLUMNS, where=where)
         counting = [name for name in pc.unique(rows["group_id"]).to_pylist() if self._groups.search(name)]
         rows = rows.filter(pc.is_in(rows["group_id"], pa.array(counting, pa.string()))).sort_by("window_start")
-        figures = [(name, "last") for name in ("lag_records", "committed_offset", "group_state")]
+        # Nulls too: a state or a commit of another sample than the lag's would be taken for what is so now.
+        of_newest = pc.ScalarAggregateOptions(skip_nulls=False)
+        figures = [(name, "last", of_newest) for name in ("lag_records", "committed_offset", "group_state")]
         newest = rows.group_by(list(KEY), use_threads=False).aggregate(figures)  # the last needs an order: one thread
         return newest.rename_columns([name.removesuffix("_last") for name in newest.column_names])
 

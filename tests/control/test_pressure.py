@@ -84,6 +84,13 @@ def test_what_is_unknown_of_a_group_does_not_excuse_it(groups: Groups) -> None:
     assert groups.reason(0) is not None
 
 
+def test_state_and_commits_are_those_of_the_sample_that_shows_the_lag(groups: Groups) -> None:
+    groups.write(10, -1, committed=100)
+    groups.write(1_500, 0, committed=200, state="Empty")
+    groups.write(5_000, 1, committed=None, state=None)
+    assert groups.reason(1) is not None, "nothing is known of the group any more: it counts"
+
+
 def test_groups_that_are_not_selected_or_new_hold_nothing_back(groups: Groups) -> None:
     groups.write(10, -1, group="ignored", committed=1)
     groups.write(10, -1, group="other", committed=1)
