@@ -212,7 +212,9 @@ def test_a_webhook_that_cannot_be_reached_holds_up_no_other(
     synthetic.event(NOW_MS, 1, "started")
     synthetic.event(NOW_MS, 2, "done")
     notifier.look()
-    assert receiver.titles() == ["*Execution of plan aaaaaaaaaaaa has started* (cluster test)\nstarted for a test"]
+    assert receiver.titles() == [
+        "*Execution of plan aaaaaaaaaaaa has started* (cluster test)\nplan aaaaaaaaaaaa with 6 movements"
+    ]
     failed = [row for row in tables.read(root, "notification") if row["stage"] == "failed"]
     assert sorted({row["webhook"] for row in failed}) == ["absent", "closed"]
     assert all(row["error"] for row in failed)

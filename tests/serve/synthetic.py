@@ -30,6 +30,17 @@ def settings_for(folder: Path | str, **sections: Mapping[str, Any]) -> Settings:
     )
 
 
+DETAILS = {
+    "balanced": "all brokers are below the threshold of 1.30",
+    "skewed": "skewed: bytes_in max/mean 1.460; broker 1 over 1.3 in 3 of the last 3 windows",
+    "approved": "approved by ada",
+    "started": "plan aaaaaaaaaaaa with 6 movements",
+    "submitted": "6 reassignments",
+    "progress": "4 of 6 movements",
+}
+"""What decider and executor write of what happened; pictures of the docs show it."""
+
+
 @dataclass(slots=True)
 class Synthetic:
     """Writes rows below `root`; every call is one commit, except inside `together`."""
@@ -230,7 +241,7 @@ class Synthetic:
                     "window_end": tables.utc(decided_ms - 30_000),
                     "verdict": verdict,
                     "reason": reason,
-                    "detail": f"{reason} for a test",
+                    "detail": DETAILS.get(reason, f"{reason} for a test"),
                     "resource": "bytes_in",
                     "max_over_mean": 1.1,
                     "threshold_enter": 1.3,
@@ -305,7 +316,7 @@ class Synthetic:
                     "kafka_cluster": self.cluster,
                     "event_time": tables.utc(event_ms),
                     "event": event,
-                    "detail": f"{event} for a test",
+                    "detail": DETAILS.get(event, f"{event} for a test"),
                     "movements_total": 6,
                     "movements_done": 0,
                     "bytes_total": 123_000_000,

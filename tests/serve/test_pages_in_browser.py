@@ -116,7 +116,7 @@ def test_what_moved_leads_to_its_execution_and_plan_and_back(page: Any, site: Si
     moves.get_by_role("link", name="topic-A-3").first.click()
     page.get_by_role("heading", name="Partition topic-A-3").wait_for()
     moves.get_by_text("broker 1 is over the mean of bytes in").first.wait_for()
-    moves.get_by_text("skewed for a test").first.wait_for()
+    moves.get_by_text("broker 1 over 1.3 in 3 of the last 3 windows").first.wait_for()
     assert moves.locator("tbody tr").count() == 2
     assert fits(page)
     view.get_by_role("link", name="1", exact=True).first.click()
