@@ -2,7 +2,10 @@
 // The page of acts (#audit): who asked for what, how, from where, when, and what came of it. Uses `views` and the page.
 (() => {
   const PAGES = { abort: "execution", drain: "broker", undrain: "broker" };
-  const outcome = row => row.state ? el("span", { class: row.status < 400 ? "good" : "bad", title: row.detail || "" }, words(row.state))
+  // Taken, but nothing is other than before.
+  const UNCHANGED = ["already_approved", "already_requested", "not_drained", "nothing_to_move"];
+  const kind = row => row.status >= 400 ? "bad" : UNCHANGED.includes(row.state) ? "soft" : "good";
+  const outcome = row => row.state ? el("span", { class: kind(row), title: row.detail || "" }, words(row.state))
     : el("span", { class: "warn" }, "not ended");
   const target = row => row.action === "approve" && /^[0-9a-f]{64}$/.test(row.target || "")
     ? planLink(row.target) : row.target && PAGES[row.action] ? link(row.target, PAGES[row.action], row.target) : row.target || "–";

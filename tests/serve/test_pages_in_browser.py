@@ -11,7 +11,7 @@ import pytest
 
 from streaming.runtime import users
 from tests.serve.signed import Signed
-from tests.serve.synthetic import Synthetic, skewed_cluster
+from tests.serve.synthetic import NOW_MS, Synthetic, skewed_cluster
 from tests.serve.test_page_in_browser import SCRIPT_NAME, Site, chromium, now_ms, page, sign_in
 
 __all__ = ["chromium", "page"]
@@ -199,3 +199,23 @@ def test_acts_want_a_session_and_an_unknown_group_is_said_in_words(page: Any, si
     assert page.locator("#view-body table").count() == 0
     page.goto(site.url + "#group=no%2Fsuch")
     page.get_by_text("group 'no/such': is not in the newest windows").wait_for()
+
+
+def test_an_act_that_has_changed_nothing_is_not_green(page: Any, site: Site) -> None:
+    states = {"undrained": 200, "not_drained": 200, "already_ended": 409}
+    of_all = {
+        "event_ms": NOW_MS,
+        "actor": "ada",
+        "signed_in_by": "password",
+        "role": "operator",
+        "remote_address": "::1",
+    }
+    items = [
+        {**of_all, "action": "undrain", "target": "3", "state": state, "status": status, "detail": state}
+        for state, status in states.items()
+    ]
+    page.route("**/api/v1/audit**", lambda route: route.fulfill(json={"items": items, "next_cursor": None}))
+    page.goto(site.url + "#audit")
+    page.get_by_text("not drained", exact=True).wait_for()
+    shown = page.locator("#view-body td:nth-child(8) span")
+    assert [shown.nth(row).get_attribute("class") for row in range(3)] == ["good", "soft", "bad"]
