@@ -43,19 +43,19 @@
       parts.members_left_out ? none(`${count(parts.members_left_out)} members with less lag are not shown.`) : null];
   }
   function partitions(parts) {
-    const rows = parts.items.map(row => [views.partition(row), badge(row.status), [count(row.lag_records), "num"], [seconds(row.lag_seconds), "num"],
-      [perSecond(row.consumed_per_sec), "num"], [perSecond(row.produced_per_sec), "num"], [seconds(row.catch_up_seconds), "num"], row.client_id || "–", [row.why, "why"]]);
+    const rows = parts.items.map(row => [views.partition(row), badge(row.status), [count(row.lag_records), "num"], [seconds(row.lag_seconds), "num less"],
+      [perSecond(row.consumed_per_sec), "num less"], [perSecond(row.produced_per_sec), "num less"], [seconds(row.catch_up_seconds), "num"], [row.client_id || "–", "less"], [row.why, "why"]]);
     const more = parts.total - rows.length;
-    return [el("h3", {}, "Partitions, worst first"), views.scroll("Partitions", table(["partition", "verdict", ["lag, records", "num"], ["waiting for", "num"], ["reads", "num"], ["written", "num"],
-      ["caught up in", "num"], "client", "why"], rows)), more > 0 ? none(`${count(more)} partitions with less lag are not shown: /api/v1/groups/partitions has them.`) : null];
+    return [el("h3", {}, "Partitions, worst first"), views.scroll("Partitions", table(["partition", "verdict", ["lag, records", "num"], ["waiting for", "num less"], ["reads", "num less"], ["written", "num less"],
+      ["caught up in", "num"], ["client", "less"], "why"], rows)), more > 0 ? none(`${count(more)} partitions with less lag are not shown: /api/v1/groups/partitions has them.`) : null];
   }
   function rebalances(events, from, to) {
     const kind = row => row.cause.includes("lost") || row.cause.includes("left") ? "bad" : row.restarts ? "warn" : "main";
     const marks = events.map(row => ({ ms: row.until_ms, name: `${views.when(row.until_ms)}: ${row.cause}`, kind: kind(row) }));
-    const rows = events.slice(0, 20).map(row => [views.when(row.until_ms), row.cause, [count(row.rebalances), "num"], [count(row.partitions_moved), "num"], [count(row.partitions_unowned), "num"],
+    const rows = events.slice(0, 20).map(row => [views.when(row.until_ms), row.cause, [count(row.rebalances), "num less"], [count(row.partitions_moved), "num"], [count(row.partitions_unowned), "num less"],
       [[...row.members_in.map(name => `+ ${name}`), ...row.members_out.map(name => `− ${name}`)].join(", ") || "–", "why"]]);
     return [el("h3", {}, "Rebalances"), events.length ? plots.times({ title: "Rebalances", events: marks, from, to }) : none("None was seen in this time."),
-      rows.length ? views.scroll("Rebalances", table(["seen", "cause", ["rebalances", "num"], ["partitions moved", "num"], ["without owner", "num"], "members"], rows)) : null];
+      rows.length ? views.scroll("Rebalances", table(["seen", "cause", ["rebalances", "num less"], ["partitions moved", "num"], ["without owner", "num less"], "members"], rows)) : null];
   }
   const series = (rows, name) => ({ name, points: rows.map(row => [row.start_ms, row.lag_records]) });
 

@@ -37,6 +37,7 @@ DETAILS = {
     "started": "plan aaaaaaaaaaaa with 6 movements",
     "submitted": "6 reassignments",
     "progress": "4 of 6 movements",
+    "done": "every movement has been made",
 }
 """What decider and executor write of what happened; pictures of the docs show it."""
 

@@ -219,3 +219,13 @@ def test_an_act_that_has_changed_nothing_is_not_green(page: Any, site: Site) -> 
     page.get_by_text("not drained", exact=True).wait_for()
     shown = page.locator("#view-body td:nth-child(8) span")
     assert [shown.nth(row).get_attribute("class") for row in range(3)] == ["good", "soft", "bad"]
+
+
+def test_on_a_narrow_screen_a_partition_of_a_group_takes_five_lines(page: Any, site: Site) -> None:
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(site.url + "#group=billing")
+    rows = page.get_by_role("region", name="Partitions").locator("tbody tr")
+    rows.first.wait_for()
+    shown = [cell.is_visible() for cell in rows.first.locator("td").all()]
+    assert (len(shown), sum(shown)) == (9, 5), "what `why` says in words is not said again"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
