@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
 
+lists_are_new= # apt's lists of packages are fetched once in a run, for they can take a minute
 apt_install() {
   # $1 what it is for, then packages. Only as root and where apt is; else one line that says what to install.
   local purpose=$1; shift
@@ -16,7 +17,8 @@ apt_install() {
     # Debian starts services when it installs them; nothing of ours may listen, so forbid that for this install.
     local policy=/usr/sbin/policy-rc.d made=
     [ -e $policy ] || { printf '#!/bin/sh\nexit 101\n' > $policy; chmod +x $policy; made=1; }
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } >/dev/null \
+    { { [ -n "$lists_are_new" ] || apt-get update -qq; } && lists_are_new=1 \
+      && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } >/dev/null \
       || { [ -z "$made" ] || rm -f $policy; return 1; }
     [ -z "$made" ] || rm -f $policy
   else
