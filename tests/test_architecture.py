@@ -83,6 +83,9 @@ ONLY_IN = {
 }  # fmt: skip
 """A library, and the only places that may import it."""
 
+HANDED_ALL_SETTINGS = {"run_roles"}
+"""Functions of one section whose caller hands all settings to any function of a kind."""
+
 EVENT_ROWS = "streaming/views/executions.py"
 """The one module of the shell that turns rows into events of executions, and back."""
 NO_EVENTS_OF_EXECUTIONS = {
@@ -211,6 +214,30 @@ def upward_imports(module: Module) -> Iterator[str]:
 
 def test_imports_run_downwards_only(shell: list[Module]) -> None:
     assert not [line for module in shell for line in upward_imports(module)]
+
+
+def sections_read(function: ast.FunctionDef) -> set[str] | None:
+    """Sections that a function reads of all settings, if it asks for these and does nothing else with them."""
+    arguments = [*function.args.args, *function.args.kwonlyargs]
+    names = {one.arg for one in arguments if one.annotation and ast.unparse(one.annotation) == "Settings"}
+    uses = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id in names]
+    read = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names
+    ]
+    return {node.attr for node in read} if read and len(uses) == len(read) else None
+
+
+def test_a_function_that_reads_one_section_of_the_settings_asks_for_that(shell: list[Module]) -> None:
+    too_wide = [
+        f"{module.name}: {node.name} reads {sections}"
+        for module in shell
+        for node in module.nodes
+        if isinstance(node, ast.FunctionDef) and len(sections := sections_read(node) or ()) == 1
+        if node.name not in HANDED_ALL_SETTINGS
+    ]
+    assert not too_wide
 
 
 def test_rooms_that_are_named_exist() -> None:

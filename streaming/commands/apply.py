@@ -64,7 +64,7 @@ def apply(plan: str, config_file: Path | None, assignments: tuple[str, ...], yes
     from_file = Path(plan).is_file()
     if not from_file:
         check_tables(settings)
-    approved = journal.plan(_import_plan(plan, journal, settings) if from_file else plan)
+    approved = journal.plan(_import_plan(plan, journal, settings.kafka.cluster_name) if from_file else plan)
     _show(approved.plan)
     for other in journal.open_executions(now_ms=clocks.now_ms()):
         turn = (
@@ -218,11 +218,11 @@ class _Following:
         self._interrupted.set()
 
 
-def _import_plan(file: str, journal: "Journal", settings: Settings) -> str:
+def _import_plan(file: str, journal: "Journal", kafka_cluster: str) -> str:
     """Put a plan from a file into the tables, once all of it is checked; returns its id."""
     from streaming.commands.plan_file import read_plan_file
 
-    proposed = read_plan_file(file, settings.kafka.cluster_name)
+    proposed = read_plan_file(file, kafka_cluster)
     if not _is_kept(proposed, journal):
         journal.write_plan(proposed, decision=None, now_ms=clocks.now_ms())
     return proposed.plan.plan_id

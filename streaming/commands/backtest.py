@@ -10,7 +10,7 @@ import click
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
-from streaming.settings import HOUR_MS, Settings
+from streaming.settings import HOUR_MS, TriggerSettings
 
 HOURS_MAX = 24 * 366 * 10
 
@@ -86,7 +86,7 @@ def backtest(
         return 0
     minutes = report.windows_in_skew * settings.pipeline.window_ms / 60_000
     for line in (
-        f"{report.windows} windows of {len(trace.brokers)} brokers, {_policy_text(settings)}",
+        f"{report.windows} windows of {len(trace.brokers)} brokers, {_policy_text(settings.trigger)}",
         f"{report.triggers} plans, {report.false_triggers} of them false: the skew would have passed by itself",
         f"{report.flaps} times skewed again within an hour of having been even",
         f"{report.reversals} plans that gave load back to a broker relieved within the day before",
@@ -96,8 +96,7 @@ def backtest(
     return 0
 
 
-def _policy_text(settings: Settings) -> str:
-    trigger = settings.trigger
+def _policy_text(trigger: TriggerSettings) -> str:
     thresholds = f"enter {trigger.enter_ratio}, exit {trigger.exit_ratio}"
     windows = f"{trigger.windows_over} of {trigger.windows_considered} windows"
     return f"{thresholds}, {windows}, cooldown {trigger.cooldown_ms / 60_000:g} min"

@@ -30,7 +30,7 @@ from streaming.pipeline.guards import topics_read
 from streaming.runtime import clocks
 from streaming.runtime.jars import check_extra_jars, class_path, jar_paths, java_command
 from streaming.runtime.printable import printable
-from streaming.settings import Settings
+from streaming.settings import CollectSettings, PlannerSettings, Settings, StorageSettings, TopicSettings
 from streaming.tables import TableReader
 from streaming.tables.conditional_puts import try_conditional_put
 from streaming.tables.object_stores import S3_SCHEMES
@@ -93,7 +93,7 @@ def _findings(settings: Settings, roles: tuple[str, ...], level: Level = Level.E
     yield _guarded("java", lambda: (True, java_command()))
     yield _guarded("jars", lambda: _jars(settings))
     yield _guarded("tables writable", lambda: _writable(settings.storage.tables))
-    yield _guarded("tables readable", lambda: _readable(settings))
+    yield _guarded("tables readable", lambda: _readable(settings.storage))
     if "pipeline" in roles:
         yield from _pipelines_storage(settings)
     try:
@@ -113,10 +113,10 @@ def _findings(settings: Settings, roles: tuple[str, ...], level: Level = Level.E
         yield _guarded("input topics", lambda: _input_topics(cluster, settings))
         if level.includes(Level.LOAD):
             yield _reassignments(cluster)
-            yield _guarded("log dirs readable", lambda: _log_dirs(cluster, settings))
+            yield _guarded("log dirs readable", lambda: _log_dirs(cluster, settings.planner))
         yield _guarded("brokers reported", lambda: _reports(cluster, settings))
         if settings.collect.prometheus_url is not None:
-            yield _guarded("Prometheus", lambda: _prometheus(cluster, settings))
+            yield _guarded("Prometheus", lambda: _prometheus(cluster, settings.collect))
         if "control" in roles and level.includes(Level.EXECUTE):
             yield _guarded("no throttle left", lambda: _throttles(cluster, settings))
             yield _guarded("broker's time", lambda: _brokers_time(admin, cluster, settings))
@@ -130,7 +130,7 @@ def _rights(admin: Any, settings: Settings, roles: tuple[str, ...], wanted: Leve
     lacking: list[Missing] = []
     for role in roles:
         try:
-            missing = _missing(admin, settings, role)
+            missing = _missing(admin, settings.topics, role)
         except RebalancerError as error:
             yield Finding(f"permissions: {role}", False, str(error)[:DETAIL_CHARACTERS_MAX])
             return
@@ -163,12 +163,12 @@ def level_finding(
     return Finding("level of rights", reached.level is not None and reached.level.includes(lowest), str(reached))
 
 
-def _missing(admin: Any, settings: Settings, role: str) -> tuple[Missing, ...]:
+def _missing(admin: Any, topics: TopicSettings, role: str) -> tuple[Missing, ...]:
     return missing_permissions(
         admin,
         role,
-        input_topics=(settings.topics.byte_rate, settings.topics.consumer_lag),
-        foreign_topics=tuple(settings.topics.foreign),
+        input_topics=(topics.byte_rate, topics.consumer_lag),
+        foreign_topics=tuple(topics.foreign),
         observes_only=False,
     )
 
@@ -228,8 +228,8 @@ def _s3_checkpoints(checkpoints: str) -> tuple[bool | None, str]:
     return passed, f"{count} jars for S3 are there; checkpoints at {detail}" if passed else detail
 
 
-def _readable(settings: Settings) -> tuple[bool, str]:
-    readable = [name for name in TABLES if tables.open_table(settings.storage.tables, name) is not None]
+def _readable(storage: StorageSettings) -> tuple[bool, str]:
+    readable = [name for name in TABLES if tables.open_table(storage.tables, name) is not None]
     if not readable:
         return True, "no table is there yet: `rebalancer run` makes them"
     missing = sorted(set(TABLES) - set(readable))
@@ -262,7 +262,7 @@ def _healthy(cluster: ClusterReader) -> tuple[bool, str]:
     return True, "every replica is in sync"
 
 
-def _log_dirs(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
+def _log_dirs(cluster: ClusterReader, planner: PlannerSettings) -> tuple[bool, str]:
     """Whether each broker shows its log dirs, none is offline, and room for copies is known."""
     log_dirs = cluster.log_dirs()
     if all_hide_log_dirs(cluster.describe(), log_dirs):
@@ -273,7 +273,7 @@ def _log_dirs(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
     silent = sorted(cluster.describe().broker_racks.keys() - log_dirs.keys())
     if silent:
         return False, f"brokers that do not answer get no replicas: {', '.join(map(str, silent))}"
-    by_hand = {broker for broker, row in settings.planner.capacities.items() if row.disk_bytes}
+    by_hand = {broker for broker, row in planner.capacities.items() if row.disk_bytes}
     unknown = [row for row, dirs in sorted(log_dirs.items()) if not dirs or None in {r.usable_bytes for r in dirs}]
     unbounded = [str(broker) for broker in unknown if broker not in by_hand]
     if unbounded:
@@ -317,10 +317,10 @@ def _reports(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
     return reports(cluster.describe().broker_racks, settings, now_ms=clocks.now_ms())
 
 
-def _prometheus(cluster: ClusterReader, settings: Settings) -> tuple[bool, str]:
-    source = PrometheusSource.of(settings.collect)
+def _prometheus(cluster: ClusterReader, collect: CollectSettings) -> tuple[bool, str]:
+    source = PrometheusSource.of(collect)
     assert source is not None
-    brokers = cluster.describe().broker_racks.keys() - settings.collect.jmx_endpoints.keys()
+    brokers = cluster.describe().broker_racks.keys() - collect.jmx_endpoints.keys()
     return prometheus_finding(source, brokers, now_s=clocks.now_ms() / 1000)
 
 

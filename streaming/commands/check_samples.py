@@ -6,7 +6,7 @@ Both know what is not there yet before the first run.
 from collections.abc import Collection
 
 from streaming.collect.shards import Shard
-from streaming.settings import Settings
+from streaming.settings import CollectSettings, Settings
 from streaming.tables import TableReader
 from streaming.views.broker_load import LoadPart, read_load
 
@@ -40,7 +40,8 @@ def reports(brokers: Collection[int], settings: Settings, *, now_ms: int) -> tup
         return False, f"more than one collector reports brokers {_list(twice)}: collect.shard must differ"
     silent = sorted(set(brokers) - _reported(load))
     if silent:
-        return False, f"no collector reports brokers {_list(silent)}{_shards_not_taken(brokers, silent, settings)}"
+        not_taken = _shards_not_taken(brokers, silent, settings.collect)
+        return False, f"no collector reports brokers {_list(silent)}{not_taken}"
     return True, f"one collector reports each of {len(brokers)} brokers"
 
 
@@ -49,9 +50,9 @@ def _reported(load: LoadPart) -> set[int]:
     return {row.broker for row in load.brokers if row.last_sample_ms >= load.window_start_ms}
 
 
-def _shards_not_taken(brokers: Collection[int], silent: Collection[int], settings: Settings) -> str:
+def _shards_not_taken(brokers: Collection[int], silent: Collection[int], collect: CollectSettings) -> str:
     """Shards all of whose brokers are silent, in words; nothing where one collector is to report all."""
-    count = Shard.of(settings.collect.shard).count
+    count = Shard.of(collect.shard).count
     shards = [Shard(number, count) for number in range(1, count + 1)]
     members = {shard: {broker for broker in brokers if shard.takes_broker(broker)} for shard in shards}
     idle = [str(shard) for shard, own in members.items() if own and own <= set(silent)]

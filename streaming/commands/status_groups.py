@@ -17,7 +17,7 @@ GROUPS_SHOWN = 200
 
 def read_groups_status(settings: Settings) -> list[dict[str, Any]]:
     """One entry a group, most rebalances first; empty where no window is."""
-    span_ms = look_back_ms(settings)
+    span_ms = look_back_ms(settings.pipeline.window_ms)
     return [_entry(past, span_ms) for past in read_group_pasts(TableReader(settings.storage.tables), settings)]
 
 

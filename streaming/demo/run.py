@@ -29,7 +29,7 @@ from streaming.demo.view import View
 from streaming.errors import RebalancerError
 from streaming.runtime import clocks
 from streaming.runtime.supervisor import Supervisor
-from streaming.settings import KafkaSettings, Settings
+from streaming.settings import KafkaSettings, ServeSettings, Settings
 from streaming.tables import TableReader
 
 TICK_S = 1.0
@@ -88,11 +88,11 @@ class Demo:
             try:
                 supervisor.start()
                 traffic.start()
-                view.add_step(self._seconds(), f"page and metrics: {_page(settings)}")
+                view.add_step(self._seconds(), f"page and metrics: {_page(settings.serve)}")
                 result = self._watch(view, cluster, settings, probe, supervisor, traffic)
                 self._report(result, settings.storage.tables)
                 if self.order.keep:
-                    self._keep(settings, supervisor, traffic)
+                    self._keep(settings.serve, supervisor, traffic)
             finally:
                 probe.stop()
                 traffic.end()
@@ -207,11 +207,11 @@ class Demo:
         text = f"\nreport   {html}\nplot     {png}\ntables   {tables}\ntry      {tries}"
         self.console.print(text, highlight=False, soft_wrap=True, markup=False)
 
-    def _keep(self, settings: Settings, supervisor: Supervisor, traffic: TrafficProcess) -> None:
+    def _keep(self, serve: ServeSettings, supervisor: Supervisor, traffic: TrafficProcess) -> None:
         """Traffic and roles run on until Ctrl-C, and are started again if they end. Raises RebalancerError."""
         config = self.order.home / "rebalancer.yaml"
         self.console.print(
-            f"\nkept running until Ctrl-C, with traffic and readers: metrics and page on {_page(settings)}, "
+            f"\nkept running until Ctrl-C, with traffic and readers: metrics and page on {_page(serve)}, "
             f"`rebalancer status --config {config}`",
             highlight=False,
             soft_wrap=True,
@@ -299,5 +299,5 @@ def _show_news(view: View, seconds: float, seen: Story, story: Story) -> None:
         view.add_step(seconds, f"control has measured it: {story.event.detail}")
 
 
-def _page(settings: Settings) -> str:
-    return f"http://{settings.serve.host}:{settings.serve.port}/"
+def _page(serve: ServeSettings) -> str:
+    return f"http://{serve.host}:{serve.port}/"

@@ -7,7 +7,6 @@ from typing import Any
 from assignor_core.execution.events import Event
 from assignor_core.execution.life_cycle import Execution
 from streaming.contract import PLAN
-from streaming.settings import Settings
 from streaming.settings.notify import NotificationKind
 from streaming.tables import TableReader, equal, of_cluster, to_ms
 from streaming.views.executions import read_executions
@@ -50,11 +49,10 @@ class Occurrence:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_occurrences(reader: TableReader, settings: Settings, *, since_ms: int, now_ms: int) -> list[Occurrence]:
+def read_occurrences(reader: TableReader, kafka_cluster: str, *, since_ms: int, now_ms: int) -> list[Occurrence]:
     """Events of executions since then, and the plan that waits for a person, oldest first; raises TableUnavailable."""
-    cluster = settings.kafka.cluster_name
-    executions = read_executions(reader, cluster, now_ms=now_ms)
-    found = [*_of_executions(executions), *_of_waiting_plan(reader, settings, executions, now_ms)]
+    executions = read_executions(reader, kafka_cluster, now_ms=now_ms)
+    found = [*_of_executions(executions), *_of_waiting_plan(reader, kafka_cluster, executions, now_ms)]
     return sorted((one for one in found if one.at_ms >= since_ms), key=lambda one: (one.at_ms, one.occurrence_id))
 
 
@@ -85,15 +83,14 @@ def _of_executions(executions: Iterable[Execution]) -> Iterator[Occurrence]:
 
 
 def _of_waiting_plan(
-    reader: TableReader, settings: Settings, executions: Iterable[Execution], now_ms: int
+    reader: TableReader, kafka_cluster: str, executions: Iterable[Execution], now_ms: int
 ) -> Iterator[Occurrence]:
     """Only plans that control made: who asks for a plan knows of it."""
-    cluster = settings.kafka.cluster_name
-    plan = waiting_plan(reader, cluster, executions, now_ms=now_ms)
+    plan = waiting_plan(reader, kafka_cluster, executions, now_ms=now_ms)
     if plan is None:
         return
     created_ms = to_ms(plan["created_at"])
-    of_plan = of_cluster(cluster) & equal("plan_id", plan["plan_id"])
+    of_plan = of_cluster(kafka_cluster) & equal("plan_id", plan["plan_id"])
     made = reader.newest_row(PLAN.name, "created_at", columns=("created_at", "decision_id", "mode"), where=of_plan)
     if made is None or made["decision_id"] is None:
         return

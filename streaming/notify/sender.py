@@ -75,7 +75,7 @@ class Notifier:
         kept = [*self._of_groups, *self._groups.look(self._group_topics(), now_ms=now_ms)]
         self._of_groups = [one for one in kept if one.at_ms >= since_ms][-OF_GROUPS_MAX:]
         self._reader.look_again()
-        rows = read_occurrences(self._reader, self._settings, since_ms=since_ms, now_ms=now_ms)
+        rows = read_occurrences(self._reader, self._settings.kafka.cluster_name, since_ms=since_ms, now_ms=now_ms)
         return [*self._of_groups, *rows]
 
     def _send_due(

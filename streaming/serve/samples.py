@@ -11,7 +11,7 @@ from assignor_core.resources import Resource
 from streaming.contract.rates import RATES
 from streaming.serve.families import RESOURCE_LABELS, broker_rate_name
 from streaming.serve.snapshot import PARTS, Snapshot
-from streaming.settings import Settings
+from streaming.settings import CollectSettings, PlannerSettings, Settings, TriggerSettings
 from streaming.views.log_dirs import CORDONED, OFFLINE
 from streaming.views.streams import StreamQuery
 
@@ -39,13 +39,13 @@ def samples(snapshot: Snapshot, settings: Settings, build: tuple[str, str, str])
     for part in PARTS:
         yield Sample("snapshot_part_up", (part,), part not in snapshot.failures)
     yield from _streams(snapshot)
-    yield from _window(snapshot, settings)
-    yield from _skew(snapshot, settings)
+    yield from _window(snapshot, settings.collect)
+    yield from _skew(snapshot, settings.trigger)
     yield from _decisions(snapshot)
     yield from _execution(snapshot)
     yield from _plan(snapshot)
     yield from _promises(snapshot)
-    yield from _brokers(snapshot, settings)
+    yield from _brokers(snapshot, settings.planner)
     yield from _log_dirs(snapshot)
     yield from _webhooks(snapshot)
     yield from _tables(snapshot)
@@ -92,7 +92,7 @@ def _query(query: StreamQuery, now_ms: int) -> Iterator[Sample]:
         yield Sample("ingest_records_total", (name,), query.input_rows_total)
 
 
-def _window(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
+def _window(snapshot: Snapshot, collect: CollectSettings) -> Iterator[Sample]:
     yield Sample("window_seconds", (), snapshot.window_ms / 1000)
     yield from some("window_end_timestamp_seconds", snapshot.load.window_end_ms, per=1000)
     yield from some("window_completeness_ratio", snapshot.completeness)
@@ -100,7 +100,7 @@ def _window(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
     yield from some("brokers_reporting", snapshot.load.brokers_reporting)
     yield from some("brokers_log_dirs_unknown", snapshot.load.brokers_log_dirs_unknown)
     yield from some("sample_interval_seconds", snapshot.load.sample_interval_ms, per=1000)
-    yield Sample("sample_interval_set_seconds", (), settings.collect.sample_interval_ms / 1000)
+    yield Sample("sample_interval_set_seconds", (), collect.sample_interval_ms / 1000)
     if snapshot.load.window_end_ms is not None:
         yield Sample("brokers_reported_twice", (), len(snapshot.load.brokers_reported_twice))
 
@@ -119,15 +119,15 @@ def _webhooks(snapshot: Snapshot) -> Iterator[Sample]:
         yield from some("notification_given_up_timestamp_seconds", row.given_up_ms, row.webhook, per=1000)
 
 
-def _skew(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
+def _skew(snapshot: Snapshot, trigger: TriggerSettings) -> Iterator[Sample]:
     for resource, skew in snapshot.load.skew.items():
         yield Sample("cluster_load_max_per_mean_ratio", (RESOURCE_LABELS[resource],), skew.max_over_mean)
         yield Sample("cluster_load_variation_ratio", (RESOURCE_LABELS[resource],), skew.coefficient_of_variation)
     decision = snapshot.control.decision
     for resource in snapshot.trigger_resources:
         label = RESOURCE_LABELS[resource]
-        yield Sample("skew_threshold_ratio", (label,), settings.trigger.enter_ratio)
-        yield Sample("skew_exit_threshold_ratio", (label,), settings.trigger.exit_ratio)
+        yield Sample("skew_threshold_ratio", (label,), trigger.enter_ratio)
+        yield Sample("skew_exit_threshold_ratio", (label,), trigger.exit_ratio)
         breached = decision is not None and bool(decision["breached"]) and decision["resource"] == resource
         if snapshot.control.decisions is not None:
             yield Sample("skew_breached", (label,), breached)
@@ -209,12 +209,12 @@ def _promises(snapshot: Snapshot) -> Iterator[Sample]:
             yield Sample("rebalance_promise_error_plans", (figure,), error.count)
 
 
-def _brokers(snapshot: Snapshot, settings: Settings) -> Iterator[Sample]:
+def _brokers(snapshot: Snapshot, planner: PlannerSettings) -> Iterator[Sample]:
     for broker in snapshot.load.brokers:
         name = str(broker.broker)
         for rate in RATES:
             yield from some(broker_rate_name(rate), broker.rates[rate.name], name)
-        capacity = settings.planner.capacities.get(broker.broker)
+        capacity = planner.capacities.get(broker.broker)
         if capacity is not None:
             yield from some("broker_in_capacity_bytes_per_second", capacity.bytes_in_per_sec, name)
             yield from some("broker_out_capacity_bytes_per_second", capacity.bytes_out_per_sec, name)

@@ -35,7 +35,7 @@ from streaming.serve.hosts import AllowedHosts
 from streaming.serve.metrics import Exposition, Form
 from streaming.serve.snapshot import Snapshot
 from streaming.serve.status import status_of
-from streaming.settings import Settings
+from streaming.settings import ServeSettings, Settings
 from streaming.views.as_json import to_json
 
 FRESH_INTERVALS = 10
@@ -131,7 +131,7 @@ def build_app(
         return answer(request, body)
 
     def ready(_request: Request) -> Response:
-        problems = _problems(snapshot(), settings, now_ms=clock())
+        problems = _problems(snapshot(), settings.serve, now_ms=clock())
         return JSONResponse({"ready": not problems, "problems": problems}, status_code=503 if problems else 200)
 
     def healthy(_request: Request) -> Response:
@@ -166,11 +166,11 @@ def _fresh_keys(sign_in: SignIn, clock: Callable[[], int]) -> list[Middleware]:
     return [Middleware(FreshKeys, sign_in.issuer_tokens, clock)]
 
 
-def _problems(snapshot: Snapshot, settings: Settings, *, now_ms: int) -> list[str]:
-    patience_ms = max(FRESH_MIN_MS, FRESH_INTERVALS * settings.serve.refresh_interval_ms)
+def _problems(snapshot: Snapshot, serve: ServeSettings, *, now_ms: int) -> list[str]:
+    patience_ms = max(FRESH_MIN_MS, FRESH_INTERVALS * serve.refresh_interval_ms)
     age_ms = now_ms - snapshot.read_at_ms
     stale = [f"the snapshot is {age_ms / 1000:.0f} s old"] if age_ms > patience_ms else []
     failures = sorted(snapshot.failures.items())
-    if settings.serve.reading == "signed_in":  # a reason may name folders, hosts and topics
+    if serve.reading == "signed_in":  # a reason may name folders, hosts and topics
         return stale + [f"{part}: can't be read" for part, _ in failures]
     return stale + [f"{part}: {reason}" for part, reason in failures]

@@ -20,7 +20,7 @@ from streaming.contract.records import (
     LOG_DIR_USED_BYTES,
     REQUESTS_REFUSED,
 )
-from streaming.settings import Settings
+from streaming.settings import PlannerSettings, Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster, one_of
 from streaming.views.as_json import LEFT_OUT_OF_STATUS, SHOWN_AMONG_ITS_FIELDS
 from streaming.views.broker_windows import COLUMNS, Row, capacities, closed, loads
@@ -125,7 +125,7 @@ class LoadReader:
         if not windows:
             return LoadPart()
         start_ms = max(windows)
-        return _load_part(rows, windows, start_ms, self._partitions.read(start_ms), settings)
+        return _load_part(rows, windows, start_ms, self._partitions.read(start_ms), settings.planner)
 
 
 def read_load(reader: TableReader, settings: Settings) -> LoadPart:
@@ -138,7 +138,7 @@ def _load_part(
     windows: Mapping[int, Sequence[Row]],
     start_ms: int,
     partitions: PartitionLoads,
-    settings: Settings,
+    planner: PlannerSettings,
 ) -> LoadPart:
     window, counts = windows[start_ms], partitions.counts
     by_resource = {resource: loads(window, resource) for resource in MEASURED}
@@ -151,10 +151,10 @@ def _load_part(
             rows, window, counts, _disagreement(window, partitions.bytes_in_per_sec), partitions.remote_bytes
         ),
         brokers_reporting=len(by_resource[Resource.BYTES_IN]),
-        skew={resource: _skew(known, resource, settings) for resource, known in by_resource.items() if known},
+        skew={resource: _skew(known, resource, planner) for resource, known in by_resource.items() if known},
         loads=by_resource,
         hot_partitions=partitions.hottest,
-        history=tuple(_history(windows.values(), settings)),
+        history=tuple(_history(windows.values(), planner)),
         leader_rates=partitions.leader_rates,
         sample_interval_ms=max((_sample_interval_ms(row) for row in window if row["covered_ms"]), default=None),
         brokers_reported_twice=tuple(row["broker"] for row in window if _is_reported_twice(row)),
@@ -162,13 +162,13 @@ def _load_part(
 
 
 def read_leaders(
-    reader: TableReader, settings: Settings, load: LoadPart, topics: Sequence[str]
+    reader: TableReader, kafka_cluster: str, load: LoadPart, topics: Sequence[str]
 ) -> dict[tuple[str, int], int]:
     """Broker that led each (topic, partition) of these topics in the window of `load`; nothing before there is one."""
     if load.window_start_ms is None:
         return {}
     where = (
-        of_cluster(settings.kafka.cluster_name)
+        of_cluster(kafka_cluster)
         & equal("window_start", tables.utc(load.window_start_ms))
         & equal("role", "leader")
         & one_of("topic", topics)
@@ -228,13 +228,13 @@ def _disagreement(window: Sequence[Row], of_partitions: Mapping[int, float]) -> 
     return load_disagreement(reported, of_partitions)
 
 
-def _history(windows: Iterable[Sequence[Row]], settings: Settings) -> Iterator[WindowSkew]:
+def _history(windows: Iterable[Sequence[Row]], planner: PlannerSettings) -> Iterator[WindowSkew]:
     for window in windows:
         known = loads(window, Resource.BYTES_IN)
         if known:
-            skew = _skew(known, Resource.BYTES_IN, settings)
+            skew = _skew(known, Resource.BYTES_IN, planner)
             yield WindowSkew(tables.to_ms(window[0]["window_end"]), skew.max_over_mean)
 
 
-def _skew(known: Mapping[int, float], resource: Resource, settings: Settings) -> Skew:
-    return skew_of(known, capacities(settings.planner, resource, known))
+def _skew(known: Mapping[int, float], resource: Resource, planner: PlannerSettings) -> Skew:
+    return skew_of(known, capacities(planner, resource, known))

@@ -45,9 +45,9 @@ class GroupPast:
     events: tuple[GroupEvent, ...]
 
 
-def look_back_ms(settings: Settings) -> int:
+def look_back_ms(window_ms: int) -> int:
     """Span before the newest window that is read."""
-    return min(LOOK_BACK_MS, WINDOWS_MAX * settings.pipeline.window_ms)
+    return min(LOOK_BACK_MS, WINDOWS_MAX * window_ms)
 
 
 def read_group_pasts(reader: TableReader, settings: Settings) -> list[GroupPast]:
@@ -59,7 +59,7 @@ def read_group_pasts(reader: TableReader, settings: Settings) -> list[GroupPast]
     if newest is None:
         return []
     standings = read_group_standings(reader, cluster, window_ms=window_ms)
-    since = newest - timedelta(milliseconds=look_back_ms(settings))
+    since = newest - timedelta(milliseconds=look_back_ms(settings.pipeline.window_ms))
     found = reader.arrow("group_event", columns=_EVENT, where=of_cluster(cluster) & at_least("window_start", since))
     newest_first = found.sort_by([("window_start", "descending")]).slice(0, EVENTS_MAX)
     rows = newest_first.sort_by([("group_id", "ascending"), ("window_start", "ascending")]).to_pylist()
@@ -75,7 +75,7 @@ def read_group_past(reader: TableReader, settings: Settings, group_id: str, *, p
     Of a large group fewer windows are read: `ROWS_MAX` rows or so.
     """
     windows = max(2, ROWS_MAX // max(1, partitions))
-    span_ms = min(look_back_ms(settings), windows * settings.pipeline.window_ms)
+    span_ms = min(look_back_ms(settings.pipeline.window_ms), windows * settings.pipeline.window_ms)
     own = of_cluster(settings.kafka.cluster_name) & equal("group_id", group_id)
     newest = reader.newest_of_cluster("group_lag", "window_start", settings.kafka.cluster_name)
     if newest is None:

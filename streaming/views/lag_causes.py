@@ -35,7 +35,7 @@ def causes_of(
     rebalances = read_rebalances(reader, settings.kafka.cluster_name, group_id, since_ms=newest_ms - REBALANCES_OVER_MS)
     reading = GroupReading(
         group=group_id,
-        partitions=_readings(rows, read_leaders(reader, settings, load, topics)),
+        partitions=_readings(rows, read_leaders(reader, settings.kafka.cluster_name, load, topics)),
         broker_load_ratio={broker: 1.0 + lean for broker, lean in skew.deviation.items()} if skew else {},
         rebalances_per_hour=rebalances * 3_600_000 / REBALANCES_OVER_MS,
         shared_by=next((row["group_members"] for row in rows if row["group_type"] == SHARE), None),

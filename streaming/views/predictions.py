@@ -45,16 +45,16 @@ def compared_predictions(reader: TableReader, settings: Settings) -> list[KeptPr
     rows = reader.rows(PREDICTION.name, where=own & at_least("predicted_at", first))
     by_age = sorted(rows, key=lambda row: (row["predicted_at"], row["prediction_id"]), reverse=True)
     capacities = _capacities(reader, settings)
-    return [_compared(reader, settings, row, capacities) for row in by_age[:PREDICTIONS_MAX]]
+    return [_compared(reader, settings.kafka.cluster_name, row, capacities) for row in by_age[:PREDICTIONS_MAX]]
 
 
 def _compared(
-    reader: TableReader, settings: Settings, row: Row, capacities: Mapping[Resource, Mapping[int, float]]
+    reader: TableReader, kafka_cluster: str, row: Row, capacities: Mapping[Resource, Mapping[int, float]]
 ) -> KeptPrediction:
-    predicted_ms, cluster = to_ms(row["predicted_at"]), settings.kafka.cluster_name
+    predicted_ms = to_ms(row["predicted_at"])
     until_ms = predicted_ms + row["hours"] * HOUR_MS
-    executions = begun_between(reader, cluster, utc(predicted_ms), utc(until_ms))
-    came = outlook_that_came(_hours_since(reader, cluster, predicted_ms, until_ms), capacities, executions)
+    executions = begun_between(reader, kafka_cluster, utc(predicted_ms), utc(until_ms))
+    came = outlook_that_came(_hours_since(reader, kafka_cluster, predicted_ms, until_ms), capacities, executions)
     return KeptPrediction(
         row["prediction_id"],
         predicted_ms,

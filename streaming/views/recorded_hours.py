@@ -40,7 +40,7 @@ def read_history(reader: TableReader, settings: Settings, *, since_ms: int) -> H
     load = read_load(reader, settings)
     if load.window_start_ms is None:
         raise UsageProblem(f"found no closed window in {settings.storage.tables}: is the pipeline running?")
-    placement, sizes = _placement(reader, settings, load.window_start_ms)
+    placement, sizes = _placement(reader, settings.kafka.cluster_name, load.window_start_ms)
     known = {row.broker for row in load.brokers} - set(load.silent_brokers)
     keys = tuple(sorted(key for key, replicas in placement.items() if known.issuperset(replicas)))
     if not keys:
@@ -86,10 +86,10 @@ def _brokers(load: LoadPart, known: set[int]) -> tuple[HistoryBroker, ...]:
 
 
 def _placement(
-    reader: TableReader, settings: Settings, window_start_ms: int
+    reader: TableReader, kafka_cluster: str, window_start_ms: int
 ) -> tuple[dict[PartitionKey, tuple[int, ...]], dict[PartitionKey, float]]:
     """Replicas of each partition that has a leader in the window, the leader first, and the size of its largest."""
-    where = tables.of_cluster(settings.kafka.cluster_name) & tables.equal("window_start", tables.utc(window_start_ms))
+    where = tables.of_cluster(kafka_cluster) & tables.equal("window_start", tables.utc(window_start_ms))
     columns = ("topic", "partition", "broker", "role", SIZE_BYTES.name)
     rows = reader.arrow(PARTITION_LOAD.name, columns=columns, where=where)
     in_order = rows.sort_by([("role", "descending"), ("broker", "ascending")])  # leaders before followers

@@ -7,27 +7,33 @@ import pytest
 from assignor_core.disks import LogDirDescription
 from assignor_core.simulated_cluster import SimulatedClient, SimulatedCluster
 from streaming.commands.check import _log_dirs, _throttles
-from streaming.settings import Settings
+from streaming.settings import PlannerSettings, Settings
 
-BY_HAND = Settings.model_validate({"planner": {"capacities": {2: {"disk_bytes": 1e12}}}})
+BY_HAND = PlannerSettings.model_validate({"capacities": {2: {"disk_bytes": 1e12}}})
 
 
 def test_log_dirs_that_are_online_and_show_what_is_free_pass() -> None:
     cluster = SimulatedCluster.of({1: None, 2: None})
     cluster.create_topic("t", {0: (1, 2), 1: (1, 2)})
-    assert _log_dirs(SimulatedClient(cluster), Settings()) == (True, "4 replicas have a size")
+    assert _log_dirs(SimulatedClient(cluster), PlannerSettings()) == (True, "4 replicas have a size")
 
 
 def test_a_log_dir_that_is_offline_is_named() -> None:
     cluster = SimulatedCluster.of({1: None, 2: None}, log_dir_bytes=(10**9, 10**9))
     cluster.fail_log_dir(2, 1)
-    assert _log_dirs(SimulatedClient(cluster), Settings()) == (False, "log dirs are offline on broker 2 (/disk-1)")
+    assert _log_dirs(SimulatedClient(cluster), PlannerSettings()) == (
+        False,
+        "log dirs are offline on broker 2 (/disk-1)",
+    )
 
 
 def test_a_broker_that_does_not_answer_is_named() -> None:
     cluster = SimulatedCluster.of({1: None, 2: None})
     cluster.freeze_broker(2)
-    assert _log_dirs(SimulatedClient(cluster), BY_HAND) == (False, "brokers that do not answer get no replicas: 2")
+    assert _log_dirs(SimulatedClient(cluster), BY_HAND) == (
+        False,
+        "brokers that do not answer get no replicas: 2",
+    )
 
 
 @pytest.mark.parametrize("rows", [(), (LogDirDescription("/d"),)], ids=["refused", "before Kafka 3.3"])
@@ -38,7 +44,7 @@ def test_a_broker_that_does_not_show_what_is_free_is_named(
     shown = client.log_dirs() | {2: rows}
     monkeypatch.setattr(client, "log_dirs", lambda: shown)
     named = "brokers that do not show what is free get no replicas: 2"
-    assert _log_dirs(client, Settings()) == (False, named)
+    assert _log_dirs(client, PlannerSettings()) == (False, named)
     assert _log_dirs(client, BY_HAND)[0]
 
 
