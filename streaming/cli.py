@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 
 import click
+from click.exceptions import NoSuchCommand
 
 from assignor_core.errors import CoreError, InputError
 from streaming.commands.console import echo
@@ -71,6 +72,15 @@ class LazyCommands(click.Group):
         module, attribute = COMMANDS[name][0].split(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first argument names; raises NoSuchCommand, which suggests the nearest name."""
+        try:
+            return super().resolve_command(context, arguments)
+        except NoSuchCommand as error:  # click looks among the commands that are loaded, and none is
+            raise NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=context) from None
 
     def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
         """One line a command, without importing any."""

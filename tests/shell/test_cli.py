@@ -44,6 +44,7 @@ def test_every_command_can_be_loaded_and_has_help(capsys: pytest.CaptureFixture[
     ("arguments", "message"),
     [
         (["no-such-command"], "No such command 'no-such-command'."),
+        (["statsu"], "No such command 'statsu'. Did you mean 'status'?"),
         (["run", "--confg", "x"], "No such option '--confg'"),
         (["config", "--config", "no-such.yaml"], "settings file no-such.yaml: No such file or directory"),
         (["config", "--set", "serve.port"], "'serve.port' is not KEY=VALUE"),
