@@ -19,7 +19,7 @@ from assignor_core.errors import InputError
 from assignor_core.model import cluster_from_json
 from assignor_core.planner import PlannerPolicy, Statistic, propose
 from assignor_core.proposed_plan import ProposedPlan
-from streaming.commands.plan_price import accuracy_line, duration_text, price_texts
+from streaming.commands.plan_price import accuracy_line, bytes_text, duration_text, price_texts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -205,21 +205,22 @@ def _print_text(proposed: ProposedPlan, accuracy: Mapping[str, Any] | None) -> N
         figures = (before["max_over_mean"], after, plan.lower_bound.get(name, 1.0))
         skew.add_row(name, *(f"{figure:.3f}" for figure in figures))
     to.print(skew)
-    moved = Table("partition", "from", "to", "MB", "why")
+    moved = Table("partition", "from", "to", "copies", "why")
     for movement in plan.movements[:ROWS_SHOWN]:
         name = f"{movement.topic}-{movement.partition}"
         replicas = (str(list(movement.old_replicas)), str(list(movement.new_replicas)))
-        moved.add_row(name, *replicas, f"{movement.bytes_to_move / 1e6:.1f}", movement.reason)
+        moved.add_row(name, *replicas, bytes_text(movement.bytes_to_move), movement.reason)
     for inner in plan.log_dir_movements[:ROWS_SHOWN]:
         name = f"{inner.topic}-{inner.partition} on broker {inner.broker}"
-        moved.add_row(name, inner.old_log_dir, inner.new_log_dir, f"{inner.bytes_to_move / 1e6:.1f}", inner.reason)
+        moved.add_row(name, inner.old_log_dir, inner.new_log_dir, bytes_text(inner.bytes_to_move), inner.reason)
     to.print(moved)
     hidden = plan.movement_count - ROWS_SHOWN
     if hidden > 0:
         to.print(f"... and {hidden} more (--json shows all)")
     to.print(
-        f"{plan.movement_count} movements, {plan.bytes_to_move / 1e9:.2f} GB to copy, "
-        f"{len(plan.waves)} waves, planned in {proposed.elapsed_ms / 1000:.2f} s"
+        f"{plan.movement_count} {'movement' if plan.movement_count == 1 else 'movements'}, "
+        f"{bytes_text(plan.bytes_to_move)} to copy, {len(plan.waves)} {'wave' if len(plan.waves) == 1 else 'waves'}, "
+        f"planned in {proposed.elapsed_ms / 1000:.2f} s"
     )
     _print_price(proposed, to)
     own_error = accuracy_line(accuracy)
@@ -234,13 +235,13 @@ def _print_price(proposed: ProposedPlan, to: "Console") -> None:
     from rich.table import Table
 
     price, rows = proposed.to_json(), 0
-    table = Table("wave", "starts after", "takes", "broker", "receives MB", "sends MB")
+    table = Table("wave", "starts after", "takes", "broker", "receives", "sends")
     for number, wave in enumerate(price["schedule"], start=1):
         times = ["" if wave[key] is None else duration_text(wave[key]) for key in ("starts_after_ms", "duration_ms")]
         for row in wave["brokers"]:
             rows += 1
             if rows <= ROWS_SHOWN:
-                figures = (f"{row[key] / 1e6:.1f}" for key in ("received_bytes", "sent_bytes"))
+                figures = (bytes_text(row[key]) for key in ("received_bytes", "sent_bytes"))
                 table.add_row(str(number), *times, str(row["broker"]), *figures)
     if rows:
         to.print(table)
