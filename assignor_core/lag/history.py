@@ -40,15 +40,6 @@ class LagHistory:
         object.__setattr__(self, "counts", counts)
         object.__setattr__(self, "newest", self.starts + counts - 1)
 
-    @classmethod
-    def of_windows(
-        cls, starts: Ints, times_ms: tuple[Floats, Floats], committed: tuple[Floats, Floats],
-        log_end: tuple[Floats, Floats],
-    ) -> Self:  # fmt: skip
-        """Of windows, each with its first and its newest sample; `starts` index the windows."""
-        points = (np.column_stack(pair).ravel() for pair in (times_ms, committed, log_end))
-        return cls(starts * POINTS_PER_WINDOW, *points)
-
     def of(self, partitions: Flags) -> Self:
         """The same of some partitions, of which there is at least one."""
         kept, counts = self.spread(partitions), self.counts[partitions]

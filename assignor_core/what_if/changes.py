@@ -36,11 +36,6 @@ class Changes:
     """Topic: how many partitions it is to have."""
     drop_topics: frozenset[str] = frozenset()
 
-    @property
-    def is_nothing(self) -> bool:
-        """Whether everything stays as recorded."""
-        return self == Changes()
-
 
 def changed(history: History, changes: Changes) -> tuple[History, frozenset[int]]:
     """The history under `changes`, and the brokers that are away from the start; raises InputError."""

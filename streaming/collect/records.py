@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from streaming.collect.due import DueRates, all_of
+from streaming.collect.due import DueRates
 from streaming.collect.group_table import GroupTable, GroupView, Owner
 from streaming.collect.observation import Observation
 from streaming.collect.partition_table import UNKNOWN, Ints, PartitionKey, column_at, known_or_none
@@ -24,18 +24,6 @@ from streaming.contract.records import REMOTE_RECORDS, REMOTE_SIZE_BYTES
 AT_A_TIME = 10_000
 """Rows whose figures are put into words together: so many are in memory as text."""
 NULL = "null"
-
-
-def byte_rate_records(
-    cluster: str,
-    before: Observation,
-    after: Observation,
-    replicas: ReplicaRateTable,
-    brokers: Mapping[int, BrokerRates],
-) -> Iterator[tuple[bytes, bytes]]:
-    """(key, value) of one record per replica and one per broker; the key is the broker id."""
-    yield from replica_records(cluster, all_of(replicas, after.time_ms, after.time_ms - before.time_ms))
-    yield from broker_records(cluster, before, after, brokers)
 
 
 def broker_records(

@@ -53,10 +53,6 @@ class RecordShape:
     fields: tuple[Field, ...]
     together: tuple[str, ...] = ()
 
-    def field_names(self) -> tuple[str, ...]:
-        """All fields, in order."""
-        return tuple(field.name for field in self.fields)
-
     @property
     def required(self) -> tuple[str, ...]:
         """Fields that must be there."""

@@ -19,9 +19,10 @@ from streaming.collect.partition_table import (
     SizeTable,
 )
 from streaming.collect.rates import broker_rates, replica_rates
-from streaming.collect.records import byte_rate_records, consumer_lag_records
+from streaming.collect.records import consumer_lag_records
 from streaming.contract.rates import RATES
 from tests.collect import rates_by_object
+from tests.collect.look_records import byte_rate_records
 
 BROKERS = (1, 2, 7)
 KEYS: tuple[PartitionKey, ...] = (("a", 0), ("a", 1), ("a", 10), ('b"ö', 0), ("c", 3))

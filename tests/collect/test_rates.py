@@ -22,8 +22,9 @@ from streaming.collect.partition_table import (
 )
 from streaming.collect.rates import BrokerRates, broker_rates, replica_rates
 from streaming.collect.record_bytes import mean_record_bytes_of
-from streaming.collect.records import byte_rate_records, consumer_lag_records
+from streaming.collect.records import consumer_lag_records
 from streaming.contract.rates import RATES
+from tests.collect.look_records import byte_rate_records
 
 KEY = ("t", 0)
 

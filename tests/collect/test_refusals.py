@@ -16,9 +16,9 @@ from streaming.collect.groups import GroupSampler
 from streaming.collect.observation import Observation
 from streaming.collect.observe import observe
 from streaming.collect.rates import broker_rates, replica_rates
-from streaming.collect.records import byte_rate_records
 from streaming.collect.refusals import Refusals
 from streaming.settings import CollectSettings
+from tests.collect.look_records import byte_rate_records
 from tests.collect.test_observe import Cluster
 
 REFUSAL = ClusterAuthorizationFailedError()

@@ -130,7 +130,7 @@ def test_what_is_sure_fits_in_spark_too_and_reads_the_same(
         for sample in samples.to_pylist():
             sure[kinds[offset]] += 1
             assert by_spark[offset]["reason"] is None, one
-            assert sample == {name: by_spark[offset]["record"][name] for name in side.shape.field_names()}, one
+            assert sample == {field.name: by_spark[offset]["record"][field.name] for field in side.shape.fields}, one
     fits = Counter(kinds[offset] for offset, row in by_spark.items() if row["reason"] is None)
     for kind, share in SURE_SHARES.items():
         assert fits[kind] * share <= sure[kind] <= fits[kind], (kind, sure, fits)
@@ -223,7 +223,7 @@ def test_executors_need_nothing_of_this_package() -> None:
 def test_the_shapes_are_what_arrow_is_told() -> None:
     for side, shape in ((BYTE_RATES, BYTE_RATE), (LAGS, CONSUMER_LAG)):
         fitting = summing(PIPELINE, side).keywords["fitting"]
-        assert fitting.schema.names == list(shape.field_names())
+        assert fitting.schema.names == [field.name for field in shape.fields]
         assert fitting.required == shape.required
 
 

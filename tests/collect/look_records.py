@@ -1,0 +1,20 @@
+"""All byte-rate records of a look at once. The collector makes them in parts, of what is due."""
+
+from collections.abc import Iterator, Mapping
+
+from streaming.collect.due import all_of
+from streaming.collect.observation import Observation
+from streaming.collect.rates import BrokerRates, ReplicaRateTable
+from streaming.collect.records import broker_records, replica_records
+
+
+def byte_rate_records(
+    cluster: str,
+    before: Observation,
+    after: Observation,
+    replicas: ReplicaRateTable,
+    brokers: Mapping[int, BrokerRates],
+) -> Iterator[tuple[bytes, bytes]]:
+    """(key, value) of one record per replica and one per broker; the key is the broker id."""
+    yield from replica_records(cluster, all_of(replicas, after.time_ms, after.time_ms - before.time_ms))
+    yield from broker_records(cluster, before, after, brokers)
