@@ -77,11 +77,13 @@ def read_lag(
     """
     from streaming.tables import TableReader
     from streaming.views.lag_windows import LagWindows, read_picture_of_group
-    from streaming.views.one_group import read_one_group
 
     reader, cluster = TableReader(settings.storage.tables), settings.kafka.cluster_name
     rules: dict[str, Any] = {"kafka_cluster": cluster, "rules": "burrow" if burrow else "default"}
     if group_id is not None:
+        # With causes come members and assignors, which the view of all groups does without.
+        from streaming.views.one_group import read_one_group
+
         picture = read_picture_of_group(reader, cluster, group_id, window_ms=settings.pipeline.window_ms)
         if picture is None:
             raise _unknown_group(reader, group_id, settings)

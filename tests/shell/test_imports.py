@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,3 +34,19 @@ def test_pyarrow_does_without_a_module_that_is_left_out() -> None:
 def test_whatever_may_start_spark_keeps_it(name: str) -> None:
     assert name not in WITHOUT_PANDAS
     assert COMMANDS.keys() >= {name, *WITHOUT_PANDAS}
+
+
+LAGS = """
+import re, sys
+from streaming.commands.lag import read_lag
+from streaming.settings import Settings
+report = read_lag(Settings.model_validate({"storage": {"tables": sys.argv[1]}}), group_id=None, matches=re.compile(""))
+assert report["groups_seen"] == 0
+print([name for name in sys.modules if name.startswith("assignor_core.assignors")])
+"""
+
+
+def test_lag_of_all_groups_loads_no_assignors(tmp_path: Path) -> None:
+    """They come with the causes of one group's lag."""
+    command = [sys.executable, "-c", LAGS, str(tmp_path)]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "[]\n"
