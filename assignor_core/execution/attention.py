@@ -36,8 +36,8 @@ def is_troubled(partition: LivePartition, alive: frozenset[int]) -> bool:
     >>> is_troubled(LivePartition((1, 2), 1, (1, 2)), alive), is_troubled(LivePartition((1, 2), 1, (1,)), alive)
     (False, True)
     """
-    return not partition.reassigning and (
+    return (
         partition.leader == NO_LEADER
         or len(partition.isr) < len(partition.replicas)
         or not alive.issuperset(partition.replicas)
-    )
+    ) and not partition.reassigning

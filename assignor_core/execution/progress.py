@@ -6,7 +6,7 @@ even if these lie between the old and the new ones. One look can be wrong: a bro
 the controller's. So what would be an alarm, or an end, is believed after several looks in a row (`PastLooks`).
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum, auto
 from typing import Self
@@ -66,21 +66,28 @@ class PastLooks:
         """What is known after Kafka has taken these reassignments: one that copies nothing is over at once."""
         return replace(self, unshown={**self.unshown, **{key: (target, 0) for key, target in targets.items()}})
 
-    def after(self, plan: Plan, cluster: LiveCluster, *, staged: bool = False) -> Self:
-        """The counts with one more look."""
-        unlisted = [row.key for row in plan.movements if _is_unlisted(row, cluster.partitions.get(row.key), staged)]
-        missing = [movement.key for movement in plan.movements if movement.key not in cluster.partitions]
+    def after(
+        self, plan: Plan, cluster: LiveCluster, *, staged: bool = False, among: Sequence[Movement] | None = None
+    ) -> Self:
+        """The counts with one more look. With `among`, all other movements are settled (see `is_settled`)."""
+        movements = plan.movements if among is None else among
+        unlisted = [row.key for row in movements if _is_unlisted(row, cluster.partitions.get(row.key), staged)]
+        missing = [movement.key for movement in movements if movement.key not in cluster.partitions]
         return type(self)(
             {key: self.unlisted.get(key, 0) + 1 for key in unlisted},
             # Of a topic that may not be described no look says that it is gone.
             {key: 1 if key[0] in cluster.hidden_topics else self.missing.get(key, 0) + 1 for key in missing},
-            dict(self._unshown_after(plan, cluster)),
+            dict(self._unshown_after(movements, cluster)),
         )
 
+    def counts(self, key: PartitionKey) -> bool:
+        """Whether anything is counted of this partition."""
+        return key in self.unshown or key in self.unlisted or key in self.missing
+
     def _unshown_after(
-        self, plan: Plan, cluster: LiveCluster
+        self, movements: Iterable[Movement], cluster: LiveCluster
     ) -> Iterator[tuple[PartitionKey, tuple[tuple[int, ...], int]]]:
-        for key in (movement.key for movement in plan.movements):
+        for key in (movement.key for movement in movements):
             live = cluster.partitions.get(key)
             if live is not None and live.reassigning:
                 yield key, (live.target_replicas, 0)
@@ -108,9 +115,33 @@ def progress_of(
     that are `refused` for good and not on their way are skipped; of those `not_elected` the election is.
     """
     states = {movement.key: _progress(movement, cluster, staged, looks) for movement in plan.movements}
+    return with_skipped(states, refused, not_elected)
+
+
+def progress_among(
+    movements: Iterable[Movement], cluster: LiveCluster, *, staged: bool, looks: PastLooks
+) -> dict[PartitionKey, Progress]:
+    """Where these movements stand, whatever Kafka refuses."""
+    return {movement.key: _progress(movement, cluster, staged, looks) for movement in movements}
+
+
+def with_skipped(
+    states: Mapping[PartitionKey, Progress], refused: Collection[PartitionKey], not_elected: Collection[PartitionKey]
+) -> dict[PartitionKey, Progress]:
+    """The same states, with those skipped that are `refused` for good, or whose election is."""
     skipped = [key for key in refused if states.get(key) is Progress.PENDING]
     led_by_others = [key for key in not_elected if states.get(key) is Progress.PLACED]
-    return states | dict.fromkeys(skipped, Progress.SKIPPED) | dict.fromkeys(led_by_others, Progress.NOT_ELECTED)
+    return {**states, **dict.fromkeys(skipped, Progress.SKIPPED), **dict.fromkeys(led_by_others, Progress.NOT_ELECTED)}
+
+
+def is_settled(movement: Movement, live: LivePartition | None, looks: PastLooks) -> bool:
+    """Whether the movement stands where it does because of its partition alone, not begun or made: while metadata shows
+    the same partition, and looks count nothing of it, no look changes that.
+    """
+    if live is None or live.reassigning or looks.counts(movement.key):
+        return False
+    old, new = movement.old_replicas, movement.new_replicas
+    return live.replicas == old or (live.replicas == new and live.leader == new[0])
 
 
 def _progress(movement: Movement, cluster: LiveCluster, staged: bool, looks: PastLooks) -> Progress:

@@ -39,6 +39,8 @@ class ClusterView:
         """Keys of `partitions` by topic."""
         self._troubled: dict[str, list[PartitionKey]] = {}
         """By topic, of topics that have any."""
+        self._reassigning: set[PartitionKey] = set()
+        """Of `partitions` those that were being reassigned when they were asked about."""
         self._topic_ids: dict[str, str] = {}
         self._hidden: set[str] = set()
         """Topics that may not be described, as this look has asked about them by name."""
@@ -77,7 +79,7 @@ class ClusterView:
         """A new look, at the whole cluster."""
         answer = self._cluster.describe()
         self.partitions, self._numbers, self._troubled = {}, {}, {}
-        self._topic_ids = {}
+        self._topic_ids, self._reassigning = {}, set()
         by_topic: dict[str, dict[PartitionKey, LivePartition]] = {}
         for key, partition in answer.partitions.items():
             by_topic.setdefault(key[0], {})[key] = partition
@@ -106,14 +108,12 @@ class ClusterView:
         """These partitions, all in trouble and all that are being reassigned: whoever decides on the partitions `keys`
         decides as if every partition were there.
         """
-        newest = self._newest
-        troubled = (key for row in self._troubled.values() for key in row)
-        shown = {
-            key: _with_list(self.partitions[key], newest.listed.get(key))
-            for group in (keys, troubled, newest.listed)
-            for key in group
-            if key in self.partitions
-        }
+        newest, known = self._newest, self.partitions
+        shown = {key: known[key] for key in keys if key in known}
+        shown |= {key: known[key] for row in self._troubled.values() for key in row}
+        shown |= {key: known[key] for key in newest.listed if key in known}
+        for key in (self._reassigning | newest.listed.keys()) & shown.keys():
+            shown[key] = _with_list(shown[key], newest.listed.get(key))
         ids, hidden = dict(self._topic_ids), frozenset(self._hidden)
         return LiveCluster(newest.cluster_id, newest.broker_racks, shown, ids, newest.listed, hidden_topics=hidden)
 
@@ -130,11 +130,13 @@ class ClusterView:
         for topic, rows in by_topic.items():
             for key in self._numbers.pop(topic, ()):
                 del self.partitions[key]
+                self._reassigning.discard(key)
             self._troubled.pop(topic, None)
             self._topic_ids.pop(topic, None)
             if rows:
                 self.partitions.update(rows)
                 self._numbers[topic] = list(rows)
+            self._reassigning.update(key for key, row in rows.items() if row.adding_replicas or row.removing_replicas)
             troubled = [key for key, partition in rows.items() if is_troubled(partition, alive)]
             if troubled:
                 self._troubled[topic] = troubled

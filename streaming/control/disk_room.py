@@ -1,30 +1,37 @@
-"""Room on the disks of the brokers that receive, looked at right before each submit.
+"""Room on the disks of the brokers that receive, looked at before each submit.
 
-The look asks only the brokers that would receive or that lead what is copied there, and only about those partitions.
-Where nothing fits, the next look comes `LOOK_INTERVAL_MS` later.
+Brokers are asked that would receive or that lead what is copied there, and only about those partitions. An answer of
+the last seconds does where the copies take at most half of the room that is left (see `disk_looks`); else the broker is
+asked right before the submit. Where nothing fits, the next look comes `LOOK_INTERVAL_MS` later.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from assignor_core.disks import catching_up, largest_replicas, rooms, silent_brokers
+from assignor_core.disks import LogDirs, catching_up, largest_replicas, replica_sizes, rooms, silent_brokers
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Limits, wave_pending, without_room
 from assignor_core.execution.room import Room, WaitsForRoom, overflowing, waiting_text
 from assignor_core.live import NO_LEADER, LiveCluster, PartitionKey
 from assignor_core.plan import Movement, Plan
-from streaming.cluster.ports import ClusterReader
+from streaming.control.disk_looks import DiskLooks
 from streaming.settings import PlannerSettings
 from streaming.views.broker_windows import capacities_of
 
 LOOK_INTERVAL_MS = 10_000
+AMPLE = 2.0
+"""An answer of before does where so many times what is copied would fit."""
+UNKNOWN_BYTES = 1 << 62
+"""More than any disk has: the broker is asked anew."""
+ASKED_AHEAD_MAX = 1_000
+"""Of the wave so many movements are asked about at once: those that come next need no question of their own."""
 
 
 class DiskRoom:
     """What the executor knows of disks: the newest look, and movements that wait for room or were given up."""
 
-    def __init__(self, cluster: ClusterReader, planner: PlannerSettings) -> None:
-        self._cluster = cluster
+    def __init__(self, looks: DiskLooks, planner: PlannerSettings) -> None:
+        self._looks = looks
         self._reserve = planner.disk_reserve
         self._bounded_by_hand = {broker for broker, row in capacities_of(planner).items() if row.disk_bytes}
         self.forget()
@@ -35,6 +42,11 @@ class DiskRoom:
         self._lacking: Mapping[PartitionKey, str] = {}
         self._next_look_ms = 0
         self._next_fill_look_ms = 0
+        self._full_bytes: dict[PartitionKey, int] = {}
+        """What new replicas of partitions will hold, as far as this process has learned."""
+        self._ahead: list[PartitionKey] = []
+        """What the wave under way may submit next, as of the newest submit."""
+        self._looks.forget()
 
     @property
     def given_up(self) -> Mapping[PartitionKey, str]:
@@ -45,20 +57,29 @@ class DiskRoom:
         """Why nothing is submitted before the next look, or None."""
         return waiting_text(self._lacking) if self._lacking and now_ms < self._next_look_ms else None
 
-    def all_fit(self, plan: Plan, live: LiveCluster, targets: Mapping[PartitionKey, tuple[int, ...]]) -> bool:
+    def all_fit(
+        self,
+        plan: Plan,
+        live: LiveCluster,
+        targets: Mapping[PartitionKey, tuple[int, ...]],
+        progress: Mapping[PartitionKey, Progress],
+        now_ms: int,
+    ) -> bool:
         """Whether these fit together on the disks: asks only the brokers that copy them. If not, `look` shows what else
         of the wave may go instead. Raises as `look` does.
         """
         receiving = {key: set(target) - set(live.partitions[key].replicas) for key, target in targets.items()}
-        copying = [row for row in plan.movements if receiving.get(row.key)]
+        pending = wave_pending(plan, progress)
+        copying = [row for row in pending if receiving.get(row.key)]
         if not copying:
             return True
-        room = self._room(copying, {broker for brokers in receiving.values() for broker in brokers}, live)
+        self._ahead = [row.key for row in pending[:ASKED_AHEAD_MAX]]
+        room = self._room_for(copying, receiving, live, now_ms)
         taken: Counter[int] = Counter()
-        for key, brokers in receiving.items():
-            if room.lacking(key, brokers, taken, leader=live.partitions[key].leader) is not None:
+        for key, row in receiving.items():
+            if room.lacking(key, row, taken, leader=live.partitions[key].leader) is not None:
                 return False
-            taken.update(dict.fromkeys(brokers, room.replica_bytes.get(key, 0)))
+            taken.update(dict.fromkeys(row, room.replica_bytes.get(key, 0)))
         self._waits = self._waits.without(targets)
         return True
 
@@ -67,42 +88,106 @@ class DiskRoom:
     ) -> Room:
         """Ask the brokers that the wave under way would copy to; raises ClusterUnreachable, ClusterRequestFailed."""
         pending = wave_pending(plan, progress)
-        receiving = {broker for row in pending for broker in set(row.new_replicas) - set(row.old_replicas)}
-        room = self._room(pending, receiving, live)
+        receiving = {row.key: set(row.new_replicas) - set(row.old_replicas) for row in pending}
+        room = self._room_for(pending, receiving, live, now_ms)
         self._lacking = without_room(plan, live, progress, limits, room)
         self._waits = self._waits.after(self._lacking, now_ms)
         self._next_look_ms = 0
         return room
 
+    def submitted(self, live: LiveCluster, targets: Mapping[PartitionKey, tuple[int, ...]]) -> None:
+        """Kafka was asked for these: they take their room from now on, whatever brokers have shown before."""
+        for key, target in targets.items():
+            self._looks.submitted(key, set(target) - set(live.partitions[key].replicas))
+
     def overflowing(self, live: LiveCluster, moving: Collection[PartitionKey], now_ms: int) -> list[PartitionKey]:
         """Of the reassignments `moving` those that no longer fit on a log dir; looks every `LOOK_INTERVAL_MS`, at the
         brokers that receive and those that lead what is copied there. Raises as `look` does.
         """
+        self._looks.note(live)
         receiving = {broker for key in moving for broker in live.partitions[key].adding_replicas}
         if not receiving or now_ms < self._next_fill_look_ms:
             return []
         self._next_fill_look_ms = now_ms + LOOK_INTERVAL_MS
         partitions = {*moving, *(key for keys in catching_up(live, receiving).values() for key in keys)}
-        leaders = {live.partitions[key].leader for key in partitions} - {NO_LEADER}
-        return overflowing(live, self._cluster.log_dirs(receiving | leaders, partitions), moving)
+        wanted = _wanted(live, receiving, partitions)
+        log_dirs = self._looks.read(wanted, partitions.union(self._ahead), now_ms=now_ms, max_age_ms=0)
+        self._looks.note(live)
+        return overflowing(live, log_dirs, moving)
 
-    def _room(self, pending: Iterable[Movement], receiving: Collection[int], live: LiveCluster) -> Room:
-        """Ask the brokers that receive, and those that lead what is copied there."""
+    def _room_for(
+        self,
+        copying: Sequence[Movement],
+        receiving: Mapping[PartitionKey, Collection[int]],
+        live: LiveCluster,
+        now_ms: int,
+    ) -> Room:
+        """What is known of disks; brokers are asked now where these copies would take more than a part of the room."""
+        brokers = {broker for row in receiving.values() for broker in row}
+        room = self._room(copying, brokers, live, now_ms)
+        needed: Counter[int] = Counter()
+        for key, row in receiving.items():
+            needed.update(dict.fromkeys(row, room.replica_bytes.get(key, 0)))
+        scarce = {row for row, size in needed.items() if AMPLE * size > (room.broker_bytes.get(row) or 0.0)}
+        if any(self._looks.is_older(broker, now_ms) for broker in scarce):
+            room = self._room(copying, brokers, live, now_ms, anew=scarce)
+        return room
+
+    def _room(
+        self,
+        pending: Iterable[Movement],
+        receiving: Collection[int],
+        live: LiveCluster,
+        now_ms: int,
+        *,
+        anew: Collection[int] = (),
+    ) -> Room:
+        """What is known of the brokers that receive, and of those that lead what is copied there. Brokers `anew` must
+        have answered in this tick.
+        """
+        self._looks.note(live)
         behind = catching_up(live, receiving)
         partitions = {row.key for row in pending} | {key for keys in behind.values() for key in keys}
-        leaders = {live.partitions[key].leader for key in partitions} - {NO_LEADER}
-        asked = {*receiving, *leaders}
-        log_dirs = self._cluster.log_dirs(asked, partitions)
-        silent = silent_brokers(live, log_dirs) & asked
+        wanted = _wanted(live, receiving, partitions)
+        asked_about = partitions.union(self._ahead)
+        fresh = {broker: keys for broker, keys in wanted.items() if broker in anew}
+        self._looks.read(fresh, asked_about, now_ms=now_ms, max_age_ms=0)
+        log_dirs = self._looks.read(wanted, asked_about, now_ms=now_ms)
+        self._looks.note(live)  # of the new answers, too
         largest = largest_replicas(log_dirs)
         for row in pending:
             # A leader that does not show its log: what the plan rests on is the best there is.
             added = len(set(row.new_replicas) - set(row.old_replicas))
             largest[row.key] = max(largest.get(row.key, 0), round(row.bytes_to_move / max(1, added)))
+        self._full_bytes.update(largest)
         by_broker = rooms(live, log_dirs, behind, reserve=self._reserve)
-        unbounded = {row for row in self._bounded_by_hand if by_broker.get(row, 0.0) is None}
-        return Room(by_broker | dict.fromkeys(unbounded, float("inf")), largest, silent)
+        ended = self._ended_bytes(log_dirs, behind)
+        left = {row: room if room is None else room - ended[row] for row, room in by_broker.items()}
+        unbounded = {row for row in self._bounded_by_hand if left.get(row, 0.0) is None}
+        silent = silent_brokers(live, log_dirs) & wanted.keys()
+        return Room(left | dict.fromkeys(unbounded, float("inf")), largest, silent)
+
+    def _ended_bytes(self, log_dirs: LogDirs, behind: Mapping[int, Collection[PartitionKey]]) -> Counter[int]:
+        """By broker, what copies have brought that have ended since the broker's answer."""
+        ended: Counter[int] = Counter()
+        for broker in behind.keys() & log_dirs.keys():
+            held = replica_sizes({broker: log_dirs[broker]})
+            for key in set(self._looks.arriving(broker)).difference(behind[broker]):
+                # A copy of somebody else's that was short may have ended before anybody asked how large it is.
+                ended[broker] += max(0, self._full_bytes.get(key, UNKNOWN_BYTES) - held.get((broker, key), 0))
+        return ended
 
     def wait(self, now_ms: int) -> None:
         """The look has left nothing to submit."""
         self._next_look_ms = now_ms + LOOK_INTERVAL_MS
+
+
+def _wanted(
+    live: LiveCluster, receiving: Iterable[int], partitions: Iterable[PartitionKey]
+) -> dict[int, set[PartitionKey]]:
+    """Brokers to ask: those that receive, and those that lead with what they lead of `partitions`."""
+    wanted: dict[int, set[PartitionKey]] = {broker: set() for broker in receiving}
+    for key in partitions:
+        if (leader := live.partitions[key].leader) != NO_LEADER:
+            wanted.setdefault(leader, set()).add(key)
+    return wanted

@@ -95,6 +95,8 @@ class Executor(Generic[LookT]):
         self._absences = absences
         self._kafka_cluster_id: str | None = None
         self._give_up: str | None = None
+        self._brokers: tuple[Plan, frozenset[int]] | None = None
+        """Those of the plan under way, worked out once."""
 
     def begin(self, record: ExecutionRecord, approved: KeptPlan, *, now_ms: int) -> bool:
         """Check the approved plan against the live cluster and start it; False where it was refused."""
@@ -191,5 +193,7 @@ class Executor(Generic[LookT]):
     def _pressure(self, look: LookT) -> str | None:
         """Why clients suffer, compared with the start of the execution or its resumption; None if they don't."""
         started_ms, p99_ms_before = look.execution.since_ms, look.execution.figures.produce_p99_ms_before
-        lag = self._lag.reason(look.plan.brokers, self._moves.partitions, started_ms=started_ms, now_ms=look.now_ms)
+        if self._brokers is None or self._brokers[0] is not look.plan:
+            self._brokers = look.plan, look.plan.brokers
+        lag = self._lag.reason(self._brokers[1], self._moves.partitions, started_ms=started_ms, now_ms=look.now_ms)
         return lag or self._latency.reason(p99_ms_before, now_ms=look.now_ms)

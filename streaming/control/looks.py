@@ -10,11 +10,18 @@ from dataclasses import dataclass, field
 from assignor_core.execution.accounting import what_was_made
 from assignor_core.execution.attention import topics_in_play
 from assignor_core.execution.life_cycle import Execution
-from assignor_core.execution.progress import NO_LOOKS, PastLooks, Progress, progress_of
+from assignor_core.execution.progress import (
+    NO_LOOKS,
+    PastLooks,
+    Progress,
+    is_settled,
+    progress_among,
+    with_skipped,
+)
 from assignor_core.execution.refusals import NAMED_MAX
 from assignor_core.identity import topics_made_again, without_topics
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, partition_name
-from assignor_core.plan import Plan
+from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import KeptPlan
 from streaming.cluster.ports import ClusterReader
 from streaming.control.cluster_view import ClusterView
@@ -90,6 +97,12 @@ class Looks:
         self._in_play: frozenset[str] = frozenset()
         self._before = self._looks = NO_LOOKS
         """Counts before this tick, and with it."""
+        self._plan: Plan | None = None
+        self._movements: dict[PartitionKey, Movement] = {}
+        self._states: dict[PartitionKey, Progress] = {}
+        """Where the movements of the plan stood at the newest look."""
+        self._settled: dict[PartitionKey, LivePartition] = {}
+        """Partitions of movements that are settled, as the newest look has shown them."""
 
     @property
     def partitions(self) -> Mapping[PartitionKey, LivePartition]:
@@ -119,13 +132,34 @@ class Looks:
         # By their names these would be the plan's. Seen as gone, nothing of them is submitted, elected or cancelled.
         made_again = topics_made_again(self._topic_ids, live)
         live = without_topics(live, made_again)
-        self._looks = self._before.after(plan, live, staged=self._staged)
-        progress = progress_of(
-            plan, live, staged=self._staged, looks=self._looks, refused=refused, not_elected=not_elected
-        )
-        self._in_play = topics_in_play(progress, live)
+        changed = self._unsettled(plan, live)
+        self._looks = self._before.after(plan, live, staged=self._staged, among=changed)
+        self._states |= progress_among(changed, live, staged=self._staged, looks=self._looks)
+        self._settle(changed, live)
+        progress = with_skipped(self._states, refused, not_elected)
+        self._in_play = topics_in_play({row.key: progress[row.key] for row in changed}, live)
         back = replaced_broker_back(plan, live, progress, self.replaced)
         return Look(record, plan, live, now_ms, refused, not_elected, progress, self._looks, made_again, back)
+
+    def _unsettled(self, plan: Plan, live: LiveCluster) -> list[Movement]:
+        """Movements that this look may show elsewhere than the one before it; of a plan of thousands that is a few."""
+        if self._plan is not plan:
+            self._plan, self._movements = plan, {row.key: row for row in plan.movements}
+            self._states, self._settled = {}, {}
+        shown, settled, before = live.partitions.get, self._settled, self._before
+        return [
+            row
+            for key, row in self._movements.items()
+            if key not in settled or settled[key] is not shown(key) or before.counts(key)
+        ]
+
+    def _settle(self, changed: Iterable[Movement], live: LiveCluster) -> None:
+        for row in changed:
+            partition = live.partitions.get(row.key)
+            if partition is not None and is_settled(row, partition, self._looks):
+                self._settled[row.key] = partition
+            else:
+                self._settled.pop(row.key, None)
 
     def closer(self, look: Look, keys: Iterable[PartitionKey], *, whole: bool) -> LiveCluster | None:
         """The same after a question about these partitions, or about everything; None if all that was asked about."""
@@ -156,4 +190,5 @@ class Looks:
         self._looks = self._looks.taken(targets)
 
     def _shown(self, plan: Plan) -> LiveCluster:
-        return self._view.of(movement.key for movement in plan.movements)
+        keys = self._movements if self._plan is plan else [movement.key for movement in plan.movements]
+        return self._view.of(keys)

@@ -23,6 +23,7 @@ from streaming.cluster.ports import ControlledCluster
 from streaming.control.absences import Absences, needed_by
 from streaming.control.cluster_view import check_same_cluster
 from streaming.control.copied_bytes import CopiedBytes
+from streaming.control.disk_looks import DiskLooks
 from streaming.control.disk_room import DiskRoom
 from streaming.control.journal import Journal
 from streaming.control.look_age import LookAge
@@ -46,8 +47,8 @@ LOOKS_AGAIN = Wait("looks again at what is to be moved next")
 
 
 class ReplicaMoves:
-    """Those of one execution. `disk_room` judges what fits on disks; `control` holds the limits. With a larger share of
-    the brokers away than `relief_max_away_share` no lost replica is made anew.
+    """Those of one execution. `disk_room` judges what fits on disks by `disk_looks`; `control` holds the limits. With a
+    larger share of the brokers away than `relief_max_away_share` no lost replica is made anew.
     """
 
     noun = "movements"
@@ -57,6 +58,7 @@ class ReplicaMoves:
         cluster: ControlledCluster,
         journal: Journal,
         throttle: Throttle,
+        disk_looks: DiskLooks,
         disk_room: DiskRoom,
         control: ControlSettings,
         look_age: LookAge,
@@ -65,7 +67,7 @@ class ReplicaMoves:
         relief_max_away_share: float,
     ) -> None:
         self._looks = Looks(cluster, staged=control.staged_moves)
-        self._copied = CopiedBytes(cluster)
+        self._copied = CopiedBytes(disk_looks)
         self.reports = Reports(journal, self._progress_figures)
         self.rate_bytes_per_sec = control.throttle_bytes_per_sec
         self._throttle = throttle
@@ -79,7 +81,6 @@ class ReplicaMoves:
         """From now on all is about another execution, of this plan if it is known."""
         self._abort_looks = 0
         self._looks.forget(kept)
-        self._copied.forget()
         self._requests.forget()
         self._disk_room.forget()
         self._throttle.forget()
@@ -116,7 +117,9 @@ class ReplicaMoves:
         obsolete = look.obsolete
         held_back = closed or (f"held back: {pressure}" if pressure else None)
         look, step = self._confirmed_step(look, held_back)
-        if isinstance(step, Submit) and not self._disk_room.all_fit(look.plan, look.live, step.reassignments):
+        if isinstance(step, Submit) and not self._disk_room.all_fit(
+            look.plan, look.live, step.reassignments, look.progress, look.now_ms
+        ):
             room = self._disk_room.look(look.plan, look.live, look.progress, self._limits, look.now_ms)
             step = self._asked_about(self._next_step(look, held_back, room))
             if not isinstance(step, Submit):
@@ -232,6 +235,7 @@ class ReplicaMoves:
 
     def _submit(self, look: Look, reassignments: Mapping[PartitionKey, tuple[int, ...]]) -> None:
         """Ask for reassignments. What Kafka refuses for good is skipped from the next look on."""
+        self._disk_room.submitted(look.live, reassignments)
         refused = self._requests.reassign(reassignments)
         taken = {key: target for key, target in reassignments.items() if key not in refused}
         self._looks.submitted(taken)

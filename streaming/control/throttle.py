@@ -37,6 +37,8 @@ log = structlog.get_logger()
 
 LOOK_INTERVAL_MS = 5_000
 """Time between two looks at the lists of throttled replicas and the rates of what copies: others may change them."""
+RATES_AT_A_LOOK_MAX = 20
+"""Rates of so many brokers are read at a look, each by a request of its own; those of the others at the next ones."""
 RATES_OF_BROKER = 2
 """One for what it sends as a leader, one for what it receives as a follower; control sets both."""
 CLEAR_TRIES_MAX = 60
@@ -91,6 +93,8 @@ class Throttle:
         """From now on the throttle is that of another execution: it is set anew."""
         self._set = False
         self._looked_ms = 0
+        self._next_rates = 0
+        """The broker from which on the next look reads rates."""
         self._clear_tries = 0
         self._scope: tuple[Plan, ThrottleScope] | None = None
 
@@ -146,11 +150,15 @@ class Throttle:
 
     def _look_at_rates(self, brokers: frozenset[int]) -> None:
         """Somebody may have removed a rate: it counts as never sent. One that is another than ours stays."""
+        asked = sorted(brokers, key=lambda row: (row < self._next_rates, row))[:RATES_AT_A_LOOK_MAX]
+        if not asked:
+            return
+        self._next_rates = asked[-1] + 1
         try:
-            shown = self._cluster.throttle_rates(brokers)
+            shown = self._cluster.throttle_rates(asked)
         except ClusterUnreachable:
             return  # a broker that hangs takes no rate, and the others must not wait for it: the next look asks again
-        self._rates.lost({row for row in brokers if len(shown.get(row, {})) < RATES_OF_BROKER})
+        self._rates.lost({row for row in asked if len(shown.get(row, {})) < RATES_OF_BROKER})
 
     def _keep_lists(self, plan: Plan, topics: Collection[str]) -> None:
         """Somebody may have replaced a list by `*`, and removed that: our entries are gone with it."""

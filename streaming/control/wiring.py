@@ -11,6 +11,7 @@ from assignor_core.execution.caution import LagBound, LatencyBound
 from streaming.cluster.ports import ClusterReader, ControlledCluster
 from streaming.control.absences import Absences
 from streaming.control.deciding import Decider
+from streaming.control.disk_looks import DiskLooks
 from streaming.control.disk_room import DiskRoom
 from streaming.control.executor import Executor, Moves
 from streaming.control.executors import Executors
@@ -90,11 +91,13 @@ def executor_of(
     groups that is none.
     """
     look_age, absences = look_age or LookAge(), absences or Absences()
+    disk_looks = DiskLooks(cluster)
     moves = ReplicaMoves(
         cluster,
         journal,
         Throttle(cluster, rates_of(settings)),
-        DiskRoom(cluster, settings.planner),
+        disk_looks,
+        DiskRoom(disk_looks, settings.planner),
         settings.control,
         look_age,
         absences,

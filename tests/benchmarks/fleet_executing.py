@@ -27,6 +27,8 @@ MOVEMENTS_PER_WAVE = 500
 TICKS_PER_REPEAT = 20
 """Each tick asks about the same partitions."""
 TICK_MS = 1_000
+PATIENCE_MS = 120_000
+"""For each answer of brokers that share the cores with others."""
 START_MS = 1_795_236_000_000
 BYTES = 12e6
 USERS_TOPICS = "orders-"
@@ -38,7 +40,11 @@ def execute(size: FleetSize, *, repeats: int, trouble: bool = True, profile: boo
     with FleetProcess(partial(synthetic_fleet, size)) as fleet, tempfile.TemporaryDirectory() as home:
         settings = Settings.model_validate(
             {
-                "kafka": {"cluster_name": "fleet", "bootstrap_servers": fleet.bootstrap_servers},
+                "kafka": {
+                    "cluster_name": "fleet",
+                    "bootstrap_servers": fleet.bootstrap_servers,
+                    "request_timeout_ms": PATIENCE_MS,
+                },
                 "storage": {"tables": f"{home}/tables"},
             }
         )

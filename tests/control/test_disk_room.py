@@ -11,6 +11,7 @@ from assignor_core.execution.room import PATIENCE_MS
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
+from streaming.control.disk_looks import DiskLooks
 from streaming.control.disk_room import DiskRoom
 from streaming.control.records import ExecutionRecord
 from streaming.control.wiring import executor_of, journal_of
@@ -160,7 +161,7 @@ def test_nothing_is_submitted_to_or_from_a_broker_that_does_not_answer_and_the_r
     plan = Plan("c", movements, SKEW, SKEW)
     by_hand = {"capacities": {2: {"disk_bytes": DISK}}}
     settings = Settings.model_validate({**carried.settings.model_dump(), "planner": by_hand})
-    room, live = DiskRoom(carried.client, settings.planner), carried.client.describe()
+    room, live = DiskRoom(DiskLooks(carried.client), settings.planner), carried.client.describe()
     progress = dict.fromkeys((row.key for row in movements), Progress.PENDING)
     carried.cluster.freeze_broker(frozen)
     look = room.look(plan, live, progress, Limits(), NOON_MS)
