@@ -18,7 +18,11 @@ DEFAULT_HOME = "demo-home"
 @click.option(
     "--keep", is_flag=True, help="Leave everything running at the end, until Ctrl-C, traffic and readers too."
 )
-@click.option("--propose", is_flag=True, help="Make the plan and wait until you carry it out with `rebalancer apply`.")
+@click.option(
+    "--propose",
+    is_flag=True,
+    help="Make the plan and wait until you approve it on the page, or carry it out with `rebalancer apply`.",
+)
 def demo(home: Path, records: int, rate: float, topics: str, keep: bool, propose: bool) -> int:
     """The founding example on three embedded brokers: skewed, detected, planned, moved, measured.
 

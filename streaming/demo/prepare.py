@@ -1,6 +1,7 @@
 """What a demo needs before it starts: its folder, its settings, its topics."""
 
 import json
+import secrets
 import shutil
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,8 @@ from streaming.cluster.clients import admin_client
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.demo.scenario import A_PER_BROKER, B_PER_BROKER, PARTITIONS_PER_TOPIC, FoundingScenario, placement
 from streaming.errors import UsageProblem
-from streaming.runtime import processes
+from streaming.runtime import processes, users
+from streaming.runtime.api_tokens import Role
 from streaming.settings import KafkaSettings
 
 KEPT_SEGMENT_BYTES = 4 << 20
@@ -30,6 +32,9 @@ SHORT_STORY: dict[str, dict[str, Any]] = {
     "control": {"mode": "apply", "tick_interval_ms": 1_000, "settle_windows": 2},
 }  # fmt: skip
 """Short windows, so that the story takes minutes instead of a quarter of an hour."""
+PERSON = "demo"
+"""Who may sign in on the page of a demo, as an operator."""
+USERS = "users.json"
 MARKER = "rebalancer-demo.json"
 """Stands in every folder that a demo made: a folder without it is never emptied."""
 
@@ -57,11 +62,18 @@ def write_settings(home: Path, cluster: EmbeddedCluster, mode: Literal["propose"
         "collect": {"sample_interval_ms": 2_000, "jmx_endpoints": cluster.jmx_endpoints},
         **SHORT_STORY,
         "control": {**SHORT_STORY["control"], "mode": mode},
-        "serve": {"port": processes.free_port()},
+        "serve": {"port": processes.free_port(), "users_file": str(home / USERS)},
     }
     file = home / "rebalancer.yaml"
     file.write_text(yaml.safe_dump(settings, sort_keys=False))
     return file
+
+
+def add_person(home: Path, *, now_ms: int) -> str:
+    """A password, of which nothing but a hash is kept, of the one person who may approve on the page of this run."""
+    password = secrets.token_hex(8)
+    users.write_users(home / USERS, [users.new_user(PERSON, Role.OPERATOR, password, now_ms=now_ms)])
+    return password
 
 
 def create_topics(

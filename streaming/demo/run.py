@@ -18,7 +18,7 @@ from streaming.cluster.clients import admin_client
 from streaming.config import load_settings
 from streaming.demo.brokers import EmbeddedCluster
 from streaming.demo.measure import BrokerProbe, count_records
-from streaming.demo.prepare import bounded_log_configs, claim, create_topics, write_settings
+from streaming.demo.prepare import PERSON, add_person, bounded_log_configs, claim, create_topics, write_settings
 from streaming.demo.report import write_report
 from streaming.demo.result import DemoResult, partitions_short, result_lines
 from streaming.demo.scenario import PARTITIONS_PER_TOPIC, FoundingScenario
@@ -80,6 +80,7 @@ class Demo:
                 self.order.home.resolve(), cluster, "propose" if self.order.propose else "apply"
             )
             settings = load_settings(settings_file)
+            password = add_person(self.order.home.resolve(), now_ms=clocks.now_ms())
             self._create_topics(settings.kafka, cluster)
             probe = BrokerProbe(cluster.jmx_endpoints)
             probe.start()
@@ -88,7 +89,8 @@ class Demo:
             try:
                 supervisor.start()
                 traffic.start()
-                view.add_step(self._seconds(), f"page and metrics: {_page(settings.serve)}")
+                signing = f"sign in as {PERSON} with the password {password}"
+                view.add_step(self._seconds(), f"page and metrics: {_page(settings.serve)} ({signing})")
                 result = self._watch(view, cluster, settings, probe, supervisor, traffic)
                 self._report(result, settings.storage.tables)
                 if self.order.keep:
@@ -162,7 +164,7 @@ class Demo:
             story = read_story(TableReader(settings.storage.tables), settings.kafka.cluster_name)
             _show_news(view, self._seconds(), seen, story)
             if self.order.propose:
-                self._show_how_to_approve(view, seen, story)
+                self._show_how_to_approve(view, settings.serve, seen, story)
             seen = story
             now_ms = clocks.now_ms()
             view.show(self._seconds(), probe.rates(now_ms - 5_000, now_ms), story, settings.trigger.enter_ratio)
@@ -186,7 +188,7 @@ class Demo:
         if code is not None:
             raise RebalancerError(f"a role keeps failing (exit code {code}): see {self.order.home / 'logs'}")
 
-    def _show_how_to_approve(self, view: View, seen: Story, story: Story) -> None:
+    def _show_how_to_approve(self, view: View, serve: ServeSettings, seen: Story, story: Story) -> None:
         """One line for each plan that waits: control makes a new one while the skew lasts."""
         if story.plan is None or story.execution_started_ms is not None:
             return
@@ -195,7 +197,8 @@ class Demo:
             config = self.order.home / "rebalancer.yaml"
             view.add_step(
                 self._seconds(),
-                f"it waits for you: rebalancer apply {plan_id[:12]} --config {config} (Ctrl-C ends all)",
+                f"it waits for you: approve it on {_page(serve)}#plan={plan_id}, or with "
+                f"rebalancer apply {plan_id[:12]} --config {config} (Ctrl-C ends all)",
             )
 
     def _report(self, result: DemoResult, tables: str) -> None:

@@ -8,9 +8,11 @@ import pytest
 
 from streaming.config import load_settings
 from streaming.demo.brokers import EmbeddedCluster
-from streaming.demo.prepare import bounded_log_configs, claim, write_settings
+from streaming.demo.prepare import PERSON, add_person, bounded_log_configs, claim, write_settings
 from streaming.demo.scenario import PARTITIONS_PER_TOPIC
 from streaming.errors import UsageProblem
+from streaming.runtime.api_tokens import Role
+from streaming.runtime.users import read_users, user_with
 
 
 @pytest.mark.parametrize("mode", ["propose", "apply"])
@@ -20,6 +22,13 @@ def test_a_demo_runs_in_the_mode_asked_for_and_on_loopback(tmp_path: Path, mode:
     assert settings.control.mode == mode
     assert settings.control.settle_windows == 2  # the rest of the section is the short story's
     assert settings.serve.host == "127.0.0.1"
+    password = add_person(tmp_path, now_ms=0)
+    assert settings.serve.users_file is not None
+    users = read_users(Path(settings.serve.users_file))
+    person = user_with(users, PERSON, password)
+    assert person is not None, "who approves on the page signs in with what the demo prints"
+    assert person.role is Role.OPERATOR
+    assert password not in Path(settings.serve.users_file).read_text()
 
 
 def test_topics_of_a_kept_demo_are_bounded_but_keep_what_will_be_read_back() -> None:
