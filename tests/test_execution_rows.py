@@ -21,6 +21,7 @@ from streaming.views import executions as view
 from streaming.views.control import ControlReader
 from streaming.views.executions import (
     COLUMNS,
+    OF_MOVEMENTS,
     SEARCH_MS,
     KnownExecutions,
     event_of,
@@ -56,7 +57,7 @@ def synthetic(settings: Settings) -> Synthetic:
 
 def test_columns_of_the_view_are_those_of_the_table() -> None:
     known = {column.name for column in TABLES["execution"].columns}
-    assert known - set(COLUMNS) == {"kafka_cluster", "owner"}
+    assert known - set(COLUMNS) == {"kafka_cluster", "owner", *OF_MOVEMENTS}
     assert set(COLUMNS) <= known
 
 
@@ -84,7 +85,7 @@ def test_a_row_becomes_an_event_and_the_same_row_again() -> None:
     )  # fmt: skip
     execution = folded([whole])[0]
     written = row_of(execution, execution.last, kafka_cluster="c", owner="o")
-    assert written == {**dict.fromkeys(COLUMNS), **whole, "kafka_cluster": "c", "owner": "o"}
+    assert written == {**dict.fromkeys((*COLUMNS, *OF_MOVEMENTS)), **whole, "kafka_cluster": "c", "owner": "o"}
     assert event_of(written) == execution.last
 
 

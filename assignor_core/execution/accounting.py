@@ -6,17 +6,17 @@ from types import MappingProxyType
 from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.refusals import refusals_text
+from assignor_core.execution.seen_movements import MADE
 from assignor_core.live import PartitionKey
 from assignor_core.plan import Plan
 
-_MADE = (Progress.DONE, Progress.PLACED, Progress.NOT_ELECTED)
 NO_REFUSALS: Mapping[PartitionKey, str] = MappingProxyType({})
 _ON_THE_WAY = (Progress.MOVING, Progress.PENDING)
 
 
 def movements_done(progress: Mapping[PartitionKey, Progress]) -> int:
     """Partitions that have reached their new replicas, whoever leads them."""
-    return sum(state in _MADE for state in progress.values())
+    return sum(state in MADE for state in progress.values())
 
 
 def bytes_moved(
@@ -30,7 +30,7 @@ def bytes_moved(
     total = 0
     for movement in plan.movements:
         key = (movement.topic, movement.partition)
-        if progress[key] in _MADE:
+        if progress[key] in MADE:
             total += round(movement.bytes_to_move)
         elif progress[key] in _ON_THE_WAY:
             receiving = set(movement.new_replicas) - set(movement.old_replicas)

@@ -62,6 +62,12 @@ class Figures:
     """Whether movements may be submitted in maintenance windows only."""
     kafka_cluster_id: str | None = None
     """Kafka's own id of the cluster that it was started on; None before the start."""
+    movements_made: tuple[int, ...] | None = None
+    """Movements made since the event before, by their place in the plan; None where nobody looked."""
+    movements_undone: tuple[int, ...] | None = None
+    """Movements that were made before and no longer are: others have changed the partition."""
+    movements_under_way: tuple[int, ...] | None = None
+    """Movements that copied at that moment."""
     before: Mapping[Resource, float] = field(default_factory=dict)
     """max/mean over brokers before the plan."""
     predicted: Mapping[Resource, float] = field(default_factory=dict)
@@ -75,8 +81,8 @@ class Figures:
         return {"before": self.before, "predicted": self.predicted, "measured": self.measured}
 
     def carried(self) -> "Figures":
-        """What the next event starts from: all but the measurement."""
-        return replace(self, measured={})
+        """What the next event starts from: all but the measurement, and what was seen at this event alone."""
+        return replace(self, measured={}, movements_made=None, movements_undone=None, movements_under_way=None)
 
     def outcomes(self) -> dict[str, Outcome]:
         """What was promised and measured of each load, where all three ratios are known.

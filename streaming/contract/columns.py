@@ -60,6 +60,11 @@ def integer(name: str, comment: str, *, nullable: bool = True) -> Column:
     return Column(name, ColumnType.INTEGER, comment, nullable)
 
 
+def integers(name: str, comment: str, *, nullable: bool = True) -> Column:
+    """A list of whole numbers of 32 bits."""
+    return Column(name, ColumnType.INTEGER_LIST, comment, nullable)
+
+
 def number(name: str, comment: str, *, nullable: bool = True) -> Column:
     """A double."""
     return Column(name, ColumnType.DOUBLE, comment, nullable)

@@ -1,7 +1,7 @@
 """Tables of control: decisions, plans, movements, executions, the lease, and what people want of a broker."""
 
 from assignor_core.resources import MEASURED, REPORTED
-from streaming.contract.columns import CLUSTER, Column, ColumnType, Table, flag, integer, long, number, text, timestamp
+from streaming.contract.columns import CLUSTER, Column, Table, flag, integer, integers, long, number, text, timestamp
 
 SHORT_HISTORY = {
     "delta.logRetentionDuration": "interval 1 hours",
@@ -88,22 +88,13 @@ MOVEMENT = Table(
         text("topic", "Topic", nullable=False),
         integer("partition", "Partition number", nullable=False),
         text("kind", "leader (order of replicas only), replica, or log_dir (within one broker)", nullable=False),
-        Column(
-            "old_replicas",
-            ColumnType.INTEGER_LIST,
-            "Replicas before, preferred leader first; of kind log_dir the broker",
-            nullable=False,
-        ),
-        Column(
-            "new_replicas",
-            ColumnType.INTEGER_LIST,
-            "Replicas after, preferred leader first; of kind log_dir the broker",
-            nullable=False,
-        ),
+        integers("old_replicas", "Replicas before, preferred leader first; of kind log_dir the broker", nullable=False),
+        integers("new_replicas", "Replicas after, preferred leader first; of kind log_dir the broker", nullable=False),
         long("bytes_to_move", "Bytes to be copied", nullable=False),
         text("reason", "Why it is in the plan", nullable=False),
         text("old_log_dir", "Of kind log_dir: path of the log dir that the replica leaves; null of others"),
         text("new_log_dir", "Of kind log_dir: path of the log dir that it goes to; null of others"),
+        integer("wave", "Wave of the plan that makes it, from 0; null in rows of earlier versions"),
     ),
 )
 
@@ -130,7 +121,7 @@ EXECUTION = Table(
         long("bytes_total", "Bytes that the plan copies", nullable=False),
         long("bytes_moved", "Bytes copied so far", nullable=False),
         long("throttle_bytes_per_sec", "Replication throttle that is set, bytes/s; null where none"),
-        Column("throttled_brokers", ColumnType.INTEGER_LIST, "Brokers that bear a throttle of ours; null where none"),
+        integers("throttled_brokers", "Brokers that bear a throttle of ours; null where none"),
         *_by_resource(
             max_over_mean_before="max/mean over brokers before the plan",
             max_over_mean_predicted="max/mean that the plan promises",
@@ -140,6 +131,15 @@ EXECUTION = Table(
         flag("in_windows_only", "True where movements are submitted in maintenance windows only: by mode apply"),
         text("owner", "Process that carries it out: host and process id", nullable=False),
         text("kafka_cluster_id", "Kafka's own id of the cluster that it was started on; null before the start"),
+        integers(
+            "movements_made",
+            "Movements made since the event before, by their sequence in the table movement; null where unknown",
+        ),
+        integers(
+            "movements_undone",
+            "The same of movements that were made before and no longer are, as others have changed them",
+        ),
+        integers("movements_under_way", "Movements that copied at that moment, by their sequence"),
     ),
 )
 
@@ -156,7 +156,7 @@ LEASE = Table(
         long("owner_started_ms", "When that process started, ms since that boot; null where it is unknown"),
         timestamp("renewed_at", "When it was renewed, by the owner's clock, UTC", nullable=False),
         long("ttl_ms", "How long it holds without renewal, ms", nullable=False),
-        Column("released", ColumnType.BOOLEAN, "True once its owner has given it back", nullable=False),
+        flag("released", "True once its owner has given it back", nullable=False),
         text("kafka_cluster_id", "Kafka's own id of the cluster; null in rows of earlier versions"),
         text("lease_id", "Drawn at random for the first row of a lease and kept; null in rows of earlier versions"),
         text("holder_id", "Drawn at random by each process that takes the lease; null in rows of earlier versions"),

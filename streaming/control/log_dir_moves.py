@@ -6,6 +6,7 @@ Only replicas of the plan are ever asked to move.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import structlog
 
@@ -15,6 +16,7 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.progress import Progress
 from assignor_core.execution.reconcile import Abort, Done, Wait
 from assignor_core.execution.refusals import NAMED_MAX
+from assignor_core.execution.seen_movements import SeenSoFar
 from assignor_core.execution.stranded import may_go_on, may_go_on_text
 from assignor_core.execution.within_brokers import (
     Missed,
@@ -118,6 +120,7 @@ class LogDirMoves:
         """From now on all is about another execution, of this plan if it is known."""
         self._topic_ids = {} if kept is None else kept.topic_ids
         self._missed = Missed()
+        self._seen = SeenSoFar()
         self._in_play: frozenset[str] | None = None
         """Topics of what is not finished; None before the first look."""
         self._next_try_ms = 0
@@ -194,6 +197,7 @@ class LogDirMoves:
             return self.abort(look, step.reason)
         alive = look.live.broker_racks
         self._throttle.keep(look.execution, alive=alive, pressed=pressure is not None, now_ms=look.now_ms)
+        self.reports.throttle(look, self._throttle.new_lowest(), pressure)
         if isinstance(step, MoveWithin):
             step = self._looked_at_again(look, step)
         if isinstance(step, MoveWithin):
@@ -264,7 +268,9 @@ class LogDirMoves:
             self._waits_for = f"{len(refused)} refused by brokers: {_refusals_text(refused)}"
             detail += f", {self._waits_for}"
         if accepted:
-            self.reports.write(look, Event.SUBMITTED, detail)
+            copying = {*_moving(look), *(key for key in targets if key not in refused)}
+            places = tuple(place for place, row in enumerate(look.plan.log_dir_movements) if row.replica in copying)
+            self.reports.write(look, Event.SUBMITTED, detail, movements_under_way=places)
         else:
             self.reports.waits(look, detail)
 
@@ -295,11 +301,12 @@ class LogDirMoves:
         remains = self._throttle.clear(look.execution, keeping={broker for broker, _ in going_on})
         self.reports.write_cleared(look, event, detail, remains)
 
-    def _progress_figures(self, look: LookWithin) -> Mapping[str, int]:
+    def _progress_figures(self, look: LookWithin) -> Mapping[str, Any]:
         """How far the look shows it to be."""
         return {
             "movements_done": sum(state is Progress.DONE for state in look.standing.values()),
             "bytes_moved": bytes_within(look.plan, look.standing, look.log_dirs),
+            **self._seen.changes(look.execution, (row.replica for row in look.plan.log_dir_movements), look.standing),
         }
 
 

@@ -25,6 +25,7 @@ class LogDirThrottle:
         """From now on they are those of another execution: they are set anew."""
         self._set = False
         self._clear_tries = 0
+        self._rates.take_lowest()
 
     def brokers(self, execution: Execution, plan: Plan, live: LiveCluster) -> tuple[int, ...]:
         """Brokers to throttle, to be recorded before `keep`."""
@@ -43,6 +44,10 @@ class LogDirThrottle:
             self._set = True
         elif rates := self._rates.changed(ours, pressed=pressed, now_ms=now_ms):
             self._send(rates)
+
+    def new_lowest(self) -> int | None:
+        """The rate of the slowest broker, bytes/s, where rates were sent since this was last asked."""
+        return self._rates.take_lowest()
 
     def clear(self, execution: Execution, *, keeping: Collection[int] = ()) -> Remains:
         """Remove the rates that the journal names as ours; safe to repeat. Brokers that are down keep theirs, and so do

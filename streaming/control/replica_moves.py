@@ -6,6 +6,7 @@ or cancelled.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import structlog
 
@@ -15,6 +16,7 @@ from assignor_core.execution.life_cycle import Execution
 from assignor_core.execution.reconcile import Abort, Done, ElectLeaders, Step, Submit, Wait, next_step
 from assignor_core.execution.refusals import NAMED_MAX, refusals_text
 from assignor_core.execution.room import Room
+from assignor_core.execution.seen_movements import MADE, SeenSoFar
 from assignor_core.live import LiveCluster, LivePartition, PartitionKey, partition_name
 from assignor_core.plan import Plan
 from assignor_core.proposed_plan import KeptPlan
@@ -74,12 +76,14 @@ class ReplicaMoves:
         self._disk_room = disk_room
         self._limits = replace(limits(control), relief_max_away_share=relief_max_away_share)
         self._abort_looks = 0
+        self._seen = SeenSoFar()
         self._absences = absences
         self._requests = Requests(cluster, look_age)
 
     def forget(self, kept: KeptPlan | None) -> None:
         """From now on all is about another execution, of this plan if it is known."""
         self._abort_looks = 0
+        self._seen = SeenSoFar()
         self._looks.forget(kept)
         self._requests.forget()
         self._disk_room.forget()
@@ -134,23 +138,25 @@ class ReplicaMoves:
         # Those must not wait for a throttle that can't be set.
         if (
             not isinstance(step, Abort | Done)
-            and self._keep_throttle(look, pressed=pressure is not None)
+            and self._keep_throttle(look, pressure)
             and isinstance(step, Submit | ElectLeaders)
         ):
             look, step = self._looked_at_again(look, step, held_back)
         return self._take(step, look)
 
-    def _keep_throttle(self, look: Look, *, pressed: bool) -> bool:
+    def _keep_throttle(self, look: Look, pressure: str | None) -> bool:
         """Set the throttle where this process hasn't yet (True), and adapt it from then on."""
-        return self._throttle.keep(
+        is_new = self._throttle.keep(
             look.execution,
             look.plan,
             alive=look.live.broker_racks,
-            pressed=pressed,
+            pressed=pressure is not None,
             now_ms=look.now_ms,
             copying=frozenset(look.moving),
             without=look.made_again,
         )
+        self.reports.throttle(look, self._throttle.new_lowest(), pressure)
+        return is_new
 
     def _looked_at_again(self, look: Look, step: Submit | ElectLeaders, held_back: str | None) -> tuple[Look, Step]:
         """What of a request is still right after the throttle was set, which takes a second or more on a large cluster:
@@ -244,7 +250,9 @@ class ReplicaMoves:
             detail += f", {len(refused)} refused by Kafka: {refusals_text(refused)}"
             log.warning("reassignments_refused", execution_id=look.execution.execution_id, refused=detail)
         if taken or refused.keys() & self._requests.moves.skipped.keys():
-            self.reports.write(look, Event.SUBMITTED, detail)
+            copying = {*look.moving, *(key for key in taken if look.progress[key] not in MADE)}
+            places = tuple(place for place, row in enumerate(look.plan.movements) if row.key in copying)
+            self.reports.write(look, Event.SUBMITTED, detail, movements_under_way=places)
         else:
             self.reports.waits(look, detail)
 
@@ -284,7 +292,7 @@ class ReplicaMoves:
         """Remove the throttle, then write the event."""
         self.reports.write_cleared(look, event, detail, self._throttle.clear(look.execution, look.plan))
 
-    def _progress_figures(self, look: Look) -> Mapping[str, int]:
+    def _progress_figures(self, look: Look) -> Mapping[str, Any]:
         """How far the look shows it to be; nothing of an execution whose movements nobody knows any more."""
         sizes = self._copied.read(look.plan, look.live, look.progress, now_ms=look.now_ms)
         if not look.plan.movements:
@@ -292,6 +300,7 @@ class ReplicaMoves:
         return {
             "movements_done": movements_done(look.progress),
             "bytes_moved": bytes_moved(look.plan, look.progress, sizes),
+            **self._seen.changes(look.execution, (row.key for row in look.plan.movements), look.progress),
         }
 
 

@@ -53,7 +53,7 @@ LookT = TypeVar("LookT", bound=TickLook)
 class Reports(Generic[LookT]):
     """The events of one execution; `forget` before those of another."""
 
-    def __init__(self, journal: Journal, progress_figures: Callable[[LookT], Mapping[str, int]]) -> None:
+    def __init__(self, journal: Journal, progress_figures: Callable[[LookT], Mapping[str, Any]]) -> None:
         """`progress_figures` are the figures of an event that show how far the execution is."""
         self._journal = journal
         self._progress_figures = progress_figures
@@ -64,10 +64,10 @@ class Reports(Generic[LookT]):
         self._last_progress_ms = 0
 
     def write(self, look: LookT, event: Event, detail: str, **figures: Any) -> None:
-        """One event with the progress that this look shows."""
-        progress = self._progress_figures(look)
+        """One event with the progress that this look shows; `figures` go before it."""
+        shown = {**self._progress_figures(look), **figures}
         self._last_progress_ms = look.now_ms
-        self._journal.write_event(look.record, event, detail, now_ms=look.now_ms, **progress, **figures)
+        self._journal.write_event(look.record, event, detail, now_ms=look.now_ms, **shown)
         log.info(
             "execution",
             execution_id=look.execution.execution_id,
@@ -80,7 +80,19 @@ class Reports(Generic[LookT]):
         """The event after the throttle was removed. It names what Kafka refuses to remove."""
         if remains.refused is not None:
             detail += f"; Kafka refuses to remove the throttle: {remains.refused}"
-        self.write(look, event, detail, throttled_brokers=remains.brokers)
+        self.write(look, event, detail, throttled_brokers=remains.brokers, movements_under_way=())
+
+    def throttle(self, look: LookT, lowest: int | None, pressure: str | None) -> None:
+        """That the throttle has changed, and why: `lowest` is the rate of the slowest broker that was sent, bytes/s, if
+        one was; `pressure` is why clients suffer.
+        """
+        before = look.execution.figures.throttle_bytes_per_sec
+        if lowest is None or before is None or lowest == before:
+            return
+        falls = pressure or "less of a broker's capacity is left"
+        why = falls if lowest < before else "clients and brokers have room again"
+        detail = f"the throttle of the slowest broker is {lowest:,} bytes/s instead of {before:,}: {why}"
+        self.write(look, Event.PROGRESS, detail, throttle_bytes_per_sec=lowest)
 
     def waits(self, look: LookT, reason: str) -> None:
         """What the execution waits for, every few seconds."""

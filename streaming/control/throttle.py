@@ -96,6 +96,7 @@ class Throttle:
         self._next_rates = 0
         """The broker from which on the next look reads rates."""
         self._clear_tries = 0
+        self._rates.take_lowest()
         self._scope: tuple[Plan, ThrottleScope] | None = None
 
     def _scope_of(self, plan: Plan) -> ThrottleScope:
@@ -147,6 +148,10 @@ class Throttle:
             self._send(rates)
             log.info("throttle_adapted", plan_id=plan.plan_id[:12], rates=rates)
         return False
+
+    def new_lowest(self) -> int | None:
+        """The rate of the slowest broker, bytes/s, where rates were sent since this was last asked."""
+        return self._rates.take_lowest()
 
     def _look_at_rates(self, brokers: frozenset[int]) -> None:
         """Somebody may have removed a rate: it counts as never sent. One that is another than ours stays."""
@@ -218,6 +223,7 @@ class AdaptiveRates:
         self._windows = ClosedWindows(window_tables)
         self._capacities = capacities
         self._state = RateState()
+        self._lowest: int | None = None
 
     def initial(self, brokers: frozenset[int], *, now_ms: int) -> dict[int, int]:
         """Rates to begin with, bytes/s by broker."""
@@ -244,6 +250,12 @@ class AdaptiveRates:
     def sent(self, rates: dict[int, int]) -> None:
         """Brokers have taken these: what was refused comes again from `changed`."""
         self._state = replace(self._state, sent=rates)
+        self._lowest = min(rates.values(), default=None)
+
+    def take_lowest(self) -> int | None:
+        """The rate of the slowest broker, where rates were sent since this was last asked; None otherwise."""
+        lowest, self._lowest = self._lowest, None
+        return lowest
 
     def _wanted(self, brokers: frozenset[int], now_ms: int) -> dict[int, int]:
         headrooms = self._headrooms(brokers, now_ms) if self._policy.adaptive else {}

@@ -40,11 +40,11 @@
       page.next_cursor ? none("Further groups are in /api/v1/groups.") : null];
   }
 
+  const STATES = { made: "good", not_made: "bad", under_way: "warn", waiting: "warn", unknown: "soft" };
   function came(row) {
-    const made = `${count(row.movements_done)} of ${count(row.movements_total)} made`;
-    if (row.ended_ms === null) return el("span", { class: "warn" }, `${row.phase}, ${made}`);
-    const isWhole = row.movements_done === row.movements_total && row.phase !== "refused";
-    return el("span", { class: isWhole ? "good" : "bad" }, isWhole ? "done" : `${row.phase}, ${made}`);
+    const whole = `execution ${row.phase}: ${count(row.movements_done)} of ${count(row.movements_total)} made`;
+    const when = row.made_ms === null ? "" : ` ${views.when(row.made_ms)}`;
+    return el("span", { class: STATES[row.state], title: whole }, row.state === "unknown" ? whole : words(row.state) + when);
   }
   const brokers = ids => el("span", {}, ...ids.flatMap((id, i) => [i ? ", " : "", toBroker(id)]));
   const route = row => row.kind === "log_dir"
@@ -55,7 +55,7 @@
       [el("span", {}, row.reason || "–", ...[row.cause, row.approval].filter(Boolean).map(text => el("div", { class: "soft" }, text))), "why"],
       row.ended_ms === null ? "–" : views.when(row.ended_ms), link(row.execution_id.slice(0, 12), "execution", row.execution_id), planLink(row.plan_id)]);
     return [el("h3", {}, "What moved, when and why"), rows.length ? views.scroll("Movements",
-      table(["began", "partition", "replicas before", "after", ["to copy", "num"], "execution", "why", "ended", "all of it", "plan"], rows))
+      table(["began", "partition", "replicas before", "after", ["to copy", "num"], "state", "why", "ended", "execution", "plan"], rows))
       : none(page.next_cursor ? "Nothing among the newest executions." : "No execution has moved anything of it."), views.pager(where, page.next_cursor)];
   }
   function apart(text) {

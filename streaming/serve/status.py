@@ -4,11 +4,11 @@ A list that grows with the cluster holds the rows that matter most, as many as f
 page asks for this at each event, see `streaming.serve.api.events`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from streaming.serve.api.pages import as_json
+from streaming.serve.api.pages import ITEMS_BYTES_MAX, as_json
 from streaming.serve.snapshot import Snapshot
 from streaming.views.as_json import to_json
 from streaming.views.broker_load import BrokerLoad, LoadPart
@@ -47,6 +47,20 @@ def status_of(snapshot: Snapshot) -> dict[str, Any]:
         (body[part[0]] if part else body)[name] = shown
     _keep_deviations(body["load"])
     return body | {"left_out": {path: len(rows) - len(shown) for path, (rows, shown) in lists.items()}}
+
+
+def weights_of(load: LoadPart, topics: Sequence[str]) -> dict[str, Any]:
+    """The body of `/api/weights`: of these topics, or of all, as many as fit in 1 MB; `left_out` counts the others."""
+    wanted = [topic for topic in topics or sorted(load.leader_rates) if topic in load.leader_rates]
+    shown: dict[str, Any] = {}
+    room = ITEMS_BYTES_MAX
+    for topic in wanted:
+        rates = to_json(load.leader_rates[topic])
+        room -= 0 if topics else len(as_json({topic: rates}))
+        if room < 0:
+            break
+        shown[topic] = rates
+    return {"window_end_ms": load.window_end_ms, "bytes_in_per_sec": shown, "left_out": len(wanted) - len(shown)}
 
 
 def _without_lists(snapshot: Snapshot) -> dict[str, Any]:

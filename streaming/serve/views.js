@@ -107,6 +107,8 @@ const views = (() => {
     // `page`: `title(where)`, `read(where)` that promises nodes, `hasSpans` where it shows a history.
     add(name, page) { known.set(name, page); if (address()?.name === name) go(); },
     read, span,
+    // Whether this page stands there now.
+    isAt: (name, value) => { const where = address(); return where !== null && where.name === name && where.value === value; },
     // A wide table, which moves sideways by itself and can be reached by the keyboard.
     scroll: (name, ...children) => el("div", { class: "scroll", role: "region", "aria-label": name, tabindex: "0" }, ...children),
     partition: row => link(`${row.topic}-${row.partition}`, "partition", `${row.topic}/${row.partition}`),
@@ -117,8 +119,8 @@ const views = (() => {
     },
     // Older and newest rows of a list that comes in pages.
     pager(where, next) {
-      const more = next ? link("Next page", where.name, where.value, { cursor: next }) : null;
-      return where.cursor || more ? el("p", { class: "pager" }, where.cursor ? link("First page", where.name, where.value) : null, more) : null;
+      const { name, value, text, cursor, ...kept } = where, more = next ? link("Next page", name, value, { ...kept, cursor: next }) : null;
+      return where.cursor || more ? el("p", { class: "pager" }, where.cursor ? link("First page", where.name, where.value, kept) : null, more) : null;
     },
     when: ms => ms === null || ms === undefined ? "–" : new Date(ms).toLocaleString([], { hour12: false, month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" }),
   };

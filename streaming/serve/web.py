@@ -34,9 +34,8 @@ from streaming.serve.closed import ClosedReading
 from streaming.serve.hosts import AllowedHosts
 from streaming.serve.metrics import Exposition, Form
 from streaming.serve.snapshot import Snapshot
-from streaming.serve.status import status_of
+from streaming.serve.status import status_of, weights_of
 from streaming.settings import ServeSettings, Settings
-from streaming.views.as_json import to_json
 
 FRESH_INTERVALS = 10
 FRESH_MIN_MS = 30_000
@@ -124,11 +123,7 @@ def build_app(
         return answer(request, status_of(snapshot()))
 
     def weights(request: Request) -> Response:
-        load = snapshot().load
-        wanted = request.query_params.getlist("topic") or list(load.leader_rates)
-        known = {topic: load.leader_rates[topic] for topic in wanted if topic in load.leader_rates}
-        body = {"window_end_ms": load.window_end_ms, "bytes_in_per_sec": to_json(known)}
-        return answer(request, body)
+        return answer(request, weights_of(snapshot().load, request.query_params.getlist("topic")))
 
     def ready(_request: Request) -> Response:
         problems = _problems(snapshot(), settings.serve, now_ms=clock())

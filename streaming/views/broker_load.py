@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from assignor_core.deciding.agreement import load_disagreement
+from assignor_core.model import Capacity
 from assignor_core.resources import MEASURED, Resource
 from assignor_core.skew import Skew, skew_of
 from streaming import tables
@@ -23,7 +24,7 @@ from streaming.contract.records import (
 from streaming.settings import PlannerSettings, Settings
 from streaming.tables import TableReader, at_least, equal, of_cluster, one_of
 from streaming.views.as_json import LEFT_OUT_OF_STATUS, SHOWN_AMONG_ITS_FIELDS
-from streaming.views.broker_windows import COLUMNS, Row, capacities, closed, loads
+from streaming.views.broker_windows import COLUMNS, Row, capacities, capacities_of, closed, loads
 from streaming.views.partition_loads import HotPartition, PartitionLoadReader, PartitionLoads
 
 HISTORY_WINDOWS = 60
@@ -53,6 +54,8 @@ class BrokerLoad:
     last_sample_ms: int
     load_disagreement: float | None
     """Bytes in that it reports less those of the partitions that it leads, in mean loads; None where unknown or low."""
+    ceilings: Mapping[str, float] = field(default_factory=dict)
+    """By resource: no plan loads it above this, bytes/s or bytes; where its capacity or its disks are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,12 @@ def _load_part(
         window_start_ms=start_ms,
         window_end_ms=tables.to_ms(window[0]["window_end"]),
         brokers=_brokers(
-            rows, window, counts, _disagreement(window, partitions.bytes_in_per_sec), partitions.remote_bytes
+            rows,
+            window,
+            counts,
+            _disagreement(window, partitions.bytes_in_per_sec),
+            partitions.remote_bytes,
+            planner,
         ),
         brokers_reporting=len(by_resource[Resource.BYTES_IN]),
         skew={resource: _skew(known, resource, planner) for resource, known in by_resource.items() if known},
@@ -194,6 +202,7 @@ def _brokers(
     counts: Mapping[int, tuple[int, int]],
     disagreement: Mapping[int, float],
     remote_bytes: Mapping[int, int],
+    planner: PlannerSettings,
 ) -> tuple[BrokerLoad, ...]:
     """Every broker seen lately; one that is silent in the newest window has no figures but its last sample's time."""
     last_sample: dict[int, int] = defaultdict(int)
@@ -203,6 +212,7 @@ def _brokers(
         rack[row["broker"]] = row["rack"]
     current = {row["broker"]: row for row in window}
     silent = dict.fromkeys((*RATE_NAMES, *_STATES))
+    known = capacities_of(planner)
     return tuple(
         BrokerLoad(
             broker=broker,
@@ -217,9 +227,24 @@ def _brokers(
             replicas=counts[broker][1] if broker in counts else None,
             last_sample_ms=last_sample[broker],
             load_disagreement=disagreement.get(broker),
+            ceilings=_ceilings(known.get(broker, Capacity()), current.get(broker, silent), planner),
         )
         for broker in sorted(last_sample)
     )
+
+
+def _ceilings(capacity: Capacity, row: Row, planner: PlannerSettings) -> dict[str, float]:
+    """Where no capacity of its disks is set, that of the volumes of its log dirs holds."""
+    limits = {
+        Resource.BYTES_IN: capacity.bytes_in_per_sec,
+        Resource.BYTES_OUT: capacity.bytes_out_per_sec,
+        Resource.DISK: capacity.disk_bytes,
+    }
+    ceilings = {str(name): limit * (1 - planner.headroom) for name, limit in limits.items() if limit is not None}
+    used, usable = row[LOG_DIR_USED_BYTES.name], row[LOG_DIR_USABLE_BYTES.name]
+    if capacity.disk_bytes is None and used is not None and usable is not None:
+        ceilings[str(Resource.DISK)] = (used + usable) * (1 - planner.disk_reserve)
+    return ceilings
 
 
 def _disagreement(window: Sequence[Row], of_partitions: Mapping[int, float]) -> dict[int, float]:

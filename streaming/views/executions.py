@@ -24,13 +24,15 @@ from streaming.errors import TableUnavailable
 
 TABLE = EXECUTION.name
 WHEN = ("before", "predicted", "measured")
+OF_MOVEMENTS = ("movements_made", "movements_undone", "movements_under_way")
+"""Lists of movements, which may be long."""
 COLUMNS = (
     "execution_id", "sequence", "plan_id", "event_time", "event", "detail", "movements_total", "movements_done",
     "bytes_total", "bytes_moved", "throttle_bytes_per_sec", "throttled_brokers", "produce_p99_ms_before",
     "in_windows_only", "kafka_cluster_id",
     *(f"{resource}_max_over_mean_{when}" for resource in REPORTED for when in WHEN),
 )  # fmt: skip
-"""What an execution is folded from."""
+"""What an execution is folded from, but for `OF_MOVEMENTS`."""
 _RATIO_COLUMNS = {when: tuple((resource, f"{resource}_max_over_mean_{when}") for resource in REPORTED) for when in WHEN}
 SEARCH_MS = 30 * 86_400_000
 """How far back executions are read at each tick. What is older and unfinished is searched for once, at the start."""
@@ -295,7 +297,6 @@ def cut_histories(rows: Iterable[tables.Row]) -> frozenset[str]:
 
 def event_of(row: tables.Row) -> EventRecord:
     """One row as an event; columns that an earlier version did not write are unknown. Raises TableUnavailable."""
-    throttled = row.get("throttled_brokers")
     try:
         event = Event(row["event"])
     except ValueError as error:
@@ -306,10 +307,11 @@ def event_of(row: tables.Row) -> EventRecord:
         bytes_total=int(row["bytes_total"]),
         bytes_moved=int(row["bytes_moved"]),
         throttle_bytes_per_sec=row.get("throttle_bytes_per_sec"),
-        throttled_brokers=None if throttled is None else tuple(throttled),
+        throttled_brokers=_numbers(row.get("throttled_brokers")),
         produce_p99_ms_before=row.get("produce_p99_ms_before"),
         in_windows_only=row.get("in_windows_only"),
         kafka_cluster_id=row.get("kafka_cluster_id"),
+        **{name: _numbers(row.get(name)) for name in OF_MOVEMENTS},
         before=_ratios(row, "before"),
         predicted=_ratios(row, "predicted"),
         measured=_ratios(row, "measured"),
@@ -323,7 +325,7 @@ def row_of(execution: Execution, record: EventRecord, *, kafka_cluster: str, own
 
 
 def event_columns(execution: Execution, record: EventRecord) -> dict[str, Any]:
-    """`COLUMNS` of an event of `execution`."""
+    """`COLUMNS` and `OF_MOVEMENTS` of an event of `execution`."""
     figures = record.figures
     return {
         "execution_id": execution.execution_id,
@@ -337,7 +339,7 @@ def event_columns(execution: Execution, record: EventRecord) -> dict[str, Any]:
         "bytes_total": figures.bytes_total,
         "bytes_moved": figures.bytes_moved,
         "throttle_bytes_per_sec": figures.throttle_bytes_per_sec,
-        "throttled_brokers": None if figures.throttled_brokers is None else list(figures.throttled_brokers),
+        "throttled_brokers": _listed(figures.throttled_brokers),
         "produce_p99_ms_before": figures.produce_p99_ms_before,
         "in_windows_only": figures.in_windows_only,
         **{
@@ -346,7 +348,18 @@ def event_columns(execution: Execution, record: EventRecord) -> dict[str, Any]:
             for name, ratio in ratio_columns(row, when).items()
         },
         "kafka_cluster_id": figures.kafka_cluster_id,
+        "movements_made": _listed(figures.movements_made),
+        "movements_undone": _listed(figures.movements_undone),
+        "movements_under_way": _listed(figures.movements_under_way),
     }
+
+
+def _numbers(stored: Iterable[int] | None) -> tuple[int, ...] | None:
+    return None if stored is None else tuple(stored)
+
+
+def _listed(numbers: tuple[int, ...] | None) -> list[int] | None:
+    return None if numbers is None else list(numbers)
 
 
 def ratio_columns(ratios: Mapping[Resource, float], when: str) -> dict[str, float | None]:

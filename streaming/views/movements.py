@@ -25,6 +25,7 @@ def movement_rows(plan: Plan, *, now_ms: int) -> list[dict[str, Any]]:
             "reason": row.reason,
             "old_log_dir": None,
             "new_log_dir": None,
+            "wave": row.wave,
         }
         for row in plan.movements
     ]
@@ -39,6 +40,7 @@ def movement_rows(plan: Plan, *, now_ms: int) -> list[dict[str, Any]]:
             "reason": row.reason,
             "old_log_dir": row.old_log_dir,
             "new_log_dir": row.new_log_dir,
+            "wave": 0,
         }
         for row in plan.log_dir_movements
     ]

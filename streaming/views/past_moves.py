@@ -8,9 +8,11 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute as pc
 
+from assignor_core.execution.seen_movements import seen_movements
 from streaming.contract import DECISION, EXECUTION, MOVEMENT, PLAN
 from streaming.tables import ALL_ROWS, Condition, Row, TableReader, equal, of_cluster, one_of
 from streaming.views.executions import folded
+from streaming.views.movement_states import state_figures
 from streaming.views.past_rows import EXECUTIONS, Before, execution_figures, figures, read_past, read_row
 
 EXECUTIONS_LOOKED_AT = 200
@@ -57,7 +59,7 @@ def read_past_moves(
 ) -> PastMoves:
     """At most `rows_max` of them, of `EXECUTIONS_SHOWN` executions. Raises TableUnavailable.
 
-    A movement of an aborted execution may not have been made: the table keeps how many were, not which.
+    Each has its state: in an aborted execution some are made, and some are not.
     """
     found = _looked_through(reader, _firsts(reader, kafka_cluster, before, after), wanted, after, rows_max)
     return PastMoves(_completed(reader, kafka_cluster, found.rows), found.looked_to)
@@ -153,6 +155,7 @@ def _completed(reader: TableReader, kafka_cluster: str, rows: Sequence[Mapping[s
     own = of_cluster(kafka_cluster)
     ids = one_of("execution_id", {row["execution_id"] for row in rows})
     states = {one.execution_id: one for one in folded(reader.rows(EXECUTION.name, where=own & ids))}
+    seen = {execution_id: seen_movements(one) for execution_id, one in states.items()}
     causes = _causes(reader, own, {row["plan_id"] for row in rows})
     listed = []
     for row in rows:
@@ -162,6 +165,7 @@ def _completed(reader: TableReader, kafka_cluster: str, rows: Sequence[Mapping[s
             {name: value for name, value in figures(row).items() if name != "created_ms"}
             | {name: state[name] for name in OF_EXECUTION}
             | {"approval": approval, "cause": causes.get(row["plan_id"])}
+            | state_figures(seen[row["execution_id"]], row["sequence"])
         )
     return listed
 

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import compute as pc
 
+from assignor_core.execution.events import EventRecord
 from assignor_core.execution.life_cycle import Execution
 from streaming.contract import AUDIT, DECISION, EXECUTION, MOVEMENT, PLAN, TABLES
 from streaming.tables import (
@@ -23,9 +24,9 @@ from streaming.tables import (
     to_ms,
     utc,
 )
-from streaming.views.executions import event_columns, folded
+from streaming.views.executions import OF_MOVEMENTS, event_columns, folded
 
-LEFT_OUT = frozenset({"plan_json", "state_json", "answer_json"})
+LEFT_OUT = frozenset({"plan_json", "state_json", "answer_json", *OF_MOVEMENTS})
 """Columns that are large, or of use to nobody but who writes them."""
 
 OF_THE_END = ("status", "state", "detail")
@@ -178,7 +179,7 @@ def with_ends(reader: TableReader, kafka_cluster: str, begun: Sequence[Mapping[s
 
 def execution_figures(execution: Execution) -> dict[str, Any]:
     """What is shown of an execution: where it stands now, and when it was approved, started and ended."""
-    return figures(event_columns(execution, execution.shown)) | {
+    return _event_figures(execution, execution.shown) | {
         "phase": execution.phase.value,
         "approved_ms": execution.approved_ms,
         "started_ms": execution.started_ms,
@@ -190,7 +191,12 @@ def execution_figures(execution: Execution) -> dict[str, Any]:
 def execution_events(execution: Execution, *, events_max: int) -> list[dict[str, Any]]:
     """Its newest events, the newest first."""
     newest = execution.history[::-1][:events_max]
-    return [figures(event_columns(execution, record)) for record in newest]
+    return [_event_figures(execution, record) for record in newest]
+
+
+def _event_figures(execution: Execution, record: EventRecord) -> dict[str, Any]:
+    columns = event_columns(execution, record)
+    return figures({name: value for name, value in columns.items() if name not in LEFT_OUT})
 
 
 def figures(row: Mapping[str, Any]) -> dict[str, Any]:

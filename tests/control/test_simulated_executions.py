@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 
 from assignor_core.execution.events import Event
+from assignor_core.execution.seen_movements import seen_movements
 from assignor_core.plan import Movement, Plan
 from assignor_core.proposed_plan import ProposedPlan
 from assignor_core.simulated_cluster import ClientErrors, SimulatedClient, SimulatedCluster
+from streaming.control.pressure import LagPressure
 from streaming.control.records import ExecutionRecord
+from streaming.control.throttle import ADAPT_INTERVAL_MS
 from streaming.control.wiring import executor_of, journal_of
 from streaming.errors import ClusterRequestFailed, ClusterUnreachable
 from streaming.settings import Settings
@@ -67,6 +70,11 @@ class Carried:
         self.executor = executor_of(self.client, self.journal, self.settings)
         self.executor.resume()
 
+    def states(self) -> list[str]:
+        """Of both movements, by the journal."""
+        seen = seen_movements(self.record.execution)
+        return [str(seen.state(place)) for place in range(2)]
+
     def placed(self) -> list[tuple[int, ...]]:
         assert self.client.throttle_rates() == {}
         assert self.client.throttled_replicas(["t"]) == {}
@@ -79,6 +87,7 @@ def test_movements_are_made_and_leave_no_throttle(settings: Settings, cluster: S
     events = carried.to_the_end()
     assert (events[:3], events[-1]) == ([Event.APPROVED, Event.STARTED, Event.SUBMITTED], Event.DONE)
     assert carried.record.execution.figures.movements_done == 2
+    assert carried.states() == ["made", "made"]
     assert carried.placed() == [(2,), (2,)]
 
 
@@ -91,7 +100,25 @@ def test_a_process_that_is_killed_at_every_tick_is_followed_by_the_next(
         if carried.tick():
             break
     assert carried.record.execution.last_event is Event.DONE
+    named = [row.figures.movements_made or () for row in carried.record.execution.events]
+    assert sorted(place for places in named for place in places) == [0, 1], "each process names what is new"
     assert carried.placed() == [(2,), (2,)]
+
+
+def test_the_journal_shows_why_the_throttle_changes(
+    settings: Settings, cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carried, full = Carried(settings, cluster), settings.control.throttle_bytes_per_sec
+    monkeypatch.setattr(LagPressure, "reason", lambda *_, **__: "group billing falls behind")
+    for _ in range(ADAPT_INTERVAL_MS // TICK_MS + 2):
+        assert not carried.tick()
+    monkeypatch.undo()
+    carried.to_the_end()
+    rates = [row for row in carried.record.execution.events if "throttle of the slowest" in row.detail]
+    halved = f"the throttle of the slowest broker is {full // 2:,} bytes/s instead of {full:,}"
+    assert rates[0].detail == f"{halved}: group billing falls behind"
+    assert rates[0].figures.throttle_bytes_per_sec == full // 2
+    assert rates[1].detail.endswith(f"instead of {full // 2:,}: clients and brokers have room again")
 
 
 @pytest.mark.parametrize("ticks", [0, 1, 3, 9])
@@ -107,3 +134,4 @@ def test_an_abort_restores_what_is_in_flight_and_keeps_what_is_done(
     placed = carried.placed()
     assert set(placed) <= {(1,), (2,)}
     assert placed.count((2,)) == carried.record.execution.figures.movements_done
+    assert carried.states() == ["made" if replicas == (2,) else "not_made" for replicas in placed]

@@ -285,7 +285,14 @@ class Synthetic:
             ],
         )
 
-    def movements(self, created_ms: int, rows: Sequence[tuple[str, int, list[int], list[int]]], plan_id: str) -> None:
+    def movements(
+        self,
+        created_ms: int,
+        rows: Sequence[tuple[str, int, list[int], list[int]]],
+        plan_id: str,
+        *,
+        per_wave: int | None = None,
+    ) -> None:
         """Movements of a plan; rows are (topic, partition, old replicas, new replicas)."""
         self.append(
             "movement",
@@ -301,6 +308,7 @@ class Synthetic:
                     "new_replicas": new,
                     "bytes_to_move": 20_500_000 if set(old) != set(new) else 0,
                     "reason": f"broker {old[0]} is over the mean of bytes in",
+                    "wave": None if per_wave is None else sequence // per_wave,
                 }
                 for sequence, (topic, partition, old, new) in enumerate(rows)
             ],
@@ -367,13 +375,17 @@ def skewed_cluster(synthetic: Synthetic, now_ms: int) -> None:
     synthetic.event(now_ms - 3_600_000, 2, "done", execution_id="e-0", movements_done=6, bytes_moved=123_000_000)
     synthetic.plan(now_ms - 70_000, decision_id=f"{synthetic.cluster}-{now_ms - 70_000}")
     moved = [("topic-A", number, [1, 2], [2, 3] if number > 1 else [2, 1]) for number in range(6)]
-    synthetic.movements(now_ms - 70_000, moved, "a" * 64)
+    synthetic.movements(now_ms - 70_000, moved, "a" * 64, per_wave=4)
     synthetic.event(now_ms - 69_000, 0, "approved")
     synthetic.event(now_ms - 68_000, 1, "started", throttle_bytes_per_sec=50_000_000, throttled_brokers=[1, 2])
-    synthetic.event(now_ms - 67_000, 2, "submitted", throttle_bytes_per_sec=50_000_000)
     synthetic.event(
-        now_ms - 12_000, 3, "progress", throttle_bytes_per_sec=50_000_000, movements_done=4, bytes_moved=80_000_000
-    )
+        now_ms - 67_000, 2, "submitted", throttle_bytes_per_sec=50_000_000, movements_made=[],
+        movements_under_way=[0, 1, 2, 3],
+    )  # fmt: skip
+    synthetic.event(
+        now_ms - 12_000, 3, "progress", throttle_bytes_per_sec=50_000_000, movements_done=4, bytes_moved=80_000_000,
+        movements_made=[0, 1, 2, 3], movements_under_way=[4],
+    )  # fmt: skip
 
 
 def _seen(first_ms: int, index: int) -> dict[str, Any]:

@@ -166,6 +166,33 @@ def test_a_plan_and_an_execution_have_pages_of_their_own(app: Starlette) -> None
         assert problem(get(app, f"/api/v1/{path}")).startswith("404 ")
 
 
+def test_an_execution_shows_how_far_each_wave_broker_and_movement_is(app: Starlette) -> None:
+    shown = get(app, "/api/v1/executions/e-1").json()
+    assert shown["states"] == {"waiting": 1, "under_way": 1, "made": 4}
+    assert [(row["wave"], row["movements"], row["made"], row["under_way"]) for row in shown["waves"]] == [
+        (0, 4, 4, 0), (1, 2, 0, 1),
+    ]  # fmt: skip
+    assert shown["receivers"] == [
+        {
+            "broker": 3, "movements": 4, "made": 2, "under_way": 1, "bytes_to_move": 4 * 20_500_000,
+            "bytes_made": 2 * 20_500_000,
+        }
+    ]  # fmt: skip
+    assert not {"movements_made", "movements_under_way"} & (shown.keys() | shown["events"][0].keys())
+    path = "/api/v1/executions/e-1/movements"
+    rows = items(get(app, path))
+    assert [row["state"] for row in rows] == ["made"] * 4 + ["under_way", "waiting"]
+    assert {row["made_ms"] for row in rows[:4]} == {NOW_MS - 12_000}
+    assert paged(app, path, limit=4) == rows
+    assert [row["partition"] for row in items(get(app, path, state="waiting"))] == [5]
+    assert [row["state"] for row in items(get(app, path, topic="TOPIC-a", state="made", limit=2))] == ["made"] * 2
+    assert get(app, path, state="made").json()["total"] == 4
+    assert problem(get(app, path, state="lost")).startswith("400 state: ")
+    assert problem(get(app, "/api/v1/executions/e-9/movements")).startswith("404 ")
+    known = {row["state"] for row in items(get(app, "/api/v1/executions/e-0/movements"))}
+    assert known == {"made"}, "all are made, although an earlier version named none"
+
+
 def test_what_has_not_changed_is_not_sent_again(app: Starlette) -> None:
     first = get(app, "/api/v1/decisions")
     again = ask(app, "GET", "/api/v1/decisions", headers={"If-None-Match": f'W/"other", {first.headers["etag"]}'})

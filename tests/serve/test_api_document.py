@@ -25,6 +25,7 @@ from streaming.tables.memory import forget
 from tests.serve.asking import BASE_URL, Acted, app_of
 from tests.serve.signed import Browser, Signed
 from tests.serve.synthetic import NOW_MS, settings_for
+from tests.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.long  # Schemathesis compiles each operation's schemas, however few examples are tried
 
@@ -93,7 +94,7 @@ def test_each_answer_is_as_the_document_has_it(
     operation = asked.schema[path][method.upper()]
     case = data.draw(drawn(operation))
     who = data.draw(st.sampled_from(sorted(asked.credentials)))
-    response = case.call(base_url=BASE_URL, headers=asked.credentials[who])
+    response = case.call(base_url=BASE_URL, headers=asked.credentials[who], timeout=DEADLINE_S)
     from schemathesis.specs.openapi.checks import positive_data_acceptance
 
     # A schema can't say that `from` is before `to`, or that a cursor is one that this list has given.

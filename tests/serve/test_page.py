@@ -66,6 +66,7 @@ def test_each_member_of_a_plan_that_is_shown_is_in_the_document() -> None:
         ("audit.js", "row", "audit"),
         ("groups.js", "parts", "groups/partitions"),
         ("executions.js", "row", "executions/{execution_id}"),
+        ("executions.js", "move", "executions/{execution_id}/movements"),
     ],
 )
 def test_each_member_that_a_page_shows_is_in_the_document(script: str, variable: str, path: str) -> None:
@@ -73,6 +74,15 @@ def test_each_member_that_a_page_shows_is_in_the_document(script: str, variable:
     schema = PATHS[f"/api/v1/{path}"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert len(named) > 5
     assert named <= members(f"/api/v1/{path}") | set(schema["properties"])
+
+
+def test_each_figure_of_a_wave_or_broker_that_is_shown_is_in_the_document() -> None:
+    answer = PATHS["/api/v1/executions/{execution_id}"]["get"]["responses"]["200"]
+    shape = answer["content"]["application/json"]["schema"]["properties"]
+    named = set(re.findall(r"\bpart\.(\w+)", SOURCES["executions.js"]))
+    assert "bytes_made" in named
+    for name in ("waves", "receivers"):
+        assert named <= set(shape[name]["items"]["properties"])
 
 
 def test_each_list_of_the_document_says_what_it_is_of() -> None:

@@ -6,13 +6,16 @@ Skipped without Chromium on the path or without Playwright (`deploy/extras/brows
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from streaming.runtime import users
+from tests.serve.served import Served
 from tests.serve.signed import Signed
-from tests.serve.synthetic import NOW_MS, Synthetic, skewed_cluster
+from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, skewed_cluster
 from tests.serve.test_page_in_browser import SCRIPT_NAME, Site, chromium, now_ms, page, sign_in
+from tests.waiting import until
 
 __all__ = ["chromium", "page"]
 pytestmark = pytest.mark.long
@@ -45,6 +48,42 @@ def site(tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
 def fits(page: Any) -> bool:
     fitting: bool = page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     return fitting
+
+
+def scripted_cluster(synthetic: Synthetic, now: int) -> None:
+    """Cluster, rack, topic, group, member, client id and every text of control are a script."""
+    start_ms, plan_id = now - now % WINDOW_MS - 3 * WINDOW_MS, "a" * 64
+    for window_ms in (start_ms, start_ms + WINDOW_MS):
+        synthetic.broker_load(window_ms, {1: 4e6, 2: 1e6}, rack=SCRIPT_NAME)
+        synthetic.partition_load(window_ms, [(1, SCRIPT_NAME, 0, "leader", 4e6)])
+        of_members = {"client_id": SCRIPT_NAME, "member_id": SCRIPT_NAME, "group_state": SCRIPT_NAME}
+        synthetic.group_lag(window_ms, [(SCRIPT_NAME, "orders", 0, 5_000, 9_000)], **of_members)
+    synthetic.decision(now - 60_000, "plan", SCRIPT_NAME, detail=SCRIPT_NAME, plan_id=plan_id, mode=SCRIPT_NAME)
+    synthetic.plan(now - 60_000, plan_id)
+    synthetic.movements(now - 60_000, [(SCRIPT_NAME, 0, [1], [2])], plan_id)
+    for sequence, event in enumerate(("approved", "started", "progress")):
+        synthetic.event(now - 30_000, sequence, event, detail=SCRIPT_NAME)
+
+
+def test_script_in_each_name_is_text_on_each_page(page: Any, tmp_path: Path, root: str) -> None:
+    scripted_cluster(Synthetic(root, cluster=SCRIPT_NAME), now_ms())
+    served = Served(tmp_path, root)
+    kafka = served.settings.kafka.model_copy(update={"cluster_name": SCRIPT_NAME})
+    served.settings = served.settings.model_copy(update={"kafka": kafka})
+    site, name = Site(served), quote(SCRIPT_NAME, safe="")
+    try:
+        for address, part in (
+            ("overview", "#cluster"), ("overview", "#hot"), ("overview", "#groups"), ("overview", "#execution"),
+            ("groups", "#view-body"), (f"group={name}", "#view-body ul, #view-body table"), ("broker=1", "#view-body"),
+            (f"topic={name}", "#view-body"), (f"partition={name}%2F0", "#view-body"), ("decisions", "#view-body"),
+            ("executions", "#view-body"), ("execution=e-1", "#view-body"), ("plan=" + "a" * 64, "#plan-movements"),
+        ):  # fmt: skip
+            page.goto(f"{site.url}#{address}")
+            page.locator(part).get_by_text(SCRIPT_NAME).first.wait_for()
+            assert page.locator("img").count() == 0, address
+            assert page.title() != "1", address
+    finally:
+        site.stop()
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -91,6 +130,8 @@ def test_from_the_overview_to_a_group_to_decisions_to_acts(page: Any, site: Site
 
 def test_from_the_overview_to_a_broker_to_a_partition_to_its_topic(page: Any, site: Site) -> None:
     page.goto(site.url)
+    page.get_by_role("button", name="disk").click()
+    page.get_by_text("ceiling: the fullest broker is at 11 %").wait_for()
     page.locator("#brokers").get_by_role("link", name="3").click()
     page.get_by_role("heading", name="Broker 3").wait_for()
     view = page.locator("#view")
@@ -135,6 +176,38 @@ def test_what_moved_leads_to_its_execution_and_plan_and_back(page: Any, site: Si
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Executions").click()
     view.get_by_role("link", name="e-0").wait_for()
     assert fits(page)
+
+
+def test_an_execution_shows_waves_brokers_and_movements_and_can_be_aborted_there(page: Any, site: Site) -> None:
+    sign_in(page, site, "ada")
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(site.url + "#execution=e-1")
+    view = page.locator("#view")
+    waves, receivers, moves = (
+        view.get_by_role("region", name=name) for name in ("Waves", "Brokers that receive replicas", "Movements")
+    )
+    waves.get_by_text("4 of 4").wait_for()
+    assert receivers.locator("tbody tr").count() == 1
+    assert moves.locator("tbody tr").count() == 6
+    assert fits(page)
+    view.get_by_role("link", name="waiting 1").click()
+    view.locator(".choices a[aria-current]", has_text="waiting 1").wait_for()
+    until("the one that waits", lambda: moves.locator("tbody tr").count() == 1)
+    moves.get_by_role("link", name="topic-A-5").wait_for()
+    view.get_by_role("button", name="Abort…").click()
+    view.get_by_label("to abort").fill("abort")
+    page.keyboard.press("Enter")
+    view.get_by_text("is asked to stop").wait_for()
+    Synthetic(site.served.settings.storage.tables, _commits=1_000).event(
+        now_ms(), 4, "aborted", movements_done=4, movements_made=[]
+    )
+    view.get_by_role("link", name="not made 2").click()
+    moves.get_by_role("link", name="topic-A-4").wait_for()
+    assert moves.locator("tbody tr").count() == 2
+    assert view.get_by_role("button", name="Abort…").count() == 0
+    page.get_by_role("link", name="Groups").click()
+    page.get_by_role("heading", name="Consumer groups, worst first").wait_for()
+    assert page.locator("#view-act").is_hidden()
 
 
 def test_a_plan_whose_row_is_none_says_so(page: Any, site: Site) -> None:

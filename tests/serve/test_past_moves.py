@@ -63,7 +63,7 @@ def test_the_newest_comes_first_and_says_when_why_and_what_came_of_it(settings: 
         "reason": "broker 1 is over the mean of bytes in", "new_log_dir": None, "execution_id": "e-1",
         "phase": "done", "approved_ms": at_ms + 1_000, "started_ms": at_ms + 2_000, "ended_ms": at_ms + 3_000,
         "movements_done": 3, "movements_total": 3, "approval": "approved by ada for 1",
-        "cause": "bytes in is skewed for 5 min",
+        "cause": "bytes in is skewed for 5 min", "wave": None, "state": "made", "made_ms": None,
     }  # fmt: skip
     assert [row["cause"] for row in rows[:2]] == [None, None], "a person asked for these plans"
     assert (rows[0]["started_ms"], rows[0]["ended_ms"]) == (None, None)

@@ -395,3 +395,16 @@ def test_a_broker_shows_how_far_its_partitions_disagree_with_it(tables_in_memory
     synthetic.partition_load(START_MS, led)
     brokers = read_snapshot(settings, NOW_MS).load.brokers
     assert [row.load_disagreement for row in brokers] == [-0.5, 0.5, None]
+
+
+def test_ceilings_are_capacities_less_what_plans_leave_free(tables_in_memory: str) -> None:
+    capacity = {"bytes_in_per_sec": 1e6, "disk_bytes": 4e9}
+    planner = {"capacities": {1: capacity}, "headroom": 0.25, "disk_reserve": 0.1}
+    settings = settings_for(tables_in_memory, planner=planner)
+    synthetic = Synthetic(tables_in_memory)
+    synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, {1: 10.0, 2: 10.0})
+    synthetic.broker_load(NOW_MS - 2 * WINDOW_MS, {3: 10.0}, log_dir_usable_bytes=None)
+    known, others, unknown = read_snapshot(settings, NOW_MS).load.brokers
+    assert known.ceilings == {"bytes_in": 750_000.0, "disk": 3e9}
+    assert others.ceilings == {"disk": 9e9}, "of 10 GB that its volumes hold"
+    assert unknown.ceilings == {}

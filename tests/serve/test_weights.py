@@ -7,8 +7,11 @@ import pytest
 
 from assignor_core.assignors import GroupSpec, MemberSpec, assign
 from streaming.runtime.processes import free_port
+from streaming.serve.api.pages import as_json
 from streaming.serve.snapshot import read_snapshot
+from streaming.serve.status import weights_of
 from streaming.views.as_json import to_json
+from streaming.views.broker_load import LoadPart
 from streaming.weights import WeightSource, endpoint_weights, table_weights
 from tests.serve.synthetic import NOW_MS, WINDOW_MS, Synthetic, settings_for
 from tests.serve.test_server import start
@@ -69,6 +72,17 @@ def test_a_source_that_is_not_there_leaves_the_group_to_counts(source: WeightSou
     members = {"a": MemberSpec(["t"]), "b": MemberSpec(["t"])}
     spec = GroupSpec({"t": 4}, members, partition_weights=source(["t"]))
     assert assign("load-aware", spec) == assign("sticky", spec)
+
+
+def test_of_more_topics_than_fit_the_others_are_counted() -> None:
+    rates = {f"topic-{number:03d}": (123_456.789,) * 1_000 for number in range(200)}
+    load = LoadPart(window_end_ms=NOW_MS, leader_rates=rates)
+    body = weights_of(load, [])
+    assert len(as_json(body)) <= 1_000_000
+    assert len(body["bytes_in_per_sec"]) + body["left_out"] == 200
+    assert body["left_out"] > 0
+    named = weights_of(load, ["topic-199", "other"])
+    assert (list(named["bytes_in_per_sec"]), named["left_out"]) == (["topic-199"], 0)
 
 
 def test_the_rates_of_all_partitions_are_no_part_of_the_status(tables: str, tmp_path: Path) -> None:

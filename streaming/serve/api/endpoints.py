@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from assignor_core.execution.seen_movements import MovementState
 from streaming.contract import AUDIT, DECISION, MOVEMENT, PLAN
 from streaming.serve.api import load, one_group, past, past_moves, shapes
 from streaming.serve.api.load import Body, Values
@@ -26,6 +27,7 @@ BY = Parameter(
 )
 MOVED_ON = replace(BROKER, meaning="Only movements before or after which this broker holds a replica")
 ORDER = Parameter("order", "As the plan has them, or the largest first", choices=("plan", "bytes"))
+STATE = Parameter("state", "Only movements in this state", choices=tuple(str(state) for state in MovementState))
 GROUP = Parameter("group", "Only this consumer group; its topics come with it", NO_CONTROLS, most=1_000)
 ONE_GROUP = replace(GROUP, meaning="The consumer group", is_needed=True)
 
@@ -149,8 +151,16 @@ ENDPOINTS = (
         "/api/v1/executions/{execution_id}",
         past.execution,
         (EXECUTION_ID,),
-        shapes.EXECUTION_NOW | {"events": shapes.rows(shapes.EVENT, "Its newest events, the newest first")},
+        shapes.EXECUTION_NOW
+        | shapes.PROGRESS
+        | {"events": shapes.rows(shapes.EVENT, "Its newest events, the newest first")},
         is_list=False,
+    ),
+    Endpoint(
+        "/api/v1/executions/{execution_id}/movements",
+        past.execution_movements,
+        (EXECUTION_ID, TOPIC_PART, STATE, *PAGED),
+        shapes.EXECUTION_MOVEMENT,
     ),
     Endpoint("/api/v1/movements", past_moves.past_moves, (TOPIC, PARTITION, MOVED_ON, *PAST), shapes.PAST_MOVE),
     Endpoint("/api/v1/decisions", past.decisions, PAST, _decision()),

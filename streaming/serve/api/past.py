@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from assignor_core.execution.life_cycle import Execution
 from streaming.serve.api.load import Body, Values
 from streaming.serve.api.looks import Looks
 from streaming.serve.api.pages import LIMIT_DEFAULT, Cursor, page, unknown_cursor, unpack
@@ -10,6 +11,7 @@ from streaming.serve.api.parameters import VALUE_SHOWN
 from streaming.serve.api.problems import Problem
 from streaming.tables import TableReader
 from streaming.views.executions import read_executions
+from streaming.views.movement_states import read_progress, read_states
 from streaming.views.past_rows import (
     ACTS,
     DECISIONS,
@@ -118,12 +120,33 @@ def executions(looks: Looks, given: Values) -> Body:
 
 
 def execution(looks: Looks, given: Values) -> Body:
-    """One execution with its newest events."""
+    """One execution: how far each wave and each receiving broker is, and its newest events."""
     with looks.tables() as reader:
-        known = read_execution_of(reader, looks.kafka_cluster, given["execution_id"])
+        known = _known(reader, looks.kafka_cluster, given["execution_id"])
+        progress = read_progress(reader, known)
+    return execution_figures(known) | progress | {"events": execution_events(known, events_max=EVENTS_MAX)}
+
+
+def execution_movements(looks: Looks, given: Values) -> Body:
+    """Movements of one execution in the plan's order, each with where it stands; `total` counts those asked for."""
+    limit = given.get("limit", LIMIT_DEFAULT)
+    cursor = unpack(given.get("cursor"), int)
+    if cursor and not -1 <= cursor[0] < 1 << 31:
+        raise unknown_cursor()
+    with looks.tables() as reader:
+        known = _known(reader, looks.kafka_cluster, given["execution_id"])
+        rows, total = read_states(
+            reader, known, topic_part=given.get("topic", ""), state=given.get("state"),
+            after=cursor[0] if cursor else -1, rows_max=limit + 1,
+        )  # fmt: skip
+    return page(map(figures, rows), limit, lambda item, _number: [item["sequence"]], total=total)
+
+
+def _known(reader: TableReader, kafka_cluster: str, execution_id: str) -> Execution:
+    known = read_execution_of(reader, kafka_cluster, execution_id)
     if known is None:
-        raise Problem(404, f"execution {given['execution_id']!r}: is unknown")
-    return execution_figures(known) | {"events": execution_events(known, events_max=EVENTS_MAX)}
+        raise Problem(404, f"execution {execution_id!r}: is unknown")
+    return known
 
 
 def audit(looks: Looks, given: Values) -> Body:

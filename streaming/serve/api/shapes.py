@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from assignor_core.execution.seen_movements import MovementState
 from streaming.contract import EXECUTION, GROUP_EVENT, MOVEMENT, TABLES
 from streaming.contract.columns import ColumnType
 from streaming.contract.rates import RATES
@@ -226,11 +227,38 @@ EXECUTION_NOW: Shape = {
     "ended_ms": integer("When it ended; ms since 1970; null if it has not"),
     "is_abort_requested": {"type": "boolean", "description": "Whether somebody has asked it to stop"},
 }
+_OF_GROUP: Shape = {
+    "movements": integer("How many", nullable=False),
+    "made": integer("Of them, those that are made", nullable=False),
+    "under_way": integer("Of them, those that copy now", nullable=False),
+    "bytes_to_move": integer("Bytes that they copy", nullable=False),
+    "bytes_made": integer("Bytes of those that are made", nullable=False),
+}
+PROGRESS: Shape = {
+    "states": {
+        "type": "object",
+        "additionalProperties": {"type": "integer"},
+        "description": "State: movements that are in it; empty where they have expired",
+    },
+    "waves": rows(
+        {"wave": integer("From 0", nullable=False), **_OF_GROUP},
+        "Waves of the plan; empty if an earlier version made it",
+    ),
+    "waves_left_out": integer("Waves that are not in the list", nullable=False),
+    "receivers": rows({"broker": integer(nullable=False), **_OF_GROUP}, "Brokers that receive replicas"),
+    "receivers_left_out": integer("Brokers that receive less and are not in the list", nullable=False),
+}
+OF_STATE: Shape = {
+    "state": {"type": "string", "enum": [str(state) for state in MovementState], "description": "Where it stands"},
+    "made_ms": integer("When it was first seen made; ms since 1970; null where it is not, or nobody knows when"),
+}
+EXECUTION_MOVEMENT: Shape = {**of_table(MOVEMENT.name), **OF_STATE}
 PAST_MOVE: Shape = {
     **{name: shape for name, shape in of_table(MOVEMENT.name).items() if name != "created_ms"},
     **{name: EXECUTION_NOW[name] for name in OF_EXECUTION},
     "approval": text("How the execution was asked for", nullable=False),
     "cause": text("Why control made the plan; null where a person asked for it, or where that is no longer known"),
+    **OF_STATE,
 }
 CHEAPER: Shape = {
     "gain_share": number("Part of the gain that it brings, 0 to 1"),
