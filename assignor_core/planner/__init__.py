@@ -11,16 +11,17 @@
       │    wide_exchanges    of any replicas   │ until nothing changes
       │  4 kicks       a way on where stuck    │
       │    repair      what there is room for  ┘
-      │    (undo 2 to 4 if the worst broker ended worse)
+      │    (undo 2 to 4 if the worst broker or load ended worse)
       │  5 prune       take back what is no longer needed
-      │  6 finish      exactly even, if that is a few movements away
+      │  6 annealing   a last try at random, above band and bound (band_lines, draft)
+      │  7 finish      exactly even, if that is a few movements away
       ▼
     changed partitions
-      │  7 waves       what may run together, and what fits into no wave
-      │  8 explain     order, reason and gain of each movement
-      │  9 bounds, heaviest, proportions, two_loads    how even it could be
-      │    diagnose, unmet_rules                       what stands in the way
-      │  10 frontier   cheaper plans with most of the gain
+      │  8 waves       what may run together, and what fits into no wave
+      │  9 explain     order, reason and gain of each movement
+      │  10 bounds, heaviest, proportions, two_loads   how even it could be
+      │     diagnose, unmet_rules                      what stands in the way
+      │  11 frontier   cheaper plans with most of the gain
       ▼
     Plan (assignor_core.plan)
 

@@ -10,10 +10,12 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from assignor_core.errors import InputError
-from assignor_core.load import ClusterArrays, Ints, broker_loads, cluster_arrays
+from assignor_core.load import NO_BROKER, ClusterArrays, Floats, Ints, broker_loads, cluster_arrays
 from assignor_core.model import BrokerState, ClusterState
 from assignor_core.plan import BrokerLoads, Plan
+from assignor_core.planner.annealing import REPLICAS_MAX, anneal
 from assignor_core.planner.attainable import attainable
+from assignor_core.planner.band_lines import above_lines, band_lines
 from assignor_core.planner.bounds import leaves_replicas_behind, lower_bounds
 from assignor_core.planner.diagnose import diagnose
 from assignor_core.planner.effort import Effort
@@ -38,6 +40,8 @@ ROUNDING = 1e-9
 ROUNDS = 8
 """Most rounds of relief, kicks and repair: what moved may have changed what is attainable, and made room."""
 
+IDLE = 0.98
+"""A round that leaves so much of the violation is the last: those after it gain next to nothing."""
 KICKED_FROM = 0.5
 """A way on is tried only where a round of relief leaves this part of the violation: while rounds get on, they go on."""
 
@@ -67,7 +71,7 @@ def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) 
         movements=movements,
         skew_before=figures_of_skew(skew_of_arrays(arrays)),
         skew_after=figures_of_skew(after),
-        lower_bound=MappingProxyType(_bounds(problem, placement, after, crowded=still_crowded > 0)),
+        lower_bound=MappingProxyType(bounds_of(problem, placement)),
         diagnosis=(*left_out, *diagnose(problem, placement, search.effort)),
         problems=unmet_rules(problem, placement),
         waves=waves,
@@ -80,8 +84,10 @@ def propose_counted(cluster: ClusterState, policy: PlannerPolicy | None = None) 
     return plan, search.effort
 
 
-def _bounds(problem: Problem, placement: Placement, after: Mapping[str, Skew], *, crowded: bool) -> dict[str, float]:
+def bounds_of(problem: Problem, placement: Placement) -> dict[str, float]:
     """Resource: what no placement goes below; where proportions force a level, not in two loads at once."""
+    after = skew_of_arrays(problem.arrays, placement.replicas)
+    crowded = bool(problem.crowded(placement).any())
     bounds = lower_bounds(problem.arrays, placement, problem.share, crowded=crowded)
     if crowded or leaves_replicas_behind(problem.arrays, placement):
         return bounds
@@ -99,7 +105,7 @@ def _bounds(problem: Problem, placement: Placement, after: Mapping[str, Skew], *
 def balance(search: Search) -> Way:
     """Hard rules, relief of the overloaded, a way on where that is stuck, and exact evenness where it is near.
 
-    Returns the edits that led there, but for the last two phases: prune and finish correct what is there.
+    Returns the edits that led there, but for the last three phases: they correct what is there.
     The objective weighs all loads together; a plan that buys the rest by making the worst broker worse is dropped.
     """
     problem, placement = search.problem, search.placement
@@ -107,26 +113,48 @@ def balance(search: Search) -> Way:
     if problem.policy.rules_only:
         return Way((), 0)
     # What repair had to do stays, whatever it costs: only balance is judged, and dropped from here on.
-    excess_before, mark = problem.worst_excess(placement.loads), len(search.journal)
+    before, mark = placement.loads.copy(), len(search.journal)
+    excess_before = problem.worst_excess(before)
+    _relieve_in_rounds(search)
+    if problem.worst_excess(placement.loads) > excess_before + ROUNDING or _is_further_above(search, before):
+        search.undo_to(mark)
+    way = Way(tuple(applied.edit for applied in search.journal), mark)
+    prune(search)
+    if anneal(search, lambda: bounds_of(problem, placement), excess_before + ROUNDING):
+        prune(search)
+    finish(search)
+    return way
+
+
+def _is_further_above(search: Search, before: Floats) -> bool:
+    """Whether the worst load is further above band and bound than it was with the loads `before`.
+
+    Limits of brokers are lower than lines where a heavy partition raises these. So the search may still try to relieve
+    a placement that is at its bound, and leave it. Of large clusters nobody asks: there bounds take long.
+    """
+    problem, placement = search.problem, search.placement
+    if (placement.original != NO_BROKER).sum() > REPLICAS_MAX or (placement.loads == before).all():
+        return False
+    lines = band_lines(problem, bounds_of(problem, placement))
+    return above_lines(problem, placement.loads, lines) > above_lines(problem, before, lines) + ROUNDING
+
+
+def _relieve_in_rounds(search: Search) -> None:
+    """Relief, exchanges and kicks, until nothing changes or a round gains next to nothing."""
     exchanges_pay = True
     for number in range(ROUNDS):
         edits_before = len(search.journal)
         # At first heavy partitions are driven to brokers that can hold them.
-        within = search.under(attainable(problem, placement, everywhere=number > 0))
+        within = search.under(attainable(search.problem, search.placement, everywhere=number > 0))
         violation = float(within.violation().sum())
         within.relieve()
         exchanges_pay = exchanges_pay and exchange_widely(within)
         if float(within.violation().sum()) > KICKED_FROM * violation:
             kick(within)
+        left = float(within.violation().sum())
         repair(search)
-        if number > 0 and len(search.journal) == edits_before:
-            break
-    if problem.worst_excess(placement.loads) > excess_before + ROUNDING:
-        search.undo_to(mark)
-    way = Way(tuple(applied.edit for applied in search.journal), mark)
-    prune(search)
-    finish(search)
-    return way
+        if number > 0 and (len(search.journal) == edits_before or left > IDLE * violation):
+            return
 
 
 def with_drained(cluster: ClusterState, policy: PlannerPolicy) -> ClusterState:
