@@ -53,17 +53,21 @@ class PendingMovement(NamedTuple):
 
 def pending_movement(placement: Placement, partition: int) -> PendingMovement:
     """The movement of `partition` from its original to its present replicas."""
-    old, new = placement.original[partition], placement.replicas[partition]
-    old, new = old[old != NO_BROKER], new[new != NO_BROKER]
-    brokers = np.unique(np.concatenate((old, new)))
+    # As lists: of a few brokers a set costs less than what numpy does with so small an array.
+    old, new = (
+        [broker for broker in rows[partition].tolist() if broker != NO_BROKER]
+        for rows in (placement.original, placement.replicas)
+    )
+    brokers = sorted({*old, *new})
+    place = {broker: number for number, broker in enumerate(brokers)}
     leading, following = placement.leading[partition], placement.following[partition]
     change = np.zeros((len(brokers), len(leading)))
     for row, sign in ((old, -1.0), (new, 1.0)):
-        change[np.searchsorted(brokers, row)] += sign * following
-        change[np.searchsorted(brokers, row[0])] += sign * (leading - following)
-    is_copied = np.isin(brokers, new) & ~np.isin(brokers, old)
-    arriving = np.where(is_copied, float(placement.disk_fraction[partition]), 0.0)
-    return PendingMovement(partition, brokers.astype(np.int64), change, arriving)
+        change[[place[broker] for broker in row]] += sign * following
+        change[place[row[0]]] += sign * (leading - following)
+    size = float(placement.disk_fraction[partition])
+    arriving = np.array([size if broker in new and broker not in old else 0.0 for broker in brokers])
+    return PendingMovement(partition, np.array(brokers, dtype=np.int64), change, arriving)
 
 
 def cut_waves(
