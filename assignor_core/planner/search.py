@@ -27,7 +27,7 @@ from assignor_core.planner.effort import Effort, candidates_max
 from assignor_core.planner.exchanges import best_exchange
 from assignor_core.planner.handovers import Handovers
 from assignor_core.planner.moves import SHORTLIST, SHORTLIST_WIDE, ReplicaMoves
-from assignor_core.planner.placement import Edit, Placement
+from assignor_core.planner.placement import Edit, Indices, Placement
 from assignor_core.planner.problem import Problem
 from assignor_core.planner.spending import Spending
 
@@ -133,9 +133,10 @@ class Search:
         may_balance[partition] = False
         return self.under(replace(self.problem, may_balance=may_balance))
 
-    def violation(self) -> Floats:
-        """B: violation of each broker that may give; 0 for the others, which nobody can relieve."""
-        return np.where(self.problem.may_give, self.problem.violation(self.placement.loads), 0.0)
+    def violation(self, brokers: Indices | None = None) -> Floats:
+        """N: violation of each of `brokers` that may give (all by default); 0 for the others, which nobody relieves."""
+        some = slice(None) if brokers is None else brokers
+        return np.where(self.problem.may_give[some], self.problem.violation(self.placement.loads[some], some), 0.0)
 
     def relieve(
         self,
@@ -155,8 +156,9 @@ class Search:
         if candidates_max is not None:
             applied_max = candidates_max
         pace, parts = Pace(max(PACE_EDITS_MIN, len(self.placement.loads))), list(GAIN_PARTS)
+        current = self.violation()
         while applied < applied_max and not self.effort.is_spent:
-            violation = self.violation()
+            violation = current.copy()
             violation[sorted(stuck)] = 0.0
             worst = int(np.argmax(violation))
             if violation[worst] <= NOTICEABLE:
@@ -177,6 +179,8 @@ class Search:
             if not count:
                 stuck.add(worst)
                 continue
+            touched = np.array(sorted(changed), dtype=np.int64)
+            current[touched] = self.violation(touched)
             stuck -= changed - ignored
             applied, has_progress = applied + count, True
 
