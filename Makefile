@@ -51,6 +51,7 @@ lock: setup
 	@for extra in docs api-tests; do .venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate \
 		--python-version 3.11 --constraint requirements.lock deploy/extras/$$extra.in -o deploy/extras/$$extra.lock; done
 	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --constraint requirements.lock pyproject.toml -o deploy/extras/image.lock
+	@.venv/bin/uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11 deploy/extras/audit.in -o deploy/extras/audit.lock
 
 # The documentation as a site that needs no server and no network: build/site/index.html.
 .PHONY: docs
@@ -137,6 +138,16 @@ dist: setup
 image-steps: setup
 	$(PYTHON) -m tests.deploy.image_steps
 
+# Holds the base image of the Dockerfile by the digest that it has now; asks its registry, through the container engine.
+.PHONY: image-pin image
+image-pin: setup
+	$(PYTHON) deploy/release/image.py pin
+
+# The image, on a base that is held by its digest.
+TAG := kafka-load-rebalancer
+image: setup
+	$(PYTHON) deploy/release/image.py build $(TAG)
+
 # Licences of what the product runs with, into docs/licences.md.
 .PHONY: licences
 licences: setup
@@ -146,5 +157,11 @@ licences: setup
 .PHONY: audit
 audit: setup
 	$(PYTHON) -m venv build/audit
-	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
-	build/audit/bin/pip-audit --disable-pip --require-hashes --requirement requirements.lock
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r deploy/extras/audit.lock
+	$(PYTHON) deploy/release/audit.py build/audit/bin/pip-audit
+
+# Runs with tables and checkpoints on an S3 server on loopback, by hand: ARGS="--help" lists them.
+.PHONY: on-s3
+on-s3: setup-tests
+	@deploy/bootstrap.sh s3
+	$(PYTHON) -m tests.on_s3 $(ARGS)
