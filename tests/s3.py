@@ -1,4 +1,4 @@
-"""An S3 server on loopback (moto), and a proxy before it that loses, delays and refuses answers."""
+"""An S3 server on loopback (moto), and a proxy before it that counts requests, loses, delays and refuses answers."""
 
 import http.client
 import re
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -64,6 +65,11 @@ class Asked:
     """Of the credentials that have signed it."""
 
     @property
+    def kind(self) -> str:
+        """What a store charges it as: to list objects is a request of its own price."""
+        return "LIST" if self.method == "GET" and "list-type=" in self.path else self.method
+
+    @property
     def is_commit(self) -> bool:
         """Whether it writes an entry of a Delta log."""
         return self.method == "PUT" and re.search(r"/_delta_log/\d{20}\.json$", self.path) is not None
@@ -97,14 +103,19 @@ class Proxy:
     url: str
     fault: Callable[[Asked], Fault] = lambda _: SOUND
     asked: list[Asked] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    """Requests by method."""
     faults: int = 0
+    on_asked: Callable[[Asked], None] | None = None
+    """Called with each request in place of noting it in `asked`: hours of requests would fill the memory."""
     guard: threading.Lock = field(default_factory=threading.Lock)
 
     def meet(self, method: str, path: str, session_token: str) -> Fault:
         """Note a request and say what becomes of it."""
         with self.guard:
-            asked = Asked(method, path, sum(earlier.method == method for earlier in self.asked), session_token)
-            self.asked.append(asked)
+            asked = Asked(method, path, self.counts[method], session_token)
+            self.counts[method] += 1
+            (self.on_asked or self.asked.append)(asked)
             fault = self.fault(asked)
             self.faults += fault != SOUND
             return fault

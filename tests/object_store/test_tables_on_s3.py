@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,8 +11,12 @@ import pytest
 from streaming import tables
 from streaming.cli import run
 from streaming.errors import RefusedForSafety, TableUnavailable
+from streaming.settings import StorageSettings
 from streaming.tables.conditional_puts import PROBE
-from tests.s3 import SOUND, Fault, Proxy
+from streaming.tables.object_stores import use_object_store
+from tests.on_s3.objects import count_objects
+from tests.s3 import BUCKET, SOUND, Fault, Proxy
+from tests.waiting import until
 
 pytestmark = pytest.mark.long
 
@@ -58,6 +63,36 @@ def test_sql_reads_them(root: str, store: Proxy, capsys: pytest.CaptureFixture[s
     asked = ["sql", "SELECT broker FROM broker_intent", "--tables-dir", root, "--format", "json"]
     assert run([*asked, "--set", f"storage.s3_endpoint={store.url}"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"broker": 7}]
+
+
+def test_sql_reads_an_earlier_moment(root: str, store: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    add(root, 7)
+    between = datetime.now(UTC)
+    next_second = between.replace(microsecond=0) + timedelta(seconds=1)  # a store dates objects in whole seconds
+    until("another second begins", lambda: datetime.now(UTC) >= next_second, pause_s=0.05)
+    add(root, 8)
+    asked = ["sql", "SELECT broker FROM broker_intent ORDER BY 1", "--tables-dir", root, "--format", "json"]
+    asked += ["--set", f"storage.s3_endpoint={store.url}"]
+    assert run(asked) == 0
+    assert json.loads(capsys.readouterr().out) == [{"broker": 7}, {"broker": 8}]
+    assert run([*asked, "--at", between.isoformat()]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"broker": 7}]
+
+
+def test_upkeep_removes_objects_that_no_version_within_the_retention_needs(root: str, s3_url: str) -> None:
+    # Without the proxy: delta-rs keeps its threads from running.
+    use_object_store(StorageSettings(tables=root, s3_endpoint=s3_url))
+    for number in range(12):
+        add(root, number)
+    table = tables.open_table(root, TABLE)
+    assert table is not None
+    table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
+    place = f"tables/{TABLE}"
+    prefix = root.removeprefix(f"s3://{BUCKET}/").removesuffix("/tables")
+    assert count_objects(s3_url, prefix)[place].data == 12
+    tables.tidy(root, TABLE)
+    assert count_objects(s3_url, prefix)[place].data == 1
+    assert brokers(root) == list(range(12))
 
 
 def test_answers_that_are_lost_lose_no_row_and_double_none(root: str, store: Proxy) -> None:
