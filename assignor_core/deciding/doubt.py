@@ -2,11 +2,16 @@
 
 from assignor_core.deciding.load_memory import LoadMemory
 from assignor_core.deciding.load_memory.episodes import HORIZON_WINDOWS
+from assignor_core.deciding.load_memory.levels import LASTING_SIGMAS
 
 PLAN_NOISE_MAX = 0.03
 """A plan rests on so many windows that noise is at most this part of a broker's mean load over them ..."""
 PLAN_WINDOWS_MAX = 30
 """... but on no more than these."""
+GROWN_SIGMAS = 4.0
+"""In place of `LASTING_SIGMAS` where the broker's level has grown: that is evidence, too."""
+BURST_SIGMAS = 2.0
+"""A broker that is further above its level than so many times its noise has a burst."""
 GAIN_SIGMAS = 2.0
 """A gain of so many times the noise of the windows that a plan rests on is no noise."""
 
@@ -14,16 +19,16 @@ GAIN_SIGMAS = 2.0
 def is_noise(memory: LoadMemory, resource: str, broker: int) -> str | None:
     """Why the broker's load is no more than its noise explains, or None. The broker must be known."""
     levels = memory.levels[resource]
-    if levels.has_risen(broker):
+    if levels.has_risen(broker, GROWN_SIGMAS if _grown_to(memory, resource, broker) else LASTING_SIGMAS):
         return None
     return f"the load of broker {broker} changes by {levels.noise(broker):.0%} from window to window: this may be noise"
 
 
 def is_passing(memory: LoadMemory, resource: str, broker: int) -> str | None:
-    """Why the skew is likely to end by itself soon, or None."""
+    """Why the skew is likely to end by itself soon, or None. The broker must be known."""
     episodes = memory.episodes[resource]
     windows = episodes.windows_of(broker)
-    if not windows or episodes.lasts(windows):
+    if not windows or episodes.lasts(windows) or _comes_of_growth(memory, resource, broker):
         return None
     alike = [length for length in episodes.ended if length >= windows]
     soon = sum(length < windows + HORIZON_WINDOWS for length in alike)
@@ -31,6 +36,22 @@ def is_passing(memory: LoadMemory, resource: str, broker: int) -> str | None:
         f"of {len(alike)} earlier skews that lasted for {windows} windows or more, {soon} ended by themselves within "
         f"{HORIZON_WINDOWS} windows more"
     )
+
+
+def _comes_of_growth(memory: LoadMemory, resource: str, broker: int) -> bool:
+    """Whether the broker had grown before, and noise alone takes it from there to its shares above the threshold.
+
+    Noise ends such a skew now and then, but not for long.
+    """
+    level = _grown_to(memory, resource, broker)
+    rise = memory.episodes[resource].mean_over(broker) - level
+    return level > 0 and rise < BURST_SIGMAS * memory.levels[resource].noise(broker)
+
+
+def _grown_to(memory: LoadMemory, resource: str, broker: int) -> float:
+    """The level that the broker had grown to before its skew, as a logarithm; 0 where it had not grown."""
+    episodes = memory.episodes.get(resource)
+    return 0.0 if episodes is None else episodes.grown_to(broker)
 
 
 def is_known(memory: LoadMemory, resource: str, broker: int) -> bool:

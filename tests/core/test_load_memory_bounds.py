@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assignor_core.deciding.doubt import is_passing, plan_windows, remembered_noise
+from assignor_core.deciding.doubt import is_noise, is_passing, plan_windows, remembered_noise
 from assignor_core.deciding.entering import Over, Surroundings, doubted, entering
 from assignor_core.deciding.load_memory import LoadMemory, Watched
 from assignor_core.deciding.load_memory.episodes import LASTING, Episodes, OpenEpisode
@@ -20,6 +20,7 @@ from assignor_core.deciding.trigger_policy import Detector, TriggerPolicy
 REFERENCE = 1.2
 WATCHED = Watched(enter_ratio=1.30, exit_ratio=1.15, windows_over=3, completeness_min=0.95)
 POLICY = TriggerPolicy(windows_over=2, windows_considered=3)
+SHORT_ONES = (4, 5, 6, 7, 8)
 
 
 @dataclass
@@ -219,6 +220,60 @@ def test_earlier_skews_are_counted_from_as_long_to_the_horizon() -> None:
     )
 
 
+def after_growth(grown_to: float, mean_over: float = 1.4, **figures: float) -> LoadMemory:
+    """A broker that is above the threshold after its level has grown so far; 1 where it has not grown."""
+    skew = OpenEpisode(3, grown_to=math.log(grown_to), total_over=2 * math.log(mean_over), windows_over=2)
+    episodes = Episodes(((1, skew),), SHORT_ONES)
+    return LoadMemory(levels={"bytes_in": levels_of(**figures)}, episodes={"bytes_in": episodes})
+
+
+@pytest.mark.parametrize(
+    ("grown_to", "sigmas_above", "passes"), [(1.0, 1.9, True), (1.2, 1.9, False), (1.2, 2.1, True)]
+)
+def test_a_skew_that_slow_growth_leads_to_does_not_pass(grown_to: float, sigmas_above: float, passes: bool) -> None:
+    """Short skews have passed before; noise alone makes this one of what has grown."""
+    memory = after_growth(grown_to, grown_to * math.exp(0.1 * sigmas_above))
+    assert (is_passing(memory, "bytes_in", 1) is not None) is passes
+
+
+@pytest.mark.parametrize(("grown_to", "lasting_sigmas"), [(1.0, 6.0), (1.2, 4.0)])
+def test_after_slow_growth_less_evidence_is_enough(grown_to: float, lasting_sigmas: float) -> None:
+    """What lasts of noise without memory has its standard deviation, here 0.1; 100 windows add up to more."""
+    for sigmas, is_doubted in ((lasting_sigmas - 0.01, True), (lasting_sigmas + 0.01, False)):
+        memory = after_growth(grown_to, excess=0.1 * sigmas, excess_windows=100)
+        assert (is_noise(memory, "bytes_in", 1) is not None) is is_doubted
+
+
+@pytest.mark.parametrize(
+    ("windows", "first", "later", "has_grown"),
+    [(60, 1.0, 1.2, True), (59, 1.0, 1.2, False), (60, 1.0, 1.14, False), (60, 1.1, 1.26, False), (60, 0.9, 1.2, True)],
+)
+def test_a_level_has_grown_if_it_is_above_exit_ratio_and_was_not_so_after_the_last_move(
+    windows: int, first: float, later: float, has_grown: bool
+) -> None:
+    levels = Levels.none()
+    for minute in range(windows):
+        levels = levels.after({1: first}, end_ms=60_000 * minute, reference=REFERENCE)
+    levels = replace(levels, level=np.log([later]), settled=levels.settled + 1)
+    assert levels.grown(1.15) == ({1: pytest.approx(math.log(later))} if has_grown else {})
+    assert levels.changed().grown(1.15) == {}
+
+
+def test_an_episode_remembers_what_its_broker_had_grown_to() -> None:
+    episodes = Episodes()
+    for shares in ({1: 1.2, 2: 1.5}, {1: 1.4, 2: 1.2}, {1: 1.2, 2: 1.5}, {1: 1.6, 2: 1.5}):
+        episodes = episodes.after(shares, threshold=1.3, windows_min=3, grown={1: 0.17})
+    assert (episodes.grown_to(1), episodes.grown_to(2), episodes.grown_to(3)) == (0.17, 0.0, 0.0)
+    assert episodes.mean_over(1) == pytest.approx(math.log(1.4 * 1.6) / 2)
+    assert episodes.mean_over(2) == pytest.approx(math.log(1.5))
+    assert episodes.mean_over(3) == 0.0
+
+
+def test_levels_of_an_earlier_version_grow_from_now_on() -> None:
+    kept = {name: values for name, values in levels_of(level=0.2).as_dict().items() if name != "first_level"}
+    assert Levels.from_dict(kept).first_level.tolist() == [0.2]
+
+
 def test_a_plan_rests_on_as_many_windows_as_its_noise_needs() -> None:
     assert plan_windows(remembered(levels_of(variance=0.0009)), "bytes_in", 1, 1) == 1
     assert plan_windows(remembered(levels_of(variance=0.00091)), "bytes_in", 1, 1) == 2
@@ -227,7 +282,6 @@ def test_a_plan_rests_on_as_many_windows_as_its_noise_needs() -> None:
 
 
 HOT = tuple(SkewWindow(10 * number, {"bytes_in": {1: 1.5, 2: 1.0}}, {}, 2, 2, 10) for number in (1, 2))
-SHORT_ONES = (4, 5, 6, 7, 8)
 
 
 def around(*ended: int, **figures: float) -> Surroundings:

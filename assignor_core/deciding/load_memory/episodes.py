@@ -7,6 +7,7 @@ Then the next windows show whether it had ended anyway: the broker is as far bel
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from assignor_core.deciding.load_memory.levels import SHARE_MIN
@@ -36,6 +37,12 @@ class OpenEpisode:
     """The highest share, as a logarithm."""
     shares_since_moved: tuple[float, ...] | None = None
     """Logarithms of the broker's shares since replicas were moved; None where none were."""
+    grown_to: float = 0.0
+    """The level that the broker's share had grown to before the episode, as a logarithm; 0 where it had not grown."""
+    total_over: float = 0.0
+    """Sum of the logarithms of the shares that were above the threshold ..."""
+    windows_over: int = 0
+    """... and how many these are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +58,24 @@ class Episodes:
         moved = tuple((broker, replace(episode, shares_since_moved=())) for broker, episode in self.open)
         return replace(self, open=moved)
 
-    def after(self, shares: Mapping[int, float], *, threshold: float, windows_min: int) -> "Episodes":
-        """With one more window; episodes shorter than `windows_min` are not kept, as they ask for no plan."""
+    def after(
+        self,
+        shares: Mapping[int, float],
+        *,
+        threshold: float,
+        windows_min: int,
+        grown: Mapping[int, float] = MappingProxyType({}),
+    ) -> "Episodes":
+        """With one more window; episodes shorter than `windows_min` are not kept, as they ask for no plan.
+
+        `grown` has the levels before this window of brokers whose load has grown slowly, as logarithms.
+        """
         going, ended = dict(self.open), list(self.ended)
         for broker, share in shares.items():
             episode = going.get(broker)
             if episode is None and share <= threshold:
                 continue
-            episode = _followed(episode or OpenEpisode(), share, threshold)
+            episode = _followed(episode or OpenEpisode(grown_to=grown.get(broker, 0.0)), share, threshold)
             lasted = _lasted(episode)
             going[broker] = episode
             if lasted is not None:
@@ -86,6 +103,15 @@ class Episodes:
         """Windows that the broker's episode has lasted; 0 where there is none."""
         return next((episode.windows for other, episode in self.open if other == broker), 0)
 
+    def grown_to(self, broker: int) -> float:
+        """The level that the broker had grown to before its episode, as a logarithm; 0 where it had not grown."""
+        return next((episode.grown_to for other, episode in self.open if other == broker), 0.0)
+
+    def mean_over(self, broker: int) -> float:
+        """The mean of the broker's shares above the threshold in its episode, as a logarithm; 0 where it has none."""
+        episode = dict(self.open).get(broker)
+        return episode.total_over / episode.windows_over if episode and episode.windows_over else 0.0
+
     def lasts(self, windows: int) -> bool:
         """Whether an episode that has lasted for so many windows is likely to outlast the horizon.
 
@@ -104,10 +130,14 @@ def _followed(episode: OpenEpisode, share: float, threshold: float) -> OpenEpiso
     value = math.log(max(share, SHARE_MIN))
     if episode.shares_since_moved is not None:
         return replace(episode, shares_since_moved=(*episode.shares_since_moved, value))
-    return OpenEpisode(
-        episode.windows + 1,
-        0 if share > threshold else episode.windows_since_over + 1,
-        max(episode.highest, value),
+    is_over = share > threshold
+    return replace(
+        episode,
+        windows=episode.windows + 1,
+        windows_since_over=0 if is_over else episode.windows_since_over + 1,
+        highest=max(episode.highest, value),
+        total_over=episode.total_over + value * is_over,
+        windows_over=episode.windows_over + is_over,
     )
 
 

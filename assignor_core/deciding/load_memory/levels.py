@@ -69,12 +69,14 @@ class Levels:
     """End of the first of them."""
     seen_ms: Longs
     """End of the newest window with a known share."""
+    first_level: Floats
+    """The level after the first `LEVEL_WINDOWS` windows since replicas were last moved, or after fewer."""
 
     @classmethod
     def none(cls) -> "Levels":
         """Of no broker."""
         ints, floats = np.zeros(0, np.int64), np.zeros(0)
-        return cls((), ints, ints, floats, floats, floats, floats, floats, ints, ints, ints)
+        return cls((), ints, ints, floats, floats, floats, floats, floats, ints, ints, ints, floats)
 
     def changed(self) -> "Levels":
         """After replicas were moved: levels and evidence begin anew, the noise stays."""
@@ -105,13 +107,14 @@ class Levels:
         clipped = np.clip(left, -limit, limit)
         noise_weight = known * (settled > SETTLING_WINDOWS) / np.clip(rows.windows + 1, 1, NOISE_WINDOWS)
         level_weight = known / np.clip(settled, 1, LEVEL_WINDOWS)
+        level = level + level_weight * np.where(settled < UNCLIPPED_WINDOWS, left, clipped)
         excess = np.maximum(rows.excess + share - math.log(reference), 0.0)
         counted = np.where(excess > 0, rows.excess_windows + 1, 0)
         return Levels(
             rows.brokers,
             rows.windows + known,
             settled,
-            level + level_weight * np.where(settled < UNCLIPPED_WINDOWS, left, clipped),
+            level,
             rows.variance + noise_weight * (clipped**2 - rows.variance),
             rows.covariance + noise_weight * (clipped * rows.residual - rows.covariance),
             np.where(known, clipped, rows.residual),
@@ -119,6 +122,7 @@ class Levels:
             np.where(known, counted, rows.excess_windows),
             np.where(known & (counted == 1), end_ms, np.where(known & (counted == 0), 0, rows.excess_since_ms)),
             np.where(known, end_ms, rows.seen_ms),
+            np.where(settled <= LEVEL_WINDOWS, level, rows.first_level),
         )
 
     def as_dict(self) -> dict[str, list[float]]:
@@ -128,12 +132,25 @@ class Levels:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, list[float]]) -> "Levels":
-        """The levels of `as_dict`; raises KeyError and ValueError on anything else."""
+        """The levels of `as_dict`; raises KeyError and ValueError on anything else.
+
+        Tables of earlier versions have no first level: growth then counts from the level of now.
+        """
+        values = {"first_level": values["level"], **values}
         types = {column.name: getattr(cls.none(), column.name).dtype for column in fields(cls)[1:]}
         arrays = {name: np.array(values[name], dtype) for name, dtype in types.items()}
         if any(len(array) != len(values["brokers"]) for array in arrays.values()):
             raise ValueError("levels: lists of different lengths")
         return cls(tuple(int(broker) for broker in values["brokers"]), **arrays)
+
+    def grown(self, ratio: float) -> dict[int, float]:
+        """The level of each broker that is above `ratio`, and has grown by as much since replicas were last moved.
+
+        After a move the first windows show the level that it grows from.
+        """
+        least = math.log(ratio)
+        has_grown = (self.settled > LEVEL_WINDOWS) & (self.level > least) & (self.level - self.first_level > least)
+        return {self.brokers[row]: float(self.level[row]) for row in np.flatnonzero(has_grown)}
 
     def is_known(self, broker: int) -> bool:
         """Whether enough windows of the broker were seen to know its noise."""
@@ -153,12 +170,12 @@ class Levels:
         known = [self.mean_noise(broker, windows) for broker in self.brokers if self.is_known(broker)]
         return median(known) if known else None
 
-    def has_risen(self, broker: int) -> bool:
-        """Whether the evidence is more than noise adds up to."""
+    def has_risen(self, broker: int, lasting_sigmas: float = LASTING_SIGMAS) -> bool:
+        """Whether the evidence is more than noise adds up to, or than `lasting_sigmas` of what lasts."""
         row = self._known_row(broker)
         correlation = self._correlation(broker)
         summed = SUM_SIGMAS * math.sqrt(_sum_variance(int(self.excess_windows[row]), correlation))
-        lasting = LASTING_SIGMAS * math.sqrt((1 + correlation) / (1 - correlation))
+        lasting = lasting_sigmas * math.sqrt((1 + correlation) / (1 - correlation))
         return bool(self.excess[row] > self.noise(broker) * min(summed, lasting))
 
     def risen_since_ms(self, broker: int) -> int:

@@ -59,7 +59,10 @@ class LoadMemory:
             before = levels.get(resource) or Levels.none()
             levels[resource] = before.after(shares, end_ms=window.window_end_ms, reference=watched.reference)
             episodes[resource] = episodes.get(resource, Episodes()).after(
-                shares, threshold=watched.enter_ratio, windows_min=watched.windows_over
+                shares,
+                threshold=watched.enter_ratio,
+                windows_min=watched.windows_over,
+                grown=before.grown(watched.exit_ratio),
             )
         return LoadMemory(window.window_end_ms, memory.changed_ms, levels, episodes)
 
