@@ -242,3 +242,17 @@ def test_a_broker_less(brokers: EmbeddedCluster, tmp_path: Path, capsys: pytest.
         brokers.kill_broker(4)
         story.carry_out()
         has_come(story.compared(capsys))
+
+
+def test_a_topic_gets_twice_its_traffic(
+    brokers: EmbeddedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Brokers 1 and 2 have 1.125 times the mean load before, and 1.44 times after.
+    placed = {"busy": in_turn((1, 2), partitions=54), "calm": in_turn((3, 4), partitions=42)}
+    with running(brokers, 1, 2, 3, 4) as admin, topics(brokers, admin, placed) as factors:
+        story = Story(brokers, admin, tmp_path, throttle=1_000_000)
+        predicted = story.predict(capsys, "--traffic", "busy=2x")
+        assert predicted["plans"]
+        factors["busy"] = 2.0
+        story.carry_out()
+        has_come(story.compared(capsys))
