@@ -7,6 +7,7 @@ from the result. Pure: loads, placement and clock come from the caller.
 from assignor_core.what_if.changes import Changes, changed
 from assignor_core.what_if.copying import Copying, Pace
 from assignor_core.what_if.evidence import Planning
+from assignor_core.what_if.generated import history_of
 from assignor_core.what_if.history import History, HistoryBroker, filled
 from assignor_core.what_if.replay import Replay, ReplayedPlan, replay
 
@@ -21,5 +22,6 @@ __all__ = [
     "ReplayedPlan",
     "changed",
     "filled",
+    "history_of",
     "replay",
 ]

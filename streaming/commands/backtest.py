@@ -2,17 +2,51 @@
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from streaming.commands.options import json_option, settings_from, settings_options
 from streaming.errors import UsageProblem
 from streaming.runtime import clocks
-from streaming.settings import HOUR_MS, TriggerSettings
+from streaming.settings import HOUR_MS, Settings, TriggerSettings
+
+if TYPE_CHECKING:
+    from assignor_core.deciding.simulation import Trace
+    from assignor_core.what_if import History
 
 HOURS_MAX = 24 * 366 * 10
+GENERATED_HOURS_MAX = 24 * 7 * 8
+"""A generated window of a broker takes some 10 us."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """Load that nobody recorded; of windows of a minute, of six brokers."""
+
+    scenario: str
+    hours: float
+    noise: float
+    seed: int
+
+    def trace(self, settings: Settings) -> "Trace":
+        """Window by window; raises InputError where there is no such scenario, UsageProblem for other windows."""
+        from assignor_core.deciding.simulation import generate
+        from assignor_core.deciding.simulation.loads import WINDOW_MS
+
+        if settings.pipeline.window_ms != WINDOW_MS:
+            set_ms = settings.pipeline.window_ms
+            raise UsageProblem(f"pipeline.window_ms: found {set_ms}, allowed with --generate is {WINDOW_MS}")
+        return generate(self.scenario, seed=self.seed, windows=max(1, round(self.hours * 60)), noise=self.noise)
+
+    def history(self, settings: Settings) -> "History":
+        """The same for real plans."""
+        from assignor_core.what_if import history_of
+
+        return history_of(self.trace(settings))
 
 
 @click.command()
@@ -35,10 +69,20 @@ HOURS_MAX = 24 * 366 * 10
 )
 @click.option("--png", "png_file", type=click.Path(path_type=Path), help="With --plans: write a picture.")
 @click.option("--decisions", is_flag=True, help="Make the decisions of that time again; show which differ now.")
+@click.option("--generate", "scenario", metavar="SCENARIO", help="Load made up in place of the recorded one.")
+@click.option(
+    "--noise",
+    type=click.FloatRange(0, 1),
+    help="With --generate: standard deviation of a broker's load [default: 0.06].",
+)
+@click.option("--seed", type=int, help="With --generate: another one gives another load [default: 1].")
 @settings_options
 @json_option
 def backtest(
     hours: float,
+    scenario: str | None,
+    noise: float | None,
+    seed: int | None,
     with_plans: bool,
     decisions: bool,
     policies: tuple[str, ...],
@@ -53,22 +97,21 @@ def backtest(
     rests on; what was really done in that time is part of the load as it was.
     With --plans the planner makes each plan, and its moves are carried out at the throttle on the simulated cluster.
     With --decisions nothing is moved but what was really moved: each decision of that time is made again.
+    With --generate load is made up (diurnal, bursts, "long bursts", "daily bursts", gaps, swing, steps or drift), to
+    try settings before there is a history.
     """
-    from assignor_core.deciding.simulation import World, simulate
-    from streaming.control.policies import decision_policy
-    from streaming.control.replaying import recorded_trace
-    from streaming.control.wiring import window_tables_of
-    from streaming.views.broker_windows import capacities_of
-
     if math.isnan(hours):
         raise UsageProblem(f"--hours {hours}: is no number, allowed is above 0 to {HOURS_MAX}")
+    made_up = _made_up(scenario, hours, noise, seed)
     since_ms = clocks.now_ms() - round(hours * HOUR_MS)
-    if with_plans and decisions:
-        raise UsageProblem("--plans and --decisions can't go together")
+    if decisions and (with_plans or made_up):
+        raise UsageProblem(f"{'--plans' if with_plans else '--generate'} and --decisions can't go together")
     if with_plans:
         from streaming.commands.backtest_plans import backtest_plans
 
-        return backtest_plans(config_file, assignments, policies, since_ms, png_file, as_json=as_json)
+        read = partial(_recorded_history, since_ms=since_ms)
+        history_for, kind = (made_up.history, "generated") if made_up else (read, "recorded")
+        return backtest_plans(config_file, assignments, policies, history_for, png_file, kind=kind, as_json=as_json)
     if policies or png_file is not None:
         raise UsageProblem(f"{'--policy' if policies else '--png'}: goes with --plans only")
     settings = settings_from(config_file, assignments)
@@ -76,10 +119,45 @@ def backtest(
         from streaming.commands.backtest_decisions import backtest_decisions
 
         return backtest_decisions(settings, since_ms, as_json=as_json)
+    return _replay(settings, made_up.trace(settings) if made_up else _recorded(settings, hours, since_ms), as_json)
+
+
+def _made_up(scenario: str | None, hours: float, noise: float | None, seed: int | None) -> Generated | None:
+    """What is generated, if anything; raises UsageProblem."""
+    if scenario is None:
+        if noise is not None or seed is not None:
+            raise UsageProblem(f"{'--seed' if noise is None else '--noise'}: goes with --generate only")
+        return None
+    if hours > GENERATED_HOURS_MAX:
+        raise UsageProblem(f"--hours {hours:g}: allowed with --generate are at most {GENERATED_HOURS_MAX}")
+    return Generated(scenario, hours, 0.06 if noise is None else noise, 1 if seed is None else seed)
+
+
+def _recorded(settings: Settings, hours: float, since_ms: int) -> "Trace":
+    """Closed windows since then; raises UsageProblem where there is none."""
+    from streaming.control.replaying import recorded_trace
+    from streaming.control.wiring import window_tables_of
+    from streaming.views.broker_windows import capacities_of
+
     capacities = capacities_of(settings.planner)
     trace = recorded_trace(window_tables_of(settings), settings.trigger.resources, capacities, since_ms=since_ms)
     if not trace.window_end_ms:
         raise UsageProblem(f"--hours {hours:g}: found no closed window in {settings.storage.tables}")
+    return trace
+
+
+def _recorded_history(settings: Settings, *, since_ms: int) -> "History":
+    from streaming.tables import TableReader
+    from streaming.views.recorded_hours import read_history
+
+    return read_history(TableReader(settings.storage.tables), settings, since_ms=since_ms)
+
+
+def _replay(settings: Settings, trace: "Trace", as_json: bool) -> int:
+    """Prints what the trigger would have done."""
+    from assignor_core.deciding.simulation import World, simulate
+    from streaming.control.policies import decision_policy
+
     report = simulate(trace, decision_policy(settings, ()), World(planner_windows=settings.planner.windows))
     if as_json:
         click.echo(json.dumps({"brokers": len(trace.brokers), **asdict(report)}))

@@ -1,7 +1,7 @@
 """`rebalancer backtest --plans`: recorded hours replayed with real plans and moves, several policies side by side."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +22,25 @@ def backtest_plans(
     config_file: Path | None,
     assignments: tuple[str, ...],
     policies: tuple[str, ...],
-    since_ms: int,
+    history_for: Callable[[Settings], History],
     png_file: Path | None,
     *,
+    kind: str,
     as_json: bool,
 ) -> int:
-    """Prints what each policy would have done; each is "KEY=VALUE KEY=VALUE" besides the settings of the command."""
+    """Prints what each policy would have done in the hours of `history_for`, which are of this `kind`.
+
+    Each policy is "KEY=VALUE KEY=VALUE" besides the settings of the command.
+    """
     from streaming.commands.what_if_text import replay_data
     from streaming.control.what_if import replayed
-    from streaming.tables import TableReader
-    from streaming.views.recorded_hours import read_history
 
     if len(policies) > POLICIES_MAX:
         raise UsageProblem(f"--policy: found {len(policies)}, allowed are at most {POLICIES_MAX}")
     named = [("as set", settings_from(config_file, assignments))]
     named += [(text, settings_from(config_file, (*assignments, *text.split()))) for text in policies]
     first = named[0][1]
-    history = read_history(TableReader(first.storage.tables), first, since_ms=since_ms)
+    history = history_for(first)
     runs = [(name, settings, replayed(history, settings, frozenset())[0]) for name, settings in named]
     if png_file is not None:
         from streaming.simulate.plot import png_of
@@ -51,14 +53,14 @@ def backtest_plans(
         data: list[dict[str, Any]] = [{"policy": name, **replay_data(replay)} for name, _, replay in runs]
         click.echo(json.dumps({"brokers": len(history.brokers), "policies": data}))
     else:
-        _print(history, runs)
+        _print(history, kind, runs)
     return 0
 
 
-def _print(history: History, runs: Replayed) -> None:
+def _print(history: History, kind: str, runs: Replayed) -> None:
     from streaming.commands.console import echo, print_whole
 
-    echo(f"{len(history.hour_start_ms)} recorded hours of {len(history.brokers)} brokers")
+    echo(f"{len(history.hour_start_ms)} {kind} hours of {len(history.brokers)} brokers")
     columns = (
         "policy",
         "plans",

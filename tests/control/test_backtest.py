@@ -123,3 +123,37 @@ def test_without_windows_the_answer_says_so(
 ) -> None:
     assert cli.run(["backtest", "--config", str(tmp_path / "settings.json"), "--hours", "2"]) == 2
     assert capsys.readouterr().err.startswith("error: --hours 2: found no closed window in ")
+
+
+def test_load_is_made_up_before_there_is_a_history(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generated = ("--generate", "steps", "--hours", "24")
+    first = backtest(tmp_path, capsys, *generated)
+    assert (first["brokers"], first["windows"], first["triggers"], first["false_triggers"]) == (6, 1440, 3, 0)
+    assert backtest(tmp_path, capsys, *generated, "--seed", "1", "--noise", "0.06") == first
+    assert backtest(tmp_path, capsys, *generated, "--seed", "2") != first
+    assert backtest(tmp_path, capsys, *generated, "--set", "trigger.enter_ratio=3")["triggers"] == 0
+    planned = backtest(tmp_path, capsys, "--plans", "--generate", "steps", "--hours", "4")
+    assert len(planned["policies"][0]["plans"]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("--generate", "none"), "error: scenario 'none': unknown, allowed are diurnal, "),
+        (("--seed", "2"), "error: --seed: goes with --generate only"),
+        (("--noise", "0.1"), "error: --noise: goes with --generate only"),
+        (("--generate", "steps", "--decisions"), "error: --generate and --decisions can't go together"),
+        (("--generate", "steps", "--hours", "9999"), "error: --hours 9999: allowed with --generate are at most 1344"),
+        (
+            ("--generate", "steps", "--set", "pipeline.window_ms=30000"),
+            "error: pipeline.window_ms: found 30000, allowed with --generate is 60000",
+        ),
+    ],
+)
+def test_what_does_not_go_with_generated_load_is_refused(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], error: str
+) -> None:
+    assert cli.run(["backtest", "--config", str(tmp_path / "settings.json"), *arguments]) == 2
+    assert capsys.readouterr().err.startswith(error)
