@@ -28,6 +28,8 @@ __all__ = ["own"]  # the fixture
 
 SAMPLES = 4_000
 KILLS = 2
+REFUSALS = ((Fault(status=400, body=EXPIRED), WHAT_TO_DO), (Fault(status=503), "503"))
+"""What the store answers, and what the log of the pipeline then shows."""
 
 
 @pytest.fixture
@@ -47,32 +49,35 @@ def test_killed_at_random_instants_nothing_is_lost_or_doubled(on_s3: Settings, t
     assert kill_and_compare(on_s3, tmp_path, samples=SAMPLES, kills=KILLS, chance=random.Random(7)) >= 1
 
 
-@pytest.mark.parametrize(
-    ("fault", "shown"),
-    [(Fault(status=400, body=EXPIRED), WHAT_TO_DO), (Fault(status=503), "503")],
-    ids=["expired", "away"],
-)
 def test_a_store_that_refuses_ends_it_with_the_cause_and_the_next_start_goes_on(
-    on_s3: Settings, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault, shown: str
+    on_s3: Settings, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store refuses the token of the first process from some moment on, and takes that of the second."""
-    records, refused = numbered_records(SAMPLES), set[str]()
-    store.fault = lambda asked: fault if asked.session_token in refused else SOUND
+    """From some moment on the store refuses the token of a process in one way, and that of the next in another."""
+    parts, refused = len(REFUSALS) + 1, dict[str, Fault]()
+    records = numbered_records(SAMPLES)
+    store.fault = lambda asked: refused.get(asked.session_token or "", SOUND)
     make_topics(on_s3)
-    produce(on_s3, on_s3.topics.byte_rate, records[: SAMPLES // 2], partitions=2)
-    monkeypatch.setenv("AWS_SESSION_TOKEN", "first")
+    produce(on_s3, on_s3.topics.byte_rate, records[: SAMPLES // parts], partitions=2)
+    for number, (fault, shown) in enumerate(REFUSALS, start=1):
+        token = f"token-{number}"
+        before = samples_counted(on_s3)
+        monkeypatch.setenv("AWS_SESSION_TOKEN", token)
+        process = start_pipeline(on_s3, tmp_path)
+        try:
+            wait_for_more(on_s3, process, than=before, enough=SAMPLES)
+            monkeypatch.setenv("AWS_SESSION_TOKEN", "ours")
+            refused[token] = fault
+            more = records[SAMPLES * number // parts : SAMPLES * (number + 1) // parts]
+            produce(on_s3, on_s3.topics.byte_rate, more, partitions=2)
+            assert process.wait(timeout=DEADLINE_S) == EXIT_QUERY_FAILED
+        finally:
+            kill(process)
+        failures = [line for line in (tmp_path / "pipeline.log").read_text().splitlines() if "query_failed" in line]
+        assert len(failures) == number
+        assert shown in failures[-1]
+        assert "Python Proxy" not in failures[-1]
     process = start_pipeline(on_s3, tmp_path)
     try:
-        wait_for_more(on_s3, process, than=0, enough=1)
-        monkeypatch.setenv("AWS_SESSION_TOKEN", "second")
-        refused.add("first")
-        produce(on_s3, on_s3.topics.byte_rate, records[SAMPLES // 2 :], partitions=2)
-        assert process.wait(timeout=DEADLINE_S) == EXIT_QUERY_FAILED
-        log = (tmp_path / "pipeline.log").read_text()
-        (failure,) = [line for line in log.splitlines() if "query_failed" in line]
-        assert shown in failure
-        assert "Python Proxy" not in failure
-        process = start_pipeline(on_s3, tmp_path)
         while samples_counted(on_s3) < SAMPLES:
             wait_for_more(on_s3, process, than=samples_counted(on_s3), enough=SAMPLES)
         process.send_signal(signal.SIGTERM)
