@@ -14,6 +14,7 @@ from streaming.cluster.clients import admin_client
 from streaming.settings import Settings
 from tests.pipeline.test_windows import (
     Record,
+    drain,
     encode,
     load_record,
     make_topics,
@@ -22,6 +23,8 @@ from tests.pipeline.test_windows import (
     recount,
     send,
     session,
+    start,
+    stop,
 )
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -99,6 +102,18 @@ def run(session: SparkSession, settings: Settings, records: list[Record]) -> Non
     read_everything(session, settings)
 
 
+def run_twice(session: SparkSession, settings: Settings) -> None:
+    """Start, read `FIRST` in one batch and `SECOND` in the next, stop."""
+    send(settings, settings.topics.byte_rate, encode(FIRST))
+    queries = start(session, settings)
+    try:
+        drain(queries)
+        send(settings, settings.topics.byte_rate, encode(SECOND))
+        drain(queries)
+    finally:
+        stop(queries)
+
+
 def check(settings: Settings, records: list[Record]) -> None:
     """The table equals a recount of these records."""
     rows = tables.read(settings.storage.tables, "partition_load")
@@ -117,8 +132,7 @@ def test_what_is_read_again_changes_nothing(
     session: SparkSession, own: Settings, damage: Callable[[Path], None]
 ) -> None:
     make_topics(own)
-    run(session, own, FIRST)
-    run(session, own, SECOND)
+    run_twice(session, own)
     before = tables.open_table(own.storage.tables, "partition_load")
     damage(Path(own.storage.checkpoints) / "byte_rate")
     run(session, own, [])
@@ -147,8 +161,7 @@ def test_what_cannot_be_gone_on_with_ends_the_query_and_a_new_checkpoint_goes_on
     session: SparkSession, own: Settings, damage: Callable[[Path], None], message: str
 ) -> None:
     make_topics(own)
-    run(session, own, FIRST)
-    run(session, own, SECOND)
+    run_twice(session, own)
     damage(Path(own.storage.checkpoints) / "byte_rate")
     with pytest.raises(PySparkException, match=message):
         run(session, own, THIRD)
