@@ -32,7 +32,7 @@ from tests.java_programs import tool
 from tests.topics import wait_until_known
 from tests.waiting import DEADLINE_S, until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.apart]
+pytestmark = [pytest.mark.kafka, pytest.mark.apart, pytest.mark.long]
 
 WINDOW_MS = 10_000
 PARTITIONS = 16

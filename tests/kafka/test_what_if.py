@@ -30,7 +30,7 @@ from streaming.settings import KafkaSettings, Settings
 from tests.kafka.measured_windows import MeasuredWindows
 from tests.waiting import DEADLINE_S, until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.apart]
+pytestmark = [pytest.mark.kafka, pytest.mark.apart, pytest.mark.long]
 
 WINDOW_MS = 5_000
 PARTITIONS = 96
