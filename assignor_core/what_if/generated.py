@@ -28,7 +28,7 @@ def history_of(trace: Trace) -> History:
     >>> from assignor_core.deciding.simulation.loads import generate
     >>> history = history_of(generate("diurnal", seed=1, windows=120))
     >>> len(history.brokers), len(history.partitions), history.rates.shape, history.hour_start_ms
-    (6, 240, (2, 240, 3), (0, 3600000))
+    (6, 240, (2, 240, 2), (0, 3600000))
     """
     loads = trace.loads[Resource.BYTES_IN.value]
     starts = np.asarray(trace.window_end_ms) - WINDOW_MS

@@ -32,21 +32,20 @@ class Generated:
     noise: float
     seed: int
 
-    def trace(self, settings: Settings) -> "Trace":
+    def trace(self, window_ms: int) -> "Trace":
         """Window by window; raises InputError where there is no such scenario, UsageProblem for other windows."""
         from assignor_core.deciding.simulation import generate
         from assignor_core.deciding.simulation.loads import WINDOW_MS
 
-        if settings.pipeline.window_ms != WINDOW_MS:
-            set_ms = settings.pipeline.window_ms
-            raise UsageProblem(f"pipeline.window_ms: found {set_ms}, allowed with --generate is {WINDOW_MS}")
+        if window_ms != WINDOW_MS:
+            raise UsageProblem(f"pipeline.window_ms: found {window_ms}, allowed with --generate is {WINDOW_MS}")
         return generate(self.scenario, seed=self.seed, windows=max(1, round(self.hours * 60)), noise=self.noise)
 
-    def history(self, settings: Settings) -> "History":
+    def history(self, window_ms: int) -> "History":
         """The same for real plans."""
         from assignor_core.what_if import history_of
 
-        return history_of(self.trace(settings))
+        return history_of(self.trace(window_ms))
 
 
 @click.command()
@@ -109,8 +108,8 @@ def backtest(
     if with_plans:
         from streaming.commands.backtest_plans import backtest_plans
 
-        read = partial(_recorded_history, since_ms=since_ms)
-        history_for, kind = (made_up.history, "generated") if made_up else (read, "recorded")
+        history_for = partial(_history, made_up=made_up, since_ms=since_ms)
+        kind = "generated" if made_up else "recorded"
         return backtest_plans(config_file, assignments, policies, history_for, png_file, kind=kind, as_json=as_json)
     if policies or png_file is not None:
         raise UsageProblem(f"{'--policy' if policies else '--png'}: goes with --plans only")
@@ -119,7 +118,8 @@ def backtest(
         from streaming.commands.backtest_decisions import backtest_decisions
 
         return backtest_decisions(settings, since_ms, as_json=as_json)
-    return _replay(settings, made_up.trace(settings) if made_up else _recorded(settings, hours, since_ms), as_json)
+    trace = made_up.trace(settings.pipeline.window_ms) if made_up else _recorded(settings, hours, since_ms)
+    return _replay(settings, trace, as_json)
 
 
 def _made_up(scenario: str | None, hours: float, noise: float | None, seed: int | None) -> Generated | None:
@@ -146,7 +146,10 @@ def _recorded(settings: Settings, hours: float, since_ms: int) -> "Trace":
     return trace
 
 
-def _recorded_history(settings: Settings, *, since_ms: int) -> "History":
+def _history(settings: Settings, *, made_up: Generated | None, since_ms: int) -> "History":
+    """The generated hours, or those recorded since then; raises InputError, UsageProblem."""
+    if made_up:
+        return made_up.history(settings.pipeline.window_ms)
     from streaming.tables import TableReader
     from streaming.views.recorded_hours import read_history
 
