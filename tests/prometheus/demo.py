@@ -1,5 +1,6 @@
 """The real demo with Prometheus and Alertmanager watching it from its first scrape to its last."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -49,6 +50,11 @@ class WatchedDemo:
                 if child.cmdline()[1 : 1 + len(arguments)] == list(arguments):
                     return child
         return None
+
+    @property
+    def login(self) -> re.Match[str] | None:
+        """Address of the page, and name and password of who may approve there; None before they are printed."""
+        return re.search(r"page and metrics: (\S+) \(sign in as (\w+) with the password (\w+)\)", self.log.read_text())
 
     def descendants(self) -> list[psutil.Process]:
         """All that run now."""

@@ -1,5 +1,6 @@
 """The founding scenario end to end, as those on call see it: skew is told, the death of Spark is told and silences it,
-balance ends it. The plan is carried out once, no record is lost and nothing is left running.
+a person approves the plan on the page, balance ends it. The plan is carried out once, no record is lost and nothing is
+left running.
 
 And the boards: no panel is empty but two, no query fails, and the pictures of them can be drawn.
 """
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 from streaming.demo.traffic import read_report
+from tests.prometheus.approving import approve, shows_what_came_of_it, signed_in
 from tests.prometheus.boards import BOARDS, GRAFANA, load, without_numbers
 from tests.prometheus.demo import (
     CLUSTER,
@@ -43,15 +45,21 @@ pytestmark = [
 
 
 def test_skew_a_dead_spark_and_balance_as_those_on_call_are_told(tmp_path: Path) -> None:
-    with watched_demo(tmp_path, *STORY_OPTIONS, stalled_after_s=STALLED_AFTER_S) as demo:
+    with (
+        watched_demo(tmp_path, *STORY_OPTIONS, "--propose", stalled_after_s=STALLED_AFTER_S) as demo,
+        signed_in(demo) as browser,
+    ):
         page = until("skew told to the webhook", lambda: demo.watch.notification(SKEWED, "firing"), STORY_DEADLINE_S)
         assert page["path"] == "/ticket"
         assert "In cluster demo the busiest broker has 1." in page["annotations"]["description"]
         assert "broker 1, " in page["annotations"]["description"]
         seen = demo.descendants()
         _spark_dies(demo)
+        approve(demo, browser)
         until("balance told to the webhook", lambda: demo.watch.notification(SKEWED, "resolved"), STORY_DEADLINE_S)
         until("the demo's result", lambda: demo.finished, STORY_DEADLINE_S)
+        if browser is not None:
+            shows_what_came_of_it(browser)
         # A pipeline's first row after a start doesn't know how much is left to read; the next comes 10 s later.
         until(
             "numbers on every board",
