@@ -12,6 +12,8 @@ lists_are_new= # apt's lists of packages are fetched once in a run, for they can
 apt_install() {
   # $1 what it is for, then packages. Only as root and where apt is; else one line that says what to install.
   local purpose=$1; shift
+  # Another clone may have installed them: apt would fetch its lists for nothing, which takes up to minutes.
+  if command -v dpkg >/dev/null && dpkg -s "$@" >/dev/null 2>&1; then return 0; fi
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     say "installing $* ($purpose)"
     # Debian starts services when it installs them; nothing of ours may listen, so forbid that for this install.
