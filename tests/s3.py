@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+from streaming.runtime.jars import PROJECT_ROOT
 from streaming.runtime.processes import die_with_parent
 
 BUCKET = "rebalancer-tests"
@@ -26,9 +27,10 @@ NOT_PASSED_ON = {"connection", "content-length", "date", "server", "transfer-enc
 @contextmanager
 def s3_server() -> Iterator[str]:
     """URL of a server that holds one empty bucket, until the end of the block."""
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    command = [sys.executable, "-m", "tests.s3_store", "-H", "127.0.0.1", "-p", "0"]
     with subprocess.Popen(
         command,
+        cwd=PROJECT_ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
