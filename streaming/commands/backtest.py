@@ -29,17 +29,20 @@ class Generated:
 
     scenario: str
     hours: float
-    noise: float
+    noise: float | None
+    """None for that of the scenarios."""
     seed: int
 
     def trace(self, window_ms: int) -> "Trace":
         """Window by window; raises InputError where there is no such scenario, UsageProblem for other windows."""
         from assignor_core.deciding.simulation import generate
-        from assignor_core.deciding.simulation.loads import WINDOW_MS
+        from assignor_core.deciding.simulation.loads import NOISE, WINDOW_MS
 
         if window_ms != WINDOW_MS:
             raise UsageProblem(f"pipeline.window_ms: found {window_ms}, allowed with --generate is {WINDOW_MS}")
-        return generate(self.scenario, seed=self.seed, windows=max(1, round(self.hours * 60)), noise=self.noise)
+        windows = max(1, round(self.hours * HOUR_MS / WINDOW_MS))
+        noise = NOISE if self.noise is None else self.noise
+        return generate(self.scenario, seed=self.seed, windows=windows, noise=noise)
 
     def history(self, window_ms: int) -> "History":
         """The same for real plans."""
@@ -130,7 +133,7 @@ def _made_up(scenario: str | None, hours: float, noise: float | None, seed: int 
         return None
     if hours > GENERATED_HOURS_MAX:
         raise UsageProblem(f"--hours {hours:g}: allowed with --generate are at most {GENERATED_HOURS_MAX}")
-    return Generated(scenario, hours, 0.06 if noise is None else noise, 1 if seed is None else seed)
+    return Generated(scenario, hours, noise, 1 if seed is None else seed)
 
 
 def _recorded(settings: Settings, hours: float, since_ms: int) -> "Trace":
