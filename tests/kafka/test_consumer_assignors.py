@@ -77,13 +77,25 @@ class PythonMember:
         assert not self._thread.is_alive()
         self.owned, self.owned_partitions = set(), set()
 
+    @staticmethod
+    def _listed(assignor: object) -> list[object]:
+        return assignor if isinstance(assignor, list) else [assignor]
+
     def _poll(self, servers: list[str], group: str, topics: list[str], assignor: object, name: str) -> None:
+        """With kafka-python's own assignor its topics are known first.
+
+        A change of metadata would begin a join, and such a join is lost if it outlasts its poll: our own assignors mend
+        that (`keep_joining`), kafka-python's doesn't, and the brokers expel the member.
+        """
         noting = Noting(self.changes)
         consumer = KafkaConsumer(
             bootstrap_servers=servers, group_id=group, client_id=name,
-            partition_assignment_strategy=assignor if isinstance(assignor, list) else [assignor],
+            partition_assignment_strategy=self._listed(assignor),
             heartbeat_interval_ms=500, metadata_max_age_ms=1_000,
         )  # fmt: skip
+        if RangePartitionAssignor in self._listed(assignor):
+            for topic in topics:
+                until("the topic is known", partial(consumer.partitions_for_topic, topic))
         consumer.subscribe(topics, listener=noting)
         try:
             while not self._stop.is_set():

@@ -37,6 +37,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.apart, pytest.mark.long]
 WINDOW_MS = 10_000
 PARTITIONS = 16
 HOURLY_PARTITIONS = 32
+BUSY = 40
+"""Times the records of the calm topic: at 10 it is a tenth of the load, and a plan on the windows moved enough of it
+by chance to even the other half of the day too.
+"""
 VALUE, SMALL_VALUE = b"x" * 1_000, b"x" * 100
 ARCHIVED = [b"x" * 100_000] * 50
 """Of each partition of a topic without traffic: nearly all that lies on disks, so these stay even by themselves."""
@@ -240,13 +244,13 @@ def test_topics_of_the_day_and_of_the_night_are_even_in_every_hour(
 
 
 def _written(brokers: EmbeddedCluster, admin: KafkaAdminClient, busy: str) -> dict[PartitionKey, float]:
-    """Bytes that each partition gains while topic `busy` takes ten times what the other takes."""
+    """Bytes that each partition gains while topic `busy` takes `BUSY` times what the other takes."""
     cluster = Cluster(admin)
     before = _sizes(cluster)
     _send(
         brokers,
         (
-            ((name, number), [SMALL_VALUE] * ((40 + number) * (10 if name == busy else 1)))
+            ((name, number), [SMALL_VALUE] * ((40 + number) * (BUSY if name == busy else 1)))
             for name in ("day", "night")
             for number in range(HOURLY_PARTITIONS)
         ),
