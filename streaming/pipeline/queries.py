@@ -4,7 +4,6 @@ Two topics in one query would share a watermark: an idle one would hold back the
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -43,59 +42,56 @@ def start_queries(
 
     The windows come first: what was rejected is of no hurry, and reading it costs as much.
     """
-    if local_folder(storage.checkpoints) is not None:
-        source.session.conf.set("spark.sql.streaming.checkpointFileManagerClass", LOCAL_CHECKPOINTS)
-    of_loads, of_lags, rows = load_windows, lag_windows, summed_rows
-    if source.topics.foreign:
-        of_loads, of_lags, rows = mixed_load_windows, mixed_lag_windows, accepted_rows
-    load = of_loads(rows(source, BYTE_RATES), source.pipeline)
-    lag = of_lags(rows(source, LAGS), source.pipeline)
-    start = _Start(source, storage, CountedSamples() if counted is None else counted, now_ms)
-    replicas, totals = Target(PARTITION_LOAD, with_topic=True), Target(BROKER_LOAD, with_topic=False)
+    queries = Queries(source, storage, now_ms=now_ms, counted=counted)
     context = source.session.sparkContext
     context.setLocalProperty("spark.scheduler.pool", "windows")
-    queries = [
-        start.windows("byte_rate", load, (replicas, totals)),
-        start.windows("consumer_lag", lag, (Target(GROUP_LAG, with_topic=None),)),
-    ]
+    windows = [queries.start_byte_rate(), queries.start_consumer_lag()]
     context.setLocalProperty("spark.scheduler.pool", "rejects")
-    queries.append(start.rejects(queries.copy()))
-    return queries
+    return [*windows, queries.start_rejects(windows.copy())]
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
-    """Starts single queries on the same topics and the same storage."""
+class Queries:
+    """The three queries on the same topics and the same storage, each to be started by itself."""
 
-    source: InputTopics
-    storage: StorageSettings
-    counted: CountedSamples
-    now_ms: Callable[[], int]
+    def __init__(
+        self,
+        source: InputTopics,
+        storage: StorageSettings,
+        *,
+        now_ms: Callable[[], int],
+        counted: CountedSamples | None = None,
+    ) -> None:
+        self._source = source
+        self._storage = storage
+        self._now_ms = now_ms
+        self._counted = CountedSamples() if counted is None else counted
+        if local_folder(storage.checkpoints) is not None:
+            source.session.conf.set("spark.sql.streaming.checkpointFileManagerClass", LOCAL_CHECKPOINTS)
 
-    def windows(self, name: str, windows: DataFrame, targets: tuple[Target, ...]) -> StreamingQuery:
-        """The query that writes these windows into the tables of the targets."""
-        for target in targets:
-            create_window_table(self.storage.tables, target.table)
-        return (
-            windows.writeStream.queryName(name)
-            .outputMode("update")
-            .option("checkpointLocation", f"{self.storage.checkpoints}/{name}")
-            .trigger(processingTime=f"{self.source.pipeline.trigger_interval_ms} milliseconds")
-            .foreachBatch(self._writer(name, targets).write)
-            .start()
-        )
+    def start_byte_rate(self) -> StreamingQuery:
+        """Windows of partitions and of brokers."""
+        of_loads, rows = (mixed_load_windows, accepted_rows) if self._is_foreign else (load_windows, summed_rows)
+        load = of_loads(rows(self._source, BYTE_RATES), self._source.pipeline)
+        replicas, totals = Target(PARTITION_LOAD, with_topic=True), Target(BROKER_LOAD, with_topic=False)
+        return self._start_windows("byte_rate", load, (replicas, totals))
 
-    def rejects(self, windows: list[StreamingQuery]) -> StreamingQuery:
+    def start_consumer_lag(self) -> StreamingQuery:
+        """Windows of groups."""
+        of_lags, rows = (mixed_lag_windows, accepted_rows) if self._is_foreign else (lag_windows, summed_rows)
+        lag = of_lags(rows(self._source, LAGS), self._source.pipeline)
+        return self._start_windows("consumer_lag", lag, (Target(GROUP_LAG, with_topic=None),))
+
+    def start_rejects(self, windows: list[StreamingQuery]) -> StreamingQuery:
         """The query of rejected records, which reads what the queries of `windows` read."""
-        create_table(self.storage.tables, REJECTED_RECORD.name)
+        create_table(self._storage.tables, REJECTED_RECORD.name)
         maintenance = self._maintenance(REJECTED_RECORD)
-        writer = RejectsWriter(self.storage.tables, self.source.pipeline, self.now_ms)
-        checkpoint = CheckpointFiles(self.storage.checkpoints).below("rejects")
+        writer = RejectsWriter(self._storage.tables, self._source.pipeline, self._now_ms)
+        checkpoint = CheckpointFiles(self._storage.checkpoints).below("rejects")
 
         def write(batch: DataFrame, batch_id: int) -> None:
             # In a sound set-up no record is rejected, and to learn that would cost as much as the windows. (The window
             # queries don't know every misfit of foreign records.)
-            if not self.source.topics.foreign:
+            if not self._source.topics.foreign:
                 known = wait_until_read(windows, checkpoint, batch_id, patience_s=REJECTS_PATIENCE_S)
                 if known is Range.SOUND:
                     return
@@ -105,34 +101,52 @@ class _Start:
             finally:
                 rows.unpersist()
             if written:
-                maintenance.run_if_due(now_ms=self.now_ms())
+                maintenance.run_if_due(now_ms=self._now_ms())
 
-        interval_ms = REJECTS_TRIGGERS * self.source.pipeline.trigger_interval_ms
+        interval_ms = REJECTS_TRIGGERS * self._source.pipeline.trigger_interval_ms
         return (
-            shaped(rejected_rows(self.source), REJECTED_RECORD)
+            shaped(rejected_rows(self._source), REJECTED_RECORD)
             .writeStream.queryName("rejects")
             .outputMode("append")
-            .option("checkpointLocation", f"{self.storage.checkpoints}/rejects")
+            .option("checkpointLocation", f"{self._storage.checkpoints}/rejects")
             .trigger(processingTime=f"{interval_ms} milliseconds")
             .foreachBatch(write)
             .start()
         )
 
+    def _start_windows(self, name: str, windows: DataFrame, targets: tuple[Target, ...]) -> StreamingQuery:
+        """The query that writes these windows into the tables of the targets."""
+        for target in targets:
+            create_window_table(self._storage.tables, target.table)
+        return (
+            windows.writeStream.queryName(name)
+            .outputMode("update")
+            .option("checkpointLocation", f"{self._storage.checkpoints}/{name}")
+            .trigger(processingTime=f"{self._source.pipeline.trigger_interval_ms} milliseconds")
+            .foreachBatch(self._writer(name, targets).write)
+            .start()
+        )
+
+    @property
+    def _is_foreign(self) -> bool:
+        """Whether other tools write the records."""
+        return bool(self._source.topics.foreign)
+
     def _writer(self, name: str, targets: tuple[Target, ...]) -> WindowWriter:
-        root, settings = self.storage.tables, self.source.pipeline
+        root, settings = self._storage.tables, self._source.pipeline
         of_groups = any(target.table is GROUP_LAG for target in targets)
-        checkpoints = CheckpointFiles(self.storage.checkpoints)
+        checkpoints = CheckpointFiles(self._storage.checkpoints)
         return WindowWriter(
             name,
             [Place.of(target, root) for target in targets],
             [self._maintenance(target.table) for target in targets],
             watermark_ms=settings.watermark_ms,
-            counted=self.counted,
-            now_ms=self.now_ms,
-            group_events=GroupEventKeeper(root, self.source.kafka.cluster_name, settings) if of_groups else None,
+            counted=self._counted,
+            now_ms=self._now_ms,
+            group_events=GroupEventKeeper(root, self._source.kafka.cluster_name, settings) if of_groups else None,
             # A record of ours is a sample of one window; one of another tool may hold many.
-            checkpoint=None if self.source.topics.foreign else checkpoints.below(name),
+            checkpoint=None if self._source.topics.foreign else checkpoints.below(name),
         )
 
     def _maintenance(self, table: Table) -> Maintenance:
-        return Maintenance(self.storage.tables, table, self.source.pipeline)
+        return Maintenance(self._storage.tables, table, self._source.pipeline)

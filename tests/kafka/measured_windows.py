@@ -4,6 +4,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from streaming import tables
@@ -22,8 +23,12 @@ Record = Mapping[str, Any]
 class MeasuredWindows:
     """Looks at the brokers, one for each window: the window has the rates since the look before."""
 
-    def __init__(self, reads: BrokerReads, settings: Settings) -> None:
+    def __init__(
+        self, reads: BrokerReads, settings: Settings, *, between_rounds: AbstractContextManager[object] | None = None
+    ) -> None:
+        """`between_rounds` is entered for each look: whoever writes to the brokers may hold it."""
         self._reads = reads
+        self._between_rounds = between_rounds or nullcontext()
         self._settings = settings
         self._window_ms = settings.pipeline.window_ms
         self._groups = GroupSampler()
@@ -41,7 +46,8 @@ class MeasuredWindows:
         end_ms = now_ms // self._window_ms * self._window_ms
         self._next_ms = end_ms + self._window_ms
         before = self._reports.partitions_before
-        after = observe(self._reads, self._groups, self._settings.collect, now_ms=now_ms, before=before)
+        with self._between_rounds:
+            after = observe(self._reads, self._groups, self._settings.collect, now_ms=now_ms, before=before)
         records = [
             json.loads(value)
             for topic, rows in self._reports.of(after)

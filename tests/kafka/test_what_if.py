@@ -35,13 +35,15 @@ pytestmark = [pytest.mark.kafka, pytest.mark.apart, pytest.mark.long]
 WINDOW_MS = 5_000
 PARTITIONS = 96
 WEIGHTS = (1, 2, 3)
-"""Of partitions in turn: their part of the traffic, and of the bytes on disks."""
-FILLED_BYTES = 1_000_000
-"""Of a partition of weight 1."""
+"""Of partitions in turn: how long their records are, and their part of the bytes on disks."""
+FILLED_BYTES = 2_000_000
+"""Of a partition of weight 1: what is written until a plan is carried out adds a hundredth or two to it."""
 RECORD = b"x" * 160
 ROUND_S = 0.5
-"""In which each partition of weight 1 gets one record, as long as its topic's traffic is as usual. A window has ten
-of them, so that the one at its edge changes little: by other loads another plan may be the best.
+"""In which each partition gets one record, as long as its topic's traffic is as usual."""
+ROUND = threading.Lock()
+"""Held while a round is written and while the brokers are looked at. A look within a round would give some partitions a
+record more than others: by other loads another plan may be the best.
 """
 RECORDED_WINDOWS = 6
 SETTLED_WINDOWS = 8
@@ -58,7 +60,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluste
 @contextmanager
 def topics(
     brokers: EmbeddedCluster, admin: KafkaAdminClient, placed: Mapping[str, Sequence[Sequence[int]]]
-) -> Iterator[dict[str, float]]:
+) -> Iterator[dict[str, int]]:
     """Topics with these replicas, filled, under a producer; yields the factors on their traffic. Deleted at the end."""
     admin.create_topics(
         {name: {"assignments": {number: list(row) for number, row in enumerate(rows)}} for name, rows in placed.items()}
@@ -67,7 +69,7 @@ def topics(
     until("all replicas are in sync", lambda: _are_in_sync(Cluster(admin), keys))
     servers, ended = brokers.bootstrap_servers[:3], threading.Event()
     _fill(servers, keys)
-    factors = dict.fromkeys(placed, 1.0)
+    factors = dict.fromkeys(placed, 1)
     writer = threading.Thread(target=_write, args=(servers, keys, factors, ended))
     writer.start()
     try:
@@ -93,19 +95,21 @@ def _fill(servers: list[str], keys: list[PartitionKey]) -> None:
     producer.close()
 
 
-def _write(servers: list[str], keys: list[PartitionKey], factors: dict[str, float], ended: threading.Event) -> None:
-    """Rounds in which each partition gets as many records as its weight and its topic's factor say."""
+def _write(servers: list[str], keys: list[PartitionKey], factors: dict[str, int], ended: threading.Event) -> None:
+    """Rounds in which each partition gets as many records as its topic's factor says, each as long as its weight says.
+
+    One record at a time: two would come as one batch or as two, which take other bytes, as the machine is busy or not.
+    """
     producer = KafkaProducer(bootstrap_servers=servers, acks=1, linger_ms=5)
-    owed = dict.fromkeys(keys, 0.0)
     next_s = time.monotonic()
     while not ended.wait(max(0.0, next_s - time.monotonic())):
         next_s += ROUND_S
-        for key in keys:
-            owed[key] += weight(key[1]) * factors[key[0]]
-            while owed[key] >= 1:
-                owed[key] -= 1
-                producer.send(key[0], RECORD, partition=key[1])
-    producer.flush()
+        with ROUND:
+            for sent in range(max(factors.values())):
+                for topic, number in keys:
+                    if sent < factors[topic]:
+                        producer.send(topic, RECORD * weight(number), partition=number)
+                producer.flush()
     producer.close()
 
 
@@ -153,7 +157,7 @@ class Story:
         self._file.write_text(json.dumps(content))
         self._settings = Settings.model_validate(content)
         self._cluster = Cluster(admin)
-        self.windows = MeasuredWindows(BrokerReads(admin), self._settings)
+        self.windows = MeasuredWindows(BrokerReads(admin), self._settings, between_rounds=ROUND)
 
     def predict(self, capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
         """Measures, records and predicts; the prediction is kept."""
@@ -225,7 +229,7 @@ def in_turn(brokers: Sequence[int], *, partitions: int = PARTITIONS, apart: int 
 def test_a_broker_more(brokers: EmbeddedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     placed = {"more": in_turn((1, 2, 3))}
     with running(brokers, 1, 2, 3) as admin, topics(brokers, admin, placed):
-        story = Story(brokers, admin, tmp_path, throttle=2_000_000)
+        story = Story(brokers, admin, tmp_path, throttle=4_000_000)
         predicted = story.predict(capsys, "--add-brokers", "1")
         assert len(predicted["plans"]) == 1
         run_only(brokers, 1, 2, 3, NEW_BROKER)
@@ -236,7 +240,7 @@ def test_a_broker_more(brokers: EmbeddedCluster, tmp_path: Path, capsys: pytest.
 def test_a_broker_less(brokers: EmbeddedCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     placed = {"less": in_turn((1, 2, 3, 4))}
     with running(brokers, 1, 2, 3, 4) as admin, topics(brokers, admin, placed):
-        story = Story(brokers, admin, tmp_path, throttle=1_000_000)
+        story = Story(brokers, admin, tmp_path, throttle=2_000_000)
         predicted = story.predict(capsys, "--broker-down", "4")
         assert predicted["plans"]
         brokers.kill_broker(4)
@@ -250,9 +254,9 @@ def test_a_topic_gets_twice_its_traffic(
     # Brokers 1 and 2 have 1.125 times the mean load before, and 1.44 times after.
     placed = {"busy": in_turn((1, 2), partitions=54), "calm": in_turn((3, 4), partitions=42)}
     with running(brokers, 1, 2, 3, 4) as admin, topics(brokers, admin, placed) as factors:
-        story = Story(brokers, admin, tmp_path, throttle=1_000_000)
+        story = Story(brokers, admin, tmp_path, throttle=2_000_000)
         predicted = story.predict(capsys, "--traffic", "busy=2x")
         assert predicted["plans"]
-        factors["busy"] = 2.0
+        factors["busy"] = 2
         story.carry_out()
         has_come(story.compared(capsys))

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from streaming import tables
 from streaming.cluster.clients import admin_client
+from streaming.demo.brokers import EmbeddedCluster
 from streaming.settings import Settings
 from tests.pipeline.test_windows import (
     Record,
@@ -19,11 +20,12 @@ from tests.pipeline.test_windows import (
     load_record,
     make_topics,
     own,
-    read_everything,
+    own_settings,
+    read_byte_rates,
     recount,
     send,
     session,
-    start,
+    start_byte_rate,
     stop,
 )
 
@@ -99,19 +101,40 @@ def lose_plan_in_the_middle(checkpoint: Path) -> None:
 def run(session: SparkSession, settings: Settings, records: list[Record]) -> None:
     """Start, read everything, stop."""
     send(settings, settings.topics.byte_rate, encode(records))
-    read_everything(session, settings)
+    read_byte_rates(session, settings)
 
 
 def run_twice(session: SparkSession, settings: Settings) -> None:
     """Start, read `FIRST` in one batch and `SECOND` in the next, stop."""
     send(settings, settings.topics.byte_rate, encode(FIRST))
-    queries = start(session, settings)
+    queries = start_byte_rate(session, settings)
     try:
         drain(queries)
         send(settings, settings.topics.byte_rate, encode(SECOND))
         drain(queries)
     finally:
         stop(queries)
+
+
+@pytest.fixture(scope="module")
+def read_twice(
+    session: SparkSession, kafka_cluster: EmbeddedCluster, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Settings, list[Record]]:
+    """Settings of a pipeline that has read `FIRST` and `SECOND`, and the records that its topic has."""
+    kafka = {"cluster_name": "test", "bootstrap_servers": kafka_cluster.bootstrap_servers}
+    settings = own_settings(Settings.model_validate({"kafka": kafka}), tmp_path_factory.mktemp("twice"))
+    make_topics(settings)
+    run_twice(session, settings)
+    return settings, FIRST + SECOND
+
+
+def copy_of(read: tuple[Settings, list[Record]], folder: Path) -> tuple[Settings, list[Record]]:
+    """The same with tables and checkpoints in another folder. The topic stays: other tests write to it, too."""
+    settings, in_topic = read
+    storage = {name: str(folder / name) for name in ("tables", "checkpoints")}
+    for name, copied in storage.items():
+        shutil.copytree(getattr(settings.storage, name), copied)
+    return settings.model_copy(update={"storage": settings.storage.model_copy(update=storage)}), in_topic
 
 
 def check(settings: Settings, records: list[Record]) -> None:
@@ -158,17 +181,22 @@ def test_what_is_read_again_changes_nothing(
     ],
 )
 def test_what_cannot_be_gone_on_with_ends_the_query_and_a_new_checkpoint_goes_on(
-    session: SparkSession, own: Settings, damage: Callable[[Path], None], message: str
+    session: SparkSession,
+    read_twice: tuple[Settings, list[Record]],
+    tmp_path: Path,
+    damage: Callable[[Path], None],
+    message: str,
 ) -> None:
-    make_topics(own)
-    run_twice(session, own)
+    own, in_topic = copy_of(read_twice, tmp_path)
     damage(Path(own.storage.checkpoints) / "byte_rate")
+    in_topic += THIRD
     with pytest.raises(PySparkException, match=message):
         run(session, own, THIRD)
     check(own, FIRST + SECOND)
     storage = own.storage.model_copy(update={"checkpoints": own.storage.checkpoints + "-new"})
+    in_topic += FOURTH
     run(session, own.model_copy(update={"storage": storage}), FOURTH)
-    check(own, FIRST + SECOND + THIRD + FOURTH)
+    check(own, in_topic)
 
 
 def test_records_deleted_before_they_were_read_are_told_and_not_passed_over(

@@ -20,7 +20,7 @@ from streaming.pipeline import rejects, window_writer
 from streaming.pipeline.batch_reporter import BatchReporter
 from streaming.pipeline.delta_tables import WindowTable
 from streaming.pipeline.lateness import CountedSamples
-from streaming.pipeline.queries import start_queries
+from streaming.pipeline.queries import Queries, start_queries
 from streaming.pipeline.records import ACCEPTED_ROWS
 from streaming.pipeline.session import build_session
 from streaming.pipeline.sources import InputTopics
@@ -47,12 +47,17 @@ def session() -> Iterator[SparkSession]:
 @pytest.fixture
 def own(settings: Settings, tmp_path: Path) -> Settings:
     """Settings with topics, tables and checkpoints of this test's own."""
+    return own_settings(settings, tmp_path)
+
+
+def own_settings(settings: Settings, folder: Path) -> Settings:
+    """With new topics, and tables and checkpoints in the folder."""
     mark = uuid.uuid4().hex[:8]
     return Settings.model_validate(
         {
             **settings.model_dump(exclude={"topics", "storage", "pipeline"}),
             "topics": {"byte_rate": f"rate-{mark}", "consumer_lag": f"lag-{mark}"},
-            "storage": {"tables": str(tmp_path / "tables"), "checkpoints": str(tmp_path / "checkpoints")},
+            "storage": {"tables": str(folder / "tables"), "checkpoints": str(folder / "checkpoints")},
             "pipeline": {
                 "window_ms": WINDOW_MS,
                 "watermark_ms": 30_000,
@@ -114,9 +119,25 @@ def start(session: SparkSession, settings: Settings, counted: CountedSamples | N
     return start_queries(source, settings.storage, now_ms=now_ms, counted=counted)
 
 
+def start_byte_rate(
+    session: SparkSession, settings: Settings, counted: CountedSamples | None = None
+) -> list[StreamingQuery]:
+    """The query of byte rates alone: one query costs less than three."""
+    source = InputTopics(session, settings.kafka, settings.topics, settings.pipeline)
+    return [Queries(source, settings.storage, now_ms=now_ms, counted=counted).start_byte_rate()]
+
+
 def read_everything(session: SparkSession, settings: Settings) -> None:
     """Start, read what is in the topics, stop."""
-    queries = start(session, settings)
+    drain_and_stop(start(session, settings))
+
+
+def read_byte_rates(session: SparkSession, settings: Settings) -> None:
+    """The same with the query of byte rates alone."""
+    drain_and_stop(start_byte_rate(session, settings))
+
+
+def drain_and_stop(queries: list[StreamingQuery]) -> None:
     try:
         drain(queries)
     finally:
@@ -172,7 +193,7 @@ def test_windows_equal_a_recount_whatever_the_order(
     chance.shuffle(records)
     make_topics(own)
     send(own, own.topics.byte_rate, encode(records))
-    read_everything(session, own)
+    read_byte_rates(session, own)
     wanted = recount(records)
     stored = {
         (tables.to_ms(row["window_start"]), row["broker"], row.get("partition")): row
@@ -193,16 +214,16 @@ def test_windows_equal_a_recount_whatever_the_order(
 def test_a_restart_goes_on_and_late_samples_correct_their_window(session: SparkSession, own: Settings) -> None:
     make_topics(own)
     send(own, own.topics.byte_rate, encode([load_record(1, 0, 1_000), load_record(1, 0, 12_000)]))
-    queries = start(session, own)
+    queries = start_byte_rate(session, own)
     drain(queries)
     stop(queries)
     late = load_record(1, 0, 3_000, bytes_in_per_sec=300.0)
     send(own, own.topics.byte_rate, encode([late, load_record(1, 0, 65_000)]))
     counted = CountedSamples()
-    queries = start(session, in_the_jvm(own), counted)  # on the same state
+    queries = start_byte_rate(session, in_the_jvm(own), counted)  # on the same state
     drain(queries)
     stop(queries)
-    queries = start(session, own, counted)
+    queries = start_byte_rate(session, own, counted)
     too_late = [load_record(1, 0, offset_ms, bytes_in_per_sec=9e9) for offset_ms in (4_000, 4_001, 4_002)]
     send(own, own.topics.byte_rate, encode([*too_late, load_record(1, 0, 66_000)]))
     drain(queries)
@@ -230,7 +251,7 @@ def test_a_batch_that_meets_more_windows_than_the_driver_should_hold_is_merged(
     make_topics(own)
     for part in (records[:4], records[4:]):
         send(own, own.topics.byte_rate, encode(part))
-        read_everything(session, own)
+        read_byte_rates(session, own)
     wanted = {(start, broker): samples for (start, broker, _), (_, _, samples, _) in recount(records).items()}
     rows = tables.read(own.storage.tables, "partition_load")
     assert {(tables.to_ms(row["window_start"]), row["broker"]): row["sample_count"] for row in rows} == wanted
@@ -317,7 +338,7 @@ def test_the_tables_carry_comments_and_are_read_by_another_engine(session: Spark
 
     make_topics(own)
     send(own, own.topics.byte_rate, encode([load_record(1, 0, 1_000), load_record(2, 0, 1_000)]))
-    read_everything(session, own)
+    read_byte_rates(session, own)
     query = "SELECT broker, bytes_in_per_sec FROM partition_load WHERE role = 'leader' ORDER BY broker"
     assert run_query(query, own.storage.tables)[1] == [(1, 100.0), (2, 200.0)]
     by_spark = session.read.format("delta").load(tables.table_uri(own.storage.tables, "partition_load"))
