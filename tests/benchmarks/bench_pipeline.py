@@ -82,7 +82,7 @@ def main() -> None:
         if options.kills:
             settings = settings_of(cluster, folder, "kill")
             effective = kill_and_compare(
-                settings, folder, samples=options.records, kills=options.kills, chance=random.Random(1)
+                settings, folder, samples=options.records, blows=(kill,) * options.kills, chance=random.Random(1)
             )
             result: dict[str, Any] = {
                 "kills": options.kills, "before_all_was_read": effective, "samples": options.records,

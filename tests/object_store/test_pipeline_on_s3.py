@@ -2,6 +2,7 @@
 
 import random
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from streaming.settings import Settings
 from streaming.tables.object_stores import WHAT_TO_DO
 from tests.object_store.test_tables_on_s3 import EXPIRED
 from tests.pipeline.running import assert_recounted, kill, numbered_records, produce, samples_counted, start_pipeline
-from tests.pipeline.test_kill import DEADLINE_S, EXIT_QUERY_FAILED, kill_and_compare, wait_for_more
+from tests.pipeline.test_kill import DEADLINE_S, EXIT_QUERY_FAILED, wait_for_more
 from tests.pipeline.test_windows import make_topics, own
 from tests.s3 import SOUND, Fault, Proxy
 
@@ -27,9 +28,10 @@ pytestmark = [
 __all__ = ["own"]  # the fixture
 
 SAMPLES = 4_000
-KILLS = 2
 REFUSALS = ((Fault(status=400, body=EXPIRED), WHAT_TO_DO), (Fault(status=503), "503"))
 """What the store answers, and what the log of the pipeline then shows."""
+PARTS = len(REFUSALS) + 2
+"""Of the records: one for each end of a process that is not in order, and one before them."""
 
 
 @pytest.fixture
@@ -45,20 +47,20 @@ def on_s3(own: Settings, root: str, store: Proxy) -> Settings:
     )
 
 
-def test_killed_at_random_instants_nothing_is_lost_or_doubled(on_s3: Settings, tmp_path: Path) -> None:
-    assert kill_and_compare(on_s3, tmp_path, samples=SAMPLES, kills=KILLS, chance=random.Random(7)) >= 1
-
-
-def test_a_store_that_refuses_ends_it_with_the_cause_and_the_next_start_goes_on(
+def test_refused_and_killed_it_goes_on_with_nothing_lost_or_doubled(
     on_s3: Settings, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From some moment on the store refuses the token of a process in one way, and that of the next in another."""
-    parts, refused = len(REFUSALS) + 1, dict[str, Fault]()
-    records = numbered_records(SAMPLES)
+    """From some moment on the store refuses the token of a process in one way, and that of the next in another.
+
+    The third process is killed at a random instant, the last one ends in order.
+    """
+    refused = dict[str, Fault]()
     store.fault = lambda asked: refused.get(asked.session_token or "", SOUND)
+    records = numbered_records(SAMPLES)
+    parts = [records[SAMPLES * part // PARTS : SAMPLES * (part + 1) // PARTS] for part in range(PARTS)]
     make_topics(on_s3)
-    produce(on_s3, on_s3.topics.byte_rate, records[: SAMPLES // parts], partitions=2)
-    for number, (fault, shown) in enumerate(REFUSALS, start=1):
+    produce(on_s3, on_s3.topics.byte_rate, parts[0], partitions=2)
+    for number in range(1, PARTS):
         token = f"token-{number}"
         before = samples_counted(on_s3)
         monkeypatch.setenv("AWS_SESSION_TOKEN", token)
@@ -66,16 +68,17 @@ def test_a_store_that_refuses_ends_it_with_the_cause_and_the_next_start_goes_on(
         try:
             wait_for_more(on_s3, process, than=before, enough=SAMPLES)
             monkeypatch.setenv("AWS_SESSION_TOKEN", "ours")
-            refused[token] = fault
-            more = records[SAMPLES * number // parts : SAMPLES * (number + 1) // parts]
-            produce(on_s3, on_s3.topics.byte_rate, more, partitions=2)
-            assert process.wait(timeout=DEADLINE_S) == EXIT_QUERY_FAILED
+            refusal = REFUSALS[number - 1] if number <= len(REFUSALS) else None
+            if refusal is not None:
+                refused[token], shown = refusal
+            produce(on_s3, on_s3.topics.byte_rate, parts[number], partitions=2)
+            if refusal is None:
+                time.sleep(random.Random(7).uniform(0.0, 3.0))
+            else:
+                assert process.wait(timeout=DEADLINE_S) == EXIT_QUERY_FAILED
+                check_told(tmp_path / "pipeline.log", failures=number, shown=shown)
         finally:
             kill(process)
-        failures = [line for line in (tmp_path / "pipeline.log").read_text().splitlines() if "query_failed" in line]
-        assert len(failures) == number
-        assert shown in failures[-1]
-        assert "Python Proxy" not in failures[-1]
     process = start_pipeline(on_s3, tmp_path)
     try:
         while samples_counted(on_s3) < SAMPLES:
@@ -85,3 +88,11 @@ def test_a_store_that_refuses_ends_it_with_the_cause_and_the_next_start_goes_on(
     finally:
         kill(process)
     assert_recounted(on_s3, records, tmp_path)
+
+
+def check_told(log: Path, *, failures: int, shown: str) -> None:
+    """The log has so many failures of queries, the newest with this cause."""
+    told = [line for line in log.read_text().splitlines() if "query_failed" in line]
+    assert len(told) == failures
+    assert shown in told[-1]
+    assert "Python Proxy" not in told[-1]

@@ -4,6 +4,7 @@ import random
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -26,34 +27,30 @@ __all__ = ["own"]  # the fixture
 
 EXIT_QUERY_FAILED = 4
 SAMPLES = 20_000
-KILLS = 2
 DEADLINE_S = 420.0
 """A start of Spark takes a minute where other processes keep both cores busy."""
+Blow = Callable[[subprocess.Popen[bytes]], None]
+"""Ends the process, or what it depends on."""
 PAUSE_ON_S3_S = 2.0
 """Each look at a table there is dozens of requests to a server that the pipeline needs, too."""
 
 
-def test_killed_at_random_instants_nothing_is_lost_or_doubled(own: Settings, tmp_path: Path) -> None:
-    assert kill_and_compare(own, tmp_path, samples=SAMPLES, kills=KILLS, chance=random.Random(11)) >= 1
-
-
-def test_when_its_jvm_is_killed_the_process_ends_as_with_a_dead_query(own: Settings, tmp_path: Path) -> None:
+def test_killed_whole_and_by_its_jvm_nothing_is_lost_or_doubled(own: Settings, tmp_path: Path) -> None:
     """Folders by URI, as Spark itself would name them: all of the pipeline takes them."""
     storage = {name: f"file://{getattr(own.storage, name)}" for name in ("tables", "checkpoints")}
     by_uri = own.model_copy(update={"storage": own.storage.model_copy(update=storage)})
-    make_topics(own)
-    produce(own, own.topics.byte_rate, numbered_records(100), partitions=2)
-    process = start_pipeline(by_uri, tmp_path)
-    try:
-        wait_for_more(own, process, than=0, enough=100)
-        (java,) = psutil.Process(process.pid).children()
-        java.kill()
-        assert process.wait(timeout=DEADLINE_S) == EXIT_QUERY_FAILED
-    finally:
-        kill(process)
+    blows = (kill, kill_jvm)
+    assert kill_and_compare(by_uri, tmp_path, samples=SAMPLES, blows=blows, chance=random.Random(11)) >= 1
     assert "query_failed" in (tmp_path / "pipeline.log").read_text()
     check_not_for_everyone(Path(own.storage.tables))
     check_not_for_everyone(Path(own.storage.checkpoints))
+
+
+def kill_jvm(process: subprocess.Popen[bytes]) -> None:
+    """kill -9 of the driver's JVM alone: the process then ends as with a dead query."""
+    (java,) = psutil.Process(process.pid).children()
+    java.kill()
+    assert process.wait(timeout=DEADLINE_S) == EXIT_QUERY_FAILED
 
 
 def check_not_for_everyone(folder: Path) -> None:
@@ -63,12 +60,12 @@ def check_not_for_everyone(folder: Path) -> None:
     assert [path for path in paths if path.stat().st_mode & 0o007] == []
 
 
-def kill_and_compare(own: Settings, folder: Path, *, samples: int, kills: int, chance: random.Random) -> int:
-    """`kills` kills at random times after new rows, over many small batches; how many came before all had been read."""
+def kill_and_compare(own: Settings, folder: Path, *, samples: int, blows: Sequence[Blow], chance: random.Random) -> int:
+    """Blows at random times after new rows, over many small batches; how many came before all had been read."""
     settings = own.model_copy(
         update={
             "pipeline": own.pipeline.model_copy(
-                update={"records_per_batch_max": max(250, samples // (4 * kills)), "driver_memory": "1g"}
+                update={"records_per_batch_max": max(250, samples // (4 * len(blows))), "driver_memory": "1g"}
             )
         }
     )
@@ -79,10 +76,10 @@ def kill_and_compare(own: Settings, folder: Path, *, samples: int, kills: int, c
     process = start_pipeline(settings, folder)
     effective = 0
     try:
-        for _ in range(kills):
+        for blow in blows:
             before = wait_for_more(settings, process, than=samples_counted(settings), enough=samples - len(held_back))
             time.sleep(chance.uniform(0.0, 2.0))
-            kill(process)
+            blow(process)
             effective += before < samples - len(held_back)
             process = start_pipeline(settings, folder)
         produce(settings, settings.topics.byte_rate, held_back, partitions=2)
