@@ -76,8 +76,8 @@
     shownId = plan.plan_id;
     put("plan-head", el("span", { class: `badge ${kind}` }, text), " ", none(`made ${ago(plan.created_ms, now)}`), " ", el("span", { class: "mono whole" }, plan.plan_id),
       plan.execution_id ? el("p", { class: "line" }, link("What the execution did, and what came of it", "execution", plan.execution_id)) : null);
-    put("plan-figures", el("div", {}, ...facts(plan), list("What stands in the way", plan.problems, "bad"), list("What moving can't mend", plan.diagnosis, "")),
-      skew(plan), cheaper(plan));
+    put("plan-figures", el("div", {}, ...facts(plan), list("What stands in the way", plan.problems, "bad"), list("What moving can't mend", plan.diagnosis, ""), cheaper(plan)),
+      skew(plan));
     put("plan-brokers", brokers(plan));
     place.offer(plan.waits ? {
       id: plan.plan_id, verb: "approve", typed: exact(plan.bytes_to_move), path: `api/v1/plans/${plan.plan_id}/approve`, closed: look,
