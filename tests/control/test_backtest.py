@@ -125,6 +125,7 @@ def test_without_windows_the_answer_says_so(
     assert capsys.readouterr().err.startswith("error: --hours 2: found no closed window in ")
 
 
+@pytest.mark.long
 def test_load_is_made_up_before_there_is_a_history(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,6 +54,7 @@ def max_over_mean_after(cluster: DescribedCluster, plan: Plan) -> float:
     return max(loads.values()) / (loads.total() / len(BROKERS))
 
 
+@pytest.mark.long
 def test_a_silent_broker_gets_nothing_and_keeps_what_it_has(settings: Settings) -> None:
     cluster = twenty()
     proposed = decide(settings, cluster, {SILENT}, {})
@@ -72,6 +73,7 @@ def test_a_silent_broker_gets_nothing_and_keeps_what_it_has(settings: Settings) 
     )
 
 
+@pytest.mark.long
 def test_a_plan_keeps_its_promise_with_a_silent_broker(settings: Settings) -> None:
     cluster = twenty()
     proposed = decide(settings, cluster, {SILENT}, {})
@@ -168,6 +170,7 @@ def test_a_new_broker_that_holds_nothing_may_be_filled_before_its_first_window(s
     assert any(21 in row.new_replicas for row in plan.movements)
 
 
+@pytest.mark.long
 def test_below_the_floor_of_load_nothing_is_compared(settings: Settings) -> None:
     """Shares of next to nothing are noise: a person may still ask for a plan of an idle cluster."""
     cluster = twenty()
@@ -175,6 +178,7 @@ def test_below_the_floor_of_load_nothing_is_compared(settings: Settings) -> None
     planned(cluster, settings)
 
 
+@pytest.mark.long
 def test_a_gain_within_the_noise_of_the_windows_makes_no_plan(settings: Settings) -> None:
     """Every second broker's load changes by a quarter from window to window; broker 1 stays the highest."""
     cluster = twenty()

@@ -91,6 +91,7 @@ def test_movements_are_made_and_leave_no_throttle(settings: Settings, cluster: S
     assert carried.placed() == [(2,), (2,)]
 
 
+@pytest.mark.long
 def test_a_process_that_is_killed_at_every_tick_is_followed_by_the_next(
     settings: Settings, cluster: SimulatedCluster
 ) -> None:

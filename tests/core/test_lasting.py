@@ -332,6 +332,7 @@ def placements(draw: st.DrawFn) -> LiveCluster:
     return cluster(*rows, racks=racks)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(placements())
 def test_plans_for_the_placement_end_and_leave_nothing_that_one_could_mend(live: LiveCluster) -> None:

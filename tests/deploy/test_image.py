@@ -84,6 +84,7 @@ def document() -> dict[str, Any]:
     return made
 
 
+@pytest.mark.long
 def test_the_list_of_contents_has_each_jar_with_its_digest_and_each_package(document: dict[str, Any]) -> None:
     digests = {row["content"] for part in document["components"] for row in part.get("hashes", [])}
     lines = (line.split() for line in CHECKSUMS.read_text().splitlines() if line.strip())

@@ -18,6 +18,8 @@ from streaming.settings import PipelineSettings, Settings, StorageSettings, Topi
 from streaming.tables.object_stores import use_object_store
 from tests.s3 import BUCKET, CREDENTIALS
 
+pytestmark = pytest.mark.long
+
 IDS = {"rebalancer.byte-rate": "a", "rebalancer.consumer-lag": "b"}
 LEASE_MS = 600_000
 

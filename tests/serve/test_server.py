@@ -112,6 +112,7 @@ def serving(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.communicate()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_it_starts_without_tables_sees_them_come_and_ends_on_a_signal(
     serving: tuple[subprocess.Popen[str], str], tmp_path: Path, number: signal.Signals

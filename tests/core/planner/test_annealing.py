@@ -18,6 +18,8 @@ from tests.benchmarks.shapes import variants
 from tests.core.planner.cases import clusters, search_of
 from tests.core.planner.invariants import check_plan
 
+pytestmark = pytest.mark.long
+
 SEED = 142
 KIND = variants(SEED)["unequal disks"]
 """Three brokers, one of twice the disk, and 59 partitions of one replica: without a last try it ends 0.022 above."""

@@ -20,6 +20,8 @@ from assignor_core.what_if.history import HOUR_MS
 from assignor_core.what_if.outlook import bounds
 from tests.core.what_if.histories import MB, SIZE_BYTES, START_MS, history, skewed
 
+pytestmark = pytest.mark.long
+
 POLICY = DecisionPolicy(resources=(Resource.BYTES_IN,))
 PACE = Pace(50 * MB)
 FIVE_MIN_MS = 300_000
